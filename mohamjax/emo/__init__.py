@@ -1,0 +1,1 @@
+"""Evolutionary multi-objective core; knows nothing of accelerators."""

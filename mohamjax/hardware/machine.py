@@ -1,0 +1,58 @@
+"""A machine as arrays: structure, sizes and costs of one accelerator, as data for jitted functions.
+
+Axes: L levels, innermost first, padded at the outer end; V data spaces (weights, inputs, outputs).
+"""
+
+from __future__ import annotations
+
+import chex
+
+__all__ = ["DATA_SPACES", "Machine"]
+
+DATA_SPACES = ("Weights", "Inputs", "Outputs")
+
+
+@chex.dataclass(frozen=True)
+class Machine:
+    """One accelerator, padded to L levels (innermost first, padding outermost).
+
+    A padded level has `level_mask` False, keeps nothing, has no limits (infinite capacity, mesh and bandwidth),
+    fanout 1 and no costs, so that it never changes a result. Float fields share one float dtype.
+
+    Attributes:
+        level_mask: `[L]` bool, the level exists. The outermost existing level is the off-chip memory.
+        keep: `[L, V]` bool, data spaces that the level stores by default; a mapping may say otherwise.
+        capacity: `[L]` float, words per instance, inf where unlimited.
+        word_bits: `[L]` float, bits of a word.
+        block_words: `[L]` float, words of one physical access.
+        fanout: `[L, 2]` float, children (instances of the next inner level, MACs for level 0) along X and Y.
+        mesh: `[L, 2]` float, instances of the level along X and Y over the whole chip.
+        instances: `[L]` float, instances of the level; the product of `mesh`.
+        bandwidth: `[L, 2]` float, words per cycle and instance read and written, inf where unlimited.
+        reduces: `[L]` bool, the level adds partial sums in place (False for DRAM).
+        access_energy: `[L, 2]` float, pJ per block read and per block written (fills and updates).
+        area: `[L]` float, um^2 per instance.
+        hop_energy: `[L]` float, pJ per word and hop of the network between the level and its children.
+        mac_mesh: `[2]` float, MACs along X and Y.
+        mac_instances: `[]` float.
+        mac_energy: `[]` float, pJ per multiply-accumulate.
+        mac_area: `[]` float, um^2 each.
+    """
+
+    level_mask: chex.Array
+    keep: chex.Array
+    capacity: chex.Array
+    word_bits: chex.Array
+    block_words: chex.Array
+    fanout: chex.Array
+    mesh: chex.Array
+    instances: chex.Array
+    bandwidth: chex.Array
+    reduces: chex.Array
+    access_energy: chex.Array
+    area: chex.Array
+    hop_energy: chex.Array
+    mac_mesh: chex.Array
+    mac_instances: chex.Array
+    mac_energy: chex.Array
+    mac_area: chex.Array

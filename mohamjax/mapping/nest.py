@@ -1,0 +1,47 @@
+"""The loop-nest encoding: one layer on one machine as integer arrays of fixed shape.
+
+Axes: L levels, innermost first, padded at the outer end; D loop dimensions (`workload.DIMS`); V data spaces.
+"""
+
+from __future__ import annotations
+
+import chex
+
+__all__ = ["LayerArrays", "Mapping"]
+
+
+@chex.dataclass(frozen=True)
+class LayerArrays:
+    """A workload shape as arrays.
+
+    Attributes:
+        bounds: `[D]` int32, loop bounds in the order of `workload.DIMS`.
+        stride: `[2]` int32, along the first (P, R) and second (Q, S) axis.
+        dilation: `[2]` int32, likewise.
+    """
+
+    bounds: chex.Array
+    stride: chex.Array
+    dilation: chex.Array
+
+
+@chex.dataclass(frozen=True)
+class Mapping:
+    """A loop nest. The product over all levels of a dimension's factors equals its bound.
+
+    The spatial loops of a level run over its children and lie inside its temporal loops; all X loops lie inside
+    all Y loops. A padded level holds factors 1.
+
+    Attributes:
+        temporal: `[L, D]` int32, temporal factors.
+        order: `[L, D]` int32, a permutation of the dimensions per level: `order[l, 0]` is the innermost loop.
+        spatial: `[2, L, D]` int32, factors along X (index 0) and Y (index 1).
+        spatial_order: `[2, L, D]` int32, permutations as in `order`, for the X and the Y loops.
+        keep: `[L, V]` bool, data spaces stored at the level; the others bypass it.
+    """
+
+    temporal: chex.Array
+    order: chex.Array
+    spatial: chex.Array
+    spatial_order: chex.Array
+    keep: chex.Array

@@ -1,0 +1,1 @@
+"""Schedules: jobs under shared bandwidth, and the evaluation of a design."""

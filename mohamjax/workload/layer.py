@@ -1,0 +1,151 @@
+"""Layers, networks and application models: what is to be computed.
+
+Axes: D the eight loop dimensions, in the order of `DIMS`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+
+__all__ = ["DIMS", "LAYER_TYPES", "ApplicationModel", "Layer", "Network", "UniqueLayer", "WorkloadShape"]
+
+DIMS = ("G", "N", "K", "C", "P", "Q", "R", "S")
+"""Loop dimensions: groups, batch, output and input channels per group, output extent along the first and
+second spatial axis, filter extent along the first and second. P goes with R, Q with S."""
+
+LAYER_TYPES = ("conv", "dwconv", "gconv", "tconv", "fc", "bmm", "rnn")
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkloadShape:
+    """Loop bounds of a layer with its strides and dilations; (first axis, second axis) in every pair."""
+
+    G: int = 1
+    N: int = 1
+    K: int = 1
+    C: int = 1
+    P: int = 1
+    Q: int = 1
+    R: int = 1
+    S: int = 1
+    stride: tuple[int, int] = (1, 1)
+    dilation: tuple[int, int] = (1, 1)
+
+    @property
+    def bounds(self) -> tuple[int, ...]:
+        """Loop bounds in the order of `DIMS`."""
+        return tuple(getattr(self, d) for d in DIMS)
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of the layer: the product of the loop bounds."""
+        return math.prod(self.bounds)
+
+    @property
+    def input_extent(self) -> tuple[int, int]:
+        """Input extents (H, W) in words, without padding and with the halo (DESIGN section 3)."""
+        return (
+            (self.P - 1) * self.stride[0] + (self.R - 1) * self.dilation[0] + 1,
+            (self.Q - 1) * self.stride[1] + (self.S - 1) * self.dilation[1] + 1,
+        )
+
+    @property
+    def tensor_words(self) -> tuple[int, int, int]:
+        """Words of the weights, inputs and outputs."""
+        h, w = self.input_extent
+        return (
+            self.G * self.K * self.C * self.R * self.S,
+            self.G * self.N * self.C * h * w,
+            self.G * self.N * self.K * self.P * self.Q,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Layer:
+    """One compute operator of a network.
+
+    Attributes:
+        name: Unique within its network.
+        type: One of `LAYER_TYPES`.
+        op: The ONNX operator it came from.
+        shape: Its workload shape.
+        word_bits: Width of the element type in the model.
+        predecessors: Indices (within the network) of the layers that must have ended before it starts.
+    """
+
+    name: str
+    type: str
+    op: str
+    shape: WorkloadShape
+    word_bits: int = 32
+    predecessors: tuple[int, ...] = ()
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of the layer."""
+        return self.shape.macs
+
+
+@dataclasses.dataclass(frozen=True)
+class Network:
+    """A directed acyclic graph of layers from one ONNX graph, in topological order."""
+
+    name: str
+    layers: tuple[Layer, ...]
+    source: str = ""
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of all layers."""
+        return sum(layer.macs for layer in self.layers)
+
+
+@dataclasses.dataclass(frozen=True)
+class UniqueLayer:
+    """A (layer type, workload shape) pair: layers that share it share their mappings."""
+
+    type: str
+    shape: WorkloadShape
+
+
+@dataclasses.dataclass(frozen=True)
+class ApplicationModel:
+    """Independent networks that run together (multi-tenant); layers are numbered network after network."""
+
+    name: str
+    networks: tuple[Network, ...]
+
+    @functools.cached_property
+    def layers(self) -> tuple[Layer, ...]:
+        """All layers, predecessors renumbered to this tuple's indices."""
+        out: list[Layer] = []
+        for network in self.networks:
+            base = len(out)
+            out.extend(
+                dataclasses.replace(layer, predecessors=tuple(base + p for p in layer.predecessors))
+                for layer in network.layers
+            )
+        return tuple(out)
+
+    @functools.cached_property
+    def network_of_layer(self) -> tuple[int, ...]:
+        """Index of the network of each layer of `layers`."""
+        return tuple(i for i, network in enumerate(self.networks) for _ in network.layers)
+
+    @functools.cached_property
+    def unique_layers(self) -> tuple[UniqueLayer, ...]:
+        """Distinct (type, shape) pairs in order of first appearance."""
+        return tuple(dict.fromkeys(UniqueLayer(layer.type, layer.shape) for layer in self.layers))
+
+    @functools.cached_property
+    def unique_of_layer(self) -> tuple[int, ...]:
+        """Index into `unique_layers` of each layer of `layers`."""
+        index = {unique: i for i, unique in enumerate(self.unique_layers)}
+        return tuple(index[UniqueLayer(layer.type, layer.shape)] for layer in self.layers)
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of all networks."""
+        return sum(network.macs for network in self.networks)

@@ -1,0 +1,24 @@
+"""Where the reference data lies, and what happens to a test when it does not."""
+
+import pathlib
+
+import pytest
+
+SHARED = pathlib.Path(__file__).resolve().parents[2] / "shared"
+
+
+def _shared(folder: str, name: str) -> pathlib.Path:
+    path = SHARED / folder / name
+    if not path.exists():
+        pytest.skip(f"reference data {folder}/{name} is not beside the checkout (../shared)")
+    return path
+
+
+def reference(name: str) -> pathlib.Path:
+    """Path of a file of the reference data; skips the test where it is absent."""
+    return _shared("reference", name)
+
+
+def workloads(name: str) -> pathlib.Path:
+    """Path of a file of the workload zoo; skips the test where it is absent."""
+    return _shared("workloads", name)
