@@ -1,0 +1,211 @@
+"""The one generation loop of all searches: NSGA-II over islands that evolve side by side.
+
+Axes: I islands (independent problems or seeds), P population, M objectives. A problem supplies three pure functions;
+the loop does selection, immigration and survival, and vmaps over pairs and islands. Python owns only the loop over
+generations (`run`); the step that it calls is one jitted function `state -> state, metrics`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from mohamjax import emo
+
+__all__ = ["Metrics", "Population", "Problem", "SearchState", "generation", "generations", "start"]
+
+Genes = Any
+Context = Any
+Rates = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """What is searched: three pure functions, hashable so that a step compiles once per problem.
+
+    Attributes:
+        sample: `(key, context) -> genes`, one random individual; the key is consumed.
+        vary: `(key, parent_a, parent_b, context, rates) -> (child_a, child_b)`, one pair; the key is consumed.
+        evaluate: `(genes [I, P, ...], context [I, ...]) -> objectives [I, P, M]`, smaller is better, +inf where
+            an individual is infeasible.
+    """
+
+    sample: Callable[[chex.PRNGKey, Context], Genes]
+    vary: Callable[[chex.PRNGKey, Genes, Genes, Context, Rates], tuple[Genes, Genes]]
+    evaluate: Callable[[Genes, Context], chex.Array]
+
+
+@chex.dataclass(frozen=True)
+class Population:
+    """Evaluated individuals of all islands.
+
+    Attributes:
+        genes: pytree of `[I, P, ...]`.
+        objectives: `[I, P, M]` float, smaller is better.
+        rank: `[I, P]` int32, non-dominated front of each individual, 0 is best.
+        crowding: `[I, P]` float, crowding distance within its front.
+    """
+
+    genes: Genes
+    objectives: chex.Array
+    rank: chex.Array
+    crowding: chex.Array
+
+
+@chex.dataclass(frozen=True)
+class SearchState:
+    """All that a search carries from one generation to the next; a checkpoint holds exactly this.
+
+    Attributes:
+        key: typed key of the whole search; generation g draws from `fold_in(key, g)`, so that a resumed search
+            repeats itself.
+        generation: `[]` int32, generations done.
+        population: the survivors.
+        archive: `emo.Archive` with a leading `[I]` axis: every non-dominated design seen.
+    """
+
+    key: chex.PRNGKey
+    generation: chex.Array
+    population: Population
+    archive: emo.Archive
+
+
+@chex.dataclass(frozen=True)
+class Metrics:
+    """What one generation reports to the host.
+
+    Attributes:
+        stability: `[I]` float, largest finite crowding distance of the first front (stop rule).
+        front_size: `[I]` int32, members of the archive.
+        best: `[I, M]` float, smallest value of each objective in the archive.
+    """
+
+    stability: chex.Array
+    front_size: chex.Array
+    best: chex.Array
+
+
+def _survivors(genes: Genes, objectives: chex.Array, size: int) -> Population:
+    """NSGA-II survival on every island."""
+    index, rank, crowding = jax.vmap(functools.partial(emo.survive, n=size))(objectives)
+    take = jax.vmap(lambda leaf, i: leaf[i])
+    return Population(
+        genes=jax.tree.map(lambda leaf: take(leaf, index), genes),
+        objectives=take(objectives, index),
+        rank=rank,
+        crowding=crowding,
+    )
+
+
+def _sample(key: chex.PRNGKey, problem: Problem, context: Context, islands: int, count: int) -> Genes:
+    """`count` random individuals per island; the key is consumed."""
+    keys = jax.random.split(key, (islands, count))
+    return jax.vmap(jax.vmap(problem.sample, in_axes=(0, None)))(keys, context)
+
+
+def start(
+    key: chex.PRNGKey,
+    context: Context,
+    seeds: Genes | None = None,
+    *,
+    problem: Problem,
+    islands: int,
+    population: int,
+    archive: int,
+) -> SearchState:
+    """Builds and evaluates the first population: seeds first, random individuals for the rest.
+
+    Not jitted; wrap it. `problem`, `islands`, `population` and `archive` are static.
+
+    Args:
+        key: typed key of the whole search.
+        context: arrays that the problem's functions read, leading axis `[I]`.
+        seeds: genes `[I, K, ...]` with K <= population, or None.
+        problem: what is searched.
+        islands: I.
+        population: P.
+        archive: capacity of each island's archive.
+
+    Returns:
+        The state before the first generation.
+    """
+    sample_key, _ = jax.random.split(jax.random.fold_in(key, 2**31 - 1))
+    seeded = 0 if seeds is None else jax.tree.leaves(seeds)[0].shape[1]
+    genes = _sample(sample_key, problem, context, islands, population - seeded)
+    if seeds is not None:
+        genes = jax.tree.map(lambda s, g: jnp.concatenate([s, g], axis=1), seeds, genes)
+    objectives = problem.evaluate(genes, context)
+    example = jax.tree.map(lambda leaf: leaf[0, 0], genes)
+    empty = emo.archive_init(archive, example, objectives.shape[-1])
+    archives = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (islands, *leaf.shape)), empty)
+    archives = jax.vmap(emo.archive_update)(archives, genes, objectives)
+    return SearchState(
+        key=key,
+        generation=jnp.int32(0),
+        population=_survivors(genes, objectives, population),
+        archive=archives,
+    )
+
+
+def generation(
+    state: SearchState, context: Context, rates: Rates, *, problem: Problem, immigrants: int
+) -> tuple[SearchState, Metrics]:
+    """One generation on every island: tournament, variation, immigrants, evaluation, survival, archive.
+
+    Pure and not jitted; `generations` is the jitted form. Parents, offspring (as many as parents) and `immigrants`
+    random individuals compete for survival (MOHaM, Section V-B; DESIGN section 7).
+    """
+    parents = state.population
+    islands, size = parents.rank.shape
+    key = jax.random.fold_in(state.key, state.generation)
+    select_key, vary_key, immigrant_key = jax.random.split(key, 3)
+
+    pairs = (size + 1) // 2
+    chosen = jax.vmap(functools.partial(emo.tournament, count=2 * pairs))(
+        jax.random.split(select_key, islands), parents.rank, parents.crowding
+    )
+    take = jax.vmap(lambda leaf, i: leaf[i])
+    mother = jax.tree.map(lambda leaf: take(leaf, chosen[:, :pairs]), parents.genes)
+    father = jax.tree.map(lambda leaf: take(leaf, chosen[:, pairs:]), parents.genes)
+    vary = jax.vmap(problem.vary, in_axes=(0, 0, 0, None, None))
+    children = jax.vmap(vary, in_axes=(0, 0, 0, 0, None))(
+        jax.random.split(vary_key, (islands, pairs)), mother, father, context, rates
+    )
+    offspring = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=1)[:, :size], *children)
+    if immigrants:
+        random = _sample(immigrant_key, problem, context, islands, immigrants)
+        offspring = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=1), offspring, random)
+
+    objectives = problem.evaluate(offspring, context)
+    merged = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=1), parents.genes, offspring)
+    merged_objectives = jnp.concatenate([parents.objectives, objectives], axis=1)
+    population = _survivors(merged, merged_objectives, size)
+    archive = jax.vmap(emo.archive_update)(state.archive, offspring, objectives)
+    metrics = Metrics(
+        stability=jax.vmap(emo.stability)(population.objectives, population.rank),
+        front_size=jax.vmap(emo.archive_size)(archive),
+        best=jnp.min(archive.objectives, axis=1),
+    )
+    state = SearchState(
+        key=state.key, generation=state.generation + 1, population=population, archive=archive
+    )
+    return state, metrics
+
+
+@functools.partial(jax.jit, static_argnames=("problem", "immigrants", "count"))
+def generations(
+    state: SearchState, context: Context, rates: Rates, *, problem: Problem, immigrants: int, count: int
+) -> tuple[SearchState, Metrics]:
+    """`count` generations in one call; jitted, recompiles per problem, shapes, `immigrants` and `count`.
+
+    Returns:
+        The state and the metrics stacked over the generations: `[count, I, ...]`.
+    """
+    step = functools.partial(generation, problem=problem, immigrants=immigrants)
+    return jax.lax.scan(lambda s, _: step(s, context, rates), state, length=count)
