@@ -1,6 +1,6 @@
 """The one generation loop of all searches: NSGA-II over islands that evolve side by side.
 
-Axes: I islands (independent problems or seeds), P population, M objectives. A problem supplies three pure functions;
+Axes: I islands (independent problems or seeds), P population, M objectives. A problem supplies pure functions;
 the loop does selection, immigration and survival, and vmaps over pairs and islands. Python owns only the loop over
 generations (`run`); the step that it calls is one jitted function `state -> state, metrics`.
 """
@@ -27,18 +27,28 @@ Rates = Any
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """What is searched: three pure functions, hashable so that a step compiles once per problem.
+    """What is searched: pure functions, hashable so that a step compiles once per problem.
 
     Attributes:
         sample: `(key, context) -> genes`, one random individual; the key is consumed.
         vary: `(key, parent_a, parent_b, context, rates) -> (child_a, child_b)`, one pair; the key is consumed.
         evaluate: `(genes [I, P, ...], context [I, ...]) -> objectives [I, P, M]`, smaller is better, +inf where
             an individual is infeasible.
+        observe: `(archive objectives [I, A, M], context) -> [I]`, a figure of merit of the archive (hypervolume) that
+            `Metrics` reports for every generation; None reports NaN.
+        shared_context: the context has no islands axis: all islands search the same problem.
     """
 
     sample: Callable[[chex.PRNGKey, Context], Genes]
     vary: Callable[[chex.PRNGKey, Genes, Genes, Context, Rates], tuple[Genes, Genes]]
     evaluate: Callable[[Genes, Context], chex.Array]
+    observe: Callable[[chex.Array, Context], chex.Array] | None = None
+    shared_context: bool = False
+
+    @property
+    def context_axis(self) -> int | None:
+        """Axis of the islands in the context."""
+        return None if self.shared_context else 0
 
 
 @chex.dataclass(frozen=True)
@@ -84,11 +94,13 @@ class Metrics:
         stability: `[I]` float, largest finite crowding distance of the first front (stop rule).
         front_size: `[I]` int32, members of the archive.
         best: `[I, M]` float, smallest value of each objective in the archive.
+        merit: `[I]` float, what `Problem.observe` says of the archive.
     """
 
     stability: chex.Array
     front_size: chex.Array
     best: chex.Array
+    merit: chex.Array
 
 
 def _survivors(genes: Genes, objectives: chex.Array, size: int) -> Population:
@@ -106,7 +118,8 @@ def _survivors(genes: Genes, objectives: chex.Array, size: int) -> Population:
 def _sample(key: chex.PRNGKey, problem: Problem, context: Context, islands: int, count: int) -> Genes:
     """`count` random individuals per island; the key is consumed."""
     keys = jax.random.split(key, (islands, count))
-    return jax.vmap(jax.vmap(problem.sample, in_axes=(0, None)))(keys, context)
+    sample = jax.vmap(problem.sample, in_axes=(0, None))
+    return jax.vmap(sample, in_axes=(0, problem.context_axis))(keys, context)
 
 
 def start(
@@ -174,7 +187,7 @@ def generation(
     mother = jax.tree.map(lambda leaf: take(leaf, chosen[:, :pairs]), parents.genes)
     father = jax.tree.map(lambda leaf: take(leaf, chosen[:, pairs:]), parents.genes)
     vary = jax.vmap(problem.vary, in_axes=(0, 0, 0, None, None))
-    children = jax.vmap(vary, in_axes=(0, 0, 0, 0, None))(
+    children = jax.vmap(vary, in_axes=(0, 0, 0, problem.context_axis, None))(
         jax.random.split(vary_key, (islands, pairs)), mother, father, context, rates
     )
     offspring = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=1)[:, :size], *children)
@@ -191,6 +204,9 @@ def generation(
         stability=jax.vmap(emo.stability)(population.objectives, population.rank),
         front_size=jax.vmap(emo.archive_size)(archive),
         best=jnp.min(archive.objectives, axis=1),
+        merit=jnp.full(islands, jnp.nan)
+        if problem.observe is None
+        else problem.observe(archive.objectives, context),
     )
     state = SearchState(
         key=state.key, generation=state.generation + 1, population=population, archive=archive

@@ -1,0 +1,402 @@
+"""The genetic operators of the co-optimiser (MOHaM, Section V-B and Figure 5), each a pure function on one design.
+
+Axes: L layers (padded), S tiles, U unique layers, T templates, M mappings of a Pareto set. Every operator maps valid
+designs to valid designs: the order stays topological with padded layers last, every layer stays on a chiplet whose
+template runs it, its mapping index stays inside that Pareto set, and no chiplet stands empty. An operator that finds
+nothing to do returns the design as it came. Keys are consumed.
+"""
+
+from __future__ import annotations
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from mohamjax.schedule import Design
+
+__all__ = [
+    "Genetics",
+    "assignment_mutation",
+    "mapping_crossover",
+    "mapping_mutation",
+    "merging_mutation",
+    "opening_mutation",
+    "position_mutation",
+    "sa_crossover",
+    "sample",
+    "scheduling_crossover",
+    "scheduling_mutation",
+    "splitting_mutation",
+    "template_mutation",
+]
+
+
+@chex.dataclass(frozen=True)
+class Genetics:
+    """What the operators must know of the problem.
+
+    Attributes:
+        layers: `[]` int32, number of layers; the rest of L is padding.
+        unique: `[L]` int32, unique layer of each layer.
+        predecessors: `[L, A]` int32, direct predecessors, padded with -1.
+        successors: `[L, B]` int32, direct successors, padded with -1.
+        count: `[U, T]` int32, size of each Pareto set; 0 where the template cannot run the layer.
+        transform: `[U, T, M, T]` int32, mapping transform: most similar mapping on another template.
+        orders: `[R, L]` int32, random topological orders (Kahn) that random individuals draw from.
+        max_chiplets: `[]` int32, most chiplets that a design may have, at most S.
+    """
+
+    layers: chex.Array
+    unique: chex.Array
+    predecessors: chex.Array
+    successors: chex.Array
+    count: chex.Array
+    transform: chex.Array
+    orders: chex.Array
+    max_chiplets: chex.Array
+
+
+def _real(genetics: Genetics) -> chex.Array:
+    """`[L]` bool, the layers that exist."""
+    return jnp.arange(genetics.unique.shape[0]) < genetics.layers
+
+
+def _runs(genetics: Genetics, template: chex.Array) -> chex.Array:
+    """`[L, S]` bool, whether each tile's template (`[S]`, -1 empty) runs each layer."""
+    able = genetics.count[genetics.unique] > 0
+    return jnp.where(template >= 0, able[:, jnp.maximum(template, 0)], False)
+
+
+def _pick(key: chex.PRNGKey, mask: chex.Array) -> tuple[chex.Array, chex.Array]:
+    """A random true index of `mask` (`[n]` bool) and whether there is one."""
+    draw = jax.random.uniform(key, mask.shape)
+    return jnp.argmax(jnp.where(mask, draw, -1.0)).astype(jnp.int32), jnp.any(mask)
+
+
+def _pick_rows(key: chex.PRNGKey, mask: chex.Array) -> tuple[chex.Array, chex.Array]:
+    """For every row of `mask` (`[L, S]` bool) a random true column, and whether it has one."""
+    running = jnp.cumsum(mask, axis=1)
+    total = running[:, -1]
+    draw = jax.random.uniform(key, total.shape)
+    wanted = 1 + jnp.minimum((draw * total).astype(jnp.int32), total - 1)
+    return jnp.argmax(running == wanted[:, None], axis=1).astype(jnp.int32), total > 0
+
+
+def _layer(key: chex.PRNGKey, genetics: Genetics) -> chex.Array:
+    """A random layer."""
+    return jax.random.randint(key, (), 0, genetics.layers)
+
+
+def _used(design: Design, genetics: Genetics) -> chex.Array:
+    """`[S]` bool, tiles that hold at least one layer."""
+    tiles = design.template.shape[0]
+    owner = jnp.where(_real(genetics), design.assignment, tiles)
+    return jnp.zeros(tiles, bool).at[owner].set(True, mode="drop")
+
+
+def _drop_empty(design: Design, genetics: Genetics) -> Design:
+    """Takes chiplets without layers off the package."""
+    used = _used(design, genetics)
+    return design.replace(template=jnp.where(used, design.template, -1))
+
+
+def _select(condition: chex.Array, yes: Design, no: Design) -> Design:
+    """`yes` where the scalar condition holds, else `no`."""
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
+
+
+def _transformed(design: Design, genetics: Genetics, target: chex.Array) -> chex.Array:
+    """`[L]` int32, each layer's mapping carried over to the template `target` (`[L]`) (mapping transform)."""
+    source = design.template[design.assignment]
+    moved = genetics.transform[genetics.unique, jnp.maximum(source, 0), design.mapping, jnp.maximum(target, 0)]
+    return jnp.where(source == target, design.mapping, moved)
+
+
+def _positions(order: chex.Array) -> chex.Array:
+    """`[L]` int32, the place of each layer in the order."""
+    return jnp.zeros_like(order).at[order].set(jnp.arange(order.shape[0], dtype=order.dtype), unique_indices=True)
+
+
+# ---------------------------------------------------------------- sampling
+
+
+def sample(key: chex.PRNGKey, genetics: Genetics, tiles: int) -> Design:
+    """A random individual: a random number of chiplets with random templates, each layer on a random one that runs it.
+
+    The templates of the first chiplets are changed where needed, so that every layer can run; chiplets that no
+    layer chose are dropped.
+
+    Args:
+        key: typed key, consumed.
+        genetics: the problem.
+        tiles: S, static.
+    """
+    count_key, template_key, cover_key, tile_key, mapping_key, order_key = jax.random.split(key, 6)
+    templates = genetics.count.shape[1]
+    able = genetics.count[genetics.unique] > 0
+    real = _real(genetics)
+    chips = jax.random.randint(count_key, (), 1, genetics.max_chiplets + 1)
+    template = jax.random.randint(template_key, (tiles,), 0, templates)
+    template = jnp.where(jnp.arange(tiles) < chips, template, -1)
+    for tile, subkey in enumerate(jax.random.split(cover_key, templates)):
+        lonely = real & ~jnp.any(_runs(genetics, template), axis=1)
+        choice, _ = _pick(subkey, able[jnp.argmax(lonely)])
+        template = jnp.where(jnp.any(lonely), template.at[tile].set(choice), template)
+    assignment, _ = _pick_rows(tile_key, _runs(genetics, template))
+    assignment = jnp.where(real, assignment, 0)
+    size = genetics.count[genetics.unique, template[assignment]]
+    mapping = (jax.random.uniform(mapping_key, size.shape) * size).astype(jnp.int32)
+    mapping = jnp.where(real, jnp.clip(mapping, 0, jnp.maximum(size - 1, 0)), 0)
+    order = genetics.orders[jax.random.randint(order_key, (), 0, genetics.orders.shape[0])]
+    design = Design(order=order, assignment=assignment, mapping=mapping, template=template.astype(jnp.int32))
+    return _drop_empty(design, genetics)
+
+
+# ---------------------------------------------------------------- crossovers
+
+
+def _spliced(first: chex.Array, second: chex.Array, cut: chex.Array) -> chex.Array:
+    """The first `cut` layers of one order, then the others in the order of the second."""
+    late = _positions(first)[second] >= cut
+    place = jnp.where(late, cut + jnp.cumsum(late) - 1, first.shape[0])
+    return first.at[place].set(second, mode="drop")
+
+
+def scheduling_crossover(
+    key: chex.PRNGKey, a: Design, b: Design, genetics: Genetics
+) -> tuple[Design, Design]:
+    """Splices the topological orders of the parents at one point (Figure 5a)."""
+    cut = jax.random.randint(key, (), 1, jnp.maximum(genetics.layers, 2))
+    return a.replace(order=_spliced(a.order, b.order, cut)), b.replace(order=_spliced(b.order, a.order, cut))
+
+
+def mapping_crossover(key: chex.PRNGKey, a: Design, b: Design, genetics: Genetics) -> tuple[Design, Design]:
+    """Takes the mappings before a point of a parent's order from that parent, the others from the other (Figure 5d).
+
+    Where the two run a layer on different templates the mapping is transformed.
+    """
+    cut = jax.random.randint(key, (), 1, jnp.maximum(genetics.layers, 2))
+
+    def child(own: Design, other: Design) -> Design:
+        foreign = _transformed(other, genetics, own.template[own.assignment])
+        return own.replace(mapping=jnp.where(_positions(own.order) < cut, own.mapping, foreign))
+
+    return child(a, b), child(b, a)
+
+
+def _graft(key: chex.PRNGKey, own: Design, other: Design, tile: chex.Array, genetics: Genetics) -> Design:
+    """`own` with the chiplet that `other` holds on `tile`, and with the layers that `other` runs there.
+
+    Layers that `own` had on the tile stay there with transformed mappings; those that the new template cannot run
+    move to another chiplet; where none can run them, `own` is returned.
+    """
+    real = _real(genetics)
+    template = own.template.at[tile].set(other.template[tile])
+    brought = real & (other.assignment == tile)
+    runs = _runs(genetics, template)
+    homeless = real & (own.assignment == tile) & ~brought & ~runs[:, tile]
+    refuge, found = _pick_rows(key, runs)
+    assignment = jnp.where(brought, tile, jnp.where(homeless, refuge, own.assignment))
+    mapping = jnp.where(brought, other.mapping, _transformed(own, genetics, template[assignment]))
+    possible = jnp.all(found | ~homeless)
+    grafted = own.replace(assignment=assignment, mapping=jnp.where(real, mapping, 0), template=template)
+    return _select(possible, _drop_empty(grafted, genetics), own)
+
+
+def sa_crossover(key: chex.PRNGKey, a: Design, b: Design, genetics: Genetics) -> tuple[Design, Design]:
+    """Swaps the chiplet on a random tile, with its layers, between the parents (Figure 5e).
+
+    Where only one parent has a chiplet there, it is added to the other; the second child is then a copy of the
+    parent that had it, with one mapping mutated (DESIGN section 7). A chiplet that would exceed the largest number
+    of chiplets is not added.
+    """
+    tile_key, a_key, b_key, copy_key = jax.random.split(key, 4)
+    in_a, in_b = a.template >= 0, b.template >= 0
+    tile, _ = _pick(tile_key, in_a | in_b)
+    grafted_a = _graft(a_key, a, b, tile, genetics)
+    grafted_b = _graft(b_key, b, a, tile, genetics)
+    room_a = in_a[tile] | (jnp.sum(in_a) < genetics.max_chiplets)
+    room_b = in_b[tile] | (jnp.sum(in_b) < genetics.max_chiplets)
+    copy_a = mapping_mutation(copy_key, a, genetics)
+    copy_b = mapping_mutation(copy_key, b, genetics)
+    child_a = _select(in_b[tile] & room_a, grafted_a, copy_a)
+    child_b = _select(in_a[tile] & room_b, grafted_b, copy_b)
+    return child_a, child_b
+
+
+# ---------------------------------------------------------------- mutations of the software genome
+
+
+def scheduling_mutation(key: chex.PRNGKey, design: Design, genetics: Genetics) -> Design:
+    """Swaps a random layer with a later one where no dependency is between them (Figure 5b).
+
+    l_i is random; l_j is its nearest dependent in the order; l_k is random between them. They are swapped where
+    all predecessors of l_k lie before l_i.
+    """
+    i_key, k_key = jax.random.split(key)
+    position = _positions(design.order)
+    layer = _layer(i_key, genetics)
+    start = position[layer]
+    successors = genetics.successors[layer]
+    stop = jnp.min(jnp.where(successors >= 0, position[successors], genetics.layers), initial=genetics.layers)
+    there = jax.random.randint(k_key, (), start + 1, jnp.maximum(stop, start + 2))
+    other = design.order[jnp.minimum(there, design.order.shape[0] - 1)]
+    needs = genetics.predecessors[other]
+    free = jnp.all((needs < 0) | (position[needs] < start))
+    possible = free & (there < stop)
+    swapped = design.order.at[start].set(other).at[there].set(layer)
+    return design.replace(order=jnp.where(possible, swapped, design.order))
+
+
+def mapping_mutation(
+    key: chex.PRNGKey, design: Design, genetics: Genetics, chosen: chex.Array | None = None
+) -> Design:
+    """Gives layers another mapping of their Pareto set (Figure 5c).
+
+    Args:
+        key: typed key, consumed.
+        design: the individual.
+        genetics: the problem.
+        chosen: `[L]` bool, the layers to mutate; default one random layer.
+    """
+    layer_key, value_key = jax.random.split(key)
+    if chosen is None:
+        chosen = jnp.arange(design.order.shape[0]) == _layer(layer_key, genetics)
+    size = genetics.count[genetics.unique, jnp.maximum(design.template[design.assignment], 0)]
+    shift = 1 + (jax.random.uniform(value_key, size.shape) * (size - 1)).astype(jnp.int32)
+    shift = jnp.clip(shift, 1, jnp.maximum(size - 1, 1))
+    drawn = (design.mapping + shift) % jnp.maximum(size, 1)
+    return design.replace(mapping=jnp.where(chosen & _real(genetics), drawn, design.mapping))
+
+
+def assignment_mutation(
+    key: chex.PRNGKey, design: Design, genetics: Genetics, chosen: chex.Array | None = None
+) -> Design:
+    """Moves layers to another chiplet that runs them, transforming their mappings (Figure 5j).
+
+    Args:
+        key: typed key, consumed.
+        design: the individual.
+        genetics: the problem.
+        chosen: `[L]` bool, the layers to move; default one random layer.
+    """
+    layer_key, tile_key = jax.random.split(key)
+    layers, tiles = design.order.shape[0], design.template.shape[0]
+    if chosen is None:
+        chosen = jnp.arange(layers) == _layer(layer_key, genetics)
+    elsewhere = _runs(genetics, design.template) & (jnp.arange(tiles) != design.assignment[:, None])
+    tile, found = _pick_rows(tile_key, elsewhere)
+    moves = chosen & found & _real(genetics)
+    assignment = jnp.where(moves, tile, design.assignment)
+    mapping = _transformed(design, genetics, design.template[assignment])
+    return _drop_empty(design.replace(assignment=assignment, mapping=mapping), genetics)
+
+
+def opening_mutation(key: chex.PRNGKey, design: Design, genetics: Genetics) -> Design:
+    """Moves one random layer to a new chiplet of a random template that runs it (ours; off in the `paper` preset)."""
+    layer_key, template_key = jax.random.split(key)
+    layer = _layer(layer_key, genetics)
+    tile, room = _vacant(design, genetics)
+    template, _ = _pick(template_key, genetics.count[genetics.unique[layer]] > 0)
+    opened = design.template.at[tile].set(template)
+    assignment = design.assignment.at[layer].set(tile)
+    moved = design.replace(mapping=_transformed(design, genetics, opened[assignment]))
+    moved = moved.replace(assignment=assignment, template=opened)
+    return _select(room, _drop_empty(moved, genetics), design)
+
+
+# ---------------------------------------------------------------- mutations of the hardware genome
+
+
+def _vacant(design: Design, genetics: Genetics) -> tuple[chex.Array, chex.Array]:
+    """The first empty tile, and whether a chiplet may be added."""
+    empty = design.template < 0
+    return jnp.argmax(empty).astype(jnp.int32), jnp.any(empty) & (jnp.sum(~empty) < genetics.max_chiplets)
+
+
+def _half(key: chex.PRNGKey, mask: chex.Array) -> chex.Array:
+    """Exactly floor(n / 2) of the n true entries of `mask` (`[L]` bool), chosen at random.
+
+    The threshold that lets that many distinct random keys pass is found by bisection, which needs no sort.
+    """
+    layers = mask.shape[0]
+    low_bits = max(layers - 1, 1).bit_length()
+    keys = jax.random.bits(key, (layers,), jnp.uint32) >> (32 - (30 - low_bits))
+    keys = (keys << low_bits) | jnp.arange(layers, dtype=jnp.uint32)
+    wanted = jnp.sum(mask) // 2
+
+    def narrow(bit: chex.Array, threshold: chex.Array) -> chex.Array:
+        trial = threshold | (jnp.uint32(1) << (jnp.uint32(29) - bit.astype(jnp.uint32)))
+        return jnp.where(jnp.sum(mask & (keys < trial)) <= wanted, trial, threshold)
+
+    threshold = jax.lax.fori_loop(0, 30, narrow, jnp.uint32(0))
+    return mask & (keys < threshold)
+
+
+def splitting_mutation(key: chex.PRNGKey, design: Design, genetics: Genetics) -> Design:
+    """Adds a chiplet of the same template and gives it half of the layers of a random chiplet (Figure 5f).
+
+    Does nothing where the package is full or no chiplet has two layers.
+    """
+    tile_key, half_key = jax.random.split(key)
+    tiles = design.template.shape[0]
+    real = _real(genetics)
+    owner = jnp.where(real, design.assignment, tiles)
+    load = jnp.zeros(tiles, jnp.int32).at[owner].add(1, mode="drop")
+    source, loaded = _pick(tile_key, load > 1)
+    target, room = _vacant(design, genetics)
+    moved = _half(half_key, real & (design.assignment == source))
+    split = design.replace(
+        assignment=jnp.where(moved, target, design.assignment),
+        template=design.template.at[target].set(design.template[source]),
+    )
+    return _select(loaded & room, split, design)
+
+
+def merging_mutation(key: chex.PRNGKey, design: Design, genetics: Genetics) -> Design:
+    """Moves all layers of one random chiplet to another, transforming their mappings (Figure 5g).
+
+    Does nothing where the other chiplet cannot run all of them, or stands alone.
+    """
+    first_key, second_key = jax.random.split(key)
+    occupied = design.template >= 0
+    tiles = jnp.arange(occupied.shape[0])
+    keeper, _ = _pick(first_key, occupied)
+    giver, pair = _pick(second_key, occupied & (tiles != keeper))
+    moved = _real(genetics) & (design.assignment == giver)
+    able = jnp.all(~moved | (genetics.count[genetics.unique, design.template[keeper]] > 0))
+    assignment = jnp.where(moved, keeper, design.assignment)
+    merged = design.replace(
+        assignment=assignment,
+        mapping=_transformed(design, genetics, design.template[assignment]),
+        template=design.template.at[giver].set(-1),
+    )
+    return _select(pair & able, merged, design)
+
+
+def position_mutation(key: chex.PRNGKey, design: Design, genetics: Genetics) -> Design:
+    """Swaps the tiles of two random chiplets (Figure 5h)."""
+    first_key, second_key = jax.random.split(key)
+    occupied = design.template >= 0
+    tiles = jnp.arange(occupied.shape[0])
+    one, _ = _pick(first_key, occupied)
+    two, pair = _pick(second_key, occupied & (tiles != one))
+    seat = jnp.where(tiles == one, two, jnp.where(tiles == two, one, tiles)).astype(jnp.int32)
+    assignment = jnp.where(_real(genetics), seat[design.assignment], design.assignment)
+    swapped = design.replace(assignment=assignment, template=design.template[seat])
+    return _select(pair, swapped, design)
+
+
+def template_mutation(key: chex.PRNGKey, design: Design, genetics: Genetics) -> Design:
+    """Gives a random chiplet another template that runs all its layers, transforming their mappings (Figure 5i)."""
+    tile_key, template_key = jax.random.split(key)
+    tile, _ = _pick(tile_key, design.template >= 0)
+    able = genetics.count[genetics.unique] > 0
+    there = _real(genetics) & (design.assignment == tile)
+    allowed = jnp.all(able | ~there[:, None], axis=0)
+    allowed &= jnp.arange(able.shape[1]) != design.template[tile]
+    choice, found = _pick(template_key, allowed)
+    template = design.template.at[tile].set(choice)
+    target = jnp.where(there, choice, design.template[design.assignment])
+    changed = design.replace(template=template, mapping=_transformed(design, genetics, target))
+    return _select(found, changed, design)
