@@ -1,0 +1,38 @@
+"""How objectives enter the package: float dtype of the caller, NaN as +inf."""
+
+from __future__ import annotations
+
+import contextlib
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+__all__ = ["as_objectives", "precision"]
+
+
+def precision(objectives: chex.ArrayTree) -> contextlib.AbstractContextManager:
+    """Double precision for the length of one call where the host hands in doubles.
+
+    `jnp.asarray` would round a float64 NumPy array to float32 and thereby make ties that the caller does not
+    have. JAX arrays and tracers have their dtype already and are left alone.
+    """
+    leaves = jax.tree.leaves(objectives)
+    if any(isinstance(leaf, jax.Array) for leaf in leaves) or np.asarray(objectives).dtype != np.float64:
+        return contextlib.nullcontext()
+    return jax.enable_x64(True)
+
+
+def as_objectives(objectives: chex.ArrayTree) -> jax.Array:
+    """`[N, M]` floats with NaN replaced by +inf; integers become the default float.
+
+    Raises:
+        ValueError: If the array has not two axes or no objective.
+    """
+    values = jnp.asarray(objectives)
+    if values.ndim != 2 or values.shape[1] == 0:
+        raise ValueError(f"objectives: expected shape [N, M] with M >= 1, got {values.shape}")
+    if not jnp.issubdtype(values.dtype, jnp.floating):
+        values = values.astype(jnp.result_type(float))
+    return jnp.where(jnp.isnan(values), jnp.asarray(jnp.inf, values.dtype), values)

@@ -1,0 +1,202 @@
+"""A bounded archive of every non-dominated design ever seen, with its genes.
+
+Axes: C slots (capacity), B rows of a batch, M objectives, all minimised.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import chex
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from mohamjax.emo._arrays import as_objectives
+
+if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
+    from dataclasses import dataclass
+else:
+    from chex import dataclass
+
+__all__ = ["Archive", "archive_init", "archive_update"]
+
+_CHUNK = 512  # rows entered at once: the work is O(B (C + _CHUNK)), linear in B
+
+
+@dataclass(frozen=True)
+class Archive:
+    """Mutually non-dominated, distinct designs in C slots.
+
+    Attributes:
+        genes: pytree, every leaf `[C, ...]`: the design of every slot; meaningless where `valid` is False.
+        objectives: `[C, M]` floats, minimised; +inf where `valid` is False.
+        valid: `[C]` bool, slots in use; they come first.
+        thinned: `[]` int32, non-dominated designs given up so far because the archive was full.
+    """
+
+    genes: chex.ArrayTree
+    objectives: jax.Array
+    valid: jax.Array
+    thinned: jax.Array
+
+
+def archive_init(
+    capacity: int, genes_example: chex.ArrayTree, n_objectives: int, dtype: jax.typing.DTypeLike = jnp.float32
+) -> Archive:
+    """An empty archive. Not jitted.
+
+    Args:
+        capacity: C, at least twice the number of objectives, so that the extremes always have room.
+        genes_example: pytree of one design (no leading axis), for its shapes and dtypes only.
+        n_objectives: M.
+        dtype: Of the objectives.
+
+    Raises:
+        ValueError: If the capacity cannot hold the extremes.
+    """
+    if n_objectives < 1 or capacity < 2 * n_objectives:
+        raise ValueError(
+            f"capacity: expected at least 2 slots per objective (M = {n_objectives}), got {capacity}"
+        )
+
+    def empty(leaf: chex.Array) -> jax.Array:
+        leaf = jnp.asarray(leaf)
+        return jnp.zeros((capacity, *leaf.shape), leaf.dtype)
+
+    return Archive(
+        genes=jax.tree.map(empty, genes_example),
+        objectives=jnp.full((capacity, n_objectives), jnp.inf, dtype),
+        valid=jnp.zeros(capacity, bool),
+        thinned=jnp.int32(0),
+    )
+
+
+@jax.jit
+def archive_update(archive: Archive, genes: chex.ArrayTree, objectives: chex.ArrayTree) -> Archive:
+    """Enter a batch; jitted, B, C and M static, vmappable over archives.
+
+    A row enters if all its objectives are finite and no row of archive or batch dominates or (an earlier one)
+    equals it; rows that it dominates leave. If more than C remain, the row with the smallest crowding
+    distance (as `crowding_distance`, over the remaining rows as one front; ties: the oldest slot) leaves, its
+    neighbours' distances are brought up to date, and so on until C remain: the extremes of every objective
+    have infinite distance and stay. A design given up so is forgotten, hence a later one that only it
+    dominates may enter. Large batches enter in chunks of 512 rows, in order, and are thinned after each.
+
+    Args:
+        archive: From `archive_init` or an earlier update.
+        genes: pytree as in `archive_init`, every leaf `[B, ...]`.
+        objectives: `[B, M]` floats, cast to the archive's dtype.
+
+    Raises:
+        ValueError: If the number of objectives is not the archive's.
+    """
+    new = as_objectives(objectives).astype(archive.objectives.dtype)
+    capacity, m = archive.objectives.shape
+    batch = new.shape[0]
+    if new.shape[1] != m:
+        raise ValueError(f"objectives: the archive has {m}, got {new.shape[1]}")
+    if batch == 0:
+        return archive
+
+    # Rows of the archive, then rows of the batch; the genes are moved once, at the end.
+    chunk = min(batch, _CHUNK)
+    chunks = -(-batch // chunk)
+    padded = jnp.pad(new, ((0, chunks * chunk - batch), (0, 0)), constant_values=jnp.inf)
+    source = jnp.arange(chunks * chunk, dtype=jnp.int32) + capacity
+    state = (archive.objectives, archive.valid, jnp.arange(capacity, dtype=jnp.int32), archive.thinned)
+
+    def enter(state, rows):
+        return _enter(*state, *rows), None
+
+    rows = (padded.reshape(chunks, chunk, m), source.reshape(chunks, chunk))
+    (kept, valid, origin, thinned), _ = lax.scan(enter, state, rows)
+    # Only unused slots could still point at a row of the padding.
+    origin = jnp.where(valid, origin, 0)
+    held = jax.tree.map(lambda old, add: jnp.concatenate([old, add])[origin], archive.genes, genes)
+    return Archive(genes=held, objectives=kept, valid=valid, thinned=thinned)
+
+
+def _enter(kept, valid, origin, thinned, rows, source):
+    """One chunk into the archive: `(objectives [C, M], valid [C], origin [C], thinned)`."""
+    capacity, chunk = kept.shape[0], rows.shape[0]
+    candidate = jnp.all(jnp.isfinite(rows), axis=1)
+    # Unused slots and rejected rows are +inf, which covers no finite row.
+    rows = jnp.where(candidate[:, None], rows, jnp.inf)
+    beaten_by_kept = jnp.any(_covers(kept, rows), axis=0)
+    covered = _covers(rows, rows)
+    index = jnp.arange(chunk)
+    # Of equal rows, which cover each other, the first stays.
+    beaten_by_rows = jnp.any(covered & (~covered.T | (index[:, None] < index)), axis=0)
+    enters = candidate & ~beaten_by_kept & ~beaten_by_rows
+    # An entering row equals no kept row, so covering is dominance here.
+    leaves = jnp.any(_covers(jnp.where(enters[:, None], rows, jnp.inf), kept), axis=0)
+
+    objectives = jnp.concatenate([kept, rows])
+    alive = jnp.concatenate([valid & ~leaves, enters])
+    excess = jnp.maximum(jnp.sum(alive, dtype=jnp.int32) - capacity, 0)
+    alive = _thin(objectives, alive, excess)
+    slot = jnp.argsort(~alive, stable=True)[:capacity]
+    valid = alive[slot]
+    kept = jnp.where(valid[:, None], objectives[slot], jnp.inf)
+    return kept, valid, jnp.concatenate([origin, source])[slot], thinned + excess
+
+
+def _covers(a: jax.Array, b: jax.Array) -> jax.Array:
+    """`[A, B]` bool: row a is nowhere larger than row b."""
+    result = a[:, None, 0] <= b[None, :, 0]
+    for k in range(1, a.shape[1]):
+        result &= a[:, None, k] <= b[None, :, k]
+    return result
+
+
+def _thin(objectives: jax.Array, alive: jax.Array, excess: jax.Array) -> jax.Array:
+    """Take `excess` rows out of the `alive` ones, always the most crowded of those left.
+
+    Every objective is a doubly linked list of the alive rows in sorted order, so that a removal touches two
+    neighbours per objective instead of sorting anew.
+    """
+    n, m = objectives.shape
+    axis = jnp.arange(m)
+    half = objectives.T / 2  # [M, N]; halved, so that the difference of two finite values is finite
+    values = jnp.where(alive, half, jnp.inf)
+    order = jnp.argsort(values, axis=1, stable=True).astype(jnp.int32)
+    count = jnp.sum(alive, dtype=jnp.int32)
+    # n stands for "no neighbour".
+    place = jnp.arange(n, dtype=jnp.int32)
+    before = jnp.where(place == 0, n, jnp.roll(order, 1, axis=1))
+    after = jnp.where(place >= count - 1, n, jnp.roll(order, -1, axis=1))
+    empty = jnp.full((m, n + 1), n, jnp.int32)
+    previous = empty.at[axis[:, None], order].set(before)
+    following = empty.at[axis[:, None], order].set(after)
+    smallest = jnp.min(values, axis=1)
+    largest = jnp.max(jnp.where(alive, half, -jnp.inf), axis=1)
+    span = largest - smallest
+    has_span = span > 0
+
+    def distance(row: jax.Array, previous: jax.Array, following: jax.Array) -> jax.Array:
+        """Crowding distance of rows `[K]`, from their neighbours in every objective."""
+        low, high = previous[:, row], following[:, row]  # [M, K]
+        border = (low == n) | (high == n)
+        take = axis[:, None]
+        gap = half[take, jnp.minimum(high, n - 1)] - half[take, jnp.minimum(low, n - 1)]
+        share = jnp.where(has_span[:, None], gap / jnp.where(has_span, span, 1)[:, None], 0)
+        return jnp.sum(jnp.where(border, jnp.inf, share), axis=0)
+
+    crowding = jnp.where(alive, distance(place, previous, following), jnp.inf)
+
+    def remove(_, state):
+        alive, crowding, previous, following = state
+        row = jnp.argmin(crowding)
+        low, high = previous[:, row], following[:, row]  # [M]
+        following = following.at[axis, low].set(high)
+        previous = previous.at[axis, high].set(low)
+        alive = alive.at[row].set(False)
+        crowding = crowding.at[row].set(jnp.inf)
+        touched = jnp.concatenate([low, high])
+        inside = jnp.minimum(touched, n - 1)
+        renewed = jnp.where(alive[inside], distance(inside, previous, following), jnp.inf)
+        crowding = crowding.at[touched].set(renewed, mode="drop")
+        return alive, crowding, previous, following
+
+    return lax.fori_loop(0, excess, remove, (alive, crowding, previous, following))[0]

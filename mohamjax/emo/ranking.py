@@ -1,0 +1,271 @@
+"""NSGA-II's order of a population: non-dominated rank, crowding distance, survival, tournament.
+
+Axes: N rows (designs), M objectives, all minimised. NaN counts as +inf; two infinities tie. Every public
+function is jitted; N, M and the arguments called static recompile when they change. All are vmappable.
+Source: Deb, Pratap, Agarwal, Meyarivan, "A fast and elitist multiobjective genetic algorithm: NSGA-II", 2002.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import chex
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from mohamjax.emo._arrays import as_objectives, precision
+
+__all__ = ["crowding_distance", "non_dominated_rank", "survive", "tournament"]
+
+_WORD = 32  # bits per word of the dominance matrix
+_BLOCK = 32  # rows whose ranks are settled, then pushed to all later rows, in one pass
+_PEEL_LIMIT = 4096  # rows up to which 'auto' peels; set from experiments/bench_ranking.py
+_METHODS = ("auto", "peel", "blocked")
+
+
+def non_dominated_rank(objectives: chex.ArrayTree, *, method: str = "auto") -> jax.Array:
+    """Index of the front that every row belongs to, exactly by definition.
+
+    A row dominates another if it is nowhere larger and somewhere smaller. Front 0 holds the rows that no row
+    dominates, front k those that only rows of fronts below k dominate. Equal rows share a front.
+
+    Args:
+        objectives: `[N, M]` floats, minimised. NaN counts as +inf, and inf ties with inf.
+        method: Static. 'peel' keeps the dominance relation as a matrix of bits (N^2 / 8 bytes) and peels
+            front by front, O(N^2) work per 32 fronts. 'blocked' sorts the rows lexicographically and finds
+            the longest chain of dominators block by block, O(N^2 M) comparisons but O(N) memory, whatever the
+            number of fronts. 'auto' takes the faster one for N (experiments/bench_ranking.py). Both give the
+            same ranks.
+
+    Returns:
+        `[N]` int32, from 0 without gaps.
+
+    Raises:
+        ValueError: If `objectives` has not two axes, or on an unknown method.
+    """
+    if method not in _METHODS:
+        raise ValueError(f"method: expected one of {', '.join(_METHODS)}, got {method!r}")
+    with precision(objectives):
+        return _rank(as_objectives(objectives), method)
+
+
+@functools.partial(jax.jit, static_argnames="method")
+def _rank(f: jax.Array, method: str) -> jax.Array:
+    n, m = f.shape
+    if n == 0:
+        return jnp.zeros(0, jnp.int32)
+    if m == 1:
+        return _rank_values(f[:, 0])
+    if method == "peel" or (method == "auto" and n <= _PEEL_LIMIT):
+        return _rank_peel(f)
+    return _rank_blocked(f)
+
+
+def _rank_values(values: jax.Array) -> jax.Array:
+    """Dense rank of single values: with one objective every distinct value is a front."""
+    index = jnp.arange(values.shape[0], dtype=jnp.int32)
+    ordered, source = lax.sort((values, index), num_keys=1)
+    step = jnp.concatenate([jnp.zeros(1, bool), ordered[1:] != ordered[:-1]])
+    return jnp.zeros_like(index).at[source].set(jnp.cumsum(step, dtype=jnp.int32))
+
+
+def _rank_peel(f: jax.Array) -> jax.Array:
+    """Peel front by front on a bit matrix: bit q of `dominators[w, j]`: row 32 w + q dominates row j."""
+    n, m = f.shape
+    words = -(-n // _WORD)
+    # Padded rows are +inf and therefore dominate nothing.
+    padded = jnp.pad(f, ((0, words * _WORD - n), (0, 0)), constant_values=jnp.inf).reshape(words, _WORD, m)
+    dominators = jnp.zeros((words, n), jnp.uint32)
+    for q in range(_WORD):  # unrolled: one fused pass that never holds the matrix of bools
+        none_larger = jnp.ones((words, n), bool)
+        some_smaller = jnp.zeros((words, n), bool)
+        for k in range(m):
+            none_larger &= padded[:, q, k, None] <= f[None, :, k]
+            some_smaller |= padded[:, q, k, None] < f[None, :, k]
+        dominators |= jnp.where(none_larger & some_smaller, jnp.uint32(1 << q), jnp.uint32(0))
+
+    shifts = jnp.arange(_WORD, dtype=jnp.uint32)
+
+    def pack(alive: jax.Array) -> jax.Array:
+        bits = jnp.pad(alive, (0, words * _WORD - n)).reshape(words, _WORD).astype(jnp.uint32)
+        return jnp.sum(bits << shifts, axis=1, dtype=jnp.uint32)
+
+    def peel(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        front, rank = state
+        alive = rank < 0
+        dominated = jnp.any((dominators & pack(alive)[:, None]) != 0, axis=0)
+        return front + 1, jnp.where(alive & ~dominated, front, rank)
+
+    def left(state: tuple[jax.Array, jax.Array]) -> jax.Array:
+        return jnp.any(state[1] < 0)
+
+    return lax.while_loop(left, peel, (jnp.int32(0), jnp.full(n, -1, jnp.int32)))[1]
+
+
+def _rank_blocked(f: jax.Array) -> jax.Array:
+    """Longest chain of dominators, over rows in lexicographic order.
+
+    There a dominator comes before what it dominates, and the first objective needs no comparison. Among
+    distinct rows "nowhere larger" is dominance, so only the first of equal rows passes its rank on and the
+    others copy it.
+    """
+    n, m = f.shape
+    blocks = -(-n // _BLOCK)
+    index = jnp.arange(n, dtype=jnp.int32)
+    *columns, source = lax.sort((*(f[:, k] for k in range(m)), index), num_keys=m)
+    differs = functools.reduce(jnp.logical_or, [column[1:] != column[:-1] for column in columns])
+    first = jnp.concatenate([jnp.ones(1, bool), differs])
+    # Padded rows come last and pass nothing on.
+    pad = (0, blocks * _BLOCK - n)
+    compared = [jnp.pad(column, pad, constant_values=jnp.inf) for column in columns[1:]]
+    passes = jnp.pad(first, pad)
+    earlier = jnp.triu(jnp.ones((_BLOCK, _BLOCK), bool), 1)
+
+    def block(b: jax.Array, rank: jax.Array) -> jax.Array:
+        start = b * _BLOCK
+        own = [lax.dynamic_slice(column, (start,), (_BLOCK,)) for column in compared]
+        own_passes = lax.dynamic_slice(passes, (start,), (_BLOCK,))
+        below = functools.reduce(jnp.logical_and, [c[:, None] <= c[None, :] for c in own])
+        below &= earlier & own_passes[:, None]
+
+        def settle(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            now, _ = state
+            pushed = jnp.max(jnp.where(below, now[:, None] + 1, 0), axis=0)
+            new = jnp.maximum(now, pushed)
+            return new, jnp.any(new != now)
+
+        # The chains inside the block grow by one row per round.
+        entered = lax.dynamic_slice(rank, (start,), (_BLOCK,))
+        settled, _ = lax.while_loop(lambda state: state[1], settle, (entered, jnp.array(True)))
+        rank = lax.dynamic_update_slice(rank, settled, (start,))
+        pushed = jnp.where(own_passes, settled + 1, 0)
+        # Later rows only: an earlier row is nowhere reached, since it was settled with its own block.
+        after = jnp.arange(blocks * _BLOCK, dtype=jnp.int32) >= start + _BLOCK
+        reached = jnp.zeros_like(rank)
+        for q in range(_BLOCK):  # unrolled: one fused pass over the rows, vectorised along them
+            hit = functools.reduce(
+                jnp.logical_and, [c[q] <= column for c, column in zip(own, compared, strict=True)]
+            )
+            reached = jnp.maximum(reached, jnp.where(hit, pushed[q], 0))
+        return jnp.where(after, jnp.maximum(rank, reached), rank)
+
+    chain = lax.fori_loop(0, blocks, block, jnp.zeros(blocks * _BLOCK, jnp.int32))[:n]
+    representative = lax.cummax(jnp.where(first, index, 0))
+    return jnp.zeros_like(index).at[source].set(chain[representative])
+
+
+def crowding_distance(objectives: chex.ArrayTree, rank: chex.ArrayTree) -> jax.Array:
+    """Deb's crowding distance of every row within its front.
+
+    The sum over objectives of (next larger value - next smaller value) / (largest - smallest of the front),
+    in a stable sort with ties by row index. The first and the last row of every objective get inf, so fronts
+    of one or two rows are all inf; an objective without span adds 0. Infinite objectives (and NaN, as +inf)
+    are clamped to the largest finite number of the dtype first: an infinite neighbour makes a gap of the
+    whole span, gaps between finite rows of such a front vanish, and no NaN appears.
+
+    Args:
+        objectives: `[N, M]` floats, minimised.
+        rank: `[N]` integers; equal numbers are one front.
+
+    Returns:
+        `[N]`, dtype of the objectives, in [0, M] or inf.
+
+    Raises:
+        ValueError: If the shapes do not match.
+    """
+    with precision(objectives):
+        f, rank = as_objectives(objectives), jnp.asarray(rank, jnp.int32)
+        if rank.shape != f.shape[:1]:
+            raise ValueError(f"rank: expected shape {f.shape[:1]}, got {rank.shape}")
+        return _crowding(f, rank)
+
+
+@jax.jit
+def _crowding(f: jax.Array, rank: jax.Array) -> jax.Array:
+    n = f.shape[0]
+    if n == 0:
+        return jnp.zeros(0, f.dtype)
+    position = jnp.arange(n, dtype=jnp.int32)
+    limit = jnp.finfo(f.dtype).max
+    # Halved, so that the difference of two finite values is finite.
+    half = jnp.clip(f, -limit, limit) / 2
+
+    def one_objective(values: jax.Array) -> jax.Array:
+        front, value, source = lax.sort((rank, values, position), num_keys=2, is_stable=True)
+        border = front[1:] != front[:-1]
+        first = jnp.concatenate([jnp.ones(1, bool), border])
+        last = jnp.concatenate([border, jnp.ones(1, bool)])
+        smallest = value[lax.cummax(jnp.where(first, position, 0))]
+        largest = value[lax.cummin(jnp.where(last, position, n - 1), reverse=True)]
+        span = largest - smallest
+        gap = jnp.roll(value, -1) - jnp.roll(value, 1)  # wrong across borders, which are inf anyway
+        share = jnp.where(span > 0, gap / jnp.where(span > 0, span, 1), 0)
+        return jnp.zeros_like(values).at[source].set(jnp.where(first | last, jnp.inf, share))
+
+    return jnp.sum(jax.vmap(one_objective, in_axes=1)(half), axis=0)
+
+
+def survive(
+    objectives: chex.ArrayTree, n: int, *, method: str = "auto"
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The n best rows of a merged population: whole fronts by rank, the last by crowding.
+
+    Args:
+        objectives: `[N, M]` floats, minimised, of parents, offspring and immigrants together.
+        n: Static, the number of survivors.
+        method: Static, of `non_dominated_rank`.
+
+    Returns:
+        `index` `[n]` int32, rows that survive, by rank, then by falling crowding, then by row index; `rank`
+        `[n]` int32 and `crowding` `[n]`, both as they were in the merged population (crowding is not
+        recomputed among the survivors).
+
+    Raises:
+        ValueError: If n is negative or larger than N.
+    """
+    with precision(objectives):
+        f = as_objectives(objectives)
+        if not 0 <= n <= f.shape[0]:
+            raise ValueError(f"n: expected 0 to {f.shape[0]} survivors, got {n}")
+        return _survive(f, n, method)
+
+
+@functools.partial(jax.jit, static_argnames=("n", "method"))
+def _survive(f: jax.Array, n: int, method: str) -> tuple[jax.Array, jax.Array, jax.Array]:
+    rank = non_dominated_rank(f, method=method)
+    crowding = crowding_distance(f, rank)
+    index = jnp.arange(f.shape[0], dtype=jnp.int32)
+    rank, crowding, index = lax.sort((rank, -crowding, index), num_keys=2, is_stable=True)
+    return index[:n], rank[:n], -crowding[:n]
+
+
+def tournament(key: chex.PRNGKey, rank: chex.ArrayTree, crowding: chex.ArrayTree, count: int) -> jax.Array:
+    """Winners of binary tournaments on (rank, crowding).
+
+    Both rivals are drawn uniformly with replacement; the lower rank wins, then the larger crowding, then the
+    one drawn first (which is a fair coin, since the draws are alike).
+
+    Args:
+        key: Typed PRNG key; it is consumed.
+        rank: `[N]` integers.
+        crowding: `[N]` floats.
+        count: Static, the number of tournaments.
+
+    Returns:
+        `[count]` int32, row indices.
+
+    Raises:
+        ValueError: If the population is empty or the shapes differ.
+    """
+    rank, crowding = jnp.asarray(rank), jnp.asarray(crowding)
+    if rank.ndim != 1 or rank.shape[0] == 0 or rank.shape != crowding.shape:
+        raise ValueError(f"rank, crowding: expected one shape [N >= 1], got {rank.shape}, {crowding.shape}")
+    return _tournament(key, rank, crowding, count)
+
+
+@functools.partial(jax.jit, static_argnames="count")
+def _tournament(key: jax.Array, rank: jax.Array, crowding: jax.Array, count: int) -> jax.Array:
+    one, two = jax.random.randint(key, (2, count), 0, rank.shape[0], dtype=jnp.int32)
+    better = (rank[two] < rank[one]) | ((rank[two] == rank[one]) & (crowding[two] > crowding[one]))
+    return jnp.where(better, two, one)
