@@ -1,5 +1,76 @@
 """Hardware: accelerator templates, technology tables, and the package."""
 
+from mohamjax.hardware.arrays import TemplateArrays, resize, template_arrays
 from mohamjax.hardware.machine import DATA_SPACES, Machine
+from mohamjax.hardware.package import (
+    PackageParameters,
+    PackageTables,
+    interface_positions,
+    nop_energy,
+    package_from_dict,
+    package_tables,
+    package_to_dict,
+)
+from mohamjax.hardware.technology import (
+    COMPONENT_CLASSES,
+    DRAM_TYPES,
+    Technology,
+    component_costs,
+    load_technology,
+    mac_costs,
+    technology_hash,
+)
+from mohamjax.hardware.template import (
+    Component,
+    Dataflow,
+    Level,
+    LevelRule,
+    Mac,
+    Template,
+    describe,
+    example_yaml,
+    fits,
+    load_template,
+    load_templates,
+    packaged_templates,
+    template_from_dict,
+    template_to_dict,
+    template_to_yaml,
+)
 
-__all__ = ["DATA_SPACES", "Machine"]
+__all__ = [
+    "COMPONENT_CLASSES",
+    "DATA_SPACES",
+    "DRAM_TYPES",
+    "Component",
+    "Dataflow",
+    "Level",
+    "LevelRule",
+    "Mac",
+    "Machine",
+    "PackageParameters",
+    "PackageTables",
+    "Technology",
+    "Template",
+    "TemplateArrays",
+    "component_costs",
+    "describe",
+    "example_yaml",
+    "fits",
+    "interface_positions",
+    "load_technology",
+    "load_template",
+    "load_templates",
+    "mac_costs",
+    "nop_energy",
+    "package_from_dict",
+    "package_tables",
+    "package_to_dict",
+    "packaged_templates",
+    "resize",
+    "technology_hash",
+    "template_arrays",
+    "template_from_dict",
+    "template_to_dict",
+    "template_to_yaml",
+]

@@ -1,0 +1,195 @@
+"""Templates as padded arrays, and machines of any size made from them inside jit.
+
+Axes: T templates; L levels, innermost first, padded at the outer end; V data spaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.errors import InputError
+from mohamjax.hardware.machine import Machine
+from mohamjax.hardware.technology import COMPONENT_CLASSES, DRAM_TYPES, Technology, component_costs, mac_costs
+from mohamjax.hardware.template import Template
+
+__all__ = ["TemplateArrays", "resize", "template_arrays"]
+
+
+@chex.dataclass(frozen=True)
+class TemplateArrays:
+    """One template (or, stacked on a leading T axis, several) at its largest sizes.
+
+    Attributes:
+        machine: The machine at the largest sizes, with costs from the technology; padded levels as `Machine` says.
+        component: `[L]` int32, ids out of `technology.COMPONENT_CLASSES`; `none` in padding.
+        ports: `[L]` int32, read-write ports of an SRAM.
+        dram_type: `[L]` int32, ids out of `technology.DRAM_TYPES`.
+        fixed: `[L, 3]` float, costs of the class `fixed`: read, write [pJ per access], area [um^2].
+        granularity: `[L]` float, capacities are multiples of this many rows; 0 = any number of words.
+        wired: `[L]` bool, the network to the children costs wire energy over the width of a child's tile instead of
+            a fixed energy per hop.
+    """
+
+    machine: Machine
+    component: chex.Array
+    ports: chex.Array
+    dram_type: chex.Array
+    fixed: chex.Array
+    granularity: chex.Array
+    wired: chex.Array
+
+
+def template_arrays(
+    templates: Sequence[Template],
+    technology: Technology,
+    levels: int | None = None,
+    dtype: Any = jnp.float32,
+) -> TemplateArrays:
+    """Stack templates on a leading T axis, with costs from the technology.
+
+    Args:
+        templates: At least one.
+        technology: Where energies and areas come from.
+        levels: L, at least the levels of every template (default: the most of any).
+        dtype: Float dtype of all float fields.
+
+    Returns:
+        `TemplateArrays` with a leading T axis on every leaf.
+
+    Raises:
+        InputError: If a template asks for an SRAM port count that the technology's table does not have.
+        ValueError: If there is no template or `levels` is too small.
+    """
+    if not templates:
+        raise ValueError("template_arrays needs at least one template")
+    most = max(len(template.levels) for template in templates)
+    levels = most if levels is None else levels
+    if levels < most:
+        raise ValueError(f"levels={levels}, but a template has {most} levels")
+    for template in templates:
+        for level in template.levels:
+            if level.component.cls == "sram" and np.isnan(technology.sram[level.component.ports - 1]).any():
+                raise InputError(
+                    f"the technology's SRAM table has no rows for {level.component.ports} port(s)",
+                    item=f"template {template.name}, level {level.name}",
+                    remedy="add such rows to the table or change `ports` of the level",
+                )  # fmt: skip
+    stacked = [_one(template, technology, levels, dtype) for template in templates]
+    arrays = jax.tree.map(lambda *leaves: jnp.stack(leaves), *stacked)
+
+    def with_costs(template: TemplateArrays) -> TemplateArrays:
+        machine = template.machine
+        return template.replace(machine=resize(template, technology, machine.capacity, machine.fanout))
+
+    return jax.vmap(with_costs)(arrays)
+
+
+def _one(template: Template, technology: Technology, levels: int, dtype: Any) -> TemplateArrays:
+    """A template's structure as arrays; meshes and costs are left to `resize`."""
+    padding = levels - len(template.levels)
+
+    def floats(values: Sequence[Any], pad: Any) -> jax.Array:
+        return jnp.asarray(np.array([*values, *[pad] * padding], dtype=np.float64), dtype)
+
+    def unlimited(value: float | None) -> float:
+        return np.inf if value is None else value
+
+    own = template.levels
+    energy, area = mac_costs(technology, template.mac.width_bits, template.mac.accumulator_bits)
+    zeros = jnp.zeros(levels, dtype)
+    machine = Machine(
+        level_mask=jnp.arange(levels) < len(own),
+        keep=jnp.asarray([*[level.keep for level in own], *[(False,) * 3] * padding]),
+        capacity=floats([unlimited(level.capacity_words) for level in own], np.inf),
+        word_bits=floats([level.word_bits for level in own], 1),
+        block_words=floats([level.block_words for level in own], 1),
+        fanout=floats([level.fanout for level in own], (1, 1)),
+        mesh=jnp.ones((levels, 2), dtype),
+        instances=jnp.ones(levels, dtype),
+        bandwidth=floats([tuple(unlimited(b) for b in level.bandwidth) for level in own], (np.inf, np.inf)),
+        reduces=jnp.asarray([*[level.kind != "dram" for level in own], *[True] * padding]),
+        access_energy=jnp.zeros((levels, 2), dtype),
+        area=zeros,
+        hop_energy=floats([level.hop_energy_pJ or 0.0 for level in own], 0),
+        mac_mesh=jnp.ones(2, dtype),
+        mac_instances=jnp.asarray(1, dtype),
+        mac_energy=jnp.asarray(energy if template.mac.energy_pJ is None else template.mac.energy_pJ, dtype),
+        mac_area=jnp.asarray(area if template.mac.area_um2 is None else template.mac.area_um2, dtype),
+    )
+
+    def integers(values: Sequence[int], pad: int) -> jax.Array:
+        return jnp.asarray([*values, *[pad] * padding], jnp.int32)
+
+    parts = [level.component for level in own]
+    return TemplateArrays(
+        machine=machine,
+        component=integers([COMPONENT_CLASSES.index(part.cls) for part in parts], COMPONENT_CLASSES.index("none")),
+        ports=integers([part.ports for part in parts], 1),
+        dram_type=integers([DRAM_TYPES.index(part.dram_type) for part in parts], 0),
+        fixed=floats([part.fixed for part in parts], (0, 0, 0)),
+        granularity=floats([level.granularity_rows for level in own], 0),
+        wired=jnp.asarray([*[level.hop_energy_pJ is None for level in own], *[False] * padding]),
+    )
+
+
+def resize(template: TemplateArrays, technology: Technology, capacity: chex.Array, fanout: chex.Array) -> Machine:
+    """The template's structure with other sizes: meshes, access energies and areas follow from them.
+
+    Pure, jittable and meant to be vmapped. Nothing is checked or rounded: give sizes within the template's
+    (`granularity` says what to round to). Levels that the template does not limit stay unlimited; a level with
+    capacity 0 costs nothing.
+
+    Args:
+        template: One template, without a T axis.
+        technology: Where energies and areas come from.
+        capacity: `[L]` float, words per instance.
+        fanout: `[L, 2]` float, children along X and Y; ignored in padding.
+
+    Returns:
+        A `Machine` in the float dtype of the template.
+    """
+    base = template.machine
+    dtype = base.capacity.dtype
+    capacity = jnp.where(jnp.isinf(base.capacity), jnp.inf, jnp.asarray(capacity, dtype))
+    fanout = jnp.where(base.level_mask[:, None], jnp.asarray(fanout, dtype), 1)
+    # Product of the fanouts from each level outward; a level's mesh is that of the levels above it.
+    outward = jnp.cumprod(fanout[::-1], axis=0)[::-1]
+    mesh = jnp.concatenate([outward[1:], jnp.ones_like(outward[:1])])
+    read, write, area = component_costs(
+        technology,
+        template.component,
+        jnp.ceil(capacity / base.block_words),
+        base.block_words * base.word_bits,
+        template.ports,
+        template.dram_type,
+    )
+    is_fixed = (template.component == COMPONENT_CLASSES.index("fixed")) & (capacity > 0)
+    energy = jnp.where(is_fixed[:, None], template.fixed[:, :2], jnp.stack([read, write], axis=-1))
+    area = jnp.where(is_fixed, template.fixed[:, 2], area)
+    return base.replace(
+        capacity=capacity,
+        fanout=fanout,
+        mesh=mesh,
+        instances=jnp.prod(mesh, axis=1),
+        access_energy=energy,
+        area=area,
+        hop_energy=jnp.where(template.wired, _wire_energy(base, technology, area, fanout), base.hop_energy),
+        mac_mesh=outward[0],
+        mac_instances=jnp.prod(outward[0]),
+    )
+
+
+def _wire_energy(base: Machine, technology: Technology, area: chex.Array, fanout: chex.Array) -> chex.Array:
+    """`[L]` pJ per word and hop: wires as long as a child's tile is wide, a square of all that lies below the level."""
+    tile, widths = base.mac_area, []
+    for i in range(area.shape[0]):
+        widths.append(jnp.sqrt(tile))
+        tile = area[i] + fanout[i, 0] * fanout[i, 1] * tile
+    um_per_mm = 1000
+    return jnp.stack(widths) / um_per_mm * base.word_bits * jnp.asarray(technology.wire[0], base.word_bits.dtype)

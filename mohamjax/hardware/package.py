@@ -1,0 +1,245 @@
+"""The package: where chiplets and memory interfaces stand, and what moving bytes between them costs.
+
+Chiplets stand on a mesh of ceil(sqrt(n)) columns, row by row, in the order of the hardware genome (empty tiles squeezed
+out). Memory interfaces stand outside the west (x = -1) and east (x = columns) columns. A chiplet uses its nearest
+interface by Manhattan distance, ties to the highest index (DESIGN section 5).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import chex
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.errors import InputError
+from mohamjax.hardware._reader import Fields, number
+
+__all__ = [
+    "CONTENTION",
+    "PLACEMENTS",
+    "PackageParameters",
+    "PackageTables",
+    "interface_positions",
+    "nop_energy",
+    "package_from_dict",
+    "package_tables",
+    "package_to_dict",
+]
+
+PLACEMENTS = ("corner", "middle")
+"""Rows of the memory interfaces: from the corners inward, or from the middle outward."""
+
+CONTENTION = ("all", "interface")
+"""Who shares bandwidth: all chiplets the off-chip memory as well, or only those of one interface."""
+
+_PER_ROW = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class PackageParameters:
+    """What a package is made of. Bandwidths in bytes per cycle are GB/s at 1 GHz.
+
+    Attributes:
+        max_tiles: Most chiplets that it can have.
+        link_bandwidth: Bytes per cycle between a chiplet and the network.
+        interface_bandwidth: Bytes per cycle of one memory interface.
+        dram_bandwidth: Bytes per cycle of the whole off-chip memory.
+        hop_energy: pJ per bit and hop of the network-on-package.
+        router_area: um^2 per chiplet.
+        transceiver_area: um^2 per chiplet.
+        contention: One of `CONTENTION`.
+        placement: One of `PLACEMENTS`.
+        interface_counts: Pairs (up to so many chiplets, memory interfaces), ascending; the last pair's first
+            entry is None: beyond. Never more than two per row are placed.
+    """
+
+    max_tiles: int = 16
+    link_bandwidth: float = 16.0
+    interface_bandwidth: float = 4.0
+    dram_bandwidth: float = math.inf
+    hop_energy: float = 0.82
+    router_area: float = 0.0
+    transceiver_area: float = 0.0
+    contention: str = "all"
+    placement: str = "corner"
+    interface_counts: tuple[tuple[int | None, int], ...] = ((4, 2), (None, 4))
+
+    @property
+    def max_interfaces(self) -> int:
+        """Most memory interfaces of any package of at most `max_tiles` chiplets."""
+        return max(len(interface_positions(self, n)) for n in range(1, self.max_tiles + 1))
+
+
+@chex.dataclass(frozen=True)
+class PackageTables:
+    """Geometry for every number of chiplets; the first axis is that number, 0 to n = `max_tiles`.
+
+    Attributes:
+        columns: `[n + 1]` int32, columns of the mesh; 0 for no chiplet.
+        interfaces: `[n + 1]` int32, memory interfaces; 0 for no chiplet.
+        interface_of: `[n + 1, n]` int32, the interface of each tile; -1 for tiles that are not there.
+        hops: `[n + 1, n]` float, hops to that interface; 0 for tiles that are not there.
+    """
+
+    columns: chex.Array
+    interfaces: chex.Array
+    interface_of: chex.Array
+    hops: chex.Array
+
+
+def mesh_columns(chiplets: int) -> int:
+    """Columns of the mesh: ceil(sqrt(chiplets)), exact."""
+    return math.isqrt(chiplets - 1) + 1 if chiplets > 0 else 0
+
+
+def interface_positions(params: PackageParameters, chiplets: int) -> list[tuple[int, int]]:
+    """(x, y) of each memory interface of a package of `chiplets` (at least 1) chiplets, in order of index.
+
+    An even index stands in the west (x = -1), an odd one in the east (x = columns). Rows by index // 2: `corner`
+    0, R-1, 1, R-2, ...; `middle` (R-1) // 2, then alternately one row further down (y + 1) and up.
+    """
+    columns = mesh_columns(chiplets)
+    rows = -(-chiplets // columns)
+    count = next(c for limit, c in params.interface_counts if limit is None or chiplets <= limit)
+    count = min(count, _PER_ROW * rows)
+    if params.placement == "corner":
+        order = [k // 2 if k % 2 == 0 else rows - 1 - k // 2 for k in range(rows)]
+    else:
+        order = [(rows - 1) // 2 + ((k + 1) // 2 if k % 2 else -(k // 2)) for k in range(rows)]
+    return [(-1 if i % 2 == 0 else columns, order[i // 2]) for i in range(count)]
+
+
+def package_tables(params: PackageParameters, dtype: Any = jnp.float32) -> PackageTables:
+    """Geometry of the package for every number of chiplets up to `max_tiles` (DESIGN section 5)."""
+    n = params.max_tiles
+    columns = np.zeros(n + 1, np.int32)
+    interfaces = np.zeros(n + 1, np.int32)
+    interface_of = np.full((n + 1, n), -1, np.int32)
+    hops = np.zeros((n + 1, n))
+    for chiplets in range(1, n + 1):
+        positions = np.array(interface_positions(params, chiplets))
+        columns[chiplets] = mesh_columns(chiplets)
+        interfaces[chiplets] = len(positions)
+        tile = np.arange(chiplets)
+        tiles = np.stack([tile % columns[chiplets], tile // columns[chiplets]], axis=-1)
+        distance = np.abs(tiles[:, None] - positions[None]).sum(-1)
+        nearest = len(positions) - 1 - np.argmin(distance[:, ::-1], axis=1)
+        interface_of[chiplets, :chiplets] = nearest
+        hops[chiplets, :chiplets] = distance[tile, nearest]
+    return PackageTables(
+        columns=jnp.asarray(columns),
+        interfaces=jnp.asarray(interfaces),
+        interface_of=jnp.asarray(interface_of),
+        hops=jnp.asarray(hops, dtype),
+    )
+
+
+def nop_energy(offchip_bytes: chex.Array, hops: chex.Array, hop_energy: chex.Array | float) -> chex.Array:
+    """Energy of the network-on-package [pJ] = bytes * 8 * hops * hop energy [pJ/bit] (MOHaM: 0.82)."""
+    return offchip_bytes * 8 * hops * hop_energy
+
+
+_KEYS = {
+    "max_tiles": "max_tiles",
+    "link_bytes_per_cycle": "link_bandwidth",
+    "interface_bytes_per_cycle": "interface_bandwidth",
+    "dram_bytes_per_cycle": "dram_bandwidth",
+    "hop_energy_pJ_per_bit": "hop_energy",
+    "router_area_um2": "router_area",
+    "transceiver_area_um2": "transceiver_area",
+    "contention": "contention",
+    "placement": "placement",
+    "interface_counts": "interface_counts",
+}
+
+
+def package_from_dict(data: Mapping[str, Any], *, file: object = None, where: str = "package") -> PackageParameters:
+    """Package parameters from a config file's mapping; what is not given is the default.
+
+    ```yaml
+    max_tiles: 16
+    link_bytes_per_cycle: 16           # a bandwidth may be `unlimited`
+    interface_bytes_per_cycle: 4
+    dram_bytes_per_cycle: unlimited
+    hop_energy_pJ_per_bit: 0.82
+    router_area_um2: 0
+    transceiver_area_um2: 0
+    contention: all                    # or interface
+    placement: corner                  # or middle
+    interface_counts: [[4, 2], [null, 4]]   # up to 4 chiplets 2 interfaces, 4 beyond
+    ```
+
+    Args:
+        data: The mapping.
+        file: The file that it is in, for complaints.
+        where: Its key path there.
+
+    Raises:
+        InputError: If a key is unknown, or a value has the wrong type or is out of range.
+    """
+    fields = Fields(data, tuple(_KEYS), file=file, where=where)
+    default = PackageParameters()
+
+    def bandwidth(key: str, fallback: float) -> float:
+        if fields.data.get(key) == "unlimited":
+            return math.inf
+        return fields.number(key, fallback, exclusive=True, finite=False)
+
+    return PackageParameters(
+        max_tiles=fields.integer("max_tiles", default.max_tiles),
+        link_bandwidth=bandwidth("link_bytes_per_cycle", default.link_bandwidth),
+        interface_bandwidth=bandwidth("interface_bytes_per_cycle", default.interface_bandwidth),
+        dram_bandwidth=bandwidth("dram_bytes_per_cycle", default.dram_bandwidth),
+        hop_energy=fields.number("hop_energy_pJ_per_bit", default.hop_energy),
+        router_area=fields.number("router_area_um2", default.router_area),
+        transceiver_area=fields.number("transceiver_area_um2", default.transceiver_area),
+        contention=fields.choice("contention", CONTENTION, "contention", default.contention),
+        placement=fields.choice("placement", PLACEMENTS, "placement", default.placement),
+        interface_counts=_read_counts(fields, default.interface_counts),
+    )
+
+
+def _read_counts(fields: Fields, default: tuple[tuple[int | None, int], ...]) -> tuple[tuple[int | None, int], ...]:
+    if not fields.has("interface_counts"):
+        return default
+    item = fields.path("interface_counts")
+    out: list[tuple[int | None, int]] = []
+    entries = fields.sequence("interface_counts")
+    for i, entry in enumerate(entries):
+        where = f"{item}[{i}]"
+        if not isinstance(entry, list | tuple) or len(entry) != 2:
+            raise InputError(
+                f"{entry!r} is no pair", file=fields.file, item=where,
+                remedy="write [most chiplets, interfaces], null for the chiplets of the last one",
+            )  # fmt: skip
+        limit, count = entry
+        if (limit is None) != (i == len(entries) - 1):
+            raise InputError(
+                f"{entry!r} is not in order", file=fields.file, item=where,
+                remedy="write null as the chiplets of the last pair, and only of it",
+            )  # fmt: skip
+        if limit is not None:
+            above = (out[-1][0] or 0) + 1 if out else 1
+            limit = int(number(limit, file=fields.file, item=where, minimum=above, integer=True))
+        out.append((limit, int(number(count, file=fields.file, item=where, minimum=1, integer=True))))
+    if not out:
+        raise InputError("is empty", file=fields.file, item=item, remedy="write for example [[4, 2], [null, 4]]")
+    return tuple(out)
+
+
+def package_to_dict(params: PackageParameters) -> dict[str, Any]:
+    """The parameters as plain data that `package_from_dict` reads; infinite bandwidths as `unlimited`."""
+    out: dict[str, Any] = {}
+    for key, name in _KEYS.items():
+        value = getattr(params, name)
+        if name == "interface_counts":
+            value = [list(pair) for pair in value]
+        elif isinstance(value, float) and math.isinf(value):
+            value = "unlimited"
+        out[key] = value
+    return out
