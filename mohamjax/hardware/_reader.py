@@ -70,9 +70,14 @@ def read_yaml(path: str | pathlib.Path) -> dict[Any, Any]:
 
 def _type_name(value: object) -> str:
     names = {
-        dict: "mapping", list: "list", str: "text", bool: "true/false", int: "number", float: "number",
+        dict: "mapping",
+        list: "list",
+        str: "text",
+        bool: "true/false",
+        int: "number",
+        float: "number",
         type(None): "nothing",
-    }  # fmt: skip
+    }
     return names.get(type(value), type(value).__name__)
 
 
@@ -116,9 +121,11 @@ def number(
     expected = "a whole number" if integer else "a number"
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
         raise InputError(
-            f"expected {expected}, found {_type_name(value)} {value!r}", file=file, item=item,
+            f"expected {expected}, found {_type_name(value)} {value!r}",
+            file=file,
+            item=item,
             remedy=f"write {expected}",
-        )  # fmt: skip
+        )
     if finite and math.isinf(value):
         raise InputError(f"{value!r} is not finite", file=file, item=item, remedy="write a finite number")
     if value < minimum or (exclusive and value == minimum):
@@ -145,15 +152,19 @@ class Fields:
         self.file, self.where = file, where
         if not isinstance(data, Mapping):
             raise InputError(
-                f"expected a mapping, found {_type_name(data)} {data!r}", file=file, item=where or None,
+                f"expected a mapping, found {_type_name(data)} {data!r}",
+                file=file,
+                item=where or None,
                 remedy=f"write `key: value` lines with keys out of: {', '.join(known)}",
-            )  # fmt: skip
+            )
         for key in data:
             if key not in known:
                 raise InputError(
-                    f"unknown key {key!r}", file=file, item=self.path(str(key)),
+                    f"unknown key {key!r}",
+                    file=file,
+                    item=self.path(str(key)),
                     remedy=suggestion(key, known, "known keys"),
-                )  # fmt: skip
+                )
         self.data = data
 
     def path(self, key: str) -> str:
@@ -177,9 +188,11 @@ class Fields:
         value = self.need(key)
         if not isinstance(value, str) or (default is None and not value.strip()):
             raise InputError(
-                f"expected text, found {_type_name(value)} {value!r}", file=self.file, item=self.path(key),
+                f"expected text, found {_type_name(value)} {value!r}",
+                file=self.file,
+                item=self.path(key),
                 remedy="write it in quotes",
-            )  # fmt: skip
+            )
         return value
 
     def number(self, key: str, default: float | None = None, **limits: Any) -> float:
@@ -205,7 +218,9 @@ class Fields:
         value = self.need(key)
         if not isinstance(value, list | tuple):
             raise InputError(
-                f"expected a list, found {_type_name(value)} {value!r}", file=self.file, item=self.path(key),
+                f"expected a list, found {_type_name(value)} {value!r}",
+                file=self.file,
+                item=self.path(key),
                 remedy="write it in square brackets or as lines that begin with `- `",
-            )  # fmt: skip
+            )
         return list(value)

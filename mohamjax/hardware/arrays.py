@@ -6,9 +6,9 @@ Axes: T templates; L levels, innermost first, padded at the outer end; V data sp
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,10 +18,15 @@ from mohamjax.hardware.machine import Machine
 from mohamjax.hardware.technology import COMPONENT_CLASSES, DRAM_TYPES, Technology, component_costs, mac_costs
 from mohamjax.hardware.template import Template
 
+if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
+    from dataclasses import dataclass
+else:
+    from chex import dataclass
+
 __all__ = ["TemplateArrays", "resize", "template_arrays"]
 
 
-@chex.dataclass(frozen=True)
+@dataclass(frozen=True)
 class TemplateArrays:
     """One template (or, stacked on a leading T axis, several) at its largest sizes.
 
@@ -37,12 +42,12 @@ class TemplateArrays:
     """
 
     machine: Machine
-    component: chex.Array
-    ports: chex.Array
-    dram_type: chex.Array
-    fixed: chex.Array
-    granularity: chex.Array
-    wired: chex.Array
+    component: jax.Array
+    ports: jax.Array
+    dram_type: jax.Array
+    fixed: jax.Array
+    granularity: jax.Array
+    wired: jax.Array
 
 
 def template_arrays(
@@ -79,13 +84,13 @@ def template_arrays(
                     f"the technology's SRAM table has no rows for {level.component.ports} port(s)",
                     item=f"template {template.name}, level {level.name}",
                     remedy="add such rows to the table or change `ports` of the level",
-                )  # fmt: skip
+                )
     stacked = [_one(template, technology, levels, dtype) for template in templates]
     arrays = jax.tree.map(lambda *leaves: jnp.stack(leaves), *stacked)
 
     def with_costs(template: TemplateArrays) -> TemplateArrays:
         machine = template.machine
-        return template.replace(machine=resize(template, technology, machine.capacity, machine.fanout))
+        return replace(template, machine=resize(template, technology, machine.capacity, machine.fanout))
 
     return jax.vmap(with_costs)(arrays)
 
@@ -138,7 +143,7 @@ def _one(template: Template, technology: Technology, levels: int, dtype: Any) ->
     )
 
 
-def resize(template: TemplateArrays, technology: Technology, capacity: chex.Array, fanout: chex.Array) -> Machine:
+def resize(template: TemplateArrays, technology: Technology, capacity: jax.Array, fanout: jax.Array) -> Machine:
     """The template's structure with other sizes: meshes, access energies and areas follow from them.
 
     Pure, jittable and meant to be vmapped. Nothing is checked or rounded: give sizes within the template's
@@ -172,7 +177,8 @@ def resize(template: TemplateArrays, technology: Technology, capacity: chex.Arra
     is_fixed = (template.component == COMPONENT_CLASSES.index("fixed")) & (capacity > 0)
     energy = jnp.where(is_fixed[:, None], template.fixed[:, :2], jnp.stack([read, write], axis=-1))
     area = jnp.where(is_fixed, template.fixed[:, 2], area)
-    return base.replace(
+    return replace(
+        base,
         capacity=capacity,
         fanout=fanout,
         mesh=mesh,
@@ -185,7 +191,7 @@ def resize(template: TemplateArrays, technology: Technology, capacity: chex.Arra
     )
 
 
-def _wire_energy(base: Machine, technology: Technology, area: chex.Array, fanout: chex.Array) -> chex.Array:
+def _wire_energy(base: Machine, technology: Technology, area: jax.Array, fanout: jax.Array) -> jax.Array:
     """`[L]` pJ per word and hop: wires as long as a child's tile is wide, a square of all that lies below the level."""
     tile, widths = base.mac_area, []
     for i in range(area.shape[0]):

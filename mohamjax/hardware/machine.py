@@ -5,14 +5,21 @@ Axes: L levels, innermost first, padded at the outer end; V data spaces (weights
 
 from __future__ import annotations
 
-import chex
+from typing import TYPE_CHECKING
+
+import jax
+
+if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
+    from dataclasses import dataclass
+else:
+    from chex import dataclass
 
 __all__ = ["DATA_SPACES", "Machine"]
 
 DATA_SPACES = ("Weights", "Inputs", "Outputs")
 
 
-@chex.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Machine:
     """One accelerator, padded to L levels (innermost first, padding outermost).
 
@@ -39,20 +46,20 @@ class Machine:
         mac_area: `[]` float, um^2 each.
     """
 
-    level_mask: chex.Array
-    keep: chex.Array
-    capacity: chex.Array
-    word_bits: chex.Array
-    block_words: chex.Array
-    fanout: chex.Array
-    mesh: chex.Array
-    instances: chex.Array
-    bandwidth: chex.Array
-    reduces: chex.Array
-    access_energy: chex.Array
-    area: chex.Array
-    hop_energy: chex.Array
-    mac_mesh: chex.Array
-    mac_instances: chex.Array
-    mac_energy: chex.Array
-    mac_area: chex.Array
+    level_mask: jax.Array
+    keep: jax.Array
+    capacity: jax.Array
+    word_bits: jax.Array
+    block_words: jax.Array
+    fanout: jax.Array
+    mesh: jax.Array
+    instances: jax.Array
+    bandwidth: jax.Array
+    reduces: jax.Array
+    access_energy: jax.Array
+    area: jax.Array
+    hop_energy: jax.Array
+    mac_mesh: jax.Array
+    mac_instances: jax.Array
+    mac_energy: jax.Array
+    mac_area: jax.Array

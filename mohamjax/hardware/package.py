@@ -10,14 +10,19 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import chex
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.hardware._reader import Fields, number
+
+if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
+    from dataclasses import dataclass
+else:
+    from chex import dataclass
 
 __all__ = [
     "CONTENTION",
@@ -75,7 +80,7 @@ class PackageParameters:
         return max(len(interface_positions(self, n)) for n in range(1, self.max_tiles + 1))
 
 
-@chex.dataclass(frozen=True)
+@dataclass(frozen=True)
 class PackageTables:
     """Geometry for every number of chiplets; the first axis is that number, 0 to n = `max_tiles`.
 
@@ -86,10 +91,10 @@ class PackageTables:
         hops: `[n + 1, n]` float, hops to that interface; 0 for tiles that are not there.
     """
 
-    columns: chex.Array
-    interfaces: chex.Array
-    interface_of: chex.Array
-    hops: chex.Array
+    columns: jax.Array
+    interfaces: jax.Array
+    interface_of: jax.Array
+    hops: jax.Array
 
 
 def mesh_columns(chiplets: int) -> int:
@@ -139,7 +144,7 @@ def package_tables(params: PackageParameters, dtype: Any = jnp.float32) -> Packa
     )
 
 
-def nop_energy(offchip_bytes: chex.Array, hops: chex.Array, hop_energy: chex.Array | float) -> chex.Array:
+def nop_energy(offchip_bytes: jax.Array, hops: jax.Array, hop_energy: jax.Array | float) -> jax.Array:
     """Energy of the network-on-package [pJ] = bytes * 8 * hops * hop energy [pJ/bit] (MOHaM: 0.82)."""
     return offchip_bytes * 8 * hops * hop_energy
 
@@ -214,15 +219,19 @@ def _read_counts(fields: Fields, default: tuple[tuple[int | None, int], ...]) ->
         where = f"{item}[{i}]"
         if not isinstance(entry, list | tuple) or len(entry) != 2:
             raise InputError(
-                f"{entry!r} is no pair", file=fields.file, item=where,
+                f"{entry!r} is no pair",
+                file=fields.file,
+                item=where,
                 remedy="write [most chiplets, interfaces], null for the chiplets of the last one",
-            )  # fmt: skip
+            )
         limit, count = entry
         if (limit is None) != (i == len(entries) - 1):
             raise InputError(
-                f"{entry!r} is not in order", file=fields.file, item=where,
+                f"{entry!r} is not in order",
+                file=fields.file,
+                item=where,
                 remedy="write null as the chiplets of the last pair, and only of it",
-            )  # fmt: skip
+            )
         if limit is not None:
             above = (out[-1][0] or 0) + 1 if out else 1
             limit = int(number(limit, file=fields.file, item=where, minimum=above, integer=True))

@@ -17,15 +17,19 @@ import io
 import math
 import pathlib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.hardware._reader import Fields, read_yaml
+
+if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
+    from dataclasses import dataclass
+else:
+    from chex import dataclass
 
 __all__ = [
     "COMPONENT_CLASSES",
@@ -68,7 +72,7 @@ _SRAM_COLUMNS = (
 _PARTS = ("register", "comparator", "address_generator", "multiplier", "adder", "wire")
 
 
-@chex.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Technology:
     """What components cost in one technology. `load_technology` fills it with double-precision NumPy arrays.
 
@@ -84,24 +88,24 @@ class Technology:
         dram: `[T]` float, pJ per bit read or written.
     """
 
-    sram: chex.Array
-    register: chex.Array
-    comparator: chex.Array
-    address_generator: chex.Array
-    multiplier: chex.Array
-    adder: chex.Array
-    wire: chex.Array
-    dram: chex.Array
+    sram: jax.Array | np.ndarray
+    register: jax.Array | np.ndarray
+    comparator: jax.Array | np.ndarray
+    address_generator: jax.Array | np.ndarray
+    multiplier: jax.Array | np.ndarray
+    adder: jax.Array | np.ndarray
+    wire: jax.Array | np.ndarray
+    dram: jax.Array | np.ndarray
 
 
 def component_costs(
     technology: Technology,
-    component: chex.Array,
-    depth: chex.Array,
-    width: chex.Array,
-    ports: chex.Array | int = 1,
-    dram_type: chex.Array | int = 0,
-) -> tuple[chex.Array, chex.Array, chex.Array]:
+    component: jax.Array,
+    depth: jax.Array,
+    width: jax.Array,
+    ports: jax.Array | int = 1,
+    dram_type: jax.Array | int = 0,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Energy per access and area of components; every class is computed and the right one selected.
 
     Pure and jittable; all arguments broadcast against each other. How each class is put together is described in
@@ -156,8 +160,8 @@ def component_costs(
 
 
 def _sram_log2(
-    grid: chex.Array, mantissa: chex.Array, exponent: chex.Array, width: chex.Array, ports: chex.Array
-) -> chex.Array:
+    grid: jax.Array, mantissa: jax.Array, exponent: jax.Array, width: jax.Array, ports: jax.Array
+) -> jax.Array:
     """Log-log interpolation in rows = mantissa * 2^exponent (mantissa in [0.5, 1)) and width; linear outside."""
     dtype = grid.dtype
     half = (mantissa >= 0.75).astype(jnp.int32)
@@ -371,9 +375,11 @@ def read_sram_rows(text: str, file: object) -> np.ndarray:
     missing = [c for c in _SRAM_COLUMNS if c not in (reader.fieldnames or ())]
     if missing:
         raise InputError(
-            f"column {missing[0]!r} is missing", file=file, item="header",
+            f"column {missing[0]!r} is missing",
+            file=file,
+            item="header",
             remedy=f"an SRAM table has the columns {', '.join(_SRAM_COLUMNS)}",
-        )  # fmt: skip
+        )
     rows, seen = [], set()
     for row in reader:
         item = f"line {reader.line_num}"
@@ -385,15 +391,19 @@ def read_sram_rows(text: str, file: object) -> np.ndarray:
                 value = math.nan
             if not (math.isfinite(value) and value > 0):
                 raise InputError(
-                    f"{row[column]!r} is no positive number", file=file, item=f"{item}, {column}",
+                    f"{row[column]!r} is no positive number",
+                    file=file,
+                    item=f"{item}, {column}",
                     remedy="write a positive number",
-                )  # fmt: skip
+                )
             values.append(value)
         if values[2] not in (1, 2) or values[1] < 1:
             raise InputError(
-                f"{values[1]:g} rows and {values[2]:g} ports", file=file, item=item,
+                f"{values[1]:g} rows and {values[2]:g} ports",
+                file=file,
+                item=item,
                 remedy="give at least 1 row and 1 or 2 ports",
-            )  # fmt: skip
+            )
         if tuple(values[:3]) in seen:
             raise InputError("the same size occurs twice", file=file, item=item, remedy="remove one of them")
         seen.add(tuple(values[:3]))

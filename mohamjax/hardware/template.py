@@ -193,9 +193,10 @@ class Template:
             if layer_type in flow.layer_types:
                 return flow.rules
         raise InputError(
-            f"does not run layers of type {layer_type!r}", item=f"template {self.name}",
+            f"does not run layers of type {layer_type!r}",
+            item=f"template {self.name}",
             remedy=f"it runs {', '.join(self.layer_types)}",
-        )  # fmt: skip
+        )
 
     def content_hash(self) -> str:
         """SHA-256 (hexadecimal) of everything that influences results: all but the description."""
@@ -234,9 +235,10 @@ def load_template(name_or_path: str | pathlib.Path) -> Template:
     path = pathlib.Path(text)
     if not path.exists() and path.suffix.lower() not in (".yaml", ".yml") and len(path.parts) == 1:
         raise InputError(
-            f"no packaged template and no file is called {text!r}", item="templates",
+            f"no packaged template and no file is called {text!r}",
+            item="templates",
             remedy=suggestion(text, _PACKAGED, "packaged templates") + " (or give the path of a YAML file)",
-        )  # fmt: skip
+        )
     return template_from_dict(read_yaml(path), file=path)
 
 
@@ -253,9 +255,11 @@ def load_templates(names_or_paths: Sequence[str | pathlib.Path] = _PACKAGED) -> 
         template = load_template(source)
         if template.name in out:
             raise InputError(
-                f"a second template is called {template.name!r}", file=source, item="name",
+                f"a second template is called {template.name!r}",
+                file=source,
+                item="name",
                 remedy="give every template its own name",
-            )  # fmt: skip
+            )
         out[template.name] = template
     return tuple(out.values())
 
@@ -308,9 +312,11 @@ def template_from_dict(data: Mapping[str, Any], *, file: object = None) -> Templ
     entries = top.sequence("levels")
     if len(entries) < 2:
         raise InputError(
-            f"{len(entries)} level(s) given", file=file, item="levels",
+            f"{len(entries)} level(s) given",
+            file=file,
+            item="levels",
             remedy="list at least the off-chip memory and one on-chip level, outermost first",
-        )  # fmt: skip
+        )
     levels = tuple(
         _read_level(entry, f"levels[{i}]", outermost=i == 0, word_bits=word_bits, file=file)
         for i, entry in enumerate(entries)
@@ -319,9 +325,11 @@ def template_from_dict(data: Mapping[str, Any], *, file: object = None) -> Templ
     for i, name in enumerate(names):
         if name in names[:i]:
             raise InputError(
-                f"a second level is called {name!r}", file=file, item=f"levels[{i}].name",
+                f"a second level is called {name!r}",
+                file=file,
+                item=f"levels[{i}].name",
                 remedy="give every level its own name",
-            )  # fmt: skip
+            )
     levels = levels[::-1]
     template = Template(
         name=top.text("name"),
@@ -334,9 +342,11 @@ def template_from_dict(data: Mapping[str, Any], *, file: object = None) -> Templ
         reason = fits(template, layer_type)
         if reason is not None:
             raise InputError(
-                reason, file=file, item=f"template {template.name}",
+                reason,
+                file=file,
+                item=f"template {template.name}",
                 remedy="raise the capacity or keep fewer data spaces there",
-            )  # fmt: skip
+            )
     return template
 
 
@@ -347,37 +357,46 @@ def _read_level(entry: object, where: str, *, outermost: bool, word_bits: int, f
     if outermost != (kind == "dram"):
         raise InputError(
             f"the outermost level is of kind {kind!r}" if outermost else "a level of kind 'dram' inside another",
-            file=file, item=fields.path("kind"),
+            file=file,
+            item=fields.path("kind"),
             remedy="the first level listed, and no other, is the off-chip memory: kind dram",
-        )  # fmt: skip
+        )
     keep_names = fields.sequence("keep", DATA_SPACES if outermost else ())
     for i, space in enumerate(keep_names):
         choice(space, DATA_SPACES, what="data space", file=file, item=fields.path(f"keep[{i}]"))
     keep = tuple(space in keep_names for space in DATA_SPACES)
     if outermost and not all(keep):
         raise InputError(
-            f"the outermost level does not keep {DATA_SPACES[keep.index(False)]}", file=file,
-            item=fields.path("keep"), remedy=f"let it keep all of {', '.join(DATA_SPACES)}",
-        )  # fmt: skip
+            f"the outermost level does not keep {DATA_SPACES[keep.index(False)]}",
+            file=file,
+            item=fields.path("keep"),
+            remedy=f"let it keep all of {', '.join(DATA_SPACES)}",
+        )
     if kind == "dummy" and any(keep):
         raise InputError(
-            "a level of kind 'dummy' stores nothing", file=file, item=fields.path("keep"),
+            "a level of kind 'dummy' stores nothing",
+            file=file,
+            item=fields.path("keep"),
             remedy="remove `keep`, or choose another kind",
-        )  # fmt: skip
+        )
     block_words = fields.integer("block_words", 1)
     capacity = None
     if kind in ("sram", "rf", "reg"):
         capacity = fields.integer("capacity_words")
         if capacity < block_words:
             raise InputError(
-                f"{capacity} words are less than one access of {block_words} words", file=file,
-                item=fields.path("capacity_words"), remedy="raise capacity_words or lower block_words",
-            )  # fmt: skip
+                f"{capacity} words are less than one access of {block_words} words",
+                file=file,
+                item=fields.path("capacity_words"),
+                remedy="raise capacity_words or lower block_words",
+            )
     elif fields.has("capacity_words"):
         raise InputError(
-            f"a level of kind {kind!r} has no capacity limit", file=file, item=fields.path("capacity_words"),
+            f"a level of kind {kind!r} has no capacity limit",
+            file=file,
+            item=fields.path("capacity_words"),
             remedy="remove it",
-        )  # fmt: skip
+        )
     return Level(
         name=name,
         kind=kind,
@@ -398,9 +417,11 @@ def _read_component(fields: Fields, kind: str) -> Component:
     for key, owner in (("ports", "sram"), ("dram_type", "dram"), ("costs", "fixed")):
         if fields.has(key) and cls != owner:
             raise InputError(
-                f"is for the component class {owner!r}, the level has {cls!r}", file=fields.file,
-                item=fields.path(key), remedy=f"remove it or write `component: {owner}`",
-            )  # fmt: skip
+                f"is for the component class {owner!r}, the level has {cls!r}",
+                file=fields.file,
+                item=fields.path(key),
+                remedy=f"remove it or write `component: {owner}`",
+            )
     ports = fields.integer("ports", 1)
     if ports > 2:
         raise InputError(f"{ports} ports", file=fields.file, item=fields.path("ports"), remedy="write 1 or 2")
@@ -416,9 +437,11 @@ def _read_fanout(fields: Fields) -> tuple[int, int]:
     values = fields.sequence("fanout", (1, 1))
     if len(values) != 2:
         raise InputError(
-            f"{len(values)} numbers", file=fields.file, item=fields.path("fanout"),
+            f"{len(values)} numbers",
+            file=fields.file,
+            item=fields.path("fanout"),
             remedy="write [X, Y], the children along the two axes",
-        )  # fmt: skip
+        )
     x, y = (
         int(number(v, file=fields.file, item=fields.path(f"fanout[{i}]"), minimum=1, integer=True))
         for i, v in enumerate(values)
@@ -433,9 +456,11 @@ def _read_bandwidth(fields: Fields) -> tuple[float | None, float | None]:
     values = value if isinstance(value, list | tuple) else [value, value]
     if len(values) != 2:
         raise InputError(
-            f"{len(values)} numbers", file=fields.file, item=fields.path("bandwidth"),
+            f"{len(values)} numbers",
+            file=fields.file,
+            item=fields.path("bandwidth"),
             remedy="write words per cycle as one number, or as [read, write]",
-        )  # fmt: skip
+        )
     limits = [
         None if v is None else number(v, file=fields.file, item=fields.path("bandwidth"), exclusive=True, finite=False)
         for v in values
@@ -455,26 +480,32 @@ def _read_dataflows(top: Fields, levels: tuple[Level, ...]) -> tuple[Dataflow, .
     entries = top.sequence("dataflows")
     if not entries:
         raise InputError(
-            "holds no dataflow", file=top.file, item="dataflows",
+            "holds no dataflow",
+            file=top.file,
+            item="dataflows",
             remedy="add one, or remove the key to allow every loop everywhere",
-        )  # fmt: skip
+        )
     for i, entry in enumerate(entries):
         where = f"dataflows[{i}]"
         fields = Fields(entry, _FLOW_KEYS, file=top.file, where=where)
         types = fields.sequence("layer_types", LAYER_TYPES)
         if not types:
             raise InputError(
-                "names no layer type", file=top.file, item=fields.path("layer_types"),
+                "names no layer type",
+                file=top.file,
+                item=fields.path("layer_types"),
                 remedy=f"name some of {', '.join(LAYER_TYPES)}",
-            )  # fmt: skip
+            )
         for j, layer_type in enumerate(types):
             item = fields.path(f"layer_types[{j}]")
             choice(layer_type, LAYER_TYPES, what="layer type", file=top.file, item=item)
             if layer_type in taken:
                 raise InputError(
-                    f"{layer_type!r} is named twice, first in {taken[layer_type]}", file=top.file, item=item,
+                    f"{layer_type!r} is named twice, first in {taken[layer_type]}",
+                    file=top.file,
+                    item=item,
                     remedy="name every layer type once",
-                )  # fmt: skip
+                )
             taken[layer_type] = where
         names = [level.name for level in levels]
         by_level = Fields(fields.need("levels"), names, file=top.file, where=fields.path("levels"))
@@ -482,8 +513,10 @@ def _read_dataflows(top: Fields, levels: tuple[Level, ...]) -> tuple[Dataflow, .
         if len(rules[-1].temporal) < len(DIMENSIONS) or any(v is not None for v in rules[-1].temporal.values()):
             raise InputError(
                 "the outermost level must allow every dimension without limit, or some layers have no mapping",
-                file=top.file, item=by_level.path(f"{names[-1]}.temporal"), remedy="write `temporal: all`",
-            )  # fmt: skip
+                file=top.file,
+                item=by_level.path(f"{names[-1]}.temporal"),
+                remedy="write `temporal: all`",
+            )
         flows.append(Dataflow(tuple(types), rules))
     return tuple(flows)
 
@@ -517,9 +550,11 @@ def _read_limits(fields: Fields, key: str) -> Limits:
         pairs = [(letter, "any") for letter in value]
     else:
         raise InputError(
-            f"expected dimension letters, found {value!r}", file=fields.file, item=item,
+            f"expected dimension letters, found {value!r}",
+            file=fields.file,
+            item=item,
             remedy="write `all`, `none`, a list such as [C, R], or largest factors such as {K: 4, C: any}",
-        )  # fmt: skip
+        )
     limits: Limits = {}
     for letter, limit in pairs:
         choice(letter, DIMENSIONS, what="dimension letter", file=fields.file, item=item)
@@ -657,9 +692,16 @@ def describe(template: Template) -> str:
         instances *= level.fanout[0] * level.fanout[1]
     mac = template.mac
     header = (
-        "level", "component", "keeps", "words", "bits x block", "instances", "fanout X x Y", "words/cycle r / w",
+        "level",
+        "component",
+        "keeps",
+        "words",
+        "bits x block",
+        "instances",
+        "fanout X x Y",
+        "words/cycle r / w",
         "pJ/hop",
-    )  # fmt: skip
+    )
     lines = [f"{template.name}: {template.description}".rstrip(": ").replace("\n", " "), ""]
     lines += _table(header, rows)
     lines.append(f"MACs: {instances} of {mac.width_bits} bit with {mac.accumulator_bits}-bit accumulators")
@@ -668,11 +710,14 @@ def describe(template: Template) -> str:
         lines += _table(
             ("level", "temporal", "spatial X", "spatial Y", "order"),
             [
-                (level.name, *(_limits_text(v) for v in (rule.temporal, rule.spatial_x, rule.spatial_y)),
-                 " ".join(rule.order) or "free")
+                (
+                    level.name,
+                    *(_limits_text(v) for v in (rule.temporal, rule.spatial_x, rule.spatial_y)),
+                    " ".join(rule.order) or "free",
+                )
                 for level, rule in zip(reversed(template.levels), reversed(flow.rules), strict=True)
             ],
-        )  # fmt: skip
+        )
     return "\n".join(lines)
 
 
