@@ -1,6 +1,6 @@
 """Evolutionary multi-objective core: ranking, survival, hypervolume, archive, landmarks, stopping."""
 
-from mohamjax.emo.archive import Archive, archive_init, archive_update
+from mohamjax.emo.archive import Archive, archive_init, archive_size, archive_update
 from mohamjax.emo.hypervolume import hypervolume
 from mohamjax.emo.landmarks import extremes, knee_point
 from mohamjax.emo.ranking import crowding_distance, non_dominated_rank, survive, tournament
@@ -9,6 +9,7 @@ from mohamjax.emo.stopping import should_stop, stability
 __all__ = [
     "Archive",
     "archive_init",
+    "archive_size",
     "archive_update",
     "crowding_distance",
     "extremes",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
 else:
     from chex import dataclass
 
-__all__ = ["Archive", "archive_init", "archive_update"]
+__all__ = ["Archive", "archive_init", "archive_size", "archive_update"]
 
 _CHUNK = 512  # rows entered at once: the work is O(B (C + _CHUNK)), linear in B
 
@@ -56,9 +56,7 @@ def archive_init(
         ValueError: If the capacity cannot hold the extremes.
     """
     if n_objectives < 1 or capacity < 2 * n_objectives:
-        raise ValueError(
-            f"capacity: expected at least 2 slots per objective (M = {n_objectives}), got {capacity}"
-        )
+        raise ValueError(f"capacity: expected at least 2 slots per objective (M = {n_objectives}), got {capacity}")
 
     def empty(leaf: chex.Array) -> jax.Array:
         leaf = jnp.asarray(leaf)
@@ -70,6 +68,11 @@ def archive_init(
         valid=jnp.zeros(capacity, bool),
         thinned=jnp.int32(0),
     )
+
+
+def archive_size(archive: Archive) -> jax.Array:
+    """Slots in use, `[]` int32. Vmappable."""
+    return jnp.sum(archive.valid, dtype=jnp.int32)
 
 
 @jax.jit

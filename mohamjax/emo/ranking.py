@@ -20,7 +20,7 @@ __all__ = ["crowding_distance", "non_dominated_rank", "survive", "tournament"]
 
 _WORD = 32  # bits per word of the dominance matrix
 _BLOCK = 32  # rows whose ranks are settled, then pushed to all later rows, in one pass
-_PEEL_LIMIT = 4096  # rows up to which 'auto' peels; set from experiments/bench_ranking.py
+_PEEL_LIMIT = 2048  # rows up to which 'auto' peels; set from experiments/bench_ranking.py
 _METHODS = ("auto", "peel", "blocked")
 
 
@@ -144,9 +144,7 @@ def _rank_blocked(f: jax.Array) -> jax.Array:
         after = jnp.arange(blocks * _BLOCK, dtype=jnp.int32) >= start + _BLOCK
         reached = jnp.zeros_like(rank)
         for q in range(_BLOCK):  # unrolled: one fused pass over the rows, vectorised along them
-            hit = functools.reduce(
-                jnp.logical_and, [c[q] <= column for c, column in zip(own, compared, strict=True)]
-            )
+            hit = functools.reduce(jnp.logical_and, [c[q] <= column for c, column in zip(own, compared, strict=True)])
             reached = jnp.maximum(reached, jnp.where(hit, pushed[q], 0))
         return jnp.where(after, jnp.maximum(rank, reached), rank)
 
@@ -206,9 +204,7 @@ def _crowding(f: jax.Array, rank: jax.Array) -> jax.Array:
     return jnp.sum(jax.vmap(one_objective, in_axes=1)(half), axis=0)
 
 
-def survive(
-    objectives: chex.ArrayTree, n: int, *, method: str = "auto"
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+def survive(objectives: chex.ArrayTree, n: int, *, method: str = "auto") -> tuple[jax.Array, jax.Array, jax.Array]:
     """The n best rows of a merged population: whole fronts by rank, the last by crowding.
 
     Args:

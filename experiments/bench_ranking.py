@@ -1,0 +1,95 @@
+"""Times both forms of `mohamjax.emo.non_dominated_rank`, to set where 'auto' changes form.
+
+    python experiments/bench_ranking.py [--sizes 256 512 ...] [--out ranking.json]
+
+Three populations of N rows and three objectives: `uniform` in the unit cube (many fronts), `front`, half of it
+on a sphere octant and half 5 % behind (few fronts, as parents and offspring late in a search), and `chain`, every
+row dominated by the one before it (N fronts, the worst case). Times are the best of several runs, without the
+compilation.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import platform
+import time
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax import emo
+
+SIZES = (256, 512, 1024, 2048, 4096, 8192, 16384, 65536)
+POPULATIONS = ("uniform", "front", "chain")
+PEEL_BYTES = 600_000_000  # leave out peeling where its bit matrix, N^2 / 8 bytes, is larger
+PEEL_WORK = 1e11  # nor where all its rounds together would read more bytes than this
+
+
+def population(kind: str, n: int) -> jax.Array:
+    rng = np.random.default_rng(n)
+    if kind == "uniform":
+        rows = rng.random((n, 3))
+    elif kind == "front":
+        rows = np.abs(rng.normal(size=(n, 3)))
+        rows = 1 - rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        rows[n // 2 :] += 0.05 * rng.random((n - n // 2, 3))
+    else:
+        rows = rng.permutation(np.repeat(np.arange(n)[:, None], 3, axis=1))
+    return jnp.asarray(rows, jnp.float32)
+
+
+def milliseconds(call: Callable[[], object], repeats: int) -> tuple[float, float]:
+    """(first call, best of `repeats` later calls)."""
+    seconds = []
+    for _ in range(repeats + 1):
+        begin = time.perf_counter()
+        jax.block_until_ready(call())
+        seconds.append(time.perf_counter() - begin)
+    return 1e3 * seconds[0], 1e3 * min(seconds[1:])
+
+
+def measure(kind: str, n: int, repeats: int) -> dict[str, object]:
+    rows = population(kind, n)
+    rank = emo.non_dominated_rank(rows, method="blocked")
+    fronts = int(rank.max()) + 1
+    record: dict[str, object] = {"population": kind, "rows": n, "fronts": fronts}
+    matrix = n * n / 8
+    for method in ("peel", "blocked"):
+        if method == "peel" and (matrix > PEEL_BYTES or matrix * fronts > PEEL_WORK):
+            continue
+        jax.clear_caches()
+        first, best = milliseconds(lambda m=method: emo.non_dominated_rank(rows, method=m), repeats)
+        record[f"{method}_first_ms"], record[f"{method}_ms"] = round(first, 1), round(best, 3)
+    record["crowding_ms"] = round(milliseconds(lambda: emo.crowding_distance(rows, rank), repeats)[1], 3)
+    record["survive_ms"] = round(milliseconds(lambda: emo.survive(rows, n // 2), repeats)[1], 3)
+    return record
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--populations", nargs="+", choices=POPULATIONS, default=POPULATIONS)
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--out", type=pathlib.Path, help="write the records here as JSON")
+    arguments = parser.parse_args()
+
+    device = jax.devices()[0]
+    machine = f"{device.device_kind}, {os.cpu_count()} host cores, {platform.machine()}, jax {jax.__version__}"
+    print(machine)
+    columns = ("population", "rows", "fronts", "peel_ms", "blocked_ms", "crowding_ms", "survive_ms")
+    print("| " + " | ".join(columns) + " |")
+    print("|" + " --- |" * len(columns))
+    records = []
+    for kind in arguments.populations:
+        for n in arguments.sizes:
+            records.append(measure(kind, n, arguments.repeats))
+            print("| " + " | ".join(str(records[-1].get(name, "")) for name in columns) + " |", flush=True)
+    if arguments.out:
+        arguments.out.write_text(json.dumps({"machine": machine, "records": records}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
