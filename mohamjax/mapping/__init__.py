@@ -1,5 +1,50 @@
 """Loop nests: the encoding of a mapping, the map space, and the cost model."""
 
+from mohamjax.mapping.cost import (
+    REASONS,
+    AccessCounts,
+    CycleCounts,
+    EnergyBreakdown,
+    Evaluation,
+    area,
+    count_accesses,
+    cycles,
+    energy,
+    evaluate_batch,
+    minimal_hardware,
+    offchip_bytes,
+    validity,
+)
 from mohamjax.mapping.nest import LayerArrays, Mapping
+from mohamjax.mapping.notation import loop_nest, mapping_from_dict, mapping_to_dict
+from mohamjax.mapping.space import Constraints, constraints, encode, layer_arrays, map_space, prime_factors
+from mohamjax.mapping.tables import MappingTables, tabulate
 
-__all__ = ["LayerArrays", "Mapping"]
+__all__ = [
+    "REASONS",
+    "AccessCounts",
+    "Constraints",
+    "CycleCounts",
+    "EnergyBreakdown",
+    "Evaluation",
+    "LayerArrays",
+    "Mapping",
+    "MappingTables",
+    "area",
+    "constraints",
+    "count_accesses",
+    "cycles",
+    "encode",
+    "energy",
+    "evaluate_batch",
+    "layer_arrays",
+    "loop_nest",
+    "map_space",
+    "mapping_from_dict",
+    "mapping_to_dict",
+    "minimal_hardware",
+    "offchip_bytes",
+    "prime_factors",
+    "tabulate",
+    "validity",
+]
