@@ -1,5 +1,6 @@
 """Workloads: ONNX graphs read into layers, networks and application models."""
 
+from mohamjax.workload.importer import LAYER_COLUMNS, layer_rows, read_network
 from mohamjax.workload.layer import (
     DIMS,
     LAYER_TYPES,
@@ -9,5 +10,19 @@ from mohamjax.workload.layer import (
     UniqueLayer,
     WorkloadShape,
 )
+from mohamjax.workload.scenario import SCENARIOS, load_scenario
 
-__all__ = ["DIMS", "LAYER_TYPES", "ApplicationModel", "Layer", "Network", "UniqueLayer", "WorkloadShape"]
+__all__ = [
+    "DIMS",
+    "LAYER_COLUMNS",
+    "LAYER_TYPES",
+    "SCENARIOS",
+    "ApplicationModel",
+    "Layer",
+    "Network",
+    "UniqueLayer",
+    "WorkloadShape",
+    "layer_rows",
+    "load_scenario",
+    "read_network",
+]

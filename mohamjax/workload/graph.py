@@ -1,0 +1,1001 @@
+"""The graph walk: from ONNX nodes to layers and what they depend on.
+
+A graph is planned once (nodes in topological order, attributes decoded, undefined and doubly defined tensors and cycles
+refused) and then walked. The walk computes with tensors of which only shape, small values and producers are known
+(`tensor.Tensor`); functions are inlined, branches with a constant condition are taken, loops with a constant trip count
+are unrolled. A layer's predecessors are the layers that its operands were computed from, through operators that are
+no layers; they are not reduced transitively.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import heapq
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mohamjax.errors import InputError
+from mohamjax.workload.contrib import CONTRIB_RULES
+from mohamjax.workload.layer import Layer, WorkloadShape
+from mohamjax.workload.onnx_file import read_tensor
+from mohamjax.workload.products import CONTRIB_PRODUCTS, PRODUCTS
+from mohamjax.workload.shapes import PURE_RANDOM, QUANTISED_THROUGH, RULES, Rule
+from mohamjax.workload.tensor import BOOL, INT64, TYPE_BITS, Call, Shape, Tensor, is_known, show
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["GraphPlan", "Walk", "plan_graph", "static_shape"]
+
+MAX_STEPS = 200_000
+"""Operator calls of a walk, functions inlined and loops unrolled."""
+
+MAX_LAYERS = 50_000
+MAX_TRIPS = 10_000
+"""Unrolled iterations of one loop."""
+
+MAX_DEPTH = 64
+"""Functions and control flow inside each other."""
+
+MAX_BOUND = 2**31 - 1
+MAX_MACS = 2**62
+
+_STANDARD = frozenset({"", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx.preview.training"})
+_CONTRIB = "com.microsoft"
+_CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+
+
+# ---------------------------------------------------------------------------------------------------- planning
+
+
+@dataclasses.dataclass
+class NodePlan:
+    """A node with its attributes decoded.
+
+    Attributes:
+        op: Operator name.
+        domain: Operator domain, `""` for the standard one.
+        overload: Which function of that name.
+        name: Its name, or one made from operator and place.
+        inputs: Tensor names, `""` = left out.
+        outputs: Tensor names, `""` = not wanted.
+        attributes: Decoded; a graph is a `GraphPlan`, a tensor a `Tensor`.
+        references: Attributes whose value is an attribute of the enclosing function.
+        needs: Tensor names that it reads, those inside its graphs included.
+    """
+
+    op: str
+    domain: str
+    overload: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: dict[str, Any]
+    references: dict[str, str]
+    needs: frozenset[str]
+
+    @property
+    def label(self) -> str:
+        """The node as errors name it."""
+        return f"node {self.name!r} ({self.op})"
+
+    @property
+    def graphs(self) -> list[GraphPlan]:
+        """The graphs inside it."""
+        found = []
+        for value in self.attributes.values():
+            found.extend(v for v in (value if isinstance(value, list) else [value]) if isinstance(v, GraphPlan))
+        return found
+
+
+@dataclasses.dataclass
+class GraphPlan:
+    """A graph (or function body) in an order in which it can be walked.
+
+    Attributes:
+        nodes: In topological order; the file's order where that is one.
+        inputs: Names of the inputs that no initialiser defines.
+        outputs: Names of the outputs.
+        constants: Initialisers.
+        hints: What the file says of its tensors, by name (`value_info`, inputs, outputs).
+        free: Names that it takes from outside.
+    """
+
+    nodes: list[NodePlan]
+    inputs: list[str]
+    outputs: list[str]
+    constants: dict[str, Tensor]
+    hints: dict[str, onnx.ValueInfoProto]
+    free: frozenset[str]
+
+
+def plan_graph(graph: onnx.GraphProto | onnx.FunctionProto, file: object) -> GraphPlan:
+    """Decodes a graph or function body and orders its nodes.
+
+    Args:
+        graph: The graph.
+        file: The model file, for errors.
+
+    Returns:
+        The plan.
+
+    Raises:
+        InputError: A tensor is defined twice, the nodes form a cycle, or an attribute cannot be decoded.
+    """
+    function = not hasattr(graph, "initializer")
+    where = f"function {graph.name!r}" if function else f"graph {graph.name!r}"
+    constants: dict[str, Tensor] = {}
+    if function:
+        inputs = list(graph.input)
+        outputs = list(graph.output)
+        hints = {info.name: info for info in graph.value_info}  # type: ignore[union-attr]
+    else:
+        for name, tensor in _constants(graph, file):  # type: ignore[arg-type]
+            if name in constants:
+                raise _defined_twice(name, file, where)
+            constants[name] = tensor
+        names = [info.name for info in graph.input]  # type: ignore[union-attr]
+        for name in names:
+            if names.count(name) > 1 if len(names) < 100 else False:
+                raise _defined_twice(name, file, where)
+        inputs = [name for name in names if name not in constants]
+        outputs = [info.name for info in graph.output]  # type: ignore[union-attr]
+        hints = {info.name: info for part in (graph.value_info, graph.output, graph.input) for info in part}  # type: ignore[union-attr]
+    nodes = [_plan_node(node, i, file) for i, node in enumerate(graph.node)]
+    makers: dict[str, int] = {}
+    defined = {*inputs, *constants}
+    for i, node in enumerate(nodes):
+        for name in node.outputs:
+            if not name:
+                continue
+            if name in makers or name in defined:
+                raise _defined_twice(name, file, node.label)
+            makers[name] = i
+    needed = set(outputs).union(*(node.needs for node in nodes)) if nodes else set(outputs)
+    ordered = _ordered(nodes, makers, file)
+    return GraphPlan(ordered, inputs, outputs, constants, hints, frozenset(needed - defined - makers.keys()))
+
+
+def _defined_twice(name: str, file: object, item: str) -> InputError:
+    return InputError(
+        f"tensor {name!r} is defined twice", file=file, item=item, remedy="correct the model and export it again"
+    )
+
+
+def _constants(graph: onnx.GraphProto, file: object) -> Iterable[tuple[str, Tensor]]:
+    for tensor in graph.initializer:
+        yield tensor.name, read_tensor(tensor, file)
+    for sparse in graph.sparse_initializer:
+        yield sparse.values.name, _sparse(sparse)
+
+
+def _sparse(sparse: onnx.SparseTensorProto) -> Tensor:
+    return Tensor(tuple(sparse.dims), int(sparse.values.data_type), const=True)
+
+
+def _plan_node(node: onnx.NodeProto, index: int, file: object) -> NodePlan:
+    name = "".join(c if c.isprintable() else "_" for c in node.name) or f"{node.op_type or 'node'}_{index}"
+    attributes: dict[str, Any] = {}
+    references: dict[str, str] = {}
+    needs = {x for x in node.input if x}
+    for attribute in node.attribute:
+        if attribute.ref_attr_name:
+            references[attribute.name] = attribute.ref_attr_name
+            continue
+        value = _decode(attribute, file)
+        attributes[attribute.name] = value
+        for part in value if isinstance(value, list) else [value]:
+            if isinstance(part, GraphPlan):
+                needs |= part.free
+    domain = "" if node.domain in ("", "ai.onnx") else node.domain
+    return NodePlan(
+        node.op_type,
+        domain,
+        node.overload,
+        name,
+        tuple(node.input),
+        tuple(node.output),
+        attributes,
+        references,
+        frozenset(needs),
+    )
+
+
+def _decode(attribute: onnx.AttributeProto, file: object) -> Any:
+    """Value of an attribute; a missing type (old exporters) is told from the field that is set."""
+    kind = attribute.type
+    if kind == 0:
+        single = ((4, "t"), (5, "g"), (3, "s"), (1, "f"), (2, "i"))
+        many = 6 if attribute.floats else 8 if attribute.strings else 7
+        kind = next((k for k, field in single if attribute.HasField(field)), many)
+    if kind == 1:
+        return float(attribute.f)
+    if kind == 2:
+        return int(attribute.i)
+    if kind == 3:
+        return attribute.s
+    if kind == 4:
+        return read_tensor(attribute.t, file)
+    if kind == 5:
+        return plan_graph(attribute.g, file)
+    if kind == 6:
+        return [float(v) for v in attribute.floats]
+    if kind == 7:
+        return [int(v) for v in attribute.ints]
+    if kind == 8:
+        return list(attribute.strings)
+    if kind == 9:
+        return [read_tensor(t, file) for t in attribute.tensors]
+    if kind == 10:
+        return [plan_graph(g, file) for g in attribute.graphs]
+    if kind == 11:
+        return _sparse(attribute.sparse_tensor)
+    return None
+
+
+def _ordered(nodes: list[NodePlan], makers: Mapping[str, int], file: object) -> list[NodePlan]:
+    """Nodes in topological order, as near to the file's order as that allows."""
+    waits = [{makers[name] for name in node.needs if name in makers} for node in nodes]
+    if all(max(w, default=-1) < i for i, w in enumerate(waits)):
+        return nodes
+    users: list[list[int]] = [[] for _ in nodes]
+    for i, w in enumerate(waits):
+        for j in w:
+            users[j].append(i)
+    left = [len(w) for w in waits]
+    ready = [i for i, n in enumerate(left) if n == 0]
+    heapq.heapify(ready)
+    out = []
+    while ready:
+        i = heapq.heappop(ready)
+        out.append(nodes[i])
+        for j in users[i]:
+            left[j] -= 1
+            if left[j] == 0:
+                heapq.heappush(ready, j)
+    if len(out) < len(nodes):
+        at = next(i for i, n in enumerate(left) if n)
+        seen: list[int] = []
+        while at not in seen:  # walking backward among the nodes that wait must come round
+            seen.append(at)
+            at = next(j for j in sorted(waits[at]) if left[j])
+        cycle = [nodes[i].name for i in seen[seen.index(at) :]]
+        text = " <- ".join(repr(name) for name in cycle[:4]) + (" <- ..." if len(cycle) > 4 else "")
+        raise InputError(
+            f"the graph has a cycle of {len(cycle)} nodes: {text}",
+            file=file,
+            item=nodes[at].label,
+            remedy="correct the model and export it again",
+        )
+    return out
+
+
+def static_shape(info: onnx.ValueInfoProto | None, symbols: Mapping[str, int]) -> tuple[Shape | None, int, bool]:
+    """Shape, element type and whether it is a sequence, as the file states them.
+
+    Args:
+        info: The file's entry for the tensor, None where there is none.
+        symbols: Values of symbolic sizes.
+
+    Returns:
+        The shape (None where it is not stated; None per size that is not), the element type (0 = not stated), and
+        True for a sequence or optional.
+    """
+    if info is None:
+        return None, 0, False
+    kind = info.type.WhichOneof("value")
+    if kind not in ("tensor_type", "sparse_tensor_type"):
+        return None, 0, kind is not None
+    tensor = getattr(info.type, kind)
+    if not tensor.HasField("shape"):
+        return None, int(tensor.elem_type), False
+    sizes: list[int | None] = []
+    for d in tensor.shape.dim:
+        which = d.WhichOneof("value")
+        if which == "dim_value" and d.dim_value >= 0:
+            sizes.append(int(d.dim_value))
+        else:
+            sizes.append(symbols.get(d.dim_param) if which == "dim_param" else None)
+    return tuple(sizes), int(tensor.elem_type), False
+
+
+# ----------------------------------------------------------------------------------------------------- walking
+
+
+@dataclasses.dataclass
+class _Scope:
+    """Tensors in reach: a graph's own, then those of the graphs around it."""
+
+    tensors: dict[str, Tensor | None]
+    hints: Mapping[str, onnx.ValueInfoProto]
+    opsets: Mapping[str, int]
+    attributes: Mapping[str, Any]
+    prefix: str = ""
+    parent: _Scope | None = None
+    depth: int = 0
+    main: bool = False
+
+    def find(self, name: str) -> Tensor | None:
+        """The tensor of that name."""
+        scope: _Scope | None = self
+        while scope is not None:
+            if name in scope.tensors:
+                return scope.tensors[name]
+            scope = scope.parent
+        raise KeyError(name)
+
+    def inner(self, hints: Mapping[str, onnx.ValueInfoProto], prefix: str) -> _Scope:
+        """The scope of a graph inside a node."""
+        return _Scope({}, hints, self.opsets, self.attributes, prefix, self, self.depth + 1)
+
+
+class Walk:
+    """Walks a model and gathers its layers.
+
+    Args:
+        model: The parsed model.
+        file: Its file, for errors.
+        warn: Takes one line per warning.
+        skip_unknown: Pass dependencies through operators that are not known, with a warning, instead of refusing them.
+        shapes: Shapes that the user gave, by tensor name.
+    """
+
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        file: object,
+        warn: Callable[[str], None],
+        *,
+        skip_unknown: bool = False,
+        shapes: Mapping[str, tuple[int, ...]] | None = None,
+    ) -> None:
+        self.file = file
+        self.skip_unknown = skip_unknown
+        self.shapes = dict(shapes or {})
+        self.used_shapes: set[str] = set()
+        self.layers: list[Layer] = []
+        self.folded_products = 0
+        self.symbols: dict[str, int] = {}
+        self._warn = warn
+        self._warned: set[str] = set()
+        self._steps = 0
+        self._names: dict[str, int] = {}
+        self._functions = {(f.domain if f.domain != "ai.onnx" else "", f.name, f.overload): f for f in model.functions}
+        self._function_plans: dict[tuple[str, str, str], GraphPlan] = {}
+        self._computes: dict[int, bool] = {}
+        self.opsets = self._versions(model.opset_import)
+        self.plan = plan_graph(model.graph, file)
+        if self.plan.free:
+            raise self._undefined(self.plan, f"graph {model.graph.name!r}")
+
+    # ------------------------------------------------------------------------------------------------- helpers
+
+    @staticmethod
+    def _versions(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
+        return {"" if entry.domain == "ai.onnx" else entry.domain: int(entry.version) for entry in imports}
+
+    def _error(self, node: NodePlan, scope: _Scope, message: str, remedy: str) -> InputError:
+        return InputError(message, file=self.file, item=self._label(node, scope), remedy=remedy)
+
+    @staticmethod
+    def _label(node: NodePlan, scope: _Scope) -> str:
+        return f"node {scope.prefix + node.name!r} ({node.op})"
+
+    def _undefined(self, plan: GraphPlan, where: str) -> InputError:
+        for node in plan.nodes:
+            for name in sorted(node.needs & plan.free):
+                return InputError(
+                    f"input tensor {name!r} is not defined: no node, input or initialiser makes it",
+                    file=self.file,
+                    item=node.label,
+                    remedy="correct the model and export it again",
+                )
+        return InputError(
+            f"output {sorted(plan.free)[0]!r} is not defined: no node makes it",
+            file=self.file,
+            item=where,
+            remedy="correct the model and export it again",
+        )
+
+    def warn(self, line: str) -> None:
+        """Passes a warning on, once."""
+        if line not in self._warned:
+            self._warned.add(line)
+            self._warn(line)
+
+    # ---------------------------------------------------------------------------------------------------- walk
+
+    def run(self, inputs: Mapping[str, Tensor]) -> None:
+        """Walks the main graph.
+
+        Args:
+            inputs: The graph inputs by name.
+
+        Raises:
+            InputError: What the model holds cannot be read as layers; names the node and the remedy.
+        """
+        scope = _Scope(dict(inputs), self.plan.hints, self.opsets, {}, main=True)
+        self._run_graph(self.plan, scope)
+
+    def _run_graph(self, plan: GraphPlan, scope: _Scope) -> list[Tensor]:
+        """Walks a graph whose inputs are in the scope; returns its outputs."""
+        if scope.depth > MAX_DEPTH:
+            raise InputError(
+                f"functions or control flow lie more than {MAX_DEPTH} deep inside each other",
+                file=self.file,
+                item=scope.prefix.rstrip("/"),
+                remedy="correct the model (a function that calls itself?) and export it again",
+            )
+        for name, tensor in plan.constants.items():
+            scope.tensors[name] = self._overridden(name, tensor, scope)
+        for node in plan.nodes:
+            self._run_node(node, scope)
+        outputs = []
+        for name in plan.outputs:
+            tensor = scope.find(name)
+            outputs.append(Tensor(None, producers=frozenset(), const=True) if tensor is None else tensor)
+        return outputs
+
+    def _run_node(self, node: NodePlan, scope: _Scope) -> None:
+        self._steps += 1
+        if self._steps > MAX_STEPS:
+            raise self._error(
+                node,
+                scope,
+                f"with functions inlined and loops unrolled the model makes more than {MAX_STEPS} operator calls",
+                "export it with fewer loop iterations",
+            )
+        inputs = [scope.find(name) if name else None for name in node.inputs]
+        attributes = node.attributes
+        if node.references:
+            attributes = dict(attributes)
+            for key, reference in node.references.items():
+                if reference in scope.attributes:
+                    attributes[key] = scope.attributes[reference]
+        try:
+            made = self._apply(node, scope, inputs, attributes)
+        except InputError:
+            raise
+        except (
+            ArithmeticError,
+            AssertionError,
+            AttributeError,
+            LookupError,
+            TypeError,
+            ValueError,
+            MemoryError,
+        ) as error:
+            # Rules trust their operands' form; whatever a malformed node makes of that ends here, as the user's error.
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise self._error(
+                node,
+                scope,
+                f"its inputs or attributes do not fit the operator ({reason})",
+                "correct the model and export it again",
+            ) from error
+        for i, name in enumerate(node.outputs):
+            if name:
+                tensor = made[i] if i < len(made) else self._unmade(inputs)
+                scope.tensors[name] = self._overridden(name, self._hinted(name, tensor, scope), scope)
+
+    @staticmethod
+    def _unmade(inputs: list[Tensor | None]) -> Tensor:
+        return Tensor(None, 0, producers=_union(inputs))
+
+    def _apply(
+        self, node: NodePlan, scope: _Scope, inputs: list[Tensor | None], attributes: Mapping[str, Any]
+    ) -> list[Tensor]:
+        key = (node.domain, node.op, node.overload)
+        if key in self._functions:
+            return self._call_function(key, node, scope, inputs, attributes)
+        if node.domain == "" and node.op in _CONTROL:
+            control = {"If": self._if, "Loop": self._loop, "Scan": self._scan, "SequenceMap": self._sequence_map}[
+                node.op
+            ]
+            return control(node, scope, inputs, attributes)
+        rule = _find_rule(node.domain, node.op)
+        if rule is None:
+            return self._unknown(node, scope, inputs)
+        call = Call(
+            op=node.op,
+            domain=node.domain,
+            opset=scope.opsets.get(node.domain, 1),
+            name=scope.prefix + node.name,
+            label=self._label(node, scope),
+            inputs=inputs,
+            attributes=attributes,
+            outputs=len(node.outputs),
+            file=self.file,
+            warn=self.warn,
+            emit=lambda suffix, kind, bounds, bits, producers: self._emit(
+                node, scope, suffix, kind, bounds, bits, producers
+            ),
+            fold_product=self._fold_product,
+        )
+        outputs = rule(call)
+        self._finish(call, outputs)
+        return outputs
+
+    def _fold_product(self) -> None:
+        self.folded_products += 1
+
+    def _finish(self, call: Call, outputs: list[Tensor]) -> None:
+        """Adds what holds for every operator: constants, producers, quantised widths, who lost a shape."""
+        operands = [t for t in call.inputs if t is not None]
+        const = all(t.const for t in operands) and call.op not in PURE_RANDOM
+        producers: frozenset[int] | None = None
+        for out in outputs:
+            if out.producers is None:
+                out.const = out.const or const or out.values_known
+                if out.const:
+                    out.producers = frozenset()
+                else:
+                    producers = _union(operands) if producers is None else producers
+                    out.producers = producers
+            if out.bits is None and operands:
+                if call.op in QUANTISED_THROUGH:
+                    out.bits = operands[0].bits
+                elif call.op == "Cast" and const and operands[0].dtype != BOOL:
+                    narrow = TYPE_BITS.get(operands[0].dtype, 32)
+                    out.bits = narrow if narrow <= 8 else operands[0].bits
+                elif const:
+                    out.bits = next((t.bits for t in operands if t.bits), None)
+            if not is_known(out.shape) and not out.sequence and not out.why:
+                lost = next((t.why for t in operands if t.why), "")
+                out.why = lost or f"{call.label} makes a size that depends on data"
+
+    def _hinted(self, name: str, tensor: Tensor, scope: _Scope) -> Tensor:
+        """Fills sizes that the rules could not know from what the file states of the tensor."""
+        if (is_known(tensor.shape) and tensor.dtype) or name not in scope.hints:
+            return tensor
+        shape, dtype, sequence = static_shape(scope.hints[name], self.symbols if scope.main else {})
+        if tensor.shape is None:
+            merged = shape
+        elif shape is not None and len(shape) == len(tensor.shape):
+            merged = tuple(b if a is None else a for a, b in zip(tensor.shape, shape, strict=True))
+        else:
+            merged = tensor.shape
+        return dataclasses.replace(
+            tensor, shape=merged, dtype=tensor.dtype or dtype, sequence=tensor.sequence or sequence
+        )
+
+    def _overridden(self, name: str, tensor: Tensor, scope: _Scope) -> Tensor:
+        if not scope.main or name not in self.shapes:
+            return tensor
+        self.used_shapes.add(name)
+        shape = self.shapes[name]
+        if tensor.shape is not None and len(tensor.shape) != len(shape):
+            raise InputError(
+                f"--shape gives it {len(shape)} axes, it has {len(tensor.shape)} ({show(tensor.shape)})",
+                file=self.file,
+                item=f"tensor {name!r}",
+                remedy="give one size per axis",
+            )
+        return dataclasses.replace(tensor, shape=shape, data=None if shape != tensor.shape else tensor.data)
+
+    def _emit(
+        self,
+        node: NodePlan,
+        scope: _Scope,
+        suffix: str,
+        kind: str,
+        bounds: Mapping[str, Any],
+        word_bits: int,
+        producers: frozenset[int],
+    ) -> int:
+        shape = WorkloadShape(**bounds)
+        for dim, bound in bounds.items():
+            for size in bound if isinstance(bound, tuple) else (bound,):
+                if not 1 <= size <= MAX_BOUND:
+                    raise self._error(
+                        node,
+                        scope,
+                        f"its loop {dim} would run over {size}: "
+                        + ("there is nothing to compute" if size < 1 else "too much"),
+                        "give sensible sizes, with --shape NAME=d,d,... or in the model",
+                    )
+        if shape.macs > MAX_MACS:
+            raise self._error(
+                node, scope, f"it would take {shape.macs:.3g} multiply-accumulates", "correct the sizes in the model"
+            )
+        if len(self.layers) >= MAX_LAYERS:
+            raise self._error(node, scope, f"the model has more than {MAX_LAYERS} layers", "export a smaller one")
+        base = scope.prefix + node.name + (f"/{suffix}" if suffix else "")
+        name = base
+        while name in self._names:
+            self._names[base] += 1
+            name = f"{base}_{self._names[base]}"
+        self._names[name] = 1
+        self.layers.append(Layer(name, kind, node.op, shape, word_bits, tuple(sorted(producers))))
+        return len(self.layers) - 1
+
+    # ---------------------------------------------------------------------------------- functions, unknown ones
+
+    def _function_plan(self, key: tuple[str, str, str]) -> GraphPlan:
+        plan = self._function_plans.get(key)
+        if plan is None:
+            plan = plan_graph(self._functions[key], self.file)
+            if plan.free:
+                raise self._undefined(plan, f"function {key[1]!r}")
+            self._function_plans[key] = plan
+        return plan
+
+    def _call_function(
+        self,
+        key: tuple[str, str, str],
+        node: NodePlan,
+        scope: _Scope,
+        inputs: list[Tensor | None],
+        attributes: Mapping[str, Any],
+    ) -> list[Tensor]:
+        function, plan = self._functions[key], self._function_plan(key)
+        if len(inputs) > len(plan.inputs):
+            raise self._error(
+                node,
+                scope,
+                f"{len(inputs)} inputs for a function of {len(plan.inputs)}",
+                "correct the model and export it again",
+            )
+        given = {a.name: _decode(a, self.file) for a in function.attribute_proto}
+        given.update(attributes)
+        opsets = self._versions(function.opset_import) or scope.opsets
+        inner = _Scope({}, plan.hints, opsets, given, f"{scope.prefix}{node.name}/", None, scope.depth + 1)
+        for i, name in enumerate(plan.inputs):
+            inner.tensors[name] = inputs[i] if i < len(inputs) else None
+        return self._run_graph(plan, inner)
+
+    def _unknown(self, node: NodePlan, scope: _Scope, inputs: list[Tensor | None]) -> list[Tensor]:
+        what = f"operator {node.op!r}" + (f" of domain {node.domain!r}" if node.domain else "")
+        if not self.skip_unknown:
+            known = {*RULES, *PRODUCTS} if not node.domain else {*CONTRIB_RULES, *CONTRIB_PRODUCTS}
+            near = difflib.get_close_matches(node.op, known, 1, 0.8) if node.domain in ("", _CONTRIB) else []
+            guess = f" (did you mean {near[0]}?)" if near and near[0] != node.op else ""
+            raise self._error(
+                node,
+                scope,
+                f"unknown {what}{guess}",
+                "--skip-unknown passes its dependencies on without counting it",
+            )
+        self.warn(f"{self._label(node, scope)}: unknown {what} is no layer; its dependencies are passed on")
+        return self._passed(node, scope, inputs)
+
+    def _passed(self, node: NodePlan, scope: _Scope, inputs: Iterable[Tensor | None]) -> list[Tensor]:
+        """Outputs of a node that is passed over: of the first input's shape unless the file states another."""
+        operands = [t for t in inputs if t is not None]
+        producers = _union(operands)
+        out = []
+        for name in node.outputs:
+            shape, dtype, sequence = static_shape(scope.hints.get(name), self.symbols if scope.main else {})
+            first = operands[0] if operands else None
+            if shape is None and first is not None:
+                shape, dtype = first.shape, dtype or first.dtype
+            why = "" if is_known(shape) else f"{self._label(node, scope)} is passed over"
+            out.append(Tensor(shape, dtype, producers=producers, why=why, sequence=sequence))
+        return out
+
+    # -------------------------------------------------------------------------------------------- control flow
+
+    def _has_layers(self, plan: GraphPlan, trail: tuple[int, ...] = ()) -> bool:
+        """Whether walking the graph could add a layer."""
+        known = self._computes.get(id(plan))
+        if known is not None or id(plan) in trail:
+            return bool(known)
+        found = False
+        for node in plan.nodes:
+            key = (node.domain, node.op, node.overload)
+            if key in self._functions:
+                found = self._has_layers(self._function_plan(key), (*trail, id(plan)))
+            else:
+                found = _find_product(node.domain, node.op) is not None or any(
+                    self._has_layers(g, (*trail, id(plan))) for g in node.graphs
+                )
+            if found:
+                break
+        self._computes[id(plan)] = found
+        return found
+
+    def _body(self, node: NodePlan, scope: _Scope, attributes: Mapping[str, Any], key: str) -> GraphPlan:
+        plan = attributes.get(key)
+        if not isinstance(plan, GraphPlan):
+            raise self._error(node, scope, f"its graph {key!r} is missing", "correct the model and export it again")
+        return plan
+
+    def _refused(self, node: NodePlan, scope: _Scope, inputs: list[Tensor | None], message: str) -> list[Tensor]:
+        """Control flow that cannot be unrolled: an error, or passed over if the user wants that."""
+        if not self.skip_unknown:
+            raise self._error(
+                node,
+                scope,
+                message,
+                "export the model without it (fixed inputs), or --skip-unknown passes over it and its layers",
+            )
+        self.warn(f"{self._label(node, scope)}: {message}; the layers inside are left out")
+        captured = [scope.find(name) for g in node.graphs for name in sorted(g.free)]
+        return self._passed(node, scope, [*inputs, *captured])
+
+    def _if(
+        self, node: NodePlan, scope: _Scope, inputs: list[Tensor | None], attributes: Mapping[str, Any]
+    ) -> list[Tensor]:
+        then = self._body(node, scope, attributes, "then_branch")
+        other = self._body(node, scope, attributes, "else_branch")
+        condition = inputs[0] if inputs else None
+        if condition is None:
+            raise self._error(node, scope, "its condition is missing", "correct the model and export it again")
+        if condition.values_known and condition.data is not None and condition.data.size == 1:
+            taken = then if condition.data.reshape(-1)[0] else other
+            return self._run_graph(taken, scope.inner(taken.hints, f"{scope.prefix}{node.name}/"))
+        if self._has_layers(then) or self._has_layers(other):
+            return self._refused(
+                node, scope, inputs, "its condition depends on data and there are layers in its branches"
+            )
+        results = [
+            self._run_graph(plan, scope.inner(plan.hints, f"{scope.prefix}{node.name}/")) for plan in (then, other)
+        ]
+        out = []
+        for a, b in zip(*results, strict=False):
+            out.append(
+                Tensor(
+                    _common(a.shape, b.shape),
+                    a.dtype or b.dtype,
+                    producers=_union([a, b, condition]),
+                    sequence=a.sequence,
+                    why=f"{self._label(node, scope)} has branches of different shapes",
+                )
+            )
+        return out
+
+    def _loop(
+        self, node: NodePlan, scope: _Scope, inputs: list[Tensor | None], attributes: Mapping[str, Any]
+    ) -> list[Tensor]:
+        body = self._body(node, scope, attributes, "body")
+        limit, condition = [*inputs, None, None][:2]
+        carried = inputs[2:]
+        trips = _single(limit)
+        proceed = _single(condition)
+        scans = len(body.outputs) - 1 - len(carried)
+        if scans < 0 or len(body.inputs) < 2 + len(carried):
+            raise self._error(
+                node, scope, "its body does not fit its carried values", "correct the model and export it again"
+            )
+        counted = trips is not None and trips * max(len(body.nodes), 1) <= MAX_STEPS and trips <= MAX_TRIPS
+        decided = condition is None or proceed is not None
+        # A loop without a count may still end by a condition that folds to a constant: try it.
+        if limit is None or (trips is not None and not counted):
+            trial = proceed is not None and body.outputs[0] not in body.constants
+        else:
+            trial = counted
+        if trial and (counted or limit is None or trips is not None):
+            done = self._unroll(
+                node, scope, body, inputs, int(trips) if counted and trips is not None else None, proceed
+            )
+            if done is not None:
+                return done
+        if self._has_layers(body):
+            if trips is None and limit is not None:
+                why = "its trip count depends on data"
+            elif not decided:
+                why = "its condition depends on data"
+            else:
+                why = f"it does not end within {MAX_TRIPS} iterations or its end depends on data"
+            return self._refused(node, scope, inputs, f"{why} and there are layers in its body")
+        return self._abstract_loop(node, scope, body, inputs, scans)
+
+    def _unroll(
+        self,
+        node: NodePlan,
+        scope: _Scope,
+        body: GraphPlan,
+        inputs: list[Tensor | None],
+        trips: int | None,
+        proceed: Any,
+    ) -> list[Tensor] | None:
+        """Runs a loop iteration by iteration; None where it turns out that its end is not known."""
+        carried = list(inputs[2:])
+        condition = inputs[1] if len(inputs) > 1 else None
+        gathered: list[list[Tensor]] = [[] for _ in range(len(body.outputs) - 1 - len(carried))]
+        saved = (len(self.layers), dict(self._names), self._steps, self.folded_products)
+        going: Any = True if condition is None else proceed
+        control = _union([condition]) if going is None else frozenset()
+        i = 0
+        while (trips is None or i < trips) and (going is None or going):
+            if i >= MAX_TRIPS:
+                del self.layers[saved[0] :]
+                self._names, self._steps, self.folded_products = saved[1:]
+                return None
+            inner = scope.inner(body.hints, f"{scope.prefix}{node.name}.{i}/")
+            values = [_constant(i), _constant(True, BOOL), *carried]
+            for name, value in zip(body.inputs, values, strict=False):
+                inner.tensors[name] = value
+            made = self._run_graph(body, inner)
+            going = _single(made[0])
+            if going is None and trips is None:
+                del self.layers[saved[0] :]
+                self._names, self._steps, self.folded_products = saved[1:]
+                return None
+            if going is None:
+                control |= _union([made[0]])
+                if self._has_layers(body):
+                    self.warn(
+                        f"{self._label(node, scope)}: its end depends on data; all {trips} iterations are counted"
+                    )
+            carried = list(made[1 : 1 + len(carried)])
+            for bucket, value in zip(gathered, made[1 + len(carried) :], strict=True):
+                bucket.append(value)
+            i += 1
+        out = [t if t is not None else Tensor(None, 0, producers=frozenset()) for t in carried]
+        if control:
+            out = [dataclasses.replace(t, producers=_union([t]) | control, const=False, data=None) for t in out]
+        for bucket in gathered:
+            out.append(_stacked(bucket, i if not control else None, control, self._label(node, scope)))
+        return out
+
+    def _abstract_loop(
+        self, node: NodePlan, scope: _Scope, body: GraphPlan, inputs: list[Tensor | None], scans: int
+    ) -> list[Tensor]:
+        """A loop without layers whose end is not known: one pass over its body tells what depends on what."""
+        carried = [t if t is not None else Tensor(None, 0, producers=frozenset()) for t in inputs[2:]]
+        before = _union(inputs) | _union(scope.find(name) for name in body.free)
+        label = self._label(node, scope)
+        made: list[Tensor] = []
+        for _ in range(2):  # once to see which shapes change, once with those unknown
+            inner = scope.inner(body.hints, f"{scope.prefix}{node.name}/")
+            values: list[Tensor] = [Tensor((), INT64, producers=before), Tensor((), BOOL, producers=before)]
+            values += [dataclasses.replace(t, data=None, const=False, producers=before, elements=None) for t in carried]
+            for name, value in zip(body.inputs, values, strict=False):
+                inner.tensors[name] = value
+            made = self._run_graph(body, inner)
+            carried = [
+                dataclasses.replace(t, shape=_common(t.shape, new.shape), why=f"{label} changes its size")
+                for t, new in zip(carried, made[1 : 1 + len(carried)], strict=True)
+            ]
+        out = [dataclasses.replace(t, data=None, const=False, producers=before, elements=None) for t in carried]
+        for value in made[1 + len(carried) :]:
+            shape = None if value.shape is None else (None, *value.shape)
+            out.append(Tensor(shape, value.dtype, producers=before, why=f"{label} runs as often as its data say"))
+        return out
+
+    def _scan(
+        self, node: NodePlan, scope: _Scope, inputs: list[Tensor | None], attributes: Mapping[str, Any]
+    ) -> list[Tensor]:
+        body = self._body(node, scope, attributes, "body")
+        if scope.opsets.get("", 1) < 9:
+            return self._refused(node, scope, inputs, "Scan of an operator set below 9 is not read")
+        scanned = int(attributes.get("num_scan_inputs", 0))
+        states = len(inputs) - scanned
+        if scanned < 1 or states < 0 or len(body.inputs) < len(inputs) or len(body.outputs) < states:
+            raise self._error(node, scope, "its body does not fit its inputs", "correct the model and export it again")
+        axes = attributes.get("scan_input_axes") or [0] * scanned
+        lengths: set[int | None] = set()
+        slices: list[Tensor] = []
+        for tensor, axis in zip(inputs[states:], axes, strict=True):
+            if tensor is None or tensor.shape is None:
+                lengths.add(None)
+                slices.append(Tensor(None, producers=_union([tensor])))
+                continue
+            at = axis % len(tensor.shape)
+            lengths.add(tensor.shape[at])
+            rest = tensor.shape[:at] + tensor.shape[at + 1 :]
+            slices.append(dataclasses.replace(tensor, shape=rest, data=None))
+        length = lengths.pop() if len(lengths) == 1 else None
+        if length is None or length > MAX_TRIPS or length * max(len(body.nodes), 1) > MAX_STEPS:
+            if self._has_layers(body):
+                return self._refused(
+                    node,
+                    scope,
+                    inputs,
+                    f"its length ({length or 'unknown'}) does not unroll and there are layers in its body",
+                )
+            length_run = 1
+        else:
+            length_run = length
+        state = list(inputs[:states])
+        gathered: list[list[Tensor]] = [[] for _ in range(len(body.outputs) - states)]
+        for i in range(length_run):
+            inner = scope.inner(body.hints, f"{scope.prefix}{node.name}.{i}/")
+            for name, value in zip(body.inputs, [*state, *slices], strict=False):
+                inner.tensors[name] = value
+            made = self._run_graph(body, inner)
+            state = list(made[:states])
+            for bucket, value in zip(gathered, made[states:], strict=True):
+                bucket.append(value)
+        out_axes = attributes.get("scan_output_axes") or [0] * len(gathered)
+        out = [t if t is not None else Tensor(None, 0, producers=frozenset()) for t in state]
+        for bucket, axis in zip(gathered, out_axes, strict=True):
+            out.append(_stacked(bucket, length, frozenset(), self._label(node, scope), axis))
+        return out
+
+    def _sequence_map(
+        self, node: NodePlan, scope: _Scope, inputs: list[Tensor | None], attributes: Mapping[str, Any]
+    ) -> list[Tensor]:
+        body = self._body(node, scope, attributes, "body")
+        first = inputs[0] if inputs else None
+        elements = first.elements if first is not None else None
+        if elements is None:
+            if self._has_layers(body):
+                return self._refused(
+                    node, scope, inputs, "the length of its sequence is unknown and there are layers in its body"
+                )
+            return [Tensor(None, 0, producers=_union(inputs), sequence=True) for _ in node.outputs]
+        gathered: list[list[Tensor]] = [[] for _ in body.outputs]
+        for i in range(len(elements)):
+            inner = scope.inner(body.hints, f"{scope.prefix}{node.name}.{i}/")
+            for name, value in zip(body.inputs, inputs, strict=False):
+                if value is not None and value.sequence and value.elements is not None:
+                    value = value.elements[i]
+                inner.tensors[name] = value
+            for bucket, value in zip(gathered, self._run_graph(body, inner), strict=True):
+                bucket.append(value)
+        return [Tensor(None, b[0].dtype if b else 0, producers=_union(b), elements=b, sequence=True) for b in gathered]
+
+
+def _find_rule(domain: str, op: str) -> Rule | None:
+    return _find_product(domain, op) or _find_shape_rule(domain, op)
+
+
+def _find_product(domain: str, op: str) -> Rule | None:
+    if domain == _CONTRIB:
+        return CONTRIB_PRODUCTS.get(op) or (None if op in CONTRIB_RULES else PRODUCTS.get(op))
+    if domain in _STANDARD:
+        return PRODUCTS.get(op)
+    return None
+
+
+def _find_shape_rule(domain: str, op: str) -> Rule | None:
+    if domain == _CONTRIB:
+        return CONTRIB_RULES.get(op) or RULES.get(op)
+    if domain in _STANDARD:
+        # ONNX Runtime files some of its own operators under the standard domain.
+        return RULES.get(op) or (CONTRIB_RULES.get(op) if op == "SimplifiedLayerNormalization" else None)
+    return None
+
+
+def _union(tensors: Iterable[Tensor | None]) -> frozenset[int]:
+    out: frozenset[int] = frozenset()
+    for tensor in tensors:
+        if tensor is not None and not tensor.const and tensor.producers and not tensor.producers <= out:
+            out |= tensor.producers
+    return out
+
+
+def _single(tensor: Tensor | None) -> Any:
+    """The one value of a known tensor, None where it is not known."""
+    if tensor is None or not tensor.values_known or tensor.data is None or tensor.data.size != 1:
+        return None
+    return tensor.data.reshape(-1).tolist()[0]
+
+
+def _constant(value: Any, dtype: int = INT64) -> Tensor:
+    return Tensor((), dtype, data=np.asarray(value), const=True, producers=frozenset())
+
+
+def _common(a: Shape | None, b: Shape | None) -> Shape | None:
+    if a is None or b is None or len(a) != len(b):
+        return None
+    return tuple(x if x == y else None for x, y in zip(a, b, strict=True))
+
+
+def _stacked(parts: list[Tensor], length: int | None, control: frozenset[int], label: str, axis: int = 0) -> Tensor:
+    """The parts of a loop's iterations along a new axis."""
+    if not parts:
+        return Tensor(None, 0, producers=control, why=f"{label} runs zero times")
+    shape = parts[0].shape
+    for part in parts[1:]:
+        shape = _common(shape, part.shape)
+    if shape is not None:
+        at = axis % (len(shape) + 1)
+        shape = (*shape[:at], length, *shape[at:])
+    data = None
+    if length == len(parts) and axis == 0 and all(p.values_known for p in parts) and is_known(shape):
+        data = np.stack([p.data for p in parts])  # type: ignore[misc]
+    const = not control and all(p.const for p in parts)
+    return Tensor(
+        shape,
+        parts[0].dtype,
+        data=data,
+        const=const,
+        producers=_union(parts) | control,
+        why="" if is_known(shape) else f"{label} gathers parts of different shapes",
+    )

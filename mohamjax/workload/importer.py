@@ -1,0 +1,283 @@
+"""ONNX files to networks: input shapes, the walk, and the rows that the command line prints."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import pathlib
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from mohamjax.errors import InputError
+from mohamjax.workload.graph import Walk, static_shape
+from mohamjax.workload.layer import Network
+from mohamjax.workload.onnx_file import load_model
+from mohamjax.workload.tensor import Shape, Tensor
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["LAYER_COLUMNS", "layer_rows", "network_name", "read_network", "tensor_names"]
+
+LAYER_COLUMNS = (
+    "layer", "type", "op", "G", "N", "K", "C", "P", "Q", "R", "S", "stride_h", "stride_w", "dilation_h", "dilation_w",
+    "word_bits", "predecessors", "macs",
+)  # fmt: skip
+"""Columns of a layer list (DESIGN section 9)."""
+
+_NAMED_BATCH = re.compile(r"batch|^(n|b|bs|bsz|mb|nb)$", re.IGNORECASE)
+_NO_BATCH = re.compile(
+    r"seq|len|height|width|^h$|^w$|^t$|^l$|^s$|^c$|time|step|tok|past|frame|chan|feat|hidden|head|point|node|edge|row|col|dim_?[1-9]",
+    re.IGNORECASE,
+)
+
+
+def _print_warning(line: str) -> None:
+    print(f"warning: {line}", file=sys.stderr)
+
+
+def read_network(
+    path: str | os.PathLike[str],
+    *,
+    name: str | None = None,
+    batch: int | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    skip_unknown: bool = False,
+    warn: Callable[[str], None] | None = None,
+) -> Network:
+    """Reads the layers of an ONNX graph and what they depend on (DESIGN section 3).
+
+    Weights are not needed: they may be stripped, or external and missing.
+
+    Args:
+        path: The ONNX file, operator sets 7 to 23.
+        name: Name of the network; the file's stem by default. Characters other than letters, digits and `_.+#-`
+            become `_`.
+        batch: Size of a symbolic batch. 1, with a warning, where it is not given.
+        shapes: Shapes by tensor name, for inputs with symbolic sizes and for tensors whose size depends on data.
+        skip_unknown: Pass dependencies through unknown operators, with a warning, instead of refusing them.
+        warn: Takes each warning, one line; standard error by default.
+
+    Returns:
+        The network. Its layers are in a topological order; a layer's predecessors are all layers reached backward
+        through operators that are no layers (not reduced transitively).
+
+    Raises:
+        InputError: The file is no readable ONNX model, or its graph cannot be read as layers; names the node and the
+            remedy.
+    """
+    report = warn or _print_warning
+
+    def tell(line: str) -> None:
+        report(f"{path}: {line}")
+
+    if batch is not None and (isinstance(batch, bool) or not isinstance(batch, int) or batch < 1):
+        raise InputError(f"a batch of {batch!r}", file=path, item="batch", remedy="give a positive integer")
+    given = _checked_shapes(shapes or {}, path)
+    model = load_model(path)
+    walk = Walk(model, path, tell, skip_unknown=skip_unknown, shapes=given)
+    _check_shape_names(walk, path)
+    inputs = _input_tensors(model.graph, walk, batch, tell, path)
+    walk.run(inputs)
+    if not walk.layers:
+        if walk.folded_products:
+            what = f"holds no layer: all {walk.folded_products} products are between constants"
+        else:
+            what = "holds an empty graph: no convolution, matrix product, recurrent layer or attention"
+        raise InputError(what, file=path, remedy="choose a model that computes something")
+    if walk.folded_products:
+        tell(f"{walk.folded_products} products of constants are computed ahead of time and are no layers")
+    return Network(network_name(name or pathlib.Path(path).stem), tuple(walk.layers), str(path))
+
+
+def network_name(text: str) -> str:
+    """A name that is safe as part of a CSV column: other characters than letters, digits and `_.+#-` become `_`."""
+    return re.sub(r"[^\w.+#-]", "_", text, flags=re.ASCII) or "network"
+
+
+def tensor_names(path: str | os.PathLike[str]) -> frozenset[str]:
+    """Names of the tensors of a model's main graph: those that a user may give a shape.
+
+    Args:
+        path: The ONNX file.
+
+    Raises:
+        InputError: As in `load_model`.
+    """
+    graph = load_model(path).graph
+    names = {info.name for info in graph.input} | {tensor.name for tensor in graph.initializer}
+    return frozenset(names.union(*(node.output for node in graph.node)) - {""})
+
+
+def layer_rows(network: Network) -> list[dict[str, object]]:
+    """Rows of a network's layer list, one per layer, with the columns `LAYER_COLUMNS`.
+
+    Args:
+        network: The network.
+
+    Returns:
+        One dictionary per layer, in order; `predecessors` are 0-based row numbers joined by `;`.
+    """
+    rows = []
+    for layer in network.layers:
+        shape = layer.shape
+        values = (
+            layer.name, layer.type, layer.op, *shape.bounds, *shape.stride, *shape.dilation, layer.word_bits,
+            ";".join(str(p) for p in layer.predecessors), layer.macs,
+        )  # fmt: skip
+        rows.append(dict(zip(LAYER_COLUMNS, values, strict=True)))
+    return rows
+
+
+# ------------------------------------------------------------------------------------------------ input shapes
+
+
+def _checked_shapes(shapes: Mapping[str, Sequence[int]], path: object) -> dict[str, tuple[int, ...]]:
+    out = {}
+    for name, sizes in shapes.items():
+        try:
+            shape = tuple(int(d) for d in sizes)
+        except (TypeError, ValueError):
+            shape = None
+        if shape is None or any(d < 1 for d in shape):
+            raise InputError(
+                f"--shape gives it {sizes!r}",
+                file=path,
+                item=f"tensor {name!r}",
+                remedy="give positive integers, --shape NAME=d,d,...",
+            )
+        out[str(name)] = shape
+    return out
+
+
+def _check_shape_names(walk: Walk, path: object) -> None:
+    if not walk.shapes:
+        return
+    plan = walk.plan
+    known = [*plan.inputs, *plan.constants, *(x for node in plan.nodes for x in node.outputs if x)]
+    members = set(known)
+    for name in walk.shapes:
+        if name not in members:
+            near = difflib.get_close_matches(name, known, 1, 0.5)
+            inputs = ", ".join(plan.inputs[:6])
+            remedy = f"did you mean {near[0]!r}?" if near else "name a tensor of the model"
+            raise InputError(
+                f"--shape names a tensor that is not there (inputs: {inputs})",
+                file=path,
+                item=repr(name),
+                remedy=remedy,
+            )
+
+
+def _input_tensors(
+    graph: onnx.GraphProto, walk: Walk, batch: int | None, tell: Callable[[str], None], path: object
+) -> dict[str, Tensor]:
+    """Shapes of the graph's inputs: the user's, then the file's with its symbolic sizes bound."""
+    infos = {info.name: info for info in graph.input}
+    used = set(walk.plan.outputs).union(*(node.needs for node in walk.plan.nodes))
+    names = list(walk.plan.inputs)
+    symbols = walk.symbols
+    for name in names:  # the user's shapes bind the symbols that the file gives the same axes
+        shape = walk.shapes.get(name)
+        if shape is None:
+            continue
+        walk.used_shapes.add(name)
+        sizes = _sizes(infos[name])
+        if sizes is not None and len(sizes) != len(shape):
+            raise InputError(
+                f"--shape gives it {len(shape)} axes, the model {len(sizes)}",
+                file=path,
+                item=f"input {name!r}",
+                remedy="give one size per axis",
+            )
+        for size, d in zip(sizes or (), shape, strict=False):
+            if isinstance(size, str) and size:
+                symbols.setdefault(size, d)
+    chosen = _bind_batch(
+        [infos[name] for name in names if name not in walk.shapes and name in used], symbols, batch or 1
+    )
+    if chosen and batch is None:
+        tell(f"the batch is symbolic ({', '.join(chosen[:3])}): taken as 1; --batch sets it")
+    if batch is not None and not chosen:
+        tell(f"--batch {batch} has no effect: no input has a symbolic batch (--shape NAME=d,d,... changes a fixed one)")
+    tensors = {}
+    for name in names:
+        info = infos[name]
+        shape, dtype, sequence = static_shape(info, symbols)
+        if name in walk.shapes:
+            shape = walk.shapes[name]
+        elif not sequence and name in used:
+            shape = _resolved(info, shape, symbols, batch or 1, path)
+        tensors[name] = Tensor(
+            shape, dtype, producers=frozenset(), sequence=sequence, why=f"input {name!r} has no shape"
+        )
+    return tensors
+
+
+def _sizes(info: onnx.ValueInfoProto) -> list[int | str] | None:
+    """Sizes as the file has them: integers, symbol names, `""` where nothing is said; None without a shape."""
+    kind = info.type.WhichOneof("value")
+    if kind not in ("tensor_type", "sparse_tensor_type"):
+        return None
+    tensor = getattr(info.type, kind)
+    if not tensor.HasField("shape"):
+        return None
+    return [d.dim_value if d.WhichOneof("value") == "dim_value" else d.dim_param for d in tensor.shape.dim]
+
+
+def _is_batch(symbol: str, axis: int) -> bool:
+    """Whether a symbolic size is a batch: named like one, or on the leading axis and not named like something else."""
+    if _NAMED_BATCH.search(symbol):
+        return True
+    return axis == 0 and not _NO_BATCH.search(symbol)
+
+
+def _bind_batch(infos: Sequence[onnx.ValueInfoProto], symbols: dict[str, int], batch: int) -> list[str]:
+    """Binds the batch symbols; returns them for the warning, as `input[axis]` where they have no name."""
+    chosen: dict[str, None] = {}
+    for info in infos:
+        for axis, size in enumerate(_sizes(info) or ()):
+            if isinstance(size, str) and size not in symbols and _is_batch(size, axis):
+                if size:
+                    symbols[size] = batch
+                chosen[size or f"{info.name}[{axis}]"] = None
+    return list(chosen)
+
+
+def _resolved(
+    info: onnx.ValueInfoProto, shape: Shape | None, symbols: Mapping[str, int], batch: int, path: object
+) -> Shape:
+    """The input's shape without unknown sizes."""
+    sizes = _sizes(info)
+    if sizes is None or shape is None:
+        raise InputError(
+            "its shape is not stated",
+            file=path,
+            item=f"input {info.name!r}",
+            remedy=f"give it with --shape {info.name}=d,d,...",
+        )
+    out: list[int] = []
+    for axis, (size, d) in enumerate(zip(sizes, shape, strict=True)):
+        if isinstance(size, int) and size < 0:
+            raise InputError(
+                f"axis {axis} has the size {size}",
+                file=path,
+                item=f"input {info.name!r}",
+                remedy=f"give the shape with --shape {info.name}=d,d,...",
+            )
+        if d is None and size == "" and _is_batch("", axis):
+            d = batch
+        if d is None:
+            text = ",".join(
+                "d" if isinstance(s, str) and s not in symbols else str(symbols.get(str(s), s)) for s in sizes
+            )
+            raise InputError(
+                f"axis {axis} has the symbolic size {size or '?'!r}",
+                file=path,
+                item=f"input {info.name!r}",
+                remedy=f"give the shape with --shape {info.name}={text}",
+            )
+        out.append(d)
+    return tuple(out)

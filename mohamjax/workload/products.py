@@ -1,0 +1,659 @@
+"""The operators that are layers: convolutions, matrix products, recurrent layers, attention.
+
+Each rule checks its operands, adds its layers through `Call.emit` and returns the tensors it makes. Conventions of the
+loop bounds are DESIGN's: channels per group; Gemm and MatMul by a weight put their rows on N; a product of two
+activations puts its independent products on G; transposed convolutions run over the input positions.
+A product whose operands are all constants is computed ahead of time: it is no layer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from mohamjax.workload.shapes import Rule, window_output
+from mohamjax.workload.tensor import FLOAT, INT8, INT32, UINT8, Call, Shape, Tensor, broadcast, is_known, show
+
+__all__ = ["CONTRIB_PRODUCTS", "PRODUCTS"]
+
+PRODUCTS: dict[str, Rule] = {}
+"""Layers of the standard domain, by operator name."""
+
+CONTRIB_PRODUCTS: dict[str, Rule] = {}
+"""Layers of the domain com.microsoft."""
+
+
+def _product(*names: str, contrib: bool = False) -> Callable[[Rule], Rule]:
+    def register(function: Rule) -> Rule:
+        for name in names:
+            (CONTRIB_PRODUCTS if contrib else PRODUCTS)[name] = function
+        return function
+
+    return register
+
+
+def _word_bits(a: Tensor, b: Tensor) -> int:
+    """Word of a product: the weight's where one operand is a weight, otherwise the wider of the two."""
+    if b.const != a.const:
+        return (b if b.const else a).word_bits
+    return max(a.word_bits, b.word_bits)
+
+
+def _producers(tensors: Sequence[Tensor | None]) -> frozenset[int]:
+    return frozenset().union(*(t.producers or () for t in tensors if t is not None and not t.const))
+
+
+def _made_by(layer: int, shape: Shape | None, dtype: int) -> Tensor:
+    return Tensor(shape, dtype, producers=frozenset((layer,)))
+
+
+# ------------------------------------------------------------------------------------------------ convolutions
+
+# Operator -> (input, weight, bias) positions.
+_CONV_OPERANDS = {"QLinearConv": (0, 3, 8), "ConvInteger": (0, 1, None), "DeformConv": (0, 1, 3)}
+
+
+def _output_type(call: Call, x: Tensor) -> int:
+    if call.op in ("ConvInteger", "MatMulInteger", "MatMulInteger16"):
+        return INT32
+    if call.op in ("QLinearConv", "QLinearMatMul"):
+        return call.get(7).dtype if call.has(7) else UINT8
+    if call.op == "QGemm":
+        return call.get(8).dtype if call.has(8) else FLOAT
+    return x.dtype
+
+
+@_product("Conv", "ConvInteger", "QLinearConv", "DeformConv")
+@_product("FusedConv", "NhwcConv", "NhwcFusedConv", "QLinearConv", contrib=True)
+def _conv(call: Call) -> list[Tensor]:
+    at_x, at_w, at_b = _CONV_OPERANDS.get(call.op, (0, 1, 2))
+    x, w = call.get(at_x), call.get(at_w)
+    dtype = _output_type(call, x)
+    if x.const and w.const:
+        call.fold_product()
+        return [Tensor(None, dtype, const=True)]
+    weight = call.known_shape(at_w, "weight")
+    image = call.known_shape(at_x)
+    last = call.op.startswith("Nhwc") or bool(call.attr("channels_last", 0))
+    if last:
+        image = (image[0], image[-1], *image[1:-1])
+        kernel = call.ints_attr("kernel_shape")
+        if call.op != "QLinearConv" and kernel and list(weight[2:]) != kernel and list(weight[1:-1]) == kernel:
+            weight = (weight[0], weight[-1], *weight[1:-1])
+    spatial = _spatial_axes(call, image, weight)
+    kernel = call.ints_attr("kernel_shape") or list(weight[2:])
+    if kernel != list(weight[2:]):
+        raise call.error(f"kernel_shape {kernel} differs from the weight's {show(weight)}")
+    group = call.int_attr("group", 1)
+    channels, outputs = image[1], weight[0]
+    if group < 1 or channels != weight[1] * group or outputs % group:
+        raise call.error(
+            f"channel mismatch: an input of {channels} channels, a weight {show(weight)} and {group} groups"
+        )
+    _check_bias(call, at_b, outputs)
+    out = [d or 0 for d in window_output(call, image[2:], kernel)]
+    strides = call.ints_attr("strides", [1] * spatial) or []
+    dilations = call.ints_attr("dilations", [1] * spatial) or []
+    if call.op == "DeformConv":
+        call.warn(f"{call.label}: DeformConv is modelled as a plain convolution (its sampling is not modelled)")
+    kind = "conv" if group == 1 else "dwconv" if group == channels else "gconv"
+    layer = call.emit(
+        "",
+        kind,
+        _spatial_bounds(
+            {"G": group, "N": image[0], "K": outputs // group, "C": channels // group}, out, kernel, strides, dilations
+        ),
+        _word_bits(x, w),
+        _producers(call.inputs),
+    )
+    shape = (image[0], *out, outputs) if last else (image[0], outputs, *out)
+    return [_made_by(layer, shape, dtype)]
+
+
+def _spatial_axes(call: Call, image: tuple[int, ...], weight: tuple[int, ...]) -> int:
+    spatial = len(image) - 2
+    if spatial < 1 or len(weight) != len(image):
+        raise call.error(f"an input {show(image)} and a weight {show(weight)} make no convolution")
+    if spatial > 2:
+        raise call.error(
+            f"is a {spatial}-D convolution; only 1-D and 2-D ones are modelled",
+            "leave this network out of the scenario",
+        )
+    if min(image) < 1 or min(weight) < 1:
+        raise call.error(f"an operand is empty: input {show(image)}, weight {show(weight)}")
+    return spatial
+
+
+def _check_bias(call: Call, at: int | None, outputs: int) -> None:
+    if at is not None and call.has(at):
+        shape = call.get(at).shape
+        if is_known(shape) and shape != (outputs,):
+            raise call.error(f"a bias {show(shape)} for {outputs} output channels")
+
+
+def _spatial_bounds(
+    bounds: dict[str, int], out: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+) -> dict:
+    """Adds P, R, stride and dilation along the first axis and, if there is a second, Q and S along that."""
+    full = dict(bounds, P=out[0], R=kernel[0])
+    if len(out) > 1:
+        full.update(Q=out[1], S=kernel[1])
+    pad = [1] * (2 - len(out))
+    return dict(full, stride=(*strides, *pad), dilation=(*dilations, *pad))
+
+
+@_product("ConvTranspose")
+@_product("ConvTransposeWithDynamicPads", contrib=True)
+def _conv_transpose(call: Call) -> list[Tensor]:
+    x, w = call.get(0), call.get(1)
+    if x.const and w.const:
+        call.fold_product()
+        return [Tensor(None, x.dtype, const=True)]
+    weight, image = call.known_shape(1, "weight"), call.known_shape(0)
+    n = _spatial_axes(call, image, weight)
+    group = call.int_attr("group", 1)
+    if group < 1 or image[1] != weight[0] or image[1] % group:
+        raise call.error(
+            f"channel mismatch: an input of {image[1]} channels, a weight {show(weight)} and {group} groups"
+        )
+    kernel = call.ints_attr("kernel_shape") or list(weight[2:])
+    if kernel != list(weight[2:]):
+        raise call.error(f"kernel_shape {kernel} differs from the weight's {show(weight)}")
+    outputs = weight[1] * group
+    dynamic = call.op == "ConvTransposeWithDynamicPads"
+    _check_bias(call, 3 if dynamic else 2, outputs)
+    strides = call.ints_attr("strides", [1] * n) or []
+    dilations = call.ints_attr("dilations", [1] * n) or []
+    extra = call.ints_attr("output_padding", [0] * n) or []
+    pads: Sequence[int | None] = call.ints_attr("pads", [0] * 2 * n) or []
+    if dynamic and call.has(2):
+        pads = call.ints(2) or [None] * (2 * n)
+    if not (len(strides) == len(dilations) == len(extra) == n and len(pads) == 2 * n):
+        raise call.error(f"strides, dilations or pads do not fit {n} spatial axes")
+    if min([*strides, *dilations]) < 1:
+        raise call.error("strides and dilations must be positive")
+    out: list[int | None]
+    if call.ints_attr("output_shape"):
+        out = list((call.ints_attr("output_shape") or [])[-n:])
+    else:
+        auto, out = call.str_attr("auto_pad", "NOTSET"), []
+        for i in range(n):
+            low, high = pads[i], pads[i + n]
+            reach = (kernel[i] - 1) * dilations[i] + 1
+            if auto in ("SAME_UPPER", "SAME_LOWER"):
+                out.append(image[2 + i] * strides[i])
+            elif auto != "VALID" and (low is None or high is None):
+                out.append(None)
+            else:
+                crop = 0 if auto == "VALID" else (low or 0) + (high or 0)
+                out.append((image[2 + i] - 1) * strides[i] + extra[i] + reach - crop)
+    if any(d is not None and d < 1 for d in out):
+        raise call.error(f"an output of size {show(tuple(out))}")
+    layer = call.emit(
+        "",
+        "tconv",
+        _spatial_bounds(
+            {"G": group, "N": image[0], "K": outputs // group, "C": image[1] // group},
+            image[2:],
+            kernel,
+            [1] * n,
+            dilations,
+        ),
+        _word_bits(x, w),
+        _producers(call.inputs),
+    )
+    return [_made_by(layer, (image[0], outputs, *out), x.dtype)]
+
+
+# --------------------------------------------------------------------------------------------- matrix products
+
+
+def _matrix_product(
+    call: Call,
+    a: Tensor,
+    b: Tensor,
+    sa: tuple[int, ...],
+    sb: tuple[int, ...],
+    dtype: int,
+    suffix: str = "",
+    others: Sequence[Tensor | None] = (),
+) -> Tensor:
+    """The layer of `a @ b` by NumPy's rules, with the shapes as they enter the product (after any transposition).
+
+    A weight keeps its batch axes as groups and every other batch axis becomes rows: it is fetched once for all of them.
+    """
+    if not sa or not sb:
+        raise call.error(f"a scalar operand: {show(sa)} times {show(sb)}")
+    left = sa if len(sa) > 1 else (1, *sa)
+    right = sb if len(sb) > 1 else (*sb, 1)
+    rows, depth, columns = left[-2], left[-1], right[-1]
+    if depth != right[-2]:
+        raise call.error(f"channel mismatch: {show(sa)} times {show(sb)} reduce over {depth} and {right[-2]}")
+    batch = broadcast(left[:-2], right[:-2])
+    assert batch is not None
+    shape = batch + ((rows,) if len(sa) > 1 else ()) + ((columns,) if len(sb) > 1 else ())
+    if a.const and b.const:
+        call.fold_product()
+        return Tensor(shape, dtype, const=True)
+    products = math.prod(batch)  # type: ignore[arg-type]
+    if b.const:
+        groups = math.prod(right[:-2])
+        bounds = {"G": groups, "N": products * rows // max(groups, 1), "C": depth, "K": columns}
+    elif a.const:
+        groups = math.prod(left[:-2])
+        bounds = {"G": groups, "N": products * columns // max(groups, 1), "C": depth, "K": rows}
+    else:
+        bounds = {"G": products, "N": rows, "C": depth, "K": columns}
+    kind = "fc" if a.const or b.const else "bmm"
+    layer = call.emit(suffix, kind, bounds, _word_bits(a, b), _producers([a, b, *others]))
+    return _made_by(layer, shape, dtype)
+
+
+# Operator -> positions of the operands.
+_MATMUL_OPERANDS = {"QLinearMatMul": (0, 3)}
+
+
+@_product("MatMul", "MatMulInteger", "QLinearMatMul")
+@_product(
+    "MatMulInteger16", "DynamicQuantizeMatMul", "MatMulIntegerToFloat", "FusedMatMul", "TransposeMatMul",
+    "FusedMatMulActivation", "QLinearMatMul", contrib=True,
+)  # fmt: skip
+def _matmul(call: Call) -> list[Tensor]:
+    at_a, at_b = _MATMUL_OPERANDS.get(call.op, (0, 1))
+    a, b = call.get(at_a), call.get(at_b)
+    dtype = FLOAT if call.op == "MatMulIntegerToFloat" else _output_type(call, a)
+    if a.const and b.const and not (is_known(a.shape) and is_known(b.shape)):
+        call.fold_product()
+        return [Tensor(None, dtype, const=True)]
+    sa = _turned(call.known_shape(at_a, "first operand"), call, "A")
+    sb = _turned(call.known_shape(at_b, "second operand"), call, "B")
+    out = _matrix_product(call, a, b, sa, sb, dtype, others=call.inputs)
+    return [out]
+
+
+def _turned(shape: tuple[int, ...], call: Call, which: str) -> tuple[int, ...]:
+    """Shape after the transpositions of com.microsoft's FusedMatMul."""
+    if call.attr(f"transBatch{which}") and len(shape) > 2:  # the first axis becomes the second-last
+        shape = (*shape[1:-1], shape[0], shape[-1])
+    if call.attr(f"trans{which}") and len(shape) > 1:
+        shape = (*shape[:-2], shape[-1], shape[-2])
+    return shape
+
+
+@_product("Gemm")
+@_product("FusedGemm", "QGemm", "GemmFastGelu", "GemmFloat8", contrib=True)
+def _gemm(call: Call) -> list[Tensor]:
+    at_a, at_b, at_c = (0, 3, 6) if call.op == "QGemm" else (0, 1, 2)
+    a, b = call.get(at_a), call.get(at_b)
+    dtype = _output_type(call, a)
+    if a.const and b.const and not (is_known(a.shape) and is_known(b.shape)):
+        call.fold_product()
+        return [Tensor(None, dtype, const=True)]
+    sa, sb = call.known_shape(at_a, "first operand"), call.known_shape(at_b, "second operand")
+    if call.op != "GemmFastGelu" and (len(sa) != 2 or len(sb) != 2):
+        raise call.error(f"needs two matrices, not {show(sa)} and {show(sb)}")
+    if call.attr("transA"):
+        sa = (*sa[:-2], sa[-1], sa[-2])
+    if call.attr("transB"):
+        sb = (sb[1], sb[0])
+    if call.has(at_c):
+        bias = call.get(at_c).shape
+        if is_known(bias) and not call.attr("broadcast"):
+            out = (*sa[:-1], sb[-1])
+            if broadcast(out, bias) != out:
+                raise call.error(f"a bias {show(bias)} for a result {show(out)}")
+    return [_matrix_product(call, a, b, sa, sb, dtype, others=call.inputs)]
+
+
+@_product("MatMulNBits", "MatMulBnb4", "MatMulFpQ4", contrib=True)
+def _packed_matmul(call: Call) -> list[Tensor]:
+    """Weight-only quantisation: the weight is packed, its sizes are attributes."""
+    a = call.get(0)
+    shape = call.known_shape(0, "first operand")
+    if call.op == "MatMulFpQ4":
+        sizes = call.ints(2)
+        if sizes is None or len(sizes) != 2 or None in sizes:
+            raise call.error("the shape of the packed weight (input 2) is no constant")
+        depth, columns = sizes
+    else:
+        depth, columns = call.int_attr("K"), call.int_attr("N")
+    weight = Tensor((depth, columns), a.dtype, const=True, bits=call.int_attr("bits", 4))
+    return [_matrix_product(call, a, weight, shape, (depth, columns), a.dtype, others=call.inputs)]  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------------------------------------------ Einsum
+
+
+@_product("Einsum")
+def _einsum(call: Call) -> list[Tensor]:
+    operands = [call.get(i) for i in range(len(call.inputs))]
+    terms, result = _parse_einsum(call, operands)
+    sizes: dict[str, int | None] = {}
+    for i, (term, tensor) in enumerate(zip(terms, operands, strict=True)):
+        if tensor.shape is None and not tensor.const:
+            call.known_shape(i)
+        for label, d in zip(term, tensor.shape or (None,) * len(term), strict=True):
+            known = sizes.get(label)
+            if known is not None and d is not None and d != known and 1 not in (d, known):
+                raise call.error(f"index {label!r} has the sizes {known} and {d}")
+            sizes[label] = known if d is None or (known or 0) > d else d
+    if any(label not in sizes for label in result):
+        raise call.error(f"index {next(x for x in result if x not in sizes)!r} is in no operand")
+    left, term = operands[0], terms[0]
+    for step, (tensor, other) in enumerate(zip(operands[1:], terms[1:], strict=True), 1):
+        later = set(result).union(*terms[step + 1 :])
+        last = step == len(operands) - 1
+        kept = result if last else "".join(dict.fromkeys(x for x in term + other if x in later))
+        suffix = "" if len(operands) == 2 else str(step)
+        left, term = _contract(call, left, term, tensor, other, kept, sizes, suffix), kept
+    out = Tensor(tuple(sizes[x] for x in result), operands[0].dtype, const=left.const, producers=left.producers)
+    return [out]
+
+
+def _parse_einsum(call: Call, operands: list[Tensor]) -> tuple[list[str], str]:
+    """Index letters of each operand and of the result; an ellipsis becomes upper-case Greek letters."""
+    equation = call.str_attr("equation").replace(" ", "")
+    left, arrow, right = equation.partition("->")
+    terms = left.split(",")
+    if not equation or len(terms) != len(operands):
+        raise call.error(f"equation {equation!r} does not fit {len(operands)} operands")
+    wild = [chr(0x391 + i) for i in range(24)]
+    longest = 0
+    for i, (term, tensor) in enumerate(zip(terms, operands, strict=True)):
+        bare = term.replace("...", "")
+        if not all(x.isalpha() and x.isascii() for x in bare):
+            raise call.error(f"equation {equation!r} is malformed")
+        if tensor.shape is None:
+            if not tensor.const:
+                call.known_shape(i)
+            continue
+        span = len(tensor.shape) - len(bare)
+        if span < 0 or (span and "..." not in term) or span > len(wild):
+            raise call.error(f"equation {equation!r} does not fit an operand {show(tensor.shape)}")
+        longest = max(longest, span)
+        terms[i] = term.replace("...", "".join(wild[len(wild) - span :]))
+    dots = "".join(wild[len(wild) - longest :]) if longest else ""
+    if arrow:
+        return terms, right.replace("...", dots)
+    letters = "".join(terms)
+    return terms, dots + "".join(sorted(x for x in set(letters) if letters.count(x) == 1 and x.isascii()))
+
+
+def _contract(
+    call: Call, a: Tensor, ta: str, b: Tensor, tb: str, kept: str, sizes: dict[str, int | None], suffix: str
+) -> Tensor:
+    """One product of an Einsum; its indices are batch, row, column or reduced ones."""
+    if a.const and b.const:
+        call.fold_product()
+        return Tensor(None, a.dtype, const=True)
+    mine, theirs, out = dict.fromkeys(ta), dict.fromkeys(tb), set(kept)
+    reduced = [x for x in mine if x in theirs and x not in out]
+    if not reduced:
+        call.warn(
+            f"{call.label}: Einsum {call.str_attr('equation')!r} reduces over no common index: it is no matrix product"
+            " and no layer"
+        )
+        return Tensor(None, a.dtype, producers=_producers([a, b]))
+    batch = [x for x in mine if x in theirs and x in out]
+    rows = [x for x in mine if x not in theirs and x in out]
+    columns = [x for x in theirs if x not in mine and x in out]
+
+    def size(labels: list[str]) -> int:
+        found = [sizes[x] for x in labels]
+        if None in found:
+            raise call.error(
+                f"the size of an index of {call.str_attr('equation')!r} is unknown", "use --shape NAME=d,d,..."
+            )
+        return math.prod(d for d in found if d is not None)
+
+    g, m, c, n = size(batch), size(rows), size(reduced), size(columns)
+    if a.const:  # the weight stands first: its rows are the output channels
+        m, n = n, m
+    kind = "fc" if a.const or b.const else "bmm"
+    bounds = {"G": g, "N": m, "C": c, "K": n}
+    layer = call.emit(suffix, kind, bounds, _word_bits(a, b), _producers([a, b]))
+    return _made_by(layer, None, a.dtype)
+
+
+# -------------------------------------------------------------------------------------------- recurrent layers
+
+_GATES = {"LSTM": 4, "GRU": 3, "RNN": 1, "DynamicQuantizeLSTM": 4}
+
+
+@_product("LSTM", "GRU", "RNN")
+@_product("DynamicQuantizeLSTM", contrib=True)
+def _recurrent(call: Call) -> list[Tensor]:
+    gates = _GATES[call.op]
+    x = call.get(0)
+    steps, w, r = call.known_shape(0), call.known_shape(1, "weight"), call.known_shape(2, "recurrent weight")
+    if len(steps) != 3 or len(w) != 3 or len(r) != 3:
+        raise call.error(f"needs tensors of 3 axes, not {show(steps)}, {show(w)} and {show(r)}")
+    if call.op == "DynamicQuantizeLSTM":
+        w, r = (w[0], w[2], w[1]), (r[0], r[2], r[1])
+    batch_first = bool(call.attr("layout", 0))
+    length, batch = (steps[1], steps[0]) if batch_first else (steps[0], steps[1])
+    hidden = r[2]
+    directions = 2 if call.str_attr("direction", "forward") == "bidirectional" else 1
+    if call.int_attr("hidden_size", hidden) != hidden:
+        raise call.error(f"hidden_size {call.attr('hidden_size')} differs from the recurrent weight {show(r)}")
+    if w != (directions, gates * hidden, steps[2]) or r != (directions, gates * hidden, hidden):
+        raise call.error(f"channel mismatch: an input of {steps[2]} features, weights {show(w)} and {show(r)}")
+    bounds = {"N": batch, "P": length, "K": gates * hidden * directions, "C": steps[2] + hidden}
+    layer = call.emit("", "rnn", bounds, _word_bits(x, call.get(1)), _producers(call.inputs))
+    if batch_first:
+        shapes: list[Shape] = [(batch, length, directions, hidden)] + [(batch, directions, hidden)] * 2
+    else:
+        shapes = [(length, directions, batch, hidden)] + [(directions, batch, hidden)] * 2
+    return [_made_by(layer, s, x.dtype) for s in shapes]
+
+
+# --------------------------------------------------------------------------------------------------- attention
+
+
+def _attend(
+    call: Call,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    batch: int,
+    heads: int,
+    queries: int,
+    keys: int,
+    size: int,
+    value_size: int,
+    others: Sequence[Tensor | None],
+) -> frozenset[int]:
+    """The two products of an attention: scores (queries by keys) and their product with the values."""
+    bits = max(q.word_bits, k.word_bits)
+    scores = call.emit(
+        "scores", "bmm", {"G": batch * heads, "N": queries, "C": size, "K": keys}, bits, _producers([q, k, *others])
+    )
+    context = call.emit(
+        "context",
+        "bmm",
+        {"G": batch * heads, "N": queries, "C": keys, "K": value_size},
+        max(bits, v.word_bits),
+        frozenset((scores,)) | _producers([v]),
+    )
+    return frozenset((context,))
+
+
+def _heads_of(call: Call, width: int, heads: int) -> int:
+    if heads < 1 or width % heads:
+        raise call.error(f"{width} channels do not divide into {heads} heads")
+    return width // heads
+
+
+@_product("Attention")
+def _attention(call: Call) -> list[Tensor]:
+    """The standard operator (operator set 23): four axes with heads, or three with the heads as attributes."""
+    q, k, v = call.get(0), call.get(1), call.get(2)
+    sq, sk, sv = (call.known_shape(i, what) for i, what in enumerate(("query", "key", "value")))
+    if not len(sq) == len(sk) == len(sv) or len(sq) not in (3, 4):
+        raise call.error(f"query {show(sq)}, key {show(sk)} and value {show(sv)} do not fit together")
+    flat = len(sq) == 3
+    if flat:
+        heads, kv_heads = call.int_attr("q_num_heads"), call.int_attr("kv_num_heads")
+        size, value_size = _heads_of(call, sq[2], heads), _heads_of(call, sv[2], kv_heads)
+        key_size = _heads_of(call, sk[2], kv_heads)
+        batch, queries, keys = sq[0], sq[1], sk[1]
+    else:
+        batch, heads, queries, size = sq
+        kv_heads, keys, key_size, value_size = sk[1], sk[2], sk[3], sv[3]
+    if size != key_size or kv_heads < 1 or heads % kv_heads or sk[0] != batch:
+        raise call.error(f"channel mismatch: query {show(sq)} and key {show(sk)}")
+    past = call.shape(4)
+    if past is not None and len(past) == 4:
+        if past[2] is None:
+            call.known_shape(4, "past key")
+        keys += past[2] or 0
+    made = _attend(
+        call, q, k, v, batch=batch, heads=heads, queries=queries, keys=keys, size=size, value_size=value_size,
+        others=call.inputs[3:],
+    )  # fmt: skip
+    shape = (batch, queries, heads * value_size) if flat else (batch, heads, queries, value_size)
+    present = [
+        Tensor((batch, kv_heads, keys, s), t.dtype, producers=_producers([t, p]))
+        for t, s, p in zip((k, v), (size, value_size), _pair(call, 4), strict=True)
+    ]
+    return [
+        Tensor(shape, q.dtype, producers=made),
+        *present,
+        Tensor((batch, heads, queries, keys), q.dtype, producers=made),
+    ]
+
+
+def _pair(call: Call, i: int) -> tuple[Tensor | None, Tensor | None]:
+    return (call.get(i) if call.has(i) else None, call.get(i + 1) if call.has(i + 1) else None)
+
+
+@_product(
+    "Attention", "QAttention", "PackedAttention", "LongformerAttention", "DecoderMaskedSelfAttention", contrib=True
+)
+def _contrib_attention(call: Call) -> list[Tensor]:
+    """com.microsoft Attention: one product for query, key and value, then the attention itself."""
+    x, w = call.get(0), call.get(1)
+    sx, sw = call.known_shape(0), call.known_shape(1, "weight")
+    packed = call.op == "PackedAttention" and len(sx) == 2
+    if packed:  # padding removed: one batch entry
+        sx = (1, *sx)
+    heads = call.int_attr("num_heads")
+    if len(sx) != 3 or len(sw) != 2 or sx[2] != sw[0]:
+        raise call.error(f"channel mismatch: an input {show(sx)} and a weight {show(sw)}")
+    sizes = call.ints_attr("qkv_hidden_sizes") or [sw[1] // 3] * 3
+    if len(sizes) != 3 or sum(sizes) != sw[1]:
+        raise call.error(f"sizes {sizes} of query, key and value do not add up to the weight's {sw[1]}")
+    batch, length, width = sx
+    dtype = FLOAT if call.op == "QAttention" else x.dtype
+    fused = call.emit(
+        "qkv",
+        "fc",
+        {"N": batch * length, "C": width, "K": sw[1]},
+        _word_bits(x, w),
+        _producers([x, w, *call.inputs[2:3]]),
+    )
+    qkv = _made_by(fused, None, dtype)
+    at_past = {"QAttention": 8, "Attention": 4, "DecoderMaskedSelfAttention": 4}.get(call.op)
+    past = call.shape(at_past) if at_past is not None else None
+    keys = length
+    if past is not None and len(past) == 5 and not call.attr("past_present_share_buffer"):
+        keys += past[3] or 0
+    if call.op == "LongformerAttention":
+        call.warn(f"{call.label}: LongformerAttention is modelled with its local window only")
+        keys = min(length, 2 * call.int_attr("window") + 1)
+    made = _attend(
+        call, qkv, qkv, qkv, batch=batch, heads=heads, queries=length, keys=keys,
+        size=_heads_of(call, sizes[0], heads), value_size=_heads_of(call, sizes[2], heads), others=call.inputs[3:],
+    )  # fmt: skip
+    shape = (length, sizes[2]) if packed else (batch, length, sizes[2])
+    present = (2, batch, heads, keys, sizes[1] // heads)
+    return [Tensor(shape, dtype, producers=made), _made_by(fused, present, dtype)]
+
+
+@_product("MultiHeadAttention", "PackedMultiHeadAttention", "DecoderMaskedMultiHeadAttention", contrib=True)
+def _multi_head_attention(call: Call) -> list[Tensor]:
+    q = call.get(0)
+    heads = call.int_attr("num_heads")
+    sq = call.known_shape(0, "query")
+    packed = call.op == "PackedMultiHeadAttention"
+    if packed:  # (tokens, ...): padding removed, one batch entry
+        sq = (1, *sq)
+    k = call.get(1) if call.has(1) else q
+    v = call.get(2) if call.has(2) else k
+    if len(sq) == 5:  # query, key and value interleaved: batch, length, heads, 3, size (tokens, heads, 3, size)
+        batch, queries, keys, size = sq[0], sq[1], sq[1], sq[4]
+        value_size = size
+    else:
+        if len(sq) != 3:
+            raise call.error(f"a query {show(sq)}")
+        batch, queries, size = sq[0], sq[1], _heads_of(call, sq[2], heads)
+        sk = call.known_shape(1, "key") if call.has(1) else sq
+        if packed and call.has(1):
+            sk = (1, *sk)
+        if len(sk) == 5:  # key and value interleaved
+            keys, key_size, value_size = sk[1], sk[4], sk[4]
+        else:
+            sv = call.known_shape(2, "value") if call.has(2) else sk
+            if packed and call.has(2):
+                sv = (1, *sv)
+            keys = sk[2] if len(sk) == 4 else sk[1]
+            key_size = sk[3] if len(sk) == 4 else _heads_of(call, sk[2], heads)
+            value_size = sv[3] if len(sv) == 4 else _heads_of(call, sv[2], heads)
+        if key_size != size:
+            raise call.error(f"channel mismatch: query {show(sq)} and key {show(sk)}")
+    at_past = {"MultiHeadAttention": 6, "DecoderMaskedMultiHeadAttention": 5}.get(call.op)
+    past = call.shape(at_past) if at_past is not None else None
+    if past is not None and len(past) == 4 and not call.attr("past_present_share_buffer"):
+        keys += past[2] or 0
+    made = _attend(
+        call, q, k, v, batch=batch, heads=heads, queries=queries, keys=keys, size=size, value_size=value_size,
+        others=call.inputs[3:],
+    )  # fmt: skip
+    shape = (queries, heads * value_size) if packed else (batch, queries, heads * value_size)
+    present = [
+        Tensor((batch, heads, keys, s), t.dtype, producers=_producers([t])) for t, s in ((k, size), (v, value_size))
+    ]
+    return [
+        Tensor(shape, q.dtype, producers=made),
+        *present,
+        Tensor((batch, heads, queries, keys), q.dtype, producers=made),
+    ]
+
+
+@_product("GroupQueryAttention", "SparseAttention", contrib=True)
+def _group_query_attention(call: Call) -> list[Tensor]:
+    q = call.get(0)
+    heads, kv_heads = call.int_attr("num_heads"), call.int_attr("kv_num_heads")
+    sq = call.known_shape(0, "query")
+    if len(sq) != 3 or kv_heads < 1 or heads % kv_heads:
+        raise call.error(f"a query {show(sq)} with {heads} heads over {kv_heads}")
+    k, v = (call.get(i) if call.has(i) else q for i in (1, 2))
+    batch, queries, width = sq
+    size = _heads_of(call, width, heads) if call.has(1) else _heads_of(call, width, heads + 2 * kv_heads)
+    if call.has(1) and call.known_shape(1, "key")[2] != kv_heads * size:
+        raise call.error(f"channel mismatch: query {show(sq)} and key {show(call.shape(1))}")
+    if call.op == "SparseAttention":
+        call.warn(f"{call.label}: SparseAttention is modelled as dense attention")
+    past = call.shape(3)
+    total = call.scalar(6) if call.op == "GroupQueryAttention" else call.scalar(5)
+    keys = queries
+    if total is not None:
+        keys = int(total)
+    elif past is not None and len(past) == 4:
+        keys += past[2] or 0
+    made = _attend(
+        call, q, k, v, batch=batch, heads=heads, queries=queries, keys=keys, size=size, value_size=size,
+        others=call.inputs[3:],
+    )  # fmt: skip
+    longest = max(keys, (past[2] or 0) if past is not None and len(past) == 4 else 0)
+    present = [Tensor((batch, kv_heads, longest, size), t.dtype, producers=_producers([t])) for t in (k, v)]
+    return [Tensor((batch, queries, heads * size), q.dtype, producers=made), *present]
+
+
+@_product("QOrderedMatMul", contrib=True)
+def _ordered_matmul(call: Call) -> list[Tensor]:
+    """Inputs A, scale A, B, scale B, ...; int8 with orders that change no size."""
+    a, b = call.get(0), call.get(2)
+    sa, sb = call.known_shape(0, "first operand"), call.known_shape(2, "second operand")
+    return [_matrix_product(call, a, b, sa, sb, INT8, others=call.inputs)]

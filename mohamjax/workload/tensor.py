@@ -1,0 +1,251 @@
+"""What the importer knows of a tensor, and the operator call as the per-operator rules see it.
+
+A size that depends on data is None; a tensor of unknown rank has shape None.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mohamjax.errors import InputError
+
+__all__ = [
+    "BFLOAT16",
+    "BOOL",
+    "FLOAT",
+    "FLOAT16",
+    "INT8",
+    "INT32",
+    "INT64",
+    "NUMPY_TYPES",
+    "STRING",
+    "TYPE_BITS",
+    "UINT8",
+    "Call",
+    "Shape",
+    "Tensor",
+    "broadcast",
+    "count",
+    "is_known",
+    "product",
+    "show",
+]
+
+Shape = tuple[int | None, ...]
+
+# Element types of onnx.proto (TensorProto.DataType); spelt out so that this module needs no onnx.
+FLOAT, UINT8, INT8, INT32, INT64, STRING, BOOL, FLOAT16, BFLOAT16 = 1, 2, 3, 6, 7, 8, 9, 10, 16
+
+TYPE_BITS = {
+    1: 32, 2: 8, 3: 8, 4: 16, 5: 16, 6: 32, 7: 64, 9: 8, 10: 16, 11: 64, 12: 32, 13: 64, 14: 64, 15: 128, 16: 16,
+    17: 8, 18: 8, 19: 8, 20: 8, 21: 4, 22: 4, 23: 4, 24: 8, 25: 2, 26: 2,
+}  # fmt: skip
+"""Width in bits of each ONNX element type."""
+
+NUMPY_TYPES: dict[int, type] = {
+    1: np.float32, 2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16, 6: np.int32, 7: np.int64, 9: np.bool_,
+    10: np.float16, 11: np.float64, 12: np.uint32, 13: np.uint64,
+}  # fmt: skip
+"""NumPy types of the ONNX element types whose values are folded."""
+
+
+@dataclasses.dataclass(eq=False)
+class Tensor:
+    """What is known of one tensor (or sequence of tensors) of a graph.
+
+    Attributes:
+        shape: Sizes; None per axis where a size depends on data, None as a whole where the rank is unknown.
+        dtype: ONNX element type; 0 = unknown.
+        data: Values, where they are small and known; entries of an object array may be None (unknown).
+        const: Depends on no graph input: a weight, or something computed from constants alone.
+        producers: Layers that must have ended before the tensor exists; None = not set by the rule.
+        bits: Width in bits of the quantised type it was dequantised from, if any.
+        why: Which operator lost the shape, for error messages.
+        elements: The members of a sequence (or of an optional), where known.
+        sequence: Whether it is a sequence.
+    """
+
+    shape: Shape | None
+    dtype: int = FLOAT
+    data: np.ndarray | None = None
+    const: bool = False
+    producers: frozenset[int] | None = None
+    bits: int | None = None
+    why: str = ""
+    elements: list[Tensor] | None = None
+    sequence: bool = False
+
+    @property
+    def word_bits(self) -> int:
+        """Width of a word: of the quantised type where there is one, otherwise of the element type."""
+        return self.bits or TYPE_BITS.get(self.dtype, 32)
+
+    @property
+    def values_known(self) -> bool:
+        """Whether every value is known."""
+        return self.data is not None and self.data.dtype != object
+
+
+def is_known(shape: Shape | None) -> bool:
+    """Whether every size is known."""
+    return shape is not None and None not in shape
+
+
+def count(shape: Shape | None) -> int | None:
+    """Number of elements, None where a size is unknown (an axis of size 0 makes it 0 all the same)."""
+    if shape is None:
+        return None
+    if 0 in shape:
+        return 0
+    return None if None in shape else math.prod(shape)  # type: ignore[arg-type]
+
+
+def product(sizes: Sequence[int | None]) -> int | None:
+    """Product of sizes, None where one is unknown."""
+    return count(tuple(sizes))
+
+
+def show(shape: Shape | None) -> str:
+    """A shape for people: `1x?x768`."""
+    if shape is None:
+        return "of unknown rank"
+    return "x".join("?" if d is None else str(d) for d in shape) or "scalar"
+
+
+def broadcast(*shapes: Shape | None) -> Shape | None:
+    """The common shape by NumPy's rules.
+
+    Raises:
+        ValueError: The shapes do not fit together.
+    """
+    known = [s for s in shapes if s is not None]
+    if len(known) < len(shapes):
+        return None
+    rank = max((len(s) for s in known), default=0)
+    out: list[int | None] = []
+    for axis in range(-rank, 0):
+        sizes = [s[axis] for s in known if len(s) >= -axis]
+        wide = {d for d in sizes if d is not None and d != 1}
+        if len(wide) > 1:
+            raise ValueError("shapes " + " and ".join(show(s) for s in known) + " do not broadcast")
+        out.append(wide.pop() if wide else None if None in sizes else 1)
+    return tuple(out)
+
+
+@dataclasses.dataclass
+class Call:
+    """One operator call: what the rules of `shapes`, `contrib` and `products` get.
+
+    Attributes:
+        op: Operator name.
+        domain: Operator domain, `""` for the standard one.
+        opset: Operator-set version of that domain.
+        name: Unique-ish name of the node, for layers.
+        label: The node as errors name it.
+        inputs: One per input of the node; None where an optional input is left out.
+        attributes: Decoded attributes.
+        outputs: How many outputs the node has.
+        file: The model file, for errors.
+        warn: Takes one line.
+        emit: `emit(suffix, type, bounds, word_bits, producers)` adds a layer and returns its index.
+        fold_product: Called where a product of constants is left out.
+    """
+
+    op: str
+    domain: str
+    opset: int
+    name: str
+    label: str
+    inputs: list[Tensor | None]
+    attributes: Mapping[str, Any]
+    outputs: int
+    file: object
+    warn: Callable[[str], None]
+    emit: Callable[..., int]
+    fold_product: Callable[[], None]
+
+    def error(self, message: str, remedy: str = "correct the model and export it again") -> InputError:
+        """An `InputError` about this node."""
+        return InputError(message, file=self.file, item=self.label, remedy=remedy)
+
+    def has(self, i: int) -> bool:
+        """Whether input i is there."""
+        return i < len(self.inputs) and self.inputs[i] is not None
+
+    def get(self, i: int) -> Tensor:
+        """Input i, which the operator needs."""
+        tensor = self.inputs[i] if i < len(self.inputs) else None
+        if tensor is None:
+            raise self.error(f"input {i} is missing")
+        return tensor
+
+    def shape(self, i: int) -> Shape | None:
+        """Shape of input i (None too where the input is left out)."""
+        return self.get(i).shape if self.has(i) else None
+
+    def data(self, i: int) -> np.ndarray | None:
+        """Values of input i where they are known, entry by entry."""
+        return self.get(i).data if self.has(i) else None
+
+    def ints(self, i: int) -> list[int | None] | None:
+        """Values of input i as integers, None per unknown entry, None where they are not known at all."""
+        data = self.data(i)
+        if data is None:
+            return None
+        return [None if v is None else int(v) for v in data.reshape(-1).tolist()]
+
+    def scalar(self, i: int) -> int | float | None:
+        """The single value of input i where it is known."""
+        data = self.data(i)
+        return None if data is None or data.size != 1 else data.reshape(-1).tolist()[0]
+
+    def attr(self, key: str, default: Any = None) -> Any:
+        """An attribute, or its default."""
+        return self.attributes.get(key, default)
+
+    def int_attr(self, key: str, default: int | None = None) -> int:
+        """An integer attribute."""
+        value = self.attributes.get(key, default)
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if not isinstance(value, int):
+            raise self.error(f"attribute {key!r} is missing" if value is None else f"attribute {key!r} is no integer")
+        return value
+
+    def ints_attr(self, key: str, default: Sequence[int] | None = None) -> list[int] | None:
+        """A list-of-integers attribute."""
+        value = self.attributes.get(key)
+        if value is None:
+            return None if default is None else list(default)
+        if isinstance(value, int):
+            return [value]
+        if not isinstance(value, list) or not all(isinstance(v, int) for v in value):
+            raise self.error(f"attribute {key!r} is no list of integers")
+        return value
+
+    def str_attr(self, key: str, default: str = "") -> str:
+        """A string attribute."""
+        value = self.attributes.get(key, default)
+        return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+    def axis(self, value: int, rank: int) -> int:
+        """A checked, non-negative axis."""
+        if not -rank <= value < max(rank, 1):
+            raise self.error(f"axis {value} does not exist in a tensor of {rank} axes")
+        return value % rank if rank else 0
+
+    def known_shape(self, i: int, what: str = "input") -> tuple[int, ...]:
+        """Shape of input i, all of whose sizes a layer needs."""
+        tensor = self.get(i)
+        if not is_known(tensor.shape):
+            raise self.error(
+                f"the shape of its {what} is unknown ({show(tensor.shape)})"
+                + (f": {tensor.why}" if tensor.why else ""),
+                "give the shape of that tensor with --shape NAME=d,d,..., or export with static shapes",
+            )
+        return tensor.shape  # type: ignore[return-value]
