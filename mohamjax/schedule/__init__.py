@@ -1,1 +1,38 @@
 """Schedules: jobs under shared bandwidth, and the evaluation of a design."""
+
+from mohamjax.schedule.design import (
+    CYCLE_S,
+    OBJECTIVES,
+    Chiplets,
+    Design,
+    DesignReport,
+    Package,
+    Workbench,
+    chiplets,
+    evaluate,
+    report,
+)
+from mohamjax.schedule.fluid import Completion, Segment, Timeline, completion, predecessor_bits, segments, simulate
+from mohamjax.schedule.workbench import package_arrays, workbench
+
+__all__ = [
+    "CYCLE_S",
+    "OBJECTIVES",
+    "Chiplets",
+    "Completion",
+    "Design",
+    "DesignReport",
+    "Package",
+    "Segment",
+    "Timeline",
+    "Workbench",
+    "chiplets",
+    "completion",
+    "evaluate",
+    "package_arrays",
+    "predecessor_bits",
+    "report",
+    "segments",
+    "simulate",
+    "workbench",
+]

@@ -202,15 +202,11 @@ def generation(
     archive = jax.vmap(emo.archive_update)(state.archive, offspring, objectives)
     metrics = Metrics(
         stability=jax.vmap(emo.stability)(population.objectives, population.rank),
-        front_size=jax.vmap(emo.archive_size)(archive),
+        front_size=jnp.sum(archive.valid, axis=1),
         best=jnp.min(archive.objectives, axis=1),
-        merit=jnp.full(islands, jnp.nan)
-        if problem.observe is None
-        else problem.observe(archive.objectives, context),
+        merit=jnp.full(islands, jnp.nan) if problem.observe is None else problem.observe(archive.objectives, context),
     )
-    state = SearchState(
-        key=state.key, generation=state.generation + 1, population=population, archive=archive
-    )
+    state = SearchState(key=state.key, generation=state.generation + 1, population=population, archive=archive)
     return state, metrics
 
 

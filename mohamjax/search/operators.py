@@ -162,9 +162,7 @@ def _spliced(first: chex.Array, second: chex.Array, cut: chex.Array) -> chex.Arr
     return first.at[place].set(second, mode="drop")
 
 
-def scheduling_crossover(
-    key: chex.PRNGKey, a: Design, b: Design, genetics: Genetics
-) -> tuple[Design, Design]:
+def scheduling_crossover(key: chex.PRNGKey, a: Design, b: Design, genetics: Genetics) -> tuple[Design, Design]:
     """Splices the topological orders of the parents at one point (Figure 5a)."""
     cut = jax.random.randint(key, (), 1, jnp.maximum(genetics.layers, 2))
     return a.replace(order=_spliced(a.order, b.order, cut)), b.replace(order=_spliced(b.order, a.order, cut))
@@ -248,9 +246,7 @@ def scheduling_mutation(key: chex.PRNGKey, design: Design, genetics: Genetics) -
     return design.replace(order=jnp.where(possible, swapped, design.order))
 
 
-def mapping_mutation(
-    key: chex.PRNGKey, design: Design, genetics: Genetics, chosen: chex.Array | None = None
-) -> Design:
+def mapping_mutation(key: chex.PRNGKey, design: Design, genetics: Genetics, chosen: chex.Array | None = None) -> Design:
     """Gives layers another mapping of their Pareto set (Figure 5c).
 
     Args:

@@ -100,9 +100,9 @@ class ListScheduler:
                 remedy="add a template that runs its type",
             )
         picks = chosen[self.unique][:, template]
-        times = np.take_along_axis(
-            self.duration[self.unique][:, template], picks[..., None].astype(np.int64), axis=2
-        )[..., 0]
+        times = np.take_along_axis(self.duration[self.unique][:, template], picks[..., None].astype(np.int64), axis=2)[
+            ..., 0
+        ]
         times = np.where(able, times, np.inf)
         mean = np.nanmean(np.where(able, times, np.nan), axis=1)
         order = self.by_upward_rank(mean)

@@ -1,0 +1,83 @@
+"""Checkpoints: a pytree of arrays in one npz file, written atomically and read back into the same structure."""
+
+from __future__ import annotations
+
+import io
+import json
+import pathlib
+import zipfile
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.errors import InputError
+from mohamjax.io.files import write_bytes
+
+__all__ = ["CHECKPOINT_FORMAT", "read_checkpoint", "write_checkpoint"]
+
+CHECKPOINT_FORMAT = "checkpoint/1"
+
+
+def _named(tree: Any) -> tuple[dict[str, Any], Any]:
+    """Leaves by path (keys as their data), and the structure."""
+    leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
+    return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}, structure
+
+
+def _is_key(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def write_checkpoint(path: str | pathlib.Path, tree: Any, meta: Mapping[str, Any]) -> None:
+    """Writes arrays and a small JSON-able record; a reader never sees half a file.
+
+    Args:
+        path: the npz file.
+        tree: pytree of arrays and typed keys.
+        meta: what else is needed to go on, e.g. the history and a fingerprint of the problem.
+    """
+    named, _ = _named(tree)
+    arrays = {name: np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf) for name, leaf in named.items()}
+    buffer = io.BytesIO()
+    record = json.dumps({"format": CHECKPOINT_FORMAT, **meta})
+    np.savez(buffer, meta=np.asarray(record), **arrays)
+    write_bytes(path, buffer.getvalue())
+
+
+def read_checkpoint(path: str | pathlib.Path, like: Any) -> tuple[Any, dict[str, Any]]:
+    """Reads a checkpoint into the structure of `like`.
+
+    Args:
+        path: the npz file.
+        like: pytree with the wanted structure, shapes and dtypes (arrays or `jax.ShapeDtypeStruct`).
+
+    Returns:
+        The tree and the record.
+
+    Raises:
+        InputError: missing, damaged, or of another search.
+    """
+    remedy = "start the search again without --resume"
+    try:
+        with np.load(path, allow_pickle=False) as data:
+            meta = json.loads(str(data["meta"]))
+            arrays = {name: data[name] for name in data.files if name != "meta"}
+    except FileNotFoundError:
+        raise InputError("there is no checkpoint", file=path, remedy=remedy) from None
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise InputError(f"the checkpoint cannot be read ({type(error).__name__})", file=path, remedy=remedy) from None
+    if not isinstance(meta, dict) or meta.get("format") != CHECKPOINT_FORMAT:
+        raise InputError("is no checkpoint of this version", file=path, remedy=remedy)
+    named, structure = _named(like)
+    leaves = []
+    for name, leaf in named.items():
+        wrapped = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        shape = (*leaf.shape, 2) if wrapped else leaf.shape
+        if name not in arrays or arrays[name].shape != shape:
+            raise InputError(f"the checkpoint is of another search ({name} differs)", file=path, remedy=remedy)
+        value = jnp.asarray(arrays[name])
+        leaves.append(jax.random.wrap_key_data(value) if wrapped else value.astype(leaf.dtype))
+    return jax.tree_util.tree_unflatten(structure, leaves), meta

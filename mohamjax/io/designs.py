@@ -1,0 +1,706 @@
+"""Designs in files: `designs.json`, self-contained, and its re-evaluation in double precision.
+
+Format `designs/1` (JSON, one object):
+
+- `format`, `mohamjax` (version), `scenario`, `clock_GHz`;
+- `technology`: `{"name", "hash"}` of the energy and area tables;
+- `templates`: list, as in a template file; `package`: package parameters;
+- `networks`: list of `{"name", "source"}`; `layers`: list of `{"network" (index), "name", "type", "op", "word_bits",
+  "bounds" {dimension: bound}, "stride", "dilation", "predecessors" (indices into layers)}`;
+- `mappings`: list of `{"template" (name), "levels": [...]}`, loop nests as in `mapping.notation`;
+- `designs`: list of `{"design_id", "latency_s", "energy_J", "area_mm2", "chiplets", "schedule"}`. `chiplets` stand on
+  the mesh in their order: `{"template", "levels": [{"name", "capacity_words", "fanout": [x, y]}], ...}`; without
+  `levels` a chiplet is made just large enough. `schedule` lists every layer once, by priority:
+  `{"layer", "chiplet", "mapping" (indices), "start_s", "end_s"}`. Objectives, times and what else is there is
+  information for people: an evaluation ignores it.
+
+`schedule/1` is what users write by hand: the same, but with `application` (a scenario name, or a list of ONNX files as
+in a scenario file) in the place of `networks` and `layers`, `templates` as names or files, layers called
+`network/layer`, and `schedules` in the place of `designs`.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import functools
+import io
+import json
+import math
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax import __version__
+from mohamjax.errors import InputError
+from mohamjax.hardware import (
+    Machine,
+    PackageParameters,
+    Technology,
+    Template,
+    load_technology,
+    load_templates,
+    package_from_dict,
+    package_to_dict,
+    technology_hash,
+    template_arrays,
+    template_from_dict,
+    template_to_dict,
+)
+from mohamjax.io.files import read_json, write_text
+from mohamjax.mapping import Mapping as Nest
+from mohamjax.mapping import (
+    MappingTables,
+    constraints,
+    encode,
+    layer_arrays,
+    map_space,
+    mapping_from_dict,
+    mapping_to_dict,
+    prime_factors,
+    tabulate,
+)
+from mohamjax.schedule import Design, DesignReport, report, workbench
+from mohamjax.workload import DIMS, LAYER_TYPES, ApplicationModel, Layer, Network, WorkloadShape, load_scenario
+
+__all__ = ["DESIGNS_FORMAT", "Evaluated", "designs_document", "evaluate_designs", "reevaluate"]
+
+DESIGNS_FORMAT = "designs/1"
+SCHEDULE_FORMAT = "schedule/1"
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluated:
+    """Designs with their double-precision reports (NumPy leaves).
+
+    Attributes:
+        application: networks.
+        templates: T templates.
+        technology: energy and area tables.
+        package: package parameters.
+        tables: Pareto tables in double precision.
+        designs: `Design`, leading axis `[N]`.
+        reports: `DesignReport`, leading axis `[N]`.
+    """
+
+    application: ApplicationModel
+    templates: tuple[Template, ...]
+    technology: Technology
+    package: PackageParameters
+    tables: MappingTables
+    designs: Design
+    reports: DesignReport
+
+    def __len__(self) -> int:
+        """Number of designs."""
+        return len(self.reports.objectives)
+
+    def take(self, index: np.ndarray) -> Evaluated:
+        """The designs at `index`, in that order."""
+        pick = functools.partial(jax.tree.map, lambda leaf: leaf[index])
+        return dataclasses.replace(self, designs=pick(self.designs), reports=pick(self.reports))
+
+
+@functools.partial(jax.jit, static_argnames=())
+def _reports(designs: Design, capacity: jax.Array, fanout: jax.Array, bench: Any) -> DesignReport:
+    one = functools.partial(report, bench=bench)
+    return jax.vmap(lambda design, c, f: one(design, sizes=(c, f)))(designs, capacity, fanout)
+
+
+def reevaluate(
+    application: ApplicationModel,
+    templates: Sequence[Template],
+    technology: Technology,
+    package: PackageParameters,
+    mappings: Nest,
+    count: np.ndarray,
+    designs: Design,
+    *,
+    sizes: tuple[np.ndarray, np.ndarray] | None = None,
+    float32: bool = False,
+) -> Evaluated:
+    """Evaluates designs from their loop nests on, in double precision.
+
+    Args:
+        application: networks.
+        templates: T templates.
+        technology: energy and area tables.
+        package: package parameters.
+        mappings: loop nests, leading axes `[U, T, M]`.
+        count: `[U, T]` int, entries that exist.
+        designs: leading axis `[N]`; layers padded or not.
+        sizes: capacities `[N, S, V]` and fanouts `[N, S, V, 2]` of the chiplets, 0 where they are to be just large
+            enough; default 0 everywhere.
+        float32: compute in single precision instead.
+
+    Returns:
+        The designs with their reports as NumPy arrays.
+    """
+    levels = mappings.temporal.shape[-2]
+    tiles = designs.template.shape[-1]
+    number = len(designs.template)
+    dtype = np.float32 if float32 else np.float64
+    if sizes is None:
+        sizes = np.zeros((number, tiles, levels)), np.zeros((number, tiles, levels, 2))
+    with jax.enable_x64(not float32):
+        arrays = template_arrays(templates, technology, levels=levels, dtype=dtype)
+        shapes = [unique.shape for unique in application.unique_layers]
+        layers = jax.tree.map(lambda *leaves: jnp.stack(leaves), *map(layer_arrays, shapes))
+        cast = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), technology)
+        tables = tabulate(layers, arrays, cast, mappings, jnp.asarray(count, jnp.int32))
+        bench = workbench(application, templates, technology, tables, package, padded_layers=designs.order.shape[-1])
+        reports = _reports(designs, jnp.asarray(sizes[0], dtype), jnp.asarray(sizes[1], dtype), bench)
+        tables, reports = jax.device_get((tables, reports))
+    return Evaluated(
+        application=application,
+        templates=tuple(templates),
+        technology=technology,
+        package=package,
+        tables=tables,
+        designs=jax.device_get(designs),
+        reports=reports,
+    )
+
+
+# ---------------------------------------------------------------- writing
+
+
+def _short(value: float) -> float:
+    """Ten significant digits: more than single precision holds, and short in a file."""
+    return float(f"{float(value):.10g}")
+
+
+def _layer_row(layer: Layer, network: int) -> dict[str, Any]:
+    return {
+        "network": network,
+        "name": layer.name,
+        "type": layer.type,
+        "op": layer.op,
+        "word_bits": layer.word_bits,
+        "bounds": {d: b for d, b in zip(DIMS, layer.shape.bounds, strict=True) if b > 1},
+        "stride": list(layer.shape.stride),
+        "dilation": list(layer.shape.dilation),
+        "predecessors": list(layer.predecessors),
+    }
+
+
+def network_latencies(evaluated: Evaluated) -> np.ndarray:
+    """`[N, networks]` float, seconds until the last layer of each network has ended."""
+    owner = np.asarray(evaluated.application.network_of_layer)
+    end = evaluated.reports.timeline.end[:, : len(owner)] * 1e-9
+    return np.stack([end[:, owner == n].max(axis=1) for n in range(len(evaluated.application.networks))], axis=1)
+
+
+def designs_document(evaluated: Evaluated, scenario: str) -> dict[str, Any]:
+    """The content of `designs.json`.
+
+    Args:
+        evaluated: designs with reports; their order gives the identifiers.
+        scenario: name for people.
+
+    Returns:
+        JSON-able data in the format `designs/1`.
+    """
+    application, templates = evaluated.application, evaluated.templates
+    unique = np.asarray(application.unique_of_layer)
+    layers = len(unique)
+    numbers: dict[tuple[int, int, int], int] = {}
+    rows = []
+    for i in range(len(evaluated)):
+        design, chips, timeline = _one(evaluated, i)
+        standing = np.flatnonzero(design.template >= 0)
+        chip_of_tile = {int(tile): k for k, tile in enumerate(standing)}
+        chiplets = [
+            {
+                "template": templates[design.template[tile]].name,
+                "tile": int(tile),
+                "area_mm2": _short(chips.area[tile] * 1e-6),
+                "interface": int(chips.interface[tile]),
+                "hops": int(chips.hops[tile]),
+                "levels": [
+                    {
+                        "name": level.name,
+                        "capacity_words": None if level.capacity_words is None else int(chips.capacity[tile, v]),
+                        "fanout": [int(f) for f in chips.fanout[tile, v]],
+                    }
+                    for v, level in enumerate(templates[design.template[tile]].levels)
+                ],
+            }
+            for tile in standing
+        ]
+        schedule = []
+        for layer in design.order:
+            if layer >= layers:
+                continue
+            tile = int(design.assignment[layer])
+            entry = (int(unique[layer]), int(design.template[tile]), int(design.mapping[layer]))
+            schedule.append(
+                {
+                    "layer": int(layer),
+                    "chiplet": chip_of_tile[tile],
+                    "mapping": numbers.setdefault(entry, len(numbers)),
+                    "start_s": _short(timeline.start[layer] * 1e-9),
+                    "end_s": _short(timeline.end[layer] * 1e-9),
+                }
+            )
+        latency, energy, area = (float(x) for x in evaluated.reports.objectives[i])
+        rows.append(
+            {
+                "design_id": i,
+                "latency_s": latency,
+                "energy_J": energy,
+                "area_mm2": area,
+                "chiplets": chiplets,
+                "schedule": schedule,
+            }
+        )
+    nests = [
+        {
+            "template": templates[t].name,
+            **mapping_to_dict(
+                jax.tree.map(lambda leaf, at=(u, t, m): leaf[at], evaluated.tables.mapping),
+                templates[t].level_names,
+            ),
+        }
+        for u, t, m in numbers
+    ]
+    return {
+        "format": DESIGNS_FORMAT,
+        "mohamjax": __version__,
+        "scenario": scenario,
+        "clock_GHz": 1.0,
+        "technology": {"hash": technology_hash(evaluated.technology)},
+        "templates": [template_to_dict(t) for t in templates],
+        "package": package_to_dict(evaluated.package),
+        "networks": [{"name": n.name, "source": n.source} for n in application.networks],
+        "layers": [
+            _layer_row(layer, n) for layer, n in zip(application.layers, application.network_of_layer, strict=True)
+        ],
+        "mappings": nests,
+        "designs": rows,
+    }
+
+
+def _one(evaluated: Evaluated, i: int) -> tuple[Design, Any, Any]:
+    pick = functools.partial(jax.tree.map, lambda leaf: leaf[i])
+    return pick(evaluated.designs), pick(evaluated.reports.chiplets), pick(evaluated.reports.timeline)
+
+
+# ---------------------------------------------------------------- reading
+
+
+def _need(data: Mapping[str, Any], key: str, kind: type | tuple[type, ...], *, file: object, item: str) -> Any:
+    """`data[key]` of the wanted type, or one line that says what is missing."""
+    if key not in data:
+        raise InputError(f"`{key}` is missing", file=file, item=item, remedy="see the format in the documentation")
+    value = data[key]
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise InputError(f"`{key}` has the wrong type ({type(value).__name__})", file=file, item=item)
+    return value
+
+
+def _application(document: Mapping[str, Any], file: object) -> ApplicationModel:
+    """The networks of a `designs/1` file."""
+    names = _need(document, "networks", list, file=file, item="file")
+    rows = _need(document, "layers", list, file=file, item="file")
+    members: list[list[Layer]] = [[] for _ in names]
+    base: list[int] = []
+    for i, row in enumerate(rows):
+        item = f"layers[{i}]"
+        if not isinstance(row, Mapping):
+            raise InputError("a layer is not a table", file=file, item=item)
+        n = _need(row, "network", int, file=file, item=item)
+        if not 0 <= n < len(names) or (base and n < base[-1]):
+            raise InputError(
+                f"network {n} is out of place", file=file, item=item, remedy="list the layers network after network"
+            )
+        base.append(n)
+        first = base.index(n)
+        bounds = _need(row, "bounds", Mapping, file=file, item=item)
+        unknown = [d for d in bounds if d not in DIMS]
+        values = [*bounds.values(), *row.get("stride", ()), *row.get("dilation", ())]
+        if unknown or any(isinstance(b, bool) or not isinstance(b, int) or b < 1 for b in values):
+            raise InputError(
+                "bounds, stride or dilation are not positive integers over known dimensions", file=file, item=item
+            )
+        kind = _need(row, "type", str, file=file, item=item)
+        if kind not in LAYER_TYPES:
+            raise InputError(
+                f"unknown layer type {kind!r}", file=file, item=item, remedy=f"use one of {', '.join(LAYER_TYPES)}"
+            )
+        before = row.get("predecessors", [])
+        if not isinstance(before, list) or any(not isinstance(p, int) or not first <= p < i for p in before):
+            raise InputError(
+                "predecessors must be earlier layers of the same network",
+                file=file,
+                item=item,
+                remedy="list the layers in a topological order",
+            )
+        shape = WorkloadShape(
+            **bounds,
+            stride=tuple(row.get("stride", (1, 1))),
+            dilation=tuple(row.get("dilation", (1, 1))),
+        )
+        members[n].append(
+            Layer(
+                name=str(row.get("name", i)),
+                type=kind,
+                op=str(row.get("op", "")),
+                shape=shape,
+                word_bits=int(row.get("word_bits", 8)),
+                predecessors=tuple(p - first for p in before),
+            )
+        )
+    if not rows:
+        raise InputError("there are no layers", file=file, item="layers")
+    networks = tuple(
+        Network(
+            name=str(n.get("name", i)) if isinstance(n, Mapping) else str(n),
+            layers=tuple(layers),
+            source=str(n.get("source", "")) if isinstance(n, Mapping) else "",
+        )
+        for i, (n, layers) in enumerate(zip(names, members, strict=True))
+    )
+    return ApplicationModel(name=str(document.get("scenario", "")), networks=networks)
+
+
+@dataclasses.dataclass
+class _Nests:
+    """The loop nests of a file, dealt to (unique layer, template) sets as designs ask for them."""
+
+    entries: list[Any]
+    application: ApplicationModel
+    templates: Sequence[Template]
+    levels: int
+    largest: Machine
+    parsed: dict[int, tuple[int, Nest]] = dataclasses.field(default_factory=dict)
+    sets: dict[tuple[int, int], list[int]] = dataclasses.field(default_factory=dict)
+    checked: set[tuple[int, int]] = dataclasses.field(default_factory=set)
+
+    def place(self, number: Any, layer: int, template: int) -> int:
+        """Index of nest `number` in the set of the layer on the template; checks it on first use."""
+        item = f"mapping {number}"
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(self.entries):
+            raise InputError("there is no such mapping", item=item, remedy="give an index into `mappings`")
+        if number not in self.parsed:
+            self.parsed[number] = self._parse(number, item)
+        owner, nest = self.parsed[number]
+        if owner != template:
+            raise InputError(
+                f"is for template {self.templates[owner].name}, the chiplet is a {self.templates[template].name}",
+                item=item,
+            )
+        unique = self.application.unique_of_layer[layer]
+        if (number, unique) not in self.checked:
+            self._check(nest, unique, template, item)
+            self.checked.add((number, unique))
+        members = self.sets.setdefault((unique, template), [])
+        if number not in members:
+            members.append(number)
+        return members.index(number)
+
+    def _parse(self, number: int, item: str) -> tuple[int, Nest]:
+        entry = self.entries[number]
+        names = [t.name for t in self.templates]
+        if not isinstance(entry, Mapping) or entry.get("template") not in names:
+            raise InputError("names no template of the file", item=item, remedy=f"use one of {', '.join(names)}")
+        owner = names.index(entry["template"])
+        template = self.templates[owner]
+        keep = [level.keep for level in template.levels]
+        nest = mapping_from_dict(entry, template.level_names, keep, levels=self.levels, item=item)
+        return owner, nest
+
+    def _check(self, nest: Nest, unique: int, template: int, item: str) -> None:
+        layer, kind = self.application.unique_layers[unique], self.templates[template]
+        if not kind.runs(layer.type):
+            raise InputError(f"template {kind.name} does not run layers of type {layer.type}", item=item)
+        limits = constraints(kind, layer.type, layer.shape, self.levels)
+        machine = jax.tree.map(lambda leaf: leaf[template], self.largest)
+        primes = sum(len(prime_factors(b)) for b in layer.shape.bounds)
+        encode(nest, map_space(layer.shape, limits, machine, max(primes, 1)), item=item)
+
+    def arrays(self) -> tuple[Nest, np.ndarray]:
+        """All sets as `[U, T, M]` nests, padded with the first nest of any, and their sizes `[U, T]`."""
+        shape = len(self.application.unique_layers), len(self.templates)
+        count = np.zeros(shape, np.int32)
+        for key, members in self.sets.items():
+            count[key] = len(members)
+        filler = jax.tree.map(np.ones_like, next(iter(self.parsed.values()))[1])
+        filler = filler.replace(
+            order=np.broadcast_to(np.arange(len(DIMS), dtype=np.int32), filler.order.shape),
+            spatial_order=np.broadcast_to(np.arange(len(DIMS), dtype=np.int32), filler.spatial_order.shape),
+        )
+        size = max(1, int(count.max()))
+        nests = [
+            self.parsed[self.sets[u, t][m]][1] if m < count[u, t] else filler
+            for u in range(shape[0])
+            for t in range(shape[1])
+            for m in range(size)
+        ]
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves).reshape(*shape, size, *leaves[0].shape), *nests)
+        return stacked, count
+
+
+def _sizes(chip: Mapping[str, Any], template: Template, item: str) -> tuple[np.ndarray, np.ndarray]:
+    """Capacities `[levels]` and fanouts `[levels, 2]` that a chiplet states; 0 where it states none."""
+    levels = len(template.levels)
+    capacity, fanout = np.zeros(levels), np.zeros((levels, 2))
+    rows = chip.get("levels")
+    if rows is None:
+        return capacity, fanout
+    if not isinstance(rows, list):
+        raise InputError("`levels` is not a list", item=item)
+    for row in rows:
+        name = row.get("name") if isinstance(row, Mapping) else None
+        if name not in template.level_names:
+            raise InputError(f"template {template.name} has no level {name!r}", item=item)
+        v = template.level_names.index(name)
+        limit = template.levels[v]
+        words = row.get("capacity_words")
+        if words is not None:
+            if isinstance(words, bool) or not isinstance(words, int | float) or not 0 <= words < 2**53:
+                raise InputError(f"capacity_words {words!r} of level {name} is no number of words", item=item)
+            if limit.capacity_words is not None and words > limit.capacity_words:
+                raise InputError(
+                    f"level {name} has {words} words, the template allows {limit.capacity_words}", item=item
+                )
+            capacity[v] = words
+        spread = row.get("fanout")
+        if spread is not None:
+            good = isinstance(spread, list) and len(spread) == 2
+            if not good or any(isinstance(f, bool) or not isinstance(f, int) or f < 1 for f in spread):
+                raise InputError(f"fanout {spread!r} of level {name} is not two positive integers", item=item)
+            if any(f > most for f, most in zip(spread, limit.fanout, strict=True)):
+                raise InputError(
+                    f"level {name} has fanout {spread}, the template allows {list(limit.fanout)}", item=item
+                )
+            fanout[v] = spread
+    return capacity, fanout
+
+
+@dataclasses.dataclass(frozen=True)
+class _Parsed:
+    """One design of a file as arrays."""
+
+    design: Design
+    capacity: np.ndarray
+    fanout: np.ndarray
+
+
+def _design(row: Any, nests: _Nests, names: Mapping[str, int], tiles: int) -> _Parsed:
+    """Reads and checks one design; raises `InputError` with the reason."""
+    application, templates = nests.application, nests.templates
+    if not isinstance(row, Mapping):
+        raise InputError("a design is not a table", remedy="give chiplets and schedule")
+    chips = row.get("chiplets")
+    if not isinstance(chips, list) or not 1 <= len(chips) <= tiles:
+        raise InputError(f"`chiplets` is not a list of 1 to {tiles} chiplets")
+    template = np.full(tiles, -1, np.int32)
+    capacity, fanout = np.zeros((tiles, nests.levels)), np.zeros((tiles, nests.levels, 2))
+    kinds = [t.name for t in templates]
+    for k, chip in enumerate(chips):
+        item = f"chiplet {k}"
+        if not isinstance(chip, Mapping) or chip.get("template") not in kinds:
+            raise InputError("names no template of the file", item=item, remedy=f"use one of {', '.join(kinds)}")
+        template[k] = kinds.index(chip["template"])
+        sizes = _sizes(chip, templates[template[k]], item)
+        levels = len(sizes[0])
+        capacity[k, :levels], fanout[k, :levels] = sizes
+    schedule = row.get("schedule")
+    layers = application.layers
+    if not isinstance(schedule, list):
+        raise InputError("`schedule` is not a list")
+    order: list[int] = []
+    assignment, mapping = np.zeros(len(layers), np.int32), np.zeros(len(layers), np.int32)
+    done: set[int] = set()
+    for step in schedule:
+        if not isinstance(step, Mapping):
+            raise InputError("a step of the schedule is not a table")
+        layer = step.get("layer")
+        layer = names.get(layer, layer) if isinstance(layer, str) else layer
+        if isinstance(layer, bool) or not isinstance(layer, int) or not 0 <= layer < len(layers):
+            raise InputError(f"the schedule names layer {step.get('layer')!r}, which does not exist")
+        item = f"layer {layer} ({layers[layer].name})"
+        if layer in done:
+            raise InputError("is scheduled twice", item=item)
+        missing = [p for p in layers[layer].predecessors if p not in done]
+        if missing:
+            raise InputError(
+                f"stands before layer {missing[0]} ({layers[missing[0]].name}), on which it depends", item=item
+            )
+        chip = step.get("chiplet")
+        if isinstance(chip, bool) or not isinstance(chip, int) or not 0 <= chip < len(chips):
+            raise InputError(f"runs on chiplet {chip!r}, which does not exist", item=item)
+        assignment[layer] = chip
+        mapping[layer] = nests.place(step.get("mapping"), layer, int(template[chip]))
+        order.append(layer)
+        done.add(layer)
+    if len(order) < len(layers):
+        lost = next(i for i in range(len(layers)) if i not in done)
+        raise InputError(f"layer {lost} ({layers[lost].name}) is not scheduled")
+    return _Parsed(
+        design=Design(order=np.asarray(order, np.int32), assignment=assignment, mapping=mapping, template=template),
+        capacity=capacity,
+        fanout=fanout,
+    )
+
+
+def _templates(document: Mapping[str, Any], file: pathlib.Path) -> tuple[Template, ...]:
+    """Templates of a file: as tables, or (what users write) as names and files."""
+    rows = _need(document, "templates", list, file=file, item="file")
+    out = []
+    for i, row in enumerate(rows):
+        if isinstance(row, Mapping):
+            out.append(template_from_dict(row, file=f"{file}: templates[{i}]"))
+        elif isinstance(row, str):
+            local = file.parent / row
+            out.extend(load_templates([str(local) if local.is_file() else row]))
+        else:
+            raise InputError("a template is neither a table nor a name", file=file, item=f"templates[{i}]")
+    if not out:
+        raise InputError("there are no templates", file=file, item="templates")
+    return tuple(out)
+
+
+def evaluate_designs(
+    path: str | pathlib.Path, *, technology: Technology | None = None, float32: bool = False
+) -> tuple[list[dict[str, Any]], Evaluated | None]:
+    """Evaluates the designs of a `designs/1` or `schedule/1` file in one batch, in double precision.
+
+    Stored objectives and times are ignored. A broken design is a row with its reason, not an error.
+
+    Args:
+        path: the file.
+        technology: energy and area tables; default the packaged ones, which must be those of the file.
+        float32: compute in single precision.
+
+    Returns:
+        Rows of `design_id, latency_s, energy_J, area_mm2, valid, reason` in input order, and the valid designs
+        with their reports (None where there are none).
+
+    Raises:
+        InputError: the file as a whole cannot be read.
+    """
+    path = pathlib.Path(path)
+    document = read_json(path)
+    if not isinstance(document, Mapping) or document.get("format") not in (DESIGNS_FORMAT, SCHEDULE_FORMAT):
+        found = document.get("format") if isinstance(document, Mapping) else None
+        raise InputError(
+            f"format is {found!r}", file=path, remedy=f"this command reads {DESIGNS_FORMAT} and {SCHEDULE_FORMAT}"
+        )
+    technology = load_technology() if technology is None else technology
+    stated = document.get("technology", {})
+    stated = stated.get("hash") if isinstance(stated, Mapping) else None
+    if stated not in (None, technology_hash(technology)):
+        raise InputError(
+            "the designs were made with other technology tables",
+            file=path,
+            item="technology",
+            remedy="give those tables with --technology",
+        )
+    if document["format"] == SCHEDULE_FORMAT:
+        spec = _need(document, "application", (str, list), file=path, item="file")
+        if isinstance(spec, list):
+            spec = [str(path.parent / str(name)) for name in spec]
+        application = load_scenario(spec)
+        rows = _need(document, "schedules", list, file=path, item="file")
+    else:
+        application = _application(document, path)
+        rows = _need(document, "designs", list, file=path, item="file")
+    templates = _templates(document, path)
+    package = package_from_dict(document.get("package", {}), file=f"{path}: package")
+    entries = _need(document, "mappings", list, file=path, item="file")
+    levels = max(len(t.levels) for t in templates)
+    largest = jax.device_get(template_arrays(templates, technology, levels=levels).machine)
+    nests = _Nests(entries, application, templates, levels, largest)
+    names = {
+        f"{application.networks[n].name}/{layer.name}": i
+        for i, (layer, n) in enumerate(zip(application.layers, application.network_of_layer, strict=True))
+    }
+    parsed: list[_Parsed | None] = []
+    table: list[dict[str, Any]] = []
+    for i, row in enumerate(rows):
+        name = row.get("design_id", row.get("name", i)) if isinstance(row, Mapping) else i
+        entry = {"design_id": name, "latency_s": "", "energy_J": "", "area_mm2": "", "valid": 0, "reason": ""}
+        try:
+            parsed.append(_design(row, nests, names, package.max_tiles))
+        except InputError as error:
+            parsed.append(None)
+            entry["reason"] = str(error)
+        table.append(entry)
+    good = [i for i, p in enumerate(parsed) if p is not None]
+    if not good:
+        return table, None
+    chosen = [p for p in parsed if p is not None]
+    mappings, count = nests.arrays()
+    evaluated = reevaluate(
+        application,
+        templates,
+        technology,
+        package,
+        mappings,
+        count,
+        jax.tree.map(lambda *leaves: np.stack(leaves), *[p.design for p in chosen]),
+        sizes=(np.stack([p.capacity for p in chosen]), np.stack([p.fanout for p in chosen])),
+        float32=float32,
+    )
+    valid = []
+    for k, i in enumerate(good):
+        reason = _misfit(evaluated, k, chosen[k])
+        table[i]["reason"] = reason
+        if not reason:
+            valid.append(k)
+            table[i]["valid"] = 1
+            latency, energy, area = (float(x) for x in evaluated.reports.objectives[k])
+            table[i] |= {"latency_s": latency, "energy_J": energy, "area_mm2": area}
+    return table, evaluated.take(np.asarray(valid, int)) if valid else None
+
+
+def _misfit(evaluated: Evaluated, k: int, parsed: _Parsed) -> str:
+    """Why a design that reads well is invalid after all; empty where it is not."""
+    design, tables = parsed.design, evaluated.tables
+    unique = np.asarray(evaluated.application.unique_of_layer)
+    for layer, tile in enumerate(design.assignment):
+        t = int(design.template[tile])
+        entry = (int(unique[layer]), t, int(design.mapping[layer]))
+        template = evaluated.templates[t]
+        name = f"layer {layer} ({evaluated.application.layers[layer].name})"
+        if not np.isfinite(tables.objectives[entry]).all():
+            return f"{name}: its mapping does not fit template {template.name} at its largest sizes"
+        for v, level in enumerate(template.levels):
+            need, has = tables.capacity[entry][v], parsed.capacity[tile, v]
+            if has and need > has:
+                return f"{name}: level {level.name} of chiplet {tile} needs {need:.0f} words and has {has:.0f}"
+            for axis in range(2):
+                need, has = tables.fanout[entry][v, axis], parsed.fanout[tile, v, axis]
+                if has and need > has:
+                    return (
+                        f"{name}: level {level.name} of chiplet {tile} needs fanout {need:.0f} along "
+                        f"{'XY'[axis]} and has {has:.0f}"
+                    )
+    if not np.isfinite(evaluated.reports.objectives[k]).all():
+        return "its objectives are not finite"
+    return ""
+
+
+def evaluation_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The rows of `evaluate_designs` as CSV."""
+    text = io.StringIO()
+    columns = ("design_id", "latency_s", "energy_J", "area_mm2", "valid", "reason")
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({c: repr(r[c]) if isinstance(r[c], float) else r[c] for c in columns} for r in rows)
+    return text.getvalue()
+
+
+def write_designs(path: pathlib.Path, evaluated: Evaluated, scenario: str) -> None:
+    """Writes `designs.json` atomically."""
+    document = designs_document(evaluated, scenario)
+    bad = [d["design_id"] for d in document["designs"] if not math.isfinite(d["latency_s"])]
+    if bad:
+        raise ValueError(f"designs {bad} are not finite")
+    write_text(path, json.dumps(document, separators=(",", ":")) + "\n")

@@ -1,0 +1,125 @@
+"""The results folder of a search (DESIGN section 8): front.csv, designs.json, history.csv, config.yaml."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import os
+import pathlib
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import yaml
+
+from mohamjax.errors import InputError
+from mohamjax.io.designs import Evaluated, network_latencies, write_designs
+from mohamjax.io.files import write_text
+
+__all__ = ["HISTORY_COLUMNS", "front_rows", "non_dominated", "prepare_folder", "write_front", "write_results"]
+
+HISTORY_COLUMNS = ("generation", "evaluations", "seconds", "hypervolume", "front_size", "stability")
+
+
+def prepare_folder(path: str | pathlib.Path) -> pathlib.Path:
+    """Creates the folder and proves that it can be written, before any long computation.
+
+    Raises:
+        InputError: it cannot be created or written.
+    """
+    folder = pathlib.Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise InputError(
+            f"cannot be written ({error.strerror})", file=folder, item="--out", remedy="name a folder that can be"
+        ) from None
+    return folder
+
+
+def non_dominated(evaluated: Evaluated) -> Evaluated:
+    """The finite, mutually non-dominated designs with distinct objectives, by rising latency."""
+    objectives = evaluated.reports.objectives
+    order = np.lexsort(objectives.T[::-1])
+    keep: list[int] = []
+    for i in order:
+        row = objectives[i]
+        if np.isfinite(row).all() and not any(np.all(objectives[k] <= row) for k in keep):
+            keep.append(int(i))
+    return evaluated.take(np.asarray(keep, int))
+
+
+def front_rows(evaluated: Evaluated) -> list[dict[str, Any]]:
+    """One row per design, as in `front.csv`."""
+    latencies = network_latencies(evaluated)
+    rows = []
+    for i in range(len(evaluated)):
+        template = evaluated.designs.template[i]
+        latency, energy, area = (float(x) for x in evaluated.reports.objectives[i])
+        row: dict[str, Any] = {
+            "design_id": i,
+            "latency_s": latency,
+            "energy_J": energy,
+            "area_mm2": area,
+            "n_chiplets": int(np.sum(template >= 0)),
+        }
+        for t, kind in enumerate(evaluated.templates):
+            row[f"n_{kind.name}"] = int(np.sum(template == t))
+        for n, network in enumerate(evaluated.application.networks):
+            row[f"latency_s_{network.name}"] = float(latencies[i, n])
+        rows.append(row)
+    return rows
+
+
+def _csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({c: repr(r[c]) if isinstance(r[c], float) else r[c] for c in columns} for r in rows)
+    return text.getvalue()
+
+
+def write_front(path: pathlib.Path, evaluated: Evaluated) -> None:
+    """Writes `front.csv` atomically."""
+    rows = front_rows(evaluated)
+    write_text(path, _csv(rows, list(rows[0])))
+
+
+def write_results(
+    folder: pathlib.Path,
+    evaluated: Evaluated,
+    history: Sequence[Mapping[str, Any]],
+    config: Mapping[str, Any],
+) -> None:
+    """Writes all files of a results folder but the figures and the checkpoint, each atomically.
+
+    Args:
+        folder: from `prepare_folder`.
+        evaluated: the front, from `non_dominated`.
+        history: rows with `HISTORY_COLUMNS`.
+        config: everything needed to repeat the search; plain data.
+    """
+    write_front(folder / "front.csv", evaluated)
+    write_designs(folder / "designs.json", evaluated, str(config.get("scenario", "")))
+    write_text(folder / "history.csv", _csv(history, HISTORY_COLUMNS))
+    write_text(folder / "config.yaml", yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True))
+
+
+def plain(value: Any) -> Any:
+    """Dataclasses, arrays and tuples as the plain data that YAML and JSON hold."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if isinstance(value, np.generic | np.ndarray | jax.Array):
+        return np.asarray(value).tolist()
+    if isinstance(value, os.PathLike):
+        return str(value)
+    return value

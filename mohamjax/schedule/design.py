@@ -1,0 +1,266 @@
+"""A design and its evaluation: chiplets, schedule -> latency, energy, area (MOHaM, Section V-C; DESIGN sections 4-6).
+
+Axes: L layers (padded), S tiles of the package, V levels of the memory hierarchy, U unique layers, T templates,
+M mappings of a Pareto set. Functions are for one design; callers vmap.
+"""
+
+from __future__ import annotations
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from mohamjax.hardware import Machine, PackageTables, Technology, TemplateArrays, resize
+from mohamjax.mapping import MappingTables, area
+from mohamjax.schedule.fluid import Timeline, simulate
+
+__all__ = [
+    "CYCLE_S",
+    "OBJECTIVES",
+    "Chiplets",
+    "Design",
+    "DesignReport",
+    "Package",
+    "Workbench",
+    "evaluate",
+    "report",
+]
+
+OBJECTIVES = ("latency_s", "energy_J", "area_mm2")
+"""Objectives in their fixed order."""
+
+CYCLE_S = 1e-9
+"""Seconds of a cycle: every template runs at 1 GHz (MOHaM, Table 4)."""
+
+
+@chex.dataclass(frozen=True)
+class Design:
+    """The chromosome of one design (MOHaM, Figure 4; DESIGN section 7).
+
+    Attributes:
+        order: `[L]` int32, layers by priority, a topological order; padded layers come last.
+        assignment: `[L]` int32, tile of each layer.
+        mapping: `[L]` int32, index into the Pareto set of (unique layer, template of the tile).
+        template: `[S]` int32, template on each tile, -1 where the tile is empty.
+    """
+
+    order: chex.Array
+    assignment: chex.Array
+    mapping: chex.Array
+    template: chex.Array
+
+
+@chex.dataclass(frozen=True)
+class Package:
+    """The package as data.
+
+    Attributes:
+        tables: placement tables over the number of chiplets.
+        link_bandwidth: `[]` float, bytes per cycle of a chiplet's own link, inf where links do not contend.
+        interface_bandwidth: `[R]` float, bytes per cycle of each memory interface; R is the most that a package of
+            any size has.
+        dram_bandwidth: `[]` float, bytes per cycle of the memory behind all interfaces.
+        hop_energy: `[]` float, pJ per bit and hop.
+        tile_area: `[]` float, um^2 of router and transceivers per chiplet.
+    """
+
+    tables: PackageTables
+    link_bandwidth: chex.Array
+    interface_bandwidth: chex.Array
+    dram_bandwidth: chex.Array
+    hop_energy: chex.Array
+    tile_area: chex.Array
+
+
+@chex.dataclass(frozen=True)
+class Workbench:
+    """Everything that turns a chromosome into objectives, as arrays.
+
+    Attributes:
+        unique: `[L]` int32, unique layer of each layer; 0 where padded.
+        network: `[L]` int32, network of each layer; -1 where padded.
+        layer_mask: `[L]` bool, the layer exists.
+        predecessor_bits: `[L, W]` uint32, bit set of each layer's predecessors.
+        tables: Pareto tables `[U, T, M, ...]`.
+        templates: the templates, leading axis `[T]`.
+        technology: energy and area tables.
+        package: the package.
+    """
+
+    unique: chex.Array
+    network: chex.Array
+    layer_mask: chex.Array
+    predecessor_bits: chex.Array
+    tables: MappingTables
+    templates: TemplateArrays
+    technology: Technology
+    package: Package
+
+
+@chex.dataclass(frozen=True)
+class Chiplets:
+    """The sub-accelerator instances of a design, sized to run all their layers.
+
+    Attributes:
+        occupied: `[S]` bool, a chiplet stands on the tile.
+        capacity: `[S, V]` float, words per buffer instance: the most that any of its layers needs.
+        fanout: `[S, V, 2]` float, likewise.
+        machine: `Machine` with a leading `[S]` axis, costs at these sizes.
+        area: `[S]` float, um^2, 0 where empty.
+        interface: `[S]` int32, memory interface that the chiplet uses.
+        hops: `[S]` float, hops to it.
+    """
+
+    occupied: chex.Array
+    capacity: chex.Array
+    fanout: chex.Array
+    machine: Machine
+    area: chex.Array
+    interface: chex.Array
+    hops: chex.Array
+
+
+@chex.dataclass(frozen=True)
+class DesignReport:
+    """One design in detail, for files and figures.
+
+    Attributes:
+        objectives: `[3]` float, latency [s], energy [J], area [mm^2].
+        chiplets: the chiplets.
+        timeline: start and end of every layer [cycles].
+        duration: `[L]` float, on-chip-limited cycles of each layer.
+        offchip_bytes: `[L]` float, off-chip traffic of each layer.
+        layer_energy: `[L]` float, pJ on its chiplet, without the package.
+        noc_energy: `[L]` float, pJ of the network-on-package for the layer's traffic.
+    """
+
+    objectives: chex.Array
+    chiplets: Chiplets
+    timeline: Timeline
+    duration: chex.Array
+    offchip_bytes: chex.Array
+    layer_energy: chex.Array
+    noc_energy: chex.Array
+
+
+def _rows(design: Design, bench: Workbench) -> tuple[chex.Array, chex.Array, chex.Array]:
+    """Indices of every layer's Pareto entry in the tables (unique, template, mapping), each `[L]` int32."""
+    template = design.template[design.assignment]
+    return bench.unique, jnp.maximum(template, 0), design.mapping
+
+
+def chiplets(
+    design: Design, bench: Workbench, sizes: tuple[chex.Array, chex.Array] | None = None
+) -> Chiplets:
+    """Sizes the chiplets: each takes the maximum of every capacity and fanout over its layers (DESIGN section 4).
+
+    Args:
+        design: the chromosome.
+        bench: everything else.
+        sizes: capacities `[S, V]` and fanouts `[S, V, 2]` that are given and not to be chosen; 0 where they are not.
+    """
+    rows = _rows(design, bench)
+    tiles = design.template.shape[0]
+    mask = bench.layer_mask
+    occupied = design.template >= 0
+    owner = jnp.where(mask, design.assignment, tiles)
+
+    def most(values: chex.Array, floor: float) -> chex.Array:
+        base = jnp.full((tiles, *values.shape[1:]), floor, values.dtype)
+        return base.at[owner].max(values, mode="drop")
+
+    capacity = most(bench.tables.capacity[rows], 0.0)
+    fanout = most(bench.tables.fanout[rows], 1.0)
+    if sizes is not None:
+        capacity = jnp.where(sizes[0] > 0, sizes[0], capacity)
+        fanout = jnp.where(sizes[1] > 0, sizes[1], fanout)
+    of_tile = jax.tree.map(lambda leaf: leaf[jnp.maximum(design.template, 0)], bench.templates)
+    machine = jax.vmap(resize, in_axes=(0, None, 0, 0))(of_tile, bench.technology, capacity, fanout)
+    areas = jnp.where(occupied, jax.vmap(area)(machine), 0.0)
+
+    number = jnp.cumsum(occupied) - 1
+    count = jnp.sum(occupied)
+    place = jnp.where(occupied, number, 0)
+    tables = bench.package.tables
+    return Chiplets(
+        occupied=occupied,
+        capacity=capacity,
+        fanout=fanout,
+        machine=machine,
+        area=areas,
+        interface=tables.interface_of[count, place],
+        hops=tables.hops[count, place].astype(areas.dtype),
+    )
+
+
+def _schedule(design: Design, bench: Workbench, chips: Chiplets) -> tuple[chex.Array, chex.Array, Timeline]:
+    """Durations, bytes and the fluid timeline of the design's layers [cycles, bytes]."""
+    rows = _rows(design, bench)
+    duration = jnp.where(bench.layer_mask, bench.tables.cycles[rows], 0.0)
+    traffic = jnp.where(bench.layer_mask, bench.tables.offchip_bytes[rows], 0.0)
+    package = bench.package
+    on_interface = chips.interface[:, None] == jnp.arange(package.interface_bandwidth.shape[0])
+    uses = jnp.concatenate([on_interface, jnp.ones_like(on_interface[:, :1])], axis=1)
+    bandwidth = jnp.append(package.interface_bandwidth, package.dram_bandwidth)
+    timeline = simulate(
+        duration,
+        traffic,
+        bench.predecessor_bits,
+        design.assignment,
+        design.order,
+        uses & chips.occupied[:, None],
+        bandwidth,
+        jnp.full(design.template.shape[0], package.link_bandwidth),
+        bench.layer_mask,
+    )
+    return duration, traffic, timeline
+
+
+def _energy(design: Design, bench: Workbench, chips: Chiplets, traffic: chex.Array) -> tuple[chex.Array, chex.Array]:
+    """Energy of every layer on its chiplet, and of its off-chip traffic on the package, pJ `[L]` each."""
+    rows = _rows(design, bench)
+    tables = bench.tables
+    read, write = jnp.moveaxis(chips.machine.access_energy[design.assignment], -1, 0)
+    hop = chips.machine.hop_energy[design.assignment]
+    accesses = tables.block_reads[rows] * read + tables.block_writes[rows] * write + tables.hops[rows] * hop
+    layer = jnp.sum(accesses, axis=-1) + tables.mac_energy[rows]
+    noc = traffic * 8.0 * chips.hops[design.assignment] * bench.package.hop_energy
+    return jnp.where(bench.layer_mask, layer, 0.0), noc
+
+
+def report(
+    design: Design, bench: Workbench, sizes: tuple[chex.Array, chex.Array] | None = None
+) -> DesignReport:
+    """Evaluates one design in detail.
+
+    Pure; neither jitted nor vmapped here. Shapes as in the classes; the float dtype is that of `bench.tables`.
+    `sizes` as in `chiplets`.
+    """
+    chips = chiplets(design, bench, sizes)
+    duration, traffic, timeline = _schedule(design, bench, chips)
+    layer_energy, noc_energy = _energy(design, bench, chips, traffic)
+    package_area = jnp.sum(chips.occupied) * bench.package.tile_area
+    objectives = jnp.stack(
+        [
+            jnp.where(timeline.ok, timeline.makespan, jnp.inf) * CYCLE_S,
+            (jnp.sum(layer_energy) + jnp.sum(noc_energy)) * 1e-12,
+            (jnp.sum(chips.area) + package_area) * 1e-6,
+        ]
+    )
+    return DesignReport(
+        objectives=objectives,
+        chiplets=chips,
+        timeline=timeline,
+        duration=duration,
+        offchip_bytes=traffic,
+        layer_energy=layer_energy,
+        noc_energy=noc_energy,
+    )
+
+
+def evaluate(design: Design, bench: Workbench) -> chex.Array:
+    """Objectives of one design, `[3]` float: latency [s], energy [J], area [mm^2] (DESIGN section 6).
+
+    Pure; callers vmap over designs and jit once. A schedule that cannot run has infinite latency.
+    """
+    return report(design, bench).objectives

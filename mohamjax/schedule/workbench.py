@@ -1,0 +1,80 @@
+"""The bench on which designs are evaluated: networks, tables, templates and package as arrays, built on the host."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.hardware import PackageParameters, Technology, Template, package_tables, template_arrays
+from mohamjax.mapping import MappingTables
+from mohamjax.schedule.design import Package, Workbench
+from mohamjax.schedule.fluid import predecessor_bits
+from mohamjax.workload import ApplicationModel
+
+__all__ = ["package_arrays", "workbench"]
+
+
+def package_arrays(parameters: PackageParameters) -> Package:
+    """The package parameters as the arrays that the evaluation reads (bytes per cycle, pJ per bit, um^2)."""
+    contends = parameters.contention == "all"
+    return Package(
+        tables=package_tables(parameters),
+        link_bandwidth=jnp.asarray(parameters.link_bandwidth if contends else math.inf, jnp.float32),
+        interface_bandwidth=jnp.full(parameters.max_interfaces, parameters.interface_bandwidth, jnp.float32),
+        dram_bandwidth=jnp.asarray(parameters.dram_bandwidth if contends else math.inf, jnp.float32),
+        hop_energy=jnp.asarray(parameters.hop_energy, jnp.float32),
+        tile_area=jnp.asarray(parameters.router_area + parameters.transceiver_area, jnp.float32),
+    )
+
+
+def workbench(
+    application: ApplicationModel,
+    templates: Sequence[Template],
+    technology: Technology,
+    tables: MappingTables,
+    package: PackageParameters,
+    *,
+    padded_layers: int | None = None,
+) -> Workbench:
+    """Builds the arrays of the evaluation.
+
+    Args:
+        application: networks; L layers.
+        templates: T templates, in the order of the tables.
+        technology: energy and area tables.
+        tables: Pareto tables `[U, T, M, ...]`; their float dtype is that of the evaluation.
+        package: package parameters.
+        padded_layers: L after padding; default the next multiple of 32, so that scenarios of like size share a
+            compile.
+    """
+    layers = len(application.layers)
+    total = padded_layers or 32 * math.ceil(layers / 32)
+    unique = np.zeros(total, np.int32)
+    unique[:layers] = application.unique_of_layer
+    network = np.full(total, -1, np.int32)
+    network[:layers] = application.network_of_layer
+    dtype = tables.cycles.dtype
+    arrays = template_arrays(templates, technology, levels=tables.capacity.shape[3], dtype=dtype)
+    packaged = package_arrays(package)
+    cast = functools.partial(_cast, dtype=dtype)
+    return Workbench(
+        unique=jnp.asarray(unique),
+        network=jnp.asarray(network),
+        layer_mask=jnp.arange(total) < layers,
+        predecessor_bits=jnp.asarray(predecessor_bits([x.predecessors for x in application.layers], total)),
+        tables=tables,
+        templates=arrays,
+        technology=jax.tree.map(cast, technology),
+        package=jax.tree.map(cast, packaged),
+    )
+
+
+def _cast(leaf: chex.Array, dtype: jnp.dtype) -> chex.Array:
+    """Floating leaves in the float dtype of the evaluation."""
+    return leaf.astype(dtype) if jnp.issubdtype(jnp.asarray(leaf).dtype, jnp.floating) else leaf

@@ -1,0 +1,375 @@
+"""The main road: networks and templates in, a front of multi-chiplet systems with their schedules out.
+
+Steps (MOHaM, Algorithm 1): the layer mapper fills the Pareto tables of every unique layer on every template, the
+global scheduler searches packages and schedules over them, and the archive is evaluated again in double precision.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax import __version__
+from mohamjax.errors import InputError
+from mohamjax.hardware import (
+    PackageParameters,
+    Technology,
+    Template,
+    fits,
+    load_technology,
+    load_templates,
+    package_to_dict,
+    packaged_templates,
+    technology_hash,
+)
+from mohamjax.io.checkpoint import read_checkpoint, write_checkpoint
+from mohamjax.io.designs import Evaluated, reevaluate
+from mohamjax.io.results import non_dominated, plain
+from mohamjax.mapping import MappingTables
+from mohamjax.search.loop import SearchState
+from mohamjax.search.mapper import MapperConfig, map_layers
+from mohamjax.search.moham import (
+    PAPER_RATES,
+    MohamConfig,
+    Progress,
+    Rates,
+    build_context,
+    run,
+    seed_designs,
+    state_like,
+)
+from mohamjax.workload import ApplicationModel
+
+__all__ = ["BUDGETS", "Budget", "Listener", "SearchResult", "Settings", "co_optimise", "runnable"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Budget:
+    """How much a search may spend.
+
+    Attributes:
+        mapper: settings of the layer mapper.
+        moham: settings of the co-optimiser.
+    """
+
+    mapper: MapperConfig
+    moham: MohamConfig
+
+
+BUDGETS = {
+    "tiny": Budget(MapperConfig(population=48, generations=8), MohamConfig(population=128, generations=40)),
+    "small": Budget(MapperConfig(population=96, generations=15), MohamConfig(population=250, generations=150)),
+    "paper": Budget(MapperConfig(population=120, generations=15), MohamConfig(population=250, generations=300)),
+}
+"""Named budgets of the command line: `tiny` for a look, `small` the default, `paper` that of MOHaM's Table 4."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Everything that a search depends on besides networks and templates.
+
+    Attributes:
+        budget: name of a budget, for the record.
+        mapper: settings of the layer mapper.
+        moham: settings of the co-optimiser.
+        rates: operator probabilities.
+        package: package parameters.
+        technology: energy and area tables; None for the packaged ones.
+        seed: seed of all randomness.
+        cache: keep and reuse the mapper's tables on disk.
+    """
+
+    budget: str = "small"
+    mapper: MapperConfig = BUDGETS["small"].mapper
+    moham: MohamConfig = BUDGETS["small"].moham
+    rates: Rates = dataclasses.field(default_factory=Rates)
+    package: PackageParameters = dataclasses.field(default_factory=PackageParameters)
+    technology: Technology | None = None
+    seed: int = 0
+    cache: bool = True
+
+    @classmethod
+    def preset(cls, budget: str = "small", *, preset: str = "default", **changes: Any) -> Settings:
+        """Settings of a named budget, with the operators of a preset.
+
+        Args:
+            budget: a key of `BUDGETS`.
+            preset: `default`, or `paper`: rates, rate unit and contention as MOHaM prints them.
+            changes: further fields of `Settings`.
+
+        Raises:
+            InputError: unknown budget or preset.
+        """
+        if budget not in BUDGETS:
+            raise InputError(f"unknown budget {budget!r}", item="--budget", remedy=f"use one of {', '.join(BUDGETS)}")
+        if preset not in ("default", "paper"):
+            raise InputError(f"unknown preset {preset!r}", item="--preset", remedy="use default or paper")
+        chosen = BUDGETS[budget]
+        base = cls(budget=budget, mapper=chosen.mapper, moham=chosen.moham)
+        if preset == "paper":
+            base = dataclasses.replace(
+                base,
+                moham=dataclasses.replace(base.moham, rate_unit="individual", seeded=False),
+                rates=PAPER_RATES,
+                package=PackageParameters(contention="interface"),
+            )
+        return dataclasses.replace(base, **changes)
+
+
+class Listener(Protocol):
+    """Who wants to know how the search goes; every method may do nothing."""
+
+    def announce(self, text: str) -> None:
+        """A step begins, for instance a compile."""
+
+    def mapping(self, done: int, total: int, evaluations: int, seconds: float) -> None:
+        """So many (unique layer, template) problems are mapped."""
+
+    def progress(self, progress: Progress, generations: int) -> None:
+        """Some generations are done, out of `generations`."""
+
+
+class Silent:
+    """A listener that ignores everything."""
+
+    def announce(self, text: str) -> None:
+        """Ignores it."""
+
+    def mapping(self, done: int, total: int, evaluations: int, seconds: float) -> None:
+        """Ignores it."""
+
+    def progress(self, progress: Progress, generations: int) -> None:
+        """Ignores it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchResult:
+    """What a search found.
+
+    Attributes:
+        front: non-dominated designs in double precision, by rising latency.
+        history: one row per generation, `io.results.HISTORY_COLUMNS`.
+        config: everything needed to repeat the search; plain data.
+        timings: seconds by step: `mapping_s`, `compile_s`, `search_s`; and `designs_per_s`.
+        tables: the Pareto tables that the search used.
+        interrupted: the search was stopped by hand before its end.
+    """
+
+    front: Evaluated
+    history: list[dict[str, Any]]
+    config: dict[str, Any]
+    timings: dict[str, float]
+    tables: MappingTables
+    interrupted: bool
+
+
+def runnable(application: ApplicationModel, templates: Sequence[Template]) -> np.ndarray:
+    """Which template runs which unique layer, `[U, T]` bool.
+
+    Raises:
+        InputError: no template runs some layer; checked before any long computation.
+    """
+    table = np.zeros((len(application.unique_layers), len(templates)), bool)
+    for u, layer in enumerate(application.unique_layers):
+        reasons = [fits(t, layer.type, layer.shape) for t in templates]
+        table[u] = [reason is None for reason in reasons]
+        if not table[u].any():
+            first = application.unique_of_layer.index(u)
+            network = application.networks[application.network_of_layer[first]].name
+            raise InputError(
+                f"no template can run this layer: {reasons[0]}",
+                item=f"{network}/{application.layers[first].name}",
+                remedy="add a template that runs it with --templates",
+            )
+    return table
+
+
+def fingerprint(application: ApplicationModel, templates: Sequence[Template], settings: Settings) -> str:
+    """Hash of everything that decides what a search does; a checkpoint goes on only under the same one."""
+    moham = dataclasses.asdict(settings.moham)
+    for loose in ("generations", "chunk", "stop", "window", "delta"):
+        moham.pop(loose)
+    technology = load_technology() if settings.technology is None else settings.technology
+    record = {
+        "layers": [plain(layer) for layer in application.layers],
+        "templates": [t.content_hash() for t in templates],
+        "technology": technology_hash(technology),
+        "package": package_to_dict(settings.package),
+        "mapper": plain(settings.mapper),
+        "moham": moham,
+        "rates": {k: float(v) for k, v in dataclasses.asdict(settings.rates).items()},
+        "seed": settings.seed,
+        "version": __version__,
+    }
+    return hashlib.sha256(json.dumps(record, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _record(
+    application: ApplicationModel, templates: Sequence[Template], settings: Settings, technology: Technology
+) -> dict[str, Any]:
+    """The content of `config.yaml`."""
+    return {
+        "format": "config/1",
+        "scenario": application.name,
+        "budget": settings.budget,
+        "seed": settings.seed,
+        "networks": [{"name": n.name, "source": n.source, "layers": len(n.layers)} for n in application.networks],
+        "templates": [{"name": t.name, "hash": t.content_hash()} for t in templates],
+        "technology_hash": technology_hash(technology),
+        "package": package_to_dict(settings.package),
+        "mapper": plain(settings.mapper),
+        "search": plain(settings.moham),
+        "rates": {k: float(v) for k, v in dataclasses.asdict(settings.rates).items()},
+        "versions": {
+            "mohamjax": __version__,
+            "jax": jax.__version__,
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+        },
+        "device": jax.devices()[0].device_kind,
+    }
+
+
+def co_optimise(
+    application: ApplicationModel,
+    templates: Sequence[Template] | None = None,
+    settings: Settings | None = None,
+    *,
+    listener: Listener | None = None,
+    checkpoint: Any = None,
+    resume: bool = False,
+    checkpoint_every_s: float = 30.0,
+) -> SearchResult:
+    """Searches packages and schedules for networks that run together.
+
+    An interrupt (Ctrl-C) during the search ends it cleanly with what was found so far.
+
+    Args:
+        application: the networks.
+        templates: sub-accelerator templates; default the packaged ones.
+        settings: default the `small` budget.
+        listener: told how it goes.
+        checkpoint: npz file that the state is written to now and then, and at the end; None writes none.
+        resume: go on from that file.
+        checkpoint_every_s: seconds between checkpoints.
+
+    Returns:
+        The front and how it was found.
+
+    Raises:
+        InputError: some layer runs on no template, or the checkpoint is of another search.
+    """
+    templates = tuple(load_templates(list(packaged_templates())) if templates is None else templates)
+    settings = Settings() if settings is None else settings
+    listener = Silent() if listener is None else listener
+    technology = load_technology() if settings.technology is None else settings.technology
+    runnable(application, templates)
+    map_key, context_key, search_key = jax.random.split(jax.random.key(settings.seed), 3)
+
+    began = time.perf_counter()
+    listener.announce(f"mapping {len(application.unique_layers)} unique layers on {len(templates)} templates")
+    tables = map_layers(
+        map_key,
+        application.unique_layers,
+        templates,
+        technology,
+        settings.mapper,
+        progress=listener.mapping,
+        announce=listener.announce,
+        cache=settings.cache,
+    )
+    mapping_s = time.perf_counter() - began
+
+    config, package = settings.moham, settings.package
+    single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), technology)
+    context = build_context(context_key, application, templates, single, tables, package, config)
+    seeds = seed_designs(application, tables, package, config, context.bench.unique.shape[0])
+    mark = fingerprint(application, templates, settings)
+    history: list[dict[str, Any]] = []
+    state: SearchState | None = None
+    if resume:
+        state, meta = read_checkpoint(checkpoint, state_like(context, config))
+        if meta.get("fingerprint") != mark:
+            raise InputError(
+                "the checkpoint is of a search with other inputs or settings",
+                file=checkpoint,
+                remedy="use the same command line, or start again without --resume",
+            )
+        history = meta["history"]
+
+    interrupted, saved, last = False, time.perf_counter(), None
+
+    def save() -> None:
+        if checkpoint is not None and state is not None:
+            write_checkpoint(checkpoint, state, {"fingerprint": mark, "history": history})
+
+    steps = run(
+        search_key, context, config, rates=settings.rates, seeds=seeds, resume=state, history=history,
+        announce=listener.announce,
+    )  # fmt: skip
+    try:
+        for step in steps:
+            state, last = step
+            history.extend(_rows(last, config, len(history)))
+            listener.progress(last, config.generations)
+            if time.perf_counter() - saved > checkpoint_every_s:
+                save()
+                saved = time.perf_counter()
+    except KeyboardInterrupt:
+        if state is None or last is None:
+            raise
+        interrupted = True
+        listener.announce("stopped by hand; writing what was found")
+    assert state is not None and last is not None
+    save()
+
+    listener.announce("evaluating the front again in double precision")
+    archive = jax.tree.map(lambda leaf: leaf[0], state.archive)
+    kept = np.flatnonzero(np.asarray(archive.valid))
+    designs = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], archive.genes)
+    front = non_dominated(
+        reevaluate(application, templates, technology, package, tables.mapping, np.asarray(tables.count), designs)
+    )
+    searched = max(last.seconds, 1e-9)
+    return SearchResult(
+        front=front,
+        history=history,
+        config=_record(application, templates, settings, technology)
+        | {"reference_point": plain(context.reference), "ideal_point": plain(context.ideal)},
+        timings={
+            "mapping_s": mapping_s,
+            "compile_s": last.compile_s,
+            "search_s": last.seconds,
+            "designs_per_s": last.fresh_evaluations / searched,
+        },
+        tables=tables,
+        interrupted=interrupted,
+    )
+
+
+def _rows(progress: Progress, config: MohamConfig, known: int) -> list[Mapping[str, Any]]:
+    """History rows of the generations that one report covers, without those already known."""
+    count = len(progress.hypervolume)
+    first = progress.generation - count + 1
+    per_generation = config.population + config.immigrant_count
+    rows = [
+        {
+            "generation": first + i,
+            "evaluations": config.population + (first + i) * per_generation,
+            "seconds": round(progress.seconds - (count - 1 - i) * progress.step_s / max(count, 1), 3),
+            "hypervolume": progress.hypervolume[i],
+            "front_size": progress.front_size[i],
+            "stability": progress.stability[i],
+        }
+        for i in range(count)
+    ]
+    return [row for row in rows if row["generation"] >= known]

@@ -1,0 +1,634 @@
+"""MOHaM: co-optimisation of the chiplets, their places and the schedule (MOHaM, Sections V-B and V-C).
+
+From an application model, templates and Pareto tables of mappings to an archive of non-dominated designs. Arrays are
+built once on the host (`build_context`); the search itself is the generation loop of `search.loop` over the operators
+of `search.operators` and the evaluation of `schedule.design`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax import emo
+from mohamjax.errors import InputError
+from mohamjax.hardware import PackageParameters, Technology, Template
+from mohamjax.mapping import MappingTables, area
+from mohamjax.schedule import Design, Workbench, evaluate, workbench
+from mohamjax.search import operators
+from mohamjax.search.loop import Problem, SearchState, generations, start
+from mohamjax.search.operators import Genetics
+from mohamjax.search.seeds import WEIGHTS, ListScheduler, seed_packages
+from mohamjax.workload import ApplicationModel
+
+__all__ = [
+    "PAPER_RATES",
+    "MohamConfig",
+    "MohamContext",
+    "Progress",
+    "Rates",
+    "build_context",
+    "design_problem",
+    "mapping_transform",
+    "run",
+    "seed_designs",
+    "state_like",
+]
+
+
+@chex.dataclass(frozen=True)
+class Rates:
+    """Probabilities of the operators, all traced: a sweep over them does not recompile.
+
+    Crossovers apply once per pair and the other operators once per individual, except that with
+    `MohamConfig.rate_unit = "layer"` scheduling, mapping and assignment mutation apply with their probability to
+    every layer.
+    """
+
+    scheduling_crossover: chex.Numeric = 0.3
+    mapping_crossover: chex.Numeric = 0.3
+    sa_crossover: chex.Numeric = 0.3
+    scheduling_mutation: chex.Numeric = 0.02
+    mapping_mutation: chex.Numeric = 0.02
+    assignment_mutation: chex.Numeric = 0.01
+    opening_mutation: chex.Numeric = 0.1
+    splitting_mutation: chex.Numeric = 0.1
+    merging_mutation: chex.Numeric = 0.15
+    position_mutation: chex.Numeric = 0.1
+    template_mutation: chex.Numeric = 0.1
+
+
+PAPER_RATES = Rates(
+    scheduling_crossover=0.103,
+    mapping_crossover=0.047,
+    sa_crossover=0.045,
+    scheduling_mutation=0.052,
+    mapping_mutation=0.048,
+    assignment_mutation=0.025,
+    opening_mutation=0.0,
+    splitting_mutation=0.039,
+    merging_mutation=0.042,
+    position_mutation=0.027,
+    template_mutation=0.041,
+)
+"""MOHaM, Table 4."""
+
+
+@dataclasses.dataclass(frozen=True)
+class MohamConfig:
+    """Sizes and settings of a search; static, so that a change recompiles.
+
+    Attributes:
+        population: individuals per generation.
+        generations: most generations.
+        immigrants: random individuals added to each generation, as a share of the population.
+        tiles: tiles of the package, S.
+        max_chiplets: most chiplets of a design.
+        archive: most designs kept; beyond it the front is thinned by crowding.
+        rate_unit: `layer` or `individual`: what the scheduling, mapping and assignment mutation rates count.
+        seeded: start from list schedules on homogeneous and mixed packages.
+        stop: `generations`, or `stability` for Roudenko and Schoenauer's rule as well.
+        window: generations that the rule looks back on.
+        delta: its threshold.
+        orders: random topological orders that random individuals draw from.
+        chunk: generations of one call of the jitted step; progress is reported between calls.
+    """
+
+    population: int = 200
+    generations: int = 150
+    immigrants: float = 0.1
+    tiles: int = 16
+    max_chiplets: int = 16
+    archive: int = 512
+    rate_unit: str = "layer"
+    seeded: bool = True
+    stop: str = "generations"
+    window: int = 40
+    delta: float = 0.02
+    orders: int = 512
+    chunk: int = 5
+
+    def __post_init__(self) -> None:
+        """Checks the values that a user can set."""
+        for name, low in (("population", 4), ("generations", 0), ("max_chiplets", 1), ("archive", 8)):
+            if getattr(self, name) < low:
+                raise InputError(
+                    f"{name} is {getattr(self, name)}", item="search settings", remedy=f"use {low} or more"
+                )
+        if self.max_chiplets > self.tiles:
+            raise InputError(
+                f"max_chiplets {self.max_chiplets} exceeds the {self.tiles} tiles of the package",
+                item="search settings",
+                remedy="lower it or give the package more tiles",
+            )
+        if self.rate_unit not in ("layer", "individual"):
+            raise InputError(
+                f"rate_unit is {self.rate_unit!r}", item="search settings", remedy="use layer or individual"
+            )
+        if self.stop not in ("generations", "stability"):
+            raise InputError(f"stop is {self.stop!r}", item="search settings", remedy="use generations or stability")
+
+    @property
+    def immigrant_count(self) -> int:
+        """Random individuals added to each generation."""
+        return round(self.immigrants * self.population)
+
+
+@chex.dataclass(frozen=True)
+class MohamContext:
+    """The problem as arrays.
+
+    Attributes:
+        genetics: what the operators read.
+        bench: what the evaluation reads.
+        reference: `[3]` float, reference point of the hypervolume, in objective units.
+        ideal: `[3]` float, a point that no design can pass, which scales the hypervolume to [0, 1].
+    """
+
+    genetics: Genetics
+    bench: Workbench
+    reference: chex.Array
+    ideal: chex.Array
+
+
+# ---------------------------------------------------------------- building the problem
+
+
+def _padded(rows: Sequence[Sequence[int]], length: int) -> np.ndarray:
+    """Ragged rows as `[length, longest]` int32, padded with -1."""
+    width = max([1, *(len(row) for row in rows)])
+    out = np.full((length, width), -1, np.int32)
+    for i, row in enumerate(rows):
+        out[i, : len(row)] = row
+    return out
+
+
+@functools.partial(jax.jit, static_argnames=("count",))
+def random_orders(key: chex.PRNGKey, predecessors: chex.Array, layers: chex.Array, *, count: int) -> chex.Array:
+    """Random topological orders by Kahn's algorithm with random priorities.
+
+    Args:
+        key: typed key, consumed.
+        predecessors: `[L, A]` int32, padded with -1.
+        layers: `[]` int32, layers that exist; padded ones come last.
+        count: R, static.
+
+    Returns:
+        `[R, L]` int32.
+    """
+    total = predecessors.shape[0]
+    exists = predecessors >= 0
+
+    def one(key: chex.PRNGKey) -> chex.Array:
+        priority = jax.random.uniform(key, (total,)) - 2.0 * (jnp.arange(total) >= layers)
+
+        def take(place: chex.Array, carry: tuple[chex.Array, chex.Array]) -> tuple[chex.Array, chex.Array]:
+            order, done = carry
+            ready = ~done & jnp.all(done[predecessors] | ~exists, axis=1)
+            layer = jnp.argmax(jnp.where(ready, priority, -jnp.inf)).astype(jnp.int32)
+            return order.at[place].set(layer), done.at[layer].set(True)
+
+        order, _ = jax.lax.fori_loop(0, total, take, (jnp.zeros(total, jnp.int32), jnp.zeros(total, bool)))
+        return order
+
+    return jax.lax.map(one, jax.random.split(key, count), batch_size=64)
+
+
+def mapping_transform(objectives: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """The most similar mapping on another template, for every mapping (DESIGN section 7).
+
+    Objectives are scaled to [0, 1] within each (unique layer, template) set; the transform of a mapping is the
+    nearest point of the target's set (Euclidean).
+
+    Args:
+        objectives: `[U, T, M, 3]` float.
+        count: `[U, T]` int, entries of each set.
+
+    Returns:
+        `[U, T, M, T]` int32; 0 where either side is empty.
+    """
+    unique, templates, size, _ = objectives.shape
+    valid = np.arange(size) < count[..., None]
+    low = np.min(np.where(valid[..., None], objectives, np.inf), axis=2, keepdims=True)
+    high = np.max(np.where(valid[..., None], objectives, -np.inf), axis=2, keepdims=True)
+    span = np.where(high > low, high - low, 1.0)
+    with np.errstate(invalid="ignore"):
+        scaled = np.where(valid[..., None], (objectives - low) / span, 0.0)
+    out = np.zeros((unique, templates, size, templates), np.int32)
+    for target in range(templates):
+        gap = np.sum((scaled[:, :, :, None, :] - scaled[:, target][:, None, None, :, :]) ** 2, axis=-1)
+        gap = np.where(valid[:, target][:, None, None, :], gap, np.inf)
+        out[..., target] = np.where(count[:, target][:, None, None] > 0, np.argmin(gap, axis=-1), 0)
+    return out
+
+
+def build_context(
+    key: chex.PRNGKey,
+    application: ApplicationModel,
+    templates: Sequence[Template],
+    technology: Technology,
+    tables: MappingTables,
+    package: PackageParameters,
+    config: MohamConfig,
+) -> MohamContext:
+    """Builds the arrays of one search.
+
+    Args:
+        key: typed key, consumed (random orders).
+        application: networks.
+        templates: T templates, in the order of the tables.
+        technology: energy and area tables.
+        tables: Pareto tables.
+        package: package parameters.
+        config: settings.
+
+    Raises:
+        InputError: no template runs some layer.
+    """
+    bench = workbench(application, templates, technology, tables, package)
+    count = np.asarray(tables.count)
+    for layer, u in zip(application.layers, application.unique_of_layer, strict=True):
+        if not (count[u] > 0).any():
+            raise InputError(
+                f"no template has a mapping for this layer (type {layer.type})",
+                item=layer.name,
+                remedy="add a template that runs it, or enlarge its buffers",
+            )
+    total = bench.unique.shape[0]
+    predecessors = [layer.predecessors for layer in application.layers]
+    successors: list[list[int]] = [[] for _ in predecessors]
+    for layer, needs in enumerate(predecessors):
+        for p in needs:
+            successors[p].append(layer)
+    needs = jnp.asarray(_padded(predecessors, total))
+    layers = jnp.int32(len(predecessors))
+    ideal, reference = _span(application, tables, bench, package, config)
+    genetics = Genetics(
+        layers=layers,
+        unique=bench.unique,
+        predecessors=needs,
+        successors=jnp.asarray(_padded(successors, total)),
+        count=jnp.asarray(tables.count),
+        transform=jnp.asarray(mapping_transform(np.asarray(tables.objectives), count)),
+        orders=random_orders(key, needs, layers, count=config.orders),
+        max_chiplets=jnp.int32(config.max_chiplets),
+    )
+    return MohamContext(genetics=genetics, bench=bench, reference=jnp.asarray(reference), ideal=jnp.asarray(ideal))
+
+
+def _span(
+    application: ApplicationModel,
+    tables: MappingTables,
+    bench: Workbench,
+    package: PackageParameters,
+    config: MohamConfig,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Ideal and reference point of the hypervolume: they depend on the tables and the package alone, not on a run.
+
+    Ideal: every layer on its fastest mapping, the layers spread evenly over all chiplets; every layer on its most
+    frugal mapping; one chiplet of the smallest hardware that some layer needs at least. Reference: every layer on its
+    slowest mapping, one after the other; on its dearest; as many of the largest chiplets as there may be.
+    """
+    valid = np.arange(tables.cycles.shape[2]) < np.asarray(tables.count)[..., None]
+    duration = np.maximum(np.asarray(tables.cycles), np.asarray(tables.offchip_bytes) / package.interface_bandwidth)
+    objectives = np.asarray(tables.objectives, np.float64)
+    u = np.asarray(application.unique_of_layer)
+
+    def total(values: np.ndarray, worst: bool) -> np.ndarray:
+        masked = np.where(valid, values, -np.inf if worst else np.inf)
+        return masked.max(axis=(1, 2))[u] if worst else masked.min(axis=(1, 2))[u]
+
+    full = jax.vmap(area)(bench.templates.machine)
+    ideal = [
+        total(np.asarray(tables.cycles), False).sum() / config.max_chiplets * 1e-9,
+        total(objectives[..., 1], False).sum() * 1e-12,
+        total(objectives[..., 2], False).max() * 1e-6,
+    ]
+    noc = total(np.asarray(tables.offchip_bytes), True).sum() * 8 * package.hop_energy
+    reference = [
+        total(duration, True).sum() * 1e-9,
+        (total(objectives[..., 1], True).sum() * 2 + noc * 4) * 1e-12,
+        float(jnp.max(full)) * config.max_chiplets * 1e-6,
+    ]
+    dtype = np.asarray(tables.cycles).dtype
+    return np.asarray(ideal, dtype), np.asarray(reference, dtype)
+
+
+def seed_designs(
+    application: ApplicationModel,
+    tables: MappingTables,
+    package: PackageParameters,
+    config: MohamConfig,
+    total_layers: int,
+) -> Design | None:
+    """List schedules over homogeneous and mixed packages, one per way to pick mappings, at most half a population.
+
+    Returns:
+        `Design` with a leading `[K]` axis, or None where the settings switch seeds off.
+    """
+    if not config.seeded:
+        return None
+    count = np.asarray(tables.count)
+    u = np.asarray(application.unique_of_layer)
+    traffic = np.asarray(tables.offchip_bytes) / package.interface_bandwidth
+    scheduler = ListScheduler(
+        unique=u,
+        predecessors=[layer.predecessors for layer in application.layers],
+        count=count,
+        objectives=np.asarray(tables.objectives, np.float64),
+        duration=np.maximum(np.asarray(tables.cycles, np.float64), traffic),
+    )
+    runs_all = (count[u] > 0).all(axis=0)
+    layers, designs = len(u), []
+    for chips in seed_packages(count.shape[1], config.max_chiplets, runs_all):
+        if not (count[u][:, list(chips)] > 0).any(axis=1).all():
+            continue
+        for weights in WEIGHTS:
+            plan = scheduler.schedule(chips, weights)
+            used = np.unique(plan["tile"])
+            template = np.full(config.tiles, -1, np.int32)
+            template[used] = np.asarray(chips, np.int32)[used]
+            pad = total_layers - layers
+            designs.append(
+                Design(
+                    order=np.concatenate([plan["order"], np.arange(layers, total_layers)]).astype(np.int32),
+                    assignment=np.pad(plan["tile"], (0, pad)),
+                    mapping=np.pad(plan["mapping"], (0, pad)),
+                    template=template,
+                )
+            )
+    limit = config.population // 2
+    if len(designs) > limit:
+        # Spread over package sizes and weights alike rather than the first ones.
+        keep = np.unique(np.linspace(0, len(designs) - 1, limit).round().astype(int))
+        designs = [designs[i] for i in keep]
+    return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(x) for x in leaves]), *designs)
+
+
+# ---------------------------------------------------------------- the problem that the loop searches
+
+
+def _vary(
+    key: chex.PRNGKey,
+    a: Design,
+    b: Design,
+    context: MohamContext,
+    rates: Rates,
+    *,
+    per_layer: bool,
+) -> tuple[Design, Design]:
+    """Crossovers of a pair, then the mutations of each child, each with its probability."""
+    genetics = context.genetics
+    cross_key, first_key, second_key = jax.random.split(key, 3)
+    crossovers = (
+        (operators.scheduling_crossover, rates.scheduling_crossover),
+        (operators.mapping_crossover, rates.mapping_crossover),
+        (operators.sa_crossover, rates.sa_crossover),
+    )
+    for subkey, (operator, rate) in zip(jax.random.split(cross_key, len(crossovers)), crossovers, strict=True):
+        coin_key, use_key = jax.random.split(subkey)
+        crossed = operator(use_key, a, b, genetics)
+        happens = jax.random.bernoulli(coin_key, rate)
+        a, b = jax.tree.map(lambda new, old, h=happens: jnp.where(h, new, old), crossed, (a, b))
+    return (
+        _mutate(first_key, a, genetics, rates, per_layer),
+        _mutate(second_key, b, genetics, rates, per_layer),
+    )
+
+
+def _mutate(key: chex.PRNGKey, design: Design, genetics: Genetics, rates: Rates, per_layer: bool) -> Design:
+    """All mutations of one individual, each with its probability."""
+    once = [
+        (operators.splitting_mutation, rates.splitting_mutation),
+        (operators.merging_mutation, rates.merging_mutation),
+        (operators.template_mutation, rates.template_mutation),
+        (operators.position_mutation, rates.position_mutation),
+        (operators.opening_mutation, rates.opening_mutation),
+    ]
+    if not per_layer:
+        once += [
+            (operators.scheduling_mutation, rates.scheduling_mutation),
+            (operators.mapping_mutation, rates.mapping_mutation),
+            (operators.assignment_mutation, rates.assignment_mutation),
+        ]
+    once_key, swap_key, mapping_key, tile_key = jax.random.split(key, 4)
+    for subkey, (operator, rate) in zip(jax.random.split(once_key, len(once)), once, strict=True):
+        coin_key, use_key = jax.random.split(subkey)
+        changed = operator(use_key, design, genetics)
+        happens = jax.random.bernoulli(coin_key, rate)
+        design = jax.tree.map(lambda new, old, h=happens: jnp.where(h, new, old), changed, design)
+    if per_layer:
+        design = _swaps(swap_key, design, genetics, rates.scheduling_mutation)
+        coin_key, use_key = jax.random.split(mapping_key)
+        chosen = jax.random.bernoulli(coin_key, rates.mapping_mutation, design.order.shape)
+        design = operators.mapping_mutation(use_key, design, genetics, chosen)
+        coin_key, use_key = jax.random.split(tile_key)
+        chosen = jax.random.bernoulli(coin_key, rates.assignment_mutation, design.order.shape)
+        design = operators.assignment_mutation(use_key, design, genetics, chosen)
+    return design
+
+
+def _swaps(key: chex.PRNGKey, design: Design, genetics: Genetics, rate: chex.Numeric) -> Design:
+    """Scheduling mutation at a rate per layer: as many swaps one after the other as layers were drawn."""
+    count_key, swap_key = jax.random.split(key)
+    drawn = jax.random.bernoulli(count_key, rate, design.order.shape)
+    number = jnp.sum(drawn & (jnp.arange(drawn.shape[0]) < genetics.layers))
+
+    def swap(i: chex.Array, current: Design) -> Design:
+        return operators.scheduling_mutation(jax.random.fold_in(swap_key, i), current, genetics)
+
+    return jax.lax.fori_loop(0, number, swap, design)
+
+
+def log_hypervolume(objectives: chex.Array, context: MohamContext) -> chex.Array:
+    """Share of the box between ideal and reference point that a front dominates, on log axes.
+
+    Args:
+        objectives: `[N, 3]` float; rows of +inf are ignored.
+        context: gives the two points.
+
+    Returns:
+        `[]` float in [0, 1].
+    """
+    scaled = jnp.log(objectives / context.ideal) / jnp.log(context.reference / context.ideal)
+    return emo.hypervolume(jnp.maximum(scaled, 0.0), jnp.ones(3, scaled.dtype))
+
+
+@functools.cache
+def design_problem(tiles: int, per_layer: bool) -> Problem:
+    """The co-optimisation as a `Problem` of the generation loop; cached, so that equal settings share a compile."""
+
+    def sample(key: chex.PRNGKey, context: MohamContext) -> Design:
+        return operators.sample(key, context.genetics, tiles)
+
+    def evaluate_all(designs: Design, context: MohamContext) -> chex.Array:
+        one = functools.partial(evaluate, bench=context.bench)
+        return jax.vmap(jax.vmap(one))(designs)
+
+    def observe(objectives: chex.Array, context: MohamContext) -> chex.Array:
+        return jax.vmap(functools.partial(log_hypervolume, context=context))(objectives)
+
+    return Problem(
+        sample=sample,
+        vary=functools.partial(_vary, per_layer=per_layer),
+        evaluate=evaluate_all,
+        observe=observe,
+        shared_context=True,
+    )
+
+
+# ---------------------------------------------------------------- running
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """What the search tells between calls of the jitted step.
+
+    Attributes:
+        generation: generations done.
+        evaluations: designs evaluated so far.
+        fresh_evaluations: those of this process (a resumed search has done others before).
+        seconds: since the search started, compile time apart.
+        step_s: seconds of the last call of the step.
+        compile_s: seconds spent in compiling.
+        hypervolume: of the archive, in [0, 1] on log axes, per generation of the last call.
+        front_size: designs in the archive, likewise.
+        stability: largest finite crowding distance of the first front, likewise.
+        best: `[3]`, smallest objectives so far.
+    """
+
+    generation: int
+    evaluations: int
+    fresh_evaluations: int
+    seconds: float
+    step_s: float
+    compile_s: float
+    hypervolume: tuple[float, ...]
+    front_size: tuple[int, ...]
+    stability: tuple[float, ...]
+    best: tuple[float, float, float]
+
+
+def run(
+    key: chex.PRNGKey,
+    context: MohamContext,
+    config: MohamConfig,
+    *,
+    rates: Rates | None = None,
+    seeds: Design | None = None,
+    resume: SearchState | None = None,
+    history: Sequence[Mapping[str, Any]] = (),
+    announce: Callable[[str], None] = lambda _: None,
+) -> Iterator[tuple[SearchState, Progress]]:
+    """Searches, yielding the state after the first population and after every few generations.
+
+    The caller may stop at any yield and has a complete state. One compile serves all generations and every scenario
+    of the same padded sizes.
+
+    Args:
+        key: typed key of the whole search.
+        context: the problem.
+        config: settings.
+        rates: operator probabilities; default `Rates()`.
+        seeds: first individuals `[K, ...]`.
+        resume: a state to go on from instead of a first population.
+        history: rows of the generations before it, whose `stability` the stop rule looks back on.
+        announce: called with a line before each compile.
+
+    Yields:
+        The state and what to report.
+    """
+    rates = jax.tree.map(jnp.float32, Rates() if rates is None else rates)
+    problem = design_problem(config.tiles, config.rate_unit == "layer")
+    static = {"problem": problem, "islands": 1, "population": config.population, "archive": config.archive}
+    compile_s = 0.0
+    began = time.perf_counter()
+
+    def compiled(function: Callable, *args: object, **kwargs: object) -> Callable:
+        nonlocal compile_s
+        tick = time.perf_counter()
+        program = function.lower(*args, **kwargs).compile()
+        compile_s += time.perf_counter() - tick
+        return program
+
+    if resume is None:
+        announce("compiling the first population")
+        island = None if seeds is None else jax.tree.map(lambda leaf: leaf[None], seeds)
+        first = jax.jit(functools.partial(start, **static))
+        state = compiled(first, key, context, island)(key, context, island)
+    else:
+        state = resume
+    jax.block_until_ready(state)
+    per_generation = config.population + config.immigrant_count
+    done = before = int(state.generation)
+    settled = [float(row["stability"]) for row in history if row["generation"] > 0]
+    tick = time.perf_counter()
+
+    def progress(merit: chex.Array, sizes: chex.Array, stability: chex.Array) -> Progress:
+        best = np.min(np.asarray(state.archive.objectives[0]), axis=0)
+        fresh = (done - before) * per_generation + (config.population if resume is None else 0)
+        return Progress(
+            generation=done,
+            evaluations=config.population + done * per_generation,
+            fresh_evaluations=fresh,
+            seconds=time.perf_counter() - began - compile_s,
+            step_s=time.perf_counter() - tick,
+            compile_s=compile_s,
+            hypervolume=tuple(float(x) for x in np.ravel(merit)),
+            front_size=tuple(int(x) for x in np.ravel(sizes)),
+            stability=tuple(float(x) for x in np.ravel(stability)),
+            best=(float(best[0]), float(best[1]), float(best[2])),
+        )
+
+    yield state, progress(*_first_metrics(state, context, problem))
+    programs: dict[int, Callable] = {}
+    while done < config.generations:
+        # Chunks end at multiples of their length, so that a resumed search makes the same calls.
+        count = min(config.chunk - done % config.chunk, config.generations - done)
+        if count not in programs:
+            announce(f"compiling a step of {count} generations of {config.population} designs")
+            programs[count] = compiled(
+                generations,
+                state,
+                context,
+                rates,
+                problem=problem,
+                immigrants=config.immigrant_count,
+                count=count,
+            )
+        tick = time.perf_counter()
+        state, metrics = programs[count](state, context, rates)
+        metrics = jax.device_get(metrics)
+        done += count
+        settled.extend(float(x) for x in metrics.stability[:, 0])
+        yield state, progress(metrics.merit[:, 0], metrics.front_size[:, 0], metrics.stability[:, 0])
+        if config.stop == "stability" and emo.should_stop(settled, config.window, config.delta):
+            break
+
+
+@functools.partial(jax.jit, static_argnames=("problem",))
+def _first_metrics(
+    state: SearchState, context: MohamContext, problem: Problem
+) -> tuple[chex.Array, chex.Array, chex.Array]:
+    """Hypervolume, size of the archive and stability before the first generation, `[I]` each."""
+    assert problem.observe is not None
+    return (
+        problem.observe(state.archive.objectives, context),
+        jnp.sum(state.archive.valid, axis=1),
+        jax.vmap(emo.stability)(state.population.objectives, state.population.rank),
+    )
+
+
+def state_like(context: MohamContext, config: MohamConfig) -> SearchState:
+    """Shapes and dtypes of the search's state, for reading a checkpoint back."""
+    problem = design_problem(config.tiles, config.rate_unit == "layer")
+    first = functools.partial(start, problem=problem, islands=1, population=config.population, archive=config.archive)
+    return jax.eval_shape(first, jax.random.key(0), context, None)
