@@ -16,7 +16,7 @@ def precision(objectives: chex.ArrayTree) -> contextlib.AbstractContextManager:
     """Double precision for the length of one call where the host hands in doubles.
 
     `jnp.asarray` would round a float64 NumPy array to float32 and thereby make ties that the caller does not
-    have. JAX arrays and tracers have their dtype already and are left alone.
+    have. The result is then a float64 array. JAX arrays and tracers have their dtype already and are left alone.
     """
     leaves = jax.tree.leaves(objectives)
     if any(isinstance(leaf, jax.Array) for leaf in leaves) or np.asarray(objectives).dtype != np.float64:

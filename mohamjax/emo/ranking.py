@@ -186,8 +186,6 @@ def _crowding(f: jax.Array, rank: jax.Array) -> jax.Array:
         return jnp.zeros(0, f.dtype)
     position = jnp.arange(n, dtype=jnp.int32)
     limit = jnp.finfo(f.dtype).max
-    # Halved, so that the difference of two finite values is finite.
-    half = jnp.clip(f, -limit, limit) / 2
 
     def one_objective(values: jax.Array) -> jax.Array:
         front, value, source = lax.sort((rank, values, position), num_keys=2, is_stable=True)
@@ -196,12 +194,15 @@ def _crowding(f: jax.Array, rank: jax.Array) -> jax.Array:
         last = jnp.concatenate([border, jnp.ones(1, bool)])
         smallest = value[lax.cummax(jnp.where(first, position, 0))]
         largest = value[lax.cummin(jnp.where(last, position, n - 1), reverse=True)]
-        span = largest - smallest
-        gap = jnp.roll(value, -1) - jnp.roll(value, 1)  # wrong across borders, which are inf anyway
+        # Halved where the span of the front would overflow (and only there: halves of tiny numbers underflow).
+        scale = jnp.where(jnp.isfinite(largest - smallest), 1, 0.5).astype(value.dtype)
+        span = largest * scale - smallest * scale
+        # Wrong across the borders of fronts, which are inf anyway.
+        gap = jnp.roll(value, -1) * scale - jnp.roll(value, 1) * scale
         share = jnp.where(span > 0, gap / jnp.where(span > 0, span, 1), 0)
         return jnp.zeros_like(values).at[source].set(jnp.where(first | last, jnp.inf, share))
 
-    return jnp.sum(jax.vmap(one_objective, in_axes=1)(half), axis=0)
+    return jnp.sum(jax.vmap(one_objective, in_axes=1)(jnp.clip(f, -limit, limit)), axis=0)
 
 
 def survive(objectives: chex.ArrayTree, n: int, *, method: str = "auto") -> tuple[jax.Array, jax.Array, jax.Array]:
