@@ -25,8 +25,8 @@ def _rule(*names: str) -> Callable[[Rule], Rule]:
 
 @_rule(
     "Gelu", "FastGelu", "QuickGelu", "BiasGelu", "BiasDropout", "BitmaskDropout", "BiasSoftmax", "GroupNorm",
-    "RotaryEmbedding", "GemmaRotaryEmbedding", "QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax", "SimplifiedLayerNormalization",
-    "NGramRepeatBlock", "QOrderedGelu", "QOrderedLayerNormalization", "ScatterND",
+    "RotaryEmbedding", "GemmaRotaryEmbedding", "QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax",
+    "SimplifiedLayerNormalization", "NGramRepeatBlock", "QOrderedGelu", "QOrderedLayerNormalization", "ScatterND",
     "DequantizeWithOrder", "QuantizeWithOrder", "RemovePadding", "DynamicTimeWarping",
 )  # fmt: skip
 def _like_first(call: Call) -> list[Tensor]:
@@ -165,8 +165,8 @@ def _opaque(call: Call) -> list[Tensor]:
 
 @_rule(
     "Rfft", "Irfft", "CDist", "MoE", "QMoE", "GatedRelativePositionBias", "QOrderedAttention", "LinearAttention",
-    "PagedAttention", "CausalConvWithState", "DecoderAttention", "AttnLSTM", "SparseToDenseMatMul", "QOrderedLongformerAttention",
-    "MulInteger", "Inverse",
+    "PagedAttention", "CausalConvWithState", "DecoderAttention", "AttnLSTM", "SparseToDenseMatMul",
+    "QOrderedLongformerAttention", "MulInteger", "Inverse",
 )  # fmt: skip
 def _not_modelled(call: Call) -> list[Tensor]:
     call.warn(f"{call.label}: {call.op} does multiply-accumulates that are not modelled; it is no layer")

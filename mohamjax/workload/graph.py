@@ -9,6 +9,7 @@ no layers; they are not reduced transitively.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import difflib
 import heapq
@@ -35,7 +36,10 @@ MAX_STEPS = 200_000
 
 MAX_LAYERS = 50_000
 MAX_TRIPS = 10_000
-"""Unrolled iterations of one loop."""
+"""Unrolled iterations of a loop with a trip count."""
+
+MAX_TRIAL = 1_000
+"""Iterations after which a loop without a trip count is taken for endless."""
 
 MAX_DEPTH = 64
 """Functions and control flow inside each other."""
@@ -125,25 +129,27 @@ def plan_graph(graph: onnx.GraphProto | onnx.FunctionProto, file: object) -> Gra
     Raises:
         InputError: A tensor is defined twice, the nodes form a cycle, or an attribute cannot be decoded.
     """
-    function = not hasattr(graph, "initializer")
-    where = f"function {graph.name!r}" if function else f"graph {graph.name!r}"
     constants: dict[str, Tensor] = {}
-    if function:
-        inputs = list(graph.input)
-        outputs = list(graph.output)
-        hints = {info.name: info for info in graph.value_info}  # type: ignore[union-attr]
+    hints: dict[str, Any] = {info.name: info for info in graph.value_info}
+    inputs: list[str] = []
+    outputs: list[str] = []
+    where = f"graph {graph.name!r}"
+    if not hasattr(graph, "initializer"):  # a function: its inputs and outputs are mere names
+        where = f"function {graph.name!r}"
+        inputs, outputs = [str(name) for name in graph.input], [str(name) for name in graph.output]
     else:
-        for name, tensor in _constants(graph, file):  # type: ignore[arg-type]
+        body: Any = graph
+        for name, tensor in _constants(body, file):
             if name in constants:
                 raise _defined_twice(name, file, where)
             constants[name] = tensor
-        names = [info.name for info in graph.input]  # type: ignore[union-attr]
-        for name in names:
-            if names.count(name) > 1 if len(names) < 100 else False:
-                raise _defined_twice(name, file, where)
-        inputs = [name for name in names if name not in constants]
-        outputs = [info.name for info in graph.output]  # type: ignore[union-attr]
-        hints = {info.name: info for part in (graph.value_info, graph.output, graph.input) for info in part}  # type: ignore[union-attr]
+        hints.update((info.name, info) for part in (body.output, body.input) for info in part)
+        # Before IR version 4 an initialiser stands among the inputs too.
+        inputs = [info.name for info in body.input if info.name not in constants]
+        outputs = [info.name for info in body.output]
+    for name, times in collections.Counter(inputs).items():
+        if times > 1:
+            raise _defined_twice(name, file, where)
     nodes = [_plan_node(node, i, file) for i, node in enumerate(graph.node)]
     makers: dict[str, int] = {}
     defined = {*inputs, *constants}
@@ -760,26 +766,22 @@ class Walk:
             raise self._error(
                 node, scope, "its body does not fit its carried values", "correct the model and export it again"
             )
-        counted = trips is not None and trips * max(len(body.nodes), 1) <= MAX_STEPS and trips <= MAX_TRIPS
-        decided = condition is None or proceed is not None
-        # A loop without a count may still end by a condition that folds to a constant: try it.
-        if limit is None or (trips is not None and not counted):
-            trial = proceed is not None and body.outputs[0] not in body.constants
-        else:
-            trial = counted
-        if trial and (counted or limit is None or trips is not None):
-            done = self._unroll(
-                node, scope, body, inputs, int(trips) if counted and trips is not None else None, proceed
-            )
-            if done is not None:
-                return done
+        weight = max(len(body.nodes), 1)
+        done = None
+        if trips is not None and trips <= MAX_TRIPS and trips * weight <= MAX_STEPS // 2:
+            done = self._unroll(node, scope, body, inputs, int(trips), proceed)
+        elif (limit is None or trips is not None) and (condition is None or proceed is not None):
+            # No count, or none that ends: the condition itself may fold to false.
+            done = self._unroll(node, scope, body, inputs, None, proceed)
+        if done is not None:
+            return done
         if self._has_layers(body):
             if trips is None and limit is not None:
                 why = "its trip count depends on data"
-            elif not decided:
-                why = "its condition depends on data"
+            elif trips is not None:
+                why = f"its {trips} iterations are more than are unrolled"
             else:
-                why = f"it does not end within {MAX_TRIPS} iterations or its end depends on data"
+                why = "its end depends on data, or lies too far away to unroll it"
             return self._refused(node, scope, inputs, f"{why} and there are layers in its body")
         return self._abstract_loop(node, scope, body, inputs, scans)
 
@@ -799,9 +801,10 @@ class Walk:
         saved = (len(self.layers), dict(self._names), self._steps, self.folded_products)
         going: Any = True if condition is None else proceed
         control = _union([condition]) if going is None else frozenset()
+        most = min(MAX_TRIAL, MAX_STEPS // 2 // max(len(body.nodes), 1))
         i = 0
         while (trips is None or i < trips) and (going is None or going):
-            if i >= MAX_TRIPS:
+            if trips is None and i >= most:
                 del self.layers[saved[0] :]
                 self._names, self._steps, self.folded_products = saved[1:]
                 return None

@@ -77,10 +77,19 @@ def read_network(
         raise InputError(f"a batch of {batch!r}", file=path, item="batch", remedy="give a positive integer")
     given = _checked_shapes(shapes or {}, path)
     model = load_model(path)
-    walk = Walk(model, path, tell, skip_unknown=skip_unknown, shapes=given)
-    _check_shape_names(walk, path)
-    inputs = _input_tensors(model.graph, walk, batch, tell, path)
-    walk.run(inputs)
+    try:
+        walk = Walk(model, path, tell, skip_unknown=skip_unknown, shapes=given)
+        _check_shape_names(walk, path)
+        walk.run(_input_tensors(model.graph, walk, batch, tell, path))
+    except InputError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
+        # Bytes that parse but make no sense (a name that is no text, a message in the wrong place).
+        raise InputError(
+            f"is malformed ({' '.join(str(error).split())[:120] or type(error).__name__})",
+            file=path,
+            remedy="export the model to ONNX again",
+        ) from error
     if not walk.layers:
         if walk.folded_products:
             what = f"holds no layer: all {walk.folded_products} products are between constants"
@@ -237,9 +246,13 @@ def _is_batch(symbol: str, axis: int) -> bool:
 def _bind_batch(infos: Sequence[onnx.ValueInfoProto], symbols: dict[str, int], batch: int) -> list[str]:
     """Binds the batch symbols; returns them for the warning, as `input[axis]` where they have no name."""
     chosen: dict[str, None] = {}
+    # A symbol that stands elsewhere too is no batch, unless its name says so.
+    elsewhere = {size for info in infos for size in (_sizes(info) or ())[1:] if isinstance(size, str) and size}
     for info in infos:
         for axis, size in enumerate(_sizes(info) or ()):
-            if isinstance(size, str) and size not in symbols and _is_batch(size, axis):
+            if not isinstance(size, str) or size in symbols or (size in elsewhere and not _NAMED_BATCH.search(size)):
+                continue
+            if _is_batch(size, axis):
                 if size:
                     symbols[size] = batch
                 chosen[size or f"{info.name}[{axis}]"] = None

@@ -120,7 +120,10 @@ def _spatial_axes(call: Call, image: tuple[int, ...], weight: tuple[int, ...]) -
             "leave this network out of the scenario",
         )
     if min(image) < 1 or min(weight) < 1:
-        raise call.error(f"an operand is empty: input {show(image)}, weight {show(weight)}")
+        raise call.error(
+            f"an operand is empty: input {show(image)}, weight {show(weight)}",
+            "give the input's shape with --shape NAME=d,d,..., or correct the model",
+        )
     return spatial
 
 
@@ -440,10 +443,9 @@ def _recurrent(call: Call) -> list[Tensor]:
         raise call.error(f"channel mismatch: an input of {steps[2]} features, weights {show(w)} and {show(r)}")
     bounds = {"N": batch, "P": length, "K": gates * hidden * directions, "C": steps[2] + hidden}
     layer = call.emit("", "rnn", bounds, _word_bits(x, call.get(1)), _producers(call.inputs))
-    if batch_first:
-        shapes: list[Shape] = [(batch, length, directions, hidden)] + [(batch, directions, hidden)] * 2
-    else:
-        shapes = [(length, directions, batch, hidden)] + [(directions, batch, hidden)] * 2
+    whole: Shape = (batch, length, directions, hidden) if batch_first else (length, directions, batch, hidden)
+    last: Shape = (batch, directions, hidden) if batch_first else (directions, batch, hidden)
+    shapes = (whole, last, last)
     return [_made_by(layer, s, x.dtype) for s in shapes]
 
 
@@ -485,7 +487,7 @@ def _heads_of(call: Call, width: int, heads: int) -> int:
     return width // heads
 
 
-@_product("Attention")
+@_product("Attention", "FlexAttention")
 def _attention(call: Call) -> list[Tensor]:
     """The standard operator (operator set 23): four axes with heads, or three with the heads as attributes."""
     q, k, v = call.get(0), call.get(1), call.get(2)

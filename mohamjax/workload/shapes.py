@@ -82,10 +82,10 @@ def _elementwise(
     """Applies a NumPy function to known values; entries with an unknown operand stay unknown."""
     if not _small(shape):
         return None
-    values = [call.data(i) for i in inputs]
-    if any(v is None for v in values):
+    values = [v for v in (call.data(i) for i in inputs) if v is not None]
+    if len(values) < len(inputs):
         return None
-    if any(v.dtype == object for v in values):  # type: ignore[union-attr]
+    if any(v.dtype == object for v in values):
 
         def guarded(*items):
             return None if any(v is None for v in items) else function(*items)
@@ -142,7 +142,7 @@ _UNARY |= dict.fromkeys((
     "Softsign", "Swish", "Tan", "ThresholdedRelu", "ImageScaler", "ParametricSoftplus", "ScaledTanh",
     "Affine", "InstanceNormalization", "GroupNormalization", "RMSNormalization", "CumSum", "CumProd",
     "ReverseSequence", "Scatter", "ScatterElements", "ScatterND", "TensorScatter", "Bernoulli",
-    "RotaryEmbedding", "Scaler", "Normalizer", "Binarizer", "Imputer", "BitCast",
+    "RotaryEmbedding", "Scaler", "Normalizer", "Binarizer", "Imputer",
 ))  # fmt: skip
 
 
@@ -180,7 +180,8 @@ def _identity(call: Call) -> list[Tensor]:
 @_rule("Dropout")
 def _dropout(call: Call) -> list[Tensor]:
     first = same(call)
-    first.data = call.data(0)
+    if not call.has(2):  # not in training mode
+        first.data = call.data(0)
     return [first, same(call, dtype=BOOL)]
 
 
@@ -199,6 +200,11 @@ def _clip(call: Call) -> list[Tensor]:
 
     out.data = _elementwise(call, clip, out.shape, out.dtype, [0])
     return [out]
+
+
+@_rule("BitCast")
+def _bit_cast(call: Call) -> list[Tensor]:
+    return [same(call, dtype=call.int_attr("to"))]
 
 
 @_rule("Cast", "CastLike")
@@ -221,9 +227,12 @@ def _cast(call: Call) -> list[Tensor]:
     return [out]
 
 
+def _power(a, b):
+    return np.power(np.asarray(a, float), b)
+
+
 _BINARY: dict[str, Callable | None] = {
-    "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": _truncated_div, "Pow": lambda a, b: np.power(np.asarray(a, float), b),
-   
+    "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": _truncated_div, "Pow": _power,
     "And": np.logical_and, "Or": np.logical_or, "Xor": np.logical_xor, "Equal": np.equal, "Greater": np.greater,
     "GreaterOrEqual": np.greater_equal, "Less": np.less, "LessOrEqual": np.less_equal, "BitwiseAnd": np.bitwise_and,
     "BitwiseOr": np.bitwise_or, "BitwiseXor": np.bitwise_xor, "BitShift": None, "PRelu": None, "Mod": None,
@@ -474,8 +483,6 @@ def _reshape(call: Call) -> list[Tensor]:
                 raise call.error(f"{total} elements do not reshape to {target}")
             else:
                 hole = total // rest
-        elif source.shape is not None and None in source.shape:
-            hole = _cancelled(source.shape, [d for d in sizes if d != -1])
         sizes[sizes.index(-1)] = hole
     elif total is not None and sizes.count(None) == 1:
         others = math.prod(d for d in sizes if d is not None)
@@ -486,15 +493,6 @@ def _reshape(call: Call) -> list[Tensor]:
     out = Tensor(tuple(sizes), source.dtype)
     out.data = _reshaped(call, out.shape)
     return [out]
-
-
-def _cancelled(source: Shape, others: list[int | None]) -> int | None:
-    """Size of a reshape's -1 where one unknown size stands on both sides and cancels."""
-    if source.count(None) != others.count(None) or source.count(None) != 1:
-        return None
-    total = math.prod(d for d in source if d is not None)
-    rest = math.prod(d for d in others if d is not None)
-    return total // rest if rest and total % rest == 0 else None
 
 
 @_rule("Flatten")
@@ -660,11 +658,11 @@ def _split(call: Call) -> list[Tensor]:
     if shape is None:
         return [Tensor(None, dtype) for _ in range(n)]
     axis = call.axis(call.int_attr("axis", 0), len(shape))
-    sizes: list[int | None] | None
-    if call.has(1):
-        sizes = call.ints(1) or [None] * n
-    elif call.ints_attr("split"):
-        sizes = list(call.ints_attr("split") or [])
+    fixed = call.ints(1) if call.has(1) else call.ints_attr("split")
+    if fixed:
+        sizes: list[int | None] = [*fixed]
+    elif call.has(1):
+        sizes = [None] * n
     else:
         sizes = _even_parts(call, shape[axis], call.int_attr("num_outputs", n))
     if len(sizes) != n:
@@ -689,7 +687,28 @@ def _even_parts(call: Call, size: int | None, n: int) -> list[int | None]:
     part = -(-size // n)
     if part * (n - 1) > size:
         raise call.error(f"{size} does not split into {n} parts")
-    return [part] * (n - 1) + [size - part * (n - 1)]
+    return [*([part] * (n - 1)), size - part * (n - 1)]
+
+
+def _slice_arguments(call: Call, rank: int) -> Sequence[Sequence[int | None]] | None:
+    """Starts, ends, axes and steps, from the attributes or the inputs; None where not even the axes are known."""
+    if len(call.inputs) == 1:
+        starts: list[int | None] = list(call.ints_attr("starts") or ())
+        return (
+            starts,
+            list(call.ints_attr("ends") or ()),
+            list(call.ints_attr("axes", range(len(starts))) or ()),
+            [1] * len(starts),
+        )
+    axes = call.ints(3)
+    if axes is None:
+        if call.has(3):
+            return None
+        vectors = (call.shape(1), call.shape(2))
+        axes = list(range(next((s[0] for s in vectors if s and s[0] is not None), rank)))
+    unknown: list[int | None] = [None] * len(axes)
+    steps = call.ints(4) or (unknown if call.has(4) else [1] * len(axes))
+    return call.ints(1) or unknown, call.ints(2) or unknown, axes, steps
 
 
 @_rule("Slice")
@@ -697,47 +716,24 @@ def _slice(call: Call) -> list[Tensor]:
     shape, dtype = call.shape(0), call.get(0).dtype
     if shape is None:
         return [Tensor(None, dtype)]
-    if len(call.inputs) > 1:
-        starts, ends = call.ints(1), call.ints(2)
-        axes = call.ints(3) if call.has(3) else None
-        steps = call.ints(4) if call.has(4) else None
-        if call.has(3) and axes is None:
-            return [Tensor((None,) * len(shape), dtype)]
-        rank = next((s[0] for s in (call.shape(1), call.shape(2)) if s and s[0] is not None), len(shape))
-        if axes is None:
-            axes = list(range(rank))
-        starts = starts or [None] * len(axes)
-        ends = ends or [None] * len(axes)
-        steps = steps or [None if call.has(4) else 1] * len(axes)
-    else:
-        starts, ends = call.ints_attr("starts"), call.ints_attr("ends")
-        if starts is None or ends is None:
-            raise call.error("starts or ends are missing")
-        axes = call.ints_attr("axes", range(len(starts)))
-        steps = [1] * len(starts)
-    assert axes is not None
-    if not len(starts) == len(ends) == len(axes) == len(steps):
+    arguments = _slice_arguments(call, len(shape))
+    if arguments is None or None in arguments[2]:
+        return [Tensor((None,) * len(shape), dtype)]
+    if len({len(a) for a in arguments}) > 1:
         raise call.error("starts, ends, axes and steps have different lengths")
     sizes = list(shape)
     cuts: list[slice | None] = [slice(None)] * len(shape)
-    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        if axis is None:
-            return [Tensor((None,) * len(shape), dtype)]
-        at = call.axis(axis, len(shape))
+    for start, end, axis, step in zip(*arguments, strict=True):
+        at = call.axis(axis or 0, len(shape))
         if step == 0:
             raise call.error("a slice with step 0")
         d = shape[at]
-        if start is None or end is None or step is None:
-            sizes[at], cuts[at] = None, None
-        elif d is None:
-            # From the front to a fixed place, or the whole axis reversed or not: unknown unless empty.
+        if start is None or end is None or step is None or d is None:
             sizes[at], cuts[at] = None, None
         else:
-            cut = slice(start, end, step)
-            if step < 0 and end < -d:
-                cut = slice(start, None, step)
-            sizes[at] = len(range(*cut.indices(d)))
-            cuts[at] = cut
+            # Down to before the first element: Python says that with None.
+            cut = slice(start, None if step < 0 and end < -d else end, step)
+            sizes[at], cuts[at] = len(range(*cut.indices(d))), cut
     out = Tensor(tuple(sizes), dtype)
     if None not in cuts:
         out.data = _restructure(call, lambda x: x[tuple(c for c in cuts if c is not None)], out.shape)
@@ -1150,14 +1146,15 @@ def _dft(call: Call) -> list[Tensor]:
         return [Tensor((None,) * len(shape), call.get(0).dtype)]
     at = call.axis(int(axis), len(shape))
     length = call.scalar(1) if call.has(1) else shape[at]
-    if call.has(1) and length is None:
-        length = None
     n = None if length is None else int(length)
-    if call.attr("onesided") and n is not None:
-        n = n // 2 + 1
     sizes = list(shape)
-    sizes[at] = n
     sizes[-1] = 2
+    if call.attr("onesided") and call.attr("inverse"):  # half a spectrum in, a real signal out
+        n = n if call.has(1) or n is None else 2 * (n - 1)
+        sizes[-1] = 1
+    elif call.attr("onesided") and n is not None:
+        n = n // 2 + 1
+    sizes[at] = n
     return [Tensor(tuple(sizes), call.get(0).dtype)]
 
 
