@@ -6,6 +6,7 @@ import contextlib
 import difflib
 import math
 import pathlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ import yaml
 from mohamjax.errors import InputError
 
 __all__ = ["Fields", "choice", "number", "read_yaml", "suggestion"]
+
+_LARGEST_WHOLE = 2**30  # sizes and factors become int32 genes
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
@@ -119,19 +122,21 @@ def number(
         with contextlib.suppress(ValueError):
             value = float(value)
     expected = "a whole number" if integer else "a number"
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
         raise InputError(
             f"expected {expected}, found {_type_name(value)} {value!r}",
             file=file,
             item=item,
             remedy=f"write {expected}",
         )
+    if value > _LARGEST_WHOLE and (integer or isinstance(value, int)):
+        raise InputError("is too large", file=file, item=item, remedy=f"write {expected} up to {_LARGEST_WHOLE}")
     if finite and math.isinf(value):
         raise InputError(f"{value!r} is not finite", file=file, item=item, remedy="write a finite number")
     if value < minimum or (exclusive and value == minimum):
         bound = f"above {minimum:g}" if exclusive else f"at least {minimum:g}"
         raise InputError(f"{value!r} is too small", file=file, item=item, remedy=f"write {expected} {bound}")
-    if integer and not math.isinf(value):
+    if integer:
         if value != int(value):
             raise InputError(f"{value!r} is not whole", file=file, item=item, remedy="write a whole number")
         return int(value)
@@ -200,6 +205,18 @@ class Fields:
         if default is not None and not self.has(key):
             return default
         return number(self.need(key), file=self.file, item=self.path(key), **limits)
+
+    def identifier(self, key: str) -> str:
+        """A required name that may become a column or a key in files: letters, digits and `_.-`."""
+        value = self.text(key)
+        if not re.fullmatch(r"[\w.-]+", value, flags=re.ASCII):
+            raise InputError(
+                f"{value!r} is no plain name",
+                file=self.file,
+                item=self.path(key),
+                remedy="use letters, digits, `_`, `.` and `-` only",
+            )
+        return value
 
     def integer(self, key: str, default: int | None = None, minimum: int = 1) -> int:
         """A whole number; required without a default."""

@@ -16,7 +16,7 @@ import numpy as np
 from mohamjax.errors import InputError
 from mohamjax.hardware.machine import Machine
 from mohamjax.hardware.technology import COMPONENT_CLASSES, DRAM_TYPES, Technology, component_costs, mac_costs
-from mohamjax.hardware.template import Template
+from mohamjax.hardware.template import Level, Template
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
     from dataclasses import dataclass
@@ -88,11 +88,14 @@ def template_arrays(
     stacked = [_one(template, technology, levels, dtype) for template in templates]
     arrays = jax.tree.map(lambda *leaves: jnp.stack(leaves), *stacked)
 
-    def with_costs(template: TemplateArrays) -> TemplateArrays:
-        machine = template.machine
-        return replace(template, machine=resize(template, technology, machine.capacity, machine.fanout))
+    return _with_costs(arrays, technology)
 
-    return jax.vmap(with_costs)(arrays)
+
+@jax.jit
+def _with_costs(arrays: TemplateArrays, technology: Technology) -> TemplateArrays:
+    """Fill in the meshes and costs at the largest sizes; `[T, ...]` leaves."""
+    sizes = arrays.machine.capacity, arrays.machine.fanout
+    return replace(arrays, machine=jax.vmap(resize, in_axes=(0, None, 0, 0))(arrays, technology, *sizes))
 
 
 def _one(template: Template, technology: Technology, levels: int, dtype: Any) -> TemplateArrays:
@@ -105,13 +108,17 @@ def _one(template: Template, technology: Technology, levels: int, dtype: Any) ->
     def unlimited(value: float | None) -> float:
         return np.inf if value is None else value
 
+    def capacity(level: Level) -> float:
+        # A dummy level stores nothing: a mapping that keeps something there must not find free room.
+        return 0 if level.kind == "dummy" else unlimited(level.capacity_words)
+
     own = template.levels
     energy, area = mac_costs(technology, template.mac.width_bits, template.mac.accumulator_bits)
     zeros = jnp.zeros(levels, dtype)
     machine = Machine(
         level_mask=jnp.arange(levels) < len(own),
         keep=jnp.asarray([*[level.keep for level in own], *[(False,) * 3] * padding]),
-        capacity=floats([unlimited(level.capacity_words) for level in own], np.inf),
+        capacity=floats([capacity(level) for level in own], np.inf),
         word_bits=floats([level.word_bits for level in own], 1),
         block_words=floats([level.block_words for level in own], 1),
         fanout=floats([level.fanout for level in own], (1, 1)),

@@ -29,7 +29,7 @@ class Machine:
     Attributes:
         level_mask: `[L]` bool, the level exists. The outermost existing level is the off-chip memory.
         keep: `[L, V]` bool, data spaces that the level stores by default; a mapping may say otherwise.
-        capacity: `[L]` float, words per instance, inf where unlimited.
+        capacity: `[L]` float, words per instance, inf where unlimited, 0 where a level only distributes.
         word_bits: `[L]` float, bits of a word.
         block_words: `[L]` float, words of one physical access.
         fanout: `[L, 2]` float, children (instances of the next inner level, MACs for level 0) along X and Y.

@@ -38,6 +38,7 @@ __all__ = [
     "component_costs",
     "load_technology",
     "mac_costs",
+    "packaged_sram_rows",
     "read_sram_rows",
     "sram_grid",
     "technology_hash",
@@ -194,12 +195,13 @@ def sram_grid(rows: np.ndarray) -> np.ndarray:
 
     Piecewise linear between the rows on logarithmic axes: first along the row count for each width of the table,
     then along the width. Below the table's smallest size the rule of the Accelergy CACTI plug-in holds (energy
-    * row_ratio^0.78 * (0.7 width_ratio + 0.3), area linear); above its largest the slope of the last octave of
-    rows, and of the last two widths, goes on. A port count whose table starts or ends at other widths than the
-    other's takes over the other's ratio between widths there.
+    * row_ratio^0.78 * (0.7 width_ratio + 0.3), area linear). Above its largest row count the slope of the last octave
+    goes on; a wider memory is as many of the widest side by side. A port count whose table starts or ends at other
+    widths than the other's takes over the other's ratio between widths there. Rows that are not on the grid's own
+    sizes are met up to this interpolation.
 
     Args:
-        rows: `[R, 6]` float, columns as in a table file: width [bits], rows, ports, read [pJ], write [pJ], area [um^2].
+        rows: `[R, 6]` float, columns as `read_sram_rows` gives them.
 
     Returns:
         `[A, W, D, 3]` float64, base-2 logarithms; NaN for a port count without rows.
@@ -246,10 +248,7 @@ def _resample_width(x: float, own: Mapping[float, np.ndarray], other: Mapping[fl
         ratio = 2.0 ** (x - edge)
         energy = math.log2(_SMALL_WIDTH_SLOPE * ratio + 1 - _SMALL_WIDTH_SLOPE)
         return own[edge] + np.array([energy, energy, x - edge])
-    if len(widths) == 1:
-        return own[edge] + (x - edge)
-    slope = (own[edge] - own[widths[-2]]) / (edge - widths[-2])
-    return own[edge] + (x - edge) * slope
+    return own[edge] + (x - edge)
 
 
 def _between(x: float, widths: list[float], column: Mapping[float, np.ndarray]) -> np.ndarray:
@@ -289,8 +288,8 @@ def load_technology(path: str | pathlib.Path | None = None) -> Technology:
     Raises:
         InputError: If the file cannot be read, or a row or key is wrong.
     """
-    folder = importlib.resources.files("mohamjax.hardware").joinpath("tables")
-    rows = read_sram_rows(folder.joinpath("sram_45nm.csv").read_text(), "sram_45nm.csv")
+    folder = _tables()
+    rows = packaged_sram_rows()
     parts = {
         row["component"]: np.array([float(row[c]) for c in ("read_energy_pJ", "write_energy_pJ", "area_um2")])
         for row in csv.DictReader(io.StringIO(folder.joinpath("components_45nm.csv").read_text()))
@@ -307,6 +306,10 @@ def load_technology(path: str | pathlib.Path | None = None) -> Technology:
         else:
             rows, parts, dram = _override(path, rows, parts, dram)
     return Technology(sram=sram_grid(rows), dram=dram, **parts)
+
+
+def _tables() -> Any:
+    return importlib.resources.files("mohamjax.hardware").joinpath("tables")
 
 
 def _override(
@@ -355,6 +358,11 @@ def _read_sram_file(path: pathlib.Path) -> np.ndarray:
     except (OSError, UnicodeDecodeError):
         raise InputError("cannot be read as text", file=path, remedy="give a CSV file") from None
     return read_sram_rows(text, path)
+
+
+def packaged_sram_rows() -> np.ndarray:
+    """The packaged SRAM table as `[R, 6]` float64, columns as in `read_sram_rows`."""
+    return read_sram_rows(_tables().joinpath("sram_45nm.csv").read_text(encoding="utf-8"), "sram_45nm.csv")
 
 
 def read_sram_rows(text: str, file: object) -> np.ndarray:

@@ -205,7 +205,7 @@ class Template:
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def __hash__(self) -> int:
-        return hash((self.name, self.content_hash()))
+        return hash((self.name, self.level_names))
 
 
 def packaged_templates() -> tuple[str, ...]:
@@ -332,7 +332,7 @@ def template_from_dict(data: Mapping[str, Any], *, file: object = None) -> Templ
             )
     levels = levels[::-1]
     template = Template(
-        name=top.text("name"),
+        name=top.identifier("name"),
         levels=levels,
         mac=mac,
         dataflows=_read_dataflows(top, levels),
@@ -352,7 +352,7 @@ def template_from_dict(data: Mapping[str, Any], *, file: object = None) -> Templ
 
 def _read_level(entry: object, where: str, *, outermost: bool, word_bits: int, file: object) -> Level:
     fields = Fields(entry, _LEVEL_KEYS, file=file, where=where)
-    name = fields.text("name")
+    name = fields.identifier("name")
     kind = fields.choice("kind", KINDS, "kind")
     if outermost != (kind == "dram"):
         raise InputError(
@@ -462,7 +462,9 @@ def _read_bandwidth(fields: Fields) -> tuple[float | None, float | None]:
             remedy="write words per cycle as one number, or as [read, write]",
         )
     limits = [
-        None if v is None else number(v, file=fields.file, item=fields.path("bandwidth"), exclusive=True, finite=False)
+        None
+        if v is None or v == "unlimited"
+        else number(v, file=fields.file, item=fields.path("bandwidth"), exclusive=True, finite=False)
         for v in values
     ]
     read, write = (None if v is None or v == float("inf") else v for v in limits)

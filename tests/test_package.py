@@ -1,0 +1,191 @@
+"""The package: meshes, interfaces and hops, computed by hand for small packages."""
+
+import itertools
+import math
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mohamjax.errors import InputError
+from mohamjax.hardware import (
+    PackageParameters,
+    interface_positions,
+    nop_energy,
+    package_from_dict,
+    package_tables,
+    package_to_dict,
+)
+
+# n: columns, positions of the interfaces, interface of every tile, hops (corner placement, default counts)
+CORNER = {
+    # [w 0 e]
+    1: (1, [(-1, 0), (1, 0)], [1], [1]),
+    # [w 0 1 e]
+    2: (2, [(-1, 0), (2, 0)], [0, 1], [1, 1]),
+    # [w 0 1 e / 2]: tile 2 is 2 from the west, 3 from the east
+    3: (2, [(-1, 0), (2, 0)], [0, 1, 0], [1, 1, 2]),
+    4: (2, [(-1, 0), (2, 0)], [0, 1, 0, 1], [1, 1, 2, 2]),
+    # [w0 0 1 2 e1 / w2 3 4 e3]: tile 1 ties between west and east (2), tile 4: 2 from both
+    5: (3, [(-1, 0), (3, 0), (-1, 1), (3, 1)], [0, 1, 1, 2, 3], [1, 2, 1, 1, 2]),
+    6: (3, [(-1, 0), (3, 0), (-1, 1), (3, 1)], [0, 1, 1, 2, 3, 3], [1, 2, 1, 1, 2, 1]),
+    # rows 0 and 2 have interfaces; the middle row ties between them: the highest index
+    9: (
+        3,
+        [(-1, 0), (3, 0), (-1, 2), (3, 2)],
+        [0, 1, 1, 2, 3, 3, 2, 3, 3],
+        [1, 2, 1, 2, 3, 2, 1, 2, 1],
+    ),
+    16: (
+        4,
+        [(-1, 0), (4, 0), (-1, 3), (4, 3)],
+        [0, 0, 1, 1, 0, 0, 1, 1, 2, 2, 3, 3, 2, 2, 3, 3],
+        [1, 2, 2, 1, 2, 3, 3, 2, 2, 3, 3, 2, 1, 2, 2, 1],
+    ),
+}
+MIDDLE = {
+    3: (2, [(-1, 0), (2, 0)], [0, 1, 0], [1, 1, 2]),
+    # interfaces on rows 1 and 2
+    9: (
+        3,
+        [(-1, 1), (3, 1), (-1, 2), (3, 2)],
+        [0, 1, 1, 0, 1, 1, 2, 3, 3],
+        [2, 3, 2, 1, 2, 1, 1, 2, 1],
+    ),
+    16: (
+        4,
+        [(-1, 1), (4, 1), (-1, 2), (4, 2)],
+        [0, 0, 1, 1, 0, 0, 1, 1, 2, 2, 3, 3, 2, 2, 3, 3],
+        [2, 3, 3, 2, 1, 2, 2, 1, 1, 2, 2, 1, 2, 3, 3, 2],
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("placement", "n", "case"),
+    [(p, n, case) for p, cases in (("corner", CORNER), ("middle", MIDDLE)) for n, case in cases.items()],
+)
+def test_by_hand(placement, n, case):
+    columns, positions, interface, hops = case
+    params = PackageParameters(placement=placement)
+    tables = package_tables(params)
+    assert interface_positions(params, n) == positions
+    assert tables.columns[n] == columns
+    assert tables.interfaces[n] == len(positions)
+    assert tables.interface_of[n, :n].tolist() == interface
+    assert tables.hops[n, :n].tolist() == hops
+
+
+def test_rows_of_many_interfaces():
+    many = ((None, 100),)
+    corner = PackageParameters(max_tiles=25, interface_counts=many)
+    middle = PackageParameters(max_tiles=25, interface_counts=many, placement="middle")
+    assert [y for _, y in interface_positions(corner, 25)] == [0, 0, 4, 4, 1, 1, 3, 3, 2, 2]
+    assert [y for _, y in interface_positions(middle, 25)] == [2, 2, 3, 3, 1, 1, 4, 4, 0, 0]
+    assert [y for _, y in interface_positions(middle, 16)] == [1, 1, 2, 2, 0, 0, 3, 3]
+    assert [x for x, _ in interface_positions(corner, 25)] == [-1, 5] * 5
+    assert corner.max_interfaces == 10
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 20),
+    st.sampled_from(["corner", "middle"]),
+    st.lists(st.integers(1, 12), min_size=1, max_size=3),
+)
+def test_properties(n, placement, counts):
+    limits = [*range(4, 4 * len(counts), 4), None]
+    params = PackageParameters(
+        max_tiles=n,
+        placement=placement,
+        interface_counts=tuple(zip(limits, counts, strict=True)),
+    )
+    tables = jax.tree.map(np.asarray, package_tables(params))
+    assert tables.interface_of.shape == tables.hops.shape == (n + 1, n)
+    for k in range(1, n + 1):
+        positions = interface_positions(params, k)
+        columns = math.ceil(math.sqrt(k))
+        rows = math.ceil(k / columns)
+        assert len(set(positions)) == len(positions) <= 2 * rows
+        assert all(x in (-1, columns) and 0 <= y < rows for x, y in positions)
+        assert tables.interfaces[k] == len(positions) <= params.max_interfaces
+        for tile in range(k):
+            distance = [abs(tile % columns - x) + abs(tile // columns - y) for x, y in positions]
+            best = int(tables.interface_of[k, tile])
+            assert tables.hops[k, tile] == min(distance) == distance[best]
+            assert min(distance) not in distance[best + 1 :]
+        assert np.all(tables.interface_of[k, k:] == -1)
+        assert not np.any(tables.hops[k, k:])
+    assert tables.columns[0] == tables.interfaces[0] == 0
+
+
+def test_energy_of_the_network():
+    assert nop_energy(1000.0, 3.0, PackageParameters().hop_energy) == pytest.approx(1000 * 8 * 3 * 0.82)
+
+
+# Config files
+
+
+def test_defaults_and_round_trip():
+    default = PackageParameters()
+    assert package_from_dict({}) == default
+    assert package_from_dict(package_to_dict(default)) == default
+    other = PackageParameters(
+        max_tiles=9,
+        link_bandwidth=math.inf,
+        interface_bandwidth=8.0,
+        dram_bandwidth=32.0,
+        hop_energy=1.5,
+        router_area=100.0,
+        transceiver_area=7.0,
+        contention="interface",
+        placement="middle",
+        interface_counts=((2, 1), (6, 3), (None, 6)),
+    )
+    assert package_from_dict(package_to_dict(other)) == other
+
+
+@pytest.mark.parametrize(
+    ("data", "parts"),
+    [
+        ({"max_tile": 4}, ["package.max_tile", "did you mean 'max_tiles'"]),
+        ({"max_tiles": 0}, ["package.max_tiles", "too small"]),
+        ({"max_tiles": 2.5}, ["package.max_tiles", "not whole"]),
+        ({"max_tiles": True}, ["package.max_tiles", "expected a whole number"]),
+        ({"link_bytes_per_cycle": 0}, ["package.link_bytes_per_cycle", "above 0"]),
+        ({"interface_bytes_per_cycle": "fast"}, ["package.interface_bytes_per_cycle", "expected a number"]),
+        ({"hop_energy_pJ_per_bit": -1}, ["package.hop_energy_pJ_per_bit", "at least 0"]),
+        ({"router_area_um2": math.nan}, ["package.router_area_um2", "expected a number"]),
+        ({"contention": "none"}, ["package.contention", "contentions: all, interface"]),
+        ({"placement": "corners"}, ["package.placement", "did you mean 'corner'"]),
+        ({"interface_counts": 4}, ["package.interface_counts", "expected a list"]),
+        ({"interface_counts": []}, ["package.interface_counts", "is empty"]),
+        ({"interface_counts": [4]}, ["package.interface_counts[0]", "no pair"]),
+        ({"interface_counts": [[4, 2]]}, ["package.interface_counts[0]", "not in order"]),
+        ({"interface_counts": [[None, 2], [4, 2]]}, ["package.interface_counts[0]", "not in order"]),
+        ({"interface_counts": [[4, 2], [4, 3], [None, 4]]}, ["package.interface_counts[1]", "at least 5"]),
+        ({"interface_counts": [[4, 0], [None, 4]]}, ["package.interface_counts[0]", "at least 1"]),
+        ([1], ["package", "expected a mapping"]),
+    ],
+)
+def test_bad_package_is_one_line_that_says_where(data, parts):
+    with pytest.raises(InputError) as error:
+        package_from_dict(data, file="config.yaml")
+    message = str(error.value)
+    assert message.startswith("config.yaml: ")
+    assert "\n" not in message
+    assert error.value.remedy
+    for part in parts:
+        assert part in message
+
+
+def test_hand_cases_cover_both_placements_and_ties():
+    # A guard on the cases above: at least one tile with two interfaces at the same distance.
+    ties = 0
+    for n, (columns, positions, _, hops) in itertools.chain(CORNER.items(), MIDDLE.items()):
+        for tile in range(n):
+            distance = [abs(tile % columns - x) + abs(tile // columns - y) for x, y in positions]
+            ties += distance.count(hops[tile]) > 1
+    assert ties >= 5
