@@ -235,6 +235,8 @@ FLOW = ("dataflows", 0, "levels")
         (("levels", 1, "kind"), "srma", ["levels[1].kind", "did you mean 'sram'"]),
         (("levels", 1, "kind"), "dummy", ["levels[1].keep", "stores nothing"]),
         (("levels", 1, "component"), "cache", ["levels[1].component", "unknown component class 'cache'"]),
+        (("levels", 0, "component"), "sram", ["levels[0].component", "kind 'dram'", "dram, fixed, none"]),
+        (("levels", 1, "component"), "dram", ["levels[1].component", "kind 'sram'"]),
         (("levels", 1, "component"), "fixed", ["levels[1].costs", "is missing"]),
         (("levels", 1, "costs"), {"area_um2": 1}, ["levels[1].costs", "'fixed'"]),
         (("levels", 1, "dram_type"), "HBM2", ["levels[1].dram_type", "'dram'"]),

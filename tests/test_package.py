@@ -6,6 +6,7 @@ import math
 import jax
 import numpy as np
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ from mohamjax.errors import InputError
 from mohamjax.hardware import (
     PackageParameters,
     interface_positions,
+    load_package,
     nop_energy,
     package_from_dict,
     package_tables,
@@ -147,11 +149,23 @@ def test_defaults_and_round_trip():
     assert package_from_dict(package_to_dict(other)) == other
 
 
+def test_file(tmp_path):
+    path = tmp_path / "package.yaml"
+    path.write_text(yaml.safe_dump(package_to_dict(PackageParameters(max_tiles=4, placement="middle"))))
+    assert load_package(path) == PackageParameters(max_tiles=4, placement="middle")
+    path.write_text("max_tile: 4\n")
+    with pytest.raises(InputError, match=r"package.yaml: max_tile: unknown key"):
+        load_package(path)
+    with pytest.raises(InputError, match="no such file"):
+        load_package(tmp_path / "none.yaml")
+
+
 @pytest.mark.parametrize(
     ("data", "parts"),
     [
         ({"max_tile": 4}, ["package.max_tile", "did you mean 'max_tiles'"]),
         ({"max_tiles": 0}, ["package.max_tiles", "too small"]),
+        ({"max_tiles": 10**6}, ["package.max_tiles", "at most 1024"]),
         ({"max_tiles": 2.5}, ["package.max_tiles", "not whole"]),
         ({"max_tiles": True}, ["package.max_tiles", "expected a whole number"]),
         ({"link_bytes_per_cycle": 0}, ["package.link_bytes_per_cycle", "above 0"]),

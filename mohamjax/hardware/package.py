@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import pathlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.errors import InputError
-from mohamjax.hardware._reader import Fields, number
+from mohamjax.hardware._reader import Fields, number, read_yaml
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
     from dataclasses import dataclass
@@ -30,6 +31,7 @@ __all__ = [
     "PackageParameters",
     "PackageTables",
     "interface_positions",
+    "load_package",
     "nop_energy",
     "package_from_dict",
     "package_tables",
@@ -43,6 +45,7 @@ CONTENTION = ("all", "interface")
 """Who shares bandwidth: all chiplets the off-chip memory as well, or only those of one interface."""
 
 _PER_ROW = 2
+_MOST_TILES = 1024
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,8 +198,16 @@ def package_from_dict(data: Mapping[str, Any], *, file: object = None, where: st
             return math.inf
         return fields.number(key, fallback, exclusive=True, finite=False)
 
+    tiles = fields.integer("max_tiles", default.max_tiles)
+    if tiles > _MOST_TILES:
+        raise InputError(
+            f"{tiles} tiles",
+            file=file,
+            item=fields.path("max_tiles"),
+            remedy=f"write at most {_MOST_TILES}: the tables of a package grow with its square",
+        )
     return PackageParameters(
-        max_tiles=fields.integer("max_tiles", default.max_tiles),
+        max_tiles=tiles,
         link_bandwidth=bandwidth("link_bytes_per_cycle", default.link_bandwidth),
         interface_bandwidth=bandwidth("interface_bytes_per_cycle", default.interface_bandwidth),
         dram_bandwidth=bandwidth("dram_bytes_per_cycle", default.dram_bandwidth),
@@ -207,6 +218,15 @@ def package_from_dict(data: Mapping[str, Any], *, file: object = None, where: st
         placement=fields.choice("placement", PLACEMENTS, "placement", default.placement),
         interface_counts=_read_counts(fields, default.interface_counts),
     )
+
+
+def load_package(path: str | pathlib.Path) -> PackageParameters:
+    """Package parameters from a YAML file as `package_from_dict` documents it.
+
+    Raises:
+        InputError: As `package_from_dict`, or the file cannot be read.
+    """
+    return package_from_dict(read_yaml(path), file=path, where="")
 
 
 def _read_counts(fields: Fields, default: tuple[tuple[int | None, int], ...]) -> tuple[tuple[int | None, int], ...]:

@@ -48,6 +48,12 @@ KINDS = ("dram", "sram", "rf", "reg", "dummy")
 """Kinds of levels: off-chip memory, SRAM, register file, registers, and one that stores nothing."""
 
 _CLASS_OF_KIND = {"dram": "dram", "sram": "sram", "rf": "regfile", "reg": "register", "dummy": "none"}
+_STORAGE_CLASSES = ("sram", "regfile", "register", "fixed", "none")
+_CLASSES_OF_KIND = {
+    "dram": ("dram", "fixed", "none"),
+    **dict.fromkeys(("sram", "rf", "reg"), _STORAGE_CLASSES),
+    "dummy": ("none",),
+}
 _ROWS_OF_KIND = {"dram": 0, "sram": 16, "rf": 16, "reg": 0, "dummy": 0}
 _PACKAGED = ("eyeriss", "simba", "shidiannao")
 
@@ -414,6 +420,13 @@ def _read_level(entry: object, where: str, *, outermost: bool, word_bits: int, f
 
 def _read_component(fields: Fields, kind: str) -> Component:
     cls = fields.choice("component", COMPONENT_CLASSES, "component class", _CLASS_OF_KIND[kind])
+    if cls not in _CLASSES_OF_KIND[kind]:
+        raise InputError(
+            f"a level of kind {kind!r} cannot be made of {cls!r}",
+            file=fields.file,
+            item=fields.path("component"),
+            remedy=f"choose out of {', '.join(_CLASSES_OF_KIND[kind])}",
+        )
     for key, owner in (("ports", "sram"), ("dram_type", "dram"), ("costs", "fixed")):
         if fields.has(key) and cls != owner:
             raise InputError(
