@@ -17,13 +17,17 @@ Any time unit, the same for durations and bandwidths (bytes per time unit).
 
 import functools
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import custom_batching, lax
+
+if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
+    from dataclasses import dataclass
+else:
+    from chex import dataclass
 
 __all__ = [
     "DEADLOCK",
@@ -40,6 +44,7 @@ __all__ = [
     "predecessor_bits",
     "segments",
     "simulate",
+    "split_resources",
 ]
 
 DONE, UNPLACED, DEADLOCK, ENDLESS = range(4)
@@ -53,7 +58,7 @@ REASONS = (
 """What the reason codes DONE, UNPLACED, DEADLOCK and ENDLESS mean, by code."""
 
 
-@chex.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Completion:
     """When each job of a schedule ends.
 
@@ -73,7 +78,7 @@ class Completion:
         return self.reason == DONE
 
 
-@chex.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Timeline:
     """When each job of a schedule starts and ends.
 
@@ -122,6 +127,48 @@ def predecessor_bits(predecessors: Sequence[Sequence[int]], padded_jobs: int | N
                 raise ValueError(f"predecessor {p} of job {job} is not one of the {jobs} jobs")
             bits[job, p // 32] |= np.uint32(1 << (p % 32))
     return bits
+
+
+def split_resources(
+    resources_of_accelerator: Sequence[Sequence[int]],
+    resource_bandwidth: Sequence[float] | np.ndarray,
+    accelerators: int | None = None,
+    resources: int | None = None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Tells resources that accelerators share from those that one has for itself.
+
+    Args:
+        resources_of_accelerator: per accelerator the indices of its resources.
+        resource_bandwidth: bandwidth of each resource [bytes per time unit].
+        accelerators: A, at least the number of accelerators (the default) and 1.
+        resources: R, at least the number of shared resources (the default) and 1.
+
+    Returns:
+        `shared_uses` `[A, R]` bool, `shared_bandwidth` `[R]` and `private_bandwidth` `[A]` float64, for `simulate`.
+
+    Raises:
+        ValueError: A or R is too small.
+    """
+    bandwidth = np.asarray(resource_bandwidth, float)
+    users = np.zeros(len(bandwidth), int)
+    for mine in resources_of_accelerator:
+        users[list(set(mine))] += 1
+    shared = np.flatnonzero(users > 1)
+    rows = max(1, len(resources_of_accelerator)) if accelerators is None else accelerators
+    columns = max(1, len(shared)) if resources is None else resources
+    if rows < len(resources_of_accelerator) or columns < len(shared):
+        raise ValueError(
+            f"{len(resources_of_accelerator)} accelerators with {len(shared)} shared resources "
+            f"do not fit {rows} by {columns}"
+        )
+    uses = np.zeros((rows, columns), bool)
+    private = np.full(rows, np.inf)
+    for a, mine in enumerate(resources_of_accelerator):
+        uses[a, : len(shared)] = np.isin(shared, list(mine))
+        private[a] = min((bandwidth[r] for r in mine if users[r] == 1), default=np.inf)
+    padded = np.full(columns, np.inf)
+    padded[: len(shared)] = bandwidth[shared]
+    return uses, padded, private
 
 
 class _Fixed(NamedTuple):

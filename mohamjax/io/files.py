@@ -1,0 +1,135 @@
+"""Files as everybody reads and writes them: JSON with one-line complaints, and writing that is all or nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import stat
+from collections.abc import Iterable
+from typing import Any
+
+from mohamjax.errors import InputError
+
+__all__ = ["check_format", "read_format", "read_json", "write_bytes", "write_json", "write_text"]
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; refuses a key written twice, of which Python would silently take the last."""
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise ValueError(f"the key {key!r} is written twice in one object")
+            seen.add(key)
+    return result
+
+
+def read_json(path: str | pathlib.Path) -> Any:
+    """Reads a JSON file.
+
+    Raises:
+        InputError: the file is missing, unreadable, empty or no JSON.
+    """
+    path = pathlib.Path(path)
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise InputError("no such file", file=path, remedy="check the path") from None
+    except IsADirectoryError:
+        raise InputError("is a folder, not a file", file=path, remedy="name a JSON file in it") from None
+    except UnicodeDecodeError:
+        raise InputError("is not UTF-8 text", file=path, remedy="give a JSON file") from None
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror})", file=path, remedy="check its permissions") from None
+    if not text.strip():
+        raise InputError("is empty", file=path, remedy="give a JSON file")
+    try:
+        return json.loads(text, object_pairs_hook=_unique)
+    except json.JSONDecodeError as error:
+        raise InputError(
+            f"is not valid JSON: {error.msg}",
+            file=path,
+            item=f"line {error.lineno}, column {error.colno}",
+            remedy="mend or make the file again; it may be cut off",
+        ) from None
+    except RecursionError:
+        raise InputError("is nested too deeply", file=path, remedy="give a file of a known format") from None
+    except ValueError as error:
+        raise InputError(str(error), file=path, remedy="mend the file") from None
+
+
+def check_format(document: Any, known: Iterable[str], file: object) -> str:
+    """The `format` of a document.
+
+    Args:
+        document: what `read_json` gave.
+        known: the formats that the caller reads.
+        file: where it came from.
+
+    Raises:
+        InputError: the document is no object, says no format, or one that is not known.
+    """
+    remedy = f"give a file of format {' or '.join(known)}"
+    if not isinstance(document, dict):
+        raise InputError("holds no JSON object", file=file, remedy=remedy)
+    if "format" not in document:
+        raise InputError("the key is missing", file=file, item="format", remedy=remedy)
+    name = document["format"]
+    if not isinstance(name, str) or name not in known:
+        raise InputError(f"unknown format {name!r}", file=file, item="format", remedy=remedy)
+    return name
+
+
+def read_format(path: str | pathlib.Path) -> str | None:
+    """The `format` that a JSON file states, None where it states none.
+
+    Raises:
+        InputError: the file cannot be read as JSON.
+    """
+    document = read_json(path)
+    name = document.get("format") if isinstance(document, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def write_bytes(path: str | pathlib.Path, data: bytes) -> None:
+    """Writes a file so that it is either whole or as it was before, whatever happens meanwhile.
+
+    A link is followed; what is no regular file (a device, a pipe) is written to as it is.
+
+    Raises:
+        InputError: the file cannot be written there.
+    """
+    path = pathlib.Path(path)
+    try:
+        target = pathlib.Path(os.path.realpath(path))
+        if target.exists() and not stat.S_ISREG(target.stat().st_mode) and not target.is_dir():
+            target.write_bytes(data)
+            return
+        if target.is_dir():
+            raise IsADirectoryError(0, "is a folder")
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        try:
+            with open(temporary, "wb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(temporary, target)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise InputError(
+            f"cannot be written ({error.strerror})", file=path, remedy="name a file in a folder that can be written"
+        ) from None
+
+
+def write_text(path: str | pathlib.Path, text: str) -> None:
+    """Writes a text file in UTF-8 as `write_bytes` does."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_json(path: str | pathlib.Path, document: Any) -> None:
+    """Writes a JSON file as `write_bytes` does; raises ValueError for NaN and infinities, which JSON lacks."""
+    write_text(path, json.dumps(document, separators=(",", ":"), allow_nan=False, ensure_ascii=False) + "\n")
