@@ -1,0 +1,442 @@
+"""Figures of one design: its schedule, and where its area and its energy go (MOHaM, Figure 6)."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from mohamjax.io.designs import Evaluated
+from mohamjax.plot.style import (
+    PALETTE,
+    clean,
+    fill,
+    heading,
+    ink,
+    legend_below,
+    new_figure,
+    objectives_text,
+    quantity,
+    shade,
+    si,
+    styled,
+    text_width,
+    write_labels,
+)
+from mohamjax.schedule import CYCLE_S, package_arrays, segments
+
+__all__ = [
+    "ChipletView",
+    "DesignView",
+    "LayerBar",
+    "Slowdown",
+    "area_shares",
+    "design_view",
+    "energy_breakdown",
+    "gantt",
+]
+
+ENERGY_PARTS = ("MACs", "buffers", "on-chip networks", "DRAM", "network-on-package")
+"""Where energy goes."""
+
+_INCH_PER_ROW = 0.36
+_BAR = 0.84  # height of a bar, of the height of its row
+_BLACK = 0.5  # height of the black of a bar that stands still, of the height of the bar
+_NAME_SIZE = 5.5
+
+
+@dataclasses.dataclass(frozen=True)
+class Slowdown:
+    """A stretch of time in which a layer is slowed.
+
+    Attributes:
+        start_s: [s].
+        end_s: [s].
+        rate: speed, below 1.
+        cause: what limits it: `memory interface`, `DRAM` or `link`.
+    """
+
+    start_s: float
+    end_s: float
+    rate: float
+    cause: str
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerBar:
+    """A layer in the schedule.
+
+    Attributes:
+        name: the layer.
+        network: index of its network.
+        chiplet: index of its chiplet.
+        start_s: [s].
+        end_s: [s].
+        slowed: when bandwidth slows it.
+    """
+
+    name: str
+    network: int
+    chiplet: int
+    start_s: float
+    end_s: float
+    slowed: tuple[Slowdown, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class ChipletView:
+    """A chiplet for figures.
+
+    Attributes:
+        template: name of its template.
+        interface: index of its memory interface.
+        hops: hops to that interface.
+        area_mm2: (part, mm^2): MACs, every level from the innermost on, the package's share.
+        energy_J: (part of `ENERGY_PARTS`, J).
+    """
+
+    template: str
+    interface: int
+    hops: int
+    area_mm2: tuple[tuple[str, float], ...]
+    energy_J: tuple[tuple[str, float], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class DesignView:
+    """One design as its figures need it.
+
+    Attributes:
+        design_id: its name.
+        objectives: latency [s], energy [J], area [mm^2].
+        networks: names.
+        templates: names of all templates that the search had; each has its colour.
+        chiplets: in the order of the mesh.
+        bars: one per layer.
+    """
+
+    design_id: str
+    objectives: tuple[float, float, float]
+    networks: tuple[str, ...]
+    templates: tuple[str, ...]
+    chiplets: tuple[ChipletView, ...]
+    bars: tuple[LayerBar, ...]
+
+
+# ---------------------------------------------------------------- from arrays
+# `report` is the `DesignReport` of one design with NumPy leaves.
+
+
+def _slowdowns(evaluated: Evaluated, report: Any, tile: np.ndarray) -> list[tuple[Slowdown, ...]]:
+    """When and why each layer is slowed."""
+    package = package_arrays(evaluated.package)
+    shared = np.asarray(package.interface_bandwidth, float)
+    tiles = len(report.chiplets.interface)
+    dram, first_link = len(shared), len(shared) + 1
+    bandwidth = [*shared, float(package.dram_bandwidth), *[float(package.link_bandwidth)] * tiles]
+    uses = [[int(r), dram, first_link + k] for k, r in enumerate(report.chiplets.interface)]
+    real = slice(len(tile))
+    found = segments(
+        report.timeline.start[real],
+        report.timeline.end[real],
+        report.duration[real],
+        report.offchip_bytes[real],
+        tile,
+        uses,
+        bandwidth,
+    )
+
+    def cause(resource: int) -> str:
+        return "memory interface" if resource < dram else "DRAM" if resource == dram else "link"
+
+    return [
+        tuple(Slowdown(s.start * CYCLE_S, s.end * CYCLE_S, s.rate, cause(s.resource)) for s in one) for one in found
+    ]
+
+
+def _area_parts(evaluated: Evaluated, report: Any, tile: np.intp, template: int) -> list[tuple[str, float]]:
+    machine = jax.tree.map(lambda leaf: leaf[tile], report.chiplets.machine)
+    package = evaluated.package
+    parts = [("MACs", float(machine.mac_area * machine.mac_instances))]
+    for v, level in enumerate(evaluated.templates[template].levels):
+        parts.append((level.name, float(machine.area[v] * machine.instances[v])))
+    parts.append(("router, transceiver", package.router_area + package.transceiver_area))
+    return [(name, um2 * 1e-6) for name, um2 in parts if um2 > 0]
+
+
+def _energy_parts(evaluated: Evaluated, report: Any, rows: Sequence[np.ndarray], tile: np.ndarray):
+    """`[L, parts]` float, J of every layer, as `schedule.design` adds them up; `rows` index its tables."""
+    tables: Any = evaluated.tables
+    machine: Any = report.chiplets.machine
+    real = len(tile)
+    at = tuple(rows)
+    read, write = np.moveaxis(np.asarray(machine.access_energy)[tile], -1, 0)
+    accesses = tables.block_reads[at] * read + tables.block_writes[at] * write
+    outermost = np.asarray(machine.level_mask).sum(axis=1)[tile] - 1
+    dram = accesses[np.arange(real), outermost]
+    hops = (tables.hops[at] * np.asarray(machine.hop_energy)[tile]).sum(axis=1)
+    buffers = accesses.sum(axis=1) - dram
+    return np.stack([tables.mac_energy[at], buffers, hops, dram, report.noc_energy[:real]], axis=1) * 1e-12
+
+
+def design_view(evaluated: Evaluated, index: int, design_id: object = None) -> DesignView:
+    """What the figures show of one design.
+
+    Args:
+        evaluated: designs with reports.
+        index: which.
+        design_id: its name; default the index.
+
+    Raises:
+        ValueError: its schedule never ends.
+    """
+    design, report = jax.tree.map(lambda leaf: np.asarray(leaf)[index], (evaluated.designs, evaluated.reports))
+    application = evaluated.application
+    layers = len(application.layers)
+    tile = design.assignment[:layers]
+    standing = np.flatnonzero(design.template >= 0)
+    chiplet_of_tile = {int(t): k for k, t in enumerate(standing)}
+    unique = np.asarray(application.unique_of_layer)
+    energies = _energy_parts(evaluated, report, (unique, design.template[tile], design.mapping[:layers]), tile)
+    chiplets = []
+    for t in standing:
+        kind = int(design.template[t])
+        spent = energies[tile == t].sum(axis=0)
+        chiplets.append(
+            ChipletView(
+                template=evaluated.templates[kind].name,
+                interface=int(report.chiplets.interface[t]),
+                hops=int(report.chiplets.hops[t]),
+                area_mm2=tuple(_area_parts(evaluated, report, t, kind)),
+                energy_J=tuple((name, float(x)) for name, x in zip(ENERGY_PARTS, spent, strict=True)),
+            )
+        )
+    start, end = report.timeline.start * CYCLE_S, report.timeline.end * CYCLE_S
+    slowed = _slowdowns(evaluated, report, tile)
+    owners = zip(application.layers, application.network_of_layer, strict=True)
+    bars = [
+        LayerBar(layer.name, network, chiplet_of_tile[int(tile[i])], float(start[i]), float(end[i]), slowed[i])
+        for i, (layer, network) in enumerate(owners)
+    ]
+    latency, energy, area = (float(x) for x in report.objectives)
+    return DesignView(
+        design_id=str(index if design_id is None else design_id),
+        objectives=(latency, energy, area),
+        networks=tuple(network.name for network in application.networks),
+        templates=tuple(template.name for template in evaluated.templates),
+        chiplets=tuple(chiplets),
+        bars=tuple(bars),
+    )
+
+
+# ---------------------------------------------------------------- figures
+
+
+def _heading(figure: Figure, view: DesignView, title: str, what: str) -> None:
+    heading(figure, title, f"{what} of design {clean(view.design_id, 60)}: {objectives_text(view.objectives)}")
+
+
+def _rows(axes: Axes, view: DesignView, *, interfaces: bool) -> None:
+    """Chiplets as rows, the first on top."""
+    labels: list[str] = []
+    for k, chiplet in enumerate(view.chiplets):
+        label = f"{k} {clean(chiplet.template, 24)}"
+        labels.append(f"{label}, M{chiplet.interface}" if interfaces else label)
+    axes.set_yticks(range(len(labels)), labels, parse_math=False)
+    axes.set_ylim(len(labels) - 0.45, -0.55)
+    axes.tick_params(axis="y", length=0)
+
+
+def _note(axes: Axes, text: str, spot: tuple[float, float], coordinates: Any, **style: Any) -> None:
+    """Text just right of a spot."""
+    axes.annotate(text, spot, (5, 0), coordinates, textcoords="offset points", va="center", **style)
+
+
+def _box(start: float, end: float, row: int, share: float = 1.0) -> list[tuple[float, float]]:
+    """Corners of a bar in a row, or of the lower share of one."""
+    top, bottom = row + _BAR * (0.5 - share), row + _BAR / 2
+    return [(start, top), (end, top), (end, bottom), (start, bottom)]
+
+
+def _boxes(axes: Axes, corners: Sequence[Sequence[tuple[float, float]]], name: str, **style: Any) -> None:
+    """Adds boxes as one collection, without touching the limits of the axes."""
+    boxes = PolyCollection(corners, linewidths=0, antialiaseds=False, gid=name, label=name, **style)
+    axes.add_collection(boxes, autolim=False)
+
+
+@styled
+def gantt(view: DesignView, *, title: str) -> Figure:
+    """Draws the schedule of a design: chiplets as rows, networks as colours, what is slowed in black.
+
+    Black rises from the foot of a bar with the share of speed that bandwidth costs the layer. Layers are named where
+    the name fits into the bar. The row's right end says how much of the time the chiplet is busy.
+
+    Args:
+        view: the design.
+        title: scenario and budget.
+    """
+    rows = max(len(view.chiplets), 1)
+    figure = new_figure(11.0, 1.35 + _INCH_PER_ROW * max(rows, 3))
+    axes = figure.subplots()
+    factor, unit = si([view.objectives[0]], "s")
+    latency = view.objectives[0] * factor
+    axes.set_xlim(0, latency)
+    axes.set_xlabel(f"time [{unit}]")
+    axes.set_ylabel("chiplet,\nmemory interface (M)")
+    axes.grid(True, axis="x")
+    axes.spines["left"].set_visible(False)
+    _rows(axes, view, interfaces=True)
+    for k in range(len(view.chiplets)):
+        busy = sum(bar.end_s - bar.start_s for bar in view.bars if bar.chiplet == k) * factor / latency
+        text = "<1% busy" if 0 < busy < 0.005 else f"{busy:.0%} busy"
+        _note(axes, text, (1.0, k), ("axes fraction", "data"), size=7.5, color="0.3")
+    handles: list[Patch] = []
+    labels: list[str] = []
+    for n, name in enumerate(view.networks):
+        colour, hatch = fill(n)
+        handles.append(Patch(facecolor=colour, hatch=hatch, edgecolor="white", linewidth=0))
+        labels.append(clean(name, 40))
+    causes = sorted({s.cause for bar in view.bars for s in bar.slowed})
+    if causes:
+        handles.append(Patch(facecolor="black"))
+        labels.append(f"slowed by bandwidth ({', '.join(causes)}): the higher, the slower; half a bar = standstill")
+    legend_below(figure, handles, labels)
+    _heading(figure, view, title, "schedule")
+
+    figure.draw_without_rendering()  # lays the figure out, so that widths are known
+    space = axes.get_window_extent()
+    points = space.width / figure.dpi * 72 / latency
+    height = space.height / figure.dpi * 72 / rows * _BAR
+    pixel = latency / space.width
+    for n in range(len(view.networks)):
+        colour, hatch = fill(n)
+        own = [bar for bar in view.bars if bar.network == n]
+        # Anti-aliased, bars narrower than a pixel would fade; unwidened, they would vanish.
+        boxes = [
+            _box(bar.start_s * factor, max(bar.end_s * factor, bar.start_s * factor + pixel), bar.chiplet)
+            for bar in own
+        ]
+        _boxes(axes, boxes, f"network-{n}", facecolors=colour, edgecolors="white", hatch=hatch, zorder=2)
+    wide = [b for b in view.bars if (b.end_s - b.start_s) * factor * points > 3]
+    axes.vlines(
+        [b.start_s * factor for b in wide],
+        [b.chiplet - _BAR / 2 for b in wide],
+        [b.chiplet + _BAR / 2 for b in wide],
+        colors="white",
+        linewidths=0.5,
+        zorder=3,
+    )
+    black = [
+        _box(s.start_s * factor, s.end_s * factor, bar.chiplet, max(_BLACK * (1 - s.rate), 0.06))
+        for bar in view.bars
+        for s in bar.slowed
+    ]
+    if black:
+        _boxes(axes, black, "slowed", facecolors="black", zorder=4)
+    for bar in view.bars:
+        name = clean(bar.name, 60)
+        if text_width(name, _NAME_SIZE) + 4 < (bar.end_s - bar.start_s) * factor * points and height > 2 * _NAME_SIZE:
+            axes.text(
+                (bar.start_s + bar.end_s) / 2 * factor,
+                bar.chiplet - _BAR / 4,
+                name,
+                size=_NAME_SIZE,
+                color=ink(fill(bar.network)[0]),
+                ha="center",
+                va="center",
+                parse_math=False,
+                zorder=5,
+            )
+    return figure
+
+
+def _stack(axes: Axes, rows: Sequence[Sequence[tuple[float, Any]]], unit: str) -> None:
+    """Stacked horizontal bars of (value, colour), with the total and its share at the end of each."""
+    totals = [sum(value for value, _ in row) for row in rows]
+    whole = sum(totals)
+    factor, written = si(totals, unit)
+    for k, row in enumerate(rows):
+        left = 0.0
+        for value, colour in row:
+            axes.barh(k, value * factor, 0.72, left, color=colour, edgecolor="white", linewidth=0.4, zorder=2)
+            left += value * factor
+        share = totals[k] / whole if whole else 0.0
+        _note(axes, f"{quantity(totals[k], unit)} ({share:.1%})", (left, k), "data", size=8.0, color="black")
+    axes.set_xlim(0, max([*totals, 0.0]) * factor * 1.3 or 1.0)
+    axes.set_xlabel(f"[{written}]")
+    axes.grid(True, axis="x")
+    axes.spines["left"].set_visible(False)
+
+
+def _template_colours(view: DesignView) -> dict[str, dict[str, tuple[float, float, float]]]:
+    """Colour of every part of every template in use: the template's own colour, paler from the MACs outward."""
+    out: dict[str, dict[str, tuple[float, float, float]]] = {}
+    for t, template in enumerate(view.templates):
+        chiplets = [c for c in view.chiplets if c.template == template]
+        parts = list(dict.fromkeys(name for chiplet in chiplets for name, _ in chiplet.area_mm2))
+        ramp = np.linspace(-0.35, 0.75, len(parts)) if len(parts) > 1 else [0.0]
+        if parts:
+            out[template] = {p: shade(PALETTE[t % len(PALETTE)], float(x)) for p, x in zip(parts, ramp, strict=True)}
+    return out
+
+
+@styled
+def area_shares(view: DesignView, *, title: str) -> Figure:
+    """Draws the area of every chiplet, by MACs and levels of its memory; the colour is its template's.
+
+    Args:
+        view: the design.
+        title: scenario and budget.
+    """
+    colours = _template_colours(view)
+    entries = sum(len(parts) + 1.6 for parts in colours.values())
+    figure = new_figure(9.0, max(1.25 + 0.32 * max(len(view.chiplets), 2), 0.75 + 0.19 * entries))
+    axes = figure.subplots()
+    _rows(axes, view, interfaces=False)
+    _stack(axes, [[(a, colours[c.template][name]) for name, a in c.area_mm2] for c in view.chiplets], "mm²")
+    axes.set_xlabel("area [mm²] (share of the design)")
+    axes.set_ylabel("chiplet")
+    handles: list[Patch] = []
+    labels: list[str] = []
+    for template, parts in colours.items():
+        if handles:
+            handles.append(Patch(facecolor="none", edgecolor="none"))
+            labels.append("")
+        handles.append(Patch(facecolor="none", edgecolor="none"))
+        labels.append(f"{clean(template, 24)}:")
+        for name, colour in parts.items():
+            handles.append(Patch(facecolor=colour))
+            labels.append(clean(name, 24))
+    legend = figure.legend(handles, [str(i) for i in range(len(labels))], loc="outside right center", labelspacing=0.25)
+    write_labels(legend, labels)
+    _heading(figure, view, title, "area")
+    return figure
+
+
+@styled
+def energy_breakdown(view: DesignView, *, title: str) -> Figure:
+    """Draws where the energy of a design goes, per chiplet: what its layers spend on it, in DRAM and on the way there.
+
+    Args:
+        view: the design.
+        title: scenario and budget.
+    """
+    figure = new_figure(9.0, 1.25 + 0.32 * max(len(view.chiplets), 2))
+    axes = figure.subplots()
+    colours: dict[str, str] = dict(zip(ENERGY_PARTS, PALETTE, strict=False))
+    _rows(axes, view, interfaces=False)
+    _stack(axes, [[(e, colours[name]) for name, e in c.energy_J] for c in view.chiplets], "J")
+    axes.set_xlabel(f"energy {axes.get_xlabel()} (share of the design)")
+    axes.set_ylabel("chiplet")
+    patches = functools.partial(Patch, edgecolor="white", linewidth=0.4)
+    legend_below(figure, [patches(facecolor=colours[name]) for name in ENERGY_PARTS], ENERGY_PARTS)
+    _heading(figure, view, title, "energy")
+    return figure

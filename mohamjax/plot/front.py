@@ -1,0 +1,243 @@
+"""Figures of a whole search: its front and how it got there."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.colors import LogNorm, Normalize
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+
+from mohamjax import emo
+from mohamjax.plot.style import clean, heading, legend_below, new_figure, objectives_text, si, styled
+
+__all__ = ["ROLES", "Front", "convergence", "front_projections", "landmarks"]
+
+ROLES = ("fastest", "most frugal", "smallest", "knee")
+"""Designs of a front that one looks at first."""
+
+_AXES = (("latency", "s"), ("energy", "J"), ("area", "mm²"))
+_PANELS = ((0, 1, 2), (0, 2, 1), (1, 2, 0))  # x, y, colour
+_MARKERS = ("^", "v", "s", "*")
+_HYPERVOLUME, _SIZE = "#0072B2", "#D55E00"
+
+
+@dataclasses.dataclass(frozen=True)
+class Front:
+    """The objectives of N >= 1 designs.
+
+    Attributes:
+        latency_s: `[N]` float, positive and finite [s].
+        energy_J: `[N]` float, likewise [J].
+        area_mm2: `[N]` float, likewise [mm^2].
+        chiplets: `[N]` int, chiplets of each design, or None.
+        design_ids: names of the designs; default their numbers.
+    """
+
+    latency_s: np.ndarray
+    energy_J: np.ndarray
+    area_mm2: np.ndarray
+    chiplets: np.ndarray | None = None
+    design_ids: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Checks what a figure needs."""
+        values = self.objectives
+        if values.ndim != 2 or not len(values):
+            raise ValueError(f"a front is one or more designs, not objectives of shape {values.shape}")
+        if not (np.isfinite(values) & (values > 0)).all():
+            raise ValueError("objectives of a front must be finite and positive")
+        for name, column in (("chiplets", self.chiplets), ("design_ids", self.design_ids or None)):
+            if column is not None and len(column) != len(values):
+                raise ValueError(f"{len(column)} {name} for {len(values)} designs")
+
+    @property
+    def objectives(self) -> np.ndarray:
+        """`[N, 3]` float: latency [s], energy [J], area [mm^2]."""
+        return np.stack([np.asarray(v, float) for v in (self.latency_s, self.energy_J, self.area_mm2)], axis=-1)
+
+    def name(self, i: int) -> str:
+        """Name of the i-th design."""
+        return self.design_ids[i] if self.design_ids else str(i)
+
+
+def landmarks(objectives: np.ndarray) -> dict[str, int]:
+    """Rows of the fastest, the most frugal and the smallest design and of the knee (nearest to ideal on log axes).
+
+    Args:
+        objectives: `[N, 3]` float, N >= 1.
+
+    Returns:
+        Row of each of `ROLES`; one row may have several.
+    """
+    values = np.asarray(objectives, float)
+    rows = [*(int(i) for i in emo.extremes(values)), int(emo.knee_point(values, log=True))]
+    return dict(zip(ROLES, rows, strict=True))
+
+
+def roles_by_row(rows: Mapping[str, int]) -> dict[int, list[str]]:
+    """The other way round: every landmark's row with all its roles, in the order of `ROLES`."""
+    return {row: [role for role in rows if rows[role] == row] for row in dict.fromkeys(rows.values())}
+
+
+def _spans_decade(values: np.ndarray) -> bool:
+    return float(values.max()) >= 10 * float(values.min())
+
+
+def _limits(values: np.ndarray) -> tuple[float, float]:
+    """Limits with a margin; around a single value 5 % to both sides, so that ticks stay short."""
+    low, high = float(values.min()), float(values.max())
+    if _spans_decade(values):
+        margin = (high / low) ** 0.06
+        return low / margin, high * margin
+    margin = 0.07 * (high - low) if high - low > 1e-3 * high else 0.05 * high
+    return low - margin, high + margin
+
+
+def _number(value: float, _: int | None = None) -> str:
+    return f"{value:.0f}" if 1 <= value < 1e6 and value == round(value) else f"{value:.3g}"
+
+
+def _log_ticks(axis: Axis, low: float, high: float) -> None:
+    """Labels 1-2-5 within a decade or two, whole decades beyond."""
+    decades = math.log10(high / low)
+    steps = (1.0, 2.0, 5.0) if decades < 2.2 else (1.0,)
+    axis.set_major_locator(LogLocator(subs=steps, numticks=12 if decades < 2.2 else 6))
+    axis.set_major_formatter(FuncFormatter(_number))
+    axis.set_minor_locator(LogLocator(subs=tuple(range(2, 10)), numticks=12) if decades < 6 else NullLocator())
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _scale(axes: Axes, which: str, values: np.ndarray, label: str) -> None:
+    """Scale, limits and label of one axis."""
+    limits = _limits(values)
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    log = _spans_decade(values)
+    axes.set(**{f"{which}scale": "log" if log else "linear", f"{which}lim": limits, f"{which}label": label})
+    if log:
+        _log_ticks(axis, *limits)
+    else:
+        axis.set_major_locator(MaxNLocator(6))
+
+
+def _sizes(chiplets: np.ndarray | None, count: int) -> np.ndarray:
+    """Marker areas [points^2] that grow with the number of chiplets."""
+    return np.full(count, 26.0) if chiplets is None else _size_of(np.asarray(chiplets, float))
+
+
+def _size_of(chiplets: np.ndarray) -> np.ndarray:
+    return 10.0 + 6.0 * chiplets
+
+
+@styled
+def front_projections(front: Front, *, title: str) -> Figure:
+    """Draws a front on its three planes, coloured by the third objective (MOHaM, Figures 7 to 9).
+
+    An axis or a colour bar is logarithmic where it spans a decade or more. The landmarks of `landmarks` have marks
+    of their own, which the legend explains with their objectives; the size of a point is its number of chiplets.
+
+    Args:
+        front: the designs.
+        title: scenario and budget.
+    """
+    figure = new_figure(13.0, 4.3)
+    panels = figure.subplots(1, 3, gridspec_kw={"wspace": 0.06})
+    scaled, labels = [], []
+    for values, (name, unit) in zip(front.objectives.T, _AXES, strict=True):
+        factor, written = si(values, unit)
+        scaled.append(values * factor)
+        labels.append(f"{name} [{written}]")
+    rows = roles_by_row(landmarks(front.objectives))
+    sizes = _sizes(front.chiplets, len(front.objectives))
+    above = np.argsort(-sizes, kind="stable")  # small points over large ones
+    for axes, (x, y, colour) in zip(panels, _PANELS, strict=True):
+        axes.set_title(f"{_AXES[x][0]} and {_AXES[y][0]}, coloured by {_AXES[colour][0]}")
+        axes.grid(True)
+        _scale(axes, "x", scaled[x], labels[x])
+        _scale(axes, "y", scaled[y], labels[y])
+        log = _spans_decade(scaled[colour])
+        low, high = float(scaled[colour].min()), float(scaled[colour].max())
+        if high - low <= 1e-3 * high:
+            low, high = _limits(scaled[colour])
+        points = axes.scatter(
+            scaled[x][above],
+            scaled[y][above],
+            c=scaled[colour][above],
+            s=sizes[above],
+            cmap="viridis",
+            norm=(LogNorm if log else Normalize)(low, high),
+            linewidths=0.3,
+            edgecolors="0.25",
+            zorder=2,
+        )
+        bar = figure.colorbar(points, ax=axes, label=labels[colour], pad=0.02, aspect=28)
+        if log:
+            _log_ticks(bar.ax.yaxis, low, high)
+        for row, roles in rows.items():
+            marker = _MARKERS[ROLES.index(roles[0])]
+            spot = (scaled[x][row], scaled[y][row])
+            for edge, width in (("white", 3.0), ("black", 1.4)):
+                axes.plot(*spot, marker, ms=13, mfc="none", mec=edge, mew=width, zorder=3, clip_on=False)
+    handles, texts = [], []
+    for row, roles in rows.items():
+        marker = _MARKERS[ROLES.index(roles[0])]
+        handles.append(Line2D([], [], ls="", marker=marker, ms=10, mfc="none", mec="black", mew=1.4))
+        name = clean(front.name(row), 30)
+        texts.append(f"{', '.join(roles)}: design {name} ({objectives_text(front.objectives[row])})")
+    if front.chiplets is not None:
+        for number in dict.fromkeys(int(f(front.chiplets)) for f in (np.min, np.median, np.max)):
+            size = math.sqrt(float(_size_of(np.asarray(float(number)))))
+            handles.append(Line2D([], [], ls="", marker="o", ms=size, mfc="0.8", mec="0.25", mew=0.3))
+            texts.append("1 chiplet" if number == 1 else f"{number} chiplets")
+    legend_below(figure, handles, texts)
+    count = len(front.objectives)
+    heading(figure, title, "one non-dominated design" if count == 1 else f"{count} non-dominated designs")
+    return figure
+
+
+def _columns(history: Sequence[Mapping[str, float]], names: Sequence[str]) -> list[np.ndarray]:
+    if not history:
+        raise ValueError("the history has no generations")
+    return [np.asarray([float(row[name]) for row in history]) for name in names]
+
+
+@styled
+def convergence(history: Sequence[Mapping[str, float]], *, title: str) -> Figure:
+    """Draws hypervolume and front size against the evaluations so far.
+
+    Args:
+        history: a row per generation, as in `history.csv`: generation, evaluations, seconds, hypervolume, front_size.
+        title: scenario and budget.
+    """
+    names = ("generation", "evaluations", "seconds", "hypervolume", "front_size")
+    generation, evaluations, seconds, hypervolume, size = _columns(history, names)
+    figure = new_figure(7.5, 5.0)
+    upper, lower = figure.subplots(2, 1, sharex=True)
+    dots = {"marker": "o", "ms": 4} if len(history) < 30 else {}
+    upper.plot(evaluations, hypervolume, color=_HYPERVOLUME, **dots)
+    upper.set_ylabel("hypervolume of the front\n(share of the box, log axes)")
+    lower.plot(evaluations, size, color=_SIZE, drawstyle="steps-post", **dots)
+    lower.set_ylabel("designs in the front")
+    lower.yaxis.set_major_locator(MaxNLocator(6, integer=True, steps=[1, 2, 5, 10]))
+    lower.set_ylim(bottom=0, top=max(1.0, float(np.max(size))) * 1.08)
+    lower.set_xlabel("designs evaluated")
+    lower.xaxis.set_major_locator(MaxNLocator(6, integer=True, steps=[1, 2, 5, 10]))
+    lower.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    if len(history) == 1:
+        lower.set_xlim(0, 2 * max(1.0, float(evaluations[0])))
+    for axes in (upper, lower):
+        axes.grid(True)
+    count = int(generation[-1])
+    heading(
+        figure,
+        title,
+        f"{count} generation{'s' * (count != 1)}, {int(evaluations[-1]):,} evaluations in {seconds[-1]:.3g} s"
+        " (compile time apart)",
+    )
+    return figure

@@ -1,0 +1,236 @@
+"""What all figures share: colours, units, text that fits, legends, and saving."""
+
+from __future__ import annotations
+
+import functools
+import io
+import math
+import pathlib
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+import matplotlib
+import numpy as np
+from matplotlib import font_manager, style
+from matplotlib.artist import Artist
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.legend import Legend
+from matplotlib.textpath import text_to_path
+
+from mohamjax.errors import InputError
+from mohamjax.io.files import write_bytes
+
+__all__ = ["FORMATS", "clean", "fill", "legend_below", "new_figure", "quantity", "save", "shade", "si", "styled"]
+
+FORMATS = ("png", "svg", "pdf")
+"""File formats that `save` writes, by suffix."""
+
+_DPI = 160
+_FONT = "DejaVu Sans"  # ships with matplotlib
+
+_STYLE = {
+    "font.family": [_FONT],
+    "font.size": 9.0,
+    "axes.titlesize": 9.0,
+    "axes.labelsize": 9.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.formatter.useoffset": False,
+    "xtick.labelsize": 8.0,
+    "ytick.labelsize": 8.0,
+    "legend.fontsize": 8.0,
+    "legend.frameon": False,
+    "grid.color": "0.88",
+    "grid.linewidth": 0.6,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "mohamjax",  # element names of an SVG would be random
+}
+
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
+"""Okabe and Ito's colours for the colour-blind, without black, which marks what is slowed."""
+
+_HATCHES = ("", "////", "....", "xxxx")
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def styled(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Runs `function` under the house style, whatever the user's matplotlib settings are, and restores those."""
+
+    @functools.wraps(function)
+    def wrapper(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        with style.context(["default", _STYLE]):
+            return function(*args, **kwargs)
+
+    return wrapper
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of this size [inches] on an Agg canvas; nothing is registered with pyplot."""
+    figure = Figure(figsize=(width, height), dpi=_DPI, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+# ---------------------------------------------------------------- colours
+
+
+def fill(index: int) -> tuple[str, str]:
+    """Colour and hatch of the index-th of many things: the hatch changes where the colours start again."""
+    return PALETTE[index % len(PALETTE)], _HATCHES[index // len(PALETTE) % len(_HATCHES)]
+
+
+def shade(colour: str, lightness: float) -> tuple[float, float, float]:
+    """Mixes a colour with white (lightness 1) or leaves it (0); below 0 with black."""
+    rgb = np.asarray(to_rgb(colour))
+    mixed = rgb + (1 - rgb) * lightness if lightness >= 0 else rgb * (1 + lightness)
+    return float(mixed[0]), float(mixed[1]), float(mixed[2])
+
+
+def ink(colour: str | tuple[float, float, float]) -> str:
+    """Black or white, whichever is easier to read on a colour."""
+    return "black" if float(np.dot(to_rgb(colour), (0.299, 0.587, 0.114))) > 0.5 else "white"
+
+
+# ---------------------------------------------------------------- units
+
+_PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"), (1e-12, "p"))
+
+
+def si(values: Iterable[float], unit: str) -> tuple[float, str]:
+    """Factor and unit with SI prefix that bring the largest value to 1..1000.
+
+    Args:
+        values: in `unit`.
+        unit: `s` and `J` take prefixes, everything else stays as it is.
+
+    Returns:
+        What to multiply values with, and the unit to write.
+    """
+    most = max((abs(v) for v in values if math.isfinite(v)), default=0.0)
+    if unit not in ("s", "J") or most == 0:
+        return 1.0, unit
+    size, prefix = next((p for p in _PREFIXES if most >= p[0] * (1 - 1e-9)), _PREFIXES[-1])
+    return 1.0 / size, prefix + unit
+
+
+def quantity(value: float, unit: str) -> str:
+    """A value with its unit for people: `5.31 ms`."""
+    factor, name = si([value], unit)
+    scaled = value * factor
+    digits = 0 if scaled == 0 else max(0, 2 - math.floor(math.log10(abs(scaled))))
+    return f"{scaled:.{min(digits, 6)}f} {name}"
+
+
+def objectives_text(objectives: Sequence[float]) -> str:
+    """Latency [s], energy [J] and area [mm^2] in one line."""
+    return ", ".join(quantity(v, u) for v, u in zip(objectives, ("s", "J", "mm²"), strict=True))
+
+
+# ---------------------------------------------------------------- text
+
+
+@functools.cache
+def _font_file() -> Any:
+    return font_manager.get_font(font_manager.findfont(_FONT))
+
+
+def clean(text: object, most: int = 100) -> str:
+    """Text of a user as it can be drawn: on one line, without signs that the font lacks, shortened in its middle.
+
+    Give the artist `parse_math=False` as well, or a dollar sign starts a formula.
+    """
+    signs = (" " if unicodedata.category(c).startswith("C") or c.isspace() else c for c in str(text))
+    line = " ".join("".join(c if _font_file().get_char_index(ord(c)) else "?" for c in signs).split())
+    return line if len(line) <= most else f"{line[: most * 2 // 3]}…{line[len(line) + 1 + most * 2 // 3 - most :]}"
+
+
+def text_width(text: str, size: float) -> float:
+    """Width of a line of text [points]."""
+    if not text:
+        return 0.0
+    width, _, _ = text_to_path.get_text_width_height_descent(text, FontProperties(family=_FONT, size=size), False)
+    return float(width)
+
+
+def legend_below(figure: Figure, handles: Sequence[Artist], labels: Sequence[str]) -> None:
+    """A legend under all axes, in as few rows as fit, for which the figure grows in height.
+
+    Args:
+        figure: the figure.
+        handles: artists.
+        labels: drawn as they are: neither a leading underscore nor a dollar sign means anything.
+    """
+    size = matplotlib.rcParams["legend.fontsize"]
+    widths = np.asarray([text_width(label, size) + 5 * size for label in labels])  # handle and gaps
+    room = (figure.get_figwidth() - 0.4) * 72
+    columns = next(
+        (n for n in range(len(labels), 1, -1) if sum(max(part) for part in np.array_split(widths, n)) <= room), 1
+    )
+    rows = -(-len(labels) // columns)
+    columns = -(-len(labels) // rows)
+    figure.set_figheight(figure.get_figheight() + rows * size * 1.6 / 72)
+    numbers = [str(i) for i in range(len(labels))]
+    write_labels(figure.legend(list(handles), numbers, loc="outside lower center", ncols=columns), labels)
+
+
+def write_labels(legend: Legend, labels: Sequence[str]) -> None:
+    """Replaces the labels of a legend by these, unparsed."""
+    for text, label in zip(legend.get_texts(), labels, strict=True):
+        text.set_parse_math(False)
+        text.set_text(label)
+
+
+def heading(figure: Figure, *lines: str) -> None:
+    """Title of a figure, one or more lines; empty ones are left out."""
+    figure.suptitle("\n".join(clean(line, 150) for line in lines if line), fontsize=10, parse_math=False)
+
+
+# ---------------------------------------------------------------- files
+
+
+def known_format(name: str) -> str:
+    """The format if it is one of `FORMATS`.
+
+    Raises:
+        InputError: it is not.
+    """
+    if name not in FORMATS:
+        raise InputError(f"figures cannot be written as {name!r}", item="format", remedy=f"use {', '.join(FORMATS)}")
+    return name
+
+
+@styled
+def save(figure: Figure, path: str | pathlib.Path) -> pathlib.Path:
+    """Writes a figure atomically; equal figures give equal files.
+
+    Args:
+        figure: the figure.
+        path: its suffix says the format, one of `FORMATS`: PNG with 160 dots per inch, or vectors. Folders on the
+            way are created.
+
+    Returns:
+        The path.
+
+    Raises:
+        InputError: the suffix is no format, or the file cannot be written.
+    """
+    path = pathlib.Path(path)
+    kind = known_format(path.suffix.removeprefix(".").lower())
+    undated = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind, dpi=_DPI, metadata=undated[kind])
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"cannot be created ({error.strerror})", file=path.parent, remedy="name a folder that can be written"
+        ) from None
+    write_bytes(path, buffer.getvalue())
+    return path

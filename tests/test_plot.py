@@ -1,0 +1,492 @@
+"""Figures: each draws without warnings, shows all that it should, and reads well in the odd cases too."""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import matplotlib
+import numpy as np
+import pytest
+import yaml
+from matplotlib.colors import LogNorm
+from matplotlib.image import imread
+
+from mohamjax import plot
+from mohamjax.errors import InputError
+from mohamjax.hardware import PackageParameters, load_technology, load_templates, template_arrays
+from mohamjax.io.designs import reevaluate
+from mohamjax.io.results import write_results
+from mohamjax.mapping import constraints, layer_arrays, map_space, space, tabulate
+from mohamjax.plot import style
+from mohamjax.plot.design import ENERGY_PARTS
+from mohamjax.schedule import Design
+from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+TITLE = "a_b $cost$, budget tiny, seed 0"
+PARTS = {"eyeriss": ("MACs", "Psums", "GlobalBuffer"), "simba": ("MACs", "Weights")}
+
+
+# ---------------------------------------------------------------- data
+
+
+def view(layers, chiplets, networks=2, slowed=True):
+    """A made-up design; every third layer is slowed in its second half."""
+    rng = np.random.default_rng(layers)
+    free = np.zeros(chiplets)
+    bars = []
+    for i in range(layers):
+        chip = i % chiplets
+        start = float(free[chip])
+        end = free[chip] = start + float(rng.exponential(1e-4))
+        slow = (plot.Slowdown((start + end) / 2, end, 0.25, ("link", "DRAM")[i % 2]),) if slowed and i % 3 == 0 else ()
+        bars.append(plot.LayerBar(f"/block{i}/conv/Conv", i * networks // layers, chip, start, end, slow))
+    chips = tuple(
+        plot.ChipletView(
+            template=kind,
+            interface=k % 4,
+            hops=1,
+            area_mm2=tuple((part, 0.1 + 0.01 * k) for part in PARTS[kind]),
+            energy_J=tuple((part, 1e-4) for part in ENERGY_PARTS),
+        )
+        for k, kind in zip(range(chiplets), ("eyeriss", "simba") * chiplets, strict=False)
+    )
+    area = sum(a for chip in chips for _, a in chip.area_mm2)
+    names = tuple(f"_net_{n}" for n in range(networks))
+    return plot.DesignView("7", (float(free.max()), 5e-4 * chiplets, area), names, tuple(PARTS), chips, tuple(bars))
+
+
+def front(count, **others):
+    """A made-up front whose latency and energy span decades where it has more than one design."""
+    t = np.linspace(0, 1, count)
+    return plot.Front(10 ** (2 * t - 3), 10 ** (-1 - 2 * t), 2 + t, **others)
+
+
+COLUMNS = ("generation", "evaluations", "seconds", "hypervolume", "front_size", "stability")
+HISTORY = [dict(zip(COLUMNS, (g, 64 + 70 * g, g / 2, 0.3 + g / 64, 3 * g + 1, 0.5), strict=True)) for g in range(12)]
+
+
+@pytest.fixture(scope="module")
+def evaluated():
+    """Three designs of two small networks, evaluated for real: spread, on one chiplet, and in between."""
+    conv = WorkloadShape(K=16, C=8, P=14, Q=14, R=3, S=3)
+    dense = WorkloadShape(N=4, K=512, C=256)
+
+    def network(name, shapes):
+        kinds = ["conv" if shape is conv else "fc" for shape in shapes]
+        return Network(
+            name,
+            tuple(Layer(f"l{i}", kinds[i], kinds[i], s, 8, (i - 1,) if i else ()) for i, s in enumerate(shapes)),
+        )
+
+    application = ApplicationModel("toy", (network("a", [conv, dense]), network("b", [dense, dense, conv])))
+    templates = load_templates(["simba", "shidiannao"])
+    technology = load_technology()
+    levels = max(len(t.levels) for t in templates)
+    arrays = template_arrays(templates, technology)
+    size = 3
+    sets = []
+    for u, layer in enumerate(application.unique_layers):
+        for t, template in enumerate(templates):
+            limits = constraints(template, layer.type, layer.shape, levels)
+            machine = jax.device_get(jax.tree.map(lambda leaf, t=t: leaf[t], arrays.machine))
+            spot = jax.tree.map(jnp.asarray, map_space(layer.shape, limits, machine, 24))
+            genes = jax.vmap(space.sample, in_axes=(0, None))(jax.random.split(jax.random.key(9 * u + t), size), spot)
+            sets.append(jax.device_get(jax.vmap(space.decode, in_axes=(0, None))(genes, spot)))
+    shape = (len(application.unique_layers), len(templates))
+    nests = jax.tree.map(lambda *leaves: np.stack(leaves).reshape(*shape, *leaves[0].shape), *sets)
+    count = np.full(shape, size, np.int32)
+    shapes = [layer_arrays(layer.shape) for layer in application.unique_layers]
+    layers = jax.tree.map(lambda *leaves: jnp.stack(leaves), *shapes)
+    cast = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), technology)
+    best = np.argmin(np.asarray(tabulate(layers, arrays, cast, nests, jnp.asarray(count)).objectives)[..., 0], axis=-1)
+    tiles = 4
+    template = np.asarray([[0, 1, -1, 0], [0, -1, -1, -1], [-1, 0, 1, -1]], np.int32)
+    assignment = np.asarray([[0, 1, 3, 0, 1], [0, 0, 0, 0, 0], [1, 1, 2, 2, 2]], np.int32)
+    unique = np.asarray(application.unique_of_layer)
+    kind = np.take_along_axis(template, assignment, axis=1)
+    designs = Design(
+        order=np.tile(np.arange(5, dtype=np.int32), (3, 1)),
+        assignment=assignment,
+        mapping=best[unique[None], kind].astype(np.int32),
+        template=template,
+    )
+    # Slow interfaces, so that the spread design stalls.
+    package = PackageParameters(max_tiles=tiles, interface_bandwidth=0.25, router_area=2e4)
+    return reevaluate(application, templates, technology, package, nests, count, designs)
+
+
+@pytest.fixture
+def folder(tmp_path, evaluated):
+    config = {"scenario": "toy", "budget": "tiny", "seed": 3}
+    write_results(tmp_path, evaluated, HISTORY, config)
+    return tmp_path
+
+
+# ---------------------------------------------------------------- looking at figures
+
+
+def legend_texts(figure):
+    return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+
+
+def collection(figure, gid):
+    found = [c for c in figure.axes[0].collections if c.get_gid() == gid]
+    return found[0] if found else None
+
+
+def overlaps(boxes):
+    return [(a, b) for i, a in enumerate(boxes) for b in boxes[:i] if a.padded(-1).overlaps(b.padded(-1))]
+
+
+def assert_tidy(figure):
+    """Draws it and finds nothing outside the figure, nor panels, tick labels or legends over one another."""
+    figure.canvas.draw()
+    room = figure.bbox.padded(1)
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            ticks = [t for t in axis.get_major_ticks() if low <= t.get_loc() <= high and t.label1.get_text()]
+            assert not overlaps([t.label1.get_window_extent() for t in ticks if t.label1.get_visible()])
+    solid = [legend.get_window_extent() for legend in figure.legends]
+    solid += [axes.get_tightbbox() for axes in figure.axes]
+    assert not overlaps(solid)
+    title = figure.get_suptitle()
+    assert title.startswith(TITLE) and "\n" in title
+    for box in solid:
+        assert room.x0 <= box.x0 and box.x1 <= room.x1 and room.y0 <= box.y0 and box.y1 <= room.y1
+
+
+# ---------------------------------------------------------------- the front
+
+
+@pytest.mark.parametrize("count", [1, 2, 40])
+def test_front_has_three_planes_with_units_and_landmarks(count):
+    ids = tuple(f"d{i}" for i in range(count))
+    figure = plot.front_projections(front(count, chiplets=np.arange(count) % 16 + 1, design_ids=ids), title=TITLE)
+    assert_tidy(figure)
+    panels, bars = figure.axes[:3], figure.axes[3:]
+    units = [(axes.get_xlabel(), axes.get_ylabel()) for axes in panels]
+    latency, energy, area = "latency [ms]", "energy [mJ]", "area [mm²]"
+    assert units == [(latency, energy), (latency, area), (energy, area)]
+    assert [bar.get_ylabel() for bar in bars] == [area, energy, latency]
+    assert all(len(axes.collections[0].get_offsets()) == count for axes in panels)
+    texts = " ".join(legend_texts(figure))
+    assert all(role in texts for role in plot.ROLES)
+    assert "chiplet" in texts and "d0" in texts
+
+
+def test_axes_and_colours_are_logarithmic_from_a_decade_on():
+    figure = plot.front_projections(front(20), title=TITLE)
+    assert [axes.get_xscale() for axes in figure.axes[:3]] == ["log", "log", "log"]
+    assert [axes.get_yscale() for axes in figure.axes[:3]] == ["log", "linear", "linear"]
+    assert [isinstance(axes.collections[0].norm, LogNorm) for axes in figure.axes[:3]] == [False, True, True]
+    narrow = plot.Front(np.array([1.0, 9.0]), np.array([9.0, 1.0]), np.array([1.0, 1.0]))
+    figure = plot.front_projections(narrow, title=TITLE)
+    assert {axes.get_xscale() for axes in figure.axes[:3]} == {"linear"}
+
+
+@pytest.mark.parametrize("area", [2.5, 1e-4, 3e5])
+def test_front_of_equal_designs(area):
+    same = plot.Front(np.full(4, 5e-3), np.full(4, 3e-3), np.full(4, area))
+    assert_tidy(plot.front_projections(same, title=TITLE))
+
+
+def test_front_over_many_decades():
+    t = np.linspace(0, 1, 30)
+    assert_tidy(plot.front_projections(plot.Front(10 ** (9 * t - 8), 10 ** (-9 * t), 10 ** (4 * t - 2)), title=TITLE))
+
+
+def test_landmarks_are_the_extremes_and_the_knee():
+    values = np.array([[1.0, 9.0, 9.0], [9.0, 1.0, 9.0], [9.0, 9.0, 1.0], [2.0, 2.0, 2.0]])
+    assert plot.landmarks(values) == {"fastest": 0, "most frugal": 1, "smallest": 2, "knee": 3}
+    assert set(plot.landmarks(values[:1]).values()) == {0}
+
+
+@pytest.mark.parametrize("bad", [[], [math.inf], [0.0], [math.nan]])
+def test_a_front_needs_finite_positive_objectives(bad):
+    with pytest.raises(ValueError, match="front"):
+        plot.Front(np.asarray(bad), np.ones(len(bad)), np.ones(len(bad)))
+
+
+# ---------------------------------------------------------------- convergence
+
+
+@pytest.mark.parametrize("generations", [1, 2, 12])
+def test_convergence_shows_every_generation(generations):
+    figure = plot.convergence(HISTORY[:generations], title=TITLE)
+    assert_tidy(figure)
+    upper, lower = figure.axes
+    rows = HISTORY[:generations]
+    assert list(upper.lines[0].get_xdata()) == [row["evaluations"] for row in rows]
+    assert list(upper.lines[0].get_ydata()) == [row["hypervolume"] for row in rows]
+    assert list(lower.lines[0].get_ydata()) == [row["front_size"] for row in rows]
+    assert "evaluated" in lower.get_xlabel() and "hypervolume" in upper.get_ylabel()
+
+
+def test_convergence_without_generations():
+    with pytest.raises(ValueError, match="no generations"):
+        plot.convergence([], title=TITLE)
+
+
+# ---------------------------------------------------------------- one design
+
+
+@pytest.mark.parametrize(("layers", "chiplets", "networks"), [(1, 1, 1), (6, 2, 2), (40, 3, 20), (540, 16, 3)])
+def test_gantt_has_a_bar_per_layer_and_names_every_network(layers, chiplets, networks):
+    design = view(layers, chiplets, networks)
+    figure = plot.gantt(design, title=TITLE)
+    assert_tidy(figure)
+    axes = figure.axes[0]
+    assert sum(len(collection(figure, f"network-{n}").get_paths()) for n in range(networks)) == layers
+    assert set(design.networks) < set(legend_texts(figure))
+    assert [label.get_text() for label in axes.get_yticklabels()] == [
+        f"{k} {chip.template}, M{chip.interface}" for k, chip in enumerate(design.chiplets)
+    ]
+    assert axes.get_xlabel() in ("time [ms]", "time [µs]")
+    title = figure.get_suptitle()
+    assert "design 7" in title and "s, " in title and "J, " in title and "mm²" in title
+
+
+def test_gantt_places_bars_in_time_and_row():
+    design = view(6, 2)
+    axes = plot.gantt(design, title=TITLE).axes[0]
+    scale = axes.get_xlim()[1] / design.objectives[0]
+    boxes = [path.get_extents() for n in range(2) for path in collection(axes.figure, f"network-{n}").get_paths()]
+    for bar, box in zip(design.bars, boxes, strict=True):
+        assert box.x0 == pytest.approx(bar.start_s * scale)
+        assert box.x1 == pytest.approx(bar.end_s * scale)
+        assert (box.y0 + box.y1) / 2 == pytest.approx(bar.chiplet)
+
+
+@pytest.mark.parametrize("slowed", [True, False])
+def test_gantt_marks_what_is_slowed_and_explains_it(slowed):
+    design = view(9, 2, slowed=slowed)
+    figure = plot.gantt(design, title=TITLE)
+    black = collection(figure, "slowed")
+    legend = [text for text in legend_texts(figure) if "slowed" in text]
+    assert (black is not None) == slowed == bool(legend)
+    if slowed:
+        assert len(black.get_paths()) == 3
+        assert "DRAM, link" in legend[0]
+        heights = {round(path.get_extents().height, 6) for path in black.get_paths()}
+        assert len(heights) == 1  # one rate, one height
+
+
+def test_gantt_names_layers_only_where_the_name_fits():
+    design = view(3, 1)
+    ends = (1e-3, 2e-3, 2.0001e-3)
+    bars = [
+        dataclasses.replace(bar, start_s=start, end_s=end)
+        for bar, start, end in zip(design.bars, (0.0, *ends), ends, strict=False)
+    ]
+    few = plot.gantt(dataclasses.replace(design, bars=bars, objectives=(ends[-1], 1.0, 1.0)), title=TITLE)
+    shown = [text.get_text() for text in few.axes[0].texts if text.get_text().startswith("/")]
+    assert shown == [bar.name for bar in bars[:2]]
+    many = plot.gantt(view(540, 16), title=TITLE)
+    many.canvas.draw()
+    names = [text for text in many.axes[0].texts if text.get_text().startswith("/")]
+    assert not overlaps([text.get_window_extent() for text in names])
+
+
+def test_gantt_draws_layers_narrower_than_a_pixel():
+    design = view(2, 1)
+    short = dataclasses.replace(design.bars[0], end_s=design.bars[0].start_s + 1e-12)
+    figure = plot.gantt(dataclasses.replace(design, bars=(short, design.bars[1])), title=TITLE)
+    figure.canvas.draw()
+    box = collection(figure, "network-0").get_paths()[0].get_extents(figure.axes[0].transData)
+    assert box.width == pytest.approx(1.0, rel=0.05)
+
+
+@pytest.mark.parametrize("chiplets", [1, 2, 16])
+def test_area_shares_add_up(chiplets):
+    design = view(4, chiplets)
+    figure = plot.area_shares(design, title=TITLE)
+    assert_tidy(figure)
+    axes = figure.axes[0]
+    assert sum(bar.get_width() for bar in axes.patches) == pytest.approx(design.objectives[2])
+    notes = [text.get_text() for text in axes.texts]
+    assert len(notes) == chiplets and all("mm² (" in note and note.endswith("%)") for note in notes)
+    shares = [float(note.split("(")[1].rstrip("%)")) for note in notes]
+    assert sum(shares) == pytest.approx(100, abs=0.06 * chiplets)
+    used = {chip.template for chip in design.chiplets}
+    assert {f"{name}:" for name in used} <= set(legend_texts(figure))
+    assert {part for name in used for part in PARTS[name]} <= set(legend_texts(figure))
+
+
+def test_a_template_keeps_its_colour_in_every_design():
+    def colour(design):
+        axes = plot.area_shares(design, title=TITLE).axes[0]
+        return axes.patches[-1].get_facecolor()
+
+    both = view(4, 2)
+    assert colour(both) == colour(dataclasses.replace(both, chiplets=both.chiplets[1:], bars=()))
+
+
+@pytest.mark.parametrize("chiplets", [1, 16])
+def test_energy_breakdown_adds_up(chiplets):
+    design = view(4, chiplets)
+    figure = plot.energy_breakdown(design, title=TITLE)
+    assert_tidy(figure)
+    axes = figure.axes[0]
+    scale = {"energy [µJ] (share of the design)": 1e6, "energy [mJ] (share of the design)": 1e3}[axes.get_xlabel()]
+    assert sum(bar.get_width() for bar in axes.patches) == pytest.approx(design.objectives[1] * scale)
+    assert legend_texts(figure) == list(ENERGY_PARTS)
+
+
+def test_view_agrees_with_the_evaluation(evaluated):
+    for i in range(len(evaluated)):
+        seen = plot.design_view(evaluated, i)
+        latency, energy, area = seen.objectives
+        assert seen.objectives == tuple(evaluated.reports.objectives[i])
+        assert max(bar.end_s for bar in seen.bars) == pytest.approx(latency, rel=1e-12)
+        assert sum(e for chip in seen.chiplets for _, e in chip.energy_J) == pytest.approx(energy, rel=1e-9)
+        assert sum(a for chip in seen.chiplets for _, a in chip.area_mm2) == pytest.approx(area, rel=1e-9)
+        assert all(dict(chip.area_mm2)["router, transceiver"] == pytest.approx(0.02) for chip in seen.chiplets)
+        lost = [sum((s.end_s - s.start_s) * (1 - s.rate) for s in bar.slowed) for bar in seen.bars]
+        np.testing.assert_allclose(lost, evaluated.reports.timeline.stall[i, :5] * 1e-9, rtol=1e-6, atol=1e-15)
+    spread = plot.design_view(evaluated, 0)
+    assert [chip.template for chip in spread.chiplets] == ["simba", "shidiannao", "simba"]
+    assert [bar.chiplet for bar in spread.bars] == [0, 1, 2, 0, 1]
+    assert [bar.network for bar in spread.bars] == [0, 0, 1, 1, 1]
+    assert any(s.cause == "memory interface" for bar in spread.bars for s in bar.slowed)
+    assert spread.templates == ("simba", "shidiannao")
+
+
+# ---------------------------------------------------------------- saving
+
+
+@pytest.mark.parametrize("suffix", plot.FORMATS)
+def test_equal_figures_give_equal_files(tmp_path, suffix):
+    files = [
+        plot.save(plot.gantt(view(6, 2), title=TITLE), tmp_path / name / f"figure.{suffix}") for name in ("one", "two")
+    ]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert sorted(p.name for p in files[0].parent.iterdir()) == [f"figure.{suffix}"]
+
+
+def test_png_has_at_least_150_dots_per_inch(tmp_path):
+    figure = plot.area_shares(view(4, 2), title=TITLE)
+    height, width, _ = imread(plot.save(figure, tmp_path / "a.png")).shape
+    assert width >= 150 * figure.get_figwidth() - 1 and height >= 150 * figure.get_figheight() - 1
+
+
+def test_save_refuses_what_it_cannot_write(tmp_path):
+    figure = plot.convergence(HISTORY, title=TITLE)
+    with pytest.raises(InputError, match=r"use png, svg, pdf"):
+        plot.save(figure, tmp_path / "figure.docx")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be created"):
+        plot.save(figure, tmp_path / "file" / "figure.png")
+    with pytest.raises(InputError, match="cannot be written"):
+        (tmp_path / "folder.png").mkdir()
+        plot.save(figure, tmp_path / "folder.png")
+
+
+def test_the_users_matplotlib_settings_stay(tmp_path):
+    with matplotlib.rc_context({"font.size": 31.0, "text.usetex": True, "axes.facecolor": "black"}):
+        changed = plot.save(plot.convergence(HISTORY, title=TITLE), tmp_path / "changed.png")
+        assert matplotlib.rcParams["font.size"] == 31.0
+    plain = plot.save(plot.convergence(HISTORY, title=TITLE), tmp_path / "plain.png")
+    assert changed.read_bytes() == plain.read_bytes()
+
+
+def test_names_of_users_are_drawn_as_they_are(tmp_path):
+    odd = dataclasses.replace(view(2, 1), networks=("_$x^{$", "网络\n\t" + 80 * "y"), design_id="$\\frac$")
+    figure = plot.gantt(odd, title="$unbalanced \\sqrt{ title" * 20)
+    plot.save(figure, tmp_path / "odd.png")
+    labels = legend_texts(figure)
+    assert labels[0] == "_$x^{$"
+    assert labels[1].startswith("?? yyy") and "…" in labels[1] and len(labels[1]) == 40
+
+
+def test_units_for_people():
+    assert style.quantity(5.312e-3, "s") == "5.31 ms"
+    assert style.quantity(1e-3, "J") == "1.00 mJ"
+    assert style.quantity(123.4, "mm²") == "123 mm²"
+    assert style.quantity(0.0, "J") == "0 J"
+    assert style.si([2e-6, 9e-4], "s") == (pytest.approx(1e6), "µs")
+    assert style.si([5e-3], "mm²") == (1.0, "mm²")
+
+
+# ---------------------------------------------------------------- everything
+
+
+def figures(suffix="png"):
+    roles = ("fastest", "frugal", "smallest", "knee")
+    return {f"{kind}_{role}.{suffix}" for kind in ("gantt", "area", "energy") for role in roles}
+
+
+def test_plot_evaluated_writes_all_figures(tmp_path, evaluated):
+    paths = plot.plot_evaluated(evaluated, tmp_path / "new", title=TITLE, history=HISTORY, formats=("png", "svg"))
+    names = {path.name for path in paths}
+    assert names == {
+        f"{name}.{s}" for s in ("png", "svg") for name in ("front", "convergence")
+    } | figures("png") | figures("svg")  # fmt: skip
+    assert all(path.stat().st_size > 1000 for path in paths) and len(paths) == len(names)
+
+
+def test_plot_evaluated_of_a_single_design(tmp_path, evaluated):
+    paths = plot.plot_evaluated(evaluated.take(np.array([1])), tmp_path, title=TITLE)
+    assert {path.name for path in paths} == {"front.png"} | figures()
+
+
+def test_plot_results_reads_a_folder(folder):
+    paths = plot.plot_results(folder)
+    assert {path.parent for path in paths} == {folder / "figures"}
+    assert {path.name for path in paths} == {"front.png", "convergence.png"} | figures()
+
+
+def test_figures_of_a_folder_equal_those_in_memory(folder, tmp_path, evaluated):
+    title = "toy; budget tiny, seed 3"
+    read = plot.plot_results(folder, tmp_path / "read", ("svg",))
+    direct = plot.plot_evaluated(evaluated, tmp_path / "direct", title=title, history=HISTORY, formats=("svg",))
+    assert [p.name for p in read] == [p.name for p in direct]
+    assert [p.name for p, q in zip(read, direct, strict=True) if p.read_bytes() != q.read_bytes()] == []
+
+
+@pytest.mark.parametrize("name", ["front.csv", "designs.json", "history.csv", "config.yaml"])
+@pytest.mark.parametrize("content", [None, b"", b"\xff\xfe\x00", b"<html>no</html>"])
+def test_broken_files_are_named(folder, name, content):
+    (folder / name).unlink()
+    if content is not None:
+        (folder / name).write_bytes(content)
+    with pytest.raises(InputError) as error:
+        plot.plot_results(folder)
+    assert name in str(error.value) and "\n" not in str(error.value)
+    assert not (folder / "figures").exists()
+
+
+def test_broken_rows_are_named(folder):
+    front_csv = folder / "front.csv"
+    good = front_csv.read_text()
+    lines = good.splitlines()
+    front_csv.write_text("\n".join([lines[0], "0,nan" + lines[1][lines[1].index(",", 2) :]]))
+    with pytest.raises(InputError, match=r"front.csv: line 2: latency_s is 'nan'"):
+        plot.plot_results(folder)
+    front_csv.write_text("\n".join([lines[0], "0,-1" + lines[1][lines[1].index(",", 2) :]]))
+    with pytest.raises(InputError, match=r"line 2: latency_s is -1, not positive"):
+        plot.plot_results(folder)
+    front_csv.write_text(lines[0] + "\n")
+    with pytest.raises(InputError, match="no rows"):
+        plot.plot_results(folder)
+    front_csv.write_text(good.replace("energy_J", "energy"))
+    with pytest.raises(InputError, match="column energy_J is missing"):
+        plot.plot_results(folder)
+    front_csv.write_text("\n".join([lines[0], *["9" + line[1:] for line in lines[1:]]]))
+    with pytest.raises(InputError, match=r"design 9\d?: is in front.csv but not in this file"):
+        plot.plot_results(folder)
+    assert not (folder / "figures").exists()
+    front_csv.write_text(good)
+    (folder / "config.yaml").write_text(yaml.safe_dump({"scenario": "toy", "seed": 0}))
+    with pytest.raises(InputError, match="`budget` is missing"):
+        plot.plot_results(folder)
+
+
+def test_folder_and_format_are_checked_first(folder, tmp_path):
+    with pytest.raises(InputError, match="no such folder"):
+        plot.plot_results(tmp_path / "nowhere")
+    with pytest.raises(InputError, match="use png, svg, pdf"):
+        plot.plot_results(folder, formats=("gif",))
