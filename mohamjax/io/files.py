@@ -11,7 +11,7 @@ from typing import Any
 
 from mohamjax.errors import InputError
 
-__all__ = ["check_format", "read_format", "read_json", "write_bytes", "write_json", "write_text"]
+__all__ = ["check_format", "dump_json", "read_format", "read_json", "write_bytes", "write_json", "write_text"]
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -130,6 +130,11 @@ def write_text(path: str | pathlib.Path, text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
 
 
+def dump_json(document: Any) -> str:
+    """JSON text, one line; raises ValueError for NaN and infinities, which JSON lacks."""
+    return json.dumps(document, separators=(",", ":"), allow_nan=False, ensure_ascii=False) + "\n"
+
+
 def write_json(path: str | pathlib.Path, document: Any) -> None:
-    """Writes a JSON file as `write_bytes` does; raises ValueError for NaN and infinities, which JSON lacks."""
-    write_text(path, json.dumps(document, separators=(",", ":"), allow_nan=False, ensure_ascii=False) + "\n")
+    """Writes a JSON file as `write_bytes` does."""
+    write_text(path, dump_json(document))

@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import custom_batching, lax
+from numpy.typing import ArrayLike
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
     from dataclasses import dataclass
@@ -131,7 +132,7 @@ def predecessor_bits(predecessors: Sequence[Sequence[int]], padded_jobs: int | N
 
 def split_resources(
     resources_of_accelerator: Sequence[Sequence[int]],
-    resource_bandwidth: Sequence[float] | np.ndarray,
+    resource_bandwidth: ArrayLike,
     accelerators: int | None = None,
     resources: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -558,13 +559,13 @@ class Flow(NamedTuple):
 
 
 def flow(
-    start: Sequence[float] | np.ndarray,
-    end: Sequence[float] | np.ndarray,
-    duration: Sequence[float] | np.ndarray,
-    bytes: Sequence[float] | np.ndarray,
-    accelerator: Sequence[int] | np.ndarray,
+    start: ArrayLike,
+    end: ArrayLike,
+    duration: ArrayLike,
+    bytes: ArrayLike,
+    accelerator: ArrayLike,
     resources_of_accelerator: Sequence[Sequence[int]],
-    resource_bandwidth: Sequence[float] | np.ndarray,
+    resource_bandwidth: ArrayLike,
 ) -> Flow:
     """Rates between the events of one finished schedule, on the host.
 
@@ -613,13 +614,13 @@ def flow(
 
 
 def segments(
-    start: Sequence[float] | np.ndarray,
-    end: Sequence[float] | np.ndarray,
-    duration: Sequence[float] | np.ndarray,
-    bytes: Sequence[float] | np.ndarray,
-    accelerator: Sequence[int] | np.ndarray,
+    start: ArrayLike,
+    end: ArrayLike,
+    duration: ArrayLike,
+    bytes: ArrayLike,
+    accelerator: ArrayLike,
     resources_of_accelerator: Sequence[Sequence[int]],
-    resource_bandwidth: Sequence[float] | np.ndarray,
+    resource_bandwidth: ArrayLike,
 ) -> list[list[Segment]]:
     """The slowed segments of every job of one finished schedule, for a Gantt chart.
 

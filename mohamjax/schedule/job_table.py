@@ -172,6 +172,10 @@ def _arguments(order: jax.Array, accelerator: jax.Array, arrays: JobArrays) -> t
     )
 
 
+def _energy(accelerator: jax.Array, arrays: JobArrays) -> jax.Array:
+    return jnp.sum(jnp.where(arrays.job_mask, _on(arrays.energy, accelerator), 0.0))
+
+
 def evaluate_jobs(order: jax.Array, accelerator: jax.Array, arrays: JobArrays) -> JobObjectives:
     """Objectives of one schedule; pure, callers vmap and jit.
 
@@ -184,8 +188,7 @@ def evaluate_jobs(order: jax.Array, accelerator: jax.Array, arrays: JobArrays) -
         The objectives; a job where it cannot run makes the makespan infinite.
     """
     done = completion(*_arguments(order, accelerator, arrays))
-    energy = jnp.sum(jnp.where(arrays.job_mask, _on(arrays.energy, accelerator), 0.0))
-    return JobObjectives(makespan=done.makespan, energy=energy, reason=done.reason)
+    return JobObjectives(done.makespan, _energy(accelerator, arrays), done.reason)
 
 
 def job_timeline(order: jax.Array, accelerator: jax.Array, arrays: JobArrays) -> Timeline:
@@ -196,8 +199,9 @@ def job_timeline(order: jax.Array, accelerator: jax.Array, arrays: JobArrays) ->
 @functools.cache
 def _compiled(timelines: bool):
     def one(order, accelerator, arrays):
-        objectives = evaluate_jobs(order, accelerator, arrays)
-        return objectives, job_timeline(order, accelerator, arrays) if timelines else None
+        timeline = job_timeline(order, accelerator, arrays)
+        objectives = JobObjectives(timeline.makespan, _energy(accelerator, arrays), timeline.reason)
+        return objectives, timeline if timelines else None
 
     return jax.jit(jax.vmap(one, in_axes=(0, 0, None)))
 
