@@ -49,6 +49,9 @@ MAX_MACS = 2**62
 
 _STANDARD = frozenset({"", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx.preview.training"})
 _CONTRIB = "com.microsoft"
+_BLOCKED = "com.microsoft.nchwc"
+"""Convolutions over padded channel blocks: their true channel counts are lost."""
+
 _CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 
 
@@ -182,8 +185,15 @@ def _sparse(sparse: onnx.SparseTensorProto) -> Tensor:
     return Tensor(tuple(sparse.dims), int(sparse.values.data_type), const=True)
 
 
+def _printable(text: str | bytes) -> str:
+    """A name fit for one line; protobuf hands over bytes where a name is no UTF-8."""
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "replace")
+    return "".join(c if c.isprintable() else "_" for c in text)
+
+
 def _plan_node(node: onnx.NodeProto, index: int, file: object) -> NodePlan:
-    name = "".join(c if c.isprintable() else "_" for c in node.name) or f"{node.op_type or 'node'}_{index}"
+    name = _printable(node.name) or f"{_printable(node.op_type) or 'node'}_{index}"
     attributes: dict[str, Any] = {}
     references: dict[str, str] = {}
     needs = {x for x in node.input if x}
@@ -198,7 +208,7 @@ def _plan_node(node: onnx.NodeProto, index: int, file: object) -> NodePlan:
                 needs |= part.free
     domain = "" if node.domain in ("", "ai.onnx") else node.domain
     return NodePlan(
-        node.op_type,
+        _printable(node.op_type),
         domain,
         node.overload,
         name,
@@ -659,12 +669,10 @@ class Walk:
             known = {*RULES, *PRODUCTS} if not node.domain else {*CONTRIB_RULES, *CONTRIB_PRODUCTS}
             near = difflib.get_close_matches(node.op, known, 1, 0.8) if node.domain in ("", _CONTRIB) else []
             guess = f" (did you mean {near[0]}?)" if near and near[0] != node.op else ""
-            raise self._error(
-                node,
-                scope,
-                f"unknown {what}{guess}",
-                "--skip-unknown passes its dependencies on without counting it",
-            )
+            remedy = "--skip-unknown passes its dependencies on without counting it"
+            if node.domain == _BLOCKED:
+                remedy = "use the model as it was before ONNX Runtime fitted its layout to a processor"
+            raise self._error(node, scope, f"unknown {what}{guess}", remedy)
         self.warn(f"{self._label(node, scope)}: unknown {what} is no layer; its dependencies are passed on")
         return self._passed(node, scope, inputs)
 
@@ -709,8 +717,23 @@ class Walk:
             raise self._error(node, scope, f"its graph {key!r} is missing", "correct the model and export it again")
         return plan
 
-    def _refused(self, node: NodePlan, scope: _Scope, inputs: list[Tensor | None], message: str) -> list[Tensor]:
-        """Control flow that cannot be unrolled: an error, or passed over if the user wants that."""
+    def _refused(
+        self,
+        node: NodePlan,
+        scope: _Scope,
+        inputs: list[Tensor | None],
+        message: str,
+        shapes: Callable[[], list[Tensor]] | None = None,
+    ) -> list[Tensor]:
+        """Control flow that cannot be unrolled: an error, or passed over if the user wants that.
+
+        Args:
+            node: The node.
+            scope: Where it stands.
+            inputs: Its inputs.
+            message: Why it cannot be unrolled.
+            shapes: Walks its graphs for the shapes of its outputs; the layers that this adds are dropped.
+        """
         if not self.skip_unknown:
             raise self._error(
                 node,
@@ -719,8 +742,15 @@ class Walk:
                 "export the model without it (fixed inputs), or --skip-unknown passes over it and its layers",
             )
         self.warn(f"{self._label(node, scope)}: {message}; the layers inside are left out")
-        captured = [scope.find(name) for g in node.graphs for name in sorted(g.free)]
-        return self._passed(node, scope, [*inputs, *captured])
+        operands = [*inputs, *(scope.find(name) for graph in node.graphs for name in sorted(graph.free))]
+        if shapes is None:
+            return self._passed(node, scope, operands)
+        saved = (len(self.layers), dict(self._names), self.folded_products)
+        outputs = shapes()
+        del self.layers[saved[0] :]
+        self._names, self.folded_products = saved[1:]
+        producers = _union(operands)
+        return [dataclasses.replace(t, data=None, const=False, producers=producers, elements=None) for t in outputs]
 
     def _if(
         self, node: NodePlan, scope: _Scope, inputs: list[Tensor | None], attributes: Mapping[str, Any]
@@ -733,16 +763,12 @@ class Walk:
         if condition.values_known and condition.data is not None and condition.data.size == 1:
             taken = then if condition.data.reshape(-1)[0] else other
             return self._run_graph(taken, scope.inner(taken.hints, f"{scope.prefix}{node.name}/"))
-        if self._has_layers(then) or self._has_layers(other):
-            return self._refused(
-                node, scope, inputs, "its condition depends on data and there are layers in its branches"
-            )
-        results = [
-            self._run_graph(plan, scope.inner(plan.hints, f"{scope.prefix}{node.name}/")) for plan in (then, other)
-        ]
-        out = []
-        for a, b in zip(*results, strict=False):
-            out.append(
+
+        def both() -> list[Tensor]:
+            results = [
+                self._run_graph(plan, scope.inner(plan.hints, f"{scope.prefix}{node.name}/")) for plan in (then, other)
+            ]
+            return [
                 Tensor(
                     _common(a.shape, b.shape),
                     a.dtype or b.dtype,
@@ -750,8 +776,13 @@ class Walk:
                     sequence=a.sequence,
                     why=f"{self._label(node, scope)} has branches of different shapes",
                 )
-            )
-        return out
+                for a, b in zip(*results, strict=False)
+            ]
+
+        if self._has_layers(then) or self._has_layers(other):
+            message = "its condition depends on data and there are layers in its branches"
+            return self._refused(node, scope, inputs, message, both)
+        return both()
 
     def _loop(
         self, node: NodePlan, scope: _Scope, inputs: list[Tensor | None], attributes: Mapping[str, Any]
@@ -761,8 +792,7 @@ class Walk:
         carried = inputs[2:]
         trips = _single(limit)
         proceed = _single(condition)
-        scans = len(body.outputs) - 1 - len(carried)
-        if scans < 0 or len(body.inputs) < 2 + len(carried):
+        if len(body.outputs) < 1 + len(carried) or len(body.inputs) < 2 + len(carried):
             raise self._error(
                 node, scope, "its body does not fit its carried values", "correct the model and export it again"
             )
@@ -782,8 +812,14 @@ class Walk:
                 why = f"its {trips} iterations are more than are unrolled"
             else:
                 why = "its end depends on data, or lies too far away to unroll it"
-            return self._refused(node, scope, inputs, f"{why} and there are layers in its body")
-        return self._abstract_loop(node, scope, body, inputs, scans)
+            return self._refused(
+                node,
+                scope,
+                inputs,
+                f"{why} and there are layers in its body",
+                lambda: self._abstract_loop(node, scope, body, inputs),
+            )
+        return self._abstract_loop(node, scope, body, inputs)
 
     def _unroll(
         self,
@@ -836,7 +872,7 @@ class Walk:
         return out
 
     def _abstract_loop(
-        self, node: NodePlan, scope: _Scope, body: GraphPlan, inputs: list[Tensor | None], scans: int
+        self, node: NodePlan, scope: _Scope, body: GraphPlan, inputs: list[Tensor | None]
     ) -> list[Tensor]:
         """A loop without layers whose end is not known: one pass over its body tells what depends on what."""
         carried = [t if t is not None else Tensor(None, 0, producers=frozenset()) for t in inputs[2:]]

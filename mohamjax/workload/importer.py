@@ -209,7 +209,7 @@ def _input_tensors(
     )
     if chosen and batch is None:
         tell(f"the batch is symbolic ({', '.join(chosen[:3])}): taken as 1; --batch sets it")
-    if batch is not None and not chosen:
+    if batch is not None and not chosen and not any(_NAMED_BATCH.search(symbol) for symbol in symbols):
         tell(f"--batch {batch} has no effect: no input has a symbolic batch (--shape NAME=d,d,... changes a fixed one)")
     tensors = {}
     for name in names:
@@ -220,7 +220,11 @@ def _input_tensors(
         elif not sequence and name in used:
             shape = _resolved(info, shape, symbols, batch or 1, path)
         tensors[name] = Tensor(
-            shape, dtype, producers=frozenset(), sequence=sequence, why=f"input {name!r} has no shape"
+            shape,
+            dtype,
+            producers=frozenset(),
+            sequence=sequence,
+            why="" if shape is not None else f"input {name!r} has no shape",
         )
     return tensors
 

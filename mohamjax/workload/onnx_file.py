@@ -161,7 +161,7 @@ def _tensors_of_node(node: onnx.NodeProto) -> Iterator[onnx.TensorProto]:
 
 
 def _external_fields(tensor: onnx.TensorProto) -> dict[str, str]:
-    return {entry.key: entry.value for entry in tensor.external_data}
+    return {entry.key: entry.value for entry in tensor.external_data if isinstance(entry.value, str)}
 
 
 def _check_location(tensor: onnx.TensorProto, folder: pathlib.Path, path: object) -> None:

@@ -140,7 +140,7 @@ _UNARY |= dict.fromkeys((
     "HardSwish", "Hardmax", "LeakyRelu", "LogSoftmax", "LpNormalization", "LRN",
     "MeanVarianceNormalization", "Mish", "Selu", "Shrink", "Sigmoid", "Sinh", "Softmax", "Softplus",
     "Softsign", "Swish", "Tan", "ThresholdedRelu", "ImageScaler", "ParametricSoftplus", "ScaledTanh",
-    "Affine", "InstanceNormalization", "GroupNormalization", "RMSNormalization", "CumSum", "CumProd",
+    "Affine", "InstanceNormalization", "GroupNormalization", "RMSNormalization", "CumSum", "PRelu", "CumProd",
     "ReverseSequence", "Scatter", "ScatterElements", "ScatterND", "TensorScatter", "Bernoulli",
     "RotaryEmbedding", "Scaler", "Normalizer", "Binarizer", "Imputer",
 ))  # fmt: skip
@@ -235,7 +235,7 @@ _BINARY: dict[str, Callable | None] = {
     "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": _truncated_div, "Pow": _power,
     "And": np.logical_and, "Or": np.logical_or, "Xor": np.logical_xor, "Equal": np.equal, "Greater": np.greater,
     "GreaterOrEqual": np.greater_equal, "Less": np.less, "LessOrEqual": np.less_equal, "BitwiseAnd": np.bitwise_and,
-    "BitwiseOr": np.bitwise_or, "BitwiseXor": np.bitwise_xor, "BitShift": None, "PRelu": None, "Mod": None,
+    "BitwiseOr": np.bitwise_or, "BitwiseXor": np.bitwise_xor, "BitShift": None, "Mod": None,
 }  # fmt: skip
 _COMPARISONS = {"And", "Or", "Xor", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"}
 

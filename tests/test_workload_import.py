@@ -1,0 +1,980 @@
+"""The importer on hand-made graphs: loop bounds, dependencies, shape arithmetic, control flow, functions."""
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+from workload_models import BOOL, FLOAT, INT8, INT32, INT64, UINT8, brief, const, edges, info, model, node, save, weight
+
+from mohamjax.errors import InputError
+from mohamjax.workload import layer_rows, read_network
+
+
+def read(folder, proto, **keywords):
+    warnings = []
+    network = read_network(save(folder, proto), warn=warnings.append, **keywords)
+    return network, warnings
+
+
+def single(folder, nodes, inputs, weights=(), opset=17, **keywords):
+    """The layers of a graph whose output is `y`; no warnings expected."""
+    network, warnings = read(folder, model(nodes, inputs, ["y"], weights, opset=opset, **keywords))
+    assert warnings == []
+    return network
+
+
+# ------------------------------------------------------------------------------------------------ convolutions
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "attributes", "kind", "bounds", "stride", "dilation"),
+    [
+        ((1, 3, 224, 224), (64, 3, 7, 7), {"strides": [2, 2], "pads": [3] * 4}, "conv",
+         {"K": 64, "C": 3, "P": 112, "Q": 112, "R": 7, "S": 7}, (2, 2), (1, 1)),
+        ((2, 8, 9, 11), (16, 8, 3, 1), {}, "conv", {"N": 2, "K": 16, "C": 8, "P": 7, "Q": 11, "R": 3}, (1, 1), (1, 1)),
+        ((1, 8, 9, 11), (8, 1, 3, 3), {"group": 8, "auto_pad": "SAME_UPPER", "strides": [2, 3]}, "dwconv",
+         {"G": 8, "P": 5, "Q": 4, "R": 3, "S": 3}, (2, 3), (1, 1)),
+        ((1, 8, 9, 9), (24, 1, 3, 3), {"group": 8}, "dwconv",
+         {"G": 8, "K": 3, "P": 7, "Q": 7, "R": 3, "S": 3}, (1, 1), (1, 1)),
+        ((1, 8, 9, 9), (12, 4, 3, 3), {"group": 2, "dilations": [2, 3]}, "gconv",
+         {"G": 2, "K": 6, "C": 4, "P": 5, "Q": 3, "R": 3, "S": 3}, (1, 1), (2, 3)),
+        ((1, 1, 9, 9), (4, 1, 3, 3), {"auto_pad": "VALID", "pads": [1] * 4}, "conv",
+         {"K": 4, "P": 7, "Q": 7, "R": 3, "S": 3}, (1, 1), (1, 1)),
+        ((1, 4, 50), (8, 4, 5), {"strides": [2], "dilations": [2]}, "conv",
+         {"K": 8, "C": 4, "P": 21, "R": 5}, (2, 1), (2, 1)),
+        ((1, 4, 50), (4, 1, 3), {"group": 4, "auto_pad": "SAME_LOWER"}, "dwconv", {"G": 4, "P": 50, "R": 3}, (1, 1), (1, 1)),
+    ],
+)  # fmt: skip
+def test_convolutions(tmp_path, x, w, attributes, kind, bounds, stride, dilation):
+    network = single(tmp_path, [node("Conv", "x w", "y", **attributes)], [info("x", x)], [weight("w", w)])
+    assert brief(network) == [(kind, bounds)]
+    assert network.layers[0].shape.stride == stride
+    assert network.layers[0].shape.dilation == dilation
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_convolutions_agree_with_onnx_shape_inference(tmp_path_factory, data):
+    draw = data.draw
+    axes = draw(st.integers(1, 2))
+    group, per_in, per_out = draw(st.integers(1, 3)), draw(st.integers(1, 4)), draw(st.integers(1, 4))
+    lists = {key: draw(st.lists(st.integers(1, 3), min_size=axes, max_size=axes)) for key in ("strides", "dilations")}
+    kernel = draw(st.lists(st.integers(1, 3), min_size=axes, max_size=axes))
+    auto = draw(st.sampled_from(["NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"]))
+    attributes = {**lists, "group": group, "auto_pad": auto}
+    if auto == "NOTSET":
+        attributes["pads"] = draw(st.lists(st.integers(0, 2), min_size=2 * axes, max_size=2 * axes))
+    size = draw(st.lists(st.integers(8, 20), min_size=axes, max_size=axes))
+    x, w = (2, group * per_in, *size), (group * per_out, per_in, *kernel)
+    proto = model(
+        [node("Conv", "x w", "y", **attributes)], [info("x", x)], ["y"], [const("w", np.zeros(w, np.float32))]
+    )
+    inferred = onnx.shape_inference.infer_shapes(proto, strict_mode=True).graph.output[0].type.tensor_type.shape
+    want = tuple(d.dim_value for d in inferred.dim)
+    (layer,) = read(tmp_path_factory.mktemp("c"), proto)[0].layers
+    shape = layer.shape
+    assert (shape.N, shape.G * shape.K) == want[:2]
+    assert (shape.P, shape.Q)[:axes] == want[2:]
+    assert layer.macs == np.prod(want) * per_in * np.prod(kernel)
+
+
+def test_transposed_convolution_runs_over_the_input(tmp_path):
+    nodes = [
+        node("ConvTranspose", "x w", "t", strides=[2, 2], dilations=[2, 1], group=2),
+        node("Conv", "t v", "y"),
+    ]
+    network = single(tmp_path, nodes, [info("x", (1, 8, 5, 6))], [weight("w", (8, 3, 4, 4)), weight("v", (1, 6, 1, 1))])
+    first, second = brief(network)
+    assert first == ("tconv", {"G": 2, "K": 3, "C": 4, "P": 5, "Q": 6, "R": 4, "S": 4})
+    assert network.layers[0].shape.stride == (1, 1)
+    assert network.layers[0].shape.dilation == (2, 1)
+    assert second == ("conv", {"C": 6, "P": (5 - 1) * 2 + 7, "Q": (6 - 1) * 2 + 4})
+
+
+def test_convolution_by_an_activation_depends_on_both(tmp_path):
+    nodes = [
+        node("Conv", "x w", "a", "a"),
+        node("Gemm", "z v", "b", "b"),
+        node("Reshape", "b s", "k"),
+        node("Conv", "a k", "y", "dynamic"),
+    ]
+    network = single(
+        tmp_path,
+        nodes,
+        [info("x", (1, 3, 8, 8)), info("z", (1, 5))],
+        [weight("w", (4, 3, 1, 1)), weight("v", (5, 72)), const("s", np.array([2, 4, 3, 3]))],
+    )
+    assert edges(network)["dynamic"] == {"a", "b"}
+    assert network.layers[2].type == "conv"
+
+
+def test_deformable_convolution_is_a_convolution_with_a_warning(tmp_path):
+    nodes = [node("DeformConv", "x w o", "y", pads=[1] * 4)]
+    proto = model(
+        nodes, [info("x", (1, 3, 8, 8)), info("o", (1, 18, 8, 8))], ["y"], [weight("w", (4, 3, 3, 3))], opset=19
+    )
+    network, warnings = read(tmp_path, proto)
+    assert brief(network) == [("conv", {"K": 4, "C": 3, "P": 8, "Q": 8, "R": 3, "S": 3})]
+    assert len(warnings) == 1 and "DeformConv" in warnings[0]
+
+
+# --------------------------------------------------------------------------------------------- matrix products
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "constant", "want"),
+    [
+        ((2, 7, 5), (5, 3), "b", ("fc", {"N": 14, "K": 3, "C": 5})),
+        ((5,), (5, 3), "b", ("fc", {"K": 3, "C": 5})),
+        ((7, 5), (5,), "b", ("fc", {"N": 7, "C": 5})),
+        ((2, 7, 5), (1, 5, 3), "b", ("fc", {"N": 14, "K": 3, "C": 5})),
+        ((2, 4, 7, 5), (4, 5, 3), "b", ("fc", {"G": 4, "N": 14, "K": 3, "C": 5})),
+        ((3, 5), (2, 5, 7), "a", ("fc", {"N": 14, "K": 3, "C": 5})),
+        ((4, 3, 5), (2, 4, 5, 7), "a", ("fc", {"G": 4, "N": 14, "K": 3, "C": 5})),
+        ((2, 4, 7, 5), (2, 4, 5, 3), "", ("bmm", {"G": 8, "N": 7, "K": 3, "C": 5})),
+        ((2, 1, 7, 5), (4, 5, 3), "", ("bmm", {"G": 8, "N": 7, "K": 3, "C": 5})),
+        ((7, 5), (5, 3), "", ("bmm", {"N": 7, "K": 3, "C": 5})),
+    ],
+)
+def test_matrix_products(tmp_path, a, b, constant, want):
+    inputs = [info(n, s) for n, s in (("a", a), ("b", b)) if n != constant]
+    weights = [weight(n, s) for n, s in (("a", a), ("b", b)) if n == constant]
+    assert brief(single(tmp_path, [node("MatMul", "a b", "y")], inputs, weights)) == [want]
+
+
+@pytest.mark.parametrize("trans_a", [0, 1])
+@pytest.mark.parametrize("trans_b", [0, 1])
+def test_gemm(tmp_path, trans_a, trans_b):
+    a, b = ((5, 7) if trans_a else (7, 5)), ((3, 5) if trans_b else (5, 3))
+    nodes = [node("Gemm", "a b c", "y", transA=trans_a, transB=trans_b)]
+    network = single(tmp_path, nodes, [info("a", a)], [weight("b", b), weight("c", (3,))])
+    assert brief(network) == [("fc", {"N": 7, "K": 3, "C": 5})]
+
+
+def test_gemm_of_two_activations_is_a_bmm(tmp_path):
+    nodes = [node("Gemm", "x v", "a", "a"), node("Gemm", "x w", "b", "b"), node("Gemm", "a b", "y", "c", transB=1)]
+    network = single(tmp_path, nodes, [info("x", (4, 8))], [weight("v", (8, 6)), weight("w", (8, 6))])
+    assert brief(network)[2] == ("bmm", {"N": 4, "K": 4, "C": 6})
+    assert edges(network)["c"] == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("equation", "a", "b", "constant", "want"),
+    [
+        ("bij,bjk->bik", (2, 3, 4), (2, 4, 5), "", ("bmm", {"G": 2, "N": 3, "K": 5, "C": 4})),
+        ("bhid,bhjd->bhij", (2, 3, 4, 6), (2, 3, 5, 6), "", ("bmm", {"G": 6, "N": 4, "K": 5, "C": 6})),
+        ("bnd,hde->bhne", (2, 3, 4), (6, 4, 5), "b", ("fc", {"N": 6, "K": 30, "C": 4})),
+        ("...ij,jk", (2, 2, 3, 4), (4, 5), "b", ("fc", {"N": 12, "K": 5, "C": 4})),
+        ("ij,bjk->bik", (3, 4), (2, 4, 5), "a", ("fc", {"N": 10, "K": 3, "C": 4})),
+        ("gij,gjk->gik", (2, 3, 4), (2, 4, 5), "b", ("fc", {"G": 2, "N": 3, "K": 5, "C": 4})),
+        ("i,i->", (7,), (7,), "", ("bmm", {"C": 7})),
+    ],
+)
+def test_einsum_as_a_matrix_product(tmp_path, equation, a, b, constant, want):
+    inputs = [info(n, s) for n, s in (("a", a), ("b", b)) if n != constant]
+    weights = [weight(n, s) for n, s in (("a", a), ("b", b)) if n == constant]
+    assert brief(single(tmp_path, [node("Einsum", "a b", "y", equation=equation)], inputs, weights)) == [want]
+
+
+def test_einsum_of_three_operands_is_two_products(tmp_path):
+    inputs = [info("a", (2, 3, 4)), info("b", (2, 4, 5)), info("c", (2, 5, 6))]
+    nodes = [node("Einsum", "a b c", "y", "e", equation="bij,bjk,bkl->bil")]
+    network = single(tmp_path, nodes, inputs)
+    assert [x.macs for x in network.layers] == [2 * 3 * 4 * 5, 2 * 3 * 5 * 6]
+    assert network.layers[1].predecessors == (0,)
+
+
+def test_einsum_that_is_no_product_warns_and_names_itself(tmp_path):
+    nodes = [node("Einsum", "a b", "o", "outer", equation="i,j->ij"), node("MatMul", "o w", "y")]
+    proto = model(nodes, [info("a", (3,)), info("b", (4,))], ["y"], [weight("w", (4, 5))])
+    network, warnings = read(tmp_path, proto)
+    assert brief(network) == [("fc", {"N": 3, "K": 5, "C": 4})]
+    assert len(warnings) == 1 and "'outer'" in warnings[0] and "i,j->ij" in warnings[0]
+
+
+def test_products_of_constants_are_no_layers(tmp_path):
+    nodes = [node("MatMul", "p q", "w"), node("MatMul", "x w", "y")]
+    proto = model(nodes, [info("x", (2, 4))], ["y"], [weight("p", (4, 6)), weight("q", (6, 5))])
+    network, warnings = read(tmp_path, proto)
+    assert brief(network) == [("fc", {"N": 2, "K": 5, "C": 4})]
+    assert len(warnings) == 1 and "ahead of time" in warnings[0]
+
+
+# -------------------------------------------------------------------------------- recurrent layers, attention
+
+
+@pytest.mark.parametrize(("op", "gates"), [("LSTM", 4), ("GRU", 3), ("RNN", 1)])
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("layout", [0, 1])
+def test_recurrent_layers(tmp_path, op, gates, direction, layout):
+    d = 2 if direction == "bidirectional" else 1
+    x = (3, 7, 10) if layout else (7, 3, 10)
+    nodes = [
+        node(op, ["x", "w", "r"], ["h", "last"], "r", hidden_size=20, direction=direction, layout=layout),
+        node("Reshape", "h s", "f"),
+        node("MatMul", "f v", "y", "fc"),
+    ]
+    weights = [weight("w", (d, gates * 20, 10)), weight("r", (d, gates * 20, 20)), weight("v", (20 * d, 2))]
+    network = single(tmp_path, nodes, [info("x", x)], [*weights, const("s", np.array([21, 20 * d]))])
+    assert brief(network) == [
+        ("rnn", {"N": 3, "P": 7, "K": gates * 20 * d, "C": 30}),
+        ("fc", {"N": 21, "K": 2, "C": 20 * d}),
+    ]
+    assert edges(network)["fc"] == {"r"}
+
+
+def contrib(folder, nodes, inputs, weights=(), **keywords):
+    return single(folder, nodes, inputs, weights, domains=("com.microsoft",), **keywords)
+
+
+def test_fused_attention_of_onnx_runtime(tmp_path):
+    nodes = [
+        node("EmbedLayerNormalization", ["ids", "", "word", "pos", "", "g", "b"], ["e", "m"], domain="com.microsoft"),
+        node("Attention", "e w bias m", "a", "att", domain="com.microsoft", num_heads=4),
+        node("MatMul", "a v", "p", "proj"),
+        node("SkipLayerNormalization", "p e g b", "s", domain="com.microsoft"),
+        node("FusedMatMul", "s u", "f", "ffn", domain="com.microsoft", transB=1),
+        node("BiasGelu", "f c", "y", domain="com.microsoft"),
+    ]
+    weights = [
+        weight("word", (99, 32)), weight("pos", (64, 32)), weight("g", (32,)), weight("b", (32,)), weight("w", (32, 96)),
+        weight("bias", (96,)), weight("v", (32, 32)), weight("u", (64, 32)), weight("c", (64,)),
+    ]  # fmt: skip
+    network = contrib(tmp_path, nodes, [info("ids", (2, 11), INT32)], weights)
+    assert brief(network) == [
+        ("fc", {"N": 22, "K": 96, "C": 32}),
+        ("bmm", {"G": 8, "N": 11, "K": 11, "C": 8}),
+        ("bmm", {"G": 8, "N": 11, "K": 8, "C": 11}),
+        ("fc", {"N": 22, "K": 32, "C": 32}),
+        ("fc", {"N": 22, "K": 64, "C": 32}),
+    ]
+    assert edges(network) == {
+        "att/qkv": set(),
+        "att/scores": {"att/qkv"},
+        "att/context": {"att/scores", "att/qkv"},
+        "proj": {"att/context"},
+        "ffn": {"proj"},
+    }
+
+
+@pytest.mark.parametrize("op", ["MultiHeadAttention", "GroupQueryAttention"])
+def test_attention_of_separate_operands(tmp_path, op):
+    heads = {"num_heads": 4} if op == "MultiHeadAttention" else {"num_heads": 4, "kv_num_heads": 2}
+    width = 32 if op == "MultiHeadAttention" else 16
+    nodes = [
+        node("MatMul", "x wq", "q", "q"),
+        node("MatMul", "z wk", "k", "k"),
+        node("MatMul", "z wv", "v", "v"),
+        node(op, "q k v", "y", "att", domain="com.microsoft", **heads),
+    ]
+    weights = [weight("wq", (32, 32)), weight("wk", (32, width)), weight("wv", (32, width))]
+    network = contrib(tmp_path, nodes, [info("x", (2, 5, 32)), info("z", (2, 5, 32))], weights)
+    assert brief(network)[3:] == [
+        ("bmm", {"G": 8, "N": 5, "K": 5, "C": 8}),
+        ("bmm", {"G": 8, "N": 5, "K": 8, "C": 5}),
+    ]
+    assert edges(network)["att/scores"] == {"q", "k"}
+    assert edges(network)["att/context"] == {"att/scores", "v"}
+
+
+@pytest.mark.parametrize("flat", [False, True])
+def test_standard_attention(tmp_path, flat):
+    shapes = [(2, 5, 32), (2, 7, 32), (2, 7, 48)] if flat else [(2, 4, 5, 8), (2, 4, 7, 8), (2, 4, 7, 12)]
+    heads = {"q_num_heads": 4, "kv_num_heads": 4} if flat else {}
+    inputs = [info(n, s) for n, s in zip("qkv", shapes, strict=True)]
+    network = single(tmp_path, [node("Attention", "q k v", "y", **heads)], inputs, opset=23)
+    assert brief(network) == [
+        ("bmm", {"G": 8, "N": 5, "K": 7, "C": 8}),
+        ("bmm", {"G": 8, "N": 5, "K": 12, "C": 7}),
+    ]
+
+
+def test_packed_weights_of_four_bits(tmp_path):
+    nodes = [node("MatMulNBits", "x w s", "y", domain="com.microsoft", K=64, N=32, bits=4, block_size=32)]
+    weights = [weight("w", (32, 2, 16), UINT8), weight("s", (64,))]
+    network = contrib(tmp_path, nodes, [info("x", (1, 9, 64))], weights)
+    assert brief(network) == [("fc", {"N": 9, "K": 32, "C": 64})]
+    assert network.layers[0].word_bits == 4
+
+
+# ------------------------------------------------------------------------------------------------ quantisation
+
+
+def test_qdq_convolution_and_linear_are_eight_bits_wide(tmp_path):
+    one, zero = const("s", np.float32(0.1)), const("z", np.uint8(0))
+    nodes = [
+        node("QuantizeLinear", "x s z", "xq"),
+        node("DequantizeLinear", "xq s z", "xd"),
+        node("DequantizeLinear", "w ws", "wd", axis=0),
+        node("Conv", "xd wd", "c", "conv"),
+        node("QuantizeLinear", "c s z", "cq"),
+        node("DequantizeLinear", "cq s z", "cd"),
+        node("Flatten", "cd", "f"),
+        node("DequantizeLinear", "v vs", "vd", axis=0),
+        node("Transpose", "vd", "vt"),
+        node("MatMul", "f vt", "y", "fc"),
+    ]
+    weights = [
+        one,
+        zero,
+        weight("w", (4, 3, 3, 3), INT8),
+        weight("ws", (4,)),
+        weight("v", (10, 144), INT8),
+        weight("vs", (10,)),
+    ]
+    network = single(tmp_path, nodes, [info("x", (1, 3, 8, 8))], weights)
+    assert brief(network) == [
+        ("conv", {"K": 4, "C": 3, "P": 6, "Q": 6, "R": 3, "S": 3}),
+        ("fc", {"K": 10, "C": 144}),
+    ]
+    assert [x.word_bits for x in network.layers] == [8, 8]
+    assert edges(network)["fc"] == {"conv"}
+
+
+def test_qdq_attention_product_is_eight_bits_wide(tmp_path):
+    nodes = [
+        node("QuantizeLinear", "a s z", "aq"),
+        node("DequantizeLinear", "aq s z", "ad"),
+        node("QuantizeLinear", "b s z", "bq"),
+        node("DequantizeLinear", "bq s z", "bd"),
+        node("Transpose", "bd", "bt", perm=[0, 2, 1]),
+        node("MatMul", "ad bt", "y"),
+    ]
+    network = single(
+        tmp_path,
+        nodes,
+        [info("a", (2, 5, 8)), info("b", (2, 6, 8))],
+        [const("s", np.float32(0.1)), const("z", np.uint8(0))],
+    )
+    assert brief(network) == [("bmm", {"G": 2, "N": 5, "K": 6, "C": 8})]
+    assert network.layers[0].word_bits == 8
+
+
+def test_integer_operators(tmp_path):
+    nodes = [
+        node("DynamicQuantizeLinear", "x", "xq xs xz"),
+        node("ConvInteger", "xq w xz", "ci", "ci"),
+        node("Cast", "ci", "cf", to=FLOAT),
+        node("QuantizeLinear", "cf s z", "q"),
+        node("QLinearConv", "q s z v s z8 s z", "qc", "qc"),
+        node("Flatten", "qc", "f"),
+        node("QLinearMatMul", "f s z u s z8 s z", "qm", "qm"),
+        node("MatMulInteger", "qm t z", "y", "mi"),
+    ]
+    weights = [
+        const("s", np.float32(0.1)), const("z", np.uint8(0)), const("z8", np.int8(0)), weight("w", (4, 3, 3, 3), INT8),
+        weight("v", (4, 1, 3, 3), INT8), weight("u", (64, 10), INT8), weight("t", (10, 2), INT8),
+    ]  # fmt: skip
+    nodes[4].attribute.append(helper.make_attribute("group", 4))
+    network = single(tmp_path, nodes, [info("x", (1, 3, 8, 8))], weights)
+    assert brief(network) == [
+        ("conv", {"K": 4, "C": 3, "P": 6, "Q": 6, "R": 3, "S": 3}),
+        ("dwconv", {"G": 4, "P": 4, "Q": 4, "R": 3, "S": 3}),
+        ("fc", {"K": 10, "C": 64}),
+        ("fc", {"K": 2, "C": 10}),
+    ]
+    assert {x.word_bits for x in network.layers} == {8}
+    assert edges(network) == {"ci": set(), "qc": {"ci"}, "qm": {"qc"}, "mi": {"qm"}}
+
+
+def test_integer_operators_of_onnx_runtime(tmp_path):
+    ms = {"domain": "com.microsoft"}
+    nodes = [
+        node("QLinearConv", "x s z w s z s z", "c", "conv", channels_last=1, **ms),
+        node("QLinearGlobalAveragePool", "c s z s z", "p", channels_last=1, **ms),
+        node("Flatten", "p", "f"),
+        node("QGemm", ["f", "s", "z", "v", "s", "z", "", "s", "z"], "g", "gemm", transB=1, **ms),
+        node("QLinearAdd", "g s z g s z s z", "a", **ms),
+        node("DequantizeLinear", "a s z", "d", **ms),
+        node("DynamicQuantizeMatMul", "d u s", "m", "dq", **ms),
+        node("MatMulIntegerToFloat", "g u s s", "y", "mf", **ms),
+    ]
+    weights = [
+        const("s", np.float32(0.1)), const("z", np.uint8(0)), weight("w", (4, 3, 3, 3), UINT8), weight("v", (10, 4), UINT8),
+        weight("u", (10, 2), UINT8),
+    ]  # fmt: skip
+    network = contrib(tmp_path, nodes, [info("x", (1, 8, 9, 3), UINT8)], weights)
+    assert brief(network) == [
+        ("conv", {"K": 4, "C": 3, "P": 6, "Q": 7, "R": 3, "S": 3}),
+        ("fc", {"K": 10, "C": 4}),
+        ("fc", {"K": 2, "C": 10}),
+        ("fc", {"K": 2, "C": 10}),
+    ]
+    assert {x.word_bits for x in network.layers} == {8}
+    assert edges(network)["mf"] == {"gemm"} == edges(network)["dq"]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bits"), [(TensorProto.FLOAT16, 16), (TensorProto.BFLOAT16, 16), (TensorProto.DOUBLE, 64)]
+)
+def test_word_follows_the_element_type(tmp_path, dtype, bits):
+    network = single(tmp_path, [node("MatMul", "x w", "y")], [info("x", (2, 3), dtype)], [weight("w", (3, 4), dtype)])
+    assert network.layers[0].word_bits == bits
+
+
+# ------------------------------------------------------------------------------------------------ dependencies
+
+
+def test_dependencies_pass_through_what_is_no_layer(tmp_path):
+    nodes = [
+        node("Conv", "x w", "a", "stem"),
+        node("BatchNormalization", "a g g g g", "n"),
+        node("Relu", "n", "r"),
+        node("Conv", "r v", "b", "left"),
+        node("Conv", "r v", "c", "right"),
+        node("Add", "b c", "s"),
+        node("MaxPool", "s", "p", kernel_shape=[2, 2], strides=[2, 2]),
+        node("Concat", "p p", "cat", axis=1),
+        node("Conv", "cat u", "y", "head"),
+        node("Conv", "r v", "unused", "dead"),
+    ]
+    weights = [weight("w", (4, 3, 1, 1)), weight("g", (4,)), weight("v", (4, 4, 1, 1)), weight("u", (2, 8, 1, 1))]
+    network = single(tmp_path, nodes, [info("x", (1, 3, 8, 8))], weights)
+    assert edges(network) == {
+        "stem": set(),
+        "left": {"stem"},
+        "right": {"stem"},
+        "head": {"left", "right"},
+        "dead": {"stem"},
+    }
+
+
+def test_direct_predecessors_are_not_reduced(tmp_path):
+    nodes = [
+        node("Conv", "x w", "a", "a"),
+        node("Conv", "a w", "b", "b"),
+        node("Add", "a b", "s"),
+        node("Conv", "s w", "y", "c"),
+    ]
+    network = single(tmp_path, nodes, [info("x", (1, 4, 8, 8))], [weight("w", (4, 4, 1, 1))])
+    assert edges(network) == {"a": set(), "b": {"a"}, "c": {"a", "b"}}
+
+
+def test_shapes_constants_and_embeddings_are_no_dependencies(tmp_path):
+    nodes = [
+        node("Gather", "table ids", "e"),
+        node("MatMul", "e w", "a", "a"),
+        node("Shape", "a", "sa"),
+        node("Reshape", "z sa", "zr"),
+        node("Transpose", "w", "wt"),
+        node("Identity", "wt", "wi"),
+        node("MatMul", "zr wi", "y", "b"),
+    ]
+    network = single(
+        tmp_path, nodes, [info("ids", (1, 5), INT64), info("z", (40,))], [weight("table", (99, 8)), weight("w", (8, 8))]
+    )
+    assert [x.type for x in network.layers] == ["fc", "fc"]
+    assert edges(network) == {"a": set(), "b": set()}
+
+
+@pytest.mark.parametrize(
+    "through", ["Identity", "Transpose", "Reshape", "Cast", "ConstantOfShape", "DequantizeLinear", "Constant", "Slice"]
+)
+def test_weights_through_other_operators(tmp_path, through):
+    size = (6, 4)
+    made = {
+        "Identity": ([node("Identity", "v", "w")], [weight("v", size)]),
+        "Transpose": ([node("Transpose", "v", "w")], [weight("v", size[::-1])]),
+        "Reshape": ([node("Reshape", "v s", "w")], [weight("v", (24,)), const("s", np.array([6, -1]))]),
+        "Cast": ([node("Cast", "v", "w", to=FLOAT)], [weight("v", size, TensorProto.FLOAT16)]),
+        "ConstantOfShape": ([node("ConstantOfShape", "s", "w")], [const("s", np.array(size))]),
+        "DequantizeLinear": ([node("DequantizeLinear", "v s", "w")], [weight("v", size, INT8), const("s", np.float32(1))]),
+        "Constant": ([node("Constant", [], "w", value=const("v", np.zeros(size, np.float32)))], []),
+        "Slice": ([node("Slice", "v b e", "w")], [weight("v", (9, 4)), const("b", np.array([3])), const("e", np.array([2**60]))]),
+    }  # fmt: skip
+    nodes, weights = made[through]
+    network = single(tmp_path, [*nodes, node("MatMul", "x w", "y")], [info("x", (5, 6))], weights)
+    assert brief(network) == [("fc", {"N": 5, "K": 4, "C": 6})]
+
+
+def test_initialisers_among_the_inputs_are_weights_before_ir_4(tmp_path):
+    nodes = [node("Conv", "x w", "y")]
+    inputs = [info("x", (1, 3, 8, 8)), info("w", (4, 3, 3, 3))]
+    network = single(tmp_path, nodes, inputs, [weight("w", (4, 3, 3, 3))], opset=8, ir=3)
+    assert [x.type for x in network.layers] == ["conv"]
+
+
+def test_nodes_in_any_order_and_names_made_unique(tmp_path):
+    nodes = [node("Gemm", "b w", "y", "l"), node("Gemm", "a w", "b", "l"), node("Gemm", "x w", "a")]
+    network = single(tmp_path, nodes, [info("x", (2, 4))], [weight("w", (4, 4))])
+    assert [x.name for x in network.layers] == ["Gemm_2", "l", "l_2"]
+    assert [x.predecessors for x in network.layers] == [(), (0,), (1,)]
+    assert [row["predecessors"] for row in layer_rows(network)] == ["", "0", "1"]
+
+
+def test_sequences_keep_the_producers_of_each_part(tmp_path):
+    nodes = [
+        node("Gemm", "x w", "a", "a"),
+        node("Gemm", "x w", "b", "b"),
+        node("SequenceConstruct", "a b", "seq"),
+        node("SequenceAt", "seq one", "second"),
+        node("Gemm", "second w", "c", "c"),
+        node("ConcatFromSequence", "seq", "cat", axis=0),
+        node("SplitToSequence", "cat three", "parts", axis=0),
+        node("SequenceAt", "parts one", "p"),
+        node("Gemm", "p w", "y", "d"),
+    ]
+    weights = [weight("w", (4, 4)), const("one", np.int64(1)), const("three", np.int64(3))]
+    network = single(tmp_path, nodes, [info("x", (2, 4))], weights)
+    assert edges(network) == {"a": set(), "b": set(), "c": {"b"}, "d": {"a", "b"}}
+    assert network.layers[3].shape.N == 1
+
+
+# -------------------------------------------------------------------------------------------- shape arithmetic
+
+
+@pytest.mark.parametrize("opset", range(7, 23))
+def test_every_operator_set(tmp_path, opset):
+    """Axes, pads, limits and scales wander from attributes to inputs between the sets."""
+    nodes, weights = [node("Conv", "x w", "a", "conv", pads=[1] * 4)], [weight("w", (8, 3, 3, 3))]
+
+    def vector(name, values, dtype=np.int64):
+        weights.append(const(name, np.array(values, dtype)))
+        return name
+
+    if opset < 11:
+        nodes += [node("Clip", "a", "b", min=0.0, max=6.0), node("Pad", "b", "c", pads=[0, 0, 1, 1, 0, 0, 1, 1])]
+    else:
+        nodes += [
+            node("Clip", ["a", vector("lo", 0, np.float32), vector("hi", 6, np.float32)], "b"),
+            node("Pad", ["b", vector("pads", [0, 0, 1, 1, 0, 0, 1, 1])], "c"),
+        ]
+    if opset < 10:
+        nodes += [node("Slice", "c", "d", starts=[1, 0], ends=[-1, 2**40], axes=[2, 3])]
+    else:
+        nodes += [node("Slice", ["c", vector("b0", [1, 0]), vector("e0", [-1, 2**40]), vector("ax", [2, 3])], "d")]
+    if opset < 9:
+        nodes += [node("Upsample", "d", "u", scales=[1.0, 1.0, 2.0, 1.5])]
+    elif opset < 11:
+        op = "Upsample" if opset == 9 else "Resize"
+        nodes += [node(op, ["d", vector("sc", [1, 1, 2, 1.5], np.float32)], "u")]
+    else:
+        nodes += [node("Resize", ["d", "", vector("sc", [1, 1, 2, 1.5], np.float32)], "u")]
+    if opset < 13:
+        nodes += [
+            node("Unsqueeze", "u", "v", axes=[0]),
+            node("Squeeze", "v", "q", axes=[0]),
+            node("Split", "q", "s t", axis=1, split=[2, 6]),
+            node("ReduceSum", "t", "r", axes=[3], keepdims=0),
+        ]
+    else:
+        nodes += [
+            node("Unsqueeze", ["u", vector("a0", [0])], "v"),
+            node("Squeeze", ["v", "a0"], "q"),
+            node("Split", ["q", vector("parts", [2, 6])], "s t", axis=1),
+            node("ReduceSum", ["t", vector("a3", [3])], "r", keepdims=0),
+        ]
+    if opset < 18:
+        nodes += [node("ReduceMean", "r", "m", axes=[-1])]
+    else:
+        nodes += [node("ReduceMean", ["r", vector("am", [-1])], "m")]
+    nodes += [node("Flatten", "m", "f"), node("Gemm", "f g k", "y", "fc")]
+    weights += [weight("g", (6, 5)), weight("k", (5,))]
+    network = single(tmp_path, nodes, [info("x", (2, 3, 8, 8))], weights, opset=opset)
+    assert brief(network) == [
+        ("conv", {"N": 2, "K": 8, "C": 3, "P": 8, "Q": 8, "R": 3, "S": 3}),
+        ("fc", {"N": 2, "K": 5, "C": 6}),
+    ]
+    assert edges(network)["fc"] == {"conv"}
+
+
+def test_dynamic_shape_arithmetic_of_bert_exports(tmp_path):
+    """Heads split and merged with shapes computed in the graph, masks expanded to a computed shape."""
+    i0, i1, i2 = const("i0", np.array(0)), const("i1", np.array(1)), const("i2", np.array([1]))
+    nodes = [
+        node("MatMul", "x wq", "q", "q"),
+        node("Shape", "q", "shape"),
+        node("Gather", "shape i0", "b"),
+        node("Gather", "shape i1", "s"),
+        node("Unsqueeze", "b", "b1", axes=[0]),
+        node("Unsqueeze", "s", "s1", axes=[0]),
+        node("Concat", "b1 s1 heads size", "split", axis=0),
+        node("Reshape", "q split", "qh"),
+        node("Transpose", "qh", "qt", perm=[0, 2, 1, 3]),
+        node("Transpose", "qh", "kt", perm=[0, 2, 3, 1]),
+        node("MatMul", "qt kt", "scores", "scores"),
+        node("Concat", "b1 i2 s1 s1", "full", axis=0),
+        node("ConstantOfShape", "one", "ones", value=helper.make_tensor("v", INT64, [1], [1])),
+        node("Mul", "ones minus", "minuses"),
+        node("Equal", "full minuses", "eq"),
+        node("Where", "eq full full", "target"),
+        node("Expand", "mask target", "m"),
+        node("Where", "m scores scores", "masked"),
+        node("Softmax", "masked", "p"),
+        node("MatMul", "p qt", "ctx", "ctx"),
+        node("Transpose", "ctx", "ct", perm=[0, 2, 1, 3]),
+        node("Mul", "heads size", "width"),
+        node("Concat", "b1 s1 width", "merge", axis=0),
+        node("Reshape", "ct merge", "out"),
+        node("MatMul", "out wq", "y", "o"),
+    ]
+    weights = [
+        weight("wq", (32, 32)), const("heads", np.array([4])), const("size", np.array([8])), const("one", np.array([4])),
+        const("minus", np.array([-1])), i0, i1, i2,
+    ]  # fmt: skip
+    inputs = [info("x", ("batch", "seq", 32)), info("mask", ("batch", 1, 1, "seq"), BOOL)]
+    proto = model(nodes, inputs, ["y"], weights, opset=11)
+    network, warnings = read(tmp_path, proto, batch=3, shapes={"x": (3, 11, 32)})
+    assert warnings == []
+    assert brief(network) == [
+        ("fc", {"N": 33, "K": 32, "C": 32}),
+        ("bmm", {"G": 12, "N": 11, "K": 11, "C": 8}),
+        ("bmm", {"G": 12, "N": 11, "K": 8, "C": 11}),
+        ("fc", {"N": 33, "K": 32, "C": 32}),
+    ]
+    assert edges(network)["ctx"] == {"scores", "q"}
+
+
+def test_shapes_from_ranges_reductions_and_nonzero(tmp_path):
+    nodes = [
+        node("Shape", "x", "s"),
+        node("ReduceProd", "s", "n", keepdims=1),
+        node("Size", "x", "n0"),
+        node("Range", "zero n0 one", "r"),
+        node("Shape", "r", "rs"),
+        node("ConstantOfShape", "rs", "mask", value=helper.make_tensor("v", BOOL, [1], [1])),
+        node("NonZero", "mask", "nz"),
+        node("Shape", "nz", "ns"),
+        node("Gather", "ns oneV", "m"),
+        node("Equal", "m n", "same"),
+        node("Where", "same n zeroV", "length"),
+        node("Div", "length twelve", "rows"),
+        node("Concat", "rows minus", "t", axis=0),
+        node("Reshape", "x t", "f"),
+        node("MatMul", "f w", "y"),
+    ]
+    weights = [
+        const("zero", np.int64(0)), const("one", np.int64(1)), const("oneV", np.array([1])), const("zeroV", np.array([0])),
+        const("twelve", np.array([12])), const("minus", np.array([-1])), weight("w", (12, 5)),
+    ]  # fmt: skip
+    network = single(tmp_path, nodes, [info("x", (2, 3, 4, 5))], weights)
+    assert brief(network) == [("fc", {"N": 10, "K": 5, "C": 12})]
+
+
+def test_value_info_is_a_fallback_only(tmp_path):
+    nodes = [
+        node("Relu", "x", "r"),
+        node("NonZero", "r", "nz"),
+        node("Gather", "x rows", "g"),
+        node("MatMul", "g w", "y"),
+    ]
+    weights = [weight("w", (4, 5))]
+    inputs = [info("x", (6, 4)), info("rows", (3,), INT64)]
+    wrong = [info("g", (99, 4)), info("nz", (2, 7), INT64)]
+    network = single(tmp_path, nodes, inputs, weights, value_info=wrong)
+    assert brief(network) == [("fc", {"N": 3, "K": 5, "C": 4})]
+    nodes = [
+        node("NonZero", "x", "nz"),
+        node("Cast", "nz", "f", to=FLOAT),
+        node("Transpose", "f", "t"),
+        node("MatMul", "t w", "y"),
+    ]
+    network = single(
+        tmp_path, nodes, [info("x", (6, 4))], [weight("w", (2, 5))], value_info=[info("nz", (2, 7), INT64)]
+    )
+    assert brief(network) == [("fc", {"N": 7, "K": 5, "C": 2})]
+
+
+def test_a_size_that_depends_on_data_can_be_given(tmp_path):
+    nodes = [
+        node("NonZero", "x", "nz", "find"),
+        node("Cast", "nz", "f", to=FLOAT),
+        node("Transpose", "f", "t"),
+        node("MatMul", "t w", "y"),
+    ]
+    proto = model(nodes, [info("x", (6, 4))], ["y"], [weight("w", (2, 5))])
+    with pytest.raises(InputError, match="NonZero.*--shape"):
+        read(tmp_path, proto)
+    network, _ = read(tmp_path, proto, shapes={"nz": (2, 9)})
+    assert brief(network) == [("fc", {"N": 9, "K": 5, "C": 2})]
+
+
+# ---------------------------------------------------------------------------------------------- input shapes
+
+
+@pytest.mark.parametrize("symbol", ["batch", "N", "batch_size", "unk__12", "s77", "", "None", "dynamic_axes_1"])
+def test_a_symbolic_batch_is_one_with_one_warning(tmp_path, symbol):
+    nodes = [node("Add", "x z", "a"), node("MatMul", "a w", "y")]
+    inputs = [info("x", (symbol or None, 4)), info("z", (symbol or None, 4))]
+    proto = model(nodes, inputs, ["y"], [weight("w", (4, 5))])
+    network, warnings = read(tmp_path, proto)
+    assert brief(network) == [("fc", {"K": 5, "C": 4})]
+    assert len(warnings) == 1 and "--batch" in warnings[0]
+    network, warnings = read(tmp_path, proto, batch=6)
+    assert brief(network) == [("fc", {"N": 6, "K": 5, "C": 4})]
+    assert warnings == []
+
+
+@pytest.mark.parametrize(
+    "shape", [("batch", "seq", 4), ("seq_len", 4), (1, None, 4), ("batch", "s1", 4), ("height", 2, 4)]
+)
+def test_other_symbolic_sizes_are_errors_that_name_the_option(tmp_path, shape):
+    proto = model([node("MatMul", "x w", "y")], [info("x", shape)], ["y"], [weight("w", (4, 5))])
+    with pytest.raises(InputError, match="--shape x=") as caught:
+        read(tmp_path, proto)
+    assert "'x'" in str(caught.value)
+    full = tuple(d if isinstance(d, int) else 3 for d in shape)
+    network, warnings = read(tmp_path, proto, shapes={"x": full})
+    assert network.macs == int(np.prod(full)) * 5
+    assert warnings == []
+
+
+def test_a_leading_symbol_that_stands_elsewhere_is_no_batch(tmp_path):
+    inputs = [info("x", ("s0", 4)), info("m", ("s1", "s0"))]
+    nodes = [node("MatMul", "m x", "a"), node("MatMul", "a w", "y")]
+    with pytest.raises(InputError, match="symbolic size 's0'"):
+        read(tmp_path, model(nodes, inputs, ["y"], [weight("w", (4, 5))]))
+
+
+def test_user_shapes_bind_symbols_of_other_inputs(tmp_path):
+    inputs = [info("x", ("batch", "seq", 4)), info("m", ("batch", "seq", 1))]
+    nodes = [node("Mul", "x m", "a"), node("MatMul", "a w", "y")]
+    network, warnings = read(tmp_path, model(nodes, inputs, ["y"], [weight("w", (4, 5))]), shapes={"m": (2, 7, 1)})
+    assert network.layers[0].shape.N == 14
+    assert warnings == []
+
+
+def test_batch_without_a_symbolic_batch_warns(tmp_path):
+    proto = model([node("MatMul", "x w", "y")], [info("x", (1, 4))], ["y"], [weight("w", (4, 5))])
+    network, warnings = read(tmp_path, proto, batch=4)
+    assert network.layers[0].shape.N == 1
+    assert len(warnings) == 1 and "no effect" in warnings[0]
+
+
+def test_unused_inputs_need_no_shape(tmp_path):
+    inputs = [info("x", (1, 4)), info("flag", None), info("past", ("b", "past", 4))]
+    network = single(tmp_path, [node("MatMul", "x w", "y")], inputs, [weight("w", (4, 5))])
+    assert len(network.layers) == 1
+
+
+# -------------------------------------------------------------------------------------- functions, control flow
+
+
+def function(name, inputs, outputs, nodes, attributes=(), opset=17, domains=(), **keywords):
+    imports = [helper.make_opsetid("", opset), *(helper.make_opsetid(d, 1) for d in domains)]
+    return helper.make_function("local", name, inputs, outputs, nodes, imports, list(attributes), **keywords)
+
+
+def test_nested_functions_are_inlined(tmp_path):
+    reference = node("Conv", "X W", "Y", "conv")
+    attribute = onnx.AttributeProto(name="strides", ref_attr_name="steps", type=onnx.AttributeProto.INTS)
+    reference.attribute.append(attribute)
+    inner = function("Inner", ["X", "W"], ["Y"], [reference], ["steps"])
+    outer = function(
+        "Outer",
+        ["X", "W", "B"],
+        ["Z"],
+        [
+            node("Inner", "X W", "Y", "first", domain="local", steps=[2, 2]),
+            node("Relu", "Y", "R"),
+            node("Inner", "R W", "Z", "second", domain="local", steps=[1, 1]),
+        ],
+        domains=("local",),
+    )
+    nodes = [node("Outer", "x w", "a", "block", domain="local"), node("Outer", "a w", "y", "block2", domain="local")]
+    proto = model(
+        nodes,
+        [info("x", (1, 4, 32, 32))],
+        ["y"],
+        [weight("w", (4, 4, 3, 3))],
+        functions=[inner, outer],
+        domains=("local",),
+    )
+    network, warnings = read(tmp_path, proto)
+    assert [x.name for x in network.layers] == [
+        "block/first/conv",
+        "block/second/conv",
+        "block2/first/conv",
+        "block2/second/conv",
+    ]
+    assert [x.shape.P for x in network.layers] == [15, 13, 6, 4]
+    assert warnings == []
+
+
+def test_function_attribute_defaults(tmp_path):
+    reference = node("Conv", "X W", "Y")
+    reference.attribute.append(onnx.AttributeProto(name="pads", ref_attr_name="pads", type=onnx.AttributeProto.INTS))
+    padded = function(
+        "Padded", ["X", "W"], ["Y"], [reference], attribute_protos=[helper.make_attribute("pads", [1, 1, 1, 1])]
+    )
+    nodes = [
+        node("Padded", "x w", "a", "a", domain="local"),
+        node("Padded", "a w", "y", "b", domain="local", pads=[0] * 4),
+    ]
+    proto = model(
+        nodes, [info("x", (1, 4, 8, 8))], ["y"], [weight("w", (4, 4, 3, 3))], functions=[padded], domains=("local",)
+    )
+    network, _ = read(tmp_path, proto)
+    assert [x.shape.P for x in network.layers] == [8, 6]
+
+
+def branch(name, nodes, output):
+    return helper.make_graph(nodes, name, [], [info(output, None)])
+
+
+def test_if_with_a_constant_condition_takes_its_branch(tmp_path):
+    """What TorchScript makes of a squeeze: the condition is a comparison of shapes; the branches see the graph around."""
+    then = branch("then", [node("Gemm", "a w", "t", "then")], "t")
+    other = branch("else", [node("Gemm", "a v", "e", "else")], "e")
+    nodes = [
+        node("Gemm", "x w", "a", "a"),
+        node("Shape", "a", "s"),
+        node("Gather", "s one", "d"),
+        node("Equal", "d eight", "cond"),
+        node("If", "cond", "i", "if", then_branch=then, else_branch=other),
+        node("Gemm", "i u", "y", "last"),
+    ]
+    weights = [weight("w", (8, 8)), weight("v", (8, 6)), weight("u", (8, 2)), const("one", np.int64(1))]
+    network = single(tmp_path, nodes, [info("x", (2, 8))], [*weights, const("eight", np.int64(8))])
+    assert edges(network) == {"a": set(), "if/then": {"a"}, "last": {"if/then"}}
+
+
+def test_if_on_data(tmp_path):
+    plain = [branch(n, [node(op, "a", o)], o) for n, op, o in (("then", "Relu", "t"), ("else", "Tanh", "e"))]
+    nodes = [
+        node("Gemm", "x w", "a", "a"),
+        node("If", "cond", "i", "choice", then_branch=plain[0], else_branch=plain[1]),
+        node("Gemm", "i w", "y", "b"),
+    ]
+    inputs = [info("x", (2, 8)), info("cond", (), BOOL)]
+    network = single(tmp_path, nodes, inputs, [weight("w", (8, 8))])
+    assert edges(network) == {"a": set(), "b": {"a"}}
+    layers = [branch(n, [node("Gemm", "a w", o)], o) for n, o in (("then", "t"), ("else", "e"))]
+    nodes[1] = node("If", "cond", "i", "choice", then_branch=layers[0], else_branch=layers[1])
+    proto = model(nodes, inputs, ["y"], [weight("w", (8, 8))])
+    with pytest.raises(InputError, match=r"'choice' \(If\).*depends on data"):
+        read(tmp_path, proto)
+    network, warnings = read(tmp_path, proto, skip_unknown=True)
+    assert edges(network) == {"a": set(), "b": {"a"}}
+    assert len(warnings) == 1
+
+
+def loop_body(nodes, carried, outputs):
+    inputs = [info("i", (), INT64), info("go_in", (), BOOL), *carried]
+    return helper.make_graph(nodes, "body", inputs, [info("go", (), BOOL), *outputs])
+
+
+def test_loop_with_a_constant_trip_count_unrolls(tmp_path):
+    body = loop_body(
+        [node("Identity", "go_in", "go"), node("Gemm", "h w", "h2", "step"), node("Relu", "h2", "scan")],
+        [info("h", None)],
+        [info("h2", None), info("scan", None)],
+    )
+    nodes = [
+        node("Loop", ["n", "", "x"], ["last", "all"], "loop", body=body),
+        node("Reshape", "all flat", "f"),
+        node("Gemm", "f w", "y", "after"),
+    ]
+    weights = [const("n", np.int64(3)), weight("w", (4, 4)), const("flat", np.array([-1, 4]))]
+    network = single(tmp_path, nodes, [info("x", (2, 4))], weights)
+    assert edges(network) == {
+        "loop.0/step": set(),
+        "loop.1/step": {"loop.0/step"},
+        "loop.2/step": {"loop.1/step"},
+        "after": {f"loop.{i}/step" for i in range(3)},
+    }
+    assert network.layers[3].shape.N == 6
+
+
+def test_loop_that_ends_by_its_condition(tmp_path):
+    body = loop_body(
+        [node("Add", "i one", "j"), node("Less", "j four", "go"), node("Gemm", "h w", "h2", "step")],
+        [info("h", None)],
+        [info("h2", None)],
+    )
+    nodes = [node("Loop", ["", "yes", "x"], "y", "while", body=body)]
+    weights = [const("one", np.int64(1)), const("four", np.int64(4)), const("yes", np.array(True)), weight("w", (4, 4))]
+    network = single(tmp_path, nodes, [info("x", (2, 4))], weights)
+    assert len(network.layers) == 4
+
+
+@pytest.mark.parametrize("trips", ["data", 10**9])
+def test_loop_that_cannot_be_unrolled(tmp_path, trips):
+    body = loop_body(
+        [node("Identity", "go_in", "go"), node("Gemm", "h w", "h2")], [info("h", None)], [info("h2", None)]
+    )
+    nodes = [
+        node("Gemm", "x w", "a", "a"),
+        node("Loop", ["n", "", "a"], "l", "rounds", body=body),
+        node("Gemm", "l w", "y", "b"),
+    ]
+    weights, inputs = [weight("w", (4, 4))], [info("x", (2, 4))]
+    if trips == "data":
+        inputs.append(info("n", (), INT64))
+    else:
+        weights.append(const("n", np.int64(trips)))
+    proto = model(nodes, inputs, ["y"], weights)
+    with pytest.raises(InputError, match=r"'rounds' \(Loop\)"):
+        read(tmp_path, proto)
+    network, warnings = read(tmp_path, proto, skip_unknown=True)
+    assert edges(network) == {"a": set(), "b": {"a"}}
+    assert len(warnings) == 1
+
+
+def test_loop_on_data_without_layers_passes_dependencies_on(tmp_path):
+    body = loop_body(
+        [node("Identity", "go_in", "go"), node("Add", "h c", "h2"), node("ReduceSum", "h2", "s", keepdims=0)],
+        [info("h", None)],
+        [info("h2", None), info("s", None)],
+    )
+    nodes = [
+        node("Gemm", "x w", "a", "a"),
+        node("Gemm", "x w", "c", "c"),
+        node("Loop", ["n", "", "a"], ["l", "sums"], "rounds", body=body),
+        node("Gemm", "l w", "y", "b"),
+    ]
+    network = single(tmp_path, nodes, [info("x", (2, 4)), info("n", (), INT64)], [weight("w", (4, 4))])
+    assert edges(network)["b"] == {"a", "c"}
+
+
+def test_scan_unrolls_over_its_axis(tmp_path):
+    body = helper.make_graph(
+        [node("Add", "h t", "s"), node("Gemm", "s w", "h2", "step"), node("Identity", "h2", "out")],
+        "body",
+        [info("h", None), info("t", None)],
+        [info("h2", None), info("out", None)],
+    )
+    nodes = [
+        node("Scan", "h0 x", "last all", "scan", body=body, num_scan_inputs=1, scan_input_axes=[1]),
+        node("ReduceSum", "all axes", "r", keepdims=0),
+        node("Gemm", "r w", "y", "after"),
+    ]
+    weights = [weight("w", (4, 4)), const("axes", np.array([0]))]
+    network = single(tmp_path, nodes, [info("h0", (2, 4)), info("x", (2, 5, 4))], weights)
+    assert [x.name for x in network.layers] == [f"scan.{i}/step" for i in range(5)] + ["after"]
+    assert len(network.layers[5].predecessors) == 5
+
+
+def test_sequence_map_runs_its_body_per_element(tmp_path):
+    body = helper.make_graph([node("Gemm", "e w", "o", "g")], "body", [info("e", None)], [info("o", None)])
+    nodes = [
+        node("SequenceConstruct", "x z", "s"),
+        node("SequenceMap", "s", "m", "map", body=body),
+        node("ConcatFromSequence", "m", "y", axis=0),
+    ]
+    network = single(tmp_path, nodes, [info("x", (2, 4)), info("z", (3, 4))], [weight("w", (4, 4))])
+    assert [x.shape.N for x in network.layers] == [2, 3]
+
+
+def test_unknown_operators_pass_dependencies_on_if_wanted(tmp_path):
+    nodes = [
+        node("Gemm", "x w", "a", "a"),
+        node("Magic", "a", "m", "trick", domain="acme"),
+        node("Gemm", "m w", "y", "b"),
+    ]
+    proto = model(nodes, [info("x", (2, 4))], ["y"], [weight("w", (4, 4))], domains=("acme",))
+    with pytest.raises(InputError, match=r"'trick' \(Magic\).*acme.*--skip-unknown"):
+        read(tmp_path, proto)
+    network, warnings = read(tmp_path, proto, skip_unknown=True)
+    assert edges(network) == {"a": set(), "b": {"a"}}
+    assert len(warnings) == 1 and "'trick'" in warnings[0]
+
+
+def test_products_that_are_not_modelled_warn(tmp_path):
+    nodes = [node("DFT", "x", "f", "fourier", onesided=1), node("Reshape", "f s", "r"), node("Gemm", "r w", "y")]
+    proto = model(nodes, [info("x", (1, 16, 1))], ["y"], [weight("w", (18, 4)), const("s", np.array([1, 18]))])
+    network, warnings = read(tmp_path, proto)
+    assert len(network.layers) == 1
+    assert len(warnings) == 1 and "'fourier'" in warnings[0]
