@@ -404,7 +404,8 @@ def test_names_of_users_are_drawn_as_they_are(tmp_path):
 
 def test_units_for_people():
     assert style.quantity(5.312e-3, "s") == "5.31 ms"
-    assert style.quantity(1e-3, "J") == "1.00 mJ"
+    assert style.quantity(1e-3, "J") == style.quantity(0.9999e-3, "J") == "1.00 mJ"
+    assert style.quantity(9.9999e-3, "s") == "10.0 ms"
     assert style.quantity(123.4, "mm²") == "123 mm²"
     assert style.quantity(0.0, "J") == "0 J"
     assert style.si([2e-6, 9e-4], "s") == (pytest.approx(1e6), "µs")
@@ -440,7 +441,7 @@ def test_plot_results_reads_a_folder(folder):
 
 
 def test_figures_of_a_folder_equal_those_in_memory(folder, tmp_path, evaluated):
-    title = "toy; budget tiny, seed 3"
+    title = "toy, budget tiny, seed 3"
     read = plot.plot_results(folder, tmp_path / "read", ("svg",))
     direct = plot.plot_evaluated(evaluated, tmp_path / "direct", title=title, history=HISTORY, formats=("svg",))
     assert [p.name for p in read] == [p.name for p in direct]

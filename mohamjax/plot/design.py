@@ -366,7 +366,9 @@ def _stack(axes: Axes, rows: Sequence[Sequence[tuple[float, Any]]], unit: str) -
     for k, row in enumerate(rows):
         left = 0.0
         for value, colour in row:
-            axes.barh(k, value * factor, 0.72, left, color=colour, edgecolor="white", linewidth=0.4, zorder=2)
+            # A border would eat what is hardly wider than itself.
+            border = 0.4 if value > 0.01 * max(totals) else 0.0
+            axes.barh(k, value * factor, 0.72, left, color=colour, edgecolor="white", linewidth=border, zorder=2)
             left += value * factor
         share = totals[k] / whole if whole else 0.0
         _note(axes, f"{quantity(totals[k], unit)} ({share:.1%})", (left, k), "data", size=8.0, color="black")

@@ -123,7 +123,7 @@ def _scale(axes: Axes, which: str, values: np.ndarray, label: str) -> None:
     if log:
         _log_ticks(axis, *limits)
     else:
-        axis.set_major_locator(MaxNLocator(6))
+        axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
 
 
 def _sizes(chiplets: np.ndarray | None, count: int) -> np.ndarray:

@@ -165,7 +165,7 @@ def _title(path: pathlib.Path) -> str:
             raise InputError(f"`{key}` is missing", file=path, remedy=_REMEDY)
     scenario = config["scenario"]
     named = [pathlib.PurePath(str(s)).name for s in scenario] if isinstance(scenario, list) else [str(scenario)]
-    return f"{', '.join(named)}; budget {config['budget']}, seed {config['seed']}"
+    return f"{', '.join(named)}, budget {config['budget']}, seed {config['seed']}"
 
 
 def plot_results(

@@ -116,14 +116,15 @@ def si(values: Iterable[float], unit: str) -> tuple[float, str]:
     most = max((abs(v) for v in values if math.isfinite(v)), default=0.0)
     if unit not in ("s", "J") or most == 0:
         return 1.0, unit
-    size, prefix = next((p for p in _PREFIXES if most >= p[0] * (1 - 1e-9)), _PREFIXES[-1])
+    # What is next to a unit is written 1.00 of it, not 1000 of the one below.
+    size, prefix = next((p for p in _PREFIXES if most >= 0.9995 * p[0]), _PREFIXES[-1])
     return 1.0 / size, prefix + unit
 
 
 def quantity(value: float, unit: str) -> str:
     """A value with its unit for people: `5.31 ms`."""
     factor, name = si([value], unit)
-    scaled = value * factor
+    scaled = float(f"{value * factor:.3g}")
     digits = 0 if scaled == 0 else max(0, 2 - math.floor(math.log10(abs(scaled))))
     return f"{scaled:.{min(digits, 6)}f} {name}"
 
