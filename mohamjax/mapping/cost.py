@@ -15,6 +15,8 @@ difference of large counts.
 
 from __future__ import annotations
 
+import functools
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -159,30 +161,6 @@ class Evaluation:
     level: chex.Array
 
 
-def _product(factors):
-    """Product of a sequence of arrays."""
-    result = factors[0]
-    for factor in factors[1:]:
-        result = result * factor
-    return result
-
-
-def _outward(values, combine):
-    """Running combination of `values[0..i]` over the leading axis, as a list; levels are few, so unrolled."""
-    out = [values[0]]
-    for i in range(1, values.shape[0]):
-        out.append(combine(out[-1], values[i]))
-    return out
-
-
-def _above(values):
-    """`[L, ...]`: product over the levels above each level (1 for the last)."""
-    out = [jnp.ones_like(values[0])]
-    for i in range(values.shape[0] - 1, 0, -1):
-        out.append(out[-1] * values[i])
-    return jnp.stack(out[::-1])
-
-
 def outermost(machine: Machine):
     """`[L]` bool: the outermost existing level, the off-chip memory."""
     following = jnp.concatenate([machine.level_mask[1:], jnp.zeros_like(machine.level_mask[:1])])
@@ -194,157 +172,155 @@ def kept(mapping: Mapping, machine: Machine):
     return (mapping.keep | outermost(machine)[:, None]) & machine.level_mask[:, None]
 
 
-def _box(layer: LayerArrays, extents):
-    """Words of each data space for extents `[L, D, ...]`: `[L, V, ...]` (section 1)."""
-    e = [extents[:, d] for d in range(len(DIMS))]
-    h, w = _input_window(layer, extents)
-    weights = e[G] * e[K] * e[C] * e[R] * e[S]
-    inputs = e[G] * e[N] * e[C] * h * w
-    outputs = e[G] * e[N] * e[K] * e[P] * e[Q]
-    return jnp.stack([weights, inputs, outputs], axis=1)
+_ALL = tuple(range(len(DIMS)))
+
+
+def _over(values, dims=_ALL):
+    """Product of `[D, ...]` values over some dimensions."""
+    return functools.reduce(jnp.multiply, [values[d] for d in dims])
 
 
 def _input_window(layer: LayerArrays, extents):
-    """Input extents along the two spatial axes for extents `[L, D, ...]`: two `[L, ...]` arrays."""
+    """Input extents along the two spatial axes for extents `[D, ...]`."""
     stride, dilation = layer.stride.astype(extents.dtype), layer.dilation.astype(extents.dtype)
     return tuple(
-        (extents[:, out] - 1) * stride[a] + (extents[:, tap] - 1) * dilation[a] + 1
+        (extents[out] - 1) * stride[a] + (extents[tap] - 1) * dilation[a] + 1
         for a, (out, tap) in enumerate(((P, R), (Q, S)))
     )
 
 
+def _box(layer: LayerArrays, extents):
+    """Words of each data space for extents `[D, ...]` (section 1)."""
+    h, w = _input_window(layer, extents)
+    return _over(extents, RELEVANT[W]), _over(extents, (G, N, C)) * h * w, _over(extents, RELEVANT[O])
+
+
 def _by_slot(order, values):
-    """Values `[L, D, ...]` per dimension -> list over slots (innermost first) of `[L, ...]`, by `order`."""
-    slots = []
-    for j in range(len(DIMS)):
-        chosen = jnp.broadcast_to(values[:, 0], jnp.broadcast_shapes(values[:, 0].shape, order[:, j].shape))
-        for d in range(1, len(DIMS)):
-            chosen = jnp.where(order[:, j] == d, values[:, d], chosen)
-        slots.append(chosen)
+    """Values `[D, ...]` per dimension -> per slot of the loop order, innermost first."""
+    slots = jnp.broadcast_to(values[0], jnp.broadcast_shapes(values.shape, order.shape))
+    for d in _ALL[1:]:
+        slots = jnp.where(order == d, values[d], slots)
     return slots
 
 
-def _visits(order, bounds, space):
-    """How often each word is delivered to one child: `[L, ...]` (sections 3, 12).
+def _repeats(order, bounds, space):
+    """Loops of one level that repeat a delivery of weights or outputs (sections 3, 12).
 
-    For weights and outputs a loop is either stationary or moves the tile to words that it did not hold. The
-    innermost run of irrelevant loops is free; every loop from the first relevant one outwards repeats the whole
-    delivery. So words delivered = tile * (all relevant bounds) * (irrelevant bounds outside the first relevant).
+    For these a loop is either stationary or moves the tile to words that it did not hold. The innermost run of
+    irrelevant loops is free; every loop from the first relevant one outwards repeats the whole delivery.
+
+    Args:
+        order: `[D, ...]` dimension of each slot.
+        bounds: `[D, ...]` loop bound of each slot.
+        space: W or O.
+
+    Returns:
+        (whether a relevant loop of bound above 1 is there, product of the irrelevant bounds outside the first),
+        `[...]`.
     """
-    levels = order.shape[0]
-    started = jnp.zeros(jnp.broadcast_shapes(order[:, 0].shape, bounds[0].shape), bool)
-    inside, everything = jnp.ones_like(bounds[0]), jnp.ones_like(bounds[0])
-    for j, bound in enumerate(bounds):
-        relevant = ((_RELEVANT_BITS[space] >> order[:, j]) & 1) == 1
-        repeat = jnp.where(relevant, 1, bound)
-        everything = everything * repeat
-        inside = inside * jnp.where(started, repeat, 1)
+    started = jnp.zeros(bounds[0].shape, bool)
+    repeats = jnp.ones_like(bounds[0])
+    for dim, bound in zip(order, bounds, strict=True):
+        relevant = ((_RELEVANT_BITS[space] >> dim) & 1) == 1
+        repeats = jnp.where(started & ~relevant, repeats * bound, repeats)
         started = started | (relevant & (bound > 1))
-    out = [jnp.ones_like(inside[0])]
-    above = jnp.ones_like(inside[0])
-    for i in range(levels - 1, -1, -1):
-        out.append(jnp.where(started[i], inside[i] * above, out[-1]))
-        above = above * everything[i]
-    return jnp.stack(out[:0:-1])
+    return started, repeats
 
 
-def _input_deliveries(layer: LayerArrays, order, bounds, child, union):
+def _input_loops(layer: LayerArrays, order, union):
+    """How the loops of one level move the inputs: (shift, axis) of each slot, `[D, ...]` (section 3).
+
+    Axis 0 is that of P and R, 1 that of Q and S, 2 any other on which the tile moves, by whole tiles; -1 is for K.
+    """
+    on_first, on_second = (order == P) | (order == R), (order == Q) | (order == S)
+    axis = jnp.where(on_first, 0, jnp.where(on_second, 1, jnp.where(order == K, -1, 2)))
+    shift = jnp.where(order == K, 0, jnp.ones(order.shape, union.dtype))
+    steps = {P: layer.stride[0], Q: layer.stride[1], R: layer.dilation[0], S: layer.dilation[1]}
+    for d, step in steps.items():
+        shift = jnp.where(order == d, union[d] * step.astype(union.dtype), shift)
+    return shift, axis
+
+
+def _input_deliveries(loops, h, w, rest):
     """Words of the inputs delivered to one child of each level: `[L, ...]` (section 3).
 
     Let F be the child's tile, s_k the shift of the k-th loop and S_k = s_1 + ... + s_{k-1}. A step of loop k
     costs c(s_1) if s_k - S_k equals s_1 and F otherwise, where c(t) is the number of words of the tile shifted by
     t that the tile does not hold; loop 1 always costs c(s_1). All shifts are non-negative and each lies on one
-    axis, so equality needs all relevant loops so far on one axis, on which s_k = S_k + s_1 holds as numbers; it
-    changes the cost only on the two axes on which windows slide. `axis` holds the one axis: -1 none yet, 2 when
-    no later loop can match.
+    axis, so equality needs all relevant loops so far on one axis, on which s_k = S_k + s_1 holds as numbers. It
+    changes the cost only on the two axes on which windows slide; on any other axis the tile moves by whole tiles.
+
+    The scan runs over all loops of the nest, innermost first, for all levels at once. State: the words after the
+    first delivery, c(s_1), S_k + s_1, and the axis (-2 no loop yet, -1 none that moves the tile, 0 or 1 the
+    sliding axis, 2 when no later loop can match).
+
+    Args:
+        loops: (bound, shift, axis) of each slot, `[D, L, ...]`.
+        h: `[L, ...]` extent of the child's tile along the first spatial axis.
+        w: `[L, ...]` along the second.
+        rest: `[L, ...]` product of its other extents.
     """
-    levels, dtype = order.shape[0], union.dtype
-    h, w = _input_window(layer, child)
-    rest = child[:, G] * child[:, N] * child[:, C]
-    full = rest * h * w
-    shape = jnp.broadcast_shapes(full.shape, bounds[0].shape)
-    coefficient = {P: layer.stride[0], Q: layer.stride[1], R: layer.dilation[0], S: layer.dilation[1]}
+    levels = h.shape[0]
+    full, per_row, per_column = rest * h * w, rest * w, rest * h
+    index = jnp.arange(levels).reshape((levels,) + (1,) * (h.ndim - 1))
 
-    shifts, axes = [], []
-    for j in range(len(DIMS)):
-        dim = order[:, j]
-        shift = jnp.where(dim == K, 0, jnp.ones(shape, dtype))
-        for d, value in coefficient.items():
-            shift = jnp.where(dim == d, union[:, d] * value.astype(dtype), shift)
-        shifts.append(shift)
-        on_first, on_second = (dim == P) | (dim == R), (dim == Q) | (dim == S)
-        axes.append(jnp.where(on_first, 0, jnp.where(on_second, 1, jnp.where(dim == K, -1, 2))))
-    loops = (
-        jnp.stack([jnp.broadcast_to(b, shape) for b in bounds], axis=1),
-        jnp.stack(shifts, axis=1),
-        jnp.stack([jnp.broadcast_to(a, shape) for a in axes], axis=1),
-        jnp.arange(levels),
-    )
-    slot = jnp.arange(levels).reshape((levels,) + (1,) * (len(shape) - 1))
+    def loop(state, xs):
+        words, first_cost, target, axis = state
+        (bound, shift, on), level = xs
+        active = (index <= level) & (bound > 1)
+        first = axis == -2
+        sliding = jnp.where(on == 0, per_row * jnp.minimum(h, shift), per_column * jnp.minimum(w, shift))
+        start_cost = jnp.where(on >= 0, jnp.where(on == 2, full, sliding), 0)
+        same = (on == -1) | (on == axis)
+        match = (shift == target) & (axis != 2) & same
+        cost = jnp.where(first, start_cost, jnp.where(match, first_cost, full))
+        turned = jnp.where(axis < 0, on, jnp.where(same, axis, 2))
+        return (
+            jnp.where(active, words * bound + (bound - 1) * cost, words),
+            jnp.where(active & first, start_cost, first_cost),
+            jnp.where(active, jnp.where(first, shift + shift, target + shift), target),
+            jnp.where(active, turned, axis),
+        ), None
 
-    def level(state, xs):
-        bound, shift, on, index = xs
-        reached = slot <= index
-        words, first_cost, first_shift, moved, axis, started = state
-        for j in range(len(DIMS)):
-            n, s, a = bound[j], shift[j], on[j]
-            active = reached & (n > 1)
-            first = active & ~started
-            new = jnp.where(
-                a == 0,
-                rest * w * jnp.minimum(h, s),
-                jnp.where(a == 1, rest * h * jnp.minimum(w, s), jnp.where(a == 2, full, 0)),
-            )
-            first_cost = jnp.where(first, new, first_cost)
-            same_axis = (a == -1) | (a == axis)
-            match = first | ((axis != 2) & same_axis & (s == moved + first_shift))
-            first_shift = jnp.where(first, s, first_shift)
-            cost = jnp.where(match, first_cost, full)
-            words = jnp.where(active, words * n + (n - 1) * cost, words)
-            relevant = active & (a != -1)
-            axis = jnp.where(relevant, jnp.where((axis == -1) | (axis == a), a, 2), axis)
-            moved = jnp.where(active, moved + s, moved)
-            started = started | active
-        return (words, first_cost, first_shift, moved, axis, started), None
-
-    zero = jnp.zeros(shape, dtype)
-    start = (zero, zero, zero, zero, jnp.full(shape, -1, jnp.int32), jnp.zeros(shape, bool))
-    (words, *_), _ = lax.scan(level, start, loops)
+    zero = jnp.zeros_like(full)
+    start = (zero, zero, zero, jnp.full(full.shape, -2, jnp.int32))
+    flat = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape((-1, *x.shape[2:])), loops)
+    (words, *_), _ = lax.scan(loop, start, (flat, jnp.arange(levels * len(DIMS)) // len(DIMS)))
     return full + words
 
 
 def _gcd(a, b):
-    """Greatest common divisor of positive integer arrays; as many steps as the worst element needs."""
-    return lax.while_loop(
-        lambda pair: jnp.any(pair[1] > 0),
-        lambda pair: (
-            jnp.where(pair[1] > 0, pair[1], pair[0]),
-            jnp.where(pair[1] > 0, pair[0] % jnp.maximum(pair[1], 1), 0),
-        ),
-        (a, b),
-    )[0]
+    """Greatest common divisor of whole numbers held as floats; as many steps as the worst element needs."""
+
+    def step(pair):
+        a, b = pair
+        return jnp.where(b > 0, b, a), jnp.where(b > 0, a - b * _quotient(a, jnp.maximum(b, 1)), 0)
+
+    return lax.while_loop(lambda pair: jnp.any(pair[1] > 0), step, (a, b))[0]
 
 
-def _window_classes(layer: LayerArrays, child, spatial):
-    """How the children of each level overlap along the two spatial axes of the inputs (section 4).
+def _window_classes(layer: LayerArrays, child, spread):
+    """How the children of a level overlap along the two spatial axes of the inputs (section 4).
 
     Children (p, r) along P and R stand at offset p*a + r*b. Two coincide iff they differ by a multiple of
     (b/g, -a/g), g = gcd(a, b), so that the children fall into chains, one per distinct offset.
 
+    Args:
+        layer: The layer.
+        child: `[D, ...]` extents of a child.
+        spread: `[D, ...]` children along each dimension.
+
     Returns:
-        Two axes, each a tuple of `[L, ...]` arrays: children along P (Q), along R (S), and the steps b/g and a/g.
+        Two axes, each a tuple: children along P (Q), children along R (S), and the steps b/g and a/g.
     """
     axes = []
     for a, (out, tap) in enumerate(((P, R), (Q, S))):
-        n_out, n_tap = spatial[:, out], spatial[:, tap]
-        step_out = child[:, out].astype(jnp.int32) * layer.stride[a]
-        step_tap = child[:, tap].astype(jnp.int32) * layer.dilation[a]
+        n_out, n_tap = spread[out], spread[tap]
         both = (n_out > 1) & (n_tap > 1)
-        shape = jnp.broadcast_shapes(both.shape, step_out.shape)
-        common = _gcd(jnp.where(both, step_out, 1) * jnp.ones(shape, jnp.int32), jnp.where(both, step_tap, 0))
-        chain_out = jnp.where(both, step_tap // common, 1).astype(spatial.dtype)
-        chain_tap = jnp.where(both, step_out // common, 1).astype(spatial.dtype)
-        axes.append((n_out, n_tap, chain_out, chain_tap))
+        step_out = jnp.where(both, child[out] * layer.stride[a].astype(child.dtype), 1)
+        step_tap = jnp.where(both, child[tap] * layer.dilation[a].astype(child.dtype), 1)
+        common = _gcd(step_out, jnp.where(both, step_tap, 0))
+        axes.append((n_out, n_tap, jnp.round(step_tap / common), jnp.round(step_out / common)))
     return axes
 
 
@@ -355,81 +331,65 @@ def _chains(axis, length):
     return jnp.maximum(n_out - steps * chain_out, 0) * jnp.maximum(n_tap - steps * chain_tap, 0)
 
 
-def _groups(spatial, windows):
-    """Number of distinct tiles among the children of each level: `[L, V, ...]` (section 4)."""
-    weights = _product([spatial[:, d] for d in RELEVANT[W]])
-    outputs = _product([spatial[:, d] for d in RELEVANT[O]])
-    inputs = _product([spatial[:, d] for d in (G, N, C)])
+def _groups(spread, windows):
+    """Number of distinct tiles among the children of a level, per data space (section 4)."""
+    inputs = _over(spread, (G, N, C))
     for axis in windows:
         inputs = inputs * (_chains(axis, 1) - _chains(axis, 2))
-    return jnp.stack([weights, inputs, outputs], axis=1)
+    return _over(spread, RELEVANT[W]), inputs, _over(spread, RELEVANT[O])
 
 
-def _indices(mapping: Mapping, spatial, size):
-    """Index along each dimension of the first `size` children of each level: `[size, L, D, ...]`.
+def _indices(order, spatial, size):
+    """Index along each dimension of the first `size` children: list over dimensions of `[size, ...]`.
 
     Children are numbered x + y*(children along X), the first loop of an axis fastest. Where a dimension runs
     along both axes, its X part is the fast one, since X loops lie inside Y loops.
     """
-    dims = range(len(DIMS))
-    along_x = _product([spatial[0][:, d] for d in dims])[:, None]
-    index = jnp.zeros((), spatial.dtype)
+    child = jnp.arange(size, dtype=spatial.dtype).reshape((size,) + (1,) * (spatial.ndim - 2))
+    index = [jnp.zeros((), spatial.dtype)] * len(DIMS)
     for axis in range(2):
-        order, bound = mapping.spatial_order[axis], spatial[axis]
-        rank = jnp.stack([_rank(order, d) for d in dims], axis=1)
-        stride = jnp.stack(
-            [_product([jnp.where(rank[:, o] < rank[:, d], bound[:, o], 1) for o in dims]) for d in dims], axis=1
-        )
-        stride = stride if axis == 0 else stride * along_x
-        child = jnp.arange(size, dtype=spatial.dtype).reshape((size,) + (1,) * stride.ndim)
-        over = _quotient(child, stride)
-        digit = over - bound * _quotient(over, bound)
-        index = digit if axis == 0 else index + spatial[0] * digit
+        bound = spatial[axis]
+        rank = [sum(jnp.where(order[axis, j] == d, j, 0) for j in _ALL) for d in _ALL]
+        for d in _ALL:
+            stride = _over([jnp.where(rank[o] < rank[d], bound[o], 1) for o in _ALL])
+            over = _quotient(child, stride if axis == 0 else stride * _over(spatial[0]))
+            digit = over - bound[d] * _quotient(over, bound[d])
+            index[d] = index[d] + digit * (1 if axis == 0 else spatial[0, d])
     return index
 
 
-def _rank(order, dim):
-    """Position of dimension `dim` in each level's `order`."""
-    return sum(jnp.where(order[:, j] == dim, j, 0) for j in range(len(DIMS)))
-
-
-def _labels(index, spatial, windows):
-    """Number of the group of equal tiles that each child belongs to, per data space: `[size, L, V, ...]`."""
-    used = spatial[0] * spatial[1]
+def _labels(index, spread, windows):
+    """Number of the group of equal tiles that each child belongs to: `[size, V, ...]`."""
     labels = []
-    for space in range(len(DATA_SPACES)):
-        label = jnp.zeros((), index.dtype)
+    for space in (W, I, O):
+        label = jnp.zeros_like(index[0])
         for d in RELEVANT[space] if space != I else (G, N, C):
-            label = label * used[:, d] + index[:, :, d]
+            label = label * spread[d] + index[d]
         if space == I:
             for (out, tap), (n_out, n_tap, chain_out, chain_tap) in zip(((P, R), (Q, S)), windows, strict=True):
-                first, second = index[:, :, out], index[:, :, tap]
+                first, second = index[out], index[tap]
                 back = jnp.minimum(_quotient(first, chain_out), _quotient(n_tap - 1 - second, chain_tap))
                 label = label * n_out + first - back * chain_out
                 label = label * n_tap + second + back * chain_tap
         labels.append(label)
-    return jnp.stack(jnp.broadcast_arrays(*labels), axis=2)
+    return jnp.stack(labels, axis=1)
 
 
-def _hop_sums(mapping: Mapping, machine: Machine, spatial, windows, size):
-    """Hops summed over the groups of each level's children: `[L, V, ...]` (section 4).
+def _hop_sums(order, spatial, fanout, windows, size):
+    """Hops summed over the groups of a level's children: `[V, ...]` (section 4).
 
     The children are laid out row by row on a mesh of max(fanout X, used X) columns, the words enter at column 0
     between the middle rows. A group costs its last column plus, in each column that it has members in, the way
     up to its first and down to its last row.
     """
-    dtype = spatial.dtype
-    used = jnp.prod(spatial, axis=2)
-    columns, rows = jnp.maximum(machine.fanout[:, 0], used[0]), jnp.maximum(machine.fanout[:, 1], used[1])
-    middle = ((rows - 1) / 2)[:, None]
-    count = (used[0] * used[1])[:, None]
-    labels = _labels(_indices(mapping, spatial, size), spatial, windows)
-    child = jnp.arange(size, dtype=dtype).reshape((size,) + (1,) * (labels.ndim - 1))
-    shape = jnp.broadcast_shapes(labels.shape, columns[:, None].shape)
-    row = jnp.broadcast_to(_quotient(child, columns[:, None]), shape)
-    column = jnp.broadcast_to(child, shape) - row * columns[:, None]
-    label = jnp.where(child < count, labels, jnp.inf)
-    label, column, row = lax.sort((jnp.broadcast_to(label, shape), column, row), dimension=0, num_keys=3)
+    used = [_over(spatial[axis]) for axis in range(2)]
+    columns, rows = jnp.maximum(fanout[0], used[0]), jnp.maximum(fanout[1], used[1])
+    middle, count = (rows - 1) / 2, used[0] * used[1]
+    labels = _labels(_indices(order, spatial, size), spatial[0] * spatial[1], windows)
+    child = jnp.arange(size, dtype=spatial.dtype).reshape((size,) + (1,) * (labels.ndim - 1))
+    row = jnp.broadcast_to(_quotient(child, columns), labels.shape)
+    column = jnp.broadcast_to(child, labels.shape) - row * columns
+    label, column, row = lax.sort((jnp.where(child < count, labels, jnp.inf), column, row), dimension=0, num_keys=3)
     exists = label < jnp.inf
     edge = jnp.ones_like(exists[:1])
     new_group = label[1:] != label[:-1]
@@ -442,8 +402,7 @@ def _hop_sums(mapping: Mapping, machine: Machine, spatial, windows, size):
         + jnp.where(last_of_run, jnp.maximum(row - middle, 0), 0)
     )
     total = jnp.sum(jnp.where(exists, hops, 0), axis=0)
-    total = jnp.where(count <= size, total, jnp.nan)
-    return jnp.where(count > 1, total, 0)
+    return jnp.where(count > 1, jnp.where(count <= size, total, jnp.nan), 0)
 
 
 def count_accesses(
@@ -460,7 +419,7 @@ def count_accesses(
     Args:
         layer: Loop bounds, strides, dilations.
         mapping: Loop nest whose factors multiply to the bounds.
-        machine: Only its levels, `keep` of the off-chip memory and fanout (for the wires) matter here.
+        machine: Only its levels and fanouts (for the wires) matter here.
         links: Static. Count words that neighbours hand on (Timeloop's default, off in the search).
         wires: Static. Count hops; without it `hops` is 0 and wires cost nothing.
         max_children: Static. Children per level that the table for the wires has room for.
@@ -469,89 +428,155 @@ def count_accesses(
         `AccessCounts` in the float dtype of the machine.
     """
     dtype = machine.capacity.dtype
-    temporal, spatial = mapping.temporal.astype(dtype), mapping.spatial.astype(dtype)
-    spread = spatial[0] * spatial[1]
-    factors = temporal * spread
-    tiles = _outward(factors, jnp.multiply)
-    child = jnp.stack([jnp.ones_like(tiles[0]), *tiles[:-1]])
-    union = child * spread
-    extent = jnp.stack(tiles)
-    size, child_size, union_size = (_box(layer, e) for e in (extent, child, union))
-
-    dims = range(len(DIMS))
-    fanout_used = jnp.stack([_product([spatial[a][:, d] for d in dims]) for a in range(2)], axis=1)
-    children = fanout_used[:, 0] * fanout_used[:, 1]
-    per_level = _product([temporal[:, d] for d in dims])
-    compute_cycles = _product(list(per_level))
-    expansion = jnp.stack([_above(fanout_used[:, a]) for a in range(2)], axis=1)
-    instances_used = expansion[:, 0] * expansion[:, 1]
-
-    # Words delivered to one child; every MAC takes one word of each data space per cycle.
-    bounds = _by_slot(mapping.order, temporal)
-    visits = {v: _visits(mapping.order, bounds, v) for v in (W, O)}
-    relevant_above = {}
-    for v in (W, O):
-        here = _product([temporal[:, d] for d in RELEVANT[v]])
-        relevant_above[v] = here * _above(here)
-    delivered = jnp.stack(
-        [
-            child_size[:, W] * relevant_above[W] * visits[W],
-            _input_deliveries(layer, mapping.order, bounds, child, union),
-            child_size[:, O] * relevant_above[O] * visits[O],
-        ],
-        axis=1,
+    batch = jnp.broadcast_shapes(
+        mapping.temporal.shape[2:], layer.bounds.shape[1:], machine.capacity.shape[1:], mapping.keep.shape[2:]
     )
-    delivered = jnp.concatenate([jnp.broadcast_to(compute_cycles, delivered[:1].shape), delivered[1:]])
+    levels = mapping.temporal.shape[0]
+    shape = (levels, *batch)
+    layer = jax.tree.map(lambda x: x[:, None], layer)
 
+    # From here on arrays over (dimension or data space, level). What follows from one level alone is computed for
+    # all levels at once; what accumulates over levels is scanned, outwards or inwards. Both keep XLA from computing
+    # a long product anew for each of its readers.
+    temporal = jnp.broadcast_to(jnp.moveaxis(mapping.temporal, 1, 0).astype(dtype), (len(DIMS), *shape))
+    order = jnp.broadcast_to(jnp.moveaxis(mapping.order, 1, 0), temporal.shape)
+    spatial = jnp.moveaxis(mapping.spatial, 2, 1).astype(dtype)
+    spread = spatial[0] * spatial[1]
+    child = jnp.moveaxis(
+        lax.scan(
+            lambda child, factor: (child * factor, child),
+            jnp.ones((len(DIMS), *batch), dtype),
+            jnp.moveaxis(spread * temporal, 1, 0),
+        )[1],
+        0,
+        1,
+    )
+    union = child * spread
+    size, union_size, child_size = ([*_box(layer, e)] for e in (union * temporal, union, child))
     windows = _window_classes(layer, child, spread)
     groups = _groups(spread, windows)
+    used = [jnp.broadcast_to(_over(spatial[axis]), shape) for axis in range(2)]
 
-    # Owned share of the tensor, outwards in.
-    partition = [size[-1]]
-    for i in range(size.shape[0] - 2, -1, -1):
-        divided = _floor(_exact_divide(partition[-1] * size[i], union_size[i + 1]))
-        partition.append(jnp.where(children[i + 1] > 1, divided, partition[-1]))
-    partition = jnp.stack(partition[::-1])
+    bounds = _by_slot(order, temporal)
+    repeats = [_repeats(order, bounds, v) for v in (W, O)]
+    relevant = [_over(temporal, RELEVANT[v]) for v in (W, O)]
+    irrelevant = [_over(temporal, [d for d in _ALL if d not in RELEVANT[v]]) for v in (W, O)]
+    window = (*_input_window(layer, child), _over(child, (G, N, C)))
+    inputs = _input_deliveries((bounds, *_input_loops(layer, order, union)), *window)
 
-    # A level below which a data space is bypassed serves the children of the bypassed level; its own groups
-    # still share reads. An output word is visited as often as those children are served.
-    keep, top = kept(mapping, machine), outermost(machine)[:, None]
-    ingress = delivered * groups
-    irrelevant = _product([temporal[:, d] for d in dims if d not in RELEVANT[O]])
-    visits_out = jnp.concatenate([_product(list(irrelevant))[None], visits[O][1:]])
-    served, revisits = [ingress[0]], [visits_out[0]]
-    for i in range(1, size.shape[0]):
-        bypassed = ~keep[i - 1]
-        served.append(jnp.where(bypassed, served[-1] * groups[i], ingress[i]))
-        revisits.append(jnp.where(bypassed[O], revisits[-1], visits_out[i]))
-    served, revisits = jnp.stack(served), jnp.stack(revisits)
+    def deliveries(outer, level):
+        """Words delivered to one child; `outer` is the state of the next outer level."""
+        moved = [a * b for a, b in zip(outer["relevant"], level["relevant"], strict=True)]
+        still = [a * b for a, b in zip(outer["irrelevant"], level["irrelevant"], strict=True)]
+        visits = [
+            jnp.where(started, repeats * above, visits)
+            for (started, repeats), above, visits in zip(
+                level["repeats"], outer["irrelevant"], outer["visits"], strict=True
+            )
+        ]
+        # Every MAC takes one word of each data space per cycle, however often it is the same.
+        visits = [jnp.where(level["is_first"], s, v) for s, v in zip(still, visits, strict=True)]
+        weights, outputs = (level["child_size"][v] * m * n for v, m, n in zip((W, O), moved, visits, strict=True))
+        delivered = [weights, jnp.where(level["is_first"], weights, level["inputs"]), outputs]
+        partition = [
+            jnp.where(outer["children"] > 1, _floor(_exact_divide(part * size, union)), part)
+            for part, size, union in zip(outer["partition"], level["size"], outer["union_size"], strict=True)
+        ]
+        state = {
+            "relevant": moved,
+            "irrelevant": still,
+            "visits": visits,
+            "partition": partition,
+            "union_size": level["union_size"],
+            "children": level["used"][0] * level["used"][1],
+            "share": delivered[:O],
+            "expansion": [a * b for a, b in zip(outer["expansion"], level["used"], strict=True)],
+        }
+        out = {
+            "expansion": outer["expansion"],
+            "delivered": delivered,
+            "visits": visits[1],
+            "partition": partition,
+            "share": [*outer["share"], partition[O] * (outer["visits"][1] - 1)],
+        }
+        return state, out
 
-    owned = partition[:, O]
-    reads = jnp.stack([served[:, W], served[:, I], owned * (revisits - 1)], axis=1)
-    share, visits_above = (jnp.concatenate([x[1:], x[-1:]]) for x in (delivered, visits_out))
-    fills = jnp.stack([share[:, W], share[:, I], owned * (visits_above - 1)], axis=1)
-    updates = jnp.stack([jnp.zeros_like(served[:, W])] * 2 + [served[:, O]], axis=1)
+    one = jnp.ones(batch, dtype)
+    whole = [jnp.broadcast_to(x[-1], batch) for x in size]
+    start = {
+        "relevant": [one, one],
+        "irrelevant": [one, one],
+        "visits": [one, one],
+        "partition": whole,
+        "union_size": whole,
+        "children": one,
+        "share": whole[:O],
+        "expansion": [one, one],
+    }
+    xs = {
+        "relevant": relevant,
+        "irrelevant": irrelevant,
+        "repeats": repeats,
+        "child_size": child_size,
+        "size": size,
+        "union_size": union_size,
+        "inputs": inputs,
+        "used": used,
+        "is_first": jnp.arange(levels) == 0,
+    }
+    nest, outer = lax.scan(deliveries, start, xs, reverse=True)
 
-    real = machine.level_mask[:, None]
+    def accesses(inner, level):
+        """What a level reads and writes; `inner` is the state of the next inner level.
+
+        A level below which a data space is bypassed serves the children of the bypassed level; its own groups
+        still share reads. An output word is visited as often as those children are served.
+        """
+        ingress = [d * g for d, g in zip(level["delivered"], level["groups"], strict=True)]
+        served = [jnp.where(inner["keep"][v], ingress[v], inner["served"][v] * level["groups"][v]) for v in (W, I, O)]
+        visits = jnp.where(inner["keep"][O], level["visits"], inner["visits"])
+        reads = jnp.stack([served[W], served[I], level["partition"][O] * (visits - 1)])
+        updates = jnp.stack([jnp.zeros_like(visits), jnp.zeros_like(visits), served[O]])
+        keep = level["keep"]
+        out = {
+            "tile": jnp.where(keep, jnp.stack(level["size"]), 0),
+            "partition": jnp.where(keep, jnp.stack(level["partition"]), 0),
+            "reads": jnp.where(keep, reads, 0),
+            "fills": jnp.where(keep & ~level["top"], jnp.stack(level["share"]), 0),
+            "updates": jnp.where(keep, updates, 0),
+            "ingress": jnp.where(level["real"], jnp.stack(ingress), 0),
+            "expansion": jnp.where(level["real"], jnp.stack(level["expansion"]), 0),
+            "fanout_used": jnp.stack(level["used"]),
+        }
+        return {"served": served, "visits": visits, "keep": jnp.broadcast_to(keep, updates.shape)}, out
+
+    xs = {
+        **outer,
+        "groups": groups,
+        "size": size,
+        "used": used,
+        "keep": kept(mapping, machine),
+        "top": outermost(machine),
+        "real": machine.level_mask,
+    }
+    start = {"served": [one] * 3, "visits": one, "keep": jnp.ones((len(DATA_SPACES), *batch), bool)}
+    _, tables = lax.scan(accesses, start, xs)
+
     if wires:
-        hops = _hop_sums(mapping, machine, spatial, windows, max_children) * delivered
+        spatial_order = jnp.moveaxis(mapping.spatial_order, 2, 1)
+        per_word = _hop_sums(spatial_order, spatial, jnp.moveaxis(machine.fanout, 1, 0), windows, max_children)
+        delivered = jnp.stack(outer["delivered"], axis=1)
+        hops = jnp.where(machine.level_mask[:, None], jnp.moveaxis(per_word, 0, 1) * delivered, 0)
     else:
-        hops = jnp.zeros_like(delivered)
-    zero = jnp.zeros((), dtype)
+        hops = jnp.zeros_like(tables["ingress"])
+    compute_cycles = nest["relevant"][0] * nest["irrelevant"][0]
     return AccessCounts(
-        tile=jnp.where(keep, size, zero),
-        partition=jnp.where(keep, partition, zero),
-        reads=jnp.where(keep, reads, zero),
-        fills=jnp.where(keep & ~top, fills, zero),
-        updates=jnp.where(keep, updates, zero),
-        ingress=jnp.where(real, ingress, zero),
-        hops=jnp.where(real, hops, zero),
+        **tables,
+        hops=hops,
         link_transfers=jnp.zeros_like(hops),
-        instances_used=jnp.where(machine.level_mask, instances_used, zero),
-        expansion=jnp.where(real, expansion, zero),
-        fanout_used=fanout_used,
-        mac_expansion=fanout_used[0] * expansion[0],
-        macs=compute_cycles * children[0] * instances_used[0],
+        instances_used=tables["expansion"][:, 0] * tables["expansion"][:, 1],
+        mac_expansion=jnp.stack(nest["expansion"]),
+        macs=compute_cycles * nest["expansion"][0] * nest["expansion"][1],
         compute_cycles=compute_cycles,
     )
 
