@@ -1,1 +1,44 @@
-"""Files in and out."""
+"""Files in and out: results, designs, schedules, mappings, samples, checkpoints."""
+
+from mohamjax.io.checkpoint import read_checkpoint, write_checkpoint
+from mohamjax.io.designs import (
+    DESIGNS_FORMAT,
+    SCHEDULE_FORMAT,
+    Evaluated,
+    designs_document,
+    evaluate_designs,
+    evaluation_csv,
+    reevaluate,
+    write_design_trace,
+    write_designs,
+)
+from mohamjax.io.files import dump_json, read_format, read_json, write_text
+from mohamjax.io.mappings import MAPPINGS_FORMAT, mappings_document
+from mohamjax.io.results import HISTORY_COLUMNS, front_rows, non_dominated, prepare_folder, write_results
+from mohamjax.io.schedules import evaluate_schedules
+
+__all__ = [
+    "DESIGNS_FORMAT",
+    "HISTORY_COLUMNS",
+    "MAPPINGS_FORMAT",
+    "SCHEDULE_FORMAT",
+    "Evaluated",
+    "designs_document",
+    "dump_json",
+    "evaluate_designs",
+    "evaluate_schedules",
+    "evaluation_csv",
+    "front_rows",
+    "mappings_document",
+    "non_dominated",
+    "prepare_folder",
+    "read_checkpoint",
+    "read_format",
+    "read_json",
+    "reevaluate",
+    "write_checkpoint",
+    "write_design_trace",
+    "write_designs",
+    "write_results",
+    "write_text",
+]

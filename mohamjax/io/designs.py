@@ -25,8 +25,6 @@ import csv
 import dataclasses
 import functools
 import io
-import json
-import math
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -51,7 +49,8 @@ from mohamjax.hardware import (
     template_from_dict,
     template_to_dict,
 )
-from mohamjax.io.files import read_json, write_text
+from mohamjax.io.files import check_format, dump_json, read_json, write_text
+from mohamjax.io.trace import TraceRow, chrome_trace
 from mohamjax.mapping import Mapping as Nest
 from mohamjax.mapping import (
     MappingTables,
@@ -587,11 +586,7 @@ def evaluate_designs(
     """
     path = pathlib.Path(path)
     document = read_json(path)
-    if not isinstance(document, Mapping) or document.get("format") not in (DESIGNS_FORMAT, SCHEDULE_FORMAT):
-        found = document.get("format") if isinstance(document, Mapping) else None
-        raise InputError(
-            f"format is {found!r}", file=path, remedy=f"this command reads {DESIGNS_FORMAT} and {SCHEDULE_FORMAT}"
-        )
+    check_format(document, (DESIGNS_FORMAT, SCHEDULE_FORMAT), path)
     technology = load_technology() if technology is None else technology
     stated = document.get("technology", {})
     stated = stated.get("hash") if isinstance(stated, Mapping) else None
@@ -699,8 +694,33 @@ def evaluation_csv(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def write_designs(path: pathlib.Path, evaluated: Evaluated, scenario: str) -> None:
     """Writes `designs.json` atomically."""
-    document = designs_document(evaluated, scenario)
-    bad = [d["design_id"] for d in document["designs"] if not math.isfinite(d["latency_s"])]
-    if bad:
-        raise ValueError(f"designs {bad} are not finite")
-    write_text(path, json.dumps(document, separators=(",", ":")) + "\n")
+    write_text(path, dump_json(designs_document(evaluated, scenario)))
+
+
+def write_design_trace(path: str | pathlib.Path, evaluated: Evaluated) -> None:
+    """Writes the timelines of all designs as a Chrome trace (Perfetto): a row per design and chiplet.
+
+    Args:
+        path: the JSON file.
+        evaluated: the designs.
+    """
+    application = evaluated.application
+    rows = []
+    for i in range(len(evaluated)):
+        design, _, timeline = _one(evaluated, i)
+        standing = np.flatnonzero(design.template >= 0)
+        names = {
+            int(tile): f"design {i}, chiplet {k} ({evaluated.templates[design.template[tile]].name})"
+            for k, tile in enumerate(standing)
+        }
+        for layer, network in zip(range(len(application.layers)), application.network_of_layer, strict=True):
+            rows.append(
+                TraceRow(
+                    chiplet=names[int(design.assignment[layer])],
+                    layer=application.layers[layer].name,
+                    network=application.networks[network].name,
+                    start=float(timeline.start[layer]),
+                    end=float(timeline.end[layer]),
+                )
+            )
+    write_text(path, dump_json(chrome_trace(rows, time_unit="cycles")))

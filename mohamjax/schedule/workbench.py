@@ -68,7 +68,7 @@ def workbench(
         network=jnp.asarray(network),
         layer_mask=jnp.arange(total) < layers,
         predecessor_bits=jnp.asarray(predecessor_bits([x.predecessors for x in application.layers], total)),
-        tables=tables,
+        tables=jax.tree.map(jnp.asarray, tables),
         templates=arrays,
         technology=jax.tree.map(cast, technology),
         package=jax.tree.map(cast, packaged),

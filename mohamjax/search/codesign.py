@@ -36,7 +36,7 @@ from mohamjax.io.designs import Evaluated, reevaluate
 from mohamjax.io.results import non_dominated, plain
 from mohamjax.mapping import MappingTables
 from mohamjax.search.loop import SearchState
-from mohamjax.search.mapper import MapperConfig, map_layers
+from mohamjax.search.mapper import MapperConfig, MapperProgress, cache_folder, map_layers
 from mohamjax.search.moham import (
     PAPER_RATES,
     MohamConfig,
@@ -49,7 +49,17 @@ from mohamjax.search.moham import (
 )
 from mohamjax.workload import ApplicationModel
 
-__all__ = ["BUDGETS", "Budget", "Listener", "SearchResult", "Settings", "co_optimise", "runnable"]
+__all__ = [
+    "BUDGETS",
+    "Budget",
+    "ExpectedCost",
+    "Listener",
+    "SearchResult",
+    "Settings",
+    "co_optimise",
+    "expected_cost",
+    "runnable",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,8 +141,8 @@ class Listener(Protocol):
     def announce(self, text: str) -> None:
         """A step begins, for instance a compile."""
 
-    def mapping(self, done: int, total: int, evaluations: int, seconds: float) -> None:
-        """So many (unique layer, template) problems are mapped."""
+    def mapping(self, progress: MapperProgress) -> None:
+        """The layer mapper went on."""
 
     def progress(self, progress: Progress, generations: int) -> None:
         """Some generations are done, out of `generations`."""
@@ -144,7 +154,7 @@ class Silent:
     def announce(self, text: str) -> None:
         """Ignores it."""
 
-    def mapping(self, done: int, total: int, evaluations: int, seconds: float) -> None:
+    def mapping(self, progress: MapperProgress) -> None:
         """Ignores it."""
 
     def progress(self, progress: Progress, generations: int) -> None:
@@ -284,8 +294,7 @@ def co_optimise(
         technology,
         settings.mapper,
         progress=listener.mapping,
-        announce=listener.announce,
-        cache=settings.cache,
+        cache=cache_folder() if settings.cache else None,
     )
     mapping_s = time.perf_counter() - began
 
@@ -364,7 +373,7 @@ def _rows(progress: Progress, config: MohamConfig, known: int) -> list[Mapping[s
     rows = [
         {
             "generation": first + i,
-            "evaluations": config.population + (first + i) * per_generation,
+            "evaluations": (first + i + 1) * per_generation,
             "seconds": round(progress.seconds - (count - 1 - i) * progress.step_s / max(count, 1), 3),
             "hypervolume": progress.hypervolume[i],
             "front_size": progress.front_size[i],
@@ -373,3 +382,46 @@ def _rows(progress: Progress, config: MohamConfig, known: int) -> list[Mapping[s
         for i in range(count)
     ]
     return [row for row in rows if row["generation"] >= known]
+
+
+@dataclasses.dataclass(frozen=True)
+class ExpectedCost:
+    """What a search will take, roughly.
+
+    Attributes:
+        mappings: mappings that the layer mapper evaluates.
+        designs: designs that the co-optimiser evaluates.
+        seconds: on two cores, without compiling.
+        memory_MB: of the largest arrays together.
+    """
+
+    mappings: int
+    designs: int
+    seconds: float
+    memory_MB: float
+
+
+# Measured on two cores with experiments/bench_search.py; a plan needs no more than their size.
+_MAPPINGS_PER_S = 3e4
+_LAYER_EVALUATIONS_PER_S = 1e6
+
+
+def expected_cost(application: ApplicationModel, pairs: int, settings: Settings) -> ExpectedCost:
+    """Estimates what a search will take, from sizes alone.
+
+    Args:
+        application: the networks.
+        pairs: (unique layer, template) problems of the mapper.
+        settings: settings of the search.
+    """
+    mapper, moham = settings.mapper, settings.moham
+    mappings = pairs * (mapper.generations + 1) * (mapper.population + mapper.immigrants)
+    offspring = moham.population + moham.immigrant_count
+    designs = (moham.generations + 1) * offspring
+    layers = len(application.layers)
+    seconds = mappings / _MAPPINGS_PER_S + designs * layers / _LAYER_EVALUATIONS_PER_S
+    # Per design: genes, one row of the tables per layer, and the fluid model's state; single precision.
+    per_design = 4 * (layers * (3 + 40) + moham.tiles * 100)
+    tables = 4 * pairs * mapper.entries * 400
+    total = per_design * (moham.population + offspring + moham.archive) + tables + 300e6
+    return ExpectedCost(mappings=mappings, designs=designs, seconds=seconds, memory_MB=total / 1e6)

@@ -75,7 +75,7 @@ class SearchState:
     Attributes:
         key: typed key of the whole search; generation g draws from `fold_in(key, g)`, so that a resumed search
             repeats itself.
-        generation: `[]` int32, generations done.
+        generation: `[]` int32, generations done; -1 before the first population is evaluated.
         population: the survivors.
         archive: `emo.Archive` with a leading `[I]` axis: every non-dominated design seen.
     """
@@ -132,13 +132,14 @@ def start(
     population: int,
     archive: int,
 ) -> SearchState:
-    """Builds and evaluates the first population: seeds first, random individuals for the rest.
+    """Draws the first population: seeds first, random individuals for the rest.
 
-    Not jitted; wrap it. `problem`, `islands`, `population` and `archive` are static.
+    Nothing is evaluated here: the first call of `generation` does that instead of breeding, so that the evaluation is
+    compiled once and not twice. Not jitted; wrap it. `problem`, `islands`, `population` and `archive` are static.
 
     Args:
         key: typed key of the whole search.
-        context: arrays that the problem's functions read, leading axis `[I]`.
+        context: arrays that the problem's functions read.
         seeds: genes `[I, K, ...]` with K <= population, or None.
         problem: what is searched.
         islands: I.
@@ -146,23 +147,25 @@ def start(
         archive: capacity of each island's archive.
 
     Returns:
-        The state before the first generation.
+        The state before the first generation, objectives +inf.
     """
-    sample_key, _ = jax.random.split(jax.random.fold_in(key, 2**31 - 1))
     seeded = 0 if seeds is None else jax.tree.leaves(seeds)[0].shape[1]
-    genes = _sample(sample_key, problem, context, islands, population - seeded)
+    genes = _sample(jax.random.fold_in(key, 2**31 - 1), problem, context, islands, population - seeded)
     if seeds is not None:
         genes = jax.tree.map(lambda s, g: jnp.concatenate([s, g], axis=1), seeds, genes)
-    objectives = problem.evaluate(genes, context)
+    shape = jax.eval_shape(problem.evaluate, genes, context)
     example = jax.tree.map(lambda leaf: leaf[0, 0], genes)
-    empty = emo.archive_init(archive, example, objectives.shape[-1])
-    archives = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (islands, *leaf.shape)), empty)
-    archives = jax.vmap(emo.archive_update)(archives, genes, objectives)
+    empty = emo.archive_init(archive, example, shape.shape[-1], shape.dtype)
     return SearchState(
         key=key,
-        generation=jnp.int32(0),
-        population=_survivors(genes, objectives, population),
-        archive=archives,
+        generation=jnp.int32(-1),
+        population=Population(
+            genes=genes,
+            objectives=jnp.full(shape.shape, jnp.inf, shape.dtype),
+            rank=jnp.zeros(shape.shape[:2], jnp.int32),
+            crowding=jnp.zeros(shape.shape[:2], shape.dtype),
+        ),
+        archive=jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (islands, *leaf.shape)), empty),
     )
 
 
@@ -172,11 +175,12 @@ def generation(
     """One generation on every island: tournament, variation, immigrants, evaluation, survival, archive.
 
     Pure and not jitted; `generations` is the jitted form. Parents, offspring (as many as parents) and `immigrants`
-    random individuals compete for survival (MOHaM, Section V-B; DESIGN section 7).
+    random individuals compete for survival (MOHaM, Section V-B; DESIGN section 7). Where the state's population has
+    not been evaluated yet, it takes the place of its offspring: that is generation 0.
     """
     parents = state.population
     islands, size = parents.rank.shape
-    key = jax.random.fold_in(state.key, state.generation)
+    key = jax.random.fold_in(state.key, state.generation + 1)
     select_key, vary_key, immigrant_key = jax.random.split(key, 3)
 
     pairs = (size + 1) // 2
@@ -191,6 +195,8 @@ def generation(
         jax.random.split(vary_key, (islands, pairs)), mother, father, context, rates
     )
     offspring = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=1)[:, :size], *children)
+    unborn = state.generation < 0
+    offspring = jax.tree.map(lambda given, bred: jnp.where(unborn, given, bred), parents.genes, offspring)
     if immigrants:
         random = _sample(immigrant_key, problem, context, islands, immigrants)
         offspring = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=1), offspring, random)
@@ -210,14 +216,39 @@ def generation(
     return state, metrics
 
 
-@functools.partial(jax.jit, static_argnames=("problem", "immigrants", "count"))
+@functools.partial(jax.jit, static_argnames=("problem", "immigrants", "chunk"))
 def generations(
-    state: SearchState, context: Context, rates: Rates, *, problem: Problem, immigrants: int, count: int
+    state: SearchState,
+    context: Context,
+    rates: Rates,
+    count: chex.Numeric,
+    *,
+    problem: Problem,
+    immigrants: int,
+    chunk: int,
 ) -> tuple[SearchState, Metrics]:
-    """`count` generations in one call; jitted, recompiles per problem, shapes, `immigrants` and `count`.
+    """`count` generations in one call; jitted, recompiles per problem, shapes, `immigrants` and `chunk`.
+
+    Args:
+        state: from `start` or an earlier call.
+        context: arrays that the problem's functions read.
+        rates: operator probabilities, traced.
+        count: `[]` int, generations to do, at most `chunk`; traced.
+        problem: what is searched.
+        immigrants: random individuals per generation.
+        chunk: most generations of a call.
 
     Returns:
-        The state and the metrics stacked over the generations: `[count, I, ...]`.
+        The state, and the metrics of the generations `[chunk, I, ...]`, of which the first `count` mean something.
     """
     step = functools.partial(generation, problem=problem, immigrants=immigrants)
-    return jax.lax.scan(lambda s, _: step(s, context, rates), state, length=count)
+    blank = jax.tree.map(
+        lambda leaf: jnp.zeros((chunk, *leaf.shape), leaf.dtype), jax.eval_shape(step, state, context, rates)[1]
+    )
+
+    def one(i: chex.Array, carry: tuple[SearchState, Metrics]) -> tuple[SearchState, Metrics]:
+        state, record = carry
+        state, metrics = step(state, context, rates)
+        return state, jax.tree.map(lambda rows, row: rows.at[i].set(row), record, metrics)
+
+    return jax.lax.fori_loop(0, count, one, (state, blank))

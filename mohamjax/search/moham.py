@@ -26,7 +26,7 @@ from mohamjax.schedule import Design, Workbench, evaluate, workbench
 from mohamjax.search import operators
 from mohamjax.search.loop import Problem, SearchState, generations, start
 from mohamjax.search.operators import Genetics
-from mohamjax.search.seeds import WEIGHTS, ListScheduler, seed_packages
+from mohamjax.search.seeds import ListScheduler
 from mohamjax.workload import ApplicationModel
 
 __all__ = [
@@ -329,47 +329,43 @@ def seed_designs(
     config: MohamConfig,
     total_layers: int,
 ) -> Design | None:
-    """List schedules over homogeneous and mixed packages, one per way to pick mappings, at most half a population.
+    """List schedules over homogeneous and mixed packages under several choices of mappings.
+
+    Many are made; at most half a population is kept, those that NSGA-II's survival prefers by their estimates.
 
     Returns:
         `Design` with a leading `[K]` axis, or None where the settings switch seeds off.
     """
     if not config.seeded:
         return None
-    count = np.asarray(tables.count)
-    u = np.asarray(application.unique_of_layer)
-    traffic = np.asarray(tables.offchip_bytes) / package.interface_bandwidth
     scheduler = ListScheduler(
-        unique=u,
+        unique=np.asarray(application.unique_of_layer),
         predecessors=[layer.predecessors for layer in application.layers],
-        count=count,
+        count=np.asarray(tables.count),
         objectives=np.asarray(tables.objectives, np.float64),
-        duration=np.maximum(np.asarray(tables.cycles, np.float64), traffic),
+        duration=np.maximum(
+            np.asarray(tables.cycles, np.float64), np.asarray(tables.offchip_bytes) / package.interface_bandwidth
+        ),
     )
-    runs_all = (count[u] > 0).all(axis=0)
-    layers, designs = len(u), []
-    for chips in seed_packages(count.shape[1], config.max_chiplets, runs_all):
-        if not (count[u][:, list(chips)] > 0).any(axis=1).all():
-            continue
-        for weights in WEIGHTS:
-            plan = scheduler.schedule(chips, weights)
-            used = np.unique(plan["tile"])
-            template = np.full(config.tiles, -1, np.int32)
-            template[used] = np.asarray(chips, np.int32)[used]
-            pad = total_layers - layers
-            designs.append(
-                Design(
-                    order=np.concatenate([plan["order"], np.arange(layers, total_layers)]).astype(np.int32),
-                    assignment=np.pad(plan["tile"], (0, pad)),
-                    mapping=np.pad(plan["mapping"], (0, pad)),
-                    template=template,
-                )
+    plans = scheduler.plans(config.max_chiplets)
+    estimates = np.stack([plan.estimate for plan in plans])
+    kept, _, _ = emo.survive(estimates, min(len(plans), config.population // 2))
+    designs = []
+    layers = len(application.layers)
+    for i in np.sort(np.asarray(kept)):
+        plan = plans[i]
+        template = np.full(config.tiles, -1, np.int32)
+        used = np.unique(plan.tile)
+        template[used] = np.asarray(plan.package, np.int32)[used]
+        pad = total_layers - layers
+        designs.append(
+            Design(
+                order=np.concatenate([plan.order, np.arange(layers, total_layers)]).astype(np.int32),
+                assignment=np.pad(plan.tile, (0, pad)),
+                mapping=np.pad(plan.mapping, (0, pad)),
+                template=template,
             )
-    limit = config.population // 2
-    if len(designs) > limit:
-        # Spread over package sizes and weights alike rather than the first ones.
-        keep = np.unique(np.linspace(0, len(designs) - 1, limit).round().astype(int))
-        designs = [designs[i] for i in keep]
+        )
     return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(x) for x in leaves]), *designs)
 
 
@@ -528,7 +524,7 @@ def run(
     history: Sequence[Mapping[str, Any]] = (),
     announce: Callable[[str], None] = lambda _: None,
 ) -> Iterator[tuple[SearchState, Progress]]:
-    """Searches, yielding the state after the first population and after every few generations.
+    """Searches, yielding the state after every few generations; generation 0 is the first population.
 
     The caller may stop at any yield and has a complete state. One compile serves all generations and every scenario
     of the same padded sizes.
@@ -566,65 +562,38 @@ def run(
         state = compiled(first, key, context, island)(key, context, island)
     else:
         state = resume
-    jax.block_until_ready(state)
+    announce(f"compiling the generation of {config.population} designs")
+    fixed = {"problem": problem, "immigrants": config.immigrant_count, "chunk": config.chunk}
+    step = compiled(generations, state, context, rates, jnp.int32(0), **fixed)
     per_generation = config.population + config.immigrant_count
     done = before = int(state.generation)
     settled = [float(row["stability"]) for row in history if row["generation"] > 0]
-    tick = time.perf_counter()
-
-    def progress(merit: chex.Array, sizes: chex.Array, stability: chex.Array) -> Progress:
-        best = np.min(np.asarray(state.archive.objectives[0]), axis=0)
-        fresh = (done - before) * per_generation + (config.population if resume is None else 0)
-        return Progress(
-            generation=done,
-            evaluations=config.population + done * per_generation,
-            fresh_evaluations=fresh,
-            seconds=time.perf_counter() - began - compile_s,
-            step_s=time.perf_counter() - tick,
-            compile_s=compile_s,
-            hypervolume=tuple(float(x) for x in np.ravel(merit)),
-            front_size=tuple(int(x) for x in np.ravel(sizes)),
-            stability=tuple(float(x) for x in np.ravel(stability)),
-            best=(float(best[0]), float(best[1]), float(best[2])),
-        )
-
-    yield state, progress(*_first_metrics(state, context, problem))
-    programs: dict[int, Callable] = {}
     while done < config.generations:
-        # Chunks end at multiples of their length, so that a resumed search makes the same calls.
+        # Calls end at multiples of their length, so that a resumed search makes the same ones.
         count = min(config.chunk - done % config.chunk, config.generations - done)
-        if count not in programs:
-            announce(f"compiling a step of {count} generations of {config.population} designs")
-            programs[count] = compiled(
-                generations,
-                state,
-                context,
-                rates,
-                problem=problem,
-                immigrants=config.immigrant_count,
-                count=count,
-            )
         tick = time.perf_counter()
-        state, metrics = programs[count](state, context, rates)
-        metrics = jax.device_get(metrics)
+        state, metrics = step(state, context, rates, jnp.int32(count))
+        metrics = jax.tree.map(lambda leaf, n=count: leaf[:n, 0], jax.device_get(metrics))
         done += count
-        settled.extend(float(x) for x in metrics.stability[:, 0])
-        yield state, progress(metrics.merit[:, 0], metrics.front_size[:, 0], metrics.stability[:, 0])
+        settled.extend(float(x) for x in metrics.stability[max(0, count - done) :])  # generation 0 is no step
+        best = metrics.best[-1]
+        yield (
+            state,
+            Progress(
+                generation=done,
+                evaluations=(done + 1) * per_generation,
+                fresh_evaluations=(done - before) * per_generation,
+                seconds=time.perf_counter() - began - compile_s,
+                step_s=time.perf_counter() - tick,
+                compile_s=compile_s,
+                hypervolume=tuple(float(x) for x in metrics.merit),
+                front_size=tuple(int(x) for x in metrics.front_size),
+                stability=tuple(float(x) for x in metrics.stability),
+                best=(float(best[0]), float(best[1]), float(best[2])),
+            ),
+        )
         if config.stop == "stability" and emo.should_stop(settled, config.window, config.delta):
             break
-
-
-@functools.partial(jax.jit, static_argnames=("problem",))
-def _first_metrics(
-    state: SearchState, context: MohamContext, problem: Problem
-) -> tuple[chex.Array, chex.Array, chex.Array]:
-    """Hypervolume, size of the archive and stability before the first generation, `[I]` each."""
-    assert problem.observe is not None
-    return (
-        problem.observe(state.archive.objectives, context),
-        jnp.sum(state.archive.valid, axis=1),
-        jax.vmap(emo.stability)(state.population.objectives, state.population.rank),
-    )
 
 
 def state_like(context: MohamContext, config: MohamConfig) -> SearchState:

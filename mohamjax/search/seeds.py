@@ -1,8 +1,9 @@
 """List schedules: good first individuals, and a baseline (HEFT-like; DESIGN section 7).
 
 On a fixed package, layers are taken by upward rank (longest remaining path, mean durations) and each goes to the
-chiplet where it would end first. The mapping of a layer on a template is the one that a weighted sum of its scaled
-objectives prefers. Runs on the host once, before the search.
+chiplet where it would end first. Which mapping a layer takes on a template follows from one rule for all layers: the
+best in one objective among those whose own hardware is no larger than a cap. A chiplet is as large as its largest
+mapping, so that a cap that all layers keep is what makes small chiplets. Runs on the host once, before the search.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ import numpy as np
 
 from mohamjax.errors import InputError
 
-__all__ = ["WEIGHTS", "ListScheduler", "seed_packages"]
+__all__ = ["ListScheduler", "Plan", "seed_packages"]
 
-WEIGHTS = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0), (1.0, 1.0, 1.0))
-"""Weights of (latency, energy, area) that pick the mappings: fastest, most frugal, smallest, balanced."""
+_CAPS = 12
+"""Caps on the area of a mapping's own hardware, spread evenly on a log axis."""
 
 
 def seed_packages(templates: int, tiles: int, runs_all: Sequence[bool]) -> list[tuple[int, ...]]:
@@ -27,12 +28,12 @@ def seed_packages(templates: int, tiles: int, runs_all: Sequence[bool]) -> list[
     Args:
         templates: T.
         tiles: S, most chiplets.
-        runs_all: `[T]`, whether the template runs every layer; where it does not, a chiplet that does joins.
+        runs_all: `[T]`, whether the template runs every layer; where no member of a mix does, one that does joins.
 
     Returns:
-        Template of each chiplet, per package; packages that cannot run every layer are left to the caller.
+        Template of each chiplet, per package.
     """
-    sizes = [n for n in (1, 2, 4, 8, 12, 16, 24, 32) if n <= tiles]
+    sizes = [n for n in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32) if n <= tiles]
     helper = next((t for t in range(templates) if runs_all[t]), None)
     packages: list[tuple[int, ...]] = []
     for size, mix in itertools.product(sizes, range(1, 2**templates)):
@@ -44,6 +45,26 @@ def seed_packages(templates: int, tiles: int, runs_all: Sequence[bool]) -> list[
             package[-1] = helper
         packages.append(tuple(package))
     return list(dict.fromkeys(packages))
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """One list schedule.
+
+    Attributes:
+        package: template of each chiplet.
+        order: `[L]` int32, layers by priority.
+        tile: `[L]` int32, index into `package`.
+        mapping: `[L]` int32.
+        estimate: `[3]` float, latency [cycles], energy [pJ] and area [um^2] without contention, the package, and the
+            cost of running on a chiplet larger than a mapping needs.
+    """
+
+    package: tuple[int, ...]
+    order: np.ndarray
+    tile: np.ndarray
+    mapping: np.ndarray
+    estimate: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,46 +85,63 @@ class ListScheduler:
     objectives: np.ndarray
     duration: np.ndarray
 
-    def choose(self, weights: Sequence[float]) -> np.ndarray:
-        """`[U, T]` int32, the mapping that the weighted sum of the objectives, scaled to [0, 1], prefers."""
-        valid = np.arange(self.objectives.shape[2]) < self.count[..., None]
-        values = np.where(valid[..., None], self.objectives, np.nan)
-        with np.errstate(all="ignore"):
-            low = np.nanmin(np.where(np.isnan(values), np.inf, values), axis=2, keepdims=True)
-            high = np.nanmax(np.where(np.isnan(values), -np.inf, values), axis=2, keepdims=True)
-            scaled = (values - low) / np.where(high > low, high - low, 1.0)
-        # A little of every objective breaks ties between equal values of the wanted ones.
-        score = np.sum(scaled * (np.asarray(weights) + 1e-3), axis=-1)
-        return np.argmin(np.where(valid, score, np.inf), axis=-1).astype(np.int32)
+    @property
+    def _valid(self) -> np.ndarray:
+        return np.arange(self.objectives.shape[2]) < self.count[..., None]
 
-    def schedule(self, package: Sequence[int], weights: Sequence[float]) -> dict[str, np.ndarray]:
-        """One list schedule on a fixed package.
+    def choose(self, objective: int, cap: float) -> np.ndarray:
+        """`[U, T]` int32, the best mapping in one objective (0 latency with off-chip limits, 1 energy, 2 area).
 
-        Args:
-            package: template of each chiplet.
-            weights: of (latency, energy, area) in the choice of mappings.
+        Only mappings whose own hardware is no larger than `cap` [um^2] count; where there is none, the smallest does.
+        Ties go to the smaller hardware.
+        """
+        area = np.where(self._valid, self.objectives[..., 2], np.inf)
+        value = self.duration if objective == 0 else self.objectives[..., objective]
+        value = np.where(self._valid & (area <= cap), value, np.inf)
+        value = np.where(np.isinf(value).all(axis=-1, keepdims=True), area, value)
+        tied = value <= value.min(axis=-1, keepdims=True)
+        return np.argmin(np.where(tied, area, np.inf), axis=-1).astype(np.int32)
 
-        Returns:
-            `order` int32[L], `tile` int32[L] (index into `package`) and `mapping` int32[L].
+    def caps(self) -> np.ndarray:
+        """Caps from the least hardware that any layer needs at all to that of the largest mapping, um^2."""
+        area = self.objectives[..., 2]
+        least = np.where(self._valid, area, np.inf).min(axis=2)
+        low = np.where(np.isfinite(least), least, 0.0).max(axis=1).max()
+        high = np.where(self._valid, area, 0.0).max()
+        return np.geomspace(low, max(high, low), _CAPS)
+
+    def plans(self, tiles: int) -> list[Plan]:
+        """List schedules on every seed package under every rule for the mappings.
 
         Raises:
-            InputError: no chiplet of the package runs some layer.
+            InputError: some layer runs on no template.
         """
-        template = np.asarray(package)
-        chosen = self.choose(weights)
-        able = self.count[self.unique][:, template] > 0
+        able = self.count[self.unique] > 0
         if not able.any(axis=1).all():
             layer = int(np.argmin(able.any(axis=1)))
             raise InputError(
-                "no chiplet of the package runs this layer",
-                item=f"layer {layer}",
-                remedy="add a template that runs its type",
+                "no template has a mapping for this layer", item=f"layer {layer}", remedy="add a template that runs it"
             )
-        picks = chosen[self.unique][:, template]
-        times = np.take_along_axis(self.duration[self.unique][:, template], picks[..., None].astype(np.int64), axis=2)[
-            ..., 0
+        rules = [(objective, cap) for cap in self.caps() for objective in (0, 1)] + [(2, np.inf)]
+        choices = list({c.tobytes(): c for c in (self.choose(*rule) for rule in rules)}.values())
+        packages = [
+            package
+            for package in seed_packages(self.count.shape[1], tiles, able.all(axis=0).tolist())
+            if able[:, list(package)].any(axis=1).all()
         ]
-        times = np.where(able, times, np.inf)
+        return [self.schedule(package, chosen) for package in packages for chosen in choices]
+
+    def schedule(self, package: tuple[int, ...], chosen: np.ndarray) -> Plan:
+        """One list schedule on a fixed package that can run every layer.
+
+        Args:
+            package: template of each chiplet.
+            chosen: `[U, T]` int, mapping of each unique layer on each template.
+        """
+        template = np.asarray(package)
+        rows = self.unique[:, None], template[None, :], chosen[self.unique][:, template]
+        able = self.count[rows[:2]] > 0
+        times = np.where(able, self.duration[rows], np.inf)
         mean = np.nanmean(np.where(able, times, np.nan), axis=1)
         order = self.by_upward_rank(mean)
         free = np.zeros(len(template))
@@ -112,28 +150,22 @@ class ListScheduler:
         for layer in order:
             ready = max((end[p] for p in self.predecessors[layer]), default=0.0)
             finish = np.maximum(free, ready) + times[layer]
-            tile[layer] = np.argmin(finish)
-            end[layer] = free[tile[layer]] = finish[tile[layer]]
-        mapping = picks[np.arange(len(tile)), tile].astype(np.int32)
-        return {"order": order, "tile": tile, "mapping": mapping}
+            tile[layer] = place = int(np.argmin(finish))
+            end[layer] = free[place] = finish[place]
+        mapping = rows[2][np.arange(len(tile)), tile].astype(np.int32)
+        cost = self.objectives[self.unique, template[tile], mapping]
+        area = sum(cost[tile == place, 2].max() for place in np.unique(tile))
+        estimate = np.asarray([end.max(), cost[:, 1].sum(), area])
+        return Plan(package=package, order=order, tile=tile, mapping=mapping, estimate=estimate)
 
     def by_upward_rank(self, duration: np.ndarray) -> np.ndarray:
         """`[L]` int32, layers by falling longest remaining path: a topological order."""
         rank = duration.astype(float).copy()
-        successors: list[list[int]] = [[] for _ in self.predecessors]
-        for layer, needs in enumerate(self.predecessors):
-            for p in needs:
-                successors[p].append(layer)
-        pending = [len(s) for s in successors]
-        stack = [layer for layer, n in enumerate(pending) if n == 0]
         depth = np.zeros(len(rank), int)
-        while stack:
-            layer = stack.pop()
+        # Layers are numbered in a topological order, so that one pass from the end sees successors first.
+        for layer in range(len(rank) - 1, -1, -1):
             for p in self.predecessors[layer]:
                 rank[p] = max(rank[p], duration[p] + rank[layer])
                 depth[p] = max(depth[p], depth[layer] + 1)
-                pending[p] -= 1
-                if pending[p] == 0:
-                    stack.append(p)
         # Equal ranks (zero durations) fall back on the depth, so that dependencies are always kept.
         return np.lexsort((np.arange(len(rank)), -depth, -rank)).astype(np.int32)

@@ -1,0 +1,738 @@
+"""The command line. Thin: it parses, calls the rooms of the house, and prints.
+
+Results go to standard output, progress and warnings to standard error. Exit codes: 0 done, 2 bad input (one line that
+says what is wrong and how to mend it), 1 a fault of ours, 130 stopped by hand before there was anything to keep.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mohamjax import __version__
+from mohamjax.errors import InputError
+
+if TYPE_CHECKING:
+    from mohamjax.hardware import PackageParameters, Technology, Template
+    from mohamjax.search import MapperProgress, Progress
+    from mohamjax.workload import ApplicationModel
+
+__all__ = ["main"]
+
+
+# ---------------------------------------------------------------- arguments
+
+
+def _shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """`NAME=d,d,...` of `--shape`."""
+    name, _, dims = text.rpartition("=")
+    try:
+        sizes = tuple(int(d) for d in dims.split(","))
+    except ValueError:
+        sizes = ()
+    if not name or not sizes or min(sizes) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=d,d,... with positive sizes")
+    return name, sizes
+
+
+def _positive(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
+    return value
+
+
+def _seed(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = -1
+    if not 0 <= value < 2**32:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an integer from 0 to 2^32 - 1")
+    return value
+
+
+def _workload_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--batch", type=_positive, help="size of a symbolic batch dimension (default 1)")
+    parser.add_argument(
+        "--shape",
+        type=_shape,
+        action="append",
+        default=[],
+        metavar="NAME=d,d,...",
+        help="shape of a graph input; may be given several times",
+    )
+    parser.add_argument(
+        "--skip-unknown",
+        action="store_true",
+        help="warn about operators that are not known instead of stopping; they pass dependencies on",
+    )
+
+
+def _common(parser: argparse.ArgumentParser, out: str) -> None:
+    parser.add_argument("--seed", type=_seed, default=0, help="seed of all randomness (default 0)")
+    parser.add_argument("--out", metavar="PATH", help=out)
+    parser.add_argument(
+        "--no-compile-cache", action="store_true", help="do not keep compiled programs in the user's cache folder"
+    )
+
+
+def _hardware_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--templates",
+        metavar="NAME|FILE,...",
+        help="sub-accelerator templates, by name or YAML file, separated by commas (default: the packaged ones)",
+    )
+    parser.add_argument("--technology", metavar="FILE", help="a technology table of your own (YAML)")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="mohamjax",
+        description="Multi-objective hardware-mapping co-optimisation of multi-chiplet, multi-tenant DNN accelerators.",
+    )
+    parser.add_argument("--version", action="version", version=f"mohamjax {__version__}")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+
+    search = verbs.add_parser(
+        "search",
+        help="search the front of multi-chiplet systems for networks that run together",
+        description="Searches packages, chiplet sizes, mappings and schedules for networks that run together, and "
+        "writes the front over latency, energy and area to a results folder.",
+    )
+    search.add_argument(
+        "workload",
+        nargs="+",
+        help="a packaged scenario (mobile, edge, ar-vr, data-center), a scenario YAML, or ONNX files",
+    )
+    search.add_argument("--budget", default="small", help="tiny, small (default) or paper")
+    search.add_argument(
+        "--preset", default="default", help="default, or paper: operators, rates and contention as printed"
+    )
+    search.add_argument("--population", type=_positive, help="designs per generation (overrides the budget)")
+    search.add_argument("--generations", type=_positive, help="most generations (overrides the budget)")
+    search.add_argument("--max-chiplets", type=_positive, help="most chiplets of a design (default 16)")
+    search.add_argument("--stop", choices=("generations", "stability"), help="when to stop (default generations)")
+    search.add_argument("--package", metavar="FILE", help="package parameters (YAML)")
+    search.add_argument("--dry-run", action="store_true", help="say what would be searched and what it would take")
+    search.add_argument("--json", action="store_true", help="print a summary as JSON on standard output")
+    search.add_argument("--resume", action="store_true", help="go on from the checkpoint in the results folder")
+    search.add_argument("--no-figures", action="store_true", help="draw no figures")
+    search.add_argument("--no-mapping-cache", action="store_true", help="neither read nor keep mapping tables on disk")
+    _workload_arguments(search)
+    _hardware_arguments(search)
+    _common(search, "results folder (default results/<scenario>-<budget>)")
+
+    map_ = verbs.add_parser(
+        "map",
+        help="search the Pareto sets of mappings of every layer of networks on templates",
+        description="Searches the Pareto-optimal mappings (latency, energy, area) of every unique layer.",
+    )
+    map_.add_argument("workload", nargs="+", help="ONNX files, a scenario name or a scenario YAML")
+    map_.add_argument(
+        "--template", dest="templates", metavar="NAME|FILE,...", help="templates (default: the packaged ones)"
+    )
+    map_.add_argument("--technology", metavar="FILE", help="a technology table of your own (YAML)")
+    map_.add_argument("--budget", default="small", help="tiny, small (default) or paper")
+    map_.add_argument("--no-mapping-cache", action="store_true", help="neither read nor keep mapping tables on disk")
+    _workload_arguments(map_)
+    _common(map_, "JSON file for the Pareto sets with their loop nests")
+
+    evaluate = verbs.add_parser("evaluate", help="evaluate mappings, schedules or designs from files")
+    kinds = evaluate.add_subparsers(dest="kind", required=True, metavar="KIND")
+    mappings = kinds.add_parser("mappings", help="loop nests on given architectures, as Timeloop counts them")
+    mappings.add_argument("--architectures", required=True, metavar="FILE", help="architectures.json")
+    mappings.add_argument("--samples", required=True, metavar="FILE", help="samples, .jsonl or .jsonl.gz")
+    mappings.add_argument("--links", choices=("on", "off"), default="on", help="link transfers (default on)")
+    mappings.add_argument("--float32", action="store_true", help="compute in single precision")
+    mappings.add_argument("--explain", action="store_true", help="print a table per mapping")
+    _common(mappings, "predictions (.jsonl)")
+    schedules = kinds.add_parser(
+        "schedules", help="schedules in the formats fluid-schedule/1, job-table/1, schedule/1 and designs/1"
+    )
+    schedules.add_argument("file", help="the JSON file")
+    schedules.add_argument("--float32", action="store_true", help="compute in single precision")
+    schedules.add_argument("--timelines", action="store_true", help="also write when each job is slowed")
+    _common(schedules, "results (JSON)")
+    designs = kinds.add_parser("designs", help="designs of designs.json, or schedule/1 files")
+    designs.add_argument("file", help="the JSON file")
+    designs.add_argument("--technology", metavar="FILE", help="the technology table that the designs were made with")
+    designs.add_argument("--float32", action="store_true", help="compute in single precision")
+    designs.add_argument(
+        "--trace", metavar="FILE", help="also write the timelines in the Chrome trace format (Perfetto)"
+    )
+    _common(designs, "table of objectives (CSV); - for standard output, the default")
+
+    workload = verbs.add_parser("workload", help="print the layers of networks")
+    workload.add_argument("workload", nargs="+", help="ONNX files, a scenario name or a scenario YAML")
+    workload.add_argument("--csv", metavar="FILE", help="the layers of one network as CSV; - for standard output")
+    _workload_arguments(workload)
+    _common(workload, "same as --csv")
+
+    templates = verbs.add_parser("templates", help="list or show sub-accelerator templates")
+    actions = templates.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listing = actions.add_parser("list", help="names and sizes")
+    listing.add_argument("files", nargs="*", help="template files to list beside the packaged ones")
+    _common(listing, "unused")
+    show = actions.add_parser("show", help="one template in full")
+    show.add_argument("name", nargs="?", help="name or YAML file")
+    show.add_argument("--yaml", action="store_true", help="print it as a YAML file")
+    show.add_argument("--example", action="store_true", help="print a documented example of a template file")
+    _common(show, "write it to a file instead")
+
+    plot = verbs.add_parser("plot", help="draw the figures of a results folder again")
+    plot.add_argument("folder", help="a results folder")
+    plot.add_argument("--format", default="png", help="png, svg or pdf; several separated by commas")
+    _common(plot, "folder for the figures (default FOLDER/figures)")
+    return parser
+
+
+# ---------------------------------------------------------------- terminal
+
+
+class _Terminal:
+    """Progress on standard error: one moving line on a terminal, plain lines elsewhere."""
+
+    def __init__(self) -> None:
+        self.live = sys.stderr.isatty()
+        self.last = 0.0
+        self.open = False
+        self.compiling_since: float | None = None
+
+    def line(self, text: str) -> None:
+        """A line that stays."""
+        self.close()
+        print(text, file=sys.stderr, flush=True)
+
+    def status(self, text: str, *, final: bool = False) -> None:
+        """A line that the next one may replace; elsewhere at most one every two seconds."""
+        now = time.monotonic()
+        if self.live:
+            width = os.get_terminal_size(sys.stderr.fileno()).columns if sys.stderr.isatty() else 120
+            print("\r\x1b[2K" + text[: width - 1], end="", file=sys.stderr, flush=True)
+            self.open = True
+            if final:
+                self.close()
+        elif final or now - self.last >= 2.0:
+            print(text, file=sys.stderr, flush=True)
+            self.last = now
+
+    def close(self) -> None:
+        """Ends a moving line."""
+        if self.open:
+            print(file=sys.stderr, flush=True)
+            self.open = False
+
+    # What a search tells.
+
+    def announce(self, text: str) -> None:
+        """A step begins."""
+        self.line(text)
+
+    def mapping(self, progress: MapperProgress) -> None:
+        """How far the layer mapper is."""
+        rate = progress.evaluations / max(progress.seconds, 1e-9)
+        left = (progress.total - progress.evaluations) / max(rate, 1e-9)
+        self.status(
+            f"mapper  {progress.done}/{progress.problems} sets ({progress.cached} cached)  "
+            f"{rate:,.0f} mappings/s  {_duration(left)} left",
+            final=progress.done == progress.problems,
+        )
+
+    def progress(self, progress: Progress, generations: int) -> None:
+        """How far the co-optimiser is."""
+        done = progress.generation
+        rate = progress.fresh_evaluations / max(progress.seconds, 1e-9)
+        per_generation = progress.evaluations / max(done, 1)
+        left = (generations - done) * per_generation / max(rate, 1e-9) if done else None
+        self.status(
+            f"search  generation {done}/{generations}  {rate:,.0f} designs/s  front {progress.front_size[-1]}  "
+            f"hypervolume {progress.hypervolume[-1]:.4f}  {_duration(left)} left",
+            final=done >= generations,
+        )
+        if done == 0 or progress.compile_s > (self.compiling_since or 0.0):
+            self.line(f"compiled in {progress.compile_s - (self.compiling_since or 0.0):.1f} s")
+            self.compiling_since = progress.compile_s
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "? s"
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
+def _warn(text: str) -> None:
+    print(f"warning: {text}", file=sys.stderr, flush=True)
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    """Columns of text, the first to the left, the others to the right; the first row is the heading."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = [
+        "  ".join(
+            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]
+    return "\n".join([lines[0], "  ".join("-" * w for w in widths), *lines[1:]])
+
+
+# ---------------------------------------------------------------- shared pieces
+
+
+def _use_compile_cache(arguments: argparse.Namespace) -> None:
+    """Keeps compiled programs in the user's cache folder."""
+    if getattr(arguments, "no_compile_cache", False):
+        return
+    import jax
+
+    base = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    folder = pathlib.Path(base) / "mohamjax" / "compiled"
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+
+
+def _application(arguments: argparse.Namespace) -> ApplicationModel:
+    from mohamjax.workload import load_scenario
+
+    return load_scenario(
+        arguments.workload if len(arguments.workload) > 1 else arguments.workload[0],
+        batch=arguments.batch,
+        shapes=dict(arguments.shape),
+        skip_unknown=arguments.skip_unknown,
+        warn=_warn,
+    )
+
+
+def _templates(arguments: argparse.Namespace) -> tuple[Template, ...]:
+    from mohamjax.hardware import load_templates, packaged_templates
+
+    names = [n for n in (arguments.templates or "").split(",") if n]
+    return tuple(load_templates(names or list(packaged_templates())))
+
+
+def _technology(arguments: argparse.Namespace) -> Technology:
+    from mohamjax.hardware import load_technology
+
+    return load_technology(arguments.technology)
+
+
+def _package(arguments: argparse.Namespace) -> PackageParameters | None:
+    from mohamjax.hardware import load_package
+
+    return None if arguments.package is None else load_package(arguments.package)
+
+
+def _write(path: str | None, text: str) -> None:
+    """To a file, atomically, or to standard output for None and `-`."""
+    from mohamjax.io import write_text
+
+    if path in (None, "-"):
+        sys.stdout.write(text)
+    else:
+        write_text(path, text)
+
+
+# ---------------------------------------------------------------- verbs
+
+
+def _search(arguments: argparse.Namespace) -> int:
+    import dataclasses
+
+    from mohamjax.search import Settings, co_optimise, runnable
+
+    changes = {"seed": arguments.seed, "cache": not arguments.no_mapping_cache}
+    settings = Settings.preset(arguments.budget, preset=arguments.preset, **changes)
+    sizes = {
+        "population": arguments.population,
+        "generations": arguments.generations,
+        "max_chiplets": arguments.max_chiplets,
+        "stop": arguments.stop,
+    }
+    package = _package(arguments)
+    if package is not None:
+        settings = dataclasses.replace(settings, package=package)
+    moham = dataclasses.replace(
+        settings.moham, tiles=settings.package.max_tiles, **{k: v for k, v in sizes.items() if v is not None}
+    )
+    settings = dataclasses.replace(settings, moham=moham)
+    templates = _templates(arguments)
+    if arguments.technology:
+        settings = dataclasses.replace(settings, technology=_technology(arguments))
+    application = _application(arguments)
+    runs = runnable(application, templates)
+    if arguments.dry_run:
+        print(_plan(application, templates, runs, settings))
+        return 0
+
+    from mohamjax.io import prepare_folder, write_results
+
+    folder = prepare_folder(arguments.out or pathlib.Path("results") / f"{application.name}-{arguments.budget}")
+    began = time.perf_counter()
+    terminal = _Terminal()
+    terminal.line(
+        f"{application.name}: {len(application.networks)} networks, {len(application.layers)} layers, "
+        f"{len(application.unique_layers)} unique, {application.macs / 1e9:.2f} GMAC; "
+        f"{len(templates)} templates; budget {arguments.budget}, seed {arguments.seed}"
+    )
+    try:
+        result = co_optimise(
+            application,
+            templates,
+            settings,
+            listener=terminal,
+            checkpoint=folder / "checkpoint.npz",
+            resume=arguments.resume,
+        )
+    except KeyboardInterrupt:
+        terminal.line("stopped by hand before the first designs were evaluated; nothing to write")
+        return 130
+    write_results(folder, result.front, result.history, result.config)
+    if not arguments.no_figures:
+        from mohamjax.plot import plot_evaluated
+
+        terminal.line("drawing figures")
+        title = f"{application.name}, budget {arguments.budget}, seed {arguments.seed}"
+        plot_evaluated(result.front, folder / "figures", title=title, history=result.history)
+    total = time.perf_counter() - began
+    timings = result.timings
+    terminal.line(
+        f"mapping {timings['mapping_s']:.1f} s, compiling the search {timings['compile_s']:.1f} s, searching "
+        f"{timings['search_s']:.1f} s ({timings['designs_per_s']:,.0f} designs/s), {total:.1f} s in all"
+    )
+    terminal.line(f"results in {folder}{' (stopped early)' if result.interrupted else ''}")
+    landmarks = _landmarks(result.front)
+    if arguments.json:
+        print(json.dumps(_summary(result, application, landmarks, folder, total), indent=2))
+    else:
+        print(_landmark_table(landmarks, result.front))
+    return 0
+
+
+def _landmarks(front: Any) -> dict[str, int]:
+    """Designs to look at first."""
+    import numpy as np
+
+    from mohamjax import emo
+
+    objectives = np.asarray(front.reports.objectives, np.float64)
+    fastest, frugal, smallest = (int(i) for i in np.argmin(objectives, axis=0))
+    knee = int(emo.knee_point(np.log(objectives)))
+    return {"fastest": fastest, "most frugal": frugal, "smallest": smallest, "knee": knee}
+
+
+def _landmark_table(landmarks: dict[str, int], front: Any) -> str:
+    from mohamjax.io import front_rows
+
+    rows = front_rows(front)
+    head = ["design", "id", "latency [ms]", "energy [mJ]", "area [mm^2]", "chiplets"]
+    body = []
+    for name, i in landmarks.items():
+        row = rows[i]
+        kinds = ", ".join(f"{row[f'n_{t.name}']} {t.name}" for t in front.templates if row[f"n_{t.name}"])
+        body.append(
+            [
+                name,
+                str(i),
+                f"{row['latency_s'] * 1e3:.4g}",
+                f"{row['energy_J'] * 1e3:.4g}",
+                f"{row['area_mm2']:.4g}",
+                kinds,
+            ]
+        )
+    return f"front of {len(rows)} designs\n" + _table([head, *body])
+
+
+def _summary(
+    result: Any, application: ApplicationModel, landmarks: dict[str, int], folder: pathlib.Path, total: float
+) -> dict[str, Any]:
+    from mohamjax.io import front_rows
+
+    rows = front_rows(result.front)
+    return {
+        "scenario": application.name,
+        "layers": len(application.layers),
+        "unique_layers": len(application.unique_layers),
+        "macs": application.macs,
+        "budget": result.config["budget"],
+        "seed": result.config["seed"],
+        "interrupted": result.interrupted,
+        "front_size": len(rows),
+        "hypervolume": result.history[-1]["hypervolume"],
+        "evaluations": result.history[-1]["evaluations"],
+        "landmarks": {name: rows[i] for name, i in landmarks.items()},
+        "seconds": {**result.timings, "total_s": total},
+        "folder": str(folder),
+    }
+
+
+def _plan(application: ApplicationModel, templates: Sequence[Template], runs: Any, settings: Any) -> str:
+    """What a search would do and take: the text of `--dry-run`."""
+    from mohamjax.search import expected_cost
+
+    rows = [["network", "layers", "unique", "GMAC"]]
+    for network in application.networks:
+        unique = len({(x.type, x.shape) for x in network.layers})
+        rows.append([network.name, str(len(network.layers)), str(unique), f"{network.macs / 1e9:.3f}"])
+    rows.append(
+        ["all", str(len(application.layers)), str(len(application.unique_layers)), f"{application.macs / 1e9:.3f}"]
+    )
+    kinds = [["template", "unique layers that it runs", "layer types that it does not run"]]
+    for t, template in enumerate(templates):
+        missing = sorted({u.type for u, ok in zip(application.unique_layers, runs[:, t], strict=True) if not ok})
+        kinds.append([template.name, f"{int(runs[:, t].sum())} of {len(runs)}", ", ".join(missing) or "none"])
+    cost = expected_cost(application, int(runs.sum()), settings)
+    return "\n\n".join(
+        [
+            f"scenario {application.name}, budget {settings.budget}, seed {settings.seed}",
+            _table(rows),
+            _table(kinds),
+            f"mapper: {cost.mappings:,} mappings of {int(runs.sum())} (unique layer, template) pairs\n"
+            f"search: {cost.designs:,} designs, {settings.moham.generations} generations of "
+            f"{settings.moham.population}\n"
+            f"to expect on two cores: about {_duration(cost.seconds)} after compiling (30 to 120 s when nothing is "
+            f"cached), {cost.memory_MB:,.0f} MB",
+        ]
+    )
+
+
+def _map(arguments: argparse.Namespace) -> int:
+    import jax
+
+    from mohamjax.io import mappings_document
+    from mohamjax.search import BUDGETS, Settings, cache_folder, map_layers, runnable
+
+    settings = Settings.preset(arguments.budget)
+    application, templates, technology = _application(arguments), _templates(arguments), _technology(arguments)
+    runnable(application, templates)
+    terminal = _Terminal()
+    try:
+        tables = map_layers(
+            jax.random.split(jax.random.key(arguments.seed), 3)[0],
+            application.unique_layers,
+            templates,
+            technology,
+            BUDGETS[settings.budget].mapper,
+            progress=terminal.mapping,
+            cache=None if arguments.no_mapping_cache else cache_folder(),
+        )
+    except KeyboardInterrupt:
+        terminal.line("stopped by hand; finished sets are in the cache")
+        return 130
+    terminal.close()
+    report = mappings_document(application, templates, tables)
+    if arguments.out is not None:
+        _write(arguments.out, json.dumps(report, indent=1) + "\n")
+    head = [
+        "layer (first of its kind)",
+        "type",
+        "template",
+        "set",
+        "fastest [cycles]",
+        "most frugal [uJ]",
+        "smallest [mm^2]",
+    ]
+    body = [
+        [
+            s["layer"],
+            s["type"],
+            s["template"],
+            str(len(s["mappings"])),
+            f"{min(m['latency_cycles'] for m in s['mappings']):,.0f}",
+            f"{min(m['energy_pJ'] for m in s['mappings']) * 1e-6:,.4g}",
+            f"{min(m['area_um2'] for m in s['mappings']) * 1e-6:,.4g}",
+        ]
+        for s in report["sets"]
+    ]
+    text = _table([head, *body]) + "\n"
+    if arguments.out == "-":
+        sys.stderr.write(text)
+    else:
+        sys.stdout.write(text)
+    return 0
+
+
+def _evaluate_mappings(arguments: argparse.Namespace) -> int:
+    from mohamjax.io.samples import evaluate_samples
+
+    summary = evaluate_samples(
+        arguments.architectures,
+        arguments.samples,
+        arguments.out or "-",
+        links=arguments.links == "on",
+        float32=arguments.float32,
+        explain=arguments.explain,
+    )
+    print(json.dumps(summary), file=sys.stderr)
+    return 0
+
+
+def _evaluate_schedules(arguments: argparse.Namespace) -> int:
+    from mohamjax.io import DESIGNS_FORMAT, SCHEDULE_FORMAT, evaluate_schedules, read_format
+
+    if read_format(arguments.file) in (DESIGNS_FORMAT, SCHEDULE_FORMAT):
+        arguments.technology, arguments.trace = None, None
+        return _evaluate_designs(arguments)
+    summary = evaluate_schedules(
+        arguments.file, arguments.out or "-", float32=arguments.float32, timelines=arguments.timelines
+    )
+    print(json.dumps(summary), file=sys.stderr)
+    return 0
+
+
+def _evaluate_designs(arguments: argparse.Namespace) -> int:
+    from mohamjax.io import evaluate_designs, evaluation_csv, write_design_trace
+
+    technology = _technology(arguments) if arguments.technology else None
+    rows, evaluated = evaluate_designs(arguments.file, technology=technology, float32=arguments.float32)
+    _write(arguments.out, evaluation_csv(rows))
+    if arguments.trace is not None:
+        if evaluated is None:
+            raise InputError("no design of the file is valid", file=arguments.file, item="--trace")
+        write_design_trace(arguments.trace, evaluated)
+    good = sum(row["valid"] for row in rows)
+    print(f"{good} of {len(rows)} designs are valid", file=sys.stderr)
+    return 0
+
+
+def _evaluate(arguments: argparse.Namespace) -> int:
+    kinds: dict[str, Callable[[argparse.Namespace], int]] = {
+        "mappings": _evaluate_mappings,
+        "schedules": _evaluate_schedules,
+        "designs": _evaluate_designs,
+    }
+    return kinds[arguments.kind](arguments)
+
+
+def _workload(arguments: argparse.Namespace) -> int:
+    import csv
+    import io
+
+    from mohamjax.workload import LAYER_COLUMNS, layer_rows
+
+    application = _application(arguments)
+    target = arguments.csv or arguments.out
+    if target is not None:
+        if len(application.networks) != 1:
+            raise InputError(
+                f"--csv prints one network, there are {len(application.networks)}", remedy="name one ONNX file"
+            )
+        text = io.StringIO()
+        writer = csv.DictWriter(text, LAYER_COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(layer_rows(application.networks[0]))
+        _write(target, text.getvalue())
+        return 0
+    rows = [["network", "layers", "unique", "GMAC", "types"]]
+    for network in application.networks:
+        types: dict[str, int] = {}
+        for layer in network.layers:
+            types[layer.type] = types.get(layer.type, 0) + 1
+        unique = len({(x.type, x.shape) for x in network.layers})
+        listed = ", ".join(f"{n} {t}" for t, n in sorted(types.items()))
+        rows.append([network.name, str(len(network.layers)), str(unique), f"{network.macs / 1e9:.4f}", listed])
+    print(_table(rows))
+    return 0
+
+
+def _templates_verb(arguments: argparse.Namespace) -> int:
+    from mohamjax.hardware import (
+        describe,
+        example_yaml,
+        load_template,
+        load_templates,
+        packaged_templates,
+        template_to_yaml,
+    )
+
+    if arguments.action == "list":
+        rows = [["template", "levels", "MACs", "layer types", "description"]]
+        for template in load_templates([*packaged_templates(), *arguments.files]):
+            macs = 1
+            for level in template.levels:
+                macs *= level.fanout[0] * level.fanout[1]
+            rows.append(
+                [
+                    template.name,
+                    str(len(template.levels)),
+                    str(macs),
+                    " ".join(template.layer_types),
+                    template.description,
+                ]
+            )
+        print(_table(rows))
+        return 0
+    if arguments.example:
+        _write(arguments.out, example_yaml())
+        return 0
+    if arguments.name is None:
+        raise InputError("no template is named", item="templates show", remedy="name one, or ask for --example")
+    template = load_template(arguments.name)
+    text = template_to_yaml(template) if arguments.yaml else describe(template)
+    _write(arguments.out, text if text.endswith("\n") else text + "\n")
+    return 0
+
+
+def _plot(arguments: argparse.Namespace) -> int:
+    from mohamjax.plot import plot_results
+
+    formats = tuple(f for f in arguments.format.split(",") if f)
+    for path in plot_results(arguments.folder, out=arguments.out, formats=formats):
+        print(path)
+    return 0
+
+
+_VERBS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "search": _search,
+    "map": _map,
+    "evaluate": _evaluate,
+    "workload": _workload,
+    "templates": _templates_verb,
+    "plot": _plot,
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line.
+
+    Args:
+        argv: arguments; default those of the process.
+
+    Returns:
+        The exit code.
+    """
+    arguments = _parser().parse_args(argv)
+    try:
+        _use_compile_cache(arguments)
+        return _VERBS[arguments.verb](arguments)
+    except InputError as error:
+        print(f"mohamjax: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("mohamjax: stopped by hand", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader of our output has gone; nothing is left to say, and Python must not say it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception:
+        traceback.print_exc()
+        print("mohamjax: this is a fault of ours; please report it with the lines above", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""Baselines of the co-optimiser, over the same evaluation."""
+
+from __future__ import annotations
+
+import functools
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from mohamjax import emo
+from mohamjax.search.moham import MohamConfig, MohamContext, design_problem
+
+__all__ = ["random_search"]
+
+
+def random_search(
+    key: chex.PRNGKey, context: MohamContext, config: MohamConfig, evaluations: int
+) -> tuple[emo.Archive, chex.Array]:
+    """Random designs, as the co-optimiser draws its first ones without seeds, and the archive of the best.
+
+    Compiles once per shape.
+
+    Args:
+        key: typed key, consumed.
+        context: the problem.
+        config: sizes; batches have `config.population` designs.
+        evaluations: designs to evaluate, rounded up to whole batches.
+
+    Returns:
+        The archive `[1, A, ...]`, and the hypervolume (`moham.log_hypervolume`) after every batch.
+    """
+    problem = design_problem(config.tiles, config.rate_unit == "layer")
+    batches = -(-evaluations // config.population)
+
+    @jax.jit
+    def search(key: chex.PRNGKey, context: MohamContext) -> tuple[emo.Archive, chex.Array]:
+        assert problem.observe is not None
+        observe = problem.observe
+        sample = functools.partial(problem.sample, context=context)
+        example = jax.eval_shape(sample, key)
+        empty = emo.archive_init(config.archive, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), example), 3)
+
+        def batch(archive: emo.Archive, key: chex.PRNGKey) -> tuple[emo.Archive, chex.Array]:
+            genes = jax.vmap(sample)(jax.random.split(key, config.population))
+            genes = jax.tree.map(lambda leaf: leaf[None], genes)
+            archive = jax.vmap(emo.archive_update)(archive, genes, problem.evaluate(genes, context))
+            return archive, observe(archive.objectives, context)[0]
+
+        island = jax.tree.map(lambda leaf: leaf[None], empty)
+        return jax.lax.scan(batch, island, jax.random.split(key, batches))
+
+    return search(key, context)
