@@ -339,7 +339,8 @@ def _evaluate_fluid(
         # Few sizes, so that few programs are compiled: short schedules are cheap, whatever they are padded to.
         buckets.setdefault(_power_of_two(64, len(case.duration)), []).append(i)
     for jobs, members in sorted(buckets.items()):
-        with jax.enable_x64(not float32):
+        # What is too large for single precision becomes infinite, never ends, and is refused below.
+        with jax.enable_x64(not float32), np.errstate(over="ignore"):
             found = _bucket([cases[i] for i in members], jobs, np.float32 if float32 else np.float64)
         for row, i in enumerate(members):
             case, count = cases[i], len(cases[i].duration)

@@ -4,8 +4,9 @@ Accelerators run their jobs one at a time in priority order, each as soon as the
 predecessors of the job have ended. A running job asks `bytes / duration` of every resource of its accelerator.
 Where the running jobs together ask a resource for more than its bandwidth, it grants each the same fraction of
 its wish; a job's rate is the smallest of its grants (1 at most) and rates change only when a job starts or ends.
-This is the temporal dilation of MOHaM (Section IV) taken exactly; with one resource it is the bandwidth allocator
-of G# (Algorithm 1).
+The grant binds a job whatever it asks: one without traffic is slowed by a resource that others fill (so the
+reference cases have it). This is the temporal dilation of MOHaM taken exactly; with one resource it is the
+bandwidth allocator of G# (Algorithm 1).
 
 The evaluation exploits that exactly one job ends per step: a loop of J steps, J static, whose state is one waiting
 or running job (the head) per accelerator. Jobs that end together take several steps, all but the first of

@@ -1,0 +1,382 @@
+"""Job tables, and schedules in files: numbers, and what is said about bad input."""
+
+import copy
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import plain_fluid
+import pytest
+from conftest import reference
+
+from mohamjax.errors import InputError
+from mohamjax.io.files import read_format, read_json, write_text
+from mohamjax.io.schedules import SCHEDULE_READERS, evaluate_schedules, read_job_table
+from mohamjax.io.trace import TraceRow, chrome_trace
+from mohamjax.schedule.fluid import DEADLOCK, DONE, ENDLESS
+from mohamjax.schedule.job_table import JobTable, evaluate_jobs, evaluate_table, job_arrays
+
+# ---------------------------------------------------------------- tables
+
+
+def _table(seed=0, jobs=45, accelerators=5):
+    random = np.random.default_rng(seed)
+    duration = random.integers(10, 1000, (jobs, accelerators)).astype(float)
+    duration[random.random(duration.shape) < 0.2] = np.inf
+    duration[:, 0] = 500.0
+    return JobTable(
+        jobs=tuple(f"job{j}" for j in range(jobs)),
+        accelerators=tuple(f"npu{a}" for a in range(accelerators)),
+        duration=duration,
+        bytes=random.integers(0, 4000, duration.shape).astype(float),
+        energy=random.random(duration.shape),
+        predecessors=tuple(tuple(random.choice(j, min(j, 2), replace=False).tolist()) for j in range(jobs)),
+        resources=("dram", "west", "east", "link0"),
+        bandwidth=(6.0, 3.0, 3.0, 2.0),
+        resources_of_accelerator=((0, 1, 3), (0, 1), (0, 2), (0, 2), ()),
+    )
+
+
+def _schedules(table, count, seed=1):
+    random = np.random.default_rng(seed)
+    able = [np.flatnonzero(np.isfinite(row)) for row in table.duration]
+    order = np.tile(np.arange(len(table.jobs)), (count, 1))
+    return order, np.array([[random.choice(a) for a in able] for _ in range(count)])
+
+
+@pytest.mark.parametrize(("float32", "tolerance"), [(False, 1e-12), (True, 1e-5)])
+def test_many_schedules_over_one_table(float32, tolerance):
+    table = _table()
+    order, accelerator = _schedules(table, 70)
+    objectives, timelines = evaluate_table(table, order, accelerator, float32=float32, timelines=True)
+    assert objectives.makespan.dtype == (np.float32 if float32 else np.float64)
+    assert (objectives.reason == DONE).all()
+    jobs = np.arange(len(table.jobs))
+    for i in (0, 33, 69):
+        on = (jobs, accelerator[i])
+        plain = plain_fluid.simulate(
+            table.duration[on],
+            table.bytes[on],
+            table.predecessors,
+            accelerator[i],
+            order[i],
+            table.resources_of_accelerator,
+            table.bandwidth,
+            number=float,
+        )
+        np.testing.assert_allclose(objectives.makespan[i], plain.makespan, rtol=tolerance)
+        np.testing.assert_allclose(objectives.energy[i], table.energy[on].sum(), rtol=tolerance)
+        np.testing.assert_allclose(timelines.start[i], plain.start, rtol=tolerance)
+        np.testing.assert_allclose(timelines.end[i], plain.end, rtol=tolerance)
+
+
+def test_traced_objectives_do_not_depend_on_padding():
+    table = _table()
+    order, accelerator = _schedules(table, 1)
+    expected, _ = evaluate_table(table, order, accelerator, float32=True)
+    for padded in (45, 80):
+        arrays = job_arrays(table, padded)
+        more = padded - len(table.jobs)
+        found = jax.jit(evaluate_jobs)(
+            jnp.asarray(np.concatenate([order[0], np.arange(45, padded)]), jnp.int32),
+            jnp.asarray(np.pad(accelerator[0], (0, more)), jnp.int32),
+            arrays,
+        )
+        assert found.makespan == expected.makespan[0]
+        np.testing.assert_allclose(found.energy, expected.energy[0], rtol=1e-6)
+
+
+def test_schedules_that_cannot_run_are_infinite():
+    table = _table()
+    order, accelerator = _schedules(table, 3)
+    job, where = np.argwhere(np.isinf(table.duration))[0]
+    accelerator[1, job] = where
+    order[2] = order[2][::-1]
+    accelerator[2] = 0
+    objectives, _ = evaluate_table(table, order, accelerator)
+    assert objectives.reason.tolist() == [DONE, ENDLESS, DEADLOCK]
+    assert np.isinf(objectives.makespan).tolist() == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"bytes": np.zeros((2, 2))}, "bytes has the shape"),
+        ({"predecessors": ()}, "predecessors has 0 entries"),
+        ({"resources_of_accelerator": ()}, "resources_of_accelerator has 0 entries"),
+        ({"bandwidth": (1.0,)}, "bandwidth has 1 entries"),
+        ({"time_unit": "ms"}, "time_unit is 'ms'"),
+    ],
+)
+def test_tables_that_do_not_fit_together(change, message):
+    table = _table()
+    with pytest.raises(ValueError, match=message):
+        JobTable(**({field: getattr(table, field) for field in table.__dataclass_fields__} | change))
+
+
+# ---------------------------------------------------------------- files
+
+
+def _write(tmp_path, document, name="in.json"):
+    path = tmp_path / name
+    path.write_text(document if isinstance(document, str) else json.dumps(document))
+    return path
+
+
+@pytest.mark.parametrize(("float32", "tolerance"), [(False, 1e-6), (True, 1e-4)])
+def test_reference_cases_from_file(tmp_path, float32, tolerance):
+    source = reference("schedule/cases.json")
+    summary = evaluate_schedules(source, tmp_path / "out.json", float32=float32)
+    expected = json.loads(source.read_text())["cases"]
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert found["format"] == "fluid-schedule/1"
+    assert summary == {
+        "format": "fluid-schedule/1",
+        "schedules": len(expected),
+        "jobs": sum(case["jobs"] for case in expected),
+        "precision": "float32" if float32 else "float64",
+    }
+    for mine, case in zip(found["cases"], expected, strict=True):
+        assert set(mine) == {"name", "start", "end", "makespan"}
+        assert mine["name"] == case["name"]
+        for key in ("start", "end", "makespan"):
+            np.testing.assert_allclose(mine[key], case[key], rtol=tolerance)
+    assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
+
+
+_CASE = {
+    "name": "a",
+    "duration": [10, 4, 1],
+    "bytes": [30, 12, 0],
+    "predecessors": [[], [], [1]],
+    "accelerator": [0, 1, 1],
+    "order": [0, 1, 2],
+    "resource_names": ["link", "interface"],
+    "resource_bandwidth": [100, 4],
+    "resources_of_accelerator": [[0, 1], [1]],
+}
+
+_TABLE = {
+    "format": "job-table/1",
+    "time_unit": "cycles",
+    "resources": [{"name": "link", "bandwidth": None}, {"name": "interface", "bandwidth": 4}],
+    "accelerators": [{"name": "big", "resources": ["link", "interface"]}, {"name": "small", "resources": [1]}],
+    "jobs": [
+        {"name": "conv", "duration": [10, 20], "bytes": 30, "energy_J": [1, 2]},
+        {"name": "fc", "duration": [None, 4], "bytes": [None, 12], "energy_J": [None, 0.5]},
+        {"name": "end", "duration": 1, "bytes": 0, "energy_J": 0.25, "predecessors": ["fc"]},
+    ],
+    "schedules": [
+        {"name": "one", "order": ["conv", "fc", "end"], "accelerator": ["big", "small", "small"]},
+        {"name": "two", "order": [1, 2, 0], "accelerator": [1, 1, 0]},
+    ],
+}
+
+
+def test_timelines_of_cases(tmp_path, capsys):
+    path = _write(tmp_path, {"format": "fluid-schedule/1", "cases": [_CASE]})
+    evaluate_schedules(path, timelines=True)
+    (case,) = json.loads(capsys.readouterr().out)["cases"]
+    # 10 and 4 time units ask 3 each of 4: both at 2/3 until the second ends at 6
+    assert case["start"] == [0, 0, 6] and case["end"] == [12, 6, 7]
+    assert case["stall"] == [2, 2, 0]
+    piece = {"start": 0, "end": 6, "rate": pytest.approx(2 / 3), "resource": "interface"}
+    assert case["slowed"] == [[piece], [piece], []]
+
+
+def test_job_table(tmp_path, capsys):
+    path = _write(tmp_path, _TABLE)
+    summary = evaluate_schedules(path, "-")
+    result = json.loads(capsys.readouterr().out)
+    assert summary["schedules"] == 2 and summary["jobs"] == 6
+    assert result == {
+        "format": "job-table/1",
+        "time_unit": "cycles",
+        "schedules": [
+            {"name": "one", "makespan": 12, "energy_J": 1.75},
+            {"name": "two", "makespan": 24, "energy_J": 2.75},
+        ],
+    }
+    evaluate_schedules(path, "-", timelines=True)
+    one, two = json.loads(capsys.readouterr().out)["schedules"]
+    assert one["start"] == [0, 0, 6] and one["end"] == [12, 6, 7] and one["stall"] == [2, 2, 0]
+    assert one["slowed"][0][0]["resource"] == "interface"
+    assert two["start"] == [4, 0, 4] and two["end"] == [24, 4, 5]
+
+
+def test_job_table_without_energy(tmp_path, capsys):
+    document = copy.deepcopy(_TABLE)
+    for job in document["jobs"]:
+        del job["energy_J"]
+    evaluate_schedules(_write(tmp_path, document))
+    assert [row["energy_J"] for row in json.loads(capsys.readouterr().out)["schedules"]] == [None, None]
+    assert read_job_table(document, "x").energy is None
+
+
+def _changed(document, path, value):
+    """A copy with one entry replaced, added or (by `del`) removed."""
+    document = copy.deepcopy(document)
+    *way, last = path
+    inner = document
+    for key in way:
+        inner = inner[key]
+    if value is del_:
+        del inner[last]
+    else:
+        inner[last] = value
+    return document
+
+
+del_ = object()
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        (["duration"], del_, ["case a", "'duration' is missing"]),
+        (["name"], del_, ["cases[0]", "'name' is missing"]),
+        (["duration", 1], -4, ["case a, duration[1]", "is -4"]),
+        (["duration", 1], float("nan"), ["duration[1]", "finite"]),
+        (["duration", 1], float("inf"), ["duration[1]", "finite"]),
+        (["duration", 1], "4", ["duration[1]", "is a text"]),
+        (["duration", 1], None, ["duration[1]", "is null"]),
+        (["duration", 1], True, ["duration[1]", "truth value"]),
+        (["duration", 1], 10**400, ["duration[1]", "finite"]),
+        (["duration", 1], 0, ["duration[1]", "moves 12 bytes"]),
+        (["bytes", 0], -1, ["bytes[0]", "is -1"]),
+        (["bytes"], [1, 2], ["bytes", "2 entries", "each job, 3"]),
+        (["predecessors", 0], [7], ["predecessors[0]", "no job 7"]),
+        (["predecessors", 0], [0], ["predecessors[0]", "wait for each other"]),
+        (["predecessors", 1], [2], ["predecessors[1]", "jobs 1, 2 wait"]),
+        (["accelerator", 0], 2, ["accelerator[0]", "no accelerator 2"]),
+        (["accelerator", 0], 0.5, ["accelerator[0]", "integer"]),
+        (["order"], [0, 2, 1], ["order", "job 2 stands before its predecessor 1"]),
+        (["order"], [0, 1, 1], ["order", "job 1 stands at places 1 and 2"]),
+        (["order"], [0, 1], ["order", "2 entries"]),
+        (["order"], [0, 1, 3], ["order[2]", "no job 3"]),
+        (["order"], {}, ["order", "is an object, not a list"]),
+        (["resource_bandwidth", 1], 0, ["resource_bandwidth[1]", "above 0"]),
+        (["resource_names"], ["x"], ["resource_names", "each resource, 2"]),
+        (["resources_of_accelerator", 0], [5], ["resources_of_accelerator[0]", "no resource 5"]),
+        (["jobs"], 4, ["jobs", "is 4, but 3"]),
+    ],
+)
+def test_bad_cases(tmp_path, path, value, words):
+    document = {"format": "fluid-schedule/1", "cases": [_changed(_CASE, path, value)]}
+    _refused(tmp_path, document, words)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        (["schedules", 0, "order"], ["fc", "conv"], ["schedule one, order", "2 entries"]),
+        (["schedules", 0, "order"], ["fc", "conv", "conv"], ["schedule one, order", "places 1 and 2"]),
+        (["schedules", 0, "order"], ["end", "fc", "conv"], ["schedule one, order", "before its predecessor"]),
+        (["schedules", 0, "order", 0], "pool", ["schedule one, order[0]", "no job 'pool'"]),
+        (["schedules", 0, "accelerator", 0], "huge", ["schedule one, accelerator[0]", "no accelerator 'huge'"]),
+        (["schedules", 0, "accelerator", 1], "big", ["accelerator[1]", "'fc' cannot run on 'big'", "small"]),
+        (["schedules", 1, "name"], "one", ["schedules[1]", "also the name"]),
+        (["jobs", 2, "predecessors"], ["end"], ["jobs[2]", "wait for each other"]),
+        (["jobs", 2, "predecessors"], ["pool"], ["jobs[2]", "no job 'pool'"]),
+        (["jobs", 1, "energy_J"], del_, ["jobs[1]", "'energy_J' is missing"]),
+        (["jobs", 1, "name"], "conv", ["jobs[1]", "also the name"]),
+        (["jobs", 1, "duration"], [None, None], ["jobs[1], duration", "cannot run anywhere"]),
+        (["jobs", 1, "duration"], [1, 2, 3], ["jobs[1], duration", "each accelerator, 2"]),
+        (["jobs", 1, "duration", 1], -1, ["jobs[1], duration[1]", "is -1"]),
+        (["jobs", 0, "bytes"], [None, 3], ["jobs[0], bytes", "null"]),
+        (["jobs", 0], [], ["jobs[0]", "not an object"]),
+        (["resources", 1, "bandwidth"], -4, ["resources[1], bandwidth", "is -4"]),
+        (["accelerators"], [], ["accelerators", "is empty"]),
+        (["accelerators", 0, "resources"], ["bus"], ["no resource 'bus'"]),
+        (["time_unit"], "h", ["time_unit", "'h'"]),
+        (["schedules"], del_, ["'schedules' is missing"]),
+    ],
+)
+def test_bad_tables(tmp_path, path, value, words):
+    _refused(tmp_path, _changed(_TABLE, path, value), words)
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ("", ["is empty"]),
+        ('{"format": "fluid-schedule/1", "cases": [', ["line 1", "not valid JSON"]),
+        ("<html></html>", ["not valid JSON"]),
+        ("[]", ["no JSON object"]),
+        ("{}", ["format", "missing", "fluid-schedule/1", "job-table/1"]),
+        ('{"format": "fluid-schedule/9"}', ["unknown format 'fluid-schedule/9'", *SCHEDULE_READERS]),
+        ('{"format": 1}', ["unknown format 1"]),
+        ('{"format": "job-table/1", "format": "job-table/1"}', ["'format' is written twice"]),
+        ('{"format": "fluid-schedule/1"}', ["'cases' is missing"]),
+        ("[" * 100_000, ["nested too deeply"]),
+    ],
+)
+def test_bad_files(tmp_path, document, words):
+    _refused(tmp_path, document, words)
+
+
+def _refused(tmp_path, document, words):
+    path = _write(tmp_path, document)
+    with pytest.raises(InputError) as caught:
+        evaluate_schedules(path, tmp_path / "out.json")
+    message = str(caught.value)
+    assert message.startswith(str(path)) and "\n" not in message and caught.value.remedy
+    for word in words:
+        assert word in message
+    assert not (tmp_path / "out.json").exists()
+
+
+def test_too_large_for_single_precision(tmp_path):
+    path = _write(tmp_path, {"format": "fluid-schedule/1", "cases": [_changed(_CASE, ["duration", 0], 1e300)]})
+    assert evaluate_schedules(path, tmp_path / "out.json")["schedules"] == 1
+    with pytest.raises(InputError, match="double precision"):
+        evaluate_schedules(path, tmp_path / "out.json", float32=True)
+
+
+def test_files_that_cannot_be_read_or_written(tmp_path):
+    for path, words in (
+        (tmp_path / "none.json", "no such file"),
+        (tmp_path, "is a folder"),
+        (_write(tmp_path, "").with_name("latin.json"), "UTF-8"),
+    ):
+        if path.name == "latin.json":
+            path.write_bytes(b'{"a": "\xe9"}')
+        with pytest.raises(InputError, match=words):
+            read_json(path)
+    for path in (tmp_path / "no" / "folder.json", tmp_path):
+        with pytest.raises(InputError, match="cannot be written"):
+            write_text(path, "x")
+    before = sorted(tmp_path.iterdir())
+    write_text(tmp_path / "latin.json", "whole")
+    assert (tmp_path / "latin.json").read_text() == "whole"
+    assert sorted(tmp_path.iterdir()) == before
+    link = tmp_path / "link.json"
+    link.symlink_to("latin.json")
+    write_text(link, '{"format": "x/1"}')
+    assert link.is_symlink() and read_format(tmp_path / "latin.json") == "x/1"
+    write_text("/dev/null", "gone")
+    assert read_format(_write(tmp_path, "[1]")) is None
+
+
+# ---------------------------------------------------------------- traces
+
+
+def test_chrome_trace():
+    rows = [
+        TraceRow("npu1", "conv", "resnet", 0.0, 2e-3, [(0.0, 1e-3, 0.5, "interface")]),
+        TraceRow("npu0", "fc", "bert", 1e-3, 2e-3),
+    ]
+    trace = json.loads(json.dumps(chrome_trace(rows, time_unit="s"), allow_nan=False))
+    events = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    names = {e["tid"]: e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"}
+    assert [(names[e["tid"]], e["name"], e["ts"], e["dur"]) for e in events] == [
+        ("npu1", "conv", 0, 2000),
+        ("npu1", "slowed by interface", 0, 1000),
+        ("npu0", "fc", 1000, 1000),
+    ]
+    assert events[0]["args"] == {"network": "resnet", "stall_us": 500}
+    (cycles,) = [e for e in chrome_trace([rows[1]], time_unit="cycles")["traceEvents"] if e["ph"] == "X"]
+    assert cycles["dur"] == pytest.approx(1e-6)
+    with pytest.raises(ValueError, match="time_unit"):
+        chrome_trace(rows, time_unit="h")
