@@ -31,22 +31,72 @@ def single(folder, nodes, inputs, weights=(), opset=17, **keywords):
 @pytest.mark.parametrize(
     ("x", "w", "attributes", "kind", "bounds", "stride", "dilation"),
     [
-        ((1, 3, 224, 224), (64, 3, 7, 7), {"strides": [2, 2], "pads": [3] * 4}, "conv",
-         {"K": 64, "C": 3, "P": 112, "Q": 112, "R": 7, "S": 7}, (2, 2), (1, 1)),
+        (
+            (1, 3, 224, 224),
+            (64, 3, 7, 7),
+            {"strides": [2, 2], "pads": [3] * 4},
+            "conv",
+            {"K": 64, "C": 3, "P": 112, "Q": 112, "R": 7, "S": 7},
+            (2, 2),
+            (1, 1),
+        ),
         ((2, 8, 9, 11), (16, 8, 3, 1), {}, "conv", {"N": 2, "K": 16, "C": 8, "P": 7, "Q": 11, "R": 3}, (1, 1), (1, 1)),
-        ((1, 8, 9, 11), (8, 1, 3, 3), {"group": 8, "auto_pad": "SAME_UPPER", "strides": [2, 3]}, "dwconv",
-         {"G": 8, "P": 5, "Q": 4, "R": 3, "S": 3}, (2, 3), (1, 1)),
-        ((1, 8, 9, 9), (24, 1, 3, 3), {"group": 8}, "dwconv",
-         {"G": 8, "K": 3, "P": 7, "Q": 7, "R": 3, "S": 3}, (1, 1), (1, 1)),
-        ((1, 8, 9, 9), (12, 4, 3, 3), {"group": 2, "dilations": [2, 3]}, "gconv",
-         {"G": 2, "K": 6, "C": 4, "P": 5, "Q": 3, "R": 3, "S": 3}, (1, 1), (2, 3)),
-        ((1, 1, 9, 9), (4, 1, 3, 3), {"auto_pad": "VALID", "pads": [1] * 4}, "conv",
-         {"K": 4, "P": 7, "Q": 7, "R": 3, "S": 3}, (1, 1), (1, 1)),
-        ((1, 4, 50), (8, 4, 5), {"strides": [2], "dilations": [2]}, "conv",
-         {"K": 8, "C": 4, "P": 21, "R": 5}, (2, 1), (2, 1)),
-        ((1, 4, 50), (4, 1, 3), {"group": 4, "auto_pad": "SAME_LOWER"}, "dwconv", {"G": 4, "P": 50, "R": 3}, (1, 1), (1, 1)),
+        (
+            (1, 8, 9, 11),
+            (8, 1, 3, 3),
+            {"group": 8, "auto_pad": "SAME_UPPER", "strides": [2, 3]},
+            "dwconv",
+            {"G": 8, "P": 5, "Q": 4, "R": 3, "S": 3},
+            (2, 3),
+            (1, 1),
+        ),
+        (
+            (1, 8, 9, 9),
+            (24, 1, 3, 3),
+            {"group": 8},
+            "dwconv",
+            {"G": 8, "K": 3, "P": 7, "Q": 7, "R": 3, "S": 3},
+            (1, 1),
+            (1, 1),
+        ),
+        (
+            (1, 8, 9, 9),
+            (12, 4, 3, 3),
+            {"group": 2, "dilations": [2, 3]},
+            "gconv",
+            {"G": 2, "K": 6, "C": 4, "P": 5, "Q": 3, "R": 3, "S": 3},
+            (1, 1),
+            (2, 3),
+        ),
+        (
+            (1, 1, 9, 9),
+            (4, 1, 3, 3),
+            {"auto_pad": "VALID", "pads": [1] * 4},
+            "conv",
+            {"K": 4, "P": 7, "Q": 7, "R": 3, "S": 3},
+            (1, 1),
+            (1, 1),
+        ),
+        (
+            (1, 4, 50),
+            (8, 4, 5),
+            {"strides": [2], "dilations": [2]},
+            "conv",
+            {"K": 8, "C": 4, "P": 21, "R": 5},
+            (2, 1),
+            (2, 1),
+        ),
+        (
+            (1, 4, 50),
+            (4, 1, 3),
+            {"group": 4, "auto_pad": "SAME_LOWER"},
+            "dwconv",
+            {"G": 4, "P": 50, "R": 3},
+            (1, 1),
+            (1, 1),
+        ),
     ],
-)  # fmt: skip
+)
 def test_convolutions(tmp_path, x, w, attributes, kind, bounds, stride, dilation):
     network = single(tmp_path, [node("Conv", "x w", "y", **attributes)], [info("x", x)], [weight("w", w)])
     assert brief(network) == [(kind, bounds)]
@@ -75,7 +125,7 @@ def test_convolutions_agree_with_onnx_shape_inference(tmp_path_factory, data):
     want = tuple(d.dim_value for d in inferred.dim)
     (layer,) = read(tmp_path_factory.mktemp("c"), proto)[0].layers
     shape = layer.shape
-    assert (shape.N, shape.G * shape.K) == want[:2]
+    assert want[:2] == (shape.N, shape.G * shape.K)
     assert (shape.P, shape.Q)[:axes] == want[2:]
     assert layer.macs == np.prod(want) * per_in * np.prod(kernel)
 
@@ -239,9 +289,16 @@ def test_fused_attention_of_onnx_runtime(tmp_path):
         node("BiasGelu", "f c", "y", domain="com.microsoft"),
     ]
     weights = [
-        weight("word", (99, 32)), weight("pos", (64, 32)), weight("g", (32,)), weight("b", (32,)), weight("w", (32, 96)),
-        weight("bias", (96,)), weight("v", (32, 32)), weight("u", (64, 32)), weight("c", (64,)),
-    ]  # fmt: skip
+        weight("word", (99, 32)),
+        weight("pos", (64, 32)),
+        weight("g", (32,)),
+        weight("b", (32,)),
+        weight("w", (32, 96)),
+        weight("bias", (96,)),
+        weight("v", (32, 32)),
+        weight("u", (64, 32)),
+        weight("c", (64,)),
+    ]
     network = contrib(tmp_path, nodes, [info("ids", (2, 11), INT32)], weights)
     assert brief(network) == [
         ("fc", {"N": 22, "K": 96, "C": 32}),
@@ -364,9 +421,14 @@ def test_integer_operators(tmp_path):
         node("MatMulInteger", "qm t z", "y", "mi"),
     ]
     weights = [
-        const("s", np.float32(0.1)), const("z", np.uint8(0)), const("z8", np.int8(0)), weight("w", (4, 3, 3, 3), INT8),
-        weight("v", (4, 1, 3, 3), INT8), weight("u", (64, 10), INT8), weight("t", (10, 2), INT8),
-    ]  # fmt: skip
+        const("s", np.float32(0.1)),
+        const("z", np.uint8(0)),
+        const("z8", np.int8(0)),
+        weight("w", (4, 3, 3, 3), INT8),
+        weight("v", (4, 1, 3, 3), INT8),
+        weight("u", (64, 10), INT8),
+        weight("t", (10, 2), INT8),
+    ]
     nodes[4].attribute.append(helper.make_attribute("group", 4))
     network = single(tmp_path, nodes, [info("x", (1, 3, 8, 8))], weights)
     assert brief(network) == [
@@ -392,9 +454,12 @@ def test_integer_operators_of_onnx_runtime(tmp_path):
         node("MatMulIntegerToFloat", "g u s s", "y", "mf", **ms),
     ]
     weights = [
-        const("s", np.float32(0.1)), const("z", np.uint8(0)), weight("w", (4, 3, 3, 3), UINT8), weight("v", (10, 4), UINT8),
+        const("s", np.float32(0.1)),
+        const("z", np.uint8(0)),
+        weight("w", (4, 3, 3, 3), UINT8),
+        weight("v", (10, 4), UINT8),
         weight("u", (10, 2), UINT8),
-    ]  # fmt: skip
+    ]
     network = contrib(tmp_path, nodes, [info("x", (1, 8, 9, 3), UINT8)], weights)
     assert brief(network) == [
         ("conv", {"K": 4, "C": 3, "P": 6, "Q": 7, "R": 3, "S": 3}),
@@ -480,10 +545,16 @@ def test_weights_through_other_operators(tmp_path, through):
         "Reshape": ([node("Reshape", "v s", "w")], [weight("v", (24,)), const("s", np.array([6, -1]))]),
         "Cast": ([node("Cast", "v", "w", to=FLOAT)], [weight("v", size, TensorProto.FLOAT16)]),
         "ConstantOfShape": ([node("ConstantOfShape", "s", "w")], [const("s", np.array(size))]),
-        "DequantizeLinear": ([node("DequantizeLinear", "v s", "w")], [weight("v", size, INT8), const("s", np.float32(1))]),
+        "DequantizeLinear": (
+            [node("DequantizeLinear", "v s", "w")],
+            [weight("v", size, INT8), const("s", np.float32(1))],
+        ),
         "Constant": ([node("Constant", [], "w", value=const("v", np.zeros(size, np.float32)))], []),
-        "Slice": ([node("Slice", "v b e", "w")], [weight("v", (9, 4)), const("b", np.array([3])), const("e", np.array([2**60]))]),
-    }  # fmt: skip
+        "Slice": (
+            [node("Slice", "v b e", "w")],
+            [weight("v", (9, 4)), const("b", np.array([3])), const("e", np.array([2**60]))],
+        ),
+    }
     nodes, weights = made[through]
     network = single(tmp_path, [*nodes, node("MatMul", "x w", "y")], [info("x", (5, 6))], weights)
     assert brief(network) == [("fc", {"N": 5, "K": 4, "C": 6})]
@@ -494,6 +565,20 @@ def test_initialisers_among_the_inputs_are_weights_before_ir_4(tmp_path):
     inputs = [info("x", (1, 3, 8, 8)), info("w", (4, 3, 3, 3))]
     network = single(tmp_path, nodes, inputs, [weight("w", (4, 3, 3, 3))], opset=8, ir=3)
     assert [x.type for x in network.layers] == ["conv"]
+
+
+def test_parameters_among_the_inputs_are_weights(tmp_path):
+    """What an export without parameters leaves: they are inputs, known by their names alone."""
+    nodes = [node("Conv", ["x", "conv1.weight"], "c"), node("MatMul", ["z", "fc.weight"], "y")]
+    inputs = [
+        info("x", ("batch", 3, 8, 8)),
+        info("conv1.weight", (4, 3, 3, 3)),
+        info("z", (2, 7, 4)),
+        info("fc.weight", (4, 5)),
+    ]
+    network, warnings = read(tmp_path, model(nodes, inputs, ["y"]), batch=1)
+    assert brief(network)[1] == ("fc", {"N": 14, "K": 5, "C": 4})
+    assert len(warnings) == 1 and "conv1.weight" in warnings[0]
 
 
 def test_nodes_in_any_order_and_names_made_unique(tmp_path):
@@ -611,9 +696,15 @@ def test_dynamic_shape_arithmetic_of_bert_exports(tmp_path):
         node("MatMul", "out wq", "y", "o"),
     ]
     weights = [
-        weight("wq", (32, 32)), const("heads", np.array([4])), const("size", np.array([8])), const("one", np.array([4])),
-        const("minus", np.array([-1])), i0, i1, i2,
-    ]  # fmt: skip
+        weight("wq", (32, 32)),
+        const("heads", np.array([4])),
+        const("size", np.array([8])),
+        const("one", np.array([4])),
+        const("minus", np.array([-1])),
+        i0,
+        i1,
+        i2,
+    ]
     inputs = [info("x", ("batch", "seq", 32)), info("mask", ("batch", 1, 1, "seq"), BOOL)]
     proto = model(nodes, inputs, ["y"], weights, opset=11)
     network, warnings = read(tmp_path, proto, batch=3, shapes={"x": (3, 11, 32)})
@@ -646,9 +737,14 @@ def test_shapes_from_ranges_reductions_and_nonzero(tmp_path):
         node("MatMul", "f w", "y"),
     ]
     weights = [
-        const("zero", np.int64(0)), const("one", np.int64(1)), const("oneV", np.array([1])), const("zeroV", np.array([0])),
-        const("twelve", np.array([12])), const("minus", np.array([-1])), weight("w", (12, 5)),
-    ]  # fmt: skip
+        const("zero", np.int64(0)),
+        const("one", np.int64(1)),
+        const("oneV", np.array([1])),
+        const("zeroV", np.array([0])),
+        const("twelve", np.array([12])),
+        const("minus", np.array([-1])),
+        weight("w", (12, 5)),
+    ]
     network = single(tmp_path, nodes, [info("x", (2, 3, 4, 5))], weights)
     assert brief(network) == [("fc", {"N": 10, "K": 5, "C": 12})]
 
@@ -685,7 +781,7 @@ def test_a_size_that_depends_on_data_can_be_given(tmp_path):
         node("MatMul", "t w", "y"),
     ]
     proto = model(nodes, [info("x", (6, 4))], ["y"], [weight("w", (2, 5))])
-    with pytest.raises(InputError, match="NonZero.*--shape"):
+    with pytest.raises(InputError, match=r"NonZero.*--shape"):
         read(tmp_path, proto)
     network, _ = read(tmp_path, proto, shapes={"nz": (2, 9)})
     assert brief(network) == [("fc", {"N": 9, "K": 5, "C": 2})]
@@ -726,6 +822,12 @@ def test_a_leading_symbol_that_stands_elsewhere_is_no_batch(tmp_path):
     nodes = [node("MatMul", "m x", "a"), node("MatMul", "a w", "y")]
     with pytest.raises(InputError, match="symbolic size 's0'"):
         read(tmp_path, model(nodes, inputs, ["y"], [weight("w", (4, 5))]))
+
+
+def test_an_expression_of_symbols_is_no_batch(tmp_path):
+    proto = model([node("MatMul", "x w", "y")], [info("x", ("batch*seq", 4))], ["y"], [weight("w", (4, 5))])
+    with pytest.raises(InputError, match="--shape x=d,4"):
+        read(tmp_path, proto)
 
 
 def test_user_shapes_bind_symbols_of_other_inputs(tmp_path):
@@ -815,7 +917,7 @@ def branch(name, nodes, output):
 
 
 def test_if_with_a_constant_condition_takes_its_branch(tmp_path):
-    """What TorchScript makes of a squeeze: the condition is a comparison of shapes; the branches see the graph around."""
+    """What TorchScript makes of a squeeze: the condition is a comparison of shapes; branches see outside tensors."""
     then = branch("then", [node("Gemm", "a w", "t", "then")], "t")
     other = branch("else", [node("Gemm", "a v", "e", "else")], "e")
     nodes = [

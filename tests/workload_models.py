@@ -30,8 +30,13 @@ def const(name, array):
 
 
 def node(op, inputs, outputs, name=None, **attributes):
-    return helper.make_node(op, inputs.split() if isinstance(inputs, str) else inputs,
-                            outputs.split() if isinstance(outputs, str) else outputs, name=name, **attributes)  # fmt: skip
+    return helper.make_node(
+        op,
+        inputs.split() if isinstance(inputs, str) else inputs,
+        outputs.split() if isinstance(outputs, str) else outputs,
+        name=name,
+        **attributes,
+    )
 
 
 def model(nodes, inputs, outputs, weights=(), *, opset=17, ir=8, functions=(), domains=(), value_info=()):

@@ -424,17 +424,21 @@ class Walk:
 
     # ---------------------------------------------------------------------------------------------------- walk
 
-    def run(self, inputs: Mapping[str, Tensor]) -> None:
+    def run(self, inputs: Mapping[str, Tensor]) -> Mapping[str, Tensor | None]:
         """Walks the main graph.
 
         Args:
             inputs: The graph inputs by name.
+
+        Returns:
+            What is known of every tensor of the main graph.
 
         Raises:
             InputError: What the model holds cannot be read as layers; names the node and the remedy.
         """
         scope = _Scope(dict(inputs), self.plan.hints, self.opsets, {}, main=True)
         self._run_graph(self.plan, scope)
+        return scope.tensors
 
     def _run_graph(self, plan: GraphPlan, scope: _Scope) -> list[Tensor]:
         """Walks a graph whose inputs are in the scope; returns its outputs."""

@@ -34,6 +34,9 @@ _NO_BATCH = re.compile(
 )
 
 
+_NAMED_WEIGHT = re.compile(r"(^|[./])(weights?|kernel)(:\d+)?$", re.IGNORECASE)
+
+
 def _print_warning(line: str) -> None:
     print(f"warning: {line}", file=sys.stderr)
 
@@ -211,6 +214,12 @@ def _input_tensors(
         tell(f"the batch is symbolic ({', '.join(chosen[:3])}): taken as 1; --batch sets it")
     if batch is not None and not chosen and not any(_NAMED_BATCH.search(symbol) for symbol in symbols):
         tell(f"--batch {batch} has no effect: no input has a symbolic batch (--shape NAME=d,d,... changes a fixed one)")
+    # Models exported without their parameters name them as inputs.
+    weights = [name for name in names if name in used and _NAMED_WEIGHT.search(name)]
+    if len(weights) == len(names):
+        weights = []
+    if weights:
+        tell(f"{len(weights)} inputs are taken for weights by their names ({', '.join(weights[:3])})")
     tensors = {}
     for name in names:
         info = infos[name]
@@ -219,13 +228,8 @@ def _input_tensors(
             shape = walk.shapes[name]
         elif not sequence and name in used:
             shape = _resolved(info, shape, symbols, batch or 1, path)
-        tensors[name] = Tensor(
-            shape,
-            dtype,
-            producers=frozenset(),
-            sequence=sequence,
-            why="" if shape is not None else f"input {name!r} has no shape",
-        )
+        why = "" if shape is not None else f"input {name!r} has no shape"
+        tensors[name] = Tensor(shape, dtype, const=name in weights, producers=frozenset(), sequence=sequence, why=why)
     return tensors
 
 
@@ -242,6 +246,8 @@ def _sizes(info: onnx.ValueInfoProto) -> list[int | str] | None:
 
 def _is_batch(symbol: str, axis: int) -> bool:
     """Whether a symbolic size is a batch: named like one, or on the leading axis and not named like something else."""
+    if re.search(r"[*+/()]", symbol):  # an expression over other symbols
+        return False
     if _NAMED_BATCH.search(symbol):
         return True
     return axis == 0 and not _NO_BATCH.search(symbol)

@@ -303,7 +303,8 @@ def _gemm(call: Call) -> list[Tensor]:
         bias = call.get(at_c).shape
         if is_known(bias) and not call.attr("broadcast"):
             out = (*sa[:-1], sb[-1])
-            if broadcast(out, bias) != out:
+            sizes = zip(reversed(bias or ()), reversed(out), strict=False)
+            if len(bias or ()) > len(out) or any(d not in (1, n) for d, n in sizes):
                 raise call.error(f"a bias {show(bias)} for a result {show(out)}")
     return [_matrix_product(call, a, b, sa, sb, dtype, others=call.inputs)]
 

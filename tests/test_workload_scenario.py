@@ -1,0 +1,151 @@
+"""Scenarios: YAML lists of networks, several ONNX files, and what can be wrong with them."""
+
+import pytest
+from workload_models import info, model, node, save, weight
+
+from mohamjax.errors import InputError
+from mohamjax.workload import load_scenario
+
+
+@pytest.fixture
+def nets(tmp_path):
+    """A folder with two small networks; `a` has a symbolic batch."""
+    (tmp_path / "nets").mkdir()
+    a = model([node("MatMul", "x w", "y")], [info("x", ("batch", 4))], ["y"], [weight("w", (4, 5))])
+    nodes = [node("MatMul", "img w", "t"), node("MatMul", "t v", "y")]
+    b = model(nodes, [info("img", ("seq", 4))], ["y"], [weight("w", (4, 6)), weight("v", (6, 3))])
+    save(tmp_path / "nets", a, "a.onnx")
+    save(tmp_path / "nets", b, "b.onnx")
+    return tmp_path
+
+
+def write(folder, text):
+    path = folder / "mine.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+GOOD = """
+name: my mix
+description: what I run
+networks:
+  - file: nets/a.onnx
+    copies: 2
+    batch: 8
+  - file: nets/b.onnx
+    name: tail, second
+    shapes: {img: [3, 4]}
+  - {file: nets/a.onnx, batch: 2}
+"""
+
+
+def test_a_scenario_of_several_networks(nets):
+    warnings = []
+    application = load_scenario(write(nets, GOOD), warn=warnings.append)
+    assert warnings == []
+    assert application.name == "my_mix"
+    assert [n.name for n in application.networks] == ["a", "a#2", "tail__second", "a#3"]
+    assert [n.layers[0].shape.N for n in application.networks] == [8, 8, 3, 2]
+    assert application.network_of_layer == (0, 1, 2, 2, 3)
+    assert application.layers[3].predecessors == (2,)
+    assert len(application.unique_layers) == 4
+
+
+def test_keywords_reach_the_networks_that_have_the_tensor(nets):
+    files = [nets / "nets/a.onnx", nets / "nets/b.onnx"]
+    application = load_scenario(files, batch=3, shapes={"img": (7, 4)}, warn=[].append)
+    assert application.name == "a+b"
+    assert [n.layers[0].shape.N for n in application.networks] == [3, 7]
+    with pytest.raises(InputError, match="did you mean 'img'"):
+        load_scenario(files, shapes={"imge": (7, 4)})
+
+
+def test_the_same_file_twice_has_two_names(nets):
+    file = str(nets / "nets/a.onnx")
+    application = load_scenario([file, file], batch=1)
+    assert [n.name for n in application.networks] == ["a", "a#2"]
+
+
+def test_one_file_is_a_scenario(nets):
+    application = load_scenario(nets / "nets/a.onnx", batch=1)
+    assert application.name == "a" and len(application.networks) == 1
+
+
+@pytest.mark.parametrize("name", ["AR-VR", "ar/vr", "c"])
+def test_packaged_names_are_forgiving(name):
+    assert load_scenario(name).name == "ar-vr"
+
+
+def test_shapes_may_be_text(nets):
+    path = write(nets, "networks: [{file: nets/b.onnx, shapes: {img: '3,4'}}]")
+    assert load_scenario(path).networks[0].layers[0].shape.N == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("networks:\n  - fil: nets/a.onnx\n", ["networks[0].fil", "did you mean 'file'?"]),
+        ("netwoks:\n  - file: nets/a.onnx\n", ["netwoks", "did you mean 'networks'?"]),
+        ("networks:\n  - file: nets/a.onnx\n    copys: 2\n", ["networks[0].copys", "did you mean 'copies'?"]),
+        ("networks:\n  - file: nets/a.onnx\n    colour: red\n", ["networks[0].colour", "the keys are"]),
+        ("networks: []\n", ["networks", "list at least one"]),
+        ("name: x\n", ["networks", "list at least one"]),
+        ("networks: nets/a.onnx\n", ["networks", "is no list"]),
+        ("networks: [3]\n", ["networks[0]", "write `- file"]),
+        ("networks:\n  - {name: x}\n", ["networks[0].file", "is missing"]),
+        ("networks:\n  - {file: 3}\n", ["networks[0].file", "is 3"]),
+        ("networks:\n  - {file: nets/absent.onnx}\n", ["networks[0].file", "no file 'nets/absent.onnx'"]),
+        ("networks:\n  - {file: nets/aa.onnx}\n", ["networks[0].file", "did you mean 'a.onnx'?"]),
+        ("networks:\n  - {file: nets/a.onnx, copies: 0}\n", ["networks[0].copies", "is 0"]),
+        ("networks:\n  - {file: nets/a.onnx, copies: 1.5}\n", ["networks[0].copies", "is 1.5"]),
+        ("networks:\n  - {file: nets/a.onnx, copies: 99999999}\n", ["networks[0].copies", "to 1000"]),
+        ("networks:\n  - {file: nets/a.onnx, batch: yes}\n", ["networks[0].batch", "is True"]),
+        ("networks:\n  - {file: nets/a.onnx, shapes: 3}\n", ["networks[0].shapes", "is 3"]),
+        ("networks:\n  - {file: nets/a.onnx, shapes: {x: [1, -4]}}\n", ["networks[0].shapes.x", "positive sizes"]),
+        ("networks:\n  - {file: nets/a.onnx, name: [1]}\n", ["networks[0].name"]),
+        ("networks:\n  - {file: nets/a.onnx, file: nets/b.onnx}\n", ["'file' stands twice", "line 2"]),
+        ("networks:\n  - file: nets/a.onnx\n   batch: 2\n", ["no valid YAML", "line 3"]),
+        ("networks: [\n", ["no valid YAML"]),
+        ("name: {}\nnetworks: [{file: nets/a.onnx}]\n", ["name", "give a text"]),
+        ("- file: nets/a.onnx\n", ["no mapping", "networks"]),
+        ("", ["no mapping", "networks"]),
+        ("a: &a [*a]\nnetworks: *a\n", ["mine.yaml"]),
+        ("networks: !!python/object/apply:os.system ['true']\n", ["no valid YAML"]),
+    ],
+)
+def test_mistakes_name_file_key_and_remedy(nets, text, words):
+    path = write(nets, text)
+    with pytest.raises(InputError) as caught:
+        load_scenario(path, batch=1)
+    message = str(caught.value)
+    assert message.startswith(str(path)) and "\n" not in message and caught.value.remedy
+    for word in words:
+        assert word in message, message
+
+
+@pytest.mark.parametrize(
+    ("spec", "word"),
+    [
+        ("mobil", "did you mean mobile"),
+        ("nothing-like-it", "no such scenario or file"),
+        ("absent.yaml", "no such file"),
+        ("absent.onnx", "no such file"),
+        ([], "no scenario"),
+        (["mobile", "edge"], "several scenarios"),
+        (["a.yaml", "b.onnx"], "several scenarios"),
+        (["a.onnx", "b.onnx"], "no such file"),
+    ],
+)
+def test_specs_that_name_nothing(spec, word):
+    with pytest.raises(InputError, match=word):
+        load_scenario(spec)
+
+
+def test_yaml_that_is_no_text(tmp_path):
+    path = tmp_path / "bad.yaml"
+    path.write_bytes(b"\xff\xfe\x00\x01")
+    with pytest.raises(InputError, match="no UTF-8"):
+        load_scenario(path)
+    with pytest.raises(InputError, match="cannot be read"):
+        (tmp_path / "folder.yaml").mkdir()
+        load_scenario(tmp_path / "folder.yaml")
