@@ -378,7 +378,7 @@ def _search(arguments: argparse.Namespace) -> int:
         print(_plan(application, templates, runs, settings))
         return 0
 
-    from mohamjax.io import prepare_folder, write_results
+    from mohamjax.io import landmarks, prepare_folder, write_results
 
     folder = prepare_folder(arguments.out or pathlib.Path("results") / f"{application.name}-{arguments.budget}")
     began = time.perf_counter()
@@ -414,24 +414,12 @@ def _search(arguments: argparse.Namespace) -> int:
         f"{timings['search_s']:.1f} s ({timings['designs_per_s']:,.0f} designs/s), {total:.1f} s in all"
     )
     terminal.line(f"results in {folder}{' (stopped early)' if result.interrupted else ''}")
-    landmarks = _landmarks(result.front)
+    roles = landmarks(result.front.reports.objectives)
     if arguments.json:
-        print(json.dumps(_summary(result, application, landmarks, folder, total), indent=2))
+        print(json.dumps(_summary(result, application, roles, folder, total), indent=2))
     else:
-        print(_landmark_table(landmarks, result.front))
+        print(_landmark_table(roles, result.front))
     return 0
-
-
-def _landmarks(front: Any) -> dict[str, int]:
-    """Designs to look at first."""
-    import numpy as np
-
-    from mohamjax import emo
-
-    objectives = np.asarray(front.reports.objectives, np.float64)
-    fastest, frugal, smallest = (int(i) for i in np.argmin(objectives, axis=0))
-    knee = int(emo.knee_point(np.log(objectives)))
-    return {"fastest": fastest, "most frugal": frugal, "smallest": smallest, "knee": knee}
 
 
 def _landmark_table(landmarks: dict[str, int], front: Any) -> str:

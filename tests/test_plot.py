@@ -16,7 +16,7 @@ from mohamjax import plot
 from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters, load_technology, load_templates, template_arrays
 from mohamjax.io.designs import reevaluate
-from mohamjax.io.results import write_results
+from mohamjax.io.results import ROLES, landmarks, write_results
 from mohamjax.mapping import constraints, layer_arrays, map_space, space, tabulate
 from mohamjax.plot import style
 from mohamjax.plot.design import ENERGY_PARTS
@@ -174,7 +174,7 @@ def test_front_has_three_planes_with_units_and_landmarks(count):
     assert [bar.get_ylabel() for bar in bars] == [area, energy, latency]
     assert all(len(axes.collections[0].get_offsets()) == count for axes in panels)
     texts = " ".join(legend_texts(figure))
-    assert all(role in texts for role in plot.ROLES)
+    assert all(role in texts for role in ROLES)
     assert "chiplet" in texts and "d0" in texts
 
 
@@ -201,8 +201,8 @@ def test_front_over_many_decades():
 
 def test_landmarks_are_the_extremes_and_the_knee():
     values = np.array([[1.0, 9.0, 9.0], [9.0, 1.0, 9.0], [9.0, 9.0, 1.0], [2.0, 2.0, 2.0]])
-    assert plot.landmarks(values) == {"fastest": 0, "most frugal": 1, "smallest": 2, "knee": 3}
-    assert set(plot.landmarks(values[:1]).values()) == {0}
+    assert landmarks(values) == {"fastest": 0, "most frugal": 1, "smallest": 2, "knee": 3}
+    assert set(landmarks(values[:1]).values()) == {0}
 
 
 @pytest.mark.parametrize("bad", [[], [math.inf], [0.0], [math.nan]])

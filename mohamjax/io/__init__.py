@@ -14,13 +14,22 @@ from mohamjax.io.designs import (
 )
 from mohamjax.io.files import dump_json, read_format, read_json, write_text
 from mohamjax.io.mappings import MAPPINGS_FORMAT, mappings_document
-from mohamjax.io.results import HISTORY_COLUMNS, front_rows, non_dominated, prepare_folder, write_results
+from mohamjax.io.results import (
+    HISTORY_COLUMNS,
+    ROLES,
+    front_rows,
+    landmarks,
+    non_dominated,
+    prepare_folder,
+    write_results,
+)
 from mohamjax.io.schedules import evaluate_schedules
 
 __all__ = [
     "DESIGNS_FORMAT",
     "HISTORY_COLUMNS",
     "MAPPINGS_FORMAT",
+    "ROLES",
     "SCHEDULE_FORMAT",
     "Evaluated",
     "designs_document",
@@ -29,6 +38,7 @@ __all__ = [
     "evaluate_schedules",
     "evaluation_csv",
     "front_rows",
+    "landmarks",
     "mappings_document",
     "non_dominated",
     "prepare_folder",

@@ -2,7 +2,7 @@
 
 `sets` has one entry per unique layer and template that runs it: `{"layer" (the first of its kind), "layers" (how many
 share it), "type", "bounds", "stride", "dilation", "template", "mappings"}`; every mapping has `latency_cycles` (without
-off-chip limits), `energy_pJ` and `area_um2` of its own minimal hardware, `offchip_bytes`, and its loop nest as `levels`.
+off-chip limits), `energy_pJ` and `area_um2` of its own minimal hardware, `offchip_bytes`, and its loop nest: `levels`.
 """
 
 from __future__ import annotations

@@ -15,11 +15,25 @@ import jax
 import numpy as np
 import yaml
 
+from mohamjax import emo
 from mohamjax.errors import InputError
 from mohamjax.io.designs import Evaluated, network_latencies, write_designs
 from mohamjax.io.files import write_text
 
-__all__ = ["HISTORY_COLUMNS", "front_rows", "non_dominated", "prepare_folder", "write_front", "write_results"]
+__all__ = [
+    "HISTORY_COLUMNS",
+    "ROLES",
+    "front_rows",
+    "landmarks",
+    "non_dominated",
+    "plain",
+    "prepare_folder",
+    "write_front",
+    "write_results",
+]
+
+ROLES = ("fastest", "most frugal", "smallest", "knee")
+"""Designs of a front that one looks at first."""
 
 HISTORY_COLUMNS = ("generation", "evaluations", "seconds", "hypervolume", "front_size", "stability")
 
@@ -40,6 +54,20 @@ def prepare_folder(path: str | pathlib.Path) -> pathlib.Path:
             f"cannot be written ({error.strerror})", file=folder, item="--out", remedy="name a folder that can be"
         ) from None
     return folder
+
+
+def landmarks(objectives: np.ndarray) -> dict[str, int]:
+    """Rows of the fastest, the most frugal and the smallest design and of the knee (nearest to ideal on log axes).
+
+    Args:
+        objectives: `[N, 3]` float, N >= 1.
+
+    Returns:
+        Row of each of `ROLES`; one row may have several.
+    """
+    values = np.asarray(objectives, float)
+    rows = [*(int(i) for i in emo.extremes(values)), int(emo.knee_point(values, log=True))]
+    return dict(zip(ROLES, rows, strict=True))
 
 
 def non_dominated(evaluated: Evaluated) -> Evaluated:

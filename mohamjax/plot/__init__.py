@@ -10,13 +10,12 @@ from mohamjax.plot.design import (
     energy_breakdown,
     gantt,
 )
-from mohamjax.plot.front import ROLES, Front, convergence, front_projections, landmarks
+from mohamjax.plot.front import Front, convergence, front_projections
 from mohamjax.plot.results import plot_evaluated, plot_results
 from mohamjax.plot.style import FORMATS, save
 
 __all__ = [
     "FORMATS",
-    "ROLES",
     "ChipletView",
     "DesignView",
     "Front",
@@ -28,7 +27,6 @@ __all__ = [
     "energy_breakdown",
     "front_projections",
     "gantt",
-    "landmarks",
     "plot_evaluated",
     "plot_results",
     "save",

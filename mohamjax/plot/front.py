@@ -14,13 +14,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from mohamjax import emo
+from mohamjax.io.results import ROLES, landmarks
 from mohamjax.plot.style import clean, heading, legend_below, new_figure, objectives_text, si, styled
 
-__all__ = ["ROLES", "Front", "convergence", "front_projections", "landmarks"]
-
-ROLES = ("fastest", "most frugal", "smallest", "knee")
-"""Designs of a front that one looks at first."""
+__all__ = ["Front", "convergence", "front_projections"]
 
 _AXES = (("latency", "s"), ("energy", "J"), ("area", "mm²"))
 _PANELS = ((0, 1, 2), (0, 2, 1), (1, 2, 0))  # x, y, colour
@@ -65,20 +62,6 @@ class Front:
     def name(self, i: int) -> str:
         """Name of the i-th design."""
         return self.design_ids[i] if self.design_ids else str(i)
-
-
-def landmarks(objectives: np.ndarray) -> dict[str, int]:
-    """Rows of the fastest, the most frugal and the smallest design and of the knee (nearest to ideal on log axes).
-
-    Args:
-        objectives: `[N, 3]` float, N >= 1.
-
-    Returns:
-        Row of each of `ROLES`; one row may have several.
-    """
-    values = np.asarray(objectives, float)
-    rows = [*(int(i) for i in emo.extremes(values)), int(emo.knee_point(values, log=True))]
-    return dict(zip(ROLES, rows, strict=True))
 
 
 def roles_by_row(rows: Mapping[str, int]) -> dict[int, list[str]]:

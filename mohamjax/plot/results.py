@@ -15,8 +15,9 @@ import yaml
 from mohamjax.errors import InputError
 from mohamjax.hardware import Technology
 from mohamjax.io.designs import Evaluated, evaluate_designs
+from mohamjax.io.results import landmarks
 from mohamjax.plot.design import DesignView, area_shares, design_view, energy_breakdown, gantt
-from mohamjax.plot.front import Front, convergence, front_projections, landmarks, roles_by_row
+from mohamjax.plot.front import Front, convergence, front_projections, roles_by_row
 from mohamjax.plot.style import known_format, save
 
 __all__ = ["plot_evaluated", "plot_results"]
