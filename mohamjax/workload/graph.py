@@ -371,7 +371,6 @@ class Walk:
         self.file = file
         self.skip_unknown = skip_unknown
         self.shapes = dict(shapes or {})
-        self.used_shapes: set[str] = set()
         self.layers: list[Layer] = []
         self.folded_products = 0
         self.symbols: dict[str, int] = {}
@@ -523,7 +522,6 @@ class Walk:
             op=node.op,
             domain=node.domain,
             opset=scope.opsets.get(node.domain, 1),
-            name=scope.prefix + node.name,
             label=self._label(node, scope),
             inputs=inputs,
             attributes=attributes,
@@ -585,7 +583,6 @@ class Walk:
     def _overridden(self, name: str, tensor: Tensor, scope: _Scope) -> Tensor:
         if not scope.main or name not in self.shapes:
             return tensor
-        self.used_shapes.add(name)
         shape = self.shapes[name]
         if tensor.shape is not None and len(tensor.shape) != len(shape):
             raise InputError(

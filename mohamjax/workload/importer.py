@@ -195,7 +195,6 @@ def _input_tensors(
         shape = walk.shapes.get(name)
         if shape is None:
             continue
-        walk.used_shapes.add(name)
         sizes = _sizes(infos[name])
         if sizes is not None and len(sizes) != len(shape):
             raise InputError(

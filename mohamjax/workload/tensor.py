@@ -145,7 +145,6 @@ class Call:
         op: Operator name.
         domain: Operator domain, `""` for the standard one.
         opset: Operator-set version of that domain.
-        name: Unique-ish name of the node, for layers.
         label: The node as errors name it.
         inputs: One per input of the node; None where an optional input is left out.
         attributes: Decoded attributes.
@@ -159,7 +158,6 @@ class Call:
     op: str
     domain: str
     opset: int
-    name: str
     label: str
     inputs: list[Tensor | None]
     attributes: Mapping[str, Any]
