@@ -5,12 +5,23 @@ Axes: L levels, innermost first, padded at the outer end; D loop dimensions (`wo
 
 from __future__ import annotations
 
-import chex
+from typing import TYPE_CHECKING
 
-__all__ = ["LayerArrays", "Mapping"]
+import jax
+import numpy as np
+
+if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
+    from dataclasses import dataclass
+else:
+    from chex import dataclass
+
+__all__ = ["Array", "LayerArrays", "Mapping"]
+
+Array = jax.Array | np.ndarray
+"""What a field may hold: on the host NumPy, else JAX."""
 
 
-@chex.dataclass(frozen=True)
+@dataclass(frozen=True)
 class LayerArrays:
     """A workload shape as arrays.
 
@@ -20,12 +31,12 @@ class LayerArrays:
         dilation: `[2]` int32, likewise.
     """
 
-    bounds: chex.Array
-    stride: chex.Array
-    dilation: chex.Array
+    bounds: Array
+    stride: Array
+    dilation: Array
 
 
-@chex.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Mapping:
     """A loop nest. The product over all levels of a dimension's factors equals its bound.
 
@@ -40,8 +51,8 @@ class Mapping:
         keep: `[L, V]` bool, data spaces stored at the level; the others bypass it.
     """
 
-    temporal: chex.Array
-    order: chex.Array
-    spatial: chex.Array
-    spatial_order: chex.Array
-    keep: chex.Array
+    temporal: Array
+    order: Array
+    spatial: Array
+    spatial_order: Array
+    keep: Array

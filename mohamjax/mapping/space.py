@@ -1,0 +1,526 @@
+"""The map space: which loop nests a template allows for a layer, as genes that cannot leave it.
+
+The chromosome deals the *prime factors* of the loop bounds to slots: slot `axis * L + level` holds temporal factors
+(axis 0) or spatial factors along X (1) or Y (2) of a level. Whatever the genes say, the product of a dimension's
+factors is its bound, so that variation needs no repair of products, and a move is one integer. Equal primes of one
+dimension are interchangeable; `decode` gives the same `Mapping` for all their permutations.
+
+Constraints mean "at most, and dividing the bound" (DESIGN section 4): a factor is a product of some of the bound's
+primes and at most the limit of its slot. Every level also keeps its spatial factors within its own fanout.
+
+Axes: F prime factors of a layer's bounds (padded with 1), S = 3 L slots, L levels (innermost first, padded
+outermost), D loop dimensions, V data spaces. Functions are for one mapping; callers vmap and jit.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.errors import InputError
+from mohamjax.hardware.machine import DATA_SPACES, Machine
+from mohamjax.mapping.nest import Array, LayerArrays, Mapping
+
+if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
+    from dataclasses import dataclass
+
+    from mohamjax.hardware import Template
+    from mohamjax.workload import WorkloadShape
+else:
+    from chex import dataclass
+
+__all__ = [
+    "RELEVANCE",
+    "UNLIMITED",
+    "Constraints",
+    "MapSpace",
+    "MappingGenes",
+    "Nest",
+    "admits",
+    "constraints",
+    "decode",
+    "encode",
+    "evict",
+    "extents",
+    "layer_arrays",
+    "map_space",
+    "move",
+    "nest",
+    "overflows",
+    "prime_factors",
+    "random_orders",
+    "respects",
+    "room",
+    "sample",
+    "slot_factors",
+    "slot_level",
+    "stack_spaces",
+    "tile_words",
+]
+
+UNLIMITED = 2**30
+"""A limit at or above this does not limit."""
+
+_LETTERS = ("G", "N", "K", "C", "P", "Q", "R", "S")
+_G, _N, _K, _C, _P, _Q, _R, _S = range(8)
+
+RELEVANCE = np.array([[letter in own for letter in _LETTERS] for own in ("GKCRS", "GNCPQRS", "GNKPQ")])
+"""`[V, D]` bool: dimensions that index each data space."""
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """What a template allows a mapping of one layer.
+
+    Attributes:
+        temporal_max: `[L, D]` int32, largest temporal factor; 1 = not allowed, `UNLIMITED` = no limit.
+        spatial_max: `[2, L, D]` int32, largest factor along X and Y, likewise.
+        order: `[L, D]` int32, the loop order that the level prescribes, innermost first; -1 where the position is
+            free. Free positions lie outside the prescribed ones.
+        keep: `[L, V]` bool, data spaces stored at the level.
+    """
+
+    temporal_max: Array
+    spatial_max: Array
+    order: Array
+    keep: Array
+
+
+@dataclass(frozen=True)
+class MapSpace:
+    """All that sampling and variation need to know of one (layer, template) problem.
+
+    Attributes:
+        layer: the layer.
+        constraints: the template's constraints.
+        prime: `[F]` int32, prime factors of the bounds, dimension after dimension, ascending; 1 where padded.
+        dim: `[F]` int32, dimension that each belongs to; 0 where padded.
+        group: `[F]` int32, equal for equal primes of one dimension, ascending along F.
+        limit: `[S, D]` int32, largest factor of each slot.
+        fanout: `[S]` float, largest product of the slot's factors over the dimensions; inf for temporal slots.
+        capacity: `[L]` float, words; inf where unlimited.
+        outermost: `[]` int32, the off-chip level; as a slot, its temporal loops.
+    """
+
+    layer: LayerArrays
+    constraints: Constraints
+    prime: Array
+    dim: Array
+    group: Array
+    limit: Array
+    fanout: Array
+    capacity: Array
+    outermost: Array
+
+
+@dataclass(frozen=True)
+class MappingGenes:
+    """The chromosome of a mapping; data spaces kept are the template's.
+
+    Attributes:
+        slot: `[F]` int32, slot of each prime factor; the outermost temporal slot where padded.
+        order: `[L, D]` int32, temporal loop order per level, innermost first.
+        spatial_order: `[2, L, D]` int32, order of the X and of the Y loops.
+    """
+
+    slot: Array
+    order: Array
+    spatial_order: Array
+
+
+def prime_factors(n: int) -> list[int]:
+    """Prime factors of n >= 1, ascending, with multiplicity."""
+    out = []
+    p = 2
+    while p * p <= n:
+        while n % p == 0:
+            out.append(p)
+            n //= p
+        p += 1
+    return [*out, n] if n > 1 else out
+
+
+def layer_arrays(shape: WorkloadShape) -> LayerArrays:
+    """A workload shape as numpy arrays."""
+    return LayerArrays(
+        bounds=np.asarray(shape.bounds, np.int32),
+        stride=np.asarray(shape.stride, np.int32),
+        dilation=np.asarray(shape.dilation, np.int32),
+    )
+
+
+def constraints(template: Template, layer_type: str, shape: WorkloadShape, levels: int) -> Constraints:
+    """Constraints of a template for a layer type, padded to `levels`; numpy arrays.
+
+    Args:
+        template: the template.
+        layer_type: one of `workload.LAYER_TYPES`.
+        shape: the layer's loop bounds.
+        levels: L, at least the template's number of levels.
+
+    Raises:
+        InputError: the template does not run the type.
+    """
+    rules = template.rule(layer_type)
+    if len(rules) > levels:
+        raise ValueError(f"levels is {levels}, but template {template.name} has {len(rules)}")
+    temporal = np.ones((levels, 8), np.int32)
+    spatial = np.ones((2, levels, 8), np.int32)
+    order = np.full((levels, 8), -1, np.int32)
+    keep = np.zeros((levels, len(DATA_SPACES)), bool)
+    for i, (rule, level) in enumerate(zip(rules, template.levels, strict=True)):
+        for row, limits in (
+            (temporal[i], rule.temporal),
+            (spatial[0, i], rule.spatial_x),
+            (spatial[1, i], rule.spatial_y),
+        ):
+            for letter, most in limits.items():
+                row[_LETTERS.index(letter)] = UNLIMITED if most is None else min(most, UNLIMITED)
+        for position, letter in enumerate(rule.order):
+            order[i, position] = _LETTERS.index(letter)
+        keep[i] = level.keep
+    return Constraints(temporal_max=temporal, spatial_max=spatial, order=order, keep=keep)
+
+
+def map_space(shape: WorkloadShape, limits: Constraints, machine: Machine, primes: int) -> MapSpace:
+    """The space of one problem, as numpy arrays.
+
+    Args:
+        shape: the layer's loop bounds.
+        limits: `constraints(...)` of the template for this layer.
+        machine: the template at its maximum sizes, padded to the same L.
+        primes: F, at least the number of prime factors of the bounds.
+    """
+    levels = limits.temporal_max.shape[0]
+    listed = [(d, p) for d, bound in enumerate(shape.bounds) for p in prime_factors(bound)]
+    if len(listed) > primes:
+        raise ValueError(f"primes is {primes}, but the bounds {shape.bounds} have {len(listed)} prime factors")
+    classes = {pair: i for i, pair in enumerate(dict.fromkeys(listed))}
+    prime, dim = np.ones(primes, np.int32), np.zeros(primes, np.int32)
+    group = np.full(primes, len(classes), np.int32)
+    for i, (d, p) in enumerate(listed):
+        prime[i], dim[i], group[i] = p, d, classes[d, p]
+    limit = np.concatenate([limits.temporal_max[None], limits.spatial_max]).reshape(3 * levels, 8)
+    bounds = np.asarray(shape.bounds, np.int32)
+    fanout = np.asarray(machine.fanout)
+    return MapSpace(
+        layer=layer_arrays(shape),
+        constraints=limits,
+        prime=prime,
+        dim=dim,
+        group=group,
+        limit=np.where(limit >= UNLIMITED, bounds, limit).astype(np.int32),
+        fanout=np.concatenate([np.full(levels, np.inf, fanout.dtype), fanout[:, 0], fanout[:, 1]]),
+        capacity=np.asarray(machine.capacity),
+        outermost=np.asarray(np.flatnonzero(np.asarray(machine.level_mask))[-1], np.int32),
+    )
+
+
+def stack_spaces(spaces: Sequence[MapSpace]) -> MapSpace:
+    """Spaces of equal padding side by side, leading axis `[I]`; numpy arrays."""
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *spaces)
+
+
+def slot_level(slot: Array, space: MapSpace) -> Array:
+    """Level of a slot."""
+    return slot % space.capacity.shape[0]
+
+
+def slot_factors(slot: Array, space: MapSpace) -> Array:
+    """Factors of every slot and dimension, `[S, D]` int32."""
+    at = slot == jnp.arange(space.limit.shape[0])[:, None]  # [S, F]
+    of = space.dim == jnp.arange(space.limit.shape[1])[:, None]  # [D, F]
+    return jnp.prod(jnp.where(at[:, None] & of, space.prime, 1), axis=-1, dtype=jnp.int32)
+
+
+def extents(slot: Array, space: MapSpace) -> Array:
+    """Loop extents inside each level, its own loops included: `[L, D]` in the float dtype of the capacities."""
+    inside = slot_level(slot, space) <= jnp.arange(space.capacity.shape[0])[:, None]  # [L, F]
+    of = space.dim == jnp.arange(space.limit.shape[1])[:, None]
+    prime = space.prime.astype(space.capacity.dtype)
+    return jnp.prod(jnp.where(inside[:, None] & of, prime, 1), axis=-1)
+
+
+def tile_words(extent: Array, space: MapSpace) -> Array:
+    """Words of each data space's tile (semantics, section 1), kept or not.
+
+    Args:
+        extent: `[..., D]` float, loop extents.
+        space: the problem; its layer gives strides and dilations.
+
+    Returns:
+        `[..., V]` float.
+    """
+    e = extent
+    stride = space.layer.stride.astype(e.dtype)
+    dilation = space.layer.dilation.astype(e.dtype)
+    height = (e[..., _P] - 1) * stride[0] + (e[..., _R] - 1) * dilation[0] + 1
+    width = (e[..., _Q] - 1) * stride[1] + (e[..., _S] - 1) * dilation[1] + 1
+    weights = e[..., _G] * e[..., _K] * e[..., _C] * e[..., _R] * e[..., _S]
+    inputs = e[..., _G] * e[..., _N] * e[..., _C] * height * width
+    outputs = e[..., _G] * e[..., _N] * e[..., _K] * e[..., _P] * e[..., _Q]
+    return jnp.stack([weights, inputs, outputs], axis=-1)
+
+
+def overflows(extent: Array, space: MapSpace) -> Array:
+    """Levels whose kept tiles exceed the capacity: `[..., L]` bool from extents `[..., L, D]`."""
+    used = jnp.sum(jnp.where(space.constraints.keep, tile_words(extent, space), 0), axis=-1)
+    return used > space.capacity
+
+
+@dataclass(frozen=True)
+class Nest:
+    """Genes under change, with what the checks of a move need.
+
+    Attributes:
+        slot: `[F]` int32, as in `MappingGenes`.
+        factors: `[S, D]` int32, `slot_factors` of them.
+        extents: `[L, D]` float, `extents` of them.
+    """
+
+    slot: Array
+    factors: Array
+    extents: Array
+
+
+def nest(slot: Array, space: MapSpace) -> Nest:
+    """The nest that slots describe."""
+    return Nest(slot=slot, factors=slot_factors(slot, space), extents=extents(slot, space))
+
+
+def room(state: Nest, index: Array, space: MapSpace) -> Array:
+    """Slots, other than its own, whose limit and fanout would take one prime more: `[S]` bool."""
+    p, d = space.prime[index], space.dim[index]
+    # p is elsewhere, so that the product with it still divides the bound and stays in int32; the fanout's product
+    # over dimensions may not, and is taken in float.
+    within = state.factors[:, d] * p <= space.limit[:, d]
+    product = jnp.prod(state.factors.astype(space.fanout.dtype), axis=-1) * p.astype(space.fanout.dtype)
+    other = jnp.arange(space.limit.shape[0]) != state.slot[index]
+    return within & (product <= space.fanout) & other & (p > 1)
+
+
+def _shifted(state: Nest, index: Array, target: Array, space: MapSpace) -> Array:
+    """Extents `[..., L, D]` after one prime has moved to `target`, which may have leading axes."""
+    p = space.prime[index].astype(state.extents.dtype)
+    level = jnp.arange(state.extents.shape[0])
+    source = slot_level(state.slot[index], space)
+    target = slot_level(jnp.asarray(target), space)[..., None]
+    grows = (level >= target) & (level < source)
+    shrinks = (level >= source) & (level < target)
+    mine = jnp.arange(state.extents.shape[1]) == space.dim[index]
+    # Extents are products of primes that hold p where they shrink: divide, do not multiply by 1/p.
+    grown = jnp.where(mine, state.extents * jnp.where(grows, p, 1)[..., None], state.extents)
+    return jnp.where(mine, grown / jnp.where(shrinks, p, 1)[..., None], grown)
+
+
+def move(state: Nest, index: Array, target: Array, allow: Array, space: MapSpace) -> Nest:
+    """Moves one prime to a slot if `allow` and if no buffer then overflows; limits and fanouts are the caller's.
+
+    Args:
+        state: the nest before.
+        index: `[]` int32, the prime.
+        target: `[]` int32, a slot with `room` for it.
+        allow: `[]` bool.
+        space: the problem.
+
+    Returns:
+        The nest after, or as before where the move is refused.
+    """
+    shifted = _shifted(state, index, target, space)
+    return _moved(state, index, target, allow & ~jnp.any(overflows(shifted, space)), shifted, space)
+
+
+def _moved(
+    state: Nest, index: Array, target: Array, allow: Array, shifted: Array, space: MapSpace
+) -> Nest:
+    """The nest with prime `index` at `target` if `allow`; `shifted` are the extents that follow."""
+    p, d, source = space.prime[index], space.dim[index], state.slot[index]
+    slots, dims = (jnp.arange(n) for n in state.factors.shape)
+    column = (dims == d) & allow
+    factors = jnp.where((slots == source)[:, None] & column, state.factors[source, d] // p, state.factors)
+    factors = jnp.where((slots == target)[:, None] & column, state.factors[target, d] * p, factors)
+    here = (jnp.arange(state.slot.shape[0]) == index) & allow
+    return Nest(
+        slot=jnp.where(here, target, state.slot),
+        factors=factors,
+        extents=jnp.where(allow, shifted, state.extents),
+    )
+
+
+def admits(state: Nest, index: Array, space: MapSpace) -> Array:
+    """Slots, other than its own, that one prime could move to without any buffer overflowing: `[S]` bool."""
+    slots = jnp.arange(space.limit.shape[0])
+    fits = ~jnp.any(overflows(_shifted(state, index, slots, space), space), axis=-1)
+    return room(state, index, space) & fits
+
+
+def random_orders(key: Array, space: MapSpace) -> tuple[Array, Array]:
+    """Random loop orders that respect the prescribed ones: `[L, D]` and `[2, L, D]` int32; the key is consumed."""
+    prescribed = space.constraints.order
+    levels, dims = prescribed.shape
+    draw = jax.random.uniform(key, (3, levels, dims))
+    # position[l, d]: where the level prescribes dimension d; the free ones follow in random order.
+    named = prescribed[:, :, None] == jnp.arange(dims)
+    position = jnp.where(jnp.any(named, axis=1), jnp.argmax(named, axis=1), dims)
+    orders = jnp.argsort(draw.at[0].add(position.astype(draw.dtype)), axis=-1).astype(jnp.int32)
+    return orders[0], orders[1:]
+
+
+def sample(key: Array, space: MapSpace) -> MappingGenes:
+    """A random mapping that breaks no constraint, fanout or capacity; the key is consumed.
+
+    All factors start at the outermost level. In random order each prime tries one slot, drawn among those with
+    room, and stays where it was if the buffers would overflow. Each individual has a random taste for slots, so
+    that a population holds spatial and temporal, inner and outer mappings. A layer whose single words do not fit
+    has no valid mapping; it comes back with all factors outermost.
+    """
+    taste_key, draw_key, visit_key, order_key = jax.random.split(key, 4)
+    primes, slots = space.prime.shape[0], space.limit.shape[0]
+    taste = 1.5 * jax.random.normal(taste_key, (slots,))
+    draws = taste + jax.random.gumbel(draw_key, (primes, slots))
+    visit = jax.random.permutation(visit_key, primes)
+
+    def step(state: Nest, x: tuple[Array, Array]) -> tuple[Nest, None]:
+        index, score = x
+        can = room(state, index, space)
+        target = jnp.argmax(jnp.where(can | (jnp.arange(slots) == state.slot[index]), score, -jnp.inf))
+        return move(state, index, target.astype(jnp.int32), can[target], space), None
+
+    slot = jnp.full(primes, space.outermost, jnp.int32)
+    state, _ = jax.lax.scan(step, nest(slot, space), (visit, draws))
+    order, spatial_order = random_orders(order_key, space)
+    return MappingGenes(slot=state.slot, order=order, spatial_order=spatial_order)
+
+
+def evict(key: Array, slot: Array, space: MapSpace) -> Array:
+    """Moves primes to the outermost temporal loops until every buffer fits; the key is consumed.
+
+    While a level overflows, the innermost such level loses a prime of a data space that it keeps: one of the
+    outermost occupied level at or inside it, at random. Only capacities are mended; constraints and fanouts can only
+    be relaxed by it.
+
+    Returns:
+        `[F]` int32, the slots; unchanged where nothing overflows.
+    """
+    draw = jax.random.uniform(key, slot.shape)
+    relevant = jnp.any(space.constraints.keep[:, :, None] & RELEVANCE, axis=1)  # [L, D]
+    relevant = jnp.any(relevant[:, None] & (space.dim[:, None] == jnp.arange(RELEVANCE.shape[1])), axis=-1)  # [L, F]
+
+    def over(carry: tuple[Nest, Array]) -> Array:
+        return carry[1]
+
+    def step(carry: tuple[Nest, Array]) -> tuple[Nest, Array]:
+        state, _ = carry
+        level = jnp.argmax(overflows(state.extents, space))
+        own = slot_level(state.slot, space)
+        candidate = (own <= level) & relevant[level] & (space.prime > 1)
+        index = jnp.argmax(jnp.where(candidate, own + draw, -1))
+        shifted = _shifted(state, index, space.outermost, space)
+        state = _moved(state, index, space.outermost, jnp.any(candidate), shifted, space)
+        left = jnp.sum(candidate) > 1
+        return state, jnp.any(overflows(state.extents, space)) & left
+
+    state = nest(slot, space)
+    return jax.lax.while_loop(over, step, (state, jnp.any(overflows(state.extents, space))))[0].slot
+
+
+def respects(genes: MappingGenes, space: MapSpace) -> Array:
+    """Whether a mapping keeps all constraints, fanouts and capacities: `[]` bool."""
+    factors = slot_factors(genes.slot, space)
+    within = jnp.all(factors <= space.limit)
+    within &= jnp.all(jnp.prod(factors.astype(space.fanout.dtype), axis=-1) <= space.fanout)
+    prescribed = space.constraints.order
+    within &= jnp.all((prescribed < 0) | (prescribed == genes.order))
+    return within & ~jnp.any(overflows(extents(genes.slot, space), space))
+
+
+def decode(genes: MappingGenes, space: MapSpace) -> Mapping:
+    """The loop nest that the genes describe."""
+    levels, dims = space.constraints.temporal_max.shape
+    factors = slot_factors(genes.slot, space).reshape(3, levels, dims)
+    return Mapping(
+        temporal=factors[0],
+        order=genes.order,
+        spatial=factors[1:],
+        spatial_order=genes.spatial_order,
+        keep=space.constraints.keep,
+    )
+
+
+def encode(mapping: Mapping, space: MapSpace, *, source: object = None, item: object = None) -> MappingGenes:
+    """Genes of a given mapping, e.g. a user's; numpy, not jittable.
+
+    Args:
+        mapping: one mapping, padded to the levels of the space.
+        space: one problem.
+        source: file that the mapping came from, for messages.
+        item: which mapping of the file it is, for messages.
+
+    Raises:
+        InputError: wrong factors, or the mapping leaves the template's constraints, fanouts or capacities.
+    """
+    fail = functools.partial(InputError, file=source, item=item)
+    levels, dims = space.constraints.temporal_max.shape
+    factors = np.concatenate([np.asarray(mapping.temporal)[None], np.asarray(mapping.spatial)]).astype(np.int64)
+    orders = np.concatenate([np.asarray(mapping.order)[None], np.asarray(mapping.spatial_order)]).astype(np.int32)
+    names = ("temporal", "X", "Y")
+    for d in range(dims):
+        column = [int(f) for f in factors[:, :, d].ravel()]
+        bound = int(space.layer.bounds[d])
+        if min(column) < 1 or math.prod(column) != bound:
+            raise fail(
+                f"the factors of {_LETTERS[d]} multiply to {math.prod(column)}, the layer's bound is {bound}",
+                remedy="make the product over all levels equal the bound",
+            )
+    if not (np.sort(orders, axis=-1) == np.arange(dims)).all():
+        raise fail("a loop order is no permutation", remedy="name every dimension once")
+    if not np.array_equal(np.asarray(mapping.keep), np.asarray(space.constraints.keep)):
+        raise fail(
+            "the mapping keeps other data spaces than the template",
+            remedy="keep and bypass as the template's levels do",
+        )
+    limit = np.asarray(space.limit).reshape(3, levels, dims)
+    fanout = np.asarray(space.fanout).reshape(3, levels)
+    for axis in range(3):
+        for level in range(levels):
+            row = factors[axis, level]
+            for d in np.flatnonzero(row > limit[axis, level]):
+                raise fail(
+                    f"level {level}: the {names[axis]} factor {row[d]} of {_LETTERS[d]} is above the template's "
+                    f"limit {limit[axis, level, d]}",
+                    remedy="lower it",
+                )
+            if math.prod(int(f) for f in row) > fanout[axis, level]:
+                raise fail(
+                    f"level {level}: the {names[axis]} factors {math.prod(int(f) for f in row)} exceed the fanout "
+                    f"{fanout[axis, level]:g}",
+                    remedy="lower them",
+                )
+    order = orders[0].copy()
+    for level in range(levels):
+        named = [d for d in np.asarray(space.constraints.order)[level] if d >= 0]
+        row = [*named, *(d for d in order[level] if d not in named)]
+        loops = factors[0, level] > 1  # the place of a loop of bound 1 means nothing
+        if [d for d in row if loops[d]] != [d for d in order[level] if loops[d]]:
+            raise fail(
+                f"level {level}: the loop order differs from the one that the template prescribes",
+                remedy=f"innermost first: {' '.join(_LETTERS[d] for d in named)}",
+            )
+        order[level] = row
+    slot = np.full(space.prime.shape[0], space.outermost, np.int32)
+    pool: dict[tuple[int, int], list[int]] = {}
+    for i, pair in enumerate(zip(np.asarray(space.dim), np.asarray(space.prime), strict=True)):
+        pool.setdefault((int(pair[0]), int(pair[1])), []).append(i)
+    for axis, level, d in np.argwhere(factors > 1):
+        for p in prime_factors(int(factors[axis, level, d])):
+            slot[pool[int(d), p].pop()] = axis * levels + level
+    over = np.asarray(overflows(extents(jnp.asarray(slot), space), space))
+    if over.any():
+        raise fail(f"level {np.flatnonzero(over)[0]}: the tiles exceed the capacity", remedy="lower the factors")
+    return MappingGenes(slot=slot, order=order, spatial_order=orders[1:])
