@@ -307,6 +307,15 @@ def test_completion_is_the_timeline_without_starts():
         np.testing.assert_array_equal(getattr(done, name), getattr(timeline, name))
 
 
+def test_strict_types_and_ranks():
+    arguments, axes = _random_population(4, 3, jobs=5)
+    with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
+        done = jax.vmap(fluid.completion, in_axes=axes)(*map(jnp.asarray, arguments))
+        assert done.ok.all()
+        with pytest.raises(ValueError, match="duration is float16"):
+            fluid.completion(*(jnp.asarray(x, jnp.float16) if k < 2 else x for k, x in enumerate(arguments)))
+
+
 def test_values_do_not_recompile():
     fn = jax.jit(jax.vmap(chex.assert_max_traces(fluid.completion, n=1), in_axes=_random_population(0, 1)[1]))
     ends = [np.asarray(fn(*_random_population(seed, 8)[0]).makespan) for seed in (2, 3)]

@@ -263,11 +263,12 @@ def _fetch(place: jax.Array, done: jax.Array, fixed: _Fixed):
     Returns:
         Five arrays `[..., B]`.
     """
-    record = (jnp.minimum(place, fixed.jobs - 1) + fixed.base) * 4
+    flat = (1,) * (place.ndim - 1) + (-1,)
+    record = (jnp.minimum(place, fixed.jobs - 1) + fixed.base.reshape(flat)) * 4
     following = _take(fixed.records, record).astype(jnp.int32)
     job = _take(fixed.records, record + 1).astype(jnp.int32)
     word = jnp.arange(fixed.words, dtype=jnp.int32).reshape((fixed.words,) + (1,) * place.ndim)
-    before = _take(fixed.bits, (job * fixed.words + fixed.bits_base)[None] + word)
+    before = _take(fixed.bits, (job * fixed.words + fixed.bits_base.reshape(flat))[None] + word)
     pending = jnp.where(place < fixed.jobs, _count(before & ~done), fixed.jobs + 1)
     return following, job, _take(fixed.records, record + 2), _take(fixed.records, record + 3), pending
 
@@ -350,6 +351,7 @@ def _block(arguments: tuple[jax.Array, ...]) -> _Outcome:
     """Simulates B schedules side by side; the arguments of `simulate` with a leading axis of B or 1 each."""
     duration, traffic, bits, accelerator, order, uses, shared, private, mask = arguments
     dtype = duration.dtype
+    uses = uses.astype(dtype)
     lanes = max(x.shape[0] for x in arguments)
     words = bits.shape[2]
     accelerators, jobs = uses.shape[1], order.shape[1]
@@ -361,7 +363,7 @@ def _block(arguments: tuple[jax.Array, ...]) -> _Outcome:
         return jnp.take_along_axis(whole(x), whole(order), axis=1, mode="promise_in_bounds")
 
     first, following = _link(ordered(jnp.where(mask, accelerator, -1)).T, accelerators)
-    at_full = jnp.where(duration > 0, traffic / duration, 0.0)
+    at_full = jnp.where(duration > 0, traffic.astype(dtype) / duration, 0.0)
     records = jnp.stack(
         [following.T.astype(dtype), whole(order).astype(dtype), ordered(duration), ordered(at_full)], axis=-1
     )
@@ -372,7 +374,7 @@ def _block(arguments: tuple[jax.Array, ...]) -> _Outcome:
         base=lane * jobs,
         bits=bits.reshape(-1),
         bits_base=lane * (jobs * words) if bits.shape[0] > 1 else jnp.zeros_like(lane),
-        uses=jnp.moveaxis(whole(uses), 0, -1).astype(dtype),
+        uses=jnp.moveaxis(whole(uses), 0, -1),
         shared=whole(jnp.where(shared > 0, shared, jnp.inf)).T.astype(dtype),
         inverse_private=whole(jnp.where(has_all, 1.0 / private, jnp.inf)).T.astype(dtype),
         jobs=jobs,
@@ -448,6 +450,9 @@ def _(axis_size, in_batched, *arguments):
 
 
 def _run(*arguments: jax.Array) -> _Outcome:
+    dtype = jnp.asarray(arguments[0]).dtype
+    if dtype not in (jnp.float32, jnp.float64):  # records hold indices as floats, and times need the digits
+        raise ValueError(f"duration is {dtype}, expected float32 or float64")
     return jax.tree.map(lambda x: x[0], _population(*(jnp.asarray(x)[None] for x in arguments)))
 
 
@@ -474,7 +479,8 @@ def simulate(
         accelerator: `[J]` int32, where each job runs.
         order: `[J]` int32, all jobs by priority, padded ones anywhere: a permutation of 0..J-1.
         shared_uses: `[A, R]` bool or 0/1 float, which accelerator uses which shared resource.
-        shared_bandwidth: `[R]` float, +inf for a resource that never limits (or is padding).
+        shared_bandwidth: `[R]` float, +inf for a resource that never limits (or is padding), 0 for one that
+            lets nothing pass.
         private_bandwidth: `[A]` float, the least bandwidth among the resources that the accelerator has for
             itself; +inf where there is none (or the accelerator is padding).
         job_mask: `[J]` bool, false for padded jobs, which take no time on no accelerator.

@@ -1,0 +1,119 @@
+"""Speed of the fluid evaluation: designs per second against the population, and against XLA's own batching.
+
+    python experiments/bench_fluid.py [--jobs 191] [--most 65536] [--seconds 60]
+
+Random schedules of one layer graph on up to 16 chiplets, which share four memory interfaces and the DRAM. Variants:
+
+- `search`: `vmap(completion)`, of which only the makespan is used, as a search does;
+- `timeline`: `vmap(simulate)`, everything used;
+- `one block`: the same code without the blocks that keep its state in cache;
+- `XLA batching`: the code of one schedule, batched by XLA in the place of our trailing axis.
+
+Runs of the variants alternate; a line gives the median and the fastest, the processor time (which other processes
+disturb less), and the seconds of compilation apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.schedule import fluid
+
+AXES = (0, 0, None, 0, 0, 0, 0, 0, None)
+
+
+def schedules(seed: int, population: int, jobs: int, tiles: int = 16, interfaces: int = 4) -> list[jax.Array]:
+    """Arguments of `simulate`; what is per schedule has a leading axis."""
+    random = np.random.default_rng(seed)
+    before: list[list[int]] = [
+        [p for p in random.integers(0, j, 2).tolist() if j - p < 12] if j else [] for j in range(jobs)
+    ]
+    duration = random.integers(100, 20_000, (population, jobs)).astype(np.float32)
+    chiplets = random.integers(1, tiles + 1, population)
+    uses = np.zeros((population, tiles, interfaces + 1), bool)
+    np.put_along_axis(uses, random.integers(0, interfaces, (population, tiles, 1)), True, axis=2)
+    uses[:, :, interfaces] = True
+    bandwidth = np.full((population, interfaces + 1), 4.0, np.float32)
+    bandwidth[:, interfaces] = np.inf
+    arguments = (
+        duration,
+        (duration * random.uniform(0, 4, duration.shape)).astype(np.float32),
+        fluid.predecessor_bits(before, jobs),
+        (random.integers(0, 2**30, duration.shape) % chiplets[:, None]).astype(np.int32),
+        np.tile(np.arange(jobs, dtype=np.int32), (population, 1)),
+        uses,
+        bandwidth,
+        np.full((population, tiles), 16.0, np.float32),
+        np.ones(jobs, bool),
+    )
+    return [jnp.asarray(x) for x in arguments]
+
+
+def _with_axis(arguments: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+    return tuple(x[None] if axis is None else x for x, axis in zip(arguments, AXES, strict=True))
+
+
+def _one_schedule(*arguments: jax.Array) -> jax.Array:
+    return fluid._block(tuple(x[None] for x in arguments)).makespan[0]
+
+
+VARIANTS: dict[str, Any] = {
+    "search": lambda *a: jax.vmap(fluid.completion, in_axes=AXES)(*a).makespan,
+    "timeline": lambda *a: jax.vmap(fluid.simulate, in_axes=AXES)(*a),
+    "one block": lambda *a: fluid._block(_with_axis(a)).makespan,
+    "XLA batching": lambda *a: jax.vmap(_one_schedule, in_axes=AXES)(*a),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--jobs", type=int, default=191)
+    parser.add_argument("--most", type=int, default=65_536, help="largest population")
+    parser.add_argument("--seconds", type=float, default=60.0, help="time for the runs of one population, about")
+    options = parser.parse_args()
+    device = jax.devices()[0]
+    print(
+        f"{device.platform} {device.device_kind}, {os.cpu_count()} processors, jax {jax.__version__}, "
+        f"{options.jobs} jobs"
+    )
+    print("population  variant       compile_s  median_ms  fastest_ms  designs/s  processor_us/design")
+    for population in (1, 16, 256, 4096, 16_384, 65_536):
+        if population > options.most:
+            break
+        arguments = schedules(population, population, options.jobs)
+        compiled, compile_seconds = {}, {}
+        for name, variant in VARIANTS.items():
+            begin = time.perf_counter()
+            compiled[name] = jax.jit(variant).lower(*arguments).compile()
+            compile_seconds[name] = time.perf_counter() - begin
+        wall: dict[str, list[float]] = {name: [] for name in VARIANTS}
+        processor: dict[str, list[float]] = {name: [] for name in VARIANTS}
+        for run in compiled.values():
+            jax.block_until_ready(run(*arguments))  # the first run allocates
+        begin = time.perf_counter()
+        while len(wall["search"]) < 3 or (time.perf_counter() - begin < options.seconds and len(wall["search"]) < 21):
+            for name, run in compiled.items():
+                before, used = time.perf_counter(), time.process_time()
+                jax.block_until_ready(run(*arguments))
+                processor[name].append(time.process_time() - used)
+                wall[name].append(time.perf_counter() - before)
+        for name in VARIANTS:
+            median = statistics.median(wall[name])
+            print(
+                f"{population:10d}  {name:12s}  {compile_seconds[name]:9.2f}  {median * 1e3:9.2f}  "
+                f"{min(wall[name]) * 1e3:10.2f}  {population / median:9.0f}  "
+                f"{statistics.median(processor[name]) / population * 1e6:19.1f}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
