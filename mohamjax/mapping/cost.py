@@ -15,14 +15,34 @@ difference of large counts.
 
 from __future__ import annotations
 
-import functools
-
 import chex
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from mohamjax.hardware.machine import DATA_SPACES, Machine
+from mohamjax.mapping.children import (
+    ALL,
+    MAX_CHILDREN,
+    RELEVANT,
+    C,
+    G,
+    I,
+    K,
+    N,
+    O,
+    P,
+    Q,
+    R,
+    S,
+    W,
+    exact_divide,
+    group_counts,
+    hop_sums,
+    product_over,
+    windows,
+)
+from mohamjax.mapping.links import base_classes, link_traffic, ordered_share
 from mohamjax.mapping.nest import LayerArrays, Mapping
 from mohamjax.workload.layer import DIMS
 
@@ -43,15 +63,6 @@ __all__ = [
     "offchip_bytes",
     "validity",
 ]
-
-G, N, K, C, P, Q, R, S = range(len(DIMS))
-W, I, O = range(len(DATA_SPACES))
-RELEVANT = ((G, K, C, R, S), (G, N, C, P, Q, R, S), (G, N, K, P, Q))
-"""Per data space the dimensions that move it."""
-_RELEVANT_BITS = tuple(sum(1 << d for d in dims) for dims in RELEVANT)
-
-MAX_CHILDREN = 256
-"""Default size of the table over the children of a level from which wires are counted."""
 
 REASONS = (
     "valid",
@@ -172,14 +183,6 @@ def kept(mapping: Mapping, machine: Machine):
     return (mapping.keep | outermost(machine)[:, None]) & machine.level_mask[:, None]
 
 
-_ALL = tuple(range(len(DIMS)))
-
-
-def _over(values, dims=_ALL):
-    """Product of `[D, ...]` values over some dimensions."""
-    return functools.reduce(jnp.multiply, [values[d] for d in dims])
-
-
 def _input_window(layer: LayerArrays, extents):
     """Input extents along the two spatial axes for extents `[D, ...]`."""
     stride, dilation = layer.stride.astype(extents.dtype), layer.dilation.astype(extents.dtype)
@@ -192,13 +195,17 @@ def _input_window(layer: LayerArrays, extents):
 def _box(layer: LayerArrays, extents):
     """Words of each data space for extents `[D, ...]` (section 1)."""
     h, w = _input_window(layer, extents)
-    return _over(extents, RELEVANT[W]), _over(extents, (G, N, C)) * h * w, _over(extents, RELEVANT[O])
+    return (
+        product_over(extents, RELEVANT[W]),
+        product_over(extents, (G, N, C)) * h * w,
+        product_over(extents, RELEVANT[O]),
+    )
 
 
 def _by_slot(order, values):
     """Values `[D, ...]` per dimension -> per slot of the loop order, innermost first."""
     slots = jnp.broadcast_to(values[0], jnp.broadcast_shapes(values.shape, order.shape))
-    for d in _ALL[1:]:
+    for d in ALL[1:]:
         slots = jnp.where(order == d, values[d], slots)
     return slots
 
@@ -221,7 +228,7 @@ def _repeats(order, bounds, space):
     started = jnp.zeros(bounds[0].shape, bool)
     repeats = jnp.ones_like(bounds[0])
     for dim, bound in zip(order, bounds, strict=True):
-        relevant = ((_RELEVANT_BITS[space] >> dim) & 1) == 1
+        relevant = ((sum(1 << d for d in RELEVANT[space]) >> dim) & 1) == 1
         repeats = jnp.where(started & ~relevant, repeats * bound, repeats)
         started = started | (relevant & (bound > 1))
     return started, repeats
@@ -289,122 +296,6 @@ def _input_deliveries(loops, h, w, rest):
     return full + words
 
 
-def _gcd(a, b):
-    """Greatest common divisor of whole numbers held as floats; as many steps as the worst element needs."""
-
-    def step(pair):
-        a, b = pair
-        return jnp.where(b > 0, b, a), jnp.where(b > 0, a - b * _quotient(a, jnp.maximum(b, 1)), 0)
-
-    return lax.while_loop(lambda pair: jnp.any(pair[1] > 0), step, (a, b))[0]
-
-
-def _window_classes(layer: LayerArrays, child, spread):
-    """How the children of a level overlap along the two spatial axes of the inputs (section 4).
-
-    Children (p, r) along P and R stand at offset p*a + r*b. Two coincide iff they differ by a multiple of
-    (b/g, -a/g), g = gcd(a, b), so that the children fall into chains, one per distinct offset.
-
-    Args:
-        layer: The layer.
-        child: `[D, ...]` extents of a child.
-        spread: `[D, ...]` children along each dimension.
-
-    Returns:
-        Two axes, each a tuple: children along P (Q), children along R (S), and the steps b/g and a/g.
-    """
-    axes = []
-    for a, (out, tap) in enumerate(((P, R), (Q, S))):
-        n_out, n_tap = spread[out], spread[tap]
-        both = (n_out > 1) & (n_tap > 1)
-        step_out = jnp.where(both, child[out] * layer.stride[a].astype(child.dtype), 1)
-        step_tap = jnp.where(both, child[tap] * layer.dilation[a].astype(child.dtype), 1)
-        common = _gcd(step_out, jnp.where(both, step_tap, 0))
-        axes.append((n_out, n_tap, jnp.round(step_tap / common), jnp.round(step_out / common)))
-    return axes
-
-
-def _chains(axis, length):
-    """Number of places where `length` children follow each other in a chain."""
-    n_out, n_tap, chain_out, chain_tap = axis
-    steps = length - 1
-    return jnp.maximum(n_out - steps * chain_out, 0) * jnp.maximum(n_tap - steps * chain_tap, 0)
-
-
-def _groups(spread, windows):
-    """Number of distinct tiles among the children of a level, per data space (section 4)."""
-    inputs = _over(spread, (G, N, C))
-    for axis in windows:
-        inputs = inputs * (_chains(axis, 1) - _chains(axis, 2))
-    return _over(spread, RELEVANT[W]), inputs, _over(spread, RELEVANT[O])
-
-
-def _indices(order, spatial, size):
-    """Index along each dimension of the first `size` children: list over dimensions of `[size, ...]`.
-
-    Children are numbered x + y*(children along X), the first loop of an axis fastest. Where a dimension runs
-    along both axes, its X part is the fast one, since X loops lie inside Y loops.
-    """
-    child = jnp.arange(size, dtype=spatial.dtype).reshape((size,) + (1,) * (spatial.ndim - 2))
-    index = [jnp.zeros((), spatial.dtype)] * len(DIMS)
-    for axis in range(2):
-        bound = spatial[axis]
-        rank = [sum(jnp.where(order[axis, j] == d, j, 0) for j in _ALL) for d in _ALL]
-        for d in _ALL:
-            stride = _over([jnp.where(rank[o] < rank[d], bound[o], 1) for o in _ALL])
-            over = _quotient(child, stride if axis == 0 else stride * _over(spatial[0]))
-            digit = over - bound[d] * _quotient(over, bound[d])
-            index[d] = index[d] + digit * (1 if axis == 0 else spatial[0, d])
-    return index
-
-
-def _labels(index, spread, windows):
-    """Number of the group of equal tiles that each child belongs to: `[size, V, ...]`."""
-    labels = []
-    for space in (W, I, O):
-        label = jnp.zeros_like(index[0])
-        for d in RELEVANT[space] if space != I else (G, N, C):
-            label = label * spread[d] + index[d]
-        if space == I:
-            for (out, tap), (n_out, n_tap, chain_out, chain_tap) in zip(((P, R), (Q, S)), windows, strict=True):
-                first, second = index[out], index[tap]
-                back = jnp.minimum(_quotient(first, chain_out), _quotient(n_tap - 1 - second, chain_tap))
-                label = label * n_out + first - back * chain_out
-                label = label * n_tap + second + back * chain_tap
-        labels.append(label)
-    return jnp.stack(labels, axis=1)
-
-
-def _hop_sums(order, spatial, fanout, windows, size):
-    """Hops summed over the groups of a level's children: `[V, ...]` (section 4).
-
-    The children are laid out row by row on a mesh of max(fanout X, used X) columns, the words enter at column 0
-    between the middle rows. A group costs its last column plus, in each column that it has members in, the way
-    up to its first and down to its last row.
-    """
-    used = [_over(spatial[axis]) for axis in range(2)]
-    columns, rows = jnp.maximum(fanout[0], used[0]), jnp.maximum(fanout[1], used[1])
-    middle, count = (rows - 1) / 2, used[0] * used[1]
-    labels = _labels(_indices(order, spatial, size), spatial[0] * spatial[1], windows)
-    child = jnp.arange(size, dtype=spatial.dtype).reshape((size,) + (1,) * (labels.ndim - 1))
-    row = jnp.broadcast_to(_quotient(child, columns), labels.shape)
-    column = jnp.broadcast_to(child, labels.shape) - row * columns
-    label, column, row = lax.sort((jnp.where(child < count, labels, jnp.inf), column, row), dimension=0, num_keys=3)
-    exists = label < jnp.inf
-    edge = jnp.ones_like(exists[:1])
-    new_group = label[1:] != label[:-1]
-    new_run = new_group | (column[1:] != column[:-1])
-    last_of_group = jnp.concatenate([new_group, edge])
-    first_of_run, last_of_run = jnp.concatenate([edge, new_run]), jnp.concatenate([new_run, edge])
-    hops = (
-        jnp.where(last_of_group, column, 0)
-        + jnp.where(first_of_run, jnp.maximum(middle - row, 0), 0)
-        + jnp.where(last_of_run, jnp.maximum(row - middle, 0), 0)
-    )
-    total = jnp.sum(jnp.where(exists, hops, 0), axis=0)
-    return jnp.where(count > 1, jnp.where(count <= size, total, jnp.nan), 0)
-
-
 def count_accesses(
     layer: LayerArrays,
     mapping: Mapping,
@@ -453,16 +344,30 @@ def count_accesses(
     )
     union = child * spread
     size, union_size, child_size = ([*_box(layer, e)] for e in (union * temporal, union, child))
-    windows = _window_classes(layer, child, spread)
-    groups = _groups(spread, windows)
-    used = [jnp.broadcast_to(_over(spatial[axis]), shape) for axis in range(2)]
+    axes = windows(layer, child, spread)
+    groups = group_counts(spread, axes)
+    used = [jnp.broadcast_to(product_over(spatial[axis]), shape) for axis in range(2)]
 
     bounds = _by_slot(order, temporal)
     repeats = [_repeats(order, bounds, v) for v in (W, O)]
-    relevant = [_over(temporal, RELEVANT[v]) for v in (W, O)]
-    irrelevant = [_over(temporal, [d for d in _ALL if d not in RELEVANT[v]]) for v in (W, O)]
-    window = (*_input_window(layer, child), _over(child, (G, N, C)))
-    inputs = _input_deliveries((bounds, *_input_loops(layer, order, union)), *window)
+    relevant = [product_over(temporal, RELEVANT[v]) for v in (W, O)]
+    irrelevant = [product_over(temporal, [d for d in ALL if d not in RELEVANT[v]]) for v in (W, O)]
+    window = (*_input_window(layer, child), product_over(child, (G, N, C)))
+    loops = (bounds, *_input_loops(layer, order, union))
+    inputs = _input_deliveries(loops, *window)
+
+    spatial_order = jnp.moveaxis(mapping.spatial_order, 2, 1)
+    fanout = jnp.moveaxis(machine.fanout, 1, 0)
+    if wires:
+        per_word = jnp.broadcast_to(hop_sums(spatial_order, spatial, fanout, axes, max_children), (3, *shape))
+    else:
+        per_word = jnp.zeros((3, *shape), dtype)
+    if links:
+        geometry = (spatial_order, spatial, fanout, axes)
+        traffic = link_traffic(loops, window, *geometry, inputs, groups[I], per_word[I], max_children)
+        share = traffic.share
+    else:
+        traffic, share = None, _input_share(inputs, spread, axes, max_children)
 
     def deliveries(outer, level):
         """Words delivered to one child; `outer` is the state of the next outer level."""
@@ -479,7 +384,7 @@ def count_accesses(
         weights, outputs = (level["child_size"][v] * m * n for v, m, n in zip((W, O), moved, visits, strict=True))
         delivered = [weights, jnp.where(level["is_first"], weights, level["inputs"]), outputs]
         partition = [
-            jnp.where(outer["children"] > 1, _floor(_exact_divide(part * size, union)), part)
+            jnp.where(outer["children"] > 1, _floor(exact_divide(part * size, union)), part)
             for part, size, union in zip(outer["partition"], level["size"], outer["union_size"], strict=True)
         ]
         state = {
@@ -489,7 +394,7 @@ def count_accesses(
             "partition": partition,
             "union_size": level["union_size"],
             "children": level["used"][0] * level["used"][1],
-            "share": delivered[:O],
+            "share": [weights, level["share"]],
             "expansion": [a * b for a, b in zip(outer["expansion"], level["used"], strict=True)],
         }
         out = {
@@ -521,6 +426,7 @@ def count_accesses(
         "size": size,
         "union_size": union_size,
         "inputs": inputs,
+        "share": share,
         "used": used,
         "is_first": jnp.arange(levels) == 0,
     }
@@ -533,7 +439,12 @@ def count_accesses(
         still share reads. An output word is visited as often as those children are served.
         """
         ingress = [d * g for d, g in zip(level["delivered"], level["groups"], strict=True)]
-        served = [jnp.where(inner["keep"][v], ingress[v], inner["served"][v] * level["groups"][v]) for v in (W, I, O)]
+        passed = [s * g for s, g in zip(inner["served"], level["groups"], strict=True)]
+        if links:
+            ingress[I] = jnp.where(level["is_first"], ingress[I], level["traffic"].ingress)
+            children = level["used"][0] * level["used"][1]
+            passed[I] = inner["served"][I] * children / level["traffic"].weighted * ingress[I]
+        served = [jnp.where(inner["keep"][v], ingress[v], passed[v]) for v in (W, I, O)]
         visits = jnp.where(inner["keep"][O], level["visits"], inner["visits"])
         reads = jnp.stack([served[W], served[I], level["partition"][O] * (visits - 1)])
         updates = jnp.stack([jnp.zeros_like(visits), jnp.zeros_like(visits), served[O]])
@@ -558,37 +469,59 @@ def count_accesses(
         "keep": kept(mapping, machine),
         "top": outermost(machine),
         "real": machine.level_mask,
+        "traffic": traffic,
+        "is_first": jnp.arange(levels) == 0,
     }
     start = {"served": [one] * 3, "visits": one, "keep": jnp.ones((len(DATA_SPACES), *batch), bool)}
     _, tables = lax.scan(accesses, start, xs)
 
-    if wires:
-        spatial_order = jnp.moveaxis(mapping.spatial_order, 2, 1)
-        per_word = _hop_sums(spatial_order, spatial, jnp.moveaxis(machine.fanout, 1, 0), windows, max_children)
-        delivered = jnp.stack(outer["delivered"], axis=1)
-        hops = jnp.where(machine.level_mask[:, None], jnp.moveaxis(per_word, 0, 1) * delivered, 0)
-    else:
-        hops = jnp.zeros_like(tables["ingress"])
+    instances_used = tables["expansion"][:, 0] * tables["expansion"][:, 1]
+    real = machine.level_mask[:, None]
+    hops = jnp.where(real, jnp.moveaxis(per_word, 0, 1) * jnp.stack(outer["delivered"], axis=1), 0)
+    transfers = jnp.zeros_like(hops)
+    if links:
+        # Neighbours exchange what the next inner level stores: its reads and fills grow.
+        stored = jnp.concatenate([jnp.zeros_like(real[:1, 0]), tables["tile"][:-1, I] > 0])
+        handed = jnp.where(stored & machine.level_mask, traffic.link_transfers, 0)
+        peer = jnp.concatenate([handed[1:], jnp.zeros_like(handed[:1])]) / jnp.maximum(instances_used, 1)
+        for name, round_ in (("reads", _round), ("fills", _floor)):
+            words = tables[name]
+            tables[name] = words.at[:, I].set(jnp.where(words[:, I] > 0, round_(words[:, I] + peer), 0))
+        hops = hops.at[:, I].set(jnp.where(machine.level_mask, traffic.hops, 0))
+        transfers = transfers.at[:, I].set(handed)
     compute_cycles = nest["relevant"][0] * nest["irrelevant"][0]
     return AccessCounts(
         **tables,
         hops=hops,
-        link_transfers=jnp.zeros_like(hops),
-        instances_used=tables["expansion"][:, 0] * tables["expansion"][:, 1],
+        link_transfers=transfers,
+        instances_used=instances_used,
         mac_expansion=jnp.stack(nest["expansion"]),
         macs=compute_cycles * nest["expansion"][0] * nest["expansion"][1],
         compute_cycles=compute_cycles,
     )
 
 
-def _quotient(a, b):
-    """Whole part of a / b for small whole numbers; half a unit keeps it clear of the rounding."""
-    return jnp.floor((a + 0.5) / b)
+def _input_share(delivered, spread, axes, size):
+    """Words of the inputs that one child gets from its parent, `[L, ...]`: those delivered, in exact arithmetic.
+
+    In double precision Timeloop's own rounding is followed where windows coincide, see `links.ordered_share`.
+    """
+    if delivered.dtype != jnp.float64:
+        return delivered
+
+    def added_up():
+        members, groups = base_classes(spread, axes, size)
+        children = product_over(spread)
+        share = jnp.floor(ordered_share(members, delivered * groups, children))
+        return jnp.where(children <= size, share, delivered)
+
+    several = jnp.any((axes[0].chains(2) > 0) | (axes[1].chains(2) > 0))
+    return lax.cond(several, added_up, lambda: delivered)
 
 
-def _exact_divide(a, b):
-    """a / b for a >= 0, correctly rounded: XLA turns a division by a broadcast value into a multiplication."""
-    return a / jnp.where(a < 0, 1, b)
+def _round(x):
+    """Nearest whole number, halves up."""
+    return jnp.floor(x + 0.5)
 
 
 def _floor(x):
@@ -630,11 +563,11 @@ def cycles(counts: AccessCounts, machine: Machine) -> CycleCounts:
     slowdown = jnp.ones_like(counts.instances_used)
     # Per data space divided first, then added in this order: what double precision makes of it decides the ceil.
     for direction, words in enumerate((counts.reads, counts.fills + counts.updates)):
-        shares = _exact_divide(words, compute)
+        shares = exact_divide(words, compute)
         need = shares[:, W] + shares[:, I] + shares[:, O]
         limit = machine.bandwidth[:, direction]
         slowdown = jnp.minimum(slowdown, jnp.where(limit < need, limit / jnp.maximum(need, limit), 1))
-    per_level = jnp.where(machine.level_mask, jnp.ceil(_exact_divide(compute, slowdown)), 0)
+    per_level = jnp.where(machine.level_mask, jnp.ceil(exact_divide(compute, slowdown)), 0)
     onchip = jnp.where(outermost(machine), 0, per_level)
     return CycleCounts(
         total=jnp.maximum(jnp.max(per_level, axis=0), compute),

@@ -1,0 +1,330 @@
+"""What the children of a level share: equal tiles, multicast groups, wire hops.
+
+Functions take what describes one level: `[D, ...]` loop factors over the D dimensions (`workload.DIMS`), trailing
+axes free (levels, a batch). V data spaces (weights, inputs, outputs). Children are numbered x + y*(children along X),
+the first loop of an axis fastest. "Section" is that of `semantics.md` in the reference data.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import chex
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from mohamjax.hardware.machine import DATA_SPACES
+from mohamjax.mapping.nest import LayerArrays
+from mohamjax.workload.layer import DIMS
+
+__all__ = [
+    "ALL",
+    "MAX_CHILDREN",
+    "RELEVANT",
+    "Windows",
+    "exact_divide",
+    "group_counts",
+    "group_labels",
+    "hop_sums",
+    "indices",
+    "mesh_shape",
+    "multicast_classes",
+    "product_over",
+    "quotient",
+    "sorted_groups",
+    "windows",
+]
+
+G, N, K, C, P, Q, R, S = range(len(DIMS))
+W, I, O = range(len(DATA_SPACES))
+ALL = tuple(range(len(DIMS)))
+RELEVANT = ((G, K, C, R, S), (G, N, C, P, Q, R, S), (G, N, K, P, Q))
+"""Per data space the dimensions that move it."""
+
+MAX_CHILDREN = 256
+"""Default room, in children of one level, of the tables from which wires and links are counted."""
+_MAX_ROWS = 16
+
+
+def product_over(values, dims=ALL):
+    """Product of `[D, ...]` values over some dimensions: `[...]`."""
+    return functools.reduce(jnp.multiply, [values[d] for d in dims])
+
+
+def quotient(a, b):
+    """Whole part of a / b for small whole numbers; half a unit keeps it clear of the rounding."""
+    return jnp.floor((a + 0.5) / b)
+
+
+def exact_divide(a, b):
+    """a / b for a >= 0, correctly rounded: XLA turns a division by a broadcast value into a multiplication."""
+    return a / jnp.where(a < 0, 1, b)
+
+
+def _gcd(a, b):
+    """Greatest common divisor of whole numbers held as floats; as many steps as the worst element needs."""
+
+    def step(pair):
+        a, b = pair
+        return jnp.where(b > 0, b, a), jnp.where(b > 0, a - b * quotient(a, jnp.maximum(b, 1)), 0)
+
+    return lax.while_loop(lambda pair: jnp.any(pair[1] > 0), step, (a, b))[0]
+
+
+@chex.dataclass(frozen=True)
+class Windows:
+    """How the children overlap along one spatial axis of the inputs (section 4).
+
+    Children (p, r) along P and R (Q and S) stand at offset p*a + r*b. Two coincide iff they differ by a multiple of
+    (b/g, -a/g) with g = gcd(a, b): the children fall into chains, one per distinct offset.
+
+    Attributes:
+        out: `[...]` float, children along P (Q).
+        tap: `[...]` float, children along R (S).
+        chain_out: `[...]` float, b/g; 1 where one of the two has a single child.
+        chain_tap: `[...]` float, a/g, likewise.
+        shift_out: `[...]` float, a, words.
+        shift_tap: `[...]` float, b, words.
+    """
+
+    out: chex.Array
+    tap: chex.Array
+    chain_out: chex.Array
+    chain_tap: chex.Array
+    shift_out: chex.Array
+    shift_tap: chex.Array
+
+    def chains(self, length):
+        """Number of places where `length` children follow each other in a chain."""
+        steps = length - 1
+        return jnp.maximum(self.out - steps * self.chain_out, 0) * jnp.maximum(self.tap - steps * self.chain_tap, 0)
+
+
+def windows(layer: LayerArrays, child, spread) -> tuple[Windows, Windows]:
+    """Overlap of the input windows along the first and the second spatial axis.
+
+    Args:
+        layer: The layer.
+        child: `[D, ...]` float, extents of a child's tile.
+        spread: `[D, ...]` float, children along each dimension.
+    """
+    axes = []
+    for a, (out, tap) in enumerate(((P, R), (Q, S))):
+        shift_out = child[out] * layer.stride[a].astype(child.dtype)
+        shift_tap = child[tap] * layer.dilation[a].astype(child.dtype)
+        both = (spread[out] > 1) & (spread[tap] > 1)
+        step_out, step_tap = jnp.where(both, shift_out, 1), jnp.where(both, shift_tap, 1)
+        common = _gcd(step_out, jnp.where(both, step_tap, 0))
+        axes.append(
+            Windows(
+                out=spread[out],
+                tap=spread[tap],
+                chain_out=jnp.round(step_tap / common),
+                chain_tap=jnp.round(step_out / common),
+                shift_out=shift_out,
+                shift_tap=shift_tap,
+            )
+        )
+    return axes[0], axes[1]
+
+
+def group_counts(spread, axes):
+    """Number of distinct tiles among the children, per data space (section 4)."""
+    inputs = product_over(spread, (G, N, C))
+    for axis in axes:
+        inputs = inputs * (axis.chains(1) - axis.chains(2))
+    return product_over(spread, RELEVANT[W]), inputs, product_over(spread, RELEVANT[O])
+
+
+def multicast_classes(spread, axes, most):
+    """Groups of the inputs by size: entry m - 1 counts those of m * (children along K) members.
+
+    Args:
+        spread: `[D, ...]` float, children along each dimension.
+        axes: From `windows`.
+        most: Static, largest m. No more children than `most + 1` squared make larger groups.
+
+    Returns:
+        `[most, ...]` float.
+    """
+    by_length = [
+        [axis.chains(m) - 2 * axis.chains(m + 1) + axis.chains(m + 2) for m in range(1, most + 1)] for axis in axes
+    ]
+    sizes = [
+        sum(by_length[0][a - 1] * by_length[1][m // a - 1] for a in range(1, m + 1) if m % a == 0)
+        for m in range(1, most + 1)
+    ]
+    return jnp.stack(sizes) * product_over(spread, (G, N, C))
+
+
+def _strides(order, spatial):
+    """How far in the children's numbering one step along each dimension moves: `[2, D, ...]` for X and Y loops."""
+    strides = []
+    for axis in range(2):
+        rank = [sum(jnp.where(order[axis, j] == d, j, 0) for j in ALL) for d in ALL]
+        inner = [product_over([jnp.where(rank[o] < rank[d], spatial[axis, o], 1) for o in ALL]) for d in ALL]
+        strides.append(jnp.stack(inner))
+    return strides[0], strides[1]
+
+
+def indices(child, order, spatial):
+    """Index along each dimension of numbered children: list over dimensions of arrays like `child`.
+
+    Where a dimension runs along both axes, its X part is the fast one, since X loops lie inside Y loops.
+
+    Args:
+        child: `[size, ...]` float, numbers of children.
+        order: `[2, D, ...]` int32, loop order along X and Y.
+        spatial: `[2, D, ...]` float, factors along X and Y.
+    """
+    along_x = product_over(spatial[0])
+    index = []
+    for axis, strides in enumerate(_strides(order, spatial)):
+        for d in ALL:
+            over = quotient(child, strides[d] * (1 if axis == 0 else along_x))
+            digit = over - spatial[axis, d] * quotient(over, spatial[axis, d])
+            index.append(digit if axis == 0 else index[d] + spatial[0, d] * digit)
+    return index[len(DIMS) :]
+
+
+def group_labels(index, spread, axes):
+    """Number of the group of equal tiles that each child belongs to: `[size, V, ...]`, below the children's number.
+
+    Args:
+        index: From `indices`.
+        spread: `[D, ...]` float, children along each dimension.
+        axes: From `windows`.
+    """
+    labels = []
+    for space in (W, I, O):
+        label = jnp.zeros_like(index[0])
+        for d in RELEVANT[space] if space != I else (G, N, C):
+            label = label * spread[d] + index[d]
+        if space == I:
+            for (out, tap), axis in zip(((P, R), (Q, S)), axes, strict=True):
+                # The first child of the chain stands for all of it.
+                first, second = index[out], index[tap]
+                back = jnp.minimum(quotient(first, axis.chain_out), quotient(axis.tap - 1 - second, axis.chain_tap))
+                label = label * axis.out + first - back * axis.chain_out
+                label = label * axis.tap + second + back * axis.chain_tap
+        labels.append(label)
+    return jnp.stack(labels, axis=1)
+
+
+def mesh_shape(spatial, fanout):
+    """Columns and rows of the mesh that the children are laid out on, row by row (section 4)."""
+    return tuple(jnp.maximum(fanout[axis], product_over(spatial[axis])) for axis in range(2))
+
+
+def sorted_groups(label, child, columns, rows):
+    """Groups of children by label, with the hops that the words for each take (section 4).
+
+    The words enter at column 0 between the middle rows. A group costs its last column plus, in each column that it
+    has members in, the way up to its first and down to its last row.
+
+    Args:
+        label: `[size, ...]` float, inf for a child that is not there.
+        child: `[size, ...]` float, numbers of the children, broadcast against `label`.
+        columns: `[...]` float, mesh width.
+        rows: `[...]` float, mesh height.
+
+    Returns:
+        `(ends, hops)`, `[size, ...]`, sorted by group: whether one ends there, and hops that add up over it.
+    """
+    row = jnp.broadcast_to(quotient(child, columns), label.shape)
+    column = child - row * columns
+    middle = (rows - 1) / 2
+    label, column, row = lax.sort((label, jnp.broadcast_to(column, label.shape), row), dimension=0, num_keys=3)
+    edge = jnp.ones_like(label[:1], bool)
+    new_group = label[1:] != label[:-1]
+    new_run = new_group | (column[1:] != column[:-1])
+    ends = jnp.concatenate([new_group, edge])
+    up = jnp.where(jnp.concatenate([edge, new_run]), jnp.maximum(middle - row, 0), 0)
+    down = jnp.where(jnp.concatenate([new_run, edge]), jnp.maximum(row - middle, 0), 0)
+    there = label < jnp.inf
+    return ends & there, jnp.where(there, jnp.where(ends, column, 0) + up + down, 0)
+
+
+def _tabled_hops(order, spatial, fanout, axes, size):
+    """Hops summed over groups, from a table over the children: `[V, ...]`; nan where they are more than `size`."""
+    count = product_over(spatial[0]) * product_over(spatial[1])
+    child = jnp.arange(size, dtype=spatial.dtype).reshape((size,) + (1,) * (spatial.ndim - 2))
+    labels = group_labels(indices(child, order, spatial), spatial[0] * spatial[1], axes)
+    child = child[:, None]
+    labels = jnp.where(child < count, labels, jnp.inf)
+    _, hops = sorted_groups(labels, child, *mesh_shape(spatial, fanout))
+    return jnp.where(count <= size, jnp.sum(hops, axis=0), jnp.nan)
+
+
+def _product_hops(order, spatial, fanout):
+    """Hops summed over groups where child (x, y) stands in column x and row y: `[V, ...]`.
+
+    Each group is then a product of a set of columns and a set of rows: loops that move the data space place the
+    group, the others spread it.
+    """
+    along = [product_over(spatial[axis]) for axis in range(2)]
+    strides = _strides(order, spatial)
+    middle = (jnp.maximum(fanout[1], along[1]) - 1) / 2
+    row = jnp.arange(_MAX_ROWS, dtype=spatial.dtype).reshape((_MAX_ROWS,) + (1,) * middle.ndim)
+    digits = []
+    for d in ALL:
+        over = quotient(row, strides[1][d])
+        digits.append(over - spatial[1, d] * quotient(over, spatial[1, d]))
+    hops = []
+    for space in (W, I, O):
+        still = [d for d in ALL if d not in RELEVANT[space]]
+        groups = [product_over(spatial[axis], RELEVANT[space]) for axis in range(2)]
+        reach = [sum((spatial[axis, d] - 1) * strides[axis][d] for d in still) for axis in range(2)]
+        place = sum((spatial[0, d] - 1) * strides[0][d] for d in RELEVANT[space]) / 2
+        first = row < along[1]
+        for d in still:
+            first = first & (digits[d] == 0)
+        way = jnp.maximum(middle - row, 0) + jnp.maximum(row + reach[1] - middle, 0)
+        hops.append(groups[1] * groups[0] * (place + reach[0]) + along[0] * jnp.sum(jnp.where(first, way, 0), axis=0))
+    return jnp.stack(hops)
+
+
+def hop_sums(order, spatial, fanout, axes, size):
+    """Hops that one word for every group of equal tiles takes, summed over the groups: `[V, L, ...]` (section 4).
+
+    In closed form along X and a short table along Y where the mesh is as wide as the level uses (or one row is used)
+    and no windows coincide; from a table over all children, one level of each mapping at a time, elsewhere.
+
+    Args:
+        order: `[2, D, L, ...]` int32, loop order along X and Y.
+        spatial: `[2, D, L, ...]` float, factors along X and Y.
+        fanout: `[2, L, ...]` float, children that the level has along X and Y.
+        axes: From `windows`, `[L, ...]`.
+        size: Static, children that the table has room for; nan where it is needed and too small.
+
+    Returns:
+        Float.
+    """
+    along = [product_over(spatial[axis]) for axis in range(2)]
+    columns = jnp.maximum(fanout[0], along[0])
+    shared = ((axes[0].out > 1) & (axes[0].tap > 1)) | ((axes[1].out > 1) & (axes[1].tap > 1))
+    simple = ((along[1] == 1) | (columns == along[0])) & ~shared & (along[1] <= _MAX_ROWS)
+    alone = along[0] * along[1] == 1
+    hops = jnp.where(alone, 0, _product_hops(order, spatial, fanout))
+    pending = jnp.broadcast_to(~simple & ~alone, hops.shape[1:])
+    levels = pending.shape[0]
+    index = jnp.arange(levels).reshape((levels,) + (1,) * (pending.ndim - 1))
+
+    def next_level(state):
+        hops, pending = state
+        chosen = pending & (index == jnp.argmax(pending, axis=0))
+
+        def pick(x):
+            """The chosen level of `[..., L, batch]`, the last one where none is pending."""
+            axis = x.ndim - pending.ndim
+            out = lax.index_in_dim(x, levels - 1, axis, keepdims=False)
+            for i in range(levels):
+                out = jnp.where(chosen[i], lax.index_in_dim(x, i, axis, keepdims=False), out)
+            return out
+
+        level_axes = jax.tree.map(lambda x: pick(jnp.broadcast_to(x, pending.shape)), axes)
+        table = _tabled_hops(pick(order), pick(spatial), pick(fanout), level_axes, size)
+        return jnp.where(chosen, table[:, None], hops), pending & ~chosen
+
+    return lax.while_loop(lambda state: jnp.any(state[1]), next_level, (hops, pending))[0]

@@ -1,0 +1,308 @@
+"""Link transfers: input words that children hand to a neighbour instead of fetching them again (section 6).
+
+A step of the loops above a level moves every child's input tile by the same vector T. A child whose neighbour on the
+mesh stood, one delivery earlier, where the child stands now takes its words from there, provided that both deliveries
+had the same shape. Only inputs can: a step along any other axis moves a tile farther than its neighbours stand.
+Timeloop judges per kind of step and uses links only where they leave fewer groups to be served.
+
+Axes: D dimensions, L levels, a free batch axis; `size` children. "Section" is that of `semantics.md`.
+"""
+
+from __future__ import annotations
+
+import chex
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from mohamjax.mapping.children import (
+    ALL,
+    C,
+    G,
+    I,
+    K,
+    N,
+    P,
+    Q,
+    R,
+    S,
+    exact_divide,
+    group_labels,
+    indices,
+    mesh_shape,
+    multicast_classes,
+    product_over,
+    quotient,
+    sorted_groups,
+)
+
+__all__ = ["InputTraffic", "base_classes", "link_traffic", "ordered_share"]
+
+
+@chex.dataclass(frozen=True)
+class InputTraffic:
+    """What one level sends of the inputs, in place of (words delivered) * (groups).
+
+    Attributes:
+        ingress: `[L, ...]` float, words that enter the network below the level.
+        weighted: `[L, ...]` float, sum over those words of the children that each reaches.
+        share: `[L, ...]` float, words that one child gets from the level.
+        hops: `[L, ...]` float, sum over the words of the hops they take.
+        link_transfers: `[L, ...]` float, words handed from child to child.
+    """
+
+    ingress: chex.Array
+    weighted: chex.Array
+    share: chex.Array
+    hops: chex.Array
+    link_transfers: chex.Array
+
+
+def base_classes(spread, axes, size):
+    """(members, groups) of each size of multicast group where no child is linked: `[classes, ...]` each."""
+    most = int(size**0.5)
+    members = jnp.arange(1, most + 1, dtype=spread.dtype).reshape((most,) + (1,) * (spread.ndim - 1))
+    groups = multicast_classes(spread, axes, most)
+    return jnp.broadcast_to(members * spread[K], groups.shape), groups
+
+
+def ordered_share(members, words, children):
+    """Words that one child gets: sum over classes of words * members / children, added in the order given.
+
+    Timeloop divides each term in double precision and adds them up before it takes the whole part, so that a sum that
+    should be whole can come out just below: the order matters.
+    """
+    terms = exact_divide(words * members, children)
+    total = jnp.zeros_like(terms[0])
+    for term in terms:
+        total = total + term
+    return total
+
+
+def _steps(loops, h, w, rest):
+    """Per loop of the nest, innermost first, what one of its steps does at each level.
+
+    Returns:
+        (steps, words that a step of the innermost loop brings). Steps is a dict of `[loops, L, ...]`: `bound`,
+        `active`, `first`, `cost` (words that a child gets anew), `motion` (along the two sliding axes,
+        `[loops, 2, L, ...]`), `slides` (no other axis has moved so far).
+    """
+    levels = h.shape[0]
+    full = rest * h * w
+    index = jnp.arange(levels).reshape((levels,) + (1,) * (h.ndim - 1))
+
+    def loop(state, xs):
+        (bound, shift, on), level = xs
+        started, slides, first_cost, first_shift, moved = state
+        active = (index <= level) & (bound > 1)
+        first = active & ~started
+        slides = slides & ~(active & (on == 2))
+        vector = jnp.stack([jnp.broadcast_to(jnp.where(on == axis, shift, 0), full.shape) for axis in range(2)])
+        motion = vector - moved
+        sliding = jnp.where(on == 0, w * jnp.minimum(h, shift), h * jnp.minimum(w, shift))
+        start_cost = jnp.where(on == 2, full, jnp.where(on == -1, 0, rest * sliding))
+        same = slides & jnp.all(motion == first_shift, axis=0)
+        first_cost = jnp.where(first, start_cost, first_cost)
+        first_shift = jnp.where(first, vector, first_shift)
+        out = {
+            "bound": jnp.broadcast_to(bound, full.shape),
+            "active": active,
+            "first": first,
+            "cost": jnp.where(first | same, first_cost, full),
+            "motion": motion,
+            "slides": slides,
+        }
+        return (started | active, slides, first_cost, first_shift, jnp.where(active, moved + vector, moved)), out
+
+    zero, no = jnp.zeros_like(full), jnp.zeros(full.shape, bool)
+    start = (no, ~no, zero, jnp.stack([zero, zero]), jnp.stack([zero, zero]))
+    flat = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape((-1, *x.shape[2:])), loops)
+    (_, _, first_cost, _, _), steps = lax.scan(loop, start, (flat, jnp.arange(levels * len(ALL)) // len(ALL)))
+    return steps, first_cost
+
+
+def _weights(steps, first_cost, full):
+    """How often each kind of step comes, `[loops, L, ...]`: at all, out of reach of links, and open to links.
+
+    A step may use links if the step before it brought words of the same shape. Steps of the innermost loop follow the
+    first delivery or a step of another loop, steps of the others follow one of the innermost.
+    """
+    bound = jnp.where(steps["active"], steps["bound"], 1)
+    outside = jnp.concatenate([jnp.cumprod(bound[::-1], axis=0)[::-1][1:], jnp.ones_like(bound[:1])])
+    weight = (bound - 1) * outside
+    wrap = jnp.where(steps["first"], 0, weight)
+    alike = steps["cost"] == first_cost
+    after_alike = (first_cost == full) + jnp.sum(jnp.where(alike, wrap, 0), axis=0)
+    after_other = (first_cost != full) + jnp.sum(jnp.where(alike, 0, wrap), axis=0)
+    usable = steps["slides"] & (steps["cost"] > 0)
+    linkable = jnp.where(usable, jnp.where(steps["first"], (bound - 1) * after_alike, jnp.where(alike, wrap, 0)), 0)
+    closed = jnp.where(steps["first"], (bound - 1) * after_other, 0)
+    return weight, closed, linkable
+
+
+def _in_reach(steps, axes, used):
+    """Whether any two children stand as far apart as the step moves, `[loops, L, ...]`; not if there is one level."""
+    near = jnp.ones_like(steps["active"])
+    for a, axis in enumerate(axes):
+        reach = (axis.out - 1) * axis.shift_out + (axis.tap - 1) * axis.shift_tap
+        near = near & (jnp.abs(steps["motion"][:, a]) <= reach)
+    parent = jnp.arange(used.shape[0]).reshape((-1,) + (1,) * (used.ndim - 1)) > 0
+    return near & parent & (used > 1)
+
+
+def _offsets(child, order, spatial, axes):
+    """Where children stand: (label along the axes that do not slide, offsets along the two that do)."""
+    index = indices(child, order, spatial)
+    spread = spatial[0] * spatial[1]
+    label = jnp.zeros_like(index[0])
+    for d in (G, N, C):
+        label = label * spread[d] + index[d]
+    offsets = [
+        index[out] * axis.shift_out + index[tap] * axis.shift_tap
+        for (out, tap), axis in zip(((P, R), (Q, S)), axes, strict=True)
+    ]
+    return label, offsets
+
+
+def _neighbours(child, order, spatial, axes, columns, used):
+    """Of each child's four neighbours on the mesh: (whether it is there, its offset less the child's)."""
+    label, offset = _offsets(child, order, spatial, axes)
+    row = quotient(child, columns)
+    out = []
+    for step, along_x in ((1, True), (-1, True), (columns, False), (-columns, False)):
+        other = child + step
+        there = (other >= 0) & (other < used)
+        if along_x:
+            there = there & (quotient(other, columns) == row)
+        other_label, other_offset = _offsets(jnp.maximum(other, 0), order, spatial, axes)
+        apart = [b - a for a, b in zip(offset, other_offset, strict=True)]
+        out.append((there & (other_label == label), apart))
+    return out
+
+
+def _run_lengths(ends, position):
+    """Lengths of the runs that end where `ends` holds, elsewhere anything: distance from the end before."""
+    last = lax.cummax(jnp.where(ends, position, -1), axis=0)
+    return position - jnp.concatenate([jnp.full_like(last[:1], -1), last[:-1]])
+
+
+def _classes(ends, child, most):
+    """Multicast classes of sorted groups: (members, groups) of the `most` smallest sizes, padded with 0 groups."""
+    position = jnp.broadcast_to(child, ends.shape)
+    sizes = jnp.sort(jnp.where(ends, _run_lengths(ends, position), jnp.inf), axis=0)
+    last = jnp.concatenate([sizes[1:] != sizes[:-1], jnp.ones_like(ends[:1])]) & (sizes < jnp.inf)
+    groups = jnp.where(last, _run_lengths(last, position), 0)
+    members, groups = lax.sort((jnp.where(last, sizes, jnp.inf), groups), dimension=0, num_keys=1)
+    return members[:most], groups[:most]
+
+
+def _merged_share(members, groups, words, children):
+    """As `ordered_share` over unsorted classes `[entries, ...]`, those of equal size and number taken together."""
+    there = words > 0
+    key = jnp.where(there, members, jnp.inf)
+    members, groups, words = lax.sort((key, groups, jnp.where(there, words, 0)), dimension=0, num_keys=2)
+    there = members < jnp.inf
+    members = jnp.where(there, members, 0)
+
+    def add(state):
+        i, total, held = state
+        entry = [lax.dynamic_index_in_dim(x, i, keepdims=False) for x in (members, groups, words)]
+        same = (entry[0] == held[0]) & (entry[1] == held[1])
+        total = jnp.where(same, total, total + exact_divide(held[2] * held[0], children))
+        return i + 1, total, [entry[0], entry[1], jnp.where(same, held[2] + entry[2], entry[2])]
+
+    zero = jnp.zeros_like(words[0])
+    count = jnp.max(jnp.sum(there, axis=0))
+    _, total, held = lax.while_loop(lambda state: state[0] < count, add, (jnp.zeros_like(count), zero, [zero] * 3))
+    return total + exact_divide(held[2] * held[0], children)
+
+
+def link_traffic(loops, window, order, spatial, fanout, axes, delivered, groups, hops, size) -> InputTraffic:
+    """Traffic of the inputs with link transfers (section 6).
+
+    Args:
+        loops: (bound, shift, axis) of each slot, `[D, L, ...]`.
+        window: `[L, ...]` each, extents of a child's tile along the two sliding axes and the product of the others.
+        order: `[2, D, L, ...]` int32, loop order along X and Y.
+        spatial: `[2, D, L, ...]` float, factors along X and Y.
+        fanout: `[2, L, ...]` float, children that the level has along X and Y.
+        axes: From `children.windows`, `[L, ...]`.
+        delivered: `[L, ...]` float, words delivered to one child.
+        groups: `[L, ...]` float, groups of equal tiles.
+        hops: `[L, ...]` float, hops of one word for every group, summed.
+        size: Static, children that the tables have room for.
+
+    Returns:
+        `InputTraffic`; nan where links are possible and the children are more than `size`.
+    """
+    spread = spatial[0] * spatial[1]
+    used = jnp.broadcast_to(product_over(spread), delivered.shape)
+    full = window[0] * window[1] * window[2]
+    steps, first_cost = _steps(loops, *window)
+    weight, closed, linkable = _weights(steps, first_cost, full)
+    linkable = jnp.where(_in_reach(steps, axes, used), linkable, 0)
+    members, classes = base_classes(spread, axes, size)
+
+    def without():
+        return InputTraffic(
+            ingress=delivered * groups,
+            weighted=delivered * used,
+            share=ordered_share(members, delivered * classes, used),
+            hops=delivered * hops,
+            link_transfers=jnp.zeros_like(delivered),
+        )
+
+    def with_links():
+        columns, rows = mesh_shape(spatial, fanout)
+        child = jnp.arange(size, dtype=spread.dtype).reshape((size,) + (1,) * used.ndim)
+        neighbours = _neighbours(child, order, spatial, axes, columns, used)
+        label = group_labels(indices(child, order, spatial), spread, axes)[:, I]
+        exists = child < used
+        most = int((2 * size) ** 0.5) + 1
+
+        def regroup(motion):
+            """What the level still serves when the children that links reach are taken out."""
+            linked = jnp.zeros(exists.shape, bool)
+            for there, apart in neighbours:
+                linked = linked | (there & (apart[0] == motion[0]) & (apart[1] == motion[1]))
+            linked = linked & exists
+            ends, group_hops = sorted_groups(jnp.where(exists & ~linked, label, jnp.inf), child, columns, rows)
+            members, classes = _classes(ends, child, most)
+            return {
+                "linked": jnp.sum(linked, axis=0, dtype=used.dtype),
+                "groups": jnp.sum(ends, axis=0, dtype=used.dtype),
+                "hops": jnp.sum(group_hops, axis=0),
+                "members": members,
+                "classes": classes,
+            }
+
+        def nothing(_):
+            table = jnp.zeros((most, *used.shape), used.dtype)
+            zero = jnp.zeros_like(used)
+            return {"linked": zero, "groups": zero, "hops": zero, "members": table, "classes": table}
+
+        def step(_, xs):
+            motion, linkable = xs
+            found = lax.cond(jnp.any(linkable > 0), regroup, nothing, motion)
+            return None, {**found, "adopted": jnp.where(found["groups"] < groups, linkable, 0)}
+
+        _, found = lax.scan(step, None, (steps["motion"], linkable))
+        adopted = found["adopted"] > 0
+        words = found["adopted"] * steps["cost"]
+        rest = full + jnp.sum(jnp.where(adopted, closed, weight) * steps["cost"], axis=0)
+        entries = [
+            (members, classes, rest * classes),
+            (found["members"], found["classes"], words[:, None] * found["classes"]),
+        ]
+        flat = [jnp.concatenate([a, b.reshape((-1, *used.shape))]) for a, b in zip(*entries, strict=True)]
+        return InputTraffic(
+            ingress=rest * groups + jnp.sum(words * found["groups"], axis=0),
+            weighted=rest * used + jnp.sum(words * (used - found["linked"]), axis=0),
+            share=_merged_share(*flat, used),
+            hops=rest * hops + jnp.sum(words * found["hops"], axis=0),
+            link_transfers=jnp.sum(words * found["linked"], axis=0),
+        )
+
+    traffic = lax.cond(jnp.any(linkable > 0), with_links, without)
+    unknown = jnp.any(linkable > 0, axis=0) & (used > size)
+    return jax.tree.map(lambda x: jnp.where(unknown, jnp.nan, x), traffic)
