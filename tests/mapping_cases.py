@@ -1,5 +1,6 @@
 """Layers, templates and a plain check of mappings, shared by the tests of the map space and of the mapper."""
 
+import functools
 import math
 
 import jax
@@ -21,6 +22,9 @@ from mohamjax.mapping.space import constraints, map_space
 from mohamjax.workload import DIMS, WorkloadShape
 
 PRIMES = 24
+
+quick_jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+"""Tests run each program a few times: what counts is how fast it compiles."""
 LEVELS = 6
 
 ANY = dict.fromkeys(DIMS)

@@ -336,9 +336,7 @@ def move(state: Nest, index: Array, target: Array, allow: Array, space: MapSpace
     return _moved(state, index, target, allow & ~jnp.any(overflows(shifted, space)), shifted, space)
 
 
-def _moved(
-    state: Nest, index: Array, target: Array, allow: Array, shifted: Array, space: MapSpace
-) -> Nest:
+def _moved(state: Nest, index: Array, target: Array, allow: Array, shifted: Array, space: MapSpace) -> Nest:
     """The nest with prime `index` at `target` if `allow`; `shifted` are the extents that follow."""
     p, d, source = space.prime[index], space.dim[index], state.slot[index]
     slots, dims = (jnp.arange(n) for n in state.factors.shape)

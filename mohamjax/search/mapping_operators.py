@@ -1,0 +1,241 @@
+"""MEDEA's variation of mappings: level crossover, random, fill and parallelising mutation (MEDEA, Section IV).
+
+Every operator maps legal genes to legal genes: constraints, fanouts and capacities hold afterwards, so that no child
+has to be thrown away. Each applies with a probability of its own, which is traced.
+
+Axes as in `mapping.space`: F primes, S slots, L levels, D dimensions. Functions are for one individual or one pair.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.mapping.nest import Array
+from mohamjax.mapping.space import (
+    RELEVANCE,
+    MappingGenes,
+    MapSpace,
+    Nest,
+    admits,
+    evict,
+    move,
+    nest,
+    room,
+    slot_level,
+)
+
+if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
+    from dataclasses import dataclass
+else:
+    from chex import dataclass
+
+__all__ = ["MapperRates", "crossover", "fill", "mutate", "parallelise", "vary"]
+
+_FILL_RATE = 3.5
+_TRIES = 16
+
+
+@dataclass(frozen=True)
+class MapperRates:
+    """Probability that an operator touches a pair (crossover) or a child (mutations); 0 switches it off.
+
+    Attributes:
+        crossover: level crossover (released code: always).
+        random: random mutation (MEDEA, Section V: 0.4).
+        fill: bottom-up fill mutation (0.7).
+        parallelise: parallelising mutation (0.7).
+    """
+
+    crossover: jax.typing.ArrayLike = dataclasses.field(default_factory=lambda: np.float32(1.0))
+    random: jax.typing.ArrayLike = dataclasses.field(default_factory=lambda: np.float32(0.4))
+    fill: jax.typing.ArrayLike = dataclasses.field(default_factory=lambda: np.float32(0.7))
+    parallelise: jax.typing.ArrayLike = dataclasses.field(default_factory=lambda: np.float32(0.7))
+
+
+def _select(condition: Array, new, old):
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
+
+
+def _depth(slot: Array, space: MapSpace) -> Array:
+    """Place of a slot in the nest, from the outermost loops inwards: temporal, Y, X of each level; 0 is outermost."""
+    levels = space.capacity.shape[0]
+    axis = slot // levels
+    return 3 * (levels - 1 - slot % levels) + jnp.where(axis == 0, 0, 3 - axis)
+
+
+def _level_first(slot: Array, level: Array, space: MapSpace) -> Array:
+    """The slots of equal primes rearranged: those of `level` first, the others from the outermost inwards."""
+    slots = space.limit.shape[0]
+    key = jnp.where(slot_level(slot, space) == level, 0, 1 + _depth(slot, space))
+    return slot[jnp.argsort(space.group * (slots + 2) + key)]
+
+
+def crossover(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace):
+    """Level crossover with factor compensation (MEDEA, Section IV-A).
+
+    One level below the outermost, drawn among those that the template leaves any freedom, changes hands whole:
+    temporal and spatial factors and loop orders. A factor that shrank multiplies the outermost temporal loop of its
+    dimension; one that grew is taken from the other loops of its dimension from the outermost inwards, skipping the
+    changed level. Because factors are primes in slots, this always succeeds; should a buffer then overflow, primes
+    are evicted from it to the outermost level.
+
+    Args:
+        key: consumed.
+        a: one parent.
+        b: the other.
+        space: the problem.
+
+    Returns:
+        Two children: each parent with the other's level.
+    """
+    level_key, evict_key = jax.random.split(key)
+    evict_keys = jax.random.split(evict_key)
+    levels = space.capacity.shape[0]
+    used = space.prime > 1
+    mine = (space.dim[:, None] == jnp.arange(space.limit.shape[1])) & used[:, None]
+    free = jnp.any((space.limit > 1) & jnp.any(mine, axis=0), axis=-1).reshape(3, levels).any(axis=0)
+    free &= jnp.arange(levels) < space.outermost
+    draw = jax.random.uniform(level_key, (levels,))
+    level = jnp.argmax(jnp.where(free, draw, -1))
+
+    def child(key: Array, own: MappingGenes, other: MappingGenes) -> MappingGenes:
+        have, get = _level_first(own.slot, level, space), _level_first(other.slot, level, space)
+        slot = jnp.where(slot_level(have, space) == level, space.outermost, have)
+        slot = jnp.where(slot_level(get, space) == level, get, slot)
+        row = (jnp.arange(levels) == level)[:, None]
+        return MappingGenes(
+            slot=evict(key, slot, space),
+            order=jnp.where(row, other.order, own.order),
+            spatial_order=jnp.where(row, other.spatial_order, own.spatial_order),
+        )
+
+    both = jax.tree.map(lambda x, y: jnp.stack([x, y]), a, b)
+    children = jax.vmap(child)(evict_keys, both, jax.tree.map(lambda leaf: leaf[::-1], both))
+    first, second = (jax.tree.map(lambda leaf, i=i: leaf[i], children) for i in range(2))
+    return _select(jnp.any(free), (first, second), (a, b))
+
+
+def _swap_loops(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
+    """Exchanges two temporal loops of one level, drawn among the pairs of loops with a bound above 1."""
+    levels, dims = genes.order.shape
+    at = (genes.slot == jnp.arange(levels)[:, None]) & (space.prime > 1)  # temporal loops: slot = level
+    dim_used = jnp.any(at[:, :, None] & (space.dim[:, None] == jnp.arange(dims)), axis=1)  # [L, D]
+    loops = jnp.take_along_axis(dim_used, genes.order, axis=1)
+    loops &= space.constraints.order < 0  # prescribed positions stay
+    level_key, loop_key = jax.random.split(key)
+    can = jnp.sum(loops, axis=1) > 1
+    level = jnp.argmax(jnp.where(can, jax.random.uniform(level_key, (levels,)), -1))
+    draw = jnp.where(loops[level], jax.random.uniform(loop_key, (dims,)), -1)
+    (first, second) = jax.lax.top_k(draw, 2)[1]
+    row = genes.order[level]
+    place = jnp.arange(dims)
+    row = jnp.where(place == first, row[second], jnp.where(place == second, row[first], row))
+    here = (jnp.arange(levels) == level) & can
+    return dataclasses.replace(genes, order=jnp.where(here[:, None], row, genes.order))
+
+
+def _move_factor(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
+    """Moves one prime to another slot, drawn among those that take it."""
+    index_key, slot_key = jax.random.split(key)
+    index = jnp.argmax(jnp.where(space.prime > 1, jax.random.uniform(index_key, space.prime.shape), -1))
+    can = admits(nest(genes.slot, space), index, space)
+    target = jnp.argmax(jnp.where(can, jax.random.uniform(slot_key, can.shape), -1)).astype(jnp.int32)
+    here = (jnp.arange(genes.slot.shape[0]) == index) & jnp.any(can)
+    return dataclasses.replace(genes, slot=jnp.where(here, target, genes.slot))
+
+
+def mutate(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
+    """Random mutation (MEDEA, Section IV-B1): a fair coin between two kinds of change.
+
+    Either two temporal loops of one level change places, or one prime factor moves to another slot that takes it.
+    The key is consumed.
+    """
+    coin_key, swap_key, move_key = jax.random.split(key, 3)
+    swapped = _swap_loops(swap_key, genes, space)
+    moved = _move_factor(move_key, genes, space)
+    return _select(jax.random.bernoulli(coin_key), swapped, moved)
+
+
+def _visit(key: Array, candidate: Array) -> Array:
+    """Up to `_TRIES` of the candidates in random order, then others: indices `[T]`."""
+    draw = jnp.where(candidate, jax.random.uniform(key, candidate.shape), -1)
+    return jax.lax.top_k(draw, min(_TRIES, candidate.shape[0]))[1]
+
+
+def fill(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
+    """Bottom-up fill mutation (MEDEA, Section IV-B2).
+
+    A storing level with temporal loops is drawn, inner ones more likely: index floor(n Exp(3.5)) of n. Primes of
+    the data spaces that it keeps, from temporal loops outside it, move into its temporal loops in random order for as
+    long as it and every buffer between still fits. The key is consumed.
+    """
+    level_key, visit_key = jax.random.split(key)
+    levels, dims = genes.order.shape
+    relevant = jnp.any(space.constraints.keep[:, :, None] & RELEVANCE, axis=1)  # [L, D]
+    mine = (space.dim[:, None] == jnp.arange(dims)) & (space.prime > 1)[:, None]
+    open_ = jnp.any((space.limit[:levels] > 1) & relevant & jnp.any(mine, axis=0), axis=-1)
+    open_ &= jnp.arange(levels) < space.outermost
+    count = jnp.sum(open_)
+    draw = jax.random.exponential(level_key) / _FILL_RATE
+    rank = jnp.minimum((draw * count).astype(jnp.int32), count - 1)
+    level = jnp.argmax(jnp.cumsum(open_) == rank + 1).astype(jnp.int32)
+    candidate = jnp.any(mine & relevant[level] & (space.limit[level] > 1), axis=-1)
+    # Spatial factors stay: filling a buffer must not idle the array.
+    candidate &= (genes.slot < levels) & (genes.slot > level) & (count > 0)
+
+    def step(state: Nest, index: Array) -> tuple[Nest, None]:
+        factor = state.factors[level, space.dim[index]] * space.prime[index]
+        allow = candidate[index] & (factor <= space.limit[level, space.dim[index]])
+        return move(state, index, level, allow, space), None
+
+    state, _ = jax.lax.scan(step, nest(genes.slot, space), _visit(visit_key, candidate))
+    return dataclasses.replace(genes, slot=state.slot)
+
+
+def parallelise(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
+    """Parallelising mutation (MEDEA, Section IV-B3).
+
+    Temporal primes move, in random order, into X and Y loops of any level that its constraint and its fanout left
+    still take, for as long as the buffers fit. The key is consumed.
+    """
+    visit_key, slot_key = jax.random.split(key)
+    levels, dims = genes.order.shape
+    temporal = genes.slot < levels
+    wide = jnp.any((space.limit[levels:] > 1) & (space.fanout[levels:, None] > 1), axis=0)  # [D]
+    candidate = temporal & (space.prime > 1)
+    candidate &= jnp.any((space.dim[:, None] == jnp.arange(dims)) & wide, axis=-1)
+    visit = _visit(visit_key, candidate)
+    draws = jax.random.uniform(slot_key, (visit.shape[0], 2 * levels))
+
+    def step(state: Nest, x: tuple[Array, Array]) -> tuple[Nest, None]:
+        index, draw = x
+        can = room(state, index, space)[levels:] & candidate[index]
+        target = (levels + jnp.argmax(jnp.where(can, draw, -1))).astype(jnp.int32)
+        return move(state, index, target, jnp.any(can), space), None
+
+    state, _ = jax.lax.scan(step, nest(genes.slot, space), (visit, draws))
+    return dataclasses.replace(genes, slot=state.slot)
+
+
+def vary(
+    key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace, rates: MapperRates
+) -> tuple[MappingGenes, MappingGenes]:
+    """Two children of two parents: crossover, then each mutation, each with its probability; the key is consumed."""
+    coin_key, cross_key, child_key = jax.random.split(key, 3)
+    pair = _select(jax.random.bernoulli(coin_key, rates.crossover), crossover(cross_key, a, b, space), (a, b))
+
+    def mutations(key: Array, genes: MappingGenes) -> MappingGenes:
+        coins, *keys = jax.random.split(key, 4)
+        draws = jax.random.uniform(coins, (3,))
+        steps = ((mutate, rates.random), (fill, rates.fill), (parallelise, rates.parallelise))
+        for i, (operator, rate) in enumerate(steps):
+            genes = _select(draws[i] < rate, operator(keys[i], genes, space), genes)
+        return genes
+
+    children = jax.vmap(mutations)(jax.random.split(child_key), jax.tree.map(lambda x, y: jnp.stack([x, y]), *pair))
+    return jax.tree.map(lambda leaf: leaf[0], children), jax.tree.map(lambda leaf: leaf[1], children)

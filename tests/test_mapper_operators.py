@@ -1,0 +1,288 @@
+"""MEDEA's operators: what each does, and that none of them ever leaves the map space."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mapping_cases import LEVELS, TEMPLATES, quick_jit, random_shape, space, violations
+
+from mohamjax.mapping.space import (
+    admits,
+    decode,
+    extents,
+    nest,
+    prime_factors,
+    sample,
+    slot_factors,
+    tile_words,
+)
+from mohamjax.search.mapping_operators import MapperRates, crossover, fill, mutate, parallelise, vary
+from mohamjax.workload import WorkloadShape
+
+SEEDS = st.integers(0, 2**31 - 1)
+WHERE = st.integers(0, len(TEMPLATES) - 1)
+COUNT = 8
+TOY = 3  # every loop everywhere, buffers of a million words
+
+
+@quick_jit
+def samples(key, problem):
+    return jax.vmap(sample, in_axes=(0, None))(jax.random.split(key, COUNT), problem)
+
+
+def over(operator):
+    """An operator over COUNT individuals or pairs, jitted."""
+    return quick_jit(lambda key, *genes_and_rest: _over(operator, key, *genes_and_rest))
+
+
+def _over(operator, key, *args):
+    *genes, problem = args
+    keys = jax.random.split(key, COUNT)
+    return jax.vmap(lambda k, g: operator(k, *g, problem))(keys, tuple(genes))
+
+
+crossover_all, fill_all, mutate_all, parallelise_all = (over(f) for f in (crossover, fill, mutate, parallelise))
+admits_one, nest_one = quick_jit(admits), quick_jit(nest)
+decode_all = quick_jit(jax.vmap(decode, in_axes=(0, None)))
+factors_all = quick_jit(jax.vmap(slot_factors, in_axes=(0, None)))
+extents_all = quick_jit(jax.vmap(extents, in_axes=(0, None)))
+tiles = quick_jit(lambda slot, problem: jax.vmap(lambda s: tile_words(extents(s, problem), problem))(slot))
+
+
+@quick_jit
+def vary_all(key, a, b, problem, rates):
+    keys = jax.random.split(key, COUNT)
+    return jax.vmap(vary, in_axes=(0, 0, 0, None, None))(keys, a, b, problem, rates)
+
+
+def rates(**given):
+    names = ("crossover", "random", "fill", "parallelise")
+    return MapperRates(**{name: np.float32(given.get(name, 0.0)) for name in names})
+
+
+def row(tree, i):
+    return jax.tree.map(lambda leaf: np.asarray(leaf[i]), tree)
+
+
+def equal(a, b):
+    return all((np.asarray(x) == np.asarray(y)).all() for x, y in zip(*map(jax.tree.leaves, (a, b)), strict=True))
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=SEEDS, template=WHERE)
+def test_every_operator_keeps_every_rule(seed, template):
+    shape = random_shape(np.random.default_rng(seed))
+    problem = space(template, shape)
+    a, b = (samples(jax.random.key(seed + i), problem) for i in range(2))
+    key = jax.random.key(seed)
+    results = [
+        *crossover_all(key, a, b, problem),
+        *(operator(key, a, problem) for operator in (mutate_all, fill_all, parallelise_all)),
+        *vary_all(key, a, b, problem, rates(**dataclasses.asdict(MapperRates()))),
+    ]
+    for genes in results:
+        mappings = jax.device_get(decode_all(genes, problem))
+        for i in range(COUNT):
+            assert violations(row(mappings, i), template, shape) == []
+
+
+def compensated(own, other, level, outermost):
+    """Plain level crossover of factors `[3, L, D]`: per dimension and prime, what grew is taken from the outermost
+    loops inwards (temporal, Y, X of each level, not the changed one), what shrank multiplies the outermost loop."""
+    out = own.copy()
+    out[:, level] = other[:, level]
+    slots = [(axis, lv) for lv in range(LEVELS - 1, -1, -1) for axis in (0, 2, 1) if lv != level]
+    for d in range(8):
+        for p in {p for f in own[:, :, d].ravel() for p in prime_factors(int(f))}:
+
+            def power(factors, d=d, p=p):
+                return sum(prime_factors(int(f)).count(p) for f in factors[:, level, d])
+
+            surplus = power(other) - power(own)
+            if surplus < 0:
+                out[0, outermost, d] *= p**-surplus
+            for axis, lv in slots:
+                while surplus > 0 and out[axis, lv, d] % p == 0:
+                    out[axis, lv, d] //= p
+                    surplus -= 1
+    return out
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=SEEDS)
+def test_crossover_exchanges_one_level_and_compensates_from_dram_inwards(seed):
+    problem = space(TOY, random_shape(np.random.default_rng(seed)))
+    parents = [samples(jax.random.key(seed + i), problem) for i in range(2)]
+    children = crossover_all(jax.random.key(seed), *parents, problem)
+    outermost = int(problem.outermost)
+    old, new = (
+        [np.asarray(factors_all(g.slot, problem)).reshape(-1, 3, LEVELS, 8) for g in x] for x in (parents, children)
+    )
+    orders = [np.asarray(g.order) for g in (*parents, *children)]
+    for i in range(COUNT):
+        # Both children come from one level; no buffer is small enough here for an eviction.
+        assert any(
+            all(
+                (new[k][i] == compensated(old[k][i], old[1 - k][i], level, outermost)).all()
+                and (orders[2 + k][i, level] == orders[1 - k][i, level]).all()
+                and (np.delete(orders[2 + k][i], level, 0) == np.delete(orders[k][i], level, 0)).all()
+                for k in range(2)
+            )
+            for level in range(outermost)
+        )
+
+
+def test_crossover_takes_a_grown_factor_from_the_outermost_level_first():
+    problem = space(TOY, WorkloadShape(K=8, C=8))
+    blank = row(samples(jax.random.key(0), problem), 0)
+    outermost, primes = int(problem.outermost), blank.slot.shape[0]
+
+    def genes(k, c):
+        slot = np.full(primes, outermost, np.int32)
+        slot[:3], slot[3:6] = k, c
+        return dataclasses.replace(blank, slot=slot)
+
+    own = genes([1, outermost, outermost], [1, 1, outermost])
+    other = genes([0, 0, outermost], [0, 0, 0])
+    seen = set()
+    for seed in range(12):
+        child, _ = quick_jit(crossover)(jax.random.key(seed), own, other, problem)
+        factors = np.asarray(slot_factors(child.slot, problem))
+        k, c = factors[:, 2], factors[:, 3]
+        if k[0] == 4:  # level 0 came over
+            assert (k[1], k[outermost]) == (2, 1)  # both grown primes of K came from the outermost level
+            assert (c[0], c[1], c[outermost]) == (8, 1, 1)  # C needed all of them
+            seen.add(0)
+        else:  # level 1 came over: it holds nothing, and its factors went to the outermost level
+            assert (k[1], k[outermost], c[1], c[outermost]) == (1, 8, 1, 8)
+            seen.add(1)
+    assert seen == {0, 1}
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=SEEDS, template=WHERE)
+def test_mutation_swaps_two_loops_or_moves_one_prime(seed, template):
+    problem = space(template, random_shape(np.random.default_rng(seed)))
+    before = samples(jax.random.key(seed), problem)
+    after = mutate_all(jax.random.key(seed), before, problem)
+    moved = (np.asarray(before.slot) != np.asarray(after.slot)).sum(axis=1)
+    swapped = (np.asarray(before.order) != np.asarray(after.order)).sum(axis=(1, 2))
+    assert np.isin(moved, [0, 1]).all() and np.isin(swapped, [0, 2]).all()
+    assert not ((moved > 0) & (swapped > 0)).any()
+    factors = np.asarray(factors_all(before.slot, problem))
+    for i, level in zip(*np.nonzero((np.asarray(before.order) != np.asarray(after.order)).any(axis=2)), strict=True):
+        places = np.asarray(before.order)[i, level] != np.asarray(after.order)[i, level]
+        assert (factors[i, level, np.asarray(before.order)[i, level][places]] > 1).all()
+
+
+def test_mutation_does_both_kinds():
+    problem = space(TOY, WorkloadShape(K=16, C=12, P=14))
+    before = samples(jax.random.key(0), problem)
+    after = mutate_all(jax.random.key(1), before, problem)
+    assert 0 < (np.asarray(before.slot) != np.asarray(after.slot)).any(axis=1).sum() < COUNT
+    assert 0 < (np.asarray(before.order) != np.asarray(after.order)).any(axis=(1, 2)).sum() < COUNT
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=SEEDS, template=WHERE)
+def test_fill_grows_temporal_loops_of_one_level_until_nothing_more_fits(seed, template):
+    problem = space(template, random_shape(np.random.default_rng(seed)))
+    before = samples(jax.random.key(seed), problem)
+    after = fill_all(jax.random.key(seed), before, problem)
+    old, new = np.asarray(before.slot), np.asarray(after.slot)
+    keep = np.asarray(problem.constraints.keep)
+    for i in range(COUNT):
+        moved = np.flatnonzero(old[i] != new[i])
+        levels = set(new[i, moved].tolist())
+        assert len(levels) <= 1
+        for level in levels:
+            assert level < int(problem.outermost) and (old[i, moved] < LEVELS).all() and (old[i, moved] > level).all()
+            words = [np.asarray(tiles(g[i][None], problem))[0, level][keep[level]].sum() for g in (old, new)]
+            assert words[1] > words[0]
+            state = nest_one(jnp.asarray(new[i]), problem)
+            for index in np.flatnonzero((new[i] < LEVELS) & (new[i] > level) & (np.asarray(problem.prime) > 1)):
+                grown = np.asarray(tiles_after(state.slot, index, level, problem))[level, keep[level]].sum()
+                assert grown == words[1] or not admits_one(state, jnp.int32(index), problem)[level]
+
+
+@quick_jit
+def tiles_after(slot, index, level, problem):
+    """Tiles as if one prime stood at another level, whether it fits or not."""
+    return tile_words(extents(slot.at[index].set(level), problem), problem)
+
+
+def test_fill_prefers_inner_levels():
+    problem = space(TOY, WorkloadShape(K=64, C=64))
+    slot = jnp.full((COUNT, problem.prime.shape[0]), problem.outermost)
+    before = dataclasses.replace(samples(jax.random.key(0), problem), slot=slot)
+    counts = np.zeros(2, int)
+    for seed in range(25):
+        after = np.asarray(fill_all(jax.random.key(seed), before, problem).slot)
+        counts += [int((after == level).any(axis=1).sum()) for level in range(2)]
+    # Two storing levels: level 0 unless an exponential of rate 3.5 exceeds a half, i.e. in 1 - exp(-1.75) = 83 %.
+    assert counts.sum() == 25 * COUNT
+    assert 0.74 < counts[0] / counts.sum() < 0.92
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=SEEDS, template=WHERE)
+def test_parallelise_turns_temporal_loops_into_spatial_ones(seed, template):
+    problem = space(template, random_shape(np.random.default_rng(seed)))
+    before = samples(jax.random.key(seed), problem)
+    after = parallelise_all(jax.random.key(seed), before, problem)
+    old, new = np.asarray(before.slot), np.asarray(after.slot)
+    moved = old != new
+    assert (old[moved] < LEVELS).all() and (new[moved] >= LEVELS).all()
+    assert equal(before.order, after.order)
+    if template == TOY:  # nothing overflows there, so that it goes on until no prime has room
+        for i in range(COUNT):
+            state = nest_one(jnp.asarray(new[i]), problem)
+            for index in np.flatnonzero((new[i] < LEVELS) & (np.asarray(problem.prime) > 1)):
+                assert not np.asarray(admits_one(state, jnp.int32(index), problem))[LEVELS:].any()
+
+
+def test_parallelise_fills_the_array_of_simba():
+    problem = space(1, WorkloadShape(K=64, C=64, P=8))
+    slot = jnp.full((COUNT, problem.prime.shape[0]), problem.outermost)
+    before = dataclasses.replace(samples(jax.random.key(0), problem), slot=slot)
+    after = parallelise_all(jax.random.key(0), before, problem)
+    factors = np.asarray(factors_all(after.slot, problem))
+    assert factors[:, LEVELS:].prod(axis=(1, 2)).max() == 4096
+
+
+def test_rates_of_zero_leave_the_parents_alone():
+    problem = space(TOY, WorkloadShape(K=16, C=12))
+    a, b = (samples(jax.random.key(i), problem) for i in range(2))
+    first, second = vary_all(jax.random.key(2), a, b, problem, rates())
+    assert equal(a, first) and equal(b, second)
+
+
+@pytest.mark.parametrize("name", ["crossover", "random", "fill", "parallelise"])
+def test_each_rate_switches_its_operator(name):
+    problem = space(TOY, WorkloadShape(K=16, C=12))
+    a, b = (samples(jax.random.key(i), problem) for i in range(2))
+    first, second = vary_all(jax.random.key(2), a, b, problem, rates(**{name: 1.0}))
+    assert not equal(a, first) and not equal(b, second)
+
+
+def test_rates_layers_and_templates_are_data():
+    before = vary_all._cache_size()
+    for template, c, fill_rate in ((0, 12, 0.1), (1, 16, 0.2), (TOY, 7, 0.3)):
+        problem = space(template, WorkloadShape(K=16, C=c))
+        a, b = (samples(jax.random.key(i), problem) for i in range(2))
+        vary_all(jax.random.key(0), a, b, problem, rates(fill=fill_rate))
+    assert vary_all._cache_size() - before <= 1
+
+
+def test_same_key_same_children():
+    problem = space(0, WorkloadShape(K=16, C=12, P=14, R=3))
+    a, b = (samples(jax.random.key(i), problem) for i in range(2))
+    one, again, other = (
+        vary_all(jax.random.key(k), a, b, problem, rates(random=1.0, crossover=1.0)) for k in (5, 5, 6)
+    )
+    assert equal(one, again)
+    assert not equal(one, other)
