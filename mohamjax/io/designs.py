@@ -11,8 +11,9 @@ Format `designs/1` (JSON, one object):
 - `designs`: list of `{"design_id", "latency_s", "energy_J", "area_mm2", "chiplets", "schedule"}`. `chiplets` stand on
   the mesh in their order: `{"template", "levels": [{"name", "capacity_words", "fanout": [x, y]}], ...}`; without
   `levels` a chiplet is made just large enough. `schedule` lists every layer once, by priority:
-  `{"layer", "chiplet", "mapping" (indices), "start_s", "end_s"}`. Objectives, times and what else is there is
-  information for people: an evaluation ignores it.
+  `{"layer", "chiplet", "mapping" (indices), "start_s", "end_s", "alone_s" (without any off-chip limit),
+  "offchip_bytes", "energy_J" (with that of the package)}`. Objectives, times and what else is there is information for
+  people: an evaluation ignores it.
 
 `schedule/1` is what users write by hand: the same, but with `application` (a scenario name, or a list of ONNX files as
 in a scenario file) in the place of `networks` and `layers`, `templates` as names or files, layers called
@@ -204,7 +205,7 @@ def designs_document(evaluated: Evaluated, scenario: str) -> dict[str, Any]:
     Returns:
         JSON-able data in the format `designs/1`.
     """
-    application, templates = evaluated.application, evaluated.templates
+    application, templates, reports = evaluated.application, evaluated.templates, evaluated.reports
     unique = np.asarray(application.unique_of_layer)
     layers = len(unique)
     numbers: dict[tuple[int, int, int], int] = {}
@@ -244,6 +245,9 @@ def designs_document(evaluated: Evaluated, scenario: str) -> dict[str, Any]:
                     "mapping": numbers.setdefault(entry, len(numbers)),
                     "start_s": _short(timeline.start[layer] * 1e-9),
                     "end_s": _short(timeline.end[layer] * 1e-9),
+                    "alone_s": _short(reports.duration[i, layer] * 1e-9),
+                    "offchip_bytes": _short(reports.offchip_bytes[i, layer]),
+                    "energy_J": _short((reports.layer_energy[i, layer] + reports.noc_energy[i, layer]) * 1e-12),
                 }
             )
         latency, energy, area = (float(x) for x in evaluated.reports.objectives[i])

@@ -383,7 +383,7 @@ def _vary(
 ) -> tuple[Design, Design]:
     """Crossovers of a pair, then the mutations of each child, each with its probability."""
     genetics = context.genetics
-    cross_key, first_key, second_key = jax.random.split(key, 3)
+    cross_key, mutate_key = jax.random.split(key)
     crossovers = (
         (operators.scheduling_crossover, rates.scheduling_crossover),
         (operators.mapping_crossover, rates.mapping_crossover),
@@ -394,10 +394,12 @@ def _vary(
         crossed = operator(use_key, a, b, genetics)
         happens = jax.random.bernoulli(coin_key, rate)
         a, b = jax.tree.map(lambda new, old, h=happens: jnp.where(h, new, old), crossed, (a, b))
-    return (
-        _mutate(first_key, a, genetics, rates, per_layer),
-        _mutate(second_key, b, genetics, rates, per_layer),
-    )
+    # Both children as one batch, so that the mutations are compiled once.
+    both = jax.tree.map(lambda x, y: jnp.stack([x, y]), a, b)
+    mutate = functools.partial(_mutate, genetics=genetics, rates=rates, per_layer=per_layer)
+    both = jax.vmap(mutate)(jax.random.split(mutate_key), both)
+    first, second = (jax.tree.map(lambda leaf, i=i: leaf[i], both) for i in range(2))
+    return first, second
 
 
 def _mutate(key: chex.PRNGKey, design: Design, genetics: Genetics, rates: Rates, per_layer: bool) -> Design:
@@ -544,27 +546,18 @@ def run(
     """
     rates = jax.tree.map(jnp.float32, Rates() if rates is None else rates)
     problem = design_problem(config.tiles, config.rate_unit == "layer")
-    static = {"problem": problem, "islands": 1, "population": config.population, "archive": config.archive}
-    compile_s = 0.0
+    fixed = {"problem": problem, "immigrants": config.immigrant_count, "chunk": config.chunk}
     began = time.perf_counter()
-
-    def compiled(function: Callable, *args: object, **kwargs: object) -> Callable:
-        nonlocal compile_s
-        tick = time.perf_counter()
-        program = function.lower(*args, **kwargs).compile()
-        compile_s += time.perf_counter() - tick
-        return program
-
     if resume is None:
-        announce("compiling the first population")
+        announce("drawing the first population")
         island = None if seeds is None else jax.tree.map(lambda leaf: leaf[None], seeds)
-        first = jax.jit(functools.partial(start, **static))
-        state = compiled(first, key, context, island)(key, context, island)
+        state = _first(key, context, island, problem=problem, population=config.population, archive=config.archive)
     else:
         state = resume
     announce(f"compiling the generation of {config.population} designs")
-    fixed = {"problem": problem, "immigrants": config.immigrant_count, "chunk": config.chunk}
-    step = compiled(generations, state, context, rates, jnp.int32(0), **fixed)
+    # No generations: this compiles, or finds the program of an earlier search of the same shapes.
+    jax.block_until_ready(generations(state, context, rates, jnp.int32(0), **fixed))
+    compile_s = time.perf_counter() - began
     per_generation = config.population + config.immigrant_count
     done = before = int(state.generation)
     settled = [float(row["stability"]) for row in history if row["generation"] > 0]
@@ -572,7 +565,7 @@ def run(
         # Calls end at multiples of their length, so that a resumed search makes the same ones.
         count = min(config.chunk - done % config.chunk, config.generations - done)
         tick = time.perf_counter()
-        state, metrics = step(state, context, rates, jnp.int32(count))
+        state, metrics = generations(state, context, rates, jnp.int32(count), **fixed)
         metrics = jax.tree.map(lambda leaf, n=count: leaf[:n, 0], jax.device_get(metrics))
         done += count
         settled.extend(float(x) for x in metrics.stability[max(0, count - done) :])  # generation 0 is no step
@@ -596,8 +589,22 @@ def run(
             break
 
 
+@functools.partial(jax.jit, static_argnames=("problem", "population", "archive"))
+def _first(
+    key: chex.PRNGKey,
+    context: MohamContext,
+    seeds: Design | None,
+    *,
+    problem: Problem,
+    population: int,
+    archive: int,
+) -> SearchState:
+    """The state before the first generation of one island; seeds `[1, K, ...]`."""
+    return start(key, context, seeds, problem=problem, islands=1, population=population, archive=archive)
+
+
 def state_like(context: MohamContext, config: MohamConfig) -> SearchState:
     """Shapes and dtypes of the search's state, for reading a checkpoint back."""
     problem = design_problem(config.tiles, config.rate_unit == "layer")
-    first = functools.partial(start, problem=problem, islands=1, population=config.population, archive=config.archive)
+    first = functools.partial(_first, problem=problem, population=config.population, archive=config.archive)
     return jax.eval_shape(first, jax.random.key(0), context, None)

@@ -8,6 +8,8 @@ nothing to do returns the design as it came. Keys are consumed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -162,10 +164,26 @@ def _spliced(first: chex.Array, second: chex.Array, cut: chex.Array) -> chex.Arr
     return first.at[place].set(second, mode="drop")
 
 
+def _mutually(operator: Callable[..., Design], a: Design, b: Design, *each: chex.Array) -> tuple[Design, Design]:
+    """`operator(own, other, *each)` for (a, b) and for (b, a), batched so that it is compiled once.
+
+    Args:
+        operator: one child from two parents.
+        a: a parent.
+        b: the other.
+        each: arrays with a leading axis of 2, one row per child.
+    """
+    own = jax.tree.map(lambda x, y: jnp.stack([x, y]), a, b)
+    other = jax.tree.map(lambda leaf: leaf[::-1], own)
+    children = jax.vmap(operator)(own, other, *each)
+    first, second = (jax.tree.map(lambda leaf, i=i: leaf[i], children) for i in range(2))
+    return first, second
+
+
 def scheduling_crossover(key: chex.PRNGKey, a: Design, b: Design, genetics: Genetics) -> tuple[Design, Design]:
     """Splices the topological orders of the parents at one point (Figure 5a)."""
     cut = jax.random.randint(key, (), 1, jnp.maximum(genetics.layers, 2))
-    return a.replace(order=_spliced(a.order, b.order, cut)), b.replace(order=_spliced(b.order, a.order, cut))
+    return _mutually(lambda own, other: own.replace(order=_spliced(own.order, other.order, cut)), a, b)
 
 
 def mapping_crossover(key: chex.PRNGKey, a: Design, b: Design, genetics: Genetics) -> tuple[Design, Design]:
@@ -179,7 +197,7 @@ def mapping_crossover(key: chex.PRNGKey, a: Design, b: Design, genetics: Genetic
         foreign = _transformed(other, genetics, own.template[own.assignment])
         return own.replace(mapping=jnp.where(_positions(own.order) < cut, own.mapping, foreign))
 
-    return child(a, b), child(b, a)
+    return _mutually(child, a, b)
 
 
 def _graft(key: chex.PRNGKey, own: Design, other: Design, tile: chex.Array, genetics: Genetics) -> Design:
@@ -208,18 +226,16 @@ def sa_crossover(key: chex.PRNGKey, a: Design, b: Design, genetics: Genetics) ->
     parent that had it, with one mapping mutated (DESIGN section 7). A chiplet that would exceed the largest number
     of chiplets is not added.
     """
-    tile_key, a_key, b_key, copy_key = jax.random.split(key, 4)
-    in_a, in_b = a.template >= 0, b.template >= 0
-    tile, _ = _pick(tile_key, in_a | in_b)
-    grafted_a = _graft(a_key, a, b, tile, genetics)
-    grafted_b = _graft(b_key, b, a, tile, genetics)
-    room_a = in_a[tile] | (jnp.sum(in_a) < genetics.max_chiplets)
-    room_b = in_b[tile] | (jnp.sum(in_b) < genetics.max_chiplets)
-    copy_a = mapping_mutation(copy_key, a, genetics)
-    copy_b = mapping_mutation(copy_key, b, genetics)
-    child_a = _select(in_b[tile] & room_a, grafted_a, copy_a)
-    child_b = _select(in_a[tile] & room_b, grafted_b, copy_b)
-    return child_a, child_b
+    tile_key, graft_key, copy_key = jax.random.split(key, 3)
+    tile, _ = _pick(tile_key, (a.template >= 0) | (b.template >= 0))
+
+    def child(own: Design, other: Design, graft: chex.PRNGKey, copy: chex.PRNGKey) -> Design:
+        standing = own.template >= 0
+        room = standing[tile] | (jnp.sum(standing) < genetics.max_chiplets)
+        grafted = _graft(graft, own, other, tile, genetics)
+        return _select((other.template[tile] >= 0) & room, grafted, mapping_mutation(copy, own, genetics))
+
+    return _mutually(child, a, b, jax.random.split(graft_key), jax.random.split(copy_key))
 
 
 # ---------------------------------------------------------------- mutations of the software genome

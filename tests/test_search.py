@@ -1,0 +1,299 @@
+"""The main road end to end on two small networks: search, files, re-evaluation, resume, and the command line."""
+
+import csv
+import json
+import shutil
+
+import numpy as np
+import onnx
+import pytest
+import yaml
+from onnx import TensorProto, helper
+from plain_design import problems
+
+from mohamjax.cli import main
+from mohamjax.search.loop import generations
+
+SIZES = ["--population", "32", "--generations", "12", "--no-mapping-cache", "--no-compile-cache"]
+
+
+def small_network(path, width):
+    """Convolution, depthwise convolution, a branch, and a fully connected layer."""
+
+    def weight(name, *dims):
+        return helper.make_tensor(name, TensorProto.FLOAT, dims, np.full(dims, 0.1, np.float32).ravel())
+
+    nodes = [
+        helper.make_node("Conv", ["x", "w1"], ["a"], "stem", kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        helper.make_node("Conv", ["a", "w2"], ["b"], "depth", kernel_shape=[3, 3], group=width),
+        helper.make_node("Conv", ["a", "w3"], ["c"], "side", kernel_shape=[3, 3]),
+        helper.make_node("Add", ["b", "c"], ["d"], "join"),
+        helper.make_node("Relu", ["d"], ["e"], "relu"),
+        helper.make_node("GlobalAveragePool", ["e"], ["f"], "pool"),
+        helper.make_node("Flatten", ["f"], ["g"], "flat"),
+        helper.make_node("Gemm", ["g", "w4"], ["y"], "head"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "small",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4, 16, 16])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 10])],
+        [weight("w1", width, 4, 3, 3), weight("w2", width, 1, 3, 3), weight("w3", width, width, 3, 3),
+         weight("w4", width, 10)],
+    )  # fmt: skip
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+
+
+@pytest.fixture(scope="module")
+def networks(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("networks")
+    small_network(folder / "one.onnx", 16)
+    small_network(folder / "two.onnx", 24)
+    return [str(folder / "one.onnx"), str(folder / "two.onnx")]
+
+
+def search(networks, out, *more):
+    return main(["search", *networks, "--budget", "tiny", "--out", str(out), *SIZES, *more])
+
+
+@pytest.fixture(scope="module")
+def results(networks, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("results")
+    assert search(networks, folder) == 0
+    return folder
+
+
+def table(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def objectives(rows):
+    return np.asarray([[float(r[k]) for k in ("latency_s", "energy_J", "area_mm2")] for r in rows])
+
+
+def test_the_folder_holds_all_files(results):
+    names = {p.name for p in results.iterdir()}
+    assert names == {"front.csv", "designs.json", "history.csv", "config.yaml", "checkpoint.npz", "figures"}
+    assert {p.name for p in (results / "figures").iterdir()} >= {"front.png", "gantt_fastest.png", "area_knee.png"}
+    config = yaml.safe_load((results / "config.yaml").read_text())
+    assert config["seed"] == 0 and config["budget"] == "tiny"
+    front = table(results / "front.csv")
+    assert list(front[0])[:5] == ["design_id", "latency_s", "energy_J", "area_mm2", "n_chiplets"]
+    assert {"n_eyeriss", "n_simba", "n_shidiannao", "latency_s_one", "latency_s_two"} <= set(front[0])
+
+
+def test_the_front_is_mutually_non_dominated(results):
+    values = objectives(table(results / "front.csv"))
+    assert len(values) >= 10
+    for i, row in enumerate(values):
+        worse = (values >= row).all(axis=1)
+        assert worse.sum() == 1, f"design {i} dominates or equals another"
+
+
+def test_history_grows(results):
+    rows = table(results / "history.csv")
+    assert [int(r["generation"]) for r in rows] == list(range(13))
+    volumes = [float(r["hypervolume"]) for r in rows]
+    assert all(b >= a - 1e-6 for a, b in zip(volumes, volumes[1:], strict=False))
+    assert 0 < volumes[-1] < 1
+    assert int(rows[-1]["evaluations"]) == 13 * 35
+
+
+def test_designs_evaluate_to_what_they_say(results, tmp_path):
+    assert main(["evaluate", "designs", str(results / "designs.json"), "--out", str(tmp_path / "again.csv")]) == 0
+    again = table(tmp_path / "again.csv")
+    assert all(row["valid"] == "1" and row["reason"] == "" for row in again)
+    np.testing.assert_allclose(objectives(again), objectives(table(results / "front.csv")), rtol=1e-9)
+    out = str(tmp_path / "single.csv")
+    assert main(["evaluate", "designs", str(results / "designs.json"), "--float32", "--out", out]) == 0
+    np.testing.assert_allclose(objectives(table(out)), objectives(again), rtol=1e-4)
+
+
+def test_every_design_passes_the_plain_checker(results):
+    document = json.loads((results / "designs.json").read_text())
+    for design in document["designs"]:
+        assert problems(document, design) == [], design["design_id"]
+
+
+def test_the_plain_checker_sees_faults(results):
+    document = json.loads((results / "designs.json").read_text())
+    design = max(document["designs"], key=lambda d: len(d["chiplets"]))
+    design["schedule"].reverse()
+    design["latency_s"] *= 2
+    design["chiplets"][0]["levels"][2]["capacity_words"] = 0
+    found = " ".join(problems(document, design))
+    assert "before a predecessor" in found and "latest end" in found and "cannot hold" in found
+
+
+def test_same_seed_same_files_without_a_new_compile(networks, results, tmp_path):
+    compiled = generations._cache_size()
+    assert search(networks, tmp_path, "--no-figures") == 0
+    assert generations._cache_size() == compiled
+    for name in ("front.csv", "designs.json"):
+        assert (tmp_path / name).read_bytes() == (results / name).read_bytes(), name
+
+
+def test_another_seed_finds_other_designs(networks, results, tmp_path):
+    assert search(networks, tmp_path, "--no-figures", "--seed", "7") == 0
+    assert (tmp_path / "front.csv").read_bytes() != (results / "front.csv").read_bytes()
+
+
+def test_resume_ends_where_an_undisturbed_search_ends(networks, results, tmp_path):
+    short = ["--generations", "7"]
+    assert search(networks, tmp_path, "--no-figures", *short) == 0
+    assert len(table(tmp_path / "history.csv")) == 8
+    assert search(networks, tmp_path, "--no-figures", "--resume") == 0
+    for name in ("front.csv", "designs.json"):
+        assert (tmp_path / name).read_bytes() == (results / name).read_bytes(), name
+    drop = [{k: v for k, v in row.items() if k != "seconds"} for row in table(tmp_path / "history.csv")]
+    assert drop == [{k: v for k, v in row.items() if k != "seconds"} for row in table(results / "history.csv")]
+
+
+def test_resume_refuses_another_search(networks, results, tmp_path, capsys):
+    shutil.copytree(results, tmp_path / "copy")
+    assert search(networks, tmp_path / "copy", "--resume", "--seed", "3") == 2
+    assert "checkpoint" in capsys.readouterr().err
+    assert search(networks, tmp_path / "empty", "--resume") == 2
+
+
+def test_json_summary(networks, tmp_path, capsys):
+    assert search(networks, tmp_path, "--no-figures", "--json") == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["front_size"] == len(table(tmp_path / "front.csv"))
+    assert set(summary["landmarks"]) == {"fastest", "most frugal", "smallest", "knee"}
+
+
+def test_interrupt_keeps_what_was_found(networks, tmp_path, monkeypatch, capsys):
+    from mohamjax import cli
+
+    calls = []
+
+    def interrupt(self, progress, generations):
+        calls.append(progress.generation)
+        if progress.generation >= 4:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli._Terminal, "progress", interrupt)
+    assert search(networks, tmp_path, "--no-figures") == 0
+    assert "stopped early" in capsys.readouterr().err
+    assert calls[-1] == 4
+    assert len(table(tmp_path / "front.csv")) > 3
+
+
+# ---------------------------------------------------------------- broken designs
+
+
+def edited(results, change):
+    document = json.loads((results / "designs.json").read_text())
+    change(document)
+    return document
+
+
+def reason(results, tmp_path, change):
+    path = tmp_path / "edited.json"
+    path.write_text(json.dumps(edited(results, change)))
+    assert main(["evaluate", "designs", str(path), "--out", str(tmp_path / "edited.csv")]) == 0
+    rows = table(tmp_path / "edited.csv")
+    assert all(r["valid"] == "1" for r in rows[1:])
+    assert rows[0]["valid"] == "0" and rows[0]["latency_s"] == ""
+    return rows[0]["reason"]
+
+
+def swap_first_steps(d):
+    steps = d["designs"][0]["schedule"]
+    layers = d["layers"]
+    k = next(i for i, s in enumerate(steps) if steps[0]["layer"] in layers[s["layer"]]["predecessors"])
+    steps[0], steps[k] = steps[k], steps[0]
+
+
+BROKEN = {
+    "depends": swap_first_steps,
+    "not scheduled": lambda d: d["designs"][0]["schedule"].pop(),
+    "twice": lambda d: d["designs"][0]["schedule"].append(d["designs"][0]["schedule"][0]),
+    "does not exist": lambda d: d["designs"][0]["schedule"][0].update(chiplet=99),
+    "no such mapping": lambda d: d["designs"][0]["schedule"][0].update(mapping=10**6),
+    "no template": lambda d: d["designs"][0]["chiplets"][0].update(template="tpu"),
+    "no level": lambda d: d["designs"][0]["chiplets"][0]["levels"][0].update(name="L9"),
+    "not a list": lambda d: d["designs"][0].update(schedule=None),
+    "chiplets": lambda d: d["designs"][0].update(chiplets=[]),
+    "not a table": lambda d: d["designs"].__setitem__(0, 3),
+}
+
+
+@pytest.mark.parametrize("word", BROKEN)
+def test_a_broken_design_is_a_row_with_its_reason(results, tmp_path, word):
+    assert word in reason(results, tmp_path, BROKEN[word])
+
+
+def test_a_mapping_of_another_layer_is_refused(results, tmp_path):
+    def change(d):
+        step = d["designs"][0]["schedule"][0]
+        wrong = next(
+            s["mapping"]
+            for design in d["designs"]
+            for s in design["schedule"]
+            if d["layers"][s["layer"]]["bounds"] != d["layers"][step["layer"]]["bounds"]
+            and d["mappings"][s["mapping"]]["template"] == d["mappings"][step["mapping"]]["template"]
+        )
+        step["mapping"] = wrong
+
+    assert "factors" in reason(results, tmp_path, change)
+
+
+def test_a_chiplet_that_is_too_small_is_refused(results, tmp_path):
+    def change(d):
+        for level in d["designs"][0]["chiplets"][0]["levels"]:
+            if level["capacity_words"] is not None:
+                level["capacity_words"] = 1
+            level["fanout"] = [1, 1]
+
+    assert "needs" in reason(results, tmp_path, change)
+
+
+def test_a_larger_chiplet_costs_more_area_and_stored_objectives_are_ignored(results, tmp_path):
+    def change(d):
+        for design in d["designs"]:
+            design["latency_s"] = -1
+            for chip in design["chiplets"]:
+                kind = next(t for t in d["templates"] if t["name"] == chip["template"])
+                for level, largest in zip(chip["levels"], kind["levels"][::-1], strict=True):
+                    level["fanout"] = largest["fanout"]
+
+    path = tmp_path / "edited.json"
+    path.write_text(json.dumps(edited(results, change)))
+    assert main(["evaluate", "designs", str(path), "--out", str(tmp_path / "edited.csv")]) == 0
+    new, old = objectives(table(tmp_path / "edited.csv")), objectives(table(results / "front.csv"))
+    np.testing.assert_allclose(new[:, 0], old[:, 0], rtol=1e-9)
+    assert (new[:, 2] >= old[:, 2] * (1 - 1e-9)).all() and (new[:, 2] > old[:, 2]).any()
+
+
+# ---------------------------------------------------------------- schedules that users write
+
+
+def test_a_schedule_written_by_hand(results, networks, tmp_path):
+    document = json.loads((results / "designs.json").read_text())
+    first = document["designs"][0]
+    names = [f"{document['networks'][x['network']]['name']}/{x['name']}" for x in document["layers"]]
+    schedule = {
+        "format": "schedule/1",
+        "application": networks,
+        "templates": ["eyeriss", "simba", "shidiannao"],
+        "mappings": document["mappings"],
+        "schedules": [
+            {
+                "name": "mine",
+                "chiplets": [{"template": c["template"]} for c in first["chiplets"]],
+                "schedule": [
+                    {"layer": names[s["layer"]], "chiplet": s["chiplet"], "mapping": s["mapping"]}
+                    for s in first["schedule"]
+                ],
+            }
+        ],
+    }
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps(schedule))
+    assert main(["evaluate", "schedules", str(path), "--out", str(tmp_path / "mine.csv")]) == 0
+    (row,) = table(tmp_path / "mine.csv")
+    assert row["design_id"] == "mine" and row["valid"] == "1"
+    np.testing.assert_allclose(objectives([row])[0], [first[k] for k in ("latency_s", "energy_J", "area_mm2")])
