@@ -61,6 +61,7 @@ __all__ = [
     "map_blocks",
     "minimal_hardware",
     "offchip_bytes",
+    "plausible",
     "validity",
 ]
 
@@ -163,6 +164,7 @@ class Evaluation:
         energy: `EnergyBreakdown`.
         reason: int32, index into `REASONS`.
         level: int32, the level that failed; -1 for none and for the MACs.
+        plausible: bool, see `plausible`.
     """
 
     counts: AccessCounts
@@ -170,6 +172,7 @@ class Evaluation:
     energy: EnergyBreakdown
     reason: chex.Array
     level: chex.Array
+    plausible: chex.Array
 
 
 def outermost(machine: Machine):
@@ -651,6 +654,17 @@ def offchip_bytes(counts: AccessCounts, machine: Machine):
     return jnp.sum(jnp.where(outermost(machine), words * machine.word_bits / 8, 0), axis=0)
 
 
+def plausible(layer: LayerArrays, counts: AccessCounts, cycles: CycleCounts, machine: Machine):
+    """Two checks that every reported result of a valid mapping must pass: `[]` bool.
+
+    The MACs counted are those of the layer, and no more run per cycle than there are.
+    """
+    macs = product_over(layer.bounds.astype(counts.macs.dtype))
+    most = cycles.total * machine.mac_instances
+    slack = 1 + 1e-5 if macs.dtype == jnp.float32 else 1
+    return (counts.macs <= macs * slack) & (macs <= counts.macs * slack) & (counts.macs <= most * slack)
+
+
 def map_blocks(function, arrays, shared=(), *, block_size: int = 1024):
     """Apply a function of this module's layout to a batch, in blocks that stay in the processor's cache.
 
@@ -716,8 +730,14 @@ def evaluate_batch(
         layer, mapping, machine = given["layer"], given["mapping"], given["machine"]
         counts = count_accesses(layer, mapping, machine, links=links, wires=wires, max_children=max_children)
         reason, level = validity(counts, mapping, machine, own_fanout=own_fanout)
+        time = cycles(counts, machine)
         return Evaluation(
-            counts=counts, cycles=cycles(counts, machine), energy=energy(counts, machine), reason=reason, level=level
+            counts=counts,
+            cycles=time,
+            energy=energy(counts, machine),
+            reason=reason,
+            level=level,
+            plausible=plausible(layer, counts, time, machine),
         )
 
     return map_blocks(evaluate, arrays, shared, block_size=block_size)

@@ -1,0 +1,495 @@
+"""Mappings on given architectures, in and out, in the formats of the Timeloop reference data.
+
+`architectures.json` describes machines with their energies and areas, a samples file (`.jsonl`, also gzipped) holds one
+(architecture, layer, mapping) per line; the predictions have the fields that Timeloop's statistics have there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import gzip
+import json
+import math
+import pathlib
+import sys
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from mohamjax.errors import InputError
+from mohamjax.hardware.machine import DATA_SPACES, Machine
+from mohamjax.io.files import dump_json, read_json, write_text
+from mohamjax.mapping.cost import Evaluation, area, evaluate_batch
+from mohamjax.mapping.explain import explain_evaluation, explanation_text, rejection, whole
+from mohamjax.mapping.nest import LayerArrays, Mapping
+from mohamjax.mapping.notation import mapping_from_dict
+from mohamjax.workload.layer import DIMS, WorkloadShape
+
+__all__ = ["Architecture", "Sample", "evaluate_samples", "predict", "read_architectures", "read_samples"]
+
+_CHUNK = 4096
+_G, _C = DIMS.index("G"), DIMS.index("C")
+
+
+@dataclasses.dataclass(frozen=True)
+class Architecture:
+    """A machine of an architectures file.
+
+    Attributes:
+        name: Its name.
+        level_names: Names of its levels, innermost first.
+        mac_name: Name of its MAC array.
+        machine: NumPy arrays, float64, padded to the most levels of the file.
+    """
+
+    name: str
+    level_names: tuple[str, ...]
+    mac_name: str
+    machine: Machine
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    """One line of a samples file, checked.
+
+    Attributes:
+        id: As given.
+        architecture: The machine.
+        shape: The layer; a depthwise one has its channels on G.
+        mapping: NumPy arrays, padded to the levels of the machine.
+    """
+
+    id: str
+    architecture: Architecture
+    shape: WorkloadShape
+    mapping: Mapping
+
+
+class _Fields:
+    """A JSON object whose fields are fetched with a complaint that names file, item and key."""
+
+    def __init__(self, data: Any, file: object, item: str) -> None:
+        self.data, self.file, self.item = data, file, item
+        if not isinstance(data, dict):
+            raise InputError("is no JSON object", file=file, item=item, remedy="see the reference format")
+
+    def error(self, key: str, message: str, remedy: str) -> InputError:
+        return InputError(message, file=self.file, item=f"{self.item}, {key}", remedy=remedy)
+
+    def get(self, key: str) -> Any:
+        if key not in self.data:
+            raise self.error(key, "the key is missing", "add it")
+        return self.data[key]
+
+    def text(self, key: str) -> str:
+        value = self.get(key)
+        if not isinstance(value, str) or not value:
+            raise self.error(key, f"{value!r} is no name", "give a text")
+        return value
+
+    def number(self, key: str, *, positive: bool = True, unlimited: bool = False) -> float:
+        value = self.get(key)
+        if value is None and unlimited:
+            return math.inf
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise self.error(
+                key, f"{value!r} is no number", "give one" + (", or null for no limit" if unlimited else "")
+            )
+        if value < 0 or (positive and value == 0):
+            raise self.error(key, f"{value!r} is too small", f"give {'a positive number' if positive else '0 or more'}")
+        return float(value)
+
+    def whole(self, key: str, default: int | None = None) -> int:
+        value = self.data.get(key, default) if default is not None else self.get(key)
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
+            raise self.error(key, f"{value!r} is no positive integer", "give 1 or more")
+        return value
+
+
+def _level(fields: _Fields) -> dict[str, Any]:
+    """The machine fields of one level of an architectures file."""
+    keep = fields.get("keep_default")
+    if not isinstance(keep, list) or any(name not in DATA_SPACES for name in keep):
+        raise fields.error(
+            "keep_default", f"{keep!r} is no list of data spaces", f"choose from {', '.join(DATA_SPACES)}"
+        )
+    number = fields.number
+    return {
+        "level_mask": True,
+        "keep": [name in keep for name in DATA_SPACES],
+        "capacity": number("capacity_words", positive=False, unlimited=True),
+        "word_bits": number("word_bits"),
+        "block_words": number("block_words"),
+        "fanout": [number("fanoutX"), number("fanoutY")],
+        "mesh": [number("meshX"), number("meshY")],
+        "instances": number("instances"),
+        "bandwidth": [number("read_bw", unlimited=True), number("write_bw", unlimited=True)],
+        "reduces": fields.text("kind") != "dram",
+        "access_energy": [number("energy_read_pJ", positive=False), number("energy_write_pJ", positive=False)],
+        "area": number("area_um2", positive=False),
+        "hop_energy": number("energy_per_hop_pJ", positive=False),
+    }
+
+
+_PADDING = {
+    "level_mask": False,
+    "keep": [False] * len(DATA_SPACES),
+    "capacity": math.inf,
+    "word_bits": 8.0,
+    "block_words": 1.0,
+    "fanout": [1.0, 1.0],
+    "mesh": [math.inf, math.inf],
+    "instances": math.inf,
+    "bandwidth": [math.inf, math.inf],
+    "reduces": True,
+    "access_energy": [0.0, 0.0],
+    "area": 0.0,
+    "hop_energy": 0.0,
+}
+
+
+def read_architectures(path: str | pathlib.Path) -> dict[str, Architecture]:
+    """Reads an architectures file.
+
+    Args:
+        path: JSON with a list `architectures`; the reference README describes the fields.
+
+    Returns:
+        Architectures by name, all padded to the same number of levels.
+
+    Raises:
+        InputError: the file is unreadable, a key is missing or has an impossible value, a name comes twice.
+    """
+    document = _Fields(read_json(path), path, "top level")
+    entries = document.get("architectures")
+    if not isinstance(entries, list) or not entries:
+        raise document.error("architectures", "is no list of architectures", "give at least one")
+    parsed = []
+    for n, entry in enumerate(entries):
+        fields = _Fields(entry, path, f"architecture {n}")
+        name = fields.text("name")
+        rows = fields.get("levels")
+        if not isinstance(rows, list) or not rows:
+            raise fields.error("levels", "is no list of levels", "list them innermost first")
+        levels = [_Fields(row, path, f"{name}, level {i}") for i, row in enumerate(rows)]
+        mac = _Fields(fields.get("mac"), path, f"{name}, mac")
+        parsed.append((name, [level.text("name") for level in levels], [_level(level) for level in levels], mac))
+    most = max(len(levels) for _, _, levels, _ in parsed)
+    result: dict[str, Architecture] = {}
+    for name, level_names, levels, mac in parsed:
+        if name in result:
+            raise InputError("the name comes twice", file=path, item=name, remedy="rename one")
+        if len(set(level_names)) < len(level_names):
+            raise InputError("two levels share a name", file=path, item=name, remedy="rename one")
+        padded = [*levels, *[_PADDING] * (most - len(levels))]
+        arrays = {key: np.array([level[key] for level in padded]) for key in _PADDING}
+        machine = Machine(
+            **arrays,
+            mac_mesh=np.array([mac.number("meshX"), mac.number("meshY")]),
+            mac_instances=np.array(mac.number("instances")),
+            mac_energy=np.array(mac.number("energy_pJ", positive=False)),
+            mac_area=np.array(mac.number("area_um2", positive=False)),
+        )
+        result[name] = Architecture(name, tuple(level_names), mac.text("name"), machine)
+    return result
+
+
+def _lines(path: str | pathlib.Path) -> Iterator[tuple[int, str]]:
+    """Numbered lines of a text file that may be gzipped, blank ones left out."""
+    path = pathlib.Path(path)
+    try:
+        with open(path, "rb") as raw:
+            zipped = raw.read(2) == b"\x1f\x8b"
+        with gzip.open(path, "rt", encoding="utf-8") if zipped else open(path, encoding="utf-8-sig") as stream:
+            for number, line in enumerate(stream, 1):
+                if line.strip():
+                    yield number, line
+    except FileNotFoundError:
+        raise InputError("no such file", file=path, remedy="check the path") from None
+    except IsADirectoryError:
+        raise InputError("is a folder, not a file", file=path, remedy="name a .jsonl file in it") from None
+    except UnicodeDecodeError:
+        raise InputError("is not UTF-8 text", file=path, remedy="give JSON lines, gzipped or not") from None
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        raise InputError("is a broken gzip file", file=path, remedy="make or fetch it again") from None
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror})", file=path, remedy="check its permissions") from None
+
+
+def _shape(layer: _Fields) -> WorkloadShape:
+    """A layer of the reference format; depthwise channels go from C to G."""
+    kind = layer.text("shape")
+    if kind not in ("conv", "dwconv"):
+        raise layer.error("shape", f"{kind!r} is unknown", "use conv or dwconv")
+    bounds = {d: layer.whole(d, 1 if d == "K" and kind == "dwconv" else None) for d in "RSPQCKN"}
+    if kind == "dwconv":
+        if bounds["K"] != 1:
+            raise layer.error("K", f"is {bounds['K']} in a depthwise layer", "write 1; its channels are C")
+        bounds["G"], bounds["C"] = bounds["C"], 1
+    return WorkloadShape(
+        **bounds,
+        stride=(layer.whole("wstride", 1), layer.whole("hstride", 1)),
+        dilation=(layer.whole("wdil", 1), layer.whole("hdil", 1)),
+    )
+
+
+def _swap_channels(mapping: Mapping) -> Mapping:
+    """The mapping with the roles of C and G exchanged."""
+    columns = np.arange(len(DIMS))
+    columns[[_C, _G]] = columns[[_G, _C]]
+    return mapping.replace(
+        temporal=mapping.temporal[:, columns],
+        spatial=mapping.spatial[:, :, columns],
+        order=columns[mapping.order].astype(np.int32),
+        spatial_order=columns[mapping.spatial_order].astype(np.int32),
+    )
+
+
+def _sample(line: str, architectures: dict[str, Architecture], path: object, item: str) -> Sample:
+    try:
+        data = json.loads(line)
+    except (json.JSONDecodeError, RecursionError):
+        raise InputError("is not valid JSON", file=path, item=item, remedy="give one JSON object per line") from None
+    row = _Fields(data, path, item)
+    name = row.text("arch")
+    if name not in architectures:
+        raise row.error("arch", f"{name!r} is unknown", f"use one of {', '.join(architectures)}")
+    architecture = architectures[name]
+    layer = _Fields(row.get("layer"), path, f"{item}, layer")
+    shape = _shape(layer)
+    machine = architecture.machine
+    try:
+        mapping = mapping_from_dict(
+            row.get("mapping"),
+            architecture.level_names,
+            machine.keep.tolist(),
+            levels=machine.level_mask.shape[0],
+            item=f"{item}, mapping",
+        )
+    except InputError as error:
+        raise InputError(error.message, file=path, item=error.item, remedy=error.remedy) from None
+    if layer.data["shape"] == "dwconv":
+        mapping = _swap_channels(mapping)
+    factors = np.concatenate([mapping.temporal[None], mapping.spatial]).astype(object)
+    for d, bound in enumerate(shape.bounds):
+        product = math.prod(factors[:, :, d].flat)
+        if product != bound:
+            letter = "C" if DIMS[d] == "G" and layer.data["shape"] == "dwconv" else DIMS[d]
+            raise InputError(
+                f"the factors of {letter} multiply to {product}, its bound is {bound}",
+                file=path,
+                item=f"{item}, mapping",
+                remedy="make them equal; residual factors are not modelled",
+            )
+    return Sample(str(data.get("id", item)), architecture, shape, mapping)
+
+
+def read_samples(path: str | pathlib.Path, architectures: dict[str, Architecture]) -> Iterator[Sample]:
+    """Reads a samples file, line by line.
+
+    Args:
+        path: JSON lines, gzipped or not; each with `id`, `arch`, `layer`, `mapping` as the reference README says.
+        architectures: From `read_architectures`.
+
+    Yields:
+        Samples in the order of the file.
+
+    Raises:
+        InputError: the file is unreadable; a line is no JSON, names something unknown, or its factors do not multiply
+            to the layer's bounds.
+    """
+    for number, line in _lines(path):
+        yield _sample(line, architectures, path, f"line {number}")
+
+
+@functools.partial(jax.jit, static_argnames=("links", "max_children", "block_size"))
+def _evaluate(layers, mappings, machines, links, max_children, block_size):
+    return evaluate_batch(
+        layers, mappings, machines, links=links, max_children=max_children, block_size=block_size
+    ), jax.vmap(area)(machines)
+
+
+def _stack(trees: Sequence[Any]) -> Any:
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
+
+
+def _table_size(samples: Sequence[Sample]) -> int:
+    """Room that the tables over children need: a power of two, so that few sizes are ever compiled."""
+    most = 64
+    for sample in samples:
+        used = np.prod(sample.mapping.spatial.astype(np.float64), axis=(0, 2))
+        if np.prod(used) <= sample.architecture.machine.mac_instances:
+            most = max(most, int(np.max(used)))
+    return 1 << (most - 1).bit_length()
+
+
+def predict(samples: Sequence[Sample], *, links: bool = True, float32: bool = False) -> tuple[Evaluation, np.ndarray]:
+    """Evaluates samples.
+
+    Args:
+        samples: At least one.
+        links: Count link transfers, as Timeloop does by default.
+        float32: Compute in single instead of double precision.
+
+    Returns:
+        (`Evaluation` with a leading axis over the samples, areas `[samples]` um^2), NumPy arrays.
+    """
+    dtype = np.float32 if float32 else np.float64
+    chunk = min(len(samples), _CHUNK)
+    size = _table_size(samples)
+    # Link transfers are rare: looked for one mapping at a time, a mapping without any costs almost nothing.
+    static = {"links": links, "max_children": size, "block_size": 1 if links else 256}
+
+    def single(x):
+        return x.astype(dtype) if np.issubdtype(x.dtype, np.floating) else x
+
+    results = []
+    with jax.enable_x64(not float32):
+        for start in range(0, len(samples), chunk):
+            part = list(samples[start : start + chunk])
+            part += [part[-1]] * (chunk - len(part))
+            layers = LayerArrays(
+                bounds=np.array([s.shape.bounds for s in part], np.int32),
+                stride=np.array([s.shape.stride for s in part], np.int32),
+                dilation=np.array([s.shape.dilation for s in part], np.int32),
+            )
+            machines = jax.tree.map(single, _stack([s.architecture.machine for s in part]))
+            result = _evaluate(layers, _stack([s.mapping for s in part]), machines, **static)
+            results.append(jax.tree.map(np.asarray, result))
+    return jax.tree.map(lambda *x: np.concatenate(x)[: len(samples)], *results)
+
+
+def _statistics(result: Any, area_um2: float, sample: Sample) -> dict[str, Any]:
+    """The `out` object of an accepted sample, from its evaluation in NumPy arrays of float64."""
+    counts, cycles, energy = result.counts, result.cycles, result.energy
+    architecture, machine = sample.architecture, sample.architecture.machine
+    compute, total = counts.compute_cycles, cycles.total
+    words = {"reads": counts.reads, "fills": counts.fills, "updates": counts.updates}
+    blocks = {kind: np.ceil(n / machine.block_words[:, None]) for kind, n in words.items()}
+    generations = counts.fills + np.where(np.arange(3) == 2, counts.updates, counts.reads)
+    reductions = np.where(np.arange(3) == 2, counts.reads, 0)
+
+    def ints(values: Any) -> list[int | float]:
+        return [whole(v) for v in values]
+
+    levels, networks = [], []
+    for i, name in enumerate(architecture.level_names):
+        instances = counts.instances_used[i]
+        levels.append(
+            {
+                "name": name,
+                "keep": [int(k) for k in counts.tile[i] > 0],
+                "utilized_capacity": ints(counts.tile[i]),
+                "partition_size": ints(counts.partition[i]),
+                "utilized_instances": ints([instances] * 3),
+                "x_expansion": ints([counts.expansion[i, 0]] * 3),
+                "y_expansion": ints([counts.expansion[i, 1]] * 3),
+                **{kind: ints(n[i]) for kind, n in words.items()},
+                "temporal_reductions": ints(reductions[i]),
+                "address_generations": ints(generations[i]),
+                **{f"vector_{kind}": ints(n[i]) for kind, n in blocks.items()},
+                "read_bw": (counts.reads[i] / compute * cycles.slowdown[i]).tolist(),
+                "write_bw": ((counts.fills[i] + counts.updates[i]) / compute * cycles.slowdown[i]).tolist(),
+                "slowdown": float(cycles.slowdown[i]),
+                "throttled": bool(cycles.slowdown[i] < 1),
+                "cycles": whole(cycles.per_level[i]),
+                "energy_per_instance_pJ": (energy.level[i] / instances).tolist(),
+                "energy_pJ": energy.level[i].tolist(),
+            }
+        )
+        wires = counts.hops[i] * machine.hop_energy[i]
+        handed = counts.link_transfers[i] * machine.hop_energy[i]
+        networks.append(
+            {
+                "name": f"{name} <==> {architecture.level_names[i - 1] if i else architecture.mac_name}",
+                "fanout": ints([np.prod(counts.fanout_used[i])] * 3),
+                "link_transfers": ints(counts.link_transfers[i]),
+                "utilized_instances": ints([instances] * 3),
+                "energy_per_instance_pJ": wires.tolist(),
+                "link_energy_per_instance_pJ": handed.tolist(),
+                "energy_pJ": ((wires + handed) * instances).tolist(),
+            }
+        )
+    return {
+        "cycles": whole(total),
+        "energy_pJ": float(energy.total),
+        "area_um2": float(area_um2),
+        "utilization": float(counts.macs / (total * machine.mac_instances)),
+        "macs": whole(counts.macs),
+        "mac_instances_used": whole(np.prod(counts.mac_expansion)),
+        "mac_x": whole(counts.mac_expansion[0]),
+        "mac_y": whole(counts.mac_expansion[1]),
+        "mac_cycles": whole(compute),
+        "mac_energy_pJ": float(energy.mac),
+        "levels": levels,
+        "networks": networks,
+    }
+
+
+def evaluate_samples(
+    architectures_path: str | pathlib.Path,
+    samples_path: str | pathlib.Path,
+    out_path: str | pathlib.Path,
+    *,
+    links: bool = True,
+    float32: bool = False,
+    explain: bool = False,
+) -> dict[str, Any]:
+    """Predicts every sample of a file; a rejected mapping is a result, not an error.
+
+    Args:
+        architectures_path: Architectures file; energies and areas come from it.
+        samples_path: Samples file, `.jsonl` or `.jsonl.gz`.
+        out_path: Predictions, one JSON object per line: `id`, `ok`, `reject` (a list of `level` and `reason`, null if
+            none) and `out` (Timeloop's statistics, null if rejected); `-` is standard output.
+        links: Count link transfers, as Timeloop does by default.
+        float32: Compute in single instead of double precision.
+        explain: Also print a table per mapping, to standard output (standard error if that takes the predictions).
+
+    Returns:
+        `samples`, `accepted`, `rejected`, `seconds`.
+
+    Raises:
+        InputError: a file cannot be read or written, or a line is wrong.
+    """
+    began = time.perf_counter()
+    architectures = read_architectures(architectures_path)
+    samples = list(read_samples(samples_path, architectures))
+    if not samples:
+        raise InputError("holds no sample", file=samples_path, remedy="give one JSON object per line")
+    results, areas = predict(samples, links=links, float32=float32)
+    results = jax.tree.map(lambda x: x.astype(np.float64) if np.issubdtype(x.dtype, np.floating) else x, results)
+    leaves, tree = jax.tree.flatten(results)
+    rows, tables, accepted = [], [], 0
+    for n, sample in enumerate(samples):
+        result: Any = jax.tree.unflatten(tree, [leaf[n] for leaf in leaves])
+        architecture = sample.architecture
+        names = (architecture.level_names, architecture.mac_name)
+        failed = rejection(result, architecture.machine, *names)
+        if failed is None:
+            accepted += 1
+            if not result.plausible:
+                raise AssertionError(f"{sample.id}: the MACs counted are not those of the layer, or more than run")
+        out = None if failed else _statistics(result, areas[n], sample)
+        rows.append({"id": sample.id, "ok": failed is None, "reject": [failed] if failed else None, "out": out})
+        if explain:
+            text = explanation_text(explain_evaluation(result, architecture.machine, *names))
+            tables.append(f"{sample.id} on {architecture.name}\n{text}\n")
+    text = "".join(dump_json(row) for row in rows)
+    if str(out_path) == "-":
+        sys.stdout.write(text)
+    else:
+        write_text(out_path, text)
+    if tables:
+        (sys.stderr if str(out_path) == "-" else sys.stdout).write("\n".join(tables))
+    return {
+        "samples": len(samples),
+        "accepted": accepted,
+        "rejected": len(samples) - accepted,
+        "seconds": round(time.perf_counter() - began, 3),
+    }
