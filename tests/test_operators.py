@@ -43,6 +43,7 @@ def genetics(seed: int, layers: int = 13, edges: float = 0.15, blocked: bool = T
         successors=padded(after),
         count=jnp.asarray(count),
         transform=jnp.asarray(mapping_transform(objectives, count)),
+        rules=jnp.asarray(np.minimum(rng.integers(0, M, (3, U, T)), np.maximum(count - 1, 0)).astype(np.int32)),
         orders=random_orders(jax.random.key(seed), padded(before), jnp.int32(layers), count=8),
         max_chiplets=jnp.int32(max_chiplets),
     )
@@ -93,6 +94,7 @@ MUTATIONS = [
     operators.merging_mutation,
     operators.position_mutation,
     operators.template_mutation,
+    operators.resizing_mutation,
 ]
 CROSSOVERS = [operators.scheduling_crossover, operators.mapping_crossover, operators.sa_crossover]
 
@@ -178,6 +180,7 @@ def chains(count=None, transform=None) -> Genetics:
         successors=padded(after),
         count=jnp.asarray(count),
         transform=jnp.asarray(transform),
+        rules=jnp.full((1, layers, 2), 2, jnp.int32),
         orders=jnp.arange(layers, dtype=jnp.int32)[None],
         max_chiplets=jnp.int32(4),
     )
@@ -300,6 +303,11 @@ def test_position_mutation_swaps_two_tiles():
 def test_template_mutation_changes_one_chiplet_and_transforms():
     results = {(fields(o)["mapping"], fields(o)["template"]) for o in outcomes(operators.template_mutation, A)}
     assert results == {((2, 2, 2, 0, 0, 0), (1, 1, -1, -1)), ((0, 0, 0, 2, 2, 2), (0, 0, -1, -1))}
+
+
+def test_resizing_mutation_maps_one_chiplet_anew():
+    results = {fields(o)["mapping"] for o in outcomes(operators.resizing_mutation, A)}
+    assert results == {(2, 2, 2, 0, 0, 0), (0, 0, 0, 2, 2, 2)}
 
 
 def test_assignment_mutation_moves_one_layer_and_transforms():

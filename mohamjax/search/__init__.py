@@ -12,7 +12,16 @@ from mohamjax.search.codesign import (
     runnable,
 )
 from mohamjax.search.mapper import MapperConfig, MapperProgress, cache_folder, map_layers
-from mohamjax.search.moham import PAPER_RATES, MohamConfig, Progress, Rates, build_context, log_hypervolume, run
+from mohamjax.search.moham import (
+    PAPER_RATES,
+    MohamConfig,
+    Progress,
+    Rates,
+    build_context,
+    log_hypervolume,
+    run,
+    seed_designs,
+)
 
 __all__ = [
     "BUDGETS",
@@ -35,4 +44,5 @@ __all__ = [
     "random_search",
     "run",
     "runnable",
+    "seed_designs",
 ]

@@ -50,20 +50,22 @@ class Rates:
 
     Crossovers apply once per pair and the other operators once per individual, except that with
     `MohamConfig.rate_unit = "layer"` scheduling, mapping and assignment mutation apply with their probability to
-    every layer.
+    every layer. The defaults were chosen on `ar-vr` (experiments/compare_search.py); differences within a factor of two of
+    each are small, but the resizing mutation matters.
     """
 
     scheduling_crossover: chex.Numeric = 0.3
-    mapping_crossover: chex.Numeric = 0.3
-    sa_crossover: chex.Numeric = 0.3
-    scheduling_mutation: chex.Numeric = 0.02
-    mapping_mutation: chex.Numeric = 0.02
-    assignment_mutation: chex.Numeric = 0.01
-    opening_mutation: chex.Numeric = 0.1
-    splitting_mutation: chex.Numeric = 0.1
+    mapping_crossover: chex.Numeric = 0.2
+    sa_crossover: chex.Numeric = 0.4
+    scheduling_mutation: chex.Numeric = 0.005
+    mapping_mutation: chex.Numeric = 0.005
+    assignment_mutation: chex.Numeric = 0.003
+    opening_mutation: chex.Numeric = 0.05
+    splitting_mutation: chex.Numeric = 0.15
     merging_mutation: chex.Numeric = 0.15
     position_mutation: chex.Numeric = 0.1
-    template_mutation: chex.Numeric = 0.1
+    template_mutation: chex.Numeric = 0.15
+    resizing_mutation: chex.Numeric = 0.7
 
 
 PAPER_RATES = Rates(
@@ -78,6 +80,7 @@ PAPER_RATES = Rates(
     merging_mutation=0.042,
     position_mutation=0.027,
     template_mutation=0.041,
+    resizing_mutation=0.0,
 )
 """MOHaM, Table 4."""
 
@@ -278,6 +281,7 @@ def build_context(
         successors=jnp.asarray(_padded(successors, total)),
         count=jnp.asarray(tables.count),
         transform=jnp.asarray(mapping_transform(np.asarray(tables.objectives), count)),
+        rules=jnp.asarray(np.stack(list_scheduler(application, tables, package).rules())),
         orders=random_orders(key, needs, layers, count=config.orders),
         max_chiplets=jnp.int32(config.max_chiplets),
     )
@@ -322,6 +326,18 @@ def _span(
     return np.asarray(ideal, dtype), np.asarray(reference, dtype)
 
 
+def list_scheduler(application: ApplicationModel, tables: MappingTables, package: PackageParameters) -> ListScheduler:
+    """List scheduling over the application and its tables."""
+    traffic = np.asarray(tables.offchip_bytes, np.float64) / package.interface_bandwidth
+    return ListScheduler(
+        unique=np.asarray(application.unique_of_layer),
+        predecessors=[layer.predecessors for layer in application.layers],
+        count=np.asarray(tables.count),
+        objectives=np.asarray(tables.objectives, np.float64),
+        duration=np.maximum(np.asarray(tables.cycles, np.float64), traffic),
+    )
+
+
 def seed_designs(
     application: ApplicationModel,
     tables: MappingTables,
@@ -338,16 +354,7 @@ def seed_designs(
     """
     if not config.seeded:
         return None
-    scheduler = ListScheduler(
-        unique=np.asarray(application.unique_of_layer),
-        predecessors=[layer.predecessors for layer in application.layers],
-        count=np.asarray(tables.count),
-        objectives=np.asarray(tables.objectives, np.float64),
-        duration=np.maximum(
-            np.asarray(tables.cycles, np.float64), np.asarray(tables.offchip_bytes) / package.interface_bandwidth
-        ),
-    )
-    plans = scheduler.plans(config.max_chiplets)
+    plans = list_scheduler(application, tables, package).plans(config.max_chiplets)
     estimates = np.stack([plan.estimate for plan in plans])
     kept, _, _ = emo.survive(estimates, min(len(plans), config.population // 2))
     designs = []
@@ -410,6 +417,7 @@ def _mutate(key: chex.PRNGKey, design: Design, genetics: Genetics, rates: Rates,
         (operators.template_mutation, rates.template_mutation),
         (operators.position_mutation, rates.position_mutation),
         (operators.opening_mutation, rates.opening_mutation),
+        (operators.resizing_mutation, rates.resizing_mutation),
     ]
     if not per_layer:
         once += [

@@ -24,6 +24,7 @@ __all__ = [
     "merging_mutation",
     "opening_mutation",
     "position_mutation",
+    "resizing_mutation",
     "sa_crossover",
     "sample",
     "scheduling_crossover",
@@ -44,6 +45,7 @@ class Genetics:
         successors: `[L, B]` int32, direct successors, padded with -1.
         count: `[U, T]` int32, size of each Pareto set; 0 where the template cannot run the layer.
         transform: `[U, T, M, T]` int32, mapping transform: most similar mapping on another template.
+        rules: `[H, U, T]` int32, mappings under one rule for all layers, e.g. the fastest within an area.
         orders: `[R, L]` int32, random topological orders (Kahn) that random individuals draw from.
         max_chiplets: `[]` int32, most chiplets that a design may have, at most S.
     """
@@ -54,6 +56,7 @@ class Genetics:
     successors: chex.Array
     count: chex.Array
     transform: chex.Array
+    rules: chex.Array
     orders: chex.Array
     max_chiplets: chex.Array
 
@@ -397,6 +400,19 @@ def position_mutation(key: chex.PRNGKey, design: Design, genetics: Genetics) -> 
     assignment = jnp.where(_real(genetics), seat[design.assignment], design.assignment)
     swapped = design.replace(assignment=assignment, template=design.template[seat])
     return _select(pair, swapped, design)
+
+
+def resizing_mutation(key: chex.PRNGKey, design: Design, genetics: Genetics) -> Design:
+    """Maps all layers of a random chiplet anew under one rule (ours; off in the `paper` preset).
+
+    A chiplet is as large as its largest mapping: to make one smaller, all its layers must change together.
+    """
+    tile_key, rule_key = jax.random.split(key)
+    tile, _ = _pick(tile_key, design.template >= 0)
+    rule = jax.random.randint(rule_key, (), 0, genetics.rules.shape[0])
+    there = _real(genetics) & (design.assignment == tile)
+    chosen = genetics.rules[rule][genetics.unique, jnp.maximum(design.template[tile], 0)]
+    return design.replace(mapping=jnp.where(there, chosen, design.mapping))
 
 
 def template_mutation(key: chex.PRNGKey, design: Design, genetics: Genetics) -> Design:

@@ -110,6 +110,11 @@ class ListScheduler:
         high = np.where(self._valid, area, 0.0).max()
         return np.geomspace(low, max(high, low), _CAPS)
 
+    def rules(self) -> list[np.ndarray]:
+        """Choices of mappings, each `[U, T]`: the fastest and the most frugal under every cap, and the smallest."""
+        named = [(objective, cap) for cap in self.caps() for objective in (0, 1)] + [(2, np.inf)]
+        return [self.choose(*rule) for rule in named]
+
     def plans(self, tiles: int) -> list[Plan]:
         """List schedules on every seed package under every rule for the mappings.
 
@@ -122,8 +127,7 @@ class ListScheduler:
             raise InputError(
                 "no template has a mapping for this layer", item=f"layer {layer}", remedy="add a template that runs it"
             )
-        rules = [(objective, cap) for cap in self.caps() for objective in (0, 1)] + [(2, np.inf)]
-        choices = list({c.tobytes(): c for c in (self.choose(*rule) for rule in rules)}.values())
+        choices = list({c.tobytes(): c for c in self.rules()}.values())
         packages = [
             package
             for package in seed_packages(self.count.shape[1], tiles, able.all(axis=0).tolist())
