@@ -15,7 +15,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from mohamjax import __version__
 from mohamjax.errors import InputError
@@ -29,6 +29,13 @@ __all__ = ["main"]
 
 
 # ---------------------------------------------------------------- arguments
+
+
+class _Parser(argparse.ArgumentParser):
+    """Complains in one line, like everything else."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"mohamjax: {message}; see {self.prog} --help\n")
 
 
 def _shape(text: str) -> tuple[str, tuple[int, ...]]:
@@ -98,7 +105,7 @@ def _hardware_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="mohamjax",
         description="Multi-objective hardware-mapping co-optimisation of multi-chiplet, multi-tenant DNN accelerators.",
     )
@@ -277,15 +284,16 @@ def _warn(text: str) -> None:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
-    """Columns of text, the first to the left, the others to the right; the first row is the heading."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = [
-        "  ".join(
-            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    ]
-    return "\n".join([lines[0], "  ".join("-" * w for w in widths), *lines[1:]])
+    """Columns of text under a heading: numbers to the right, words to the left."""
+    columns = list(zip(*rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    numeric = [all(cell[:1].isdigit() or cell in ("", "-") for cell in column[1:]) for column in columns]
+
+    def line(row: Sequence[str]) -> str:
+        cells = zip(row, widths, numeric, strict=True)
+        return "  ".join(cell.rjust(w) if right else cell.ljust(w) for cell, w, right in cells).rstrip()
+
+    return "\n".join([line(rows[0]), "  ".join("-" * w for w in widths), *map(line, rows[1:])])
 
 
 # ---------------------------------------------------------------- shared pieces

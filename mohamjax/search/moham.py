@@ -50,8 +50,8 @@ class Rates:
 
     Crossovers apply once per pair and the other operators once per individual, except that with
     `MohamConfig.rate_unit = "layer"` scheduling, mapping and assignment mutation apply with their probability to
-    every layer. The defaults were chosen on `ar-vr` (experiments/compare_search.py); differences within a factor of two of
-    each are small, but the resizing mutation matters.
+    every layer. The defaults were chosen on `ar-vr` with experiments/compare_search.py: a factor of two in any of
+    them changes little, leaving out the resizing mutation a lot.
     """
 
     scheduling_crossover: chex.Numeric = 0.3

@@ -33,6 +33,10 @@ class WorkloadShape:
     stride: tuple[int, int] = (1, 1)
     dilation: tuple[int, int] = (1, 1)
 
+    def __str__(self) -> str:
+        """Loop bounds above 1, e.g. `K=64 C=3 P=112 Q=112 R=7 S=7`."""
+        return " ".join(f"{d}={b}" for d, b in zip(DIMS, self.bounds, strict=True) if b > 1) or "of one operation"
+
     @property
     def bounds(self) -> tuple[int, ...]:
         """Loop bounds in the order of `DIMS`."""
