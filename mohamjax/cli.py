@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import sys
 import time
 import traceback
@@ -287,7 +288,7 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
     """Columns of text under a heading: numbers to the right, words to the left."""
     columns = list(zip(*rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
-    numeric = [all(cell[:1].isdigit() or cell in ("", "-") for cell in column[1:]) for column in columns]
+    numeric = [all(re.fullmatch(r"[-+.,e\d]*", cell) for cell in column[1:]) for column in columns]
 
     def line(row: Sequence[str]) -> str:
         cells = zip(row, widths, numeric, strict=True)

@@ -169,7 +169,7 @@ def reevaluate(
 # ---------------------------------------------------------------- writing
 
 
-def _short(value: float) -> float:
+def _short(value: Any) -> float:
     """Ten significant digits: more than single precision holds, and short in a file."""
     return float(f"{float(value):.10g}")
 
@@ -433,7 +433,8 @@ class _Nests:
         for key, members in self.sets.items():
             count[key] = len(members)
         filler = jax.tree.map(np.ones_like, next(iter(self.parsed.values()))[1])
-        filler = filler.replace(
+        filler = dataclasses.replace(
+            filler,
             order=np.broadcast_to(np.arange(len(DIMS), dtype=np.int32), filler.order.shape),
             spatial_order=np.broadcast_to(np.arange(len(DIMS), dtype=np.int32), filler.spatial_order.shape),
         )
@@ -545,8 +546,14 @@ def _design(row: Any, nests: _Nests, names: Mapping[str, int], tiles: int) -> _P
     if len(order) < len(layers):
         lost = next(i for i in range(len(layers)) if i not in done)
         raise InputError(f"layer {lost} ({layers[lost].name}) is not scheduled")
+    genes: dict[str, Any] = {
+        "order": np.asarray(order, np.int32),
+        "assignment": assignment,
+        "mapping": mapping,
+        "template": template,
+    }
     return _Parsed(
-        design=Design(order=np.asarray(order, np.int32), assignment=assignment, mapping=mapping, template=template),
+        design=Design(**genes),
         capacity=capacity,
         fanout=fanout,
     )

@@ -187,14 +187,14 @@ def read_architectures(path: str | pathlib.Path) -> dict[str, Architecture]:
         if len(set(level_names)) < len(level_names):
             raise InputError("two levels share a name", file=path, item=name, remedy="rename one")
         padded = [*levels, *[_PADDING] * (most - len(levels))]
-        arrays = {key: np.array([level[key] for level in padded]) for key in _PADDING}
-        machine = Machine(
-            **arrays,
-            mac_mesh=np.array([mac.number("meshX"), mac.number("meshY")]),
-            mac_instances=np.array(mac.number("instances")),
-            mac_energy=np.array(mac.number("energy_pJ", positive=False)),
-            mac_area=np.array(mac.number("area_um2", positive=False)),
-        )
+        arrays: dict[str, Any] = {key: np.array([level[key] for level in padded]) for key in _PADDING}
+        arrays |= {
+            "mac_mesh": np.array([mac.number("meshX"), mac.number("meshY")]),
+            "mac_instances": np.array(mac.number("instances")),
+            "mac_energy": np.array(mac.number("energy_pJ", positive=False)),
+            "mac_area": np.array(mac.number("area_um2", positive=False)),
+        }
+        machine = Machine(**arrays)
         result[name] = Architecture(name, tuple(level_names), mac.text("name"), machine)
     return result
 
@@ -242,7 +242,8 @@ def _swap_channels(mapping: Mapping) -> Mapping:
     """The mapping with the roles of C and G exchanged."""
     columns = np.arange(len(DIMS))
     columns[[_C, _G]] = columns[[_G, _C]]
-    return mapping.replace(
+    return Mapping(
+        keep=mapping.keep,
         temporal=mapping.temporal[:, columns],
         spatial=mapping.spatial[:, :, columns],
         order=columns[mapping.order].astype(np.int32),

@@ -5,9 +5,10 @@ Axes: U unique layers, T templates, M mappings (padded), L levels, D dimensions,
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+from typing import TYPE_CHECKING
 
-import chex
 import jax
 import jax.numpy as jnp
 
@@ -23,12 +24,17 @@ from mohamjax.mapping.cost import (
 )
 from mohamjax.mapping.nest import LayerArrays, Mapping
 
+if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
+    from dataclasses import dataclass
+else:
+    from chex import dataclass
+
 __all__ = ["MappingTables", "tabulate"]
 
 _BLOCK = 128
 
 
-@chex.dataclass(frozen=True)
+@dataclass(frozen=True)
 class MappingTables:
     """Pareto-optimal mappings and all that a design's evaluation needs of them.
 
@@ -53,17 +59,17 @@ class MappingTables:
     """
 
     mapping: Mapping
-    count: chex.Array
-    objectives: chex.Array
-    cycles: chex.Array
-    offchip_bytes: chex.Array
-    offchip_words: chex.Array
-    block_reads: chex.Array
-    block_writes: chex.Array
-    hops: chex.Array
-    mac_energy: chex.Array
-    capacity: chex.Array
-    fanout: chex.Array
+    count: jax.Array
+    objectives: jax.Array
+    cycles: jax.Array
+    offchip_bytes: jax.Array
+    offchip_words: jax.Array
+    block_reads: jax.Array
+    block_writes: jax.Array
+    hops: jax.Array
+    mac_energy: jax.Array
+    capacity: jax.Array
+    fanout: jax.Array
 
 
 @jax.jit
@@ -72,7 +78,7 @@ def tabulate(
     templates: TemplateArrays,
     technology: Technology,
     mapping: Mapping,
-    count: chex.Array,
+    count: jax.Array,
 ) -> MappingTables:
     """Evaluates sets of mappings on their own minimal hardware (DESIGN section 4).
 
@@ -93,7 +99,7 @@ def tabulate(
     which = jnp.indices(shape).reshape(3, -1)
     flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[3:]), mapping)
 
-    def one(item: tuple[chex.Array, chex.Array, Mapping]) -> dict[str, chex.Array]:
+    def one(item: tuple[jax.Array, jax.Array, Mapping]) -> dict[str, jax.Array]:
         u, t, nest = item
         layer, template = (jax.tree.map(lambda x, i=i: x[i], tree) for tree, i in ((layers, u), (templates, t)))
         return _entry(layer, template, nest, technology)
@@ -103,7 +109,7 @@ def tabulate(
     values = jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), values)
     exists = jnp.arange(values["cycles"].shape[-1]) < count[..., None]
 
-    def masked(name: str, leaf: chex.Array) -> chex.Array:
+    def masked(name: str, leaf: jax.Array) -> jax.Array:
         mask = exists.reshape(exists.shape + (1,) * (leaf.ndim - exists.ndim))
         return jnp.where(mask, leaf, jnp.inf if name == "objectives" else 0.0)
 
@@ -112,16 +118,14 @@ def tabulate(
 
 def _entry(
     layer: LayerArrays, template: TemplateArrays, mapping: Mapping, technology: Technology
-) -> dict[str, chex.Array]:
+) -> dict[str, jax.Array]:
     """All columns of the tables for one mapping."""
     largest = template.machine
     # Wires are counted on the array that the mapping uses; nothing else in the counts depends on the fanout.
     used = jnp.prod(mapping.spatial.astype(largest.fanout.dtype), axis=2).T
-    counts = count_accesses(layer, mapping, largest.replace(fanout=used))
+    counts = count_accesses(layer, mapping, dataclasses.replace(largest, fanout=used))
     reason, _ = validity(counts, mapping, largest, own_fanout=True)
-    capacity, fanout = minimal_hardware(
-        counts, mapping, largest.block_words, template.granularity, largest.capacity
-    )
+    capacity, fanout = minimal_hardware(counts, mapping, largest.block_words, template.granularity, largest.capacity)
     machine = resize(template, technology, capacity, fanout)
     spent = energy(counts, machine)
     onchip = cycles(counts, machine).onchip
@@ -144,6 +148,6 @@ def _entry(
     }
 
 
-def _blocks(words: tuple[chex.Array, ...], block: chex.Array, instances: chex.Array) -> chex.Array:
+def _blocks(words: tuple[jax.Array, ...], block: jax.Array, instances: jax.Array) -> jax.Array:
     """Physical accesses of each level over all instances: words per data space, rounded up to blocks."""
     return sum(jnp.sum(jnp.ceil(w / block), axis=1) for w in words) * instances

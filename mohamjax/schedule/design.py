@@ -6,13 +6,19 @@ M mappings of a Pareto set. Functions are for one design; callers vmap.
 
 from __future__ import annotations
 
-import chex
+from typing import TYPE_CHECKING
+
 import jax
 import jax.numpy as jnp
 
 from mohamjax.hardware import Machine, PackageTables, Technology, TemplateArrays, resize
 from mohamjax.mapping import MappingTables, area
 from mohamjax.schedule.fluid import Timeline, simulate
+
+if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
+    from dataclasses import dataclass
+else:
+    from chex import dataclass
 
 __all__ = [
     "CYCLE_S",
@@ -33,7 +39,7 @@ CYCLE_S = 1e-9
 """Seconds of a cycle: every template runs at 1 GHz (MOHaM, Table 4)."""
 
 
-@chex.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Design:
     """The chromosome of one design (MOHaM, Figure 4; DESIGN section 7).
 
@@ -44,13 +50,13 @@ class Design:
         template: `[S]` int32, template on each tile, -1 where the tile is empty.
     """
 
-    order: chex.Array
-    assignment: chex.Array
-    mapping: chex.Array
-    template: chex.Array
+    order: jax.Array
+    assignment: jax.Array
+    mapping: jax.Array
+    template: jax.Array
 
 
-@chex.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Package:
     """The package as data.
 
@@ -65,14 +71,14 @@ class Package:
     """
 
     tables: PackageTables
-    link_bandwidth: chex.Array
-    interface_bandwidth: chex.Array
-    dram_bandwidth: chex.Array
-    hop_energy: chex.Array
-    tile_area: chex.Array
+    link_bandwidth: jax.Array
+    interface_bandwidth: jax.Array
+    dram_bandwidth: jax.Array
+    hop_energy: jax.Array
+    tile_area: jax.Array
 
 
-@chex.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Workbench:
     """Everything that turns a chromosome into objectives, as arrays.
 
@@ -87,17 +93,17 @@ class Workbench:
         package: the package.
     """
 
-    unique: chex.Array
-    network: chex.Array
-    layer_mask: chex.Array
-    predecessor_bits: chex.Array
+    unique: jax.Array
+    network: jax.Array
+    layer_mask: jax.Array
+    predecessor_bits: jax.Array
     tables: MappingTables
     templates: TemplateArrays
     technology: Technology
     package: Package
 
 
-@chex.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Chiplets:
     """The sub-accelerator instances of a design, sized to run all their layers.
 
@@ -111,16 +117,16 @@ class Chiplets:
         hops: `[S]` float, hops to it.
     """
 
-    occupied: chex.Array
-    capacity: chex.Array
-    fanout: chex.Array
+    occupied: jax.Array
+    capacity: jax.Array
+    fanout: jax.Array
     machine: Machine
-    area: chex.Array
-    interface: chex.Array
-    hops: chex.Array
+    area: jax.Array
+    interface: jax.Array
+    hops: jax.Array
 
 
-@chex.dataclass(frozen=True)
+@dataclass(frozen=True)
 class DesignReport:
     """One design in detail, for files and figures.
 
@@ -134,24 +140,22 @@ class DesignReport:
         noc_energy: `[L]` float, pJ of the network-on-package for the layer's traffic.
     """
 
-    objectives: chex.Array
+    objectives: jax.Array
     chiplets: Chiplets
     timeline: Timeline
-    duration: chex.Array
-    offchip_bytes: chex.Array
-    layer_energy: chex.Array
-    noc_energy: chex.Array
+    duration: jax.Array
+    offchip_bytes: jax.Array
+    layer_energy: jax.Array
+    noc_energy: jax.Array
 
 
-def _rows(design: Design, bench: Workbench) -> tuple[chex.Array, chex.Array, chex.Array]:
+def _rows(design: Design, bench: Workbench) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Indices of every layer's Pareto entry in the tables (unique, template, mapping), each `[L]` int32."""
     template = design.template[design.assignment]
     return bench.unique, jnp.maximum(template, 0), design.mapping
 
 
-def chiplets(
-    design: Design, bench: Workbench, sizes: tuple[chex.Array, chex.Array] | None = None
-) -> Chiplets:
+def chiplets(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array] | None = None) -> Chiplets:
     """Sizes the chiplets: each takes the maximum of every capacity and fanout over its layers (DESIGN section 4).
 
     Args:
@@ -165,7 +169,7 @@ def chiplets(
     occupied = design.template >= 0
     owner = jnp.where(mask, design.assignment, tiles)
 
-    def most(values: chex.Array, floor: float) -> chex.Array:
+    def most(values: jax.Array, floor: float) -> jax.Array:
         base = jnp.full((tiles, *values.shape[1:]), floor, values.dtype)
         return base.at[owner].max(values, mode="drop")
 
@@ -193,7 +197,7 @@ def chiplets(
     )
 
 
-def _schedule(design: Design, bench: Workbench, chips: Chiplets) -> tuple[chex.Array, chex.Array, Timeline]:
+def _schedule(design: Design, bench: Workbench, chips: Chiplets) -> tuple[jax.Array, jax.Array, Timeline]:
     """Durations, bytes and the fluid timeline of the design's layers [cycles, bytes]."""
     rows = _rows(design, bench)
     duration = jnp.where(bench.layer_mask, bench.tables.cycles[rows], 0.0)
@@ -216,7 +220,7 @@ def _schedule(design: Design, bench: Workbench, chips: Chiplets) -> tuple[chex.A
     return duration, traffic, timeline
 
 
-def _energy(design: Design, bench: Workbench, chips: Chiplets, traffic: chex.Array) -> tuple[chex.Array, chex.Array]:
+def _energy(design: Design, bench: Workbench, chips: Chiplets, traffic: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Energy of every layer on its chiplet, and of its off-chip traffic on the package, pJ `[L]` each."""
     rows = _rows(design, bench)
     tables = bench.tables
@@ -228,9 +232,7 @@ def _energy(design: Design, bench: Workbench, chips: Chiplets, traffic: chex.Arr
     return jnp.where(bench.layer_mask, layer, 0.0), noc
 
 
-def report(
-    design: Design, bench: Workbench, sizes: tuple[chex.Array, chex.Array] | None = None
-) -> DesignReport:
+def report(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array] | None = None) -> DesignReport:
     """Evaluates one design in detail.
 
     Pure; neither jitted nor vmapped here. Shapes as in the classes; the float dtype is that of `bench.tables`.
@@ -258,7 +260,7 @@ def report(
     )
 
 
-def evaluate(design: Design, bench: Workbench) -> chex.Array:
+def evaluate(design: Design, bench: Workbench) -> jax.Array:
     """Objectives of one design, `[3]` float: latency [s], energy [J], area [mm^2] (DESIGN section 6).
 
     Pure; callers vmap over designs and jit once. A schedule that cannot run has infinite latency.

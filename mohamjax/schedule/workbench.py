@@ -6,7 +6,6 @@ import functools
 import math
 from collections.abc import Sequence
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -75,6 +74,6 @@ def workbench(
     )
 
 
-def _cast(leaf: chex.Array, dtype: jnp.dtype) -> chex.Array:
+def _cast(leaf: jax.Array, dtype: jnp.dtype) -> jax.Array:
     """Floating leaves in the float dtype of the evaluation."""
     return leaf.astype(dtype) if jnp.issubdtype(jnp.asarray(leaf).dtype, jnp.floating) else leaf

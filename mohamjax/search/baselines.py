@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
+from typing import Any
 
-import chex
 import jax
 import jax.numpy as jnp
 
@@ -15,8 +14,8 @@ __all__ = ["random_search"]
 
 
 def random_search(
-    key: chex.PRNGKey, context: MohamContext, config: MohamConfig, evaluations: int
-) -> tuple[emo.Archive, chex.Array]:
+    key: jax.Array, context: MohamContext, config: MohamConfig, evaluations: int
+) -> tuple[emo.Archive, jax.Array]:
     """Random designs, as the co-optimiser draws its first ones without seeds, and the archive of the best.
 
     Compiles once per shape.
@@ -34,14 +33,17 @@ def random_search(
     batches = -(-evaluations // config.population)
 
     @jax.jit
-    def search(key: chex.PRNGKey, context: MohamContext) -> tuple[emo.Archive, chex.Array]:
+    def search(key: jax.Array, context: MohamContext) -> tuple[emo.Archive, jax.Array]:
         assert problem.observe is not None
         observe = problem.observe
-        sample = functools.partial(problem.sample, context=context)
+
+        def sample(key: jax.Array) -> Any:
+            return problem.sample(key, context)
+
         example = jax.eval_shape(sample, key)
         empty = emo.archive_init(config.archive, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), example), 3)
 
-        def batch(archive: emo.Archive, key: chex.PRNGKey) -> tuple[emo.Archive, chex.Array]:
+        def batch(archive: emo.Archive, key: jax.Array) -> tuple[emo.Archive, jax.Array]:
             genes = jax.vmap(sample)(jax.random.split(key, config.population))
             genes = jax.tree.map(lambda leaf: leaf[None], genes)
             archive = jax.vmap(emo.archive_update)(archive, genes, problem.evaluate(genes, context))

@@ -11,7 +11,7 @@ import hashlib
 import json
 import platform
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import jax
@@ -365,7 +365,7 @@ def co_optimise(
     )
 
 
-def _rows(progress: Progress, config: MohamConfig, known: int) -> list[Mapping[str, Any]]:
+def _rows(progress: Progress, config: MohamConfig, known: int) -> list[dict[str, Any]]:
     """History rows of the generations that one report covers, without those already known."""
     count = len(progress.hypervolume)
     first = progress.generation - count + 1

@@ -10,13 +10,17 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import chex
 import jax
 import jax.numpy as jnp
 
 from mohamjax import emo
+
+if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
+    from dataclasses import dataclass
+else:
+    from chex import dataclass
 
 __all__ = ["Metrics", "Population", "Problem", "SearchState", "generation", "generations", "start"]
 
@@ -39,10 +43,10 @@ class Problem:
         shared_context: the context has no islands axis: all islands search the same problem.
     """
 
-    sample: Callable[[chex.PRNGKey, Context], Genes]
-    vary: Callable[[chex.PRNGKey, Genes, Genes, Context, Rates], tuple[Genes, Genes]]
-    evaluate: Callable[[Genes, Context], chex.Array]
-    observe: Callable[[chex.Array, Context], chex.Array] | None = None
+    sample: Callable[[jax.Array, Context], Genes]
+    vary: Callable[[jax.Array, Genes, Genes, Context, Rates], tuple[Genes, Genes]]
+    evaluate: Callable[[Genes, Context], jax.Array]
+    observe: Callable[[jax.Array, Context], jax.Array] | None = None
     shared_context: bool = False
 
     @property
@@ -51,7 +55,7 @@ class Problem:
         return None if self.shared_context else 0
 
 
-@chex.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Population:
     """Evaluated individuals of all islands.
 
@@ -63,12 +67,12 @@ class Population:
     """
 
     genes: Genes
-    objectives: chex.Array
-    rank: chex.Array
-    crowding: chex.Array
+    objectives: jax.Array
+    rank: jax.Array
+    crowding: jax.Array
 
 
-@chex.dataclass(frozen=True)
+@dataclass(frozen=True)
 class SearchState:
     """All that a search carries from one generation to the next; a checkpoint holds exactly this.
 
@@ -80,13 +84,13 @@ class SearchState:
         archive: `emo.Archive` with a leading `[I]` axis: every non-dominated design seen.
     """
 
-    key: chex.PRNGKey
-    generation: chex.Array
+    key: jax.Array
+    generation: jax.Array
     population: Population
     archive: emo.Archive
 
 
-@chex.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Metrics:
     """What one generation reports to the host.
 
@@ -97,13 +101,13 @@ class Metrics:
         merit: `[I]` float, what `Problem.observe` says of the archive.
     """
 
-    stability: chex.Array
-    front_size: chex.Array
-    best: chex.Array
-    merit: chex.Array
+    stability: jax.Array
+    front_size: jax.Array
+    best: jax.Array
+    merit: jax.Array
 
 
-def _survivors(genes: Genes, objectives: chex.Array, size: int) -> Population:
+def _survivors(genes: Genes, objectives: jax.Array, size: int) -> Population:
     """NSGA-II survival on every island."""
     index, rank, crowding = jax.vmap(functools.partial(emo.survive, n=size))(objectives)
     take = jax.vmap(lambda leaf, i: leaf[i])
@@ -115,7 +119,7 @@ def _survivors(genes: Genes, objectives: chex.Array, size: int) -> Population:
     )
 
 
-def _sample(key: chex.PRNGKey, problem: Problem, context: Context, islands: int, count: int) -> Genes:
+def _sample(key: jax.Array, problem: Problem, context: Context, islands: int, count: int) -> Genes:
     """`count` random individuals per island; the key is consumed."""
     keys = jax.random.split(key, (islands, count))
     sample = jax.vmap(problem.sample, in_axes=(0, None))
@@ -123,7 +127,7 @@ def _sample(key: chex.PRNGKey, problem: Problem, context: Context, islands: int,
 
 
 def start(
-    key: chex.PRNGKey,
+    key: jax.Array,
     context: Context,
     seeds: Genes | None = None,
     *,
@@ -221,7 +225,7 @@ def generations(
     state: SearchState,
     context: Context,
     rates: Rates,
-    count: chex.Numeric,
+    count: jax.typing.ArrayLike,
     *,
     problem: Problem,
     immigrants: int,
@@ -246,7 +250,7 @@ def generations(
         lambda leaf: jnp.zeros((chunk, *leaf.shape), leaf.dtype), jax.eval_shape(step, state, context, rates)[1]
     )
 
-    def one(i: chex.Array, carry: tuple[SearchState, Metrics]) -> tuple[SearchState, Metrics]:
+    def one(i: jax.Array, carry: tuple[SearchState, Metrics]) -> tuple[SearchState, Metrics]:
         state, record = carry
         state, metrics = step(state, context, rates)
         return state, jax.tree.map(lambda rows, row: rows.at[i].set(row), record, metrics)

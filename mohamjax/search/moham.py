@@ -11,9 +11,8 @@ import dataclasses
 import functools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -28,6 +27,11 @@ from mohamjax.search.loop import Problem, SearchState, generations, start
 from mohamjax.search.operators import Genetics
 from mohamjax.search.seeds import ListScheduler
 from mohamjax.workload import ApplicationModel
+
+if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
+    from dataclasses import dataclass
+else:
+    from chex import dataclass
 
 __all__ = [
     "PAPER_RATES",
@@ -44,7 +48,7 @@ __all__ = [
 ]
 
 
-@chex.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Rates:
     """Probabilities of the operators, all traced: a sweep over them does not recompile.
 
@@ -54,18 +58,18 @@ class Rates:
     them changes little, leaving out the resizing mutation a lot.
     """
 
-    scheduling_crossover: chex.Numeric = 0.3
-    mapping_crossover: chex.Numeric = 0.2
-    sa_crossover: chex.Numeric = 0.4
-    scheduling_mutation: chex.Numeric = 0.005
-    mapping_mutation: chex.Numeric = 0.005
-    assignment_mutation: chex.Numeric = 0.003
-    opening_mutation: chex.Numeric = 0.05
-    splitting_mutation: chex.Numeric = 0.15
-    merging_mutation: chex.Numeric = 0.15
-    position_mutation: chex.Numeric = 0.1
-    template_mutation: chex.Numeric = 0.15
-    resizing_mutation: chex.Numeric = 0.7
+    scheduling_crossover: jax.typing.ArrayLike = 0.3
+    mapping_crossover: jax.typing.ArrayLike = 0.2
+    sa_crossover: jax.typing.ArrayLike = 0.4
+    scheduling_mutation: jax.typing.ArrayLike = 0.005
+    mapping_mutation: jax.typing.ArrayLike = 0.005
+    assignment_mutation: jax.typing.ArrayLike = 0.003
+    opening_mutation: jax.typing.ArrayLike = 0.05
+    splitting_mutation: jax.typing.ArrayLike = 0.15
+    merging_mutation: jax.typing.ArrayLike = 0.15
+    position_mutation: jax.typing.ArrayLike = 0.1
+    template_mutation: jax.typing.ArrayLike = 0.15
+    resizing_mutation: jax.typing.ArrayLike = 0.7
 
 
 PAPER_RATES = Rates(
@@ -145,7 +149,7 @@ class MohamConfig:
         return round(self.immigrants * self.population)
 
 
-@chex.dataclass(frozen=True)
+@dataclass(frozen=True)
 class MohamContext:
     """The problem as arrays.
 
@@ -158,8 +162,8 @@ class MohamContext:
 
     genetics: Genetics
     bench: Workbench
-    reference: chex.Array
-    ideal: chex.Array
+    reference: jax.Array
+    ideal: jax.Array
 
 
 # ---------------------------------------------------------------- building the problem
@@ -175,7 +179,7 @@ def _padded(rows: Sequence[Sequence[int]], length: int) -> np.ndarray:
 
 
 @functools.partial(jax.jit, static_argnames=("count",))
-def random_orders(key: chex.PRNGKey, predecessors: chex.Array, layers: chex.Array, *, count: int) -> chex.Array:
+def random_orders(key: jax.Array, predecessors: jax.Array, layers: jax.Array, *, count: int) -> jax.Array:
     """Random topological orders by Kahn's algorithm with random priorities.
 
     Args:
@@ -190,10 +194,10 @@ def random_orders(key: chex.PRNGKey, predecessors: chex.Array, layers: chex.Arra
     total = predecessors.shape[0]
     exists = predecessors >= 0
 
-    def one(key: chex.PRNGKey) -> chex.Array:
+    def one(key: jax.Array) -> jax.Array:
         priority = jax.random.uniform(key, (total,)) - 2.0 * (jnp.arange(total) >= layers)
 
-        def take(place: chex.Array, carry: tuple[chex.Array, chex.Array]) -> tuple[chex.Array, chex.Array]:
+        def take(place: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             order, done = carry
             ready = ~done & jnp.all(done[predecessors] | ~exists, axis=1)
             layer = jnp.argmax(jnp.where(ready, priority, -jnp.inf)).astype(jnp.int32)
@@ -234,7 +238,7 @@ def mapping_transform(objectives: np.ndarray, count: np.ndarray) -> np.ndarray:
 
 
 def build_context(
-    key: chex.PRNGKey,
+    key: jax.Array,
     application: ApplicationModel,
     templates: Sequence[Template],
     technology: Technology,
@@ -367,20 +371,20 @@ def seed_designs(
         pad = total_layers - layers
         designs.append(
             Design(
-                order=np.concatenate([plan.order, np.arange(layers, total_layers)]).astype(np.int32),
-                assignment=np.pad(plan.tile, (0, pad)),
-                mapping=np.pad(plan.mapping, (0, pad)),
-                template=template,
+                order=jnp.asarray(np.concatenate([plan.order, np.arange(layers, total_layers)]), jnp.int32),
+                assignment=jnp.asarray(np.pad(plan.tile, (0, pad))),
+                mapping=jnp.asarray(np.pad(plan.mapping, (0, pad))),
+                template=jnp.asarray(template),
             )
         )
-    return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(x) for x in leaves]), *designs)
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *designs)
 
 
 # ---------------------------------------------------------------- the problem that the loop searches
 
 
 def _vary(
-    key: chex.PRNGKey,
+    key: jax.Array,
     a: Design,
     b: Design,
     context: MohamContext,
@@ -409,7 +413,7 @@ def _vary(
     return first, second
 
 
-def _mutate(key: chex.PRNGKey, design: Design, genetics: Genetics, rates: Rates, per_layer: bool) -> Design:
+def _mutate(key: jax.Array, design: Design, genetics: Genetics, rates: Rates, per_layer: bool) -> Design:
     """All mutations of one individual, each with its probability."""
     once = [
         (operators.splitting_mutation, rates.splitting_mutation),
@@ -442,19 +446,19 @@ def _mutate(key: chex.PRNGKey, design: Design, genetics: Genetics, rates: Rates,
     return design
 
 
-def _swaps(key: chex.PRNGKey, design: Design, genetics: Genetics, rate: chex.Numeric) -> Design:
+def _swaps(key: jax.Array, design: Design, genetics: Genetics, rate: jax.typing.ArrayLike) -> Design:
     """Scheduling mutation at a rate per layer: as many swaps one after the other as layers were drawn."""
     count_key, swap_key = jax.random.split(key)
     drawn = jax.random.bernoulli(count_key, rate, design.order.shape)
     number = jnp.sum(drawn & (jnp.arange(drawn.shape[0]) < genetics.layers))
 
-    def swap(i: chex.Array, current: Design) -> Design:
+    def swap(i: jax.Array, current: Design) -> Design:
         return operators.scheduling_mutation(jax.random.fold_in(swap_key, i), current, genetics)
 
     return jax.lax.fori_loop(0, number, swap, design)
 
 
-def log_hypervolume(objectives: chex.Array, context: MohamContext) -> chex.Array:
+def log_hypervolume(objectives: jax.Array, context: MohamContext) -> jax.Array:
     """Share of the box between ideal and reference point that a front dominates, on log axes.
 
     Args:
@@ -472,14 +476,14 @@ def log_hypervolume(objectives: chex.Array, context: MohamContext) -> chex.Array
 def design_problem(tiles: int, per_layer: bool) -> Problem:
     """The co-optimisation as a `Problem` of the generation loop; cached, so that equal settings share a compile."""
 
-    def sample(key: chex.PRNGKey, context: MohamContext) -> Design:
+    def sample(key: jax.Array, context: MohamContext) -> Design:
         return operators.sample(key, context.genetics, tiles)
 
-    def evaluate_all(designs: Design, context: MohamContext) -> chex.Array:
+    def evaluate_all(designs: Design, context: MohamContext) -> jax.Array:
         one = functools.partial(evaluate, bench=context.bench)
         return jax.vmap(jax.vmap(one))(designs)
 
-    def observe(objectives: chex.Array, context: MohamContext) -> chex.Array:
+    def observe(objectives: jax.Array, context: MohamContext) -> jax.Array:
         return jax.vmap(functools.partial(log_hypervolume, context=context))(objectives)
 
     return Problem(
@@ -524,7 +528,7 @@ class Progress:
 
 
 def run(
-    key: chex.PRNGKey,
+    key: jax.Array,
     context: MohamContext,
     config: MohamConfig,
     *,
@@ -599,7 +603,7 @@ def run(
 
 @functools.partial(jax.jit, static_argnames=("problem", "population", "archive"))
 def _first(
-    key: chex.PRNGKey,
+    key: jax.Array,
     context: MohamContext,
     seeds: Design | None,
     *,

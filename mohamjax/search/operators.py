@@ -8,13 +8,19 @@ nothing to do returns the design as it came. Keys are consumed.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-import chex
 import jax
 import jax.numpy as jnp
 
 from mohamjax.schedule import Design
+
+if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
+    from dataclasses import dataclass
+else:
+    from chex import dataclass
 
 __all__ = [
     "Genetics",
@@ -34,7 +40,7 @@ __all__ = [
 ]
 
 
-@chex.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Genetics:
     """What the operators must know of the problem.
 
@@ -50,35 +56,35 @@ class Genetics:
         max_chiplets: `[]` int32, most chiplets that a design may have, at most S.
     """
 
-    layers: chex.Array
-    unique: chex.Array
-    predecessors: chex.Array
-    successors: chex.Array
-    count: chex.Array
-    transform: chex.Array
-    rules: chex.Array
-    orders: chex.Array
-    max_chiplets: chex.Array
+    layers: jax.Array
+    unique: jax.Array
+    predecessors: jax.Array
+    successors: jax.Array
+    count: jax.Array
+    transform: jax.Array
+    rules: jax.Array
+    orders: jax.Array
+    max_chiplets: jax.Array
 
 
-def _real(genetics: Genetics) -> chex.Array:
+def _real(genetics: Genetics) -> jax.Array:
     """`[L]` bool, the layers that exist."""
     return jnp.arange(genetics.unique.shape[0]) < genetics.layers
 
 
-def _runs(genetics: Genetics, template: chex.Array) -> chex.Array:
+def _runs(genetics: Genetics, template: jax.Array) -> jax.Array:
     """`[L, S]` bool, whether each tile's template (`[S]`, -1 empty) runs each layer."""
     able = genetics.count[genetics.unique] > 0
     return jnp.where(template >= 0, able[:, jnp.maximum(template, 0)], False)
 
 
-def _pick(key: chex.PRNGKey, mask: chex.Array) -> tuple[chex.Array, chex.Array]:
+def _pick(key: jax.Array, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
     """A random true index of `mask` (`[n]` bool) and whether there is one."""
     draw = jax.random.uniform(key, mask.shape)
     return jnp.argmax(jnp.where(mask, draw, -1.0)).astype(jnp.int32), jnp.any(mask)
 
 
-def _pick_rows(key: chex.PRNGKey, mask: chex.Array) -> tuple[chex.Array, chex.Array]:
+def _pick_rows(key: jax.Array, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
     """For every row of `mask` (`[L, S]` bool) a random true column, and whether it has one."""
     running = jnp.cumsum(mask, axis=1)
     total = running[:, -1]
@@ -87,12 +93,12 @@ def _pick_rows(key: chex.PRNGKey, mask: chex.Array) -> tuple[chex.Array, chex.Ar
     return jnp.argmax(running == wanted[:, None], axis=1).astype(jnp.int32), total > 0
 
 
-def _layer(key: chex.PRNGKey, genetics: Genetics) -> chex.Array:
+def _layer(key: jax.Array, genetics: Genetics) -> jax.Array:
     """A random layer."""
     return jax.random.randint(key, (), 0, genetics.layers)
 
 
-def _used(design: Design, genetics: Genetics) -> chex.Array:
+def _used(design: Design, genetics: Genetics) -> jax.Array:
     """`[S]` bool, tiles that hold at least one layer."""
     tiles = design.template.shape[0]
     owner = jnp.where(_real(genetics), design.assignment, tiles)
@@ -102,22 +108,22 @@ def _used(design: Design, genetics: Genetics) -> chex.Array:
 def _drop_empty(design: Design, genetics: Genetics) -> Design:
     """Takes chiplets without layers off the package."""
     used = _used(design, genetics)
-    return design.replace(template=jnp.where(used, design.template, -1))
+    return dataclasses.replace(design, template=jnp.where(used, design.template, -1))
 
 
-def _select(condition: chex.Array, yes: Design, no: Design) -> Design:
+def _select(condition: jax.Array, yes: Design, no: Design) -> Design:
     """`yes` where the scalar condition holds, else `no`."""
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
 
 
-def _transformed(design: Design, genetics: Genetics, target: chex.Array) -> chex.Array:
+def _transformed(design: Design, genetics: Genetics, target: jax.Array) -> jax.Array:
     """`[L]` int32, each layer's mapping carried over to the template `target` (`[L]`) (mapping transform)."""
     source = design.template[design.assignment]
     moved = genetics.transform[genetics.unique, jnp.maximum(source, 0), design.mapping, jnp.maximum(target, 0)]
     return jnp.where(source == target, design.mapping, moved)
 
 
-def _positions(order: chex.Array) -> chex.Array:
+def _positions(order: jax.Array) -> jax.Array:
     """`[L]` int32, the place of each layer in the order."""
     return jnp.zeros_like(order).at[order].set(jnp.arange(order.shape[0], dtype=order.dtype), unique_indices=True)
 
@@ -125,7 +131,7 @@ def _positions(order: chex.Array) -> chex.Array:
 # ---------------------------------------------------------------- sampling
 
 
-def sample(key: chex.PRNGKey, genetics: Genetics, tiles: int) -> Design:
+def sample(key: jax.Array, genetics: Genetics, tiles: int) -> Design:
     """A random individual: a random number of chiplets with random templates, each layer on a random one that runs it.
 
     The templates of the first chiplets are changed where needed, so that every layer can run; chiplets that no
@@ -160,14 +166,14 @@ def sample(key: chex.PRNGKey, genetics: Genetics, tiles: int) -> Design:
 # ---------------------------------------------------------------- crossovers
 
 
-def _spliced(first: chex.Array, second: chex.Array, cut: chex.Array) -> chex.Array:
+def _spliced(first: jax.Array, second: jax.Array, cut: jax.Array) -> jax.Array:
     """The first `cut` layers of one order, then the others in the order of the second."""
     late = _positions(first)[second] >= cut
     place = jnp.where(late, cut + jnp.cumsum(late) - 1, first.shape[0])
     return first.at[place].set(second, mode="drop")
 
 
-def _mutually(operator: Callable[..., Design], a: Design, b: Design, *each: chex.Array) -> tuple[Design, Design]:
+def _mutually(operator: Callable[..., Design], a: Design, b: Design, *each: jax.Array) -> tuple[Design, Design]:
     """`operator(own, other, *each)` for (a, b) and for (b, a), batched so that it is compiled once.
 
     Args:
@@ -183,13 +189,13 @@ def _mutually(operator: Callable[..., Design], a: Design, b: Design, *each: chex
     return first, second
 
 
-def scheduling_crossover(key: chex.PRNGKey, a: Design, b: Design, genetics: Genetics) -> tuple[Design, Design]:
+def scheduling_crossover(key: jax.Array, a: Design, b: Design, genetics: Genetics) -> tuple[Design, Design]:
     """Splices the topological orders of the parents at one point (Figure 5a)."""
     cut = jax.random.randint(key, (), 1, jnp.maximum(genetics.layers, 2))
-    return _mutually(lambda own, other: own.replace(order=_spliced(own.order, other.order, cut)), a, b)
+    return _mutually(lambda own, other: dataclasses.replace(own, order=_spliced(own.order, other.order, cut)), a, b)
 
 
-def mapping_crossover(key: chex.PRNGKey, a: Design, b: Design, genetics: Genetics) -> tuple[Design, Design]:
+def mapping_crossover(key: jax.Array, a: Design, b: Design, genetics: Genetics) -> tuple[Design, Design]:
     """Takes the mappings before a point of a parent's order from that parent, the others from the other (Figure 5d).
 
     Where the two run a layer on different templates the mapping is transformed.
@@ -198,12 +204,12 @@ def mapping_crossover(key: chex.PRNGKey, a: Design, b: Design, genetics: Genetic
 
     def child(own: Design, other: Design) -> Design:
         foreign = _transformed(other, genetics, own.template[own.assignment])
-        return own.replace(mapping=jnp.where(_positions(own.order) < cut, own.mapping, foreign))
+        return dataclasses.replace(own, mapping=jnp.where(_positions(own.order) < cut, own.mapping, foreign))
 
     return _mutually(child, a, b)
 
 
-def _graft(key: chex.PRNGKey, own: Design, other: Design, tile: chex.Array, genetics: Genetics) -> Design:
+def _graft(key: jax.Array, own: Design, other: Design, tile: jax.Array, genetics: Genetics) -> Design:
     """`own` with the chiplet that `other` holds on `tile`, and with the layers that `other` runs there.
 
     Layers that `own` had on the tile stay there with transformed mappings; those that the new template cannot run
@@ -218,11 +224,11 @@ def _graft(key: chex.PRNGKey, own: Design, other: Design, tile: chex.Array, gene
     assignment = jnp.where(brought, tile, jnp.where(homeless, refuge, own.assignment))
     mapping = jnp.where(brought, other.mapping, _transformed(own, genetics, template[assignment]))
     possible = jnp.all(found | ~homeless)
-    grafted = own.replace(assignment=assignment, mapping=jnp.where(real, mapping, 0), template=template)
+    grafted = dataclasses.replace(own, assignment=assignment, mapping=jnp.where(real, mapping, 0), template=template)
     return _select(possible, _drop_empty(grafted, genetics), own)
 
 
-def sa_crossover(key: chex.PRNGKey, a: Design, b: Design, genetics: Genetics) -> tuple[Design, Design]:
+def sa_crossover(key: jax.Array, a: Design, b: Design, genetics: Genetics) -> tuple[Design, Design]:
     """Swaps the chiplet on a random tile, with its layers, between the parents (Figure 5e).
 
     Where only one parent has a chiplet there, it is added to the other; the second child is then a copy of the
@@ -232,7 +238,7 @@ def sa_crossover(key: chex.PRNGKey, a: Design, b: Design, genetics: Genetics) ->
     tile_key, graft_key, copy_key = jax.random.split(key, 3)
     tile, _ = _pick(tile_key, (a.template >= 0) | (b.template >= 0))
 
-    def child(own: Design, other: Design, graft: chex.PRNGKey, copy: chex.PRNGKey) -> Design:
+    def child(own: Design, other: Design, graft: jax.Array, copy: jax.Array) -> Design:
         standing = own.template >= 0
         room = standing[tile] | (jnp.sum(standing) < genetics.max_chiplets)
         grafted = _graft(graft, own, other, tile, genetics)
@@ -244,7 +250,7 @@ def sa_crossover(key: chex.PRNGKey, a: Design, b: Design, genetics: Genetics) ->
 # ---------------------------------------------------------------- mutations of the software genome
 
 
-def scheduling_mutation(key: chex.PRNGKey, design: Design, genetics: Genetics) -> Design:
+def scheduling_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Design:
     """Swaps a random layer with a later one where no dependency is between them (Figure 5b).
 
     l_i is random; l_j is its nearest dependent in the order; l_k is random between them. They are swapped where
@@ -262,10 +268,10 @@ def scheduling_mutation(key: chex.PRNGKey, design: Design, genetics: Genetics) -
     free = jnp.all((needs < 0) | (position[needs] < start))
     possible = free & (there < stop)
     swapped = design.order.at[start].set(other).at[there].set(layer)
-    return design.replace(order=jnp.where(possible, swapped, design.order))
+    return dataclasses.replace(design, order=jnp.where(possible, swapped, design.order))
 
 
-def mapping_mutation(key: chex.PRNGKey, design: Design, genetics: Genetics, chosen: chex.Array | None = None) -> Design:
+def mapping_mutation(key: jax.Array, design: Design, genetics: Genetics, chosen: jax.Array | None = None) -> Design:
     """Gives layers another mapping of their Pareto set (Figure 5c).
 
     Args:
@@ -281,12 +287,10 @@ def mapping_mutation(key: chex.PRNGKey, design: Design, genetics: Genetics, chos
     shift = 1 + (jax.random.uniform(value_key, size.shape) * (size - 1)).astype(jnp.int32)
     shift = jnp.clip(shift, 1, jnp.maximum(size - 1, 1))
     drawn = (design.mapping + shift) % jnp.maximum(size, 1)
-    return design.replace(mapping=jnp.where(chosen & _real(genetics), drawn, design.mapping))
+    return dataclasses.replace(design, mapping=jnp.where(chosen & _real(genetics), drawn, design.mapping))
 
 
-def assignment_mutation(
-    key: chex.PRNGKey, design: Design, genetics: Genetics, chosen: chex.Array | None = None
-) -> Design:
+def assignment_mutation(key: jax.Array, design: Design, genetics: Genetics, chosen: jax.Array | None = None) -> Design:
     """Moves layers to another chiplet that runs them, transforming their mappings (Figure 5j).
 
     Args:
@@ -304,10 +308,10 @@ def assignment_mutation(
     moves = chosen & found & _real(genetics)
     assignment = jnp.where(moves, tile, design.assignment)
     mapping = _transformed(design, genetics, design.template[assignment])
-    return _drop_empty(design.replace(assignment=assignment, mapping=mapping), genetics)
+    return _drop_empty(dataclasses.replace(design, assignment=assignment, mapping=mapping), genetics)
 
 
-def opening_mutation(key: chex.PRNGKey, design: Design, genetics: Genetics) -> Design:
+def opening_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Design:
     """Moves one random layer to a new chiplet of a random template that runs it (ours; off in the `paper` preset)."""
     layer_key, template_key = jax.random.split(key)
     layer = _layer(layer_key, genetics)
@@ -315,21 +319,21 @@ def opening_mutation(key: chex.PRNGKey, design: Design, genetics: Genetics) -> D
     template, _ = _pick(template_key, genetics.count[genetics.unique[layer]] > 0)
     opened = design.template.at[tile].set(template)
     assignment = design.assignment.at[layer].set(tile)
-    moved = design.replace(mapping=_transformed(design, genetics, opened[assignment]))
-    moved = moved.replace(assignment=assignment, template=opened)
+    moved = dataclasses.replace(design, mapping=_transformed(design, genetics, opened[assignment]))
+    moved = dataclasses.replace(moved, assignment=assignment, template=opened)
     return _select(room, _drop_empty(moved, genetics), design)
 
 
 # ---------------------------------------------------------------- mutations of the hardware genome
 
 
-def _vacant(design: Design, genetics: Genetics) -> tuple[chex.Array, chex.Array]:
+def _vacant(design: Design, genetics: Genetics) -> tuple[jax.Array, jax.Array]:
     """The first empty tile, and whether a chiplet may be added."""
     empty = design.template < 0
     return jnp.argmax(empty).astype(jnp.int32), jnp.any(empty) & (jnp.sum(~empty) < genetics.max_chiplets)
 
 
-def _half(key: chex.PRNGKey, mask: chex.Array) -> chex.Array:
+def _half(key: jax.Array, mask: jax.Array) -> jax.Array:
     """Exactly floor(n / 2) of the n true entries of `mask` (`[L]` bool), chosen at random.
 
     The threshold that lets that many distinct random keys pass is found by bisection, which needs no sort.
@@ -340,7 +344,7 @@ def _half(key: chex.PRNGKey, mask: chex.Array) -> chex.Array:
     keys = (keys << low_bits) | jnp.arange(layers, dtype=jnp.uint32)
     wanted = jnp.sum(mask) // 2
 
-    def narrow(bit: chex.Array, threshold: chex.Array) -> chex.Array:
+    def narrow(bit: jax.Array, threshold: jax.Array) -> jax.Array:
         trial = threshold | (jnp.uint32(1) << (jnp.uint32(29) - bit.astype(jnp.uint32)))
         return jnp.where(jnp.sum(mask & (keys < trial)) <= wanted, trial, threshold)
 
@@ -348,7 +352,7 @@ def _half(key: chex.PRNGKey, mask: chex.Array) -> chex.Array:
     return mask & (keys < threshold)
 
 
-def splitting_mutation(key: chex.PRNGKey, design: Design, genetics: Genetics) -> Design:
+def splitting_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Design:
     """Adds a chiplet of the same template and gives it half of the layers of a random chiplet (Figure 5f).
 
     Does nothing where the package is full or no chiplet has two layers.
@@ -361,14 +365,15 @@ def splitting_mutation(key: chex.PRNGKey, design: Design, genetics: Genetics) ->
     source, loaded = _pick(tile_key, load > 1)
     target, room = _vacant(design, genetics)
     moved = _half(half_key, real & (design.assignment == source))
-    split = design.replace(
+    split = dataclasses.replace(
+        design,
         assignment=jnp.where(moved, target, design.assignment),
         template=design.template.at[target].set(design.template[source]),
     )
     return _select(loaded & room, split, design)
 
 
-def merging_mutation(key: chex.PRNGKey, design: Design, genetics: Genetics) -> Design:
+def merging_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Design:
     """Moves all layers of one random chiplet to another, transforming their mappings (Figure 5g).
 
     Does nothing where the other chiplet cannot run all of them, or stands alone.
@@ -381,7 +386,8 @@ def merging_mutation(key: chex.PRNGKey, design: Design, genetics: Genetics) -> D
     moved = _real(genetics) & (design.assignment == giver)
     able = jnp.all(~moved | (genetics.count[genetics.unique, design.template[keeper]] > 0))
     assignment = jnp.where(moved, keeper, design.assignment)
-    merged = design.replace(
+    merged = dataclasses.replace(
+        design,
         assignment=assignment,
         mapping=_transformed(design, genetics, design.template[assignment]),
         template=design.template.at[giver].set(-1),
@@ -389,7 +395,7 @@ def merging_mutation(key: chex.PRNGKey, design: Design, genetics: Genetics) -> D
     return _select(pair & able, merged, design)
 
 
-def position_mutation(key: chex.PRNGKey, design: Design, genetics: Genetics) -> Design:
+def position_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Design:
     """Swaps the tiles of two random chiplets (Figure 5h)."""
     first_key, second_key = jax.random.split(key)
     occupied = design.template >= 0
@@ -398,11 +404,11 @@ def position_mutation(key: chex.PRNGKey, design: Design, genetics: Genetics) -> 
     two, pair = _pick(second_key, occupied & (tiles != one))
     seat = jnp.where(tiles == one, two, jnp.where(tiles == two, one, tiles)).astype(jnp.int32)
     assignment = jnp.where(_real(genetics), seat[design.assignment], design.assignment)
-    swapped = design.replace(assignment=assignment, template=design.template[seat])
+    swapped = dataclasses.replace(design, assignment=assignment, template=design.template[seat])
     return _select(pair, swapped, design)
 
 
-def resizing_mutation(key: chex.PRNGKey, design: Design, genetics: Genetics) -> Design:
+def resizing_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Design:
     """Maps all layers of a random chiplet anew under one rule (ours; off in the `paper` preset).
 
     A chiplet is as large as its largest mapping: to make one smaller, all its layers must change together.
@@ -412,10 +418,10 @@ def resizing_mutation(key: chex.PRNGKey, design: Design, genetics: Genetics) -> 
     rule = jax.random.randint(rule_key, (), 0, genetics.rules.shape[0])
     there = _real(genetics) & (design.assignment == tile)
     chosen = genetics.rules[rule][genetics.unique, jnp.maximum(design.template[tile], 0)]
-    return design.replace(mapping=jnp.where(there, chosen, design.mapping))
+    return dataclasses.replace(design, mapping=jnp.where(there, chosen, design.mapping))
 
 
-def template_mutation(key: chex.PRNGKey, design: Design, genetics: Genetics) -> Design:
+def template_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Design:
     """Gives a random chiplet another template that runs all its layers, transforming their mappings (Figure 5i)."""
     tile_key, template_key = jax.random.split(key)
     tile, _ = _pick(tile_key, design.template >= 0)
@@ -426,5 +432,5 @@ def template_mutation(key: chex.PRNGKey, design: Design, genetics: Genetics) -> 
     choice, found = _pick(template_key, allowed)
     template = design.template.at[tile].set(choice)
     target = jnp.where(there, choice, design.template[design.assignment])
-    changed = design.replace(template=template, mapping=_transformed(design, genetics, target))
+    changed = dataclasses.replace(design, template=template, mapping=_transformed(design, genetics, target))
     return _select(found, changed, design)

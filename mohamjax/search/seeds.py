@@ -22,7 +22,7 @@ _CAPS = 12
 """Caps on the area of a mapping's own hardware, spread evenly on a log axis."""
 
 
-def seed_packages(templates: int, tiles: int, runs_all: Sequence[bool]) -> list[tuple[int, ...]]:
+def seed_packages(templates: int, tiles: int, runs_all: np.ndarray) -> list[tuple[int, ...]]:
     """Packages to schedule on: homogeneous and mixed, from one chiplet to a full package.
 
     Args:
@@ -130,7 +130,7 @@ class ListScheduler:
         choices = list({c.tobytes(): c for c in self.rules()}.values())
         packages = [
             package
-            for package in seed_packages(self.count.shape[1], tiles, able.all(axis=0).tolist())
+            for package in seed_packages(self.count.shape[1], tiles, able.all(axis=0))
             if able[:, list(package)].any(axis=1).all()
         ]
         return [self.schedule(package, chosen) for package in packages for chosen in choices]
