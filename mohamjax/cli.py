@@ -628,7 +628,7 @@ def _workload(arguments: argparse.Namespace) -> int:
                 f"--csv prints one network, there are {len(application.networks)}", remedy="name one ONNX file"
             )
         text = io.StringIO()
-        writer = csv.DictWriter(text, LAYER_COLUMNS, lineterminator="\n")
+        writer: csv.DictWriter[str] = csv.DictWriter(text, list(LAYER_COLUMNS), lineterminator="\n")
         writer.writeheader()
         writer.writerows(layer_rows(application.networks[0]))
         _write(target, text.getvalue())

@@ -40,10 +40,12 @@ def write_checkpoint(path: str | pathlib.Path, tree: Any, meta: Mapping[str, Any
         meta: what else is needed to go on, e.g. the history and a fingerprint of the problem.
     """
     named, _ = _named(tree)
-    arrays = {name: np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf) for name, leaf in named.items()}
+    arrays: dict[str, Any] = {
+        name: np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf) for name, leaf in named.items()
+    }
     buffer = io.BytesIO()
     record = json.dumps({"format": CHECKPOINT_FORMAT, **meta})
-    np.savez(buffer, meta=np.asarray(record), **arrays)
+    np.savez(buffer, **(arrays | {"meta": np.asarray(record)}))
     write_bytes(path, buffer.getvalue())
 
 

@@ -56,7 +56,7 @@ def prepare_folder(path: str | pathlib.Path) -> pathlib.Path:
     return folder
 
 
-def landmarks(objectives: np.ndarray) -> dict[str, int]:
+def landmarks(objectives: Any) -> dict[str, int]:
     """Rows of the fastest, the most frugal and the smallest design and of the knee (nearest to ideal on log axes).
 
     Args:

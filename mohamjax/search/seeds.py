@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,7 @@ _CAPS = 12
 """Caps on the area of a mapping's own hardware, spread evenly on a log axis."""
 
 
-def seed_packages(templates: int, tiles: int, runs_all: np.ndarray) -> list[tuple[int, ...]]:
+def seed_packages(templates: int, tiles: int, runs_all: Any) -> list[tuple[int, ...]]:
     """Packages to schedule on: homogeneous and mixed, from one chiplet to a full package.
 
     Args:
