@@ -13,8 +13,10 @@ from mohamjax.mapping.cost import (
     evaluate_batch,
     minimal_hardware,
     offchip_bytes,
+    plausible,
     validity,
 )
+from mohamjax.mapping.explain import explain, explanation_text
 from mohamjax.mapping.nest import LayerArrays, Mapping
 from mohamjax.mapping.notation import loop_nest, mapping_from_dict, mapping_to_dict
 from mohamjax.mapping.space import Constraints, constraints, encode, layer_arrays, map_space, prime_factors
@@ -37,6 +39,8 @@ __all__ = [
     "encode",
     "energy",
     "evaluate_batch",
+    "explain",
+    "explanation_text",
     "layer_arrays",
     "loop_nest",
     "map_space",
@@ -44,6 +48,7 @@ __all__ = [
     "mapping_to_dict",
     "minimal_hardware",
     "offchip_bytes",
+    "plausible",
     "prime_factors",
     "tabulate",
     "validity",

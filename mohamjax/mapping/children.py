@@ -8,8 +8,8 @@ the first loop of an axis fastest. "Section" is that of `semantics.md` in the re
 from __future__ import annotations
 
 import functools
+from typing import TYPE_CHECKING
 
-import chex
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -17,6 +17,11 @@ from jax import lax
 from mohamjax.hardware.machine import DATA_SPACES
 from mohamjax.mapping.nest import LayerArrays
 from mohamjax.workload.layer import DIMS
+
+if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
+    from dataclasses import dataclass
+else:
+    from chex import dataclass
 
 __all__ = [
     "ALL",
@@ -72,7 +77,7 @@ def _gcd(a, b):
     return lax.while_loop(lambda pair: jnp.any(pair[1] > 0), step, (a, b))[0]
 
 
-@chex.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Windows:
     """How the children overlap along one spatial axis of the inputs (section 4).
 
@@ -88,12 +93,12 @@ class Windows:
         shift_tap: `[...]` float, b, words.
     """
 
-    out: chex.Array
-    tap: chex.Array
-    chain_out: chex.Array
-    chain_tap: chex.Array
-    shift_out: chex.Array
-    shift_tap: chex.Array
+    out: jax.Array
+    tap: jax.Array
+    chain_out: jax.Array
+    chain_tap: jax.Array
+    shift_out: jax.Array
+    shift_tap: jax.Array
 
     def chains(self, length):
         """Number of places where `length` children follow each other in a chain."""

@@ -15,7 +15,8 @@ difference of large counts.
 
 from __future__ import annotations
 
-import chex
+from typing import TYPE_CHECKING, Any
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -45,6 +46,11 @@ from mohamjax.mapping.children import (
 from mohamjax.mapping.links import base_classes, link_traffic, ordered_share
 from mohamjax.mapping.nest import LayerArrays, Mapping
 from mohamjax.workload.layer import DIMS
+
+if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
+    from dataclasses import dataclass
+else:
+    from chex import dataclass
 
 __all__ = [
     "MAX_CHILDREN",
@@ -82,7 +88,7 @@ REASONS = (
 """Names of the codes that `validity` returns; a level that fails its capacity and its mesh has a code of both."""
 
 
-@chex.dataclass(frozen=True)
+@dataclass(frozen=True)
 class AccessCounts:
     """Word counts of one mapping, per instance of a level and over the whole layer. Padded levels hold zeros.
 
@@ -104,23 +110,23 @@ class AccessCounts:
         compute_cycles: `[]` float, cycles without bandwidth limits: product of the temporal factors.
     """
 
-    tile: chex.Array
-    partition: chex.Array
-    reads: chex.Array
-    fills: chex.Array
-    updates: chex.Array
-    ingress: chex.Array
-    hops: chex.Array
-    link_transfers: chex.Array
-    instances_used: chex.Array
-    expansion: chex.Array
-    fanout_used: chex.Array
-    mac_expansion: chex.Array
-    macs: chex.Array
-    compute_cycles: chex.Array
+    tile: jax.Array
+    partition: jax.Array
+    reads: jax.Array
+    fills: jax.Array
+    updates: jax.Array
+    ingress: jax.Array
+    hops: jax.Array
+    link_transfers: jax.Array
+    instances_used: jax.Array
+    expansion: jax.Array
+    fanout_used: jax.Array
+    mac_expansion: jax.Array
+    macs: jax.Array
+    compute_cycles: jax.Array
 
 
-@chex.dataclass(frozen=True)
+@dataclass(frozen=True)
 class CycleCounts:
     """Cycles of one mapping.
 
@@ -131,13 +137,13 @@ class CycleCounts:
         slowdown: `[L]` float in (0, 1], granted over needed bandwidth.
     """
 
-    total: chex.Array
-    onchip: chex.Array
-    per_level: chex.Array
-    slowdown: chex.Array
+    total: jax.Array
+    onchip: jax.Array
+    per_level: jax.Array
+    slowdown: jax.Array
 
 
-@chex.dataclass(frozen=True)
+@dataclass(frozen=True)
 class EnergyBreakdown:
     """Energy of one mapping in pJ, all instances.
 
@@ -148,13 +154,13 @@ class EnergyBreakdown:
         network: `[L]` float, wires below the level.
     """
 
-    total: chex.Array
-    mac: chex.Array
-    level: chex.Array
-    network: chex.Array
+    total: jax.Array
+    mac: jax.Array
+    level: jax.Array
+    network: jax.Array
 
 
-@chex.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Evaluation:
     """All results of `evaluate_batch`; a leading batch axis on every leaf.
 
@@ -170,9 +176,9 @@ class Evaluation:
     counts: AccessCounts
     cycles: CycleCounts
     energy: EnergyBreakdown
-    reason: chex.Array
-    level: chex.Array
-    plausible: chex.Array
+    reason: jax.Array
+    level: jax.Array
+    plausible: jax.Array
 
 
 def outermost(machine: Machine):
@@ -355,7 +361,8 @@ def count_accesses(
     repeats = [_repeats(order, bounds, v) for v in (W, O)]
     relevant = [product_over(temporal, RELEVANT[v]) for v in (W, O)]
     irrelevant = [product_over(temporal, [d for d in ALL if d not in RELEVANT[v]]) for v in (W, O)]
-    window = (*_input_window(layer, child), product_over(child, (G, N, C)))
+    h, w = _input_window(layer, child)
+    window = (h, w, product_over(child, (G, N, C)))
     loops = (bounds, *_input_loops(layer, order, union))
     inputs = _input_deliveries(loops, *window)
 
@@ -482,15 +489,16 @@ def count_accesses(
     real = machine.level_mask[:, None]
     hops = jnp.where(real, jnp.moveaxis(per_word, 0, 1) * jnp.stack(outer["delivered"], axis=1), 0)
     transfers = jnp.zeros_like(hops)
-    if links:
+    if traffic is not None:
         # Neighbours exchange what the next inner level stores: its reads and fills grow.
-        stored = jnp.concatenate([jnp.zeros_like(real[:1, 0]), tables["tile"][:-1, I] > 0])
-        handed = jnp.where(stored & machine.level_mask, traffic.link_transfers, 0)
+        stored = tables["tile"][:, I] > 0
+        inside = jnp.concatenate([jnp.zeros_like(stored[:1]), stored[:-1]])
+        handed = jnp.where(inside & machine.level_mask, traffic.link_transfers, 0)
         peer = jnp.concatenate([handed[1:], jnp.zeros_like(handed[:1])]) / jnp.maximum(instances_used, 1)
         for name, round_ in (("reads", _round), ("fills", _floor)):
             words = tables[name]
-            tables[name] = words.at[:, I].set(jnp.where(words[:, I] > 0, round_(words[:, I] + peer), 0))
-        hops = hops.at[:, I].set(jnp.where(machine.level_mask, traffic.hops, 0))
+            tables[name] = words.at[:, I].set(jnp.where(stored, round_(words[:, I] + peer), 0))
+        hops = hops.at[1:, I].set(jnp.where(machine.level_mask, traffic.hops, 0)[1:])
         transfers = transfers.at[:, I].set(handed)
     compute_cycles = nest["relevant"][0] * nest["irrelevant"][0]
     return AccessCounts(
@@ -602,8 +610,8 @@ def energy(counts: AccessCounts, machine: Machine) -> EnergyBreakdown:
 
 def area(machine: Machine):
     """Area of all instances of all levels and of the MACs, um^2, `[]`."""
-    levels = jnp.where(machine.level_mask, machine.area * machine.instances, 0)
-    return jnp.sum(levels, axis=0) + machine.mac_area * machine.mac_instances
+    instances = jnp.where(machine.level_mask, machine.instances, 0)
+    return jnp.sum(machine.area * instances, axis=0) + machine.mac_area * machine.mac_instances
 
 
 def validity(counts: AccessCounts, mapping: Mapping, machine: Machine, *, own_fanout: bool = False):
@@ -721,7 +729,8 @@ def evaluate_batch(
     Returns:
         `Evaluation` with a leading batch axis N.
     """
-    arrays, shared = {"mapping": mappings}, {}
+    arrays: dict[str, Any] = {"mapping": mappings}
+    shared: dict[str, Any] = {}
     (arrays if jnp.ndim(layers.bounds) > 1 else shared)["layer"] = layers
     (arrays if jnp.ndim(machines.capacity) > 1 else shared)["machine"] = machines
 

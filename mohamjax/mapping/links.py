@@ -10,7 +10,8 @@ Axes: D dimensions, L levels, a free batch axis; `size` children. "Section" is t
 
 from __future__ import annotations
 
-import chex
+from typing import TYPE_CHECKING
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -36,10 +37,15 @@ from mohamjax.mapping.children import (
     sorted_groups,
 )
 
+if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
+    from dataclasses import dataclass
+else:
+    from chex import dataclass
+
 __all__ = ["InputTraffic", "base_classes", "link_traffic", "ordered_share"]
 
 
-@chex.dataclass(frozen=True)
+@dataclass(frozen=True)
 class InputTraffic:
     """What one level sends of the inputs, in place of (words delivered) * (groups).
 
@@ -51,11 +57,11 @@ class InputTraffic:
         link_transfers: `[L, ...]` float, words handed from child to child.
     """
 
-    ingress: chex.Array
-    weighted: chex.Array
-    share: chex.Array
-    hops: chex.Array
-    link_transfers: chex.Array
+    ingress: jax.Array
+    weighted: jax.Array
+    share: jax.Array
+    hops: jax.Array
+    link_transfers: jax.Array
 
 
 def base_classes(spread, axes, size):
@@ -166,18 +172,12 @@ def _offsets(child, order, spatial, axes):
 
 def _neighbours(child, order, spatial, axes, columns, used):
     """Of each child's four neighbours on the mesh: (whether it is there, its offset less the child's)."""
-    label, offset = _offsets(child, order, spatial, axes)
-    row = quotient(child, columns)
-    out = []
-    for step, along_x in ((1, True), (-1, True), (columns, False), (-columns, False)):
-        other = child + step
-        there = (other >= 0) & (other < used)
-        if along_x:
-            there = there & (quotient(other, columns) == row)
-        other_label, other_offset = _offsets(jnp.maximum(other, 0), order, spatial, axes)
-        apart = [b - a for a, b in zip(offset, other_offset, strict=True)]
-        out.append((there & (other_label == label), apart))
-    return out
+    others = jnp.stack(jnp.broadcast_arrays(child, child + 1, child - 1, child + columns, child - columns))
+    label, offset = _offsets(jnp.maximum(others, 0), order, spatial, axes)
+    there = (others[1:] >= 0) & (others[1:] < used) & (label[1:] == label[0])
+    same_row = quotient(others[1:3], columns) == quotient(child, columns)
+    there = jnp.concatenate([there[:2] & same_row, there[2:]])
+    return there, [x[1:] - x[0] for x in offset]
 
 
 def _run_lengths(ends, position):
@@ -255,17 +255,14 @@ def link_traffic(loops, window, order, spatial, fanout, axes, delivered, groups,
     def with_links():
         columns, rows = mesh_shape(spatial, fanout)
         child = jnp.arange(size, dtype=spread.dtype).reshape((size,) + (1,) * used.ndim)
-        neighbours = _neighbours(child, order, spatial, axes, columns, used)
+        there, apart = _neighbours(child, order, spatial, axes, columns, used)
         label = group_labels(indices(child, order, spatial), spread, axes)[:, I]
         exists = child < used
         most = int((2 * size) ** 0.5) + 1
 
         def regroup(motion):
             """What the level still serves when the children that links reach are taken out."""
-            linked = jnp.zeros(exists.shape, bool)
-            for there, apart in neighbours:
-                linked = linked | (there & (apart[0] == motion[0]) & (apart[1] == motion[1]))
-            linked = linked & exists
+            linked = exists & jnp.any(there & (apart[0] == motion[0]) & (apart[1] == motion[1]), axis=0)
             ends, group_hops = sorted_groups(jnp.where(exists & ~linked, label, jnp.inf), child, columns, rows)
             members, classes = _classes(ends, child, most)
             return {
@@ -290,15 +287,20 @@ def link_traffic(loops, window, order, spatial, fanout, axes, delivered, groups,
         adopted = found["adopted"] > 0
         words = found["adopted"] * steps["cost"]
         rest = full + jnp.sum(jnp.where(adopted, closed, weight) * steps["cost"], axis=0)
-        entries = [
-            (members, classes, rest * classes),
-            (found["members"], found["classes"], words[:, None] * found["classes"]),
-        ]
-        flat = [jnp.concatenate([a, b.reshape((-1, *used.shape))]) for a, b in zip(*entries, strict=True)]
+
+        def joined(base, other):
+            return jnp.concatenate([base, other.reshape((-1, *used.shape))])
+
+        share = _merged_share(
+            joined(members, found["members"]),
+            joined(classes, found["classes"]),
+            joined(rest * classes, words[:, None] * found["classes"]),
+            used,
+        )
         return InputTraffic(
             ingress=rest * groups + jnp.sum(words * found["groups"], axis=0),
             weighted=rest * used + jnp.sum(words * (used - found["linked"]), axis=0),
-            share=_merged_share(*flat, used),
+            share=share,
             hops=rest * hops + jnp.sum(words * found["hops"], axis=0),
             link_transfers=jnp.sum(words * found["linked"], axis=0),
         )

@@ -1,0 +1,178 @@
+"""Files of architectures and samples: what is read, what is refused, what is written."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+from conftest import reference
+
+from mohamjax.errors import InputError
+from mohamjax.io.samples import evaluate_samples, read_architectures, read_samples
+from mohamjax.workload import DIMS
+
+
+@pytest.fixture(scope="module")
+def architectures():
+    return read_architectures(reference("timeloop/architectures.json"))
+
+
+@pytest.fixture
+def rows():
+    lines = reference("timeloop/samples_smoke.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def test_architectures_become_padded_machines(architectures):
+    levels = {a.machine.level_mask.shape[0] for a in architectures.values()}
+    assert levels == {6}
+    simba, shi = architectures["simba"], architectures["shidiannao"]
+    assert simba.mac_name == "LMAC"
+    assert simba.machine.mac_mesh.tolist() == [512, 8]
+    assert simba.machine.capacity.tolist()[:2] == [1, 128]
+    assert np.isinf(simba.machine.capacity[5])
+    assert shi.machine.level_mask.tolist() == [True] * 5 + [False]
+    assert np.isinf(shi.machine.capacity[5])
+    assert not shi.machine.keep[5].any()
+    assert shi.machine.reduces.tolist() == [True, True, True, True, False, True]
+
+
+def test_depthwise_channels_are_groups(architectures, tmp_path, rows):
+    row = next(r for r in rows if r["layer"]["shape"] == "dwconv")
+    (tmp_path / "s.jsonl").write_text(json.dumps(row))
+    (sample,) = read_samples(tmp_path / "s.jsonl", architectures)
+    g, c = DIMS.index("G"), DIMS.index("C")
+    assert row["layer"]["C"] == sample.shape.G
+    assert sample.shape.C == sample.shape.K == 1
+    mapping = sample.mapping
+    assert mapping.temporal[:, g].prod() * mapping.spatial[:, :, g].prod() == sample.shape.G
+    for i, level in enumerate(row["mapping"]["levels"]):
+        assert mapping.temporal[i, g] == level["temporal"]["factors"].get("C", 1)
+        given = ["G" if d == "C" else d for d in level["temporal"]["perm"]]
+        assert [DIMS[d] for d in mapping.order[i]][: len(given)] == given
+        assert sorted(mapping.order[i]) == list(range(8))
+    assert np.all(mapping.temporal[:, c] == 1)
+
+
+def spoil(row, path, value):
+    *keys, last = path
+    target = row
+    for key in keys:
+        target = target[key]
+    if value is KeyError:
+        del target[last]
+    else:
+        target[last] = value
+    return row
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "says"),
+    [
+        (["arch"], "tpu", "'tpu' is unknown; use one of eyeriss"),
+        (["arch"], KeyError, "arch: the key is missing"),
+        (["layer", "shape"], "pool", "'pool' is unknown; use conv or dwconv"),
+        (["layer", "P"], 0, "0 is no positive integer"),
+        (["layer", "P"], 2.5, "2.5 is no positive integer"),
+        (["layer", "wstride"], "2", "'2' is no positive integer"),
+        (["layer", "K"], KeyError, "the key is missing"),
+        (["layer"], [], "is no JSON object"),
+        (["mapping", "levels"], [], "needs a list `levels` of 6 levels"),
+        (["mapping", "levels", 0, "name"], "L0", "level is called 'L0'"),
+        (["mapping", "levels", 0, "temporal", "factors"], {"Z": 2}, "unknown dimension 'Z'"),
+        (["mapping", "levels", 0, "temporal", "factors"], {"K": 0}, "is not a positive integer"),
+        (["mapping", "levels", 0, "temporal", "perm"], "KK", "names a dimension twice"),
+        (["mapping", "levels", 0, "spatial", "X"], [["K"]], "is not a list of [dimension, factor]"),
+        (["mapping", "levels", 0, "temporal", "factors"], {"K": 2, "P": 7}, "multiply to"),
+    ],
+)
+def test_a_bad_sample_is_refused_by_line(tmp_path, architectures, rows, path, value, says):
+    good = next(r for r in rows if r["arch"] == "eyeriss" and r["layer"]["shape"] == "conv")
+    bad = spoil(json.loads(json.dumps(good)), path, value)
+    file = tmp_path / "s.jsonl"
+    file.write_text(json.dumps(good) + "\n\n" + json.dumps(bad) + "\n")
+    with pytest.raises(InputError) as error:
+        list(read_samples(file, architectures))
+    text = str(error.value)
+    assert text.startswith(f"{file}: line 3")
+    assert says in text
+    assert "\n" not in text
+
+
+def test_a_residual_factor_is_refused_not_evaluated(tmp_path, architectures, rows):
+    row = next(r for r in rows if r["arch"] == "simba" and r["layer"]["shape"] == "dwconv")
+    row["layer"]["C"] += 1
+    file = tmp_path / "s.jsonl"
+    file.write_text(json.dumps(row))
+    with pytest.raises(InputError, match=r"line 1, mapping: the factors of C multiply to \d+, its bound is \d+; make"):
+        list(read_samples(file, architectures))
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "holds no sample"),
+        (b"{", "line 1: is not valid JSON"),
+        (b"[" * 100_000, "line 1: is not valid JSON"),
+        (b"3\n", "line 1: is no JSON object"),
+        (b"\xff\xfe\x00", "is not UTF-8 text"),
+        (b"\x1f\x8b\x08\x00garbage", "is a broken gzip file"),
+        (gzip.compress(b"{}" * 1000)[:-9], "is a broken gzip file"),
+        (None, "no such file"),
+    ],
+)
+def test_an_unreadable_sample_file_is_one_line(tmp_path, content, says):
+    file = tmp_path / "s.jsonl"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(InputError) as error:
+        evaluate_samples(reference("timeloop/architectures.json"), file, tmp_path / "out")
+    assert says in str(error.value)
+    assert str(file) in str(error.value)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "says"),
+    [
+        (["architectures"], [], "is no list of architectures"),
+        (["architectures", 1, "name"], "eyeriss", "the name comes twice"),
+        (["architectures", 0, "levels"], [], "is no list of levels"),
+        (["architectures", 0, "levels", 1, "meshX"], -1, "eyeriss, level 1, meshX: -1 is too small"),
+        (["architectures", 0, "levels", 1, "meshX"], None, "None is no number"),
+        (["architectures", 0, "levels", 1, "keep_default"], ["Weight"], "is no list of data spaces"),
+        (["architectures", 0, "levels", 1, "name"], "psum_spad", "two levels share a name"),
+        (["architectures", 0, "mac"], KeyError, "the key is missing"),
+        (["architectures", 0, "mac", "energy_pJ"], "cheap", "'cheap' is no number"),
+    ],
+)
+def test_a_bad_architecture_is_refused(tmp_path, path, value, says):
+    document = json.loads(reference("timeloop/architectures.json").read_text())
+    file = tmp_path / "a.json"
+    file.write_text(json.dumps(spoil(document, path, value)))
+    with pytest.raises(InputError) as error:
+        read_architectures(file)
+    assert says in str(error.value)
+    assert str(error.value).startswith(str(file))
+
+
+def test_predictions_and_explanations_go_where_they_should(tmp_path, rows, capsys):
+    accepted = next(r for r in rows if r["ok"] and not r["out_nolink"])
+    refused = next(r for r in rows if not r["ok"])
+    file = tmp_path / "s.jsonl.gz"
+    file.write_bytes(gzip.compress("".join(json.dumps(r) + "\n" for r in (accepted, refused)).encode()))
+    arguments = (reference("timeloop/architectures.json"), file)
+    evaluate_samples(*arguments, tmp_path / "out.jsonl", links=False, explain=True)
+    written = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [r["id"] for r in written] == [accepted["id"], refused["id"]]
+    assert written[0]["reject"] is None
+    assert written[0]["out"]["cycles"] == accepted["out"]["cycles"]
+    assert written[1]["out"] is None
+    assert written[1]["reject"] == refused["reject"]
+    table = capsys.readouterr().out
+    assert "limited by" in table
+    assert f"invalid at {refused['reject'][0]['level']}: {refused['reject'][0]['reason']}" in table
+    evaluate_samples(*arguments, "-", links=False, explain=True)
+    captured = capsys.readouterr()
+    assert [json.loads(line) for line in captured.out.splitlines()] == written
+    assert captured.err == table
