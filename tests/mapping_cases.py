@@ -32,7 +32,7 @@ ANY = dict.fromkeys(DIMS)
 
 def toy(name="toy", capacity=(None, None), fanout=(4, 6)):
     """A template of two on-chip levels and DRAM that allows every loop everywhere."""
-    sizes = [1 << 20 if words is None else words for words in capacity]
+    sizes = [1 << 30 if words is None else words for words in capacity]
     levels = (
         Level("RF", "rf", Component("regfile"), (True, True, True), sizes[0], granularity_rows=16),
         Level("GLB", "sram", Component("sram"), (True, True, True), sizes[1], block_words=8, fanout=fanout),

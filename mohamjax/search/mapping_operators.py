@@ -34,27 +34,34 @@ if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
 else:
     from chex import dataclass
 
-__all__ = ["MapperRates", "crossover", "fill", "mutate", "parallelise", "vary"]
+__all__ = ["PAPER_RATES", "MapperRates", "crossover", "fill", "mutate", "parallelise", "vary"]
 
 _FILL_RATE = 3.5
-_TRIES = 16
+_MORE = 1.5
+_MOST = 8
 
 
 @dataclass(frozen=True)
 class MapperRates:
     """Probability that an operator touches a pair (crossover) or a child (mutations); 0 switches it off.
 
+    The defaults are the best of those that experiments/bench_mapper.py compares; `PAPER_RATES` are the MEDEA paper's.
+
     Attributes:
-        crossover: level crossover (released code: always).
-        random: random mutation (MEDEA, Section V: 0.4).
-        fill: bottom-up fill mutation (0.7).
-        parallelise: parallelising mutation (0.7).
+        crossover: level crossover.
+        random: random mutation.
+        fill: bottom-up fill mutation.
+        parallelise: parallelising mutation.
     """
 
     crossover: jax.typing.ArrayLike = dataclasses.field(default_factory=lambda: np.float32(1.0))
-    random: jax.typing.ArrayLike = dataclasses.field(default_factory=lambda: np.float32(0.4))
-    fill: jax.typing.ArrayLike = dataclasses.field(default_factory=lambda: np.float32(0.7))
-    parallelise: jax.typing.ArrayLike = dataclasses.field(default_factory=lambda: np.float32(0.7))
+    random: jax.typing.ArrayLike = dataclasses.field(default_factory=lambda: np.float32(0.8))
+    fill: jax.typing.ArrayLike = dataclasses.field(default_factory=lambda: np.float32(0.2))
+    parallelise: jax.typing.ArrayLike = dataclasses.field(default_factory=lambda: np.float32(0.2))
+
+
+PAPER_RATES = MapperRates(random=np.float32(0.4), fill=np.float32(0.7), parallelise=np.float32(0.7))
+"""The MEDEA paper's probabilities (Section V); crossover always, as in the released code."""
 
 
 def _select(condition: Array, new, old):
@@ -161,64 +168,73 @@ def mutate(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
     return _select(jax.random.bernoulli(coin_key), swapped, moved)
 
 
-def _visit(key: Array, candidate: Array) -> Array:
-    """Up to `_TRIES` of the candidates in random order, then others: indices `[T]`."""
-    draw = jnp.where(candidate, jax.random.uniform(key, candidate.shape), -1)
-    return jax.lax.top_k(draw, min(_TRIES, candidate.shape[0]))[1]
+def _visit(key: Array, candidate: Array) -> tuple[Array, Array]:
+    """A few of the candidates in random order: indices `[T]`, and whether each is one of the few.
+
+    How many is drawn too, 1 + floor(Exp) with `_MORE` as the mean of the exponential. Measured
+    (experiments/bench_mapper.py): to take all that fit, as the released code does, throws a good parent too far.
+    """
+    count_key, draw_key = jax.random.split(key)
+    draw = jnp.where(candidate, jax.random.uniform(draw_key, candidate.shape), -1)
+    index = jax.lax.top_k(draw, min(_MOST, candidate.shape[0]))[1]
+    count = 1 + jnp.floor(_MORE * jax.random.exponential(count_key)).astype(jnp.int32)
+    return index, candidate[index] & (jnp.arange(index.shape[0]) < count)
 
 
 def fill(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
     """Bottom-up fill mutation (MEDEA, Section IV-B2).
 
-    A storing level with temporal loops is drawn, inner ones more likely: index floor(n Exp(3.5)) of n. Primes of
-    the data spaces that it keeps, from temporal loops outside it, move into its temporal loops in random order for as
-    long as it and every buffer between still fits. The key is consumed.
+    A storing level with temporal loops is drawn, inner ones more likely: index floor(n Exp(3.5)) of n. One of the
+    dimensions of the data spaces that it keeps is drawn, and the level's loop over it grows by primes of that
+    dimension's temporal loops outside, as long as it and every buffer between still fits. The key is consumed.
     """
-    level_key, visit_key = jax.random.split(key)
+    level_key, dim_key, visit_key = jax.random.split(key, 3)
     levels, dims = genes.order.shape
     relevant = jnp.any(space.constraints.keep[:, :, None] & RELEVANCE, axis=1)  # [L, D]
-    mine = (space.dim[:, None] == jnp.arange(dims)) & (space.prime > 1)[:, None]
+    mine = (space.dim[:, None] == jnp.arange(dims)) & (space.prime > 1)[:, None]  # [F, D]
     open_ = jnp.any((space.limit[:levels] > 1) & relevant & jnp.any(mine, axis=0), axis=-1)
     open_ &= jnp.arange(levels) < space.outermost
     count = jnp.sum(open_)
     draw = jax.random.exponential(level_key) / _FILL_RATE
     rank = jnp.minimum((draw * count).astype(jnp.int32), count - 1)
     level = jnp.argmax(jnp.cumsum(open_) == rank + 1).astype(jnp.int32)
-    candidate = jnp.any(mine & relevant[level] & (space.limit[level] > 1), axis=-1)
+
     # Spatial factors stay: filling a buffer must not idle the array.
-    candidate &= (genes.slot < levels) & (genes.slot > level) & (count > 0)
+    outside = (genes.slot < levels) & (genes.slot > level) & (count > 0)
+    candidate = mine & outside[:, None] & relevant[level] & (space.limit[level] > 1)
+    dim = jnp.argmax(jnp.where(jnp.any(candidate, axis=0), jax.random.uniform(dim_key, (dims,)), -1))
+    index, chosen = _visit(visit_key, candidate[:, dim])
 
-    def step(state: Nest, index: Array) -> tuple[Nest, None]:
-        factor = state.factors[level, space.dim[index]] * space.prime[index]
-        allow = candidate[index] & (factor <= space.limit[level, space.dim[index]])
-        return move(state, index, level, allow, space), None
+    def step(state: Nest, x: tuple[Array, Array]) -> tuple[Nest, None]:
+        index, chosen = x
+        factor = state.factors[level, dim] * space.prime[index]
+        return move(state, index, level, chosen & (factor <= space.limit[level, dim]), space), None
 
-    state, _ = jax.lax.scan(step, nest(genes.slot, space), _visit(visit_key, candidate))
+    state, _ = jax.lax.scan(step, nest(genes.slot, space), (index, chosen))
     return dataclasses.replace(genes, slot=state.slot)
 
 
 def parallelise(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
     """Parallelising mutation (MEDEA, Section IV-B3).
 
-    Temporal primes move, in random order, into X and Y loops of any level that its constraint and its fanout left
-    still take, for as long as the buffers fit. The key is consumed.
+    Temporal primes move, in random order, into X and Y loops of any level whose constraint and fanout left still
+    take them, as long as the buffers fit. The key is consumed.
     """
     visit_key, slot_key = jax.random.split(key)
     levels, dims = genes.order.shape
-    temporal = genes.slot < levels
     wide = jnp.any((space.limit[levels:] > 1) & (space.fanout[levels:, None] > 1), axis=0)  # [D]
-    candidate = temporal & (space.prime > 1)
+    candidate = (genes.slot < levels) & (space.prime > 1)
     candidate &= jnp.any((space.dim[:, None] == jnp.arange(dims)) & wide, axis=-1)
-    visit = _visit(visit_key, candidate)
-    draws = jax.random.uniform(slot_key, (visit.shape[0], 2 * levels))
+    index, chosen = _visit(visit_key, candidate)
+    draws = jax.random.uniform(slot_key, (index.shape[0], 2 * levels))
 
-    def step(state: Nest, x: tuple[Array, Array]) -> tuple[Nest, None]:
-        index, draw = x
-        can = room(state, index, space)[levels:] & candidate[index]
+    def step(state: Nest, x: tuple[Array, Array, Array]) -> tuple[Nest, None]:
+        index, chosen, draw = x
+        can = room(state, index, space)[levels:] & chosen
         target = (levels + jnp.argmax(jnp.where(can, draw, -1))).astype(jnp.int32)
         return move(state, index, target, jnp.any(can), space), None
 
-    state, _ = jax.lax.scan(step, nest(genes.slot, space), (visit, draws))
+    state, _ = jax.lax.scan(step, nest(genes.slot, space), (index, chosen, draws))
     return dataclasses.replace(genes, slot=state.slot)
 
 
