@@ -1,0 +1,610 @@
+"""MEDEA: Pareto sets of mappings for every unique layer on every template (MEDEA paper, Section IV).
+
+All (unique layer, template) problems of a scenario are searched side by side: blocks of B problems go through one
+jitted program, whatever their layers and templates, and the blocks over the processor's cores. Each problem draws
+from a key of its own that depends on nothing but its content and the seed: its result does not depend on the company.
+
+Axes: B problems of a block, P population, A archive, M table entries, L levels, D dimensions.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import importlib.metadata
+import importlib.resources
+import io
+import json
+import os
+import pathlib
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from collections.abc import Mapping as Dict
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax import emo
+from mohamjax.errors import InputError
+from mohamjax.hardware import (
+    Machine,
+    Technology,
+    Template,
+    TemplateArrays,
+    fits,
+    resize,
+    technology_hash,
+    template_arrays,
+)
+from mohamjax.mapping.cost import area, count_accesses, cycles, energy, minimal_hardware, validity
+from mohamjax.mapping.nest import Array, Mapping
+from mohamjax.mapping.space import (
+    MappingGenes,
+    MapSpace,
+    constraints,
+    decode,
+    encode,
+    map_space,
+    prime_factors,
+    sample,
+    stack_spaces,
+)
+from mohamjax.mapping.tables import MappingTables, tabulate
+from mohamjax.search import loop
+from mohamjax.search.mapping_operators import MapperRates, vary
+from mohamjax.workload import UniqueLayer
+
+if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
+    from dataclasses import dataclass
+else:
+    from chex import dataclass
+
+__all__ = [
+    "MAPPER",
+    "MapperConfig",
+    "MapperContext",
+    "MapperProgress",
+    "cache_folder",
+    "context",
+    "map_layers",
+    "objectives",
+]
+
+# LLVM's dearest passes make these many small loops no faster, but their compilation twice as long.
+_jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 1})
+
+_PRIME_STEP = 32  # factor slots come in multiples of this, so that scenarios share a compile
+
+
+@dataclasses.dataclass(frozen=True)
+class MapperConfig:
+    """Sizes of the mapper; static.
+
+    Attributes:
+        population: P, individuals per problem.
+        generations: generations after the first population.
+        immigrants: random individuals that join every generation.
+        archive: A, non-dominated mappings remembered per problem during the search.
+        entries: M, mappings of a Pareto set that are handed on.
+        block: B, problems searched in one call.
+        threads: blocks searched at a time; 0 for the number of cores.
+    """
+
+    population: int = 120
+    generations: int = 15
+    immigrants: int = 12
+    archive: int = 64
+    entries: int = 16
+    block: int = 32
+    threads: int = 0
+
+    def __post_init__(self) -> None:
+        """Checks the values that a user can set."""
+        for name, low in (
+            ("population", 4), ("generations", 0), ("immigrants", 0), ("archive", 6), ("entries", 6), ("block", 1),
+            ("threads", 0),
+        ):  # fmt: skip
+            if getattr(self, name) < low:
+                raise InputError(
+                    f"{name} is {getattr(self, name)}", item="mapper settings", remedy=f"use {low} or more"
+                )
+
+
+@dataclasses.dataclass(frozen=True)
+class MapperProgress:
+    """How far the mapper is; passed to the caller after every generation of every block.
+
+    Attributes:
+        problems: (unique layer, template) pairs in all.
+        cached: pairs whose set was on disk.
+        done: pairs whose search has ended, cached ones included.
+        evaluations: mappings evaluated so far.
+        total: mappings to evaluate in all.
+        seconds: since the search began, compile included.
+    """
+
+    problems: int
+    cached: int
+    done: int
+    evaluations: int
+    total: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class MapperContext:
+    """One (unique layer, template) problem as arrays.
+
+    Attributes:
+        space: its map space.
+        template: the template at its largest sizes.
+        technology: energy and area tables.
+    """
+
+    space: MapSpace
+    template: TemplateArrays
+    technology: Technology
+
+
+def _trailing(tree: Any, axis: int | None = None) -> Any:
+    """Leaves with the batch as last axis, the layout of the cost model: moved from `axis`, or a new one of size 1."""
+    if axis is None:
+        return jax.tree.map(lambda x: jnp.asarray(x)[..., None], tree)
+    return jax.tree.map(lambda x: jnp.moveaxis(x, axis, -1), tree)
+
+
+def objectives(genes: MappingGenes, context: MapperContext) -> Array:
+    """Base-2 logarithms of latency [cycles], energy [pJ] and area [um^2] of a population of one problem.
+
+    Latency is free of off-chip limits; energy and area are those of the mapping's own minimal hardware (DESIGN
+    section 7). Logarithms change no rank, but spread the crowding evenly over objectives that span decades.
+
+    Args:
+        genes: leading axis `[P]`.
+        context: one problem.
+
+    Returns:
+        `[P, 3]` float, +inf where the mapping is invalid.
+    """
+    mapping = _trailing(jax.vmap(decode, in_axes=(0, None))(genes, context.space), 0)
+    layer, template = _trailing(context.space.layer), _trailing(context.template)
+    largest = template.machine
+    used = jnp.moveaxis(jnp.prod(mapping.spatial.astype(largest.fanout.dtype), axis=2), 0, 1)
+    # Wires are counted on the array that the mapping uses; nothing else in the counts depends on the fanout.
+    counts = count_accesses(layer, mapping, dataclasses.replace(largest, fanout=used))
+    reason, _ = validity(counts, mapping, largest, own_fanout=True)
+    sizes = minimal_hardware(counts, mapping, largest.block_words, template.granularity, largest.capacity)
+    machine = jax.vmap(resize, in_axes=(None, None, -1, -1), out_axes=-1)(context.template, context.technology, *sizes)
+    values = jnp.stack([cycles(counts, machine).onchip, energy(counts, machine).total, area(machine)], axis=-1)
+    return jnp.where((reason == 0)[:, None], jnp.log2(values), jnp.inf)
+
+
+MAPPER = loop.Problem(
+    sample=lambda key, context: sample(key, context.space),
+    vary=lambda key, a, b, context, rates: vary(key, a, b, context.space, rates),
+    evaluate=lambda genes, context: jax.vmap(objectives, in_axes=(0, None))(genes, context),
+    shared_context=True,
+)
+"""The mapper as a problem of the generation loop: islands that share a context search the same layer and template."""
+
+# One problem is one island of the loop; problems are vmapped, so that each has a key of its own.
+_OVER_PROBLEMS: Any = MapperContext(space=0, template=0, technology=None)  # pyright: ignore[reportArgumentType]
+
+
+@functools.partial(_jit, static_argnames=("population", "archive"))
+def _start(
+    keys: Array,
+    context: MapperContext,
+    given: MappingGenes | None,
+    is_given: Array | None,
+    *,
+    population: int,
+    archive: int,
+) -> loop.SearchState:
+    """First populations of a block; given mappings `[B, K, ...]` take part where `is_given` `[B, K]`."""
+
+    def one(key, context, given, is_given):
+        seeds = None
+        if given is not None:
+            keys = jax.random.split(jax.random.fold_in(key, 2**31 - 2), is_given.shape[0])
+            drawn = jax.vmap(sample, in_axes=(0, None))(keys, context.space)
+            pick = jax.vmap(lambda use, a, b: jax.tree.map(lambda x, y: jnp.where(use, x, y), a, b))
+            seeds = jax.tree.map(lambda leaf: leaf[None], pick(is_given, given, drawn))
+        return loop.start(key, context, seeds, problem=MAPPER, islands=1, population=population, archive=archive)
+
+    return jax.vmap(one, in_axes=(0, _OVER_PROBLEMS, 0, 0))(keys, context, given, is_given)
+
+
+@functools.partial(_jit, static_argnames=("immigrants",))
+def _step(state: loop.SearchState, context: MapperContext, rates: MapperRates, *, immigrants: int) -> loop.SearchState:
+    """One generation of every problem of a block."""
+    one = functools.partial(loop.generation, rates=rates, problem=MAPPER, immigrants=immigrants)
+    return jax.vmap(lambda s, c: one(s, c)[0], in_axes=(0, _OVER_PROBLEMS))(state, context)
+
+
+@functools.partial(_jit, static_argnames=("entries",))
+def _finish(state: loop.SearchState, context: MapperContext, *, entries: int) -> MappingTables:
+    """The Pareto sets of a block, `[B, 1, 1, M, ...]`: at most M of each archive."""
+
+    def one(archive: emo.Archive, context: MapperContext) -> MappingTables:
+        genes = jax.tree.map(lambda leaf: leaf[0], archive.genes)
+        example = jax.tree.map(lambda leaf: leaf[0], genes)
+        # Entering a smaller archive thins by crowding and keeps the extremes.
+        best = emo.archive_update(
+            emo.archive_init(entries, example, 3, archive.objectives.dtype), genes, archive.objectives[0]
+        )
+        # By latency, padding last.
+        order = jnp.lexsort((best.objectives[:, 1], best.objectives[:, 0]))
+        mapping = jax.vmap(decode, in_axes=(0, None))(jax.tree.map(lambda leaf: leaf[order], best.genes), context.space)
+        lead = functools.partial(jax.tree.map, lambda leaf: jnp.asarray(leaf)[None])
+        return tabulate(
+            lead(context.space.layer),
+            lead(context.template),
+            context.technology,
+            lead(lead(mapping)),
+            jnp.sum(best.valid, dtype=jnp.int32)[None, None],
+        )
+
+    return jax.vmap(one, in_axes=(0, _OVER_PROBLEMS))(state.archive, context)
+
+
+def cache_folder() -> pathlib.Path:
+    """Where mapping tables are kept between runs: `$XDG_CACHE_HOME/mohamjax/mappings`, by default in `~/.cache`."""
+    base = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    return pathlib.Path(base) / "mohamjax" / "mappings"
+
+
+@functools.lru_cache(maxsize=1)
+def _code_hash() -> str:
+    """Hash of everything but the inputs that decides a result: our code from the cost model up, and JAX's version."""
+    digest = hashlib.sha256(f"{jax.__version__} {importlib.metadata.version('numpy')}".encode())
+    root = importlib.resources.files("mohamjax")
+    for folder in ("emo", "hardware", "mapping", "search"):
+        for file in sorted(root.joinpath(folder).iterdir(), key=lambda f: f.name):
+            if file.name.endswith(".py") and (folder != "search" or file.name in _SEARCH_FILES):
+                digest.update(file.name.encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
+_SEARCH_FILES = ("loop.py", "mapper.py", "mapping_operators.py")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Pair:
+    """One problem on the host: which unique layer on which template, and the hash of all that decides its result."""
+
+    layer: int
+    template: int
+    digest: str
+
+
+def _pairs(
+    key: Array,
+    layers: Sequence[UniqueLayer],
+    templates: Sequence[Template],
+    technology: Technology,
+    config: MapperConfig,
+    rates: MapperRates,
+    given: Dict[tuple[int, int], Sequence[Mapping]],
+    layout: dict[str, Any],
+) -> list[_Pair]:
+    """The problems that exist: every layer on every template that can run it."""
+    sizes = {k: v for k, v in dataclasses.asdict(config).items() if k not in ("block", "threads")}
+    common = json.dumps(
+        {
+            "key": np.asarray(jax.random.key_data(key)).tolist(),
+            "technology": technology_hash(technology),
+            "config": sizes,
+            "rates": {k: float(v) for k, v in dataclasses.asdict(rates).items()},
+            "code": _code_hash(),
+            **layout,
+        },
+        sort_keys=True,
+    )
+    hashes = [template.content_hash() for template in templates]
+    out = []
+    for u, layer in enumerate(layers):
+        for t, template in enumerate(templates):
+            if fits(template, layer.type, layer.shape) is None:
+                seeds = [[np.asarray(x).tolist() for x in jax.tree.leaves(m)] for m in given.get((u, t), ())]
+                content = json.dumps([common, hashes[t], layer.type, dataclasses.asdict(layer.shape), seeds])
+                out.append(_Pair(u, t, hashlib.sha256(content.encode()).hexdigest()))
+    return out
+
+
+_FIELDS = tuple(f.name for f in dataclasses.fields(MappingTables) if f.name != "mapping")
+_MAPPING_FIELDS = tuple(f.name for f in dataclasses.fields(Mapping))
+
+
+def _load(path: pathlib.Path) -> MappingTables | None:
+    """One cached set `[M, ...]`, or None where there is none or the file is damaged (it is then written anew)."""
+    try:
+        with np.load(path, allow_pickle=False) as data:
+            mapping = Mapping(**{name: data[f"mapping.{name}"] for name in _MAPPING_FIELDS})
+            return MappingTables(mapping=mapping, **{name: data[name] for name in _FIELDS})
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        warnings.warn(f"{path}: damaged cache entry ({error}); searching again", stacklevel=2)
+        return None
+
+
+def _save(path: pathlib.Path, table: MappingTables) -> None:
+    """Writes one set atomically."""
+    arrays = {f"mapping.{name}": getattr(table.mapping, name) for name in _MAPPING_FIELDS}
+    arrays |= {name: getattr(table, name) for name in _FIELDS}
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(buffer.getvalue())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+class _Search:
+    """The blocks of one call of `map_layers`, run by some threads; holds what they share."""
+
+    def __init__(
+        self,
+        config: MapperConfig,
+        rates: MapperRates,
+        progress: Callable[[MapperProgress], None] | None,
+        problems: int,
+        cached: int,
+    ) -> None:
+        self.config, self.rates, self.progress = config, rates, progress
+        self.problems, self.cached, self.done, self.evaluations = problems, cached, cached, 0
+        per_problem = (config.generations + 1) * (config.population + config.immigrants)
+        self.total = (problems - cached) * per_problem
+        self.began = time.perf_counter()
+        self.stop = threading.Event()
+        self.lock = threading.Lock()
+        self.first = threading.Lock()
+        self.compiled: set[Any] = set()
+
+    def report(self, evaluations: int = 0, done: int = 0) -> None:
+        """Counts and passes the count on."""
+        with self.lock:
+            self.evaluations += evaluations
+            self.done += done
+            if self.progress is not None:
+                self.progress(
+                    MapperProgress(
+                        problems=self.problems, cached=self.cached, done=self.done, evaluations=self.evaluations,
+                        total=self.total, seconds=time.perf_counter() - self.began,
+                    )
+                )  # fmt: skip
+
+    def call(self, function: Callable[..., Any], *args: Any, **static: Any) -> Any:
+        """Calls a jitted function; the first calls queue up, so that it is compiled once and not once per thread."""
+        if function in self.compiled:
+            return function(*args, **static)
+        with self.first:
+            result = function(*args, **static)
+            self.compiled.add(function)
+        return result
+
+    def block(
+        self, keys: Array, context: MapperContext, given: MappingGenes | None, is_given: Any, real: int
+    ) -> MappingTables | None:
+        """Searches one block of which `real` problems are no padding; None if stopped on the way."""
+        config = self.config
+        state = self.call(
+            _start, keys, context, given, is_given,
+            population=config.population, archive=config.archive,
+        )  # fmt: skip
+        for _ in range(config.generations + 1):  # the first evaluates the first population
+            if self.stop.is_set():
+                return None
+            state = self.call(_step, state, context, self.rates, immigrants=config.immigrants)
+            jax.block_until_ready(state)
+            self.report(real * (config.population + config.immigrants))
+        table = jax.device_get(self.call(_finish, state, context, entries=config.entries))
+        self.report(done=real)
+        return jax.tree.map(lambda leaf: leaf[:, 0, 0], table)
+
+
+def map_layers(
+    key: Array,
+    layers: Sequence[UniqueLayer],
+    templates: Sequence[Template],
+    technology: Technology,
+    config: MapperConfig | None = None,
+    *,
+    rates: MapperRates | None = None,
+    given: Dict[tuple[int, int], Sequence[Mapping]] | None = None,
+    progress: Callable[[MapperProgress], None] | None = None,
+    cache: pathlib.Path | None = None,
+    dtype: Any = jnp.float32,
+) -> MappingTables:
+    """Searches the Pareto set of mappings of every layer on every template that can run it (MEDEA).
+
+    Not jitted itself. It compiles once per block size, population, number of levels and float dtype: layers,
+    templates, seeds and rates are data, and the last block is padded. Same key and settings give the same tables,
+    whatever other layers or templates are searched along.
+
+    Args:
+        key: typed key of the search.
+        layers: unique layers, U of them.
+        templates: templates, T of them.
+        technology: energy and area tables.
+        config: sizes; default the MEDEA paper's 15 generations of 120.
+        rates: probabilities of the operators; default the MEDEA paper's.
+        given: mappings by (index of the layer, index of the template) that join the first population; L levels as
+            the deepest template has.
+        progress: called from worker threads, one call at a time, after every generation of a block.
+        cache: folder of finished sets (see `cache_folder`); None neither reads nor writes any.
+        dtype: float dtype of the search; float64 needs JAX's x64 mode.
+
+    Returns:
+        `MappingTables` `[U, T, M, ...]`, NumPy arrays. Sets are mutually non-dominated, ordered by latency and hold
+        the extremes of all three objectives that the search met.
+
+    Raises:
+        InputError: a given mapping does not fit its layer and template.
+    """
+    config = config or MapperConfig()
+    rates = rates or MapperRates()
+    given = dict(given or {})
+    arrays = jax.device_get(template_arrays(templates, technology, dtype=dtype))
+    levels = arrays.component.shape[1]
+    primes = _primes(layers)
+    layout = {"levels": levels, "primes": primes, "dtype": jnp.dtype(dtype).name}
+    pairs = _pairs(key, layers, templates, technology, config, rates, given, layout)
+
+    found: dict[_Pair, MappingTables] = {}
+    if cache is not None:
+        found = {pair: hit for pair in pairs if (hit := _load(cache / f"{pair.digest}.npz")) is not None}
+    open_ = [pair for pair in pairs if pair not in found]
+
+    def space(pair: _Pair) -> MapSpace:
+        machine = jax.tree.map(lambda leaf: leaf[pair.template], arrays.machine)
+        return _space(layers[pair.layer], templates[pair.template], machine, levels, primes)
+
+    spaces = {pair: space(pair) for pair in open_}
+    most_given = max([0, *(len(v) for v in given.values())])
+    search = _Search(config, rates, progress, len(pairs), len(found))
+    search.report()
+    tech = _cast(technology, dtype)
+
+    def run(block: list[_Pair]) -> None:
+        padded = block + [block[-1]] * (config.block - len(block))
+        own = np.array([int(pair.digest[:8], 16) for pair in padded], np.uint32)
+        keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, own)
+        chosen = np.array([pair.template for pair in padded])
+        context = MapperContext(
+            space=jax.tree.map(jnp.asarray, stack_spaces([spaces[pair] for pair in padded])),
+            template=jax.tree.map(lambda leaf: jnp.asarray(leaf[chosen]), arrays),
+            technology=tech,
+        )
+        names = [template.name for template in templates]
+        seeds, is_seed = _given_genes(padded, given, spaces, names, most_given)
+        result = search.block(keys, context, seeds, is_seed, len(block))
+        if result is None:
+            return
+        for i, pair in enumerate(block):
+            found[pair] = jax.tree.map(lambda leaf, i=i: leaf[i], result)
+            if cache is not None:
+                _save(cache / f"{pair.digest}.npz", found[pair])
+
+    blocks = [open_[i : i + config.block] for i in range(0, len(open_), config.block)]
+    threads = min(config.threads or os.cpu_count() or 1, max(1, len(blocks)))
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        futures = [pool.submit(run, block) for block in blocks]
+        try:
+            for future in concurrent.futures.as_completed(futures):
+                future.result()
+        except BaseException:
+            search.stop.set()
+            for future in futures:
+                future.cancel()
+            raise
+    return _assemble(found, len(layers), len(templates), config.entries, levels, dtype)
+
+
+def context(
+    layer: UniqueLayer, template: Template, technology: Technology, *, dtype: Any = jnp.float32
+) -> MapperContext:
+    """One problem as `MAPPER` takes it, for those who run the generation loop or `objectives` themselves.
+
+    Args:
+        layer: the layer.
+        template: a template that runs it.
+        technology: energy and area tables.
+        dtype: float dtype of the evaluation.
+
+    Raises:
+        InputError: the template does not run layers of this type.
+    """
+    arrays = jax.device_get(jax.tree.map(lambda leaf: leaf[0], template_arrays([template], technology, dtype=dtype)))
+    space = _space(layer, template, arrays.machine, arrays.component.shape[0], _primes([layer]))
+    return MapperContext(
+        space=jax.tree.map(jnp.asarray, space),
+        template=jax.tree.map(jnp.asarray, arrays),
+        technology=_cast(technology, dtype),
+    )
+
+
+def _primes(layers: Sequence[UniqueLayer]) -> int:
+    """Factor slots that the layers need, rounded up."""
+    longest = max([1, *(sum(len(prime_factors(bound)) for bound in layer.shape.bounds) for layer in layers)])
+    return _PRIME_STEP * -(-longest // _PRIME_STEP)
+
+
+def _space(layer: UniqueLayer, template: Template, machine: Machine, levels: int, primes: int) -> MapSpace:
+    """The map space of one problem, NumPy arrays."""
+    return map_space(layer.shape, constraints(template, layer.type, layer.shape, levels), machine, primes)
+
+
+def _cast(technology: Technology, dtype: Any) -> Technology:
+    """The tables in the float dtype of the search."""
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), technology)
+
+
+def _given_genes(
+    block: Sequence[_Pair],
+    given: Dict[tuple[int, int], Sequence[Mapping]],
+    spaces: dict[_Pair, MapSpace],
+    names: Sequence[str],
+    most: int,
+) -> tuple[MappingGenes | None, np.ndarray | None]:
+    """Given mappings of a block as genes `[B, K, ...]`, and which of them exist `[B, K]`; K = 0: None."""
+    if most == 0:
+        return None, None
+    rows, exists = [], np.zeros((len(block), most), bool)
+    for i, pair in enumerate(block):
+        space = spaces[pair]
+        item = f"layer {pair.layer} on template {names[pair.template]}"
+        genes = [encode(m, space, item=item) for m in given.get((pair.layer, pair.template), ())]
+        exists[i, : len(genes)] = True
+        levels, dims = space.constraints.order.shape
+        blank = MappingGenes(
+            slot=np.full(space.prime.shape, space.outermost, np.int32),
+            order=np.tile(np.arange(dims, dtype=np.int32), (levels, 1)),
+            spatial_order=np.tile(np.arange(dims, dtype=np.int32), (2, levels, 1)),
+        )
+        rows.append(jax.tree.map(lambda *x: np.stack(x), *genes, *[blank] * (most - len(genes))))
+    return jax.tree.map(lambda *x: np.stack(x), *rows), exists
+
+
+def _assemble(
+    found: dict[_Pair, MappingTables], layers: int, templates: int, entries: int, levels: int, dtype: Any
+) -> MappingTables:
+    """The sets as one table; problems that do not exist have count 0."""
+    dims, spaces = 8, 3
+    shapes: dict[str, tuple[int, ...]] = {
+        "objectives": (3,), "cycles": (), "offchip_bytes": (), "offchip_words": (spaces, 2), "block_reads": (levels,),
+        "block_writes": (levels,), "hops": (levels,), "mac_energy": (), "capacity": (levels,), "fanout": (levels, 2),
+    }  # fmt: skip
+    lead = (layers, templates)
+    columns: dict[str, np.ndarray] = {name: np.zeros((*lead, entries, *shape), dtype) for name, shape in shapes.items()}
+    columns["objectives"] += np.inf
+    columns["count"] = np.zeros(lead, np.int32)
+    unit = np.arange(dims, dtype=np.int32)
+    nest = {
+        "temporal": np.ones((*lead, entries, levels, dims), np.int32),
+        "order": np.broadcast_to(unit, (*lead, entries, levels, dims)).copy(),
+        "spatial": np.ones((*lead, entries, 2, levels, dims), np.int32),
+        "spatial_order": np.broadcast_to(unit, (*lead, entries, 2, levels, dims)).copy(),
+        "keep": np.zeros((*lead, entries, levels, spaces), bool),
+    }
+    for pair, table in found.items():
+        for name, column in columns.items():
+            column[pair.layer, pair.template] = getattr(table, name)
+        for name, column in nest.items():
+            column[pair.layer, pair.template] = getattr(table.mapping, name)
+    return MappingTables(mapping=Mapping(**nest), **columns)
