@@ -15,9 +15,7 @@ class InputError(ValueError):
         remedy: What the user can do about it.
     """
 
-    def __init__(
-        self, message: str, *, file: object = None, item: object = None, remedy: str | None = None
-    ) -> None:
+    def __init__(self, message: str, *, file: object = None, item: object = None, remedy: str | None = None) -> None:
         self.message = message
         self.file = None if file is None else str(file)
         self.item = None if item is None else str(item)

@@ -4,6 +4,7 @@ Order and dependencies, chiplets that hold their mappings, no overlap on a chipl
 times as the plain fluid model has them, energies and objectives that add up, places and hops as DESIGN section 5 says.
 """
 
+import itertools
 import math
 
 from plain_fluid import simulate
@@ -106,7 +107,7 @@ def problems(document, design) -> list[str]:
         busy = sorted((s["start_s"], s["end_s"]) for s in steps if s["chiplet"] == k)
         if not busy:
             found.append(f"chiplet {k} stands idle")
-        if any(b[0] < a[1] * (1 - 1e-9) for a, b in zip(busy, busy[1:], strict=False)):
+        if any(b[0] < a[1] * (1 - 1e-9) for a, b in itertools.pairwise(busy)):
             found.append(f"layers overlap on chiplet {k}")
 
     seats = [place(k, len(chips), package) for k in range(len(chips))]

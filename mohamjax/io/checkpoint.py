@@ -45,7 +45,8 @@ def write_checkpoint(path: str | pathlib.Path, tree: Any, meta: Mapping[str, Any
     }
     buffer = io.BytesIO()
     record = json.dumps({"format": CHECKPOINT_FORMAT, **meta})
-    np.savez(buffer, **(arrays | {"meta": np.asarray(record)}))
+    arrays["meta"] = np.asarray(record)
+    np.savez(buffer, **arrays)
     write_bytes(path, buffer.getvalue())
 
 

@@ -28,11 +28,13 @@ __all__ = [
     "MAX_CHILDREN",
     "RELEVANT",
     "Windows",
+    "by_slot",
     "exact_divide",
     "group_counts",
     "group_labels",
     "hop_sums",
     "indices",
+    "is_relevant",
     "mesh_shape",
     "multicast_classes",
     "product_over",
@@ -49,7 +51,19 @@ RELEVANT = ((G, K, C, R, S), (G, N, C, P, Q, R, S), (G, N, K, P, Q))
 
 MAX_CHILDREN = 256
 """Default room, in children of one level, of the tables from which wires and links are counted."""
-_MAX_ROWS = 16
+
+
+def is_relevant(dim, space):
+    """Whether the data space moves along a dimension given as an array of indices."""
+    return ((sum(1 << d for d in RELEVANT[space]) >> dim) & 1) == 1
+
+
+def by_slot(order, values):
+    """Values `[D, ...]` per dimension -> per slot of the loop order, innermost first."""
+    slots = jnp.broadcast_to(values[0], jnp.broadcast_shapes(values.shape, order.shape))
+    for d in ALL[1:]:
+        slots = jnp.where(order == d, values[d], slots)
+    return slots
 
 
 def product_over(values, dims=ALL):
@@ -262,39 +276,72 @@ def _tabled_hops(order, spatial, fanout, axes, size):
     return jnp.where(count <= size, jnp.sum(hops, axis=0), jnp.nan)
 
 
+def _way(reach, loops, space):
+    """Sum of max(0, reach - position) over the positions at which groups of children start: `[...]`.
+
+    Groups start where the loops that leave the data space in place stand at 0. Written in the mixed radix of the loops,
+    a position below `reach` agrees with it from the outermost loop inwards and then has a smaller digit.
+
+    Args:
+        reach: `[...]` float, at most the number of children along the axis.
+        loops: innermost first, (moves per data space, bound, stride, digit of `reach`) of each.
+        space: W, I or O.
+    """
+    count, total, inner = jnp.ones_like(reach), jnp.zeros_like(reach), []
+    for moves, bound, stride, _ in loops:
+        inner.append((count, total))
+        total = jnp.where(moves[space], bound * (total + count * stride * (bound - 1) / 2), total)
+        count = jnp.where(moves[space], bound * count, count)
+    agrees, left, way = reach >= 0, reach, jnp.zeros_like(reach)
+    for (moves, _, stride, digit), (count, total) in zip(reversed(loops), reversed(inner), strict=True):
+        below = jnp.where(moves[space], digit, jnp.minimum(digit, 1))
+        added = below * (count * left - total) - count * stride * below * (below - 1) / 2
+        way = jnp.where(agrees, way + added, way)
+        agrees = agrees & (moves[space] | (digit == 0))
+        left = left - digit * stride
+    return jnp.where(agrees, way + left, way)
+
+
 def _product_hops(order, spatial, fanout):
-    """Hops summed over groups where child (x, y) stands in column x and row y: `[V, ...]`.
+    """Hops summed over groups where child (x, y) stands in column x and row y, per data space: `[...]` each.
 
     Each group is then a product of a set of columns and a set of rows: loops that move the data space place the
     group, the others spread it.
     """
     along = [product_over(spatial[axis]) for axis in range(2)]
-    strides = _strides(order, spatial)
+    loops = []
+    for axis in range(2):
+        bounds, stride, slots = by_slot(order[axis], spatial[axis]), jnp.ones_like(along[axis]), []
+        for j in ALL:
+            slots.append(([is_relevant(order[axis, j], space) for space in (W, I, O)], bounds[j], stride))
+            stride = stride * bounds[j]
+        loops.append(slots)
+    # Up to the first row of a group where that is above the middle; down to the last where that is below, which is
+    # the same sum seen from the other end, since first rows lie symmetric to last rows.
     middle = (jnp.maximum(fanout[1], along[1]) - 1) / 2
-    row = jnp.arange(_MAX_ROWS, dtype=spatial.dtype).reshape((_MAX_ROWS,) + (1,) * middle.ndim)
-    digits = []
-    for d in ALL:
-        over = quotient(row, strides[1][d])
-        digits.append(over - spatial[1, d] * quotient(over, spatial[1, d]))
+    ways = []
+    for reach in (middle, along[1] - 1 - middle):
+        top = jnp.clip(jnp.floor(reach), 0, along[1] - 1)
+        digits = []
+        for moves, bound, stride in loops[1]:
+            over = quotient(top, stride)
+            digits.append((moves, bound, stride, over - bound * quotient(over, bound)))
+        ways.append((reach, digits))
     hops = []
     for space in (W, I, O):
-        still = [d for d in ALL if d not in RELEVANT[space]]
         groups = [product_over(spatial[axis], RELEVANT[space]) for axis in range(2)]
-        reach = [sum((spatial[axis, d] - 1) * strides[axis][d] for d in still) for axis in range(2)]
-        place = sum((spatial[0, d] - 1) * strides[0][d] for d in RELEVANT[space]) / 2
-        first = row < along[1]
-        for d in still:
-            first = first & (digits[d] == 0)
-        way = jnp.maximum(middle - row, 0) + jnp.maximum(row + reach[1] - middle, 0)
-        hops.append(groups[1] * groups[0] * (place + reach[0]) + along[0] * jnp.sum(jnp.where(first, way, 0), axis=0))
-    return jnp.stack(hops)
+        # The last column of a group: its place by the loops that move it, halved for the mean, and its spread.
+        column = sum((bound - 1) * stride * jnp.where(moves[space], 0.5, 1.0) for moves, bound, stride in loops[0])
+        rows = sum(_way(reach, digits, space) for reach, digits in ways)
+        hops.append(groups[0] * groups[1] * column + along[0] * rows)
+    return tuple(hops)
 
 
 def hop_sums(order, spatial, fanout, axes, size):
-    """Hops that one word for every group of equal tiles takes, summed over the groups: `[V, L, ...]` (section 4).
+    """Hops that one word for every group of equal tiles takes, summed over the groups (section 4).
 
-    In closed form along X and a short table along Y where the mesh is as wide as the level uses (or one row is used)
-    and no windows coincide; from a table over all children, one level of each mapping at a time, elsewhere.
+    In closed form where the mesh is as wide as the level uses (or one row is used) and no windows coincide; from a
+    table over all children, one level of each mapping at a time, elsewhere.
 
     Args:
         order: `[2, D, L, ...]` int32, loop order along X and Y.
@@ -304,15 +351,15 @@ def hop_sums(order, spatial, fanout, axes, size):
         size: Static, children that the table has room for; nan where it is needed and too small.
 
     Returns:
-        Float.
+        `[L, ...]` float per data space.
     """
     along = [product_over(spatial[axis]) for axis in range(2)]
     columns = jnp.maximum(fanout[0], along[0])
     shared = ((axes[0].out > 1) & (axes[0].tap > 1)) | ((axes[1].out > 1) & (axes[1].tap > 1))
-    simple = ((along[1] == 1) | (columns == along[0])) & ~shared & (along[1] <= _MAX_ROWS)
+    simple = ((along[1] == 1) | (columns == along[0])) & ~shared
     alone = along[0] * along[1] == 1
-    hops = jnp.where(alone, 0, _product_hops(order, spatial, fanout))
-    pending = jnp.broadcast_to(~simple & ~alone, hops.shape[1:])
+    hops = tuple(jnp.where(alone, 0, h) for h in _product_hops(order, spatial, fanout))
+    pending = jnp.broadcast_to(~simple & ~alone, hops[0].shape)
     levels = pending.shape[0]
     index = jnp.arange(levels).reshape((levels,) + (1,) * (pending.ndim - 1))
 
@@ -330,6 +377,6 @@ def hop_sums(order, spatial, fanout, axes, size):
 
         level_axes = jax.tree.map(lambda x: pick(jnp.broadcast_to(x, pending.shape)), axes)
         table = _tabled_hops(pick(order), pick(spatial), pick(fanout), level_axes, size)
-        return jnp.where(chosen, table[:, None], hops), pending & ~chosen
+        return tuple(jnp.where(chosen, t, h) for t, h in zip(table, hops, strict=True)), pending & ~chosen
 
     return lax.while_loop(lambda state: jnp.any(state[1]), next_level, (hops, pending))[0]

@@ -37,9 +37,11 @@ from mohamjax.mapping.children import (
     R,
     S,
     W,
+    by_slot,
     exact_divide,
     group_counts,
     hop_sums,
+    is_relevant,
     product_over,
     windows,
 )
@@ -211,14 +213,6 @@ def _box(layer: LayerArrays, extents):
     )
 
 
-def _by_slot(order, values):
-    """Values `[D, ...]` per dimension -> per slot of the loop order, innermost first."""
-    slots = jnp.broadcast_to(values[0], jnp.broadcast_shapes(values.shape, order.shape))
-    for d in ALL[1:]:
-        slots = jnp.where(order == d, values[d], slots)
-    return slots
-
-
 def _repeats(order, bounds, space):
     """Loops of one level that repeat a delivery of weights or outputs (sections 3, 12).
 
@@ -237,7 +231,7 @@ def _repeats(order, bounds, space):
     started = jnp.zeros(bounds[0].shape, bool)
     repeats = jnp.ones_like(bounds[0])
     for dim, bound in zip(order, bounds, strict=True):
-        relevant = ((sum(1 << d for d in RELEVANT[space]) >> dim) & 1) == 1
+        relevant = is_relevant(dim, space)
         repeats = jnp.where(started & ~relevant, repeats * bound, repeats)
         started = started | (relevant & (bound > 1))
     return started, repeats
@@ -357,7 +351,7 @@ def count_accesses(
     groups = group_counts(spread, axes)
     used = [jnp.broadcast_to(product_over(spatial[axis]), shape) for axis in range(2)]
 
-    bounds = _by_slot(order, temporal)
+    bounds = by_slot(order, temporal)
     repeats = [_repeats(order, bounds, v) for v in (W, O)]
     relevant = [product_over(temporal, RELEVANT[v]) for v in (W, O)]
     irrelevant = [product_over(temporal, [d for d in ALL if d not in RELEVANT[v]]) for v in (W, O)]
@@ -369,9 +363,9 @@ def count_accesses(
     spatial_order = jnp.moveaxis(mapping.spatial_order, 2, 1)
     fanout = jnp.moveaxis(machine.fanout, 1, 0)
     if wires:
-        per_word = jnp.broadcast_to(hop_sums(spatial_order, spatial, fanout, axes, max_children), (3, *shape))
+        per_word = [jnp.broadcast_to(h, shape) for h in hop_sums(spatial_order, spatial, fanout, axes, max_children)]
     else:
-        per_word = jnp.zeros((3, *shape), dtype)
+        per_word = [jnp.zeros(shape, dtype)] * 3
     if links:
         geometry = (spatial_order, spatial, fanout, axes)
         traffic = link_traffic(loops, window, *geometry, inputs, groups[I], per_word[I], max_children)
@@ -458,7 +452,7 @@ def count_accesses(
         visits = jnp.where(inner["keep"][O], level["visits"], inner["visits"])
         reads = jnp.stack([served[W], served[I], level["partition"][O] * (visits - 1)])
         updates = jnp.stack([jnp.zeros_like(visits), jnp.zeros_like(visits), served[O]])
-        keep = level["keep"]
+        keep, hops = level["keep"], (level["per_word"], level["delivered"])
         out = {
             "tile": jnp.where(keep, jnp.stack(level["size"]), 0),
             "partition": jnp.where(keep, jnp.stack(level["partition"]), 0),
@@ -468,6 +462,7 @@ def count_accesses(
             "ingress": jnp.where(level["real"], jnp.stack(ingress), 0),
             "expansion": jnp.where(level["real"], jnp.stack(level["expansion"]), 0),
             "fanout_used": jnp.stack(level["used"]),
+            "hops": jnp.where(level["real"], jnp.stack([h * d for h, d in zip(*hops, strict=True)]), 0),
         }
         return {"served": served, "visits": visits, "keep": jnp.broadcast_to(keep, updates.shape)}, out
 
@@ -480,14 +475,14 @@ def count_accesses(
         "top": outermost(machine),
         "real": machine.level_mask,
         "traffic": traffic,
+        "per_word": per_word,
         "is_first": jnp.arange(levels) == 0,
     }
     start = {"served": [one] * 3, "visits": one, "keep": jnp.ones((len(DATA_SPACES), *batch), bool)}
     _, tables = lax.scan(accesses, start, xs)
 
     instances_used = tables["expansion"][:, 0] * tables["expansion"][:, 1]
-    real = machine.level_mask[:, None]
-    hops = jnp.where(real, jnp.moveaxis(per_word, 0, 1) * jnp.stack(outer["delivered"], axis=1), 0)
+    hops = tables.pop("hops")
     transfers = jnp.zeros_like(hops)
     if traffic is not None:
         # Neighbours exchange what the next inner level stores: its reads and fills grow.

@@ -77,7 +77,7 @@ class Budget:
 
 BUDGETS = {
     "tiny": Budget(MapperConfig(population=48, generations=8), MohamConfig(population=128, generations=40)),
-    "small": Budget(MapperConfig(population=96, generations=15), MohamConfig(population=250, generations=150)),
+    "small": Budget(MapperConfig(population=96, generations=15), MohamConfig(population=250, generations=200)),
     "paper": Budget(MapperConfig(population=120, generations=15), MohamConfig(population=250, generations=300)),
 }
 """Named budgets of the command line: `tiny` for a look, `small` the default, `paper` that of MOHaM's Table 4."""

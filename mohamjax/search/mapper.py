@@ -591,11 +591,11 @@ def _assemble(
         "block_writes": (levels,), "hops": (levels,), "mac_energy": (), "capacity": (levels,), "fanout": (levels, 2),
     }  # fmt: skip
     lead = (layers, templates)
-    columns: dict[str, np.ndarray] = {name: np.zeros((*lead, entries, *shape), dtype) for name, shape in shapes.items()}
+    columns: dict[str, Any] = {name: np.zeros((*lead, entries, *shape), dtype) for name, shape in shapes.items()}
     columns["objectives"] += np.inf
     columns["count"] = np.zeros(lead, np.int32)
     unit = np.arange(dims, dtype=np.int32)
-    nest = {
+    nest: dict[str, Any] = {
         "temporal": np.ones((*lead, entries, levels, dims), np.int32),
         "order": np.broadcast_to(unit, (*lead, entries, levels, dims)).copy(),
         "spatial": np.ones((*lead, entries, 2, levels, dims), np.int32),
