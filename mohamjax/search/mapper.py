@@ -161,7 +161,7 @@ def _trailing(tree: Any, axis: int | None = None) -> Any:
     return jax.tree.map(lambda x: jnp.moveaxis(x, axis, -1), tree)
 
 
-def objectives(genes: MappingGenes, context: MapperContext) -> Array:
+def objectives(genes: MappingGenes, context: MapperContext) -> jax.Array:
     """Base-2 logarithms of latency [cycles], energy [pJ] and area [um^2] of a population of one problem.
 
     Latency is free of off-chip limits; energy and area are those of the mapping's own minimal hardware (DESIGN
