@@ -386,6 +386,35 @@ def test_too_small_a_table_gives_no_number():
     np.testing.assert_array_equal(large.hops, plain_timeloop.count(layer, mapping, machine)["hops"])
 
 
+@functools.cache
+def without_table():
+    return jax.jit(jax.vmap(functools.partial(count_accesses, max_children=1)))
+
+
+@few
+@given(seed=SEEDS, minimal=st.booleans())
+def test_wires_of_wide_arrays_need_no_table(seed, minimal):
+    """Closed form: a mesh as wide as the level uses and no windows that coincide; any number of children."""
+    rng = np.random.default_rng(seed)
+    batch = []
+    for _ in range(BATCH):
+        layer, mapping = random_layer_and_mapping(rng, LEVELS, loops=5)
+        spatial = mapping.spatial.copy()
+        for axis in range(2):
+            for d in rng.choice([0, 1, 2, 3, 4, 5], 3):
+                spatial[axis, 2, d] = rng.choice([1, 2, 3, 4])
+        spatial[:, :, 6:] = 1
+        mapping = mapping.replace(spatial=spatial)
+        machine = random_machine(rng, mapping)
+        fanout = np.prod(spatial, axis=2).T.astype(np.float64)
+        fanout[:, 1] += 0 if minimal else rng.integers(0, 9, LEVELS)
+        batch.append((layer, mapping, machine.replace(fanout=fanout)))
+    with jax.enable_x64(True):
+        counts = without_table()(*(stack(x) for x in zip(*batch, strict=True)))
+    for n, problem in enumerate(batch):
+        np.testing.assert_array_equal(counts.hops[n], plain_timeloop.count(*problem)["hops"])
+
+
 def test_implausible_results_are_noticed():
     rng = np.random.default_rng(1)
     layer, mapping = random_layer_and_mapping(rng, 3, loops=6)

@@ -1,0 +1,162 @@
+"""Speed of the loop-nest cost model: mappings per second against the batch size.
+
+    python experiments/bench_cost_model.py [--scenario ar-vr] [--layers 8] [--most 1048576] [--seconds 20] [--double]
+
+Random valid mappings of layers of every type of a scenario on every packaged template at its full size: each batch
+mixes them, and one compilation serves all. Each mapping gets its counts, validity, cycles and energy. Variants:
+
+- `counts`: without wire energy;
+- `own wires`: wires on the array that the mapping uses, as the search counts them;
+- `full wires`: wires on the template's full array, as Timeloop counts them.
+
+Runs of the variants alternate; a line gives the median and the fastest, the processor time (which other processes
+disturb less), the memory per mapping (arguments and working space) and the seconds of compilation apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import statistics
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.hardware import load_technology, load_templates, template_arrays
+from mohamjax.mapping import constraints, evaluate_batch, map_space
+from mohamjax.mapping.space import decode, prime_factors, sample, stack_spaces
+from mohamjax.workload import load_scenario
+
+DRAWN = 65_536
+
+
+def problems(scenario: str, layers: int, dtype: Any) -> tuple[Any, Any, Any]:
+    """(layers, spaces, machines) of every chosen layer on every template that runs it, stacked."""
+    templates, technology = load_templates(), load_technology()
+    arrays = jax.device_get(template_arrays(templates, technology, dtype=dtype))
+    unique = load_scenario(scenario, warn=lambda text: None).unique_layers
+    # Of every type in turn, spread over the network.
+    by_type: dict[str, list[Any]] = {}
+    for layer in unique:
+        by_type.setdefault(layer.type, []).append(layer)
+    chosen = [group[len(group) * i // layers] for i in range(layers) for group in by_type.values()][:layers]
+    primes = max(sum(len(prime_factors(bound)) for bound in layer.shape.bounds) for layer in chosen)
+    spaces, machines = [], []
+    for t, template in enumerate(templates):
+        machine = jax.tree.map(lambda leaf, t=t: leaf[t], arrays.machine)
+        levels = machine.level_mask.shape[0]
+        for layer in chosen:
+            if template.runs(layer.type):
+                limits = constraints(template, layer.type, layer.shape, levels)
+                spaces.append(map_space(layer.shape, limits, machine, primes))
+                machines.append(machine)
+    machines = jax.tree.map(lambda *leaves: np.stack(leaves), *machines)
+    spaces = stack_spaces(spaces)
+    return spaces.layer, spaces, machines
+
+
+def drawn(key: jax.Array, spaces: Any, which: np.ndarray) -> Any:
+    """One random mapping of the problem that `which` names, for each of its entries."""
+
+    def one(key: jax.Array, index: jax.Array) -> Any:
+        space = jax.tree.map(lambda leaf: jnp.asarray(leaf)[index], spaces)
+        return decode(sample(key, space), space)
+
+    keys = jax.random.split(key, len(which))
+    return jax.jit(lambda *x: jax.lax.map(lambda pair: one(*pair), x, batch_size=1024))(keys, which)
+
+
+def variant(name: str, block_size: int) -> Any:
+    def run(layers: Any, mappings: Any, machines: Any) -> Any:
+        if name == "own wires":
+            used = jnp.prod(mappings.spatial.astype(machines.fanout.dtype), axis=3)
+            machines = dataclasses.replace(machines, fanout=jnp.moveaxis(used, 1, 2))
+        result = evaluate_batch(layers, mappings, machines, wires=name != "counts", block_size=block_size)
+        return result.cycles.total, result.cycles.onchip, result.energy.total, result.reason, result.level
+
+    return jax.jit(run)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--scenario", default="ar-vr")
+    parser.add_argument("--layers", type=int, default=8, help="layers of the scenario")
+    parser.add_argument("--most", type=int, default=1_048_576, help="largest batch")
+    parser.add_argument("--most-full", type=int, default=16_384, help="largest batch for wires on the full array")
+    parser.add_argument("--seconds", type=float, default=20.0, help="time for the runs of one batch size, about")
+    parser.add_argument("--block", type=int, default=1024, help="mappings evaluated together")
+    parser.add_argument("--double", action="store_true", help="double precision")
+    options = parser.parse_args()
+    with jax.enable_x64(options.double):
+        measure(options)
+
+
+def measure(options: argparse.Namespace) -> None:
+    layers, spaces, machines = problems(options.scenario, options.layers, np.float64 if options.double else np.float32)
+    count = layers.bounds.shape[0]
+    pool = min(DRAWN, options.most)
+    which = np.random.default_rng(0).integers(0, count, pool).astype(np.int32)
+    mappings = drawn(jax.random.key(0), spaces, which)
+    device = jax.devices()[0]
+    print(
+        f"{device.platform} {device.device_kind}, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}, "
+        f"jax {jax.__version__}, {'double' if options.double else 'single'} precision, blocks of {options.block}; "
+        f"{count} (layer, template) pairs"
+    )
+    head = (
+        "batch",
+        "variant",
+        "compile_s",
+        "median_ms",
+        "fastest_ms",
+        "mappings/s",
+        "fastest/s",
+        "processor_us",
+        "bytes",
+    )
+    print("{:>8s}  {:10s}  {:>9s}  {:>9s}  {:>10s}  {:>10s}  {:>10s}  {:>12s}  {:>6s}".format(*head))
+    for batch in (1, 64, 1024, 8192, 65_536, 262_144, 1_048_576):
+        if batch > options.most:
+            break
+        index = np.arange(batch) % pool
+        pair = which[index]
+        arguments = (
+            jax.tree.map(lambda x, p=pair: jnp.asarray(x[p]), layers),
+            jax.tree.map(lambda x, i=index: x[i], mappings),
+            jax.tree.map(lambda x, p=pair: jnp.asarray(x[p]), machines),
+        )
+        given = sum(leaf.nbytes for leaf in jax.tree.leaves(arguments))
+        names = [n for n in ("counts", "own wires", "full wires") if n != "full wires" or batch <= options.most_full]
+        runs, seconds, memory = {}, {}, {}
+        for name in names:
+            begin = time.perf_counter()
+            runs[name] = variant(name, options.block).lower(*arguments).compile()
+            seconds[name] = time.perf_counter() - begin
+            analysis = runs[name].memory_analysis()
+            memory[name] = (given + getattr(analysis, "temp_size_in_bytes", 0)) / batch
+            jax.block_until_ready(runs[name](*arguments))  # the first run allocates
+        wall: dict[str, list[float]] = {name: [] for name in names}
+        processor: dict[str, list[float]] = {name: [] for name in names}
+        begin = time.perf_counter()
+        while len(wall["counts"]) < 3 or (time.perf_counter() - begin < options.seconds and len(wall["counts"]) < 41):
+            for name in names:
+                before, used = time.perf_counter(), time.process_time()
+                jax.block_until_ready(runs[name](*arguments))
+                processor[name].append(time.process_time() - used)
+                wall[name].append(time.perf_counter() - before)
+        for name in names:
+            median, fastest = statistics.median(wall[name]), min(wall[name])
+            print(
+                f"{batch:8d}  {name:10s}  {seconds[name]:9.2f}  {median * 1e3:9.2f}  {fastest * 1e3:10.2f}  "
+                f"{batch / median:10.0f}  {batch / fastest:10.0f}  "
+                f"{statistics.median(processor[name]) / batch * 1e6:12.2f}  {memory[name]:6.0f}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
