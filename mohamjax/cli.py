@@ -172,7 +172,7 @@ def _parser() -> argparse.ArgumentParser:
     schedules.add_argument("file", help="the JSON file")
     schedules.add_argument("--float32", action="store_true", help="compute in single precision")
     schedules.add_argument("--timelines", action="store_true", help="also write when each job is slowed")
-    _common(schedules, "results (JSON)")
+    _common(schedules, "results (JSON; CSV for schedule/1 and designs/1)")
     designs = kinds.add_parser("designs", help="designs of designs.json, or schedule/1 files")
     designs.add_argument("file", help="the JSON file")
     designs.add_argument("--technology", metavar="FILE", help="the technology table that the designs were made with")
@@ -192,7 +192,7 @@ def _parser() -> argparse.ArgumentParser:
     actions = templates.add_subparsers(dest="action", required=True, metavar="ACTION")
     listing = actions.add_parser("list", help="names and sizes")
     listing.add_argument("files", nargs="*", help="template files to list beside the packaged ones")
-    _common(listing, "unused")
+    _common(listing, "write the list to a file instead")
     show = actions.add_parser("show", help="one template in full")
     show.add_argument("name", nargs="?", help="name or YAML file")
     show.add_argument("--yaml", action="store_true", help="print it as a YAML file")
@@ -216,7 +216,7 @@ class _Terminal:
         self.live = sys.stderr.isatty()
         self.last = 0.0
         self.open = False
-        self.compiling_since: float | None = None
+        self.compile_s: float | None = None
 
     def line(self, text: str) -> None:
         """A line that stays."""
@@ -251,7 +251,7 @@ class _Terminal:
     def mapping(self, progress: MapperProgress) -> None:
         """How far the layer mapper is."""
         rate = progress.evaluations / max(progress.seconds, 1e-9)
-        left = (progress.total - progress.evaluations) / max(rate, 1e-9)
+        left = (progress.total - progress.evaluations) / rate if rate else None
         self.status(
             f"mapper  {progress.done}/{progress.problems} sets ({progress.cached} cached)  "
             f"{rate:,.0f} mappings/s  {_duration(left)} left",
@@ -260,6 +260,9 @@ class _Terminal:
 
     def progress(self, progress: Progress, generations: int) -> None:
         """How far the co-optimiser is."""
+        if self.compile_s is None:
+            self.compile_s = progress.compile_s
+            self.line(f"compiled in {progress.compile_s:.1f} s")
         done = progress.generation
         rate = progress.fresh_evaluations / max(progress.seconds, 1e-9)
         per_generation = progress.evaluations / max(done, 1)
@@ -269,9 +272,6 @@ class _Terminal:
             f"hypervolume {progress.hypervolume[-1]:.4f}  {_duration(left)} left",
             final=done >= generations,
         )
-        if done == 0 or progress.compile_s > (self.compiling_since or 0.0):
-            self.line(f"compiled in {progress.compile_s - (self.compiling_since or 0.0):.1f} s")
-            self.compiling_since = progress.compile_s
 
 
 def _duration(seconds: float | None) -> str:
@@ -343,6 +343,18 @@ def _package(arguments: argparse.Namespace) -> PackageParameters | None:
     from mohamjax.hardware import load_package
 
     return None if arguments.package is None else load_package(arguments.package)
+
+
+def _probe(path: str | None) -> None:
+    """Complains about a file that cannot be written before the work is done that would go there."""
+    from mohamjax.io import prepare_folder
+
+    if path not in (None, "-"):
+        assert path is not None
+        target = pathlib.Path(path)
+        if target.is_dir():
+            raise InputError("is a folder", file=path, item="--out", remedy="name a file")
+        prepare_folder(target.parent)
 
 
 def _write(path: str | None, text: str) -> None:
@@ -431,11 +443,26 @@ def _search(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _unit(values: Sequence[float], symbol: str) -> tuple[str, float]:
+    """Unit in which the smallest of the values has digits before the point, and the factor to it."""
+    for prefix, factor in (("", 1.0), ("m", 1e3), ("u", 1e6), ("n", 1e9)):
+        if min(values) * factor >= 1:
+            return prefix + symbol, factor
+    return "p" + symbol, 1e12
+
+
+def _digits(value: float) -> str:
+    """Four significant digits without an exponent."""
+    return f"{value:.4g}" if value < 1e4 else f"{value:.0f}"
+
+
 def _landmark_table(landmarks: dict[str, int], front: Any) -> str:
     from mohamjax.io import front_rows
 
     rows = front_rows(front)
-    head = ["design", "id", "latency [ms]", "energy [mJ]", "area [mm^2]", "chiplets"]
+    latency = _unit([rows[i]["latency_s"] for i in landmarks.values()], "s")
+    energy = _unit([rows[i]["energy_J"] for i in landmarks.values()], "J")
+    head = ["design", "id", f"latency [{latency[0]}]", f"energy [{energy[0]}]", "area [mm^2]", "chiplets"]
     body = []
     for name, i in landmarks.items():
         row = rows[i]
@@ -444,9 +471,9 @@ def _landmark_table(landmarks: dict[str, int], front: Any) -> str:
             [
                 name,
                 str(i),
-                f"{row['latency_s'] * 1e3:.4g}",
-                f"{row['energy_J'] * 1e3:.4g}",
-                f"{row['area_mm2']:.4g}",
+                _digits(row["latency_s"] * latency[1]),
+                _digits(row["energy_J"] * energy[1]),
+                _digits(row["area_mm2"]),
                 kinds,
             ]
         )
@@ -515,7 +542,9 @@ def _map(arguments: argparse.Namespace) -> int:
     settings = Settings.preset(arguments.budget)
     application, templates, technology = _application(arguments), _templates(arguments), _technology(arguments)
     runnable(application, templates)
+    _probe(arguments.out)
     terminal = _Terminal()
+    terminal.line(f"mapping {len(application.unique_layers)} unique layers on {len(templates)} templates; compiling")
     try:
         tables = map_layers(
             jax.random.split(jax.random.key(arguments.seed), 3)[0],
@@ -565,6 +594,8 @@ def _map(arguments: argparse.Namespace) -> int:
 def _evaluate_mappings(arguments: argparse.Namespace) -> int:
     from mohamjax.io.samples import evaluate_samples
 
+    _probe(arguments.out)
+
     summary = evaluate_samples(
         arguments.architectures,
         arguments.samples,
@@ -594,6 +625,7 @@ def _evaluate_designs(arguments: argparse.Namespace) -> int:
     from mohamjax.io import evaluate_designs, evaluation_csv, write_design_trace
 
     technology = _technology(arguments) if arguments.technology else None
+    _probe(arguments.out)
     rows, evaluated = evaluate_designs(arguments.file, technology=technology, float32=arguments.float32)
     _write(arguments.out, evaluation_csv(rows))
     if arguments.trace is not None:
@@ -670,7 +702,7 @@ def _templates_verb(arguments: argparse.Namespace) -> int:
                     template.description,
                 ]
             )
-        print(_table(rows))
+        _write(arguments.out, _table(rows) + "\n")
         return 0
     if arguments.example:
         _write(arguments.out, example_yaml())
@@ -687,6 +719,8 @@ def _plot(arguments: argparse.Namespace) -> int:
     from mohamjax.plot import plot_results
 
     formats = tuple(f for f in arguments.format.split(",") if f)
+    if not formats:
+        raise InputError("no format is named", item="--format", remedy="use png, svg or pdf")
     for path in plot_results(arguments.folder, out=arguments.out, formats=formats):
         print(path)
     return 0
@@ -711,7 +745,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
-    arguments = _parser().parse_args(argv)
+    parser = _parser()
+    arguments, unknown = parser.parse_known_args(argv)
+    if unknown:
+        parser.exit(2, f"mohamjax: unknown argument {unknown[0]}; see mohamjax {arguments.verb} --help\n")
     try:
         _use_compile_cache(arguments)
         return _VERBS[arguments.verb](arguments)

@@ -78,9 +78,11 @@ def read_checkpoint(path: str | pathlib.Path, like: Any) -> tuple[Any, dict[str,
     leaves = []
     for name, leaf in named.items():
         wrapped = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-        shape = (*leaf.shape, 2) if wrapped else leaf.shape
+        shape = jax.eval_shape(jax.random.key_data, leaf).shape if wrapped else leaf.shape
         if name not in arrays or arrays[name].shape != shape:
             raise InputError(f"the checkpoint is of another search ({name} differs)", file=path, remedy=remedy)
         value = jnp.asarray(arrays[name])
-        leaves.append(jax.random.wrap_key_data(value) if wrapped else value.astype(leaf.dtype))
+        leaves.append(
+            jax.random.wrap_key_data(value, impl=jax.random.key_impl(leaf)) if wrapped else value.astype(leaf.dtype)
+        )
     return jax.tree_util.tree_unflatten(structure, leaves), meta

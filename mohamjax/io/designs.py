@@ -3,7 +3,7 @@
 Format `designs/1` (JSON, one object):
 
 - `format`, `mohamjax` (version), `scenario`, `clock_GHz`;
-- `technology`: `{"name", "hash"}` of the energy and area tables;
+- `technology`: `{"hash"}` of the energy and area tables;
 - `templates`: list, as in a template file; `package`: package parameters;
 - `networks`: list of `{"name", "source"}`; `layers`: list of `{"network" (index), "name", "type", "op", "word_bits",
   "bounds" {dimension: bound}, "stride", "dilation", "predecessors" (indices into layers)}`;
@@ -15,8 +15,8 @@ Format `designs/1` (JSON, one object):
   "offchip_bytes", "energy_J" (with that of the package)}`. Objectives, times and what else is there is information for
   people: an evaluation ignores it.
 
-`schedule/1` is what users write by hand: the same, but with `application` (a scenario name, or a list of ONNX files as
-in a scenario file) in the place of `networks` and `layers`, `templates` as names or files, layers called
+`schedule/1` is what users write by hand: the same, but with `application` (a scenario by name or file, or a list of
+ONNX files, relative to the file) in the place of `networks` and `layers`, `templates` as names or files, layers called
 `network/layer`, and `schedules` in the place of `designs`.
 """
 
@@ -105,7 +105,7 @@ class Evaluated:
         return dataclasses.replace(self, designs=pick(self.designs), reports=pick(self.reports))
 
 
-@functools.partial(jax.jit, static_argnames=())
+@jax.jit
 def _reports(designs: Design, capacity: jax.Array, fanout: jax.Array, bench: Any) -> DesignReport:
     one = functools.partial(report, bench=bench)
     return jax.vmap(lambda design, c, f: one(design, sizes=(c, f)))(designs, capacity, fanout)
@@ -299,10 +299,15 @@ def _one(evaluated: Evaluated, i: int) -> tuple[Design, Any, Any]:
 def _need(data: Mapping[str, Any], key: str, kind: type | tuple[type, ...], *, file: object, item: str) -> Any:
     """`data[key]` of the wanted type, or one line that says what is missing."""
     if key not in data:
-        raise InputError(f"`{key}` is missing", file=file, item=item, remedy="see the format in the documentation")
+        raise InputError(f"`{key}` is missing", file=file, item=item, remedy="compare with what `search` writes")
     value = data[key]
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise InputError(f"`{key}` has the wrong type ({type(value).__name__})", file=file, item=item)
+        raise InputError(
+            f"`{key}` has the wrong type ({type(value).__name__})",
+            file=file,
+            item=item,
+            remedy="compare with what `search` writes",
+        )
     return value
 
 
@@ -325,10 +330,21 @@ def _application(document: Mapping[str, Any], file: object) -> ApplicationModel:
         first = base.index(n)
         bounds = _need(row, "bounds", Mapping, file=file, item=item)
         unknown = [d for d in bounds if d not in DIMS]
-        values = [*bounds.values(), *row.get("stride", ()), *row.get("dilation", ())]
-        if unknown or any(isinstance(b, bool) or not isinstance(b, int) or b < 1 for b in values):
+        pairs = [row.get("stride", [1, 1]), row.get("dilation", [1, 1])]
+        if any(not isinstance(pair, list) or len(pair) != 2 for pair in pairs):
             raise InputError(
-                "bounds, stride or dilation are not positive integers over known dimensions", file=file, item=item
+                "stride or dilation is not a pair",
+                file=file,
+                item=item,
+                remedy="write one number per axis, as in [2, 2]",
+            )
+        values = [*bounds.values(), *pairs[0], *pairs[1], row.get("word_bits", 8)]
+        if unknown or any(isinstance(b, bool) or not isinstance(b, int) or not 1 <= b < 2**31 for b in values):
+            raise InputError(
+                "bounds, stride, dilation or word_bits are not positive integers over known dimensions",
+                file=file,
+                item=item,
+                remedy=f"use whole numbers below 2^31 for {', '.join(DIMS)}",
             )
         kind = _need(row, "type", str, file=file, item=item)
         if kind not in LAYER_TYPES:
@@ -345,8 +361,8 @@ def _application(document: Mapping[str, Any], file: object) -> ApplicationModel:
             )
         shape = WorkloadShape(
             **bounds,
-            stride=tuple(row.get("stride", (1, 1))),
-            dilation=tuple(row.get("dilation", (1, 1))),
+            stride=tuple(pairs[0]),
+            dilation=tuple(pairs[1]),
         )
         members[n].append(
             Layer(
@@ -600,7 +616,9 @@ def evaluate_designs(
     check_format(document, (DESIGNS_FORMAT, SCHEDULE_FORMAT), path)
     technology = load_technology() if technology is None else technology
     stated = document.get("technology", {})
-    stated = stated.get("hash") if isinstance(stated, Mapping) else None
+    if not isinstance(stated, Mapping):
+        raise InputError("`technology` is not a table", file=path, remedy='write {"hash": ...} or leave it out')
+    stated = stated.get("hash")
     if stated not in (None, technology_hash(technology)):
         raise InputError(
             "the designs were made with other technology tables",
@@ -611,7 +629,13 @@ def evaluate_designs(
     if document["format"] == SCHEDULE_FORMAT:
         spec = _need(document, "application", (str, list), file=path, item="file")
         if isinstance(spec, list):
-            spec = [str(path.parent / str(name)) for name in spec]
+            if not all(isinstance(name, str) for name in spec):
+                raise InputError(
+                    "is not a list of files", file=path, item="application", remedy="put copies into a scenario file"
+                )
+            spec = [str(path.parent / name) for name in spec]
+        elif (path.parent / spec).is_file():
+            spec = str(path.parent / spec)
         application = load_scenario(spec)
         rows = _need(document, "schedules", list, file=path, item="file")
     else:

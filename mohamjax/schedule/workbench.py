@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,16 +20,16 @@ from mohamjax.workload import ApplicationModel
 __all__ = ["package_arrays", "workbench"]
 
 
-def package_arrays(parameters: PackageParameters) -> Package:
+def package_arrays(parameters: PackageParameters, dtype: Any = jnp.float32) -> Package:
     """The package parameters as the arrays that the evaluation reads (bytes per cycle, pJ per bit, um^2)."""
     contends = parameters.contention == "all"
     return Package(
-        tables=package_tables(parameters),
-        link_bandwidth=jnp.asarray(parameters.link_bandwidth if contends else math.inf, jnp.float32),
-        interface_bandwidth=jnp.full(parameters.max_interfaces, parameters.interface_bandwidth, jnp.float32),
-        dram_bandwidth=jnp.asarray(parameters.dram_bandwidth if contends else math.inf, jnp.float32),
-        hop_energy=jnp.asarray(parameters.hop_energy, jnp.float32),
-        tile_area=jnp.asarray(parameters.router_area + parameters.transceiver_area, jnp.float32),
+        tables=package_tables(parameters, dtype),
+        link_bandwidth=jnp.asarray(parameters.link_bandwidth if contends else math.inf, dtype),
+        interface_bandwidth=jnp.full(parameters.max_interfaces, parameters.interface_bandwidth, dtype),
+        dram_bandwidth=jnp.asarray(parameters.dram_bandwidth if contends else math.inf, dtype),
+        hop_energy=jnp.asarray(parameters.hop_energy, dtype),
+        tile_area=jnp.asarray(parameters.router_area + parameters.transceiver_area, dtype),
     )
 
 
@@ -49,8 +50,7 @@ def workbench(
         technology: energy and area tables.
         tables: Pareto tables `[U, T, M, ...]`; their float dtype is that of the evaluation.
         package: package parameters.
-        padded_layers: L after padding; default the next multiple of 32, so that scenarios of like size share a
-            compile.
+        padded_layers: L after padding; default the next multiple of 32.
     """
     layers = len(application.layers)
     total = padded_layers or 32 * math.ceil(layers / 32)
@@ -60,7 +60,7 @@ def workbench(
     network[:layers] = application.network_of_layer
     dtype = tables.cycles.dtype
     arrays = template_arrays(templates, technology, levels=tables.capacity.shape[3], dtype=dtype)
-    packaged = package_arrays(package)
+    packaged = package_arrays(package, dtype)
     cast = functools.partial(_cast, dtype=dtype)
     return Workbench(
         unique=jnp.asarray(unique),
@@ -70,7 +70,7 @@ def workbench(
         tables=jax.tree.map(jnp.asarray, tables),
         templates=arrays,
         technology=jax.tree.map(cast, technology),
-        package=jax.tree.map(cast, packaged),
+        package=packaged,
     )
 
 

@@ -30,6 +30,7 @@ from mohamjax.hardware import (
     package_to_dict,
     packaged_templates,
     technology_hash,
+    template_to_dict,
 )
 from mohamjax.io.checkpoint import read_checkpoint, write_checkpoint
 from mohamjax.io.designs import Evaluated, reevaluate
@@ -233,7 +234,7 @@ def _record(
         "budget": settings.budget,
         "seed": settings.seed,
         "networks": [{"name": n.name, "source": n.source, "layers": len(n.layers)} for n in application.networks],
-        "templates": [{"name": t.name, "hash": t.content_hash()} for t in templates],
+        "templates": [template_to_dict(t) for t in templates],
         "technology_hash": technology_hash(technology),
         "package": package_to_dict(settings.package),
         "mapper": plain(settings.mapper),
@@ -306,6 +307,8 @@ def co_optimise(
     history: list[dict[str, Any]] = []
     state: SearchState | None = None
     if resume:
+        if checkpoint is None:
+            raise InputError("there is no checkpoint to go on from", item="resume", remedy="name the checkpoint file")
         state, meta = read_checkpoint(checkpoint, state_like(context, config))
         if meta.get("fingerprint") != mark:
             raise InputError(
@@ -316,6 +319,7 @@ def co_optimise(
         history = meta["history"]
 
     interrupted, saved, last = False, time.perf_counter(), None
+    before_s = history[-1]["seconds"] if history else 0.0
 
     def save() -> None:
         if checkpoint is not None and state is not None:
@@ -328,17 +332,17 @@ def co_optimise(
     try:
         for step in steps:
             state, last = step
-            history.extend(_rows(last, config, len(history)))
+            history.extend(_rows(last, config, len(history), before_s))
             listener.progress(last, config.generations)
             if time.perf_counter() - saved > checkpoint_every_s:
                 save()
                 saved = time.perf_counter()
     except KeyboardInterrupt:
-        if state is None or last is None:
+        if state is None:
             raise
         interrupted = True
         listener.announce("stopped by hand; writing what was found")
-    assert state is not None and last is not None
+    assert state is not None
     save()
 
     listener.announce("evaluating the front again in double precision")
@@ -348,7 +352,6 @@ def co_optimise(
     front = non_dominated(
         reevaluate(application, templates, technology, package, tables.mapping, np.asarray(tables.count), designs)
     )
-    searched = max(last.seconds, 1e-9)
     return SearchResult(
         front=front,
         history=history,
@@ -356,17 +359,20 @@ def co_optimise(
         | {"reference_point": plain(context.reference), "ideal_point": plain(context.ideal)},
         timings={
             "mapping_s": mapping_s,
-            "compile_s": last.compile_s,
-            "search_s": last.seconds,
-            "designs_per_s": last.fresh_evaluations / searched,
+            "compile_s": last.compile_s if last else 0.0,
+            "search_s": last.seconds if last else 0.0,
+            "designs_per_s": last.fresh_evaluations / max(last.seconds, 1e-9) if last else 0.0,
         },
         tables=tables,
         interrupted=interrupted,
     )
 
 
-def _rows(progress: Progress, config: MohamConfig, known: int) -> list[dict[str, Any]]:
-    """History rows of the generations that one report covers, without those already known."""
+def _rows(progress: Progress, config: MohamConfig, known: int, before_s: float) -> list[dict[str, Any]]:
+    """History rows of the generations that one report covers, without those already known.
+
+    `before_s` are the seconds that the search had taken when it was resumed.
+    """
     count = len(progress.hypervolume)
     first = progress.generation - count + 1
     per_generation = config.population + config.immigrant_count
@@ -374,7 +380,7 @@ def _rows(progress: Progress, config: MohamConfig, known: int) -> list[dict[str,
         {
             "generation": first + i,
             "evaluations": (first + i + 1) * per_generation,
-            "seconds": round(progress.seconds - (count - 1 - i) * progress.step_s / max(count, 1), 3),
+            "seconds": round(before_s + progress.seconds - (count - 1 - i) * progress.step_s / max(count, 1), 3),
             "hypervolume": progress.hypervolume[i],
             "front_size": progress.front_size[i],
             "stability": progress.stability[i],
@@ -401,7 +407,7 @@ class ExpectedCost:
     memory_MB: float
 
 
-# Measured on two cores with experiments/bench_search.py; a plan needs no more than their size.
+# Orders of magnitude on two cores (experiments/scenarios.py); a plan needs no more.
 _MAPPINGS_PER_S = 3e4
 _LAYER_EVALUATIONS_PER_S = 1e6
 

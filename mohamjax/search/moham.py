@@ -285,11 +285,32 @@ def build_context(
         successors=jnp.asarray(_padded(successors, total)),
         count=jnp.asarray(tables.count),
         transform=jnp.asarray(mapping_transform(np.asarray(tables.objectives), count)),
+        cover=jnp.asarray(_cover(count[list(application.unique_of_layer)] > 0, config)),
         rules=jnp.asarray(np.stack(list_scheduler(application, tables, package).rules())),
         orders=random_orders(key, needs, layers, count=config.orders),
         max_chiplets=jnp.int32(config.max_chiplets),
     )
     return MohamContext(genetics=genetics, bench=bench, reference=jnp.asarray(reference), ideal=jnp.asarray(ideal))
+
+
+def _cover(able: np.ndarray, config: MohamConfig) -> np.ndarray:
+    """Few templates that together run every layer (greedy), `[S]` int32, -1 after the last.
+
+    Args:
+        able: `[layers, T]` bool, every row with a template.
+        config: gives S and the largest number of chiplets.
+    """
+    lonely, chosen = np.ones(len(able), bool), []
+    while lonely.any():
+        chosen.append(int(np.argmax(able[lonely].sum(axis=0))))
+        lonely &= ~able[:, chosen[-1]]
+    if len(chosen) > config.max_chiplets:
+        raise InputError(
+            f"it takes {len(chosen)} chiplets to run every layer, at most {config.max_chiplets} are allowed",
+            item="--max-chiplets",
+            remedy=f"allow {len(chosen)} or add a template that runs more layer types",
+        )
+    return np.asarray(chosen + [-1] * (config.tiles - len(chosen)), np.int32)
 
 
 def _span(
@@ -306,7 +327,7 @@ def _span(
     slowest mapping, one after the other; on its dearest; as many of the largest chiplets as there may be.
     """
     valid = np.arange(tables.cycles.shape[2]) < np.asarray(tables.count)[..., None]
-    duration = np.maximum(np.asarray(tables.cycles), np.asarray(tables.offchip_bytes) / package.interface_bandwidth)
+    duration = alone(tables, package)
     objectives = np.asarray(tables.objectives, np.float64)
     u = np.asarray(application.unique_of_layer)
 
@@ -320,26 +341,38 @@ def _span(
         total(objectives[..., 1], False).sum() * 1e-12,
         total(objectives[..., 2], False).max() * 1e-6,
     ]
-    noc = total(np.asarray(tables.offchip_bytes), True).sum() * 8 * package.hop_energy
+    hops = float(np.max(np.asarray(bench.package.tables.hops)[: config.max_chiplets + 1]))
+    noc = total(np.asarray(tables.offchip_bytes), True).sum() * 8 * package.hop_energy * hops
+    tile = package.router_area + package.transceiver_area
     reference = [
         total(duration, True).sum() * 1e-9,
-        (total(objectives[..., 1], True).sum() * 2 + noc * 4) * 1e-12,
-        float(jnp.max(full)) * config.max_chiplets * 1e-6,
+        # On a chiplet larger than its mapping needs a layer costs more than in the tables.
+        (total(objectives[..., 1], True).sum() * 2 + noc) * 1e-12,
+        (float(jnp.max(full)) + tile) * config.max_chiplets * 1e-6,
     ]
+    # A problem with a single design has no span of its own.
+    reference = [max(worst, 1.1 * best) for worst, best in zip(reference, ideal, strict=True)]
     dtype = np.asarray(tables.cycles).dtype
     return np.asarray(ideal, dtype), np.asarray(reference, dtype)
 
 
 def list_scheduler(application: ApplicationModel, tables: MappingTables, package: PackageParameters) -> ListScheduler:
     """List scheduling over the application and its tables."""
-    traffic = np.asarray(tables.offchip_bytes, np.float64) / package.interface_bandwidth
     return ListScheduler(
         unique=np.asarray(application.unique_of_layer),
         predecessors=[layer.predecessors for layer in application.layers],
         count=np.asarray(tables.count),
         objectives=np.asarray(tables.objectives, np.float64),
-        duration=np.maximum(np.asarray(tables.cycles, np.float64), traffic),
+        duration=alone(tables, package),
     )
+
+
+def alone(tables: MappingTables, package: PackageParameters) -> np.ndarray:
+    """`[U, T, M]` float, cycles of each mapping that has its link, memory interface and DRAM for itself."""
+    slowest = package.interface_bandwidth
+    if package.contention == "all":
+        slowest = min(slowest, package.link_bandwidth, package.dram_bandwidth)
+    return np.maximum(np.asarray(tables.cycles, np.float64), np.asarray(tables.offchip_bytes, np.float64) / slowest)
 
 
 def seed_designs(
@@ -359,6 +392,8 @@ def seed_designs(
     if not config.seeded:
         return None
     plans = list_scheduler(application, tables, package).plans(config.max_chiplets)
+    if not plans:
+        return None
     estimates = np.stack([plan.estimate for plan in plans])
     kept, _, _ = emo.survive(estimates, min(len(plans), config.population // 2))
     designs = []
@@ -540,8 +575,9 @@ def run(
 ) -> Iterator[tuple[SearchState, Progress]]:
     """Searches, yielding the state after every few generations; generation 0 is the first population.
 
-    The caller may stop at any yield and has a complete state. One compile serves all generations and every scenario
-    of the same padded sizes.
+    The caller may stop at any yield and has a complete state. One compile serves all generations, seeds and rates,
+    and every problem of the same sizes (padded layers, unique layers, templates, widest fan-in and fan-out).
+    Yields nothing where a resumed search has nothing left to do.
 
     Args:
         key: typed key of the whole search.
@@ -573,7 +609,11 @@ def run(
     per_generation = config.population + config.immigrant_count
     done = before = int(state.generation)
     settled = [float(row["stability"]) for row in history if row["generation"] > 0]
-    while done < config.generations:
+
+    def settled_down() -> bool:
+        return config.stop == "stability" and emo.should_stop(settled, config.window, config.delta)
+
+    while done < config.generations and not settled_down():
         # Calls end at multiples of their length, so that a resumed search makes the same ones.
         count = min(config.chunk - done % config.chunk, config.generations - done)
         tick = time.perf_counter()
@@ -597,8 +637,6 @@ def run(
                 best=(float(best[0]), float(best[1]), float(best[2])),
             ),
         )
-        if config.stop == "stability" and emo.should_stop(settled, config.window, config.delta):
-            break
 
 
 @functools.partial(jax.jit, static_argnames=("problem", "population", "archive"))

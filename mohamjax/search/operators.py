@@ -52,6 +52,7 @@ class Genetics:
         count: `[U, T]` int32, size of each Pareto set; 0 where the template cannot run the layer.
         transform: `[U, T, M, T]` int32, mapping transform: most similar mapping on another template.
         rules: `[H, U, T]` int32, mappings under one rule for all layers, e.g. the fastest within an area.
+        cover: `[S]` int32, few templates that together run every layer, -1 after the last.
         orders: `[R, L]` int32, random topological orders (Kahn) that random individuals draw from.
         max_chiplets: `[]` int32, most chiplets that a design may have, at most S.
     """
@@ -63,6 +64,7 @@ class Genetics:
     count: jax.Array
     transform: jax.Array
     rules: jax.Array
+    cover: jax.Array
     orders: jax.Array
     max_chiplets: jax.Array
 
@@ -134,8 +136,8 @@ def _positions(order: jax.Array) -> jax.Array:
 def sample(key: jax.Array, genetics: Genetics, tiles: int) -> Design:
     """A random individual: a random number of chiplets with random templates, each layer on a random one that runs it.
 
-    The templates of the first chiplets are changed where needed, so that every layer can run; chiplets that no
-    layer chose are dropped.
+    The templates of the first chiplets are changed where needed, so that every layer can run, each time to the one that
+    runs most of the layers that nothing runs yet; chiplets that no layer chose are dropped.
 
     Args:
         key: typed key, consumed.
@@ -149,10 +151,15 @@ def sample(key: jax.Array, genetics: Genetics, tiles: int) -> Design:
     chips = jax.random.randint(count_key, (), 1, genetics.max_chiplets + 1)
     template = jax.random.randint(template_key, (tiles,), 0, templates)
     template = jnp.where(jnp.arange(tiles) < chips, template, -1)
-    for tile, subkey in enumerate(jax.random.split(cover_key, templates)):
+    common = jnp.sum(able & real[:, None], axis=0)
+    for tile, subkey in enumerate(jax.random.split(cover_key, min(templates, tiles))):
         lonely = real & ~jnp.any(_runs(genetics, template), axis=1)
-        choice, _ = _pick(subkey, able[jnp.argmax(lonely)])
+        useful = jnp.sum(able & lonely[:, None], axis=0) * (len(real) + 1) + common
+        choice, _ = _pick(subkey, useful == jnp.max(useful))
         template = jnp.where(jnp.any(lonely), template.at[tile].set(choice), template)
+    stranded = real & ~jnp.any(_runs(genetics, template), axis=1)
+    too_many = jnp.sum(template >= 0) > genetics.max_chiplets
+    template = jnp.where(too_many | jnp.any(stranded), genetics.cover, template)
     assignment, _ = _pick_rows(tile_key, _runs(genetics, template))
     assignment = jnp.where(real, assignment, 0)
     size = genetics.count[genetics.unique, template[assignment]]

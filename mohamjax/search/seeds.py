@@ -24,7 +24,7 @@ _CAPS = 12
 
 
 def seed_packages(templates: int, tiles: int, runs_all: Any) -> list[tuple[int, ...]]:
-    """Packages to schedule on: homogeneous and mixed, from one chiplet to a full package.
+    """Packages to schedule on: homogeneous, of two templates and of all, from one chiplet to a full package.
 
     Args:
         templates: T.
@@ -37,8 +37,9 @@ def seed_packages(templates: int, tiles: int, runs_all: Any) -> list[tuple[int, 
     sizes = [n for n in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32) if n <= tiles]
     helper = next((t for t in range(templates) if runs_all[t]), None)
     packages: list[tuple[int, ...]] = []
-    for size, mix in itertools.product(sizes, range(1, 2**templates)):
-        members = [t for t in range(templates) if mix >> t & 1]
+    every = range(templates)
+    mixes = [*itertools.combinations(every, 1), *itertools.combinations(every, 2), tuple(every)]
+    for size, members in itertools.product(sizes, dict.fromkeys(mixes)):
         if len(members) > size:
             continue
         package = [members[i % len(members)] for i in range(size)]
@@ -107,7 +108,7 @@ class ListScheduler:
         """Caps from the least hardware that any layer needs at all to that of the largest mapping, um^2."""
         area = self.objectives[..., 2]
         least = np.where(self._valid, area, np.inf).min(axis=2)
-        low = np.where(np.isfinite(least), least, 0.0).max(axis=1).max()
+        low = least.min(axis=1).max()
         high = np.where(self._valid, area, 0.0).max()
         return np.geomspace(low, max(high, low), _CAPS)
 
