@@ -379,16 +379,18 @@ def test_too_small_a_table_gives_no_number():
     )
     machine = random_machine(np.random.default_rng(0), mapping).replace(fanout=np.array([[1.0, 1.0], [4.0, 12.0]]))
     with jax.enable_x64(True):
-        small, large = (
-            jax.jit(functools.partial(count_accesses, max_children=size))(layer, mapping, machine) for size in (32, 36)
+        none, small, large = (
+            jax.jit(functools.partial(count_accesses, max_children=size))(layer, mapping, machine)
+            for size in (0, 32, 36)
         )
+    assert np.all(np.isnan(none.hops[1]))
     assert np.all(np.isnan(small.hops[1]))
     np.testing.assert_array_equal(large.hops, plain_timeloop.count(layer, mapping, machine)["hops"])
 
 
 @functools.cache
 def without_table():
-    return jax.jit(jax.vmap(functools.partial(count_accesses, max_children=1)))
+    return jax.jit(jax.vmap(functools.partial(count_accesses, max_children=0)))
 
 
 @few

@@ -28,13 +28,13 @@ __all__ = [
     "MAX_CHILDREN",
     "RELEVANT",
     "Windows",
+    "are_relevant",
     "by_slot",
     "exact_divide",
     "group_counts",
     "group_labels",
     "hop_sums",
     "indices",
-    "is_relevant",
     "mesh_shape",
     "multicast_classes",
     "product_over",
@@ -53,9 +53,10 @@ MAX_CHILDREN = 256
 """Default room, in children of one level, of the tables from which wires and links are counted."""
 
 
-def is_relevant(dim, space):
-    """Whether the data space moves along a dimension given as an array of indices."""
-    return ((sum(1 << d for d in RELEVANT[space]) >> dim) & 1) == 1
+def are_relevant(dim, spaces=(W, I, O)):
+    """Whether data spaces move along dimensions given as an array of indices: `[len(spaces), ...]` bool."""
+    bits = jnp.asarray([sum(1 << d for d in RELEVANT[v]) for v in spaces], jnp.int32)
+    return ((bits.reshape((-1,) + (1,) * dim.ndim) >> dim) & 1) == 1
 
 
 def by_slot(order, values):
@@ -276,34 +277,37 @@ def _tabled_hops(order, spatial, fanout, axes, size):
     return jnp.where(count <= size, jnp.sum(hops, axis=0), jnp.nan)
 
 
-def _way(reach, loops, space):
-    """Sum of max(0, reach - position) over the positions at which groups of children start: `[...]`.
+def _way(reach, loops):
+    """Sum of max(0, reach - position) over the positions at which groups of children start: `[V, ...]`.
 
     Groups start where the loops that leave the data space in place stand at 0. Written in the mixed radix of the loops,
     a position below `reach` agrees with it from the outermost loop inwards and then has a smaller digit.
 
     Args:
         reach: `[...]` float, at most the number of children along the axis.
-        loops: innermost first, (moves per data space, bound, stride, digit of `reach`) of each.
-        space: W, I or O.
+        loops: innermost first, (moves `[V, ...]`, bound, stride) of each.
     """
-    count, total, inner = jnp.ones_like(reach), jnp.zeros_like(reach), []
-    for moves, bound, stride, _ in loops:
+    shape = jnp.broadcast_shapes(loops[0][0].shape, reach.shape)
+    count, total, inner = jnp.ones(shape, reach.dtype), jnp.zeros(shape, reach.dtype), []
+    for moves, bound, stride in loops:
         inner.append((count, total))
-        total = jnp.where(moves[space], bound * (total + count * stride * (bound - 1) / 2), total)
-        count = jnp.where(moves[space], bound * count, count)
-    agrees, left, way = reach >= 0, reach, jnp.zeros_like(reach)
-    for (moves, _, stride, digit), (count, total) in zip(reversed(loops), reversed(inner), strict=True):
-        below = jnp.where(moves[space], digit, jnp.minimum(digit, 1))
+        total = jnp.where(moves, bound * (total + count * stride * (bound - 1) / 2), total)
+        count = jnp.where(moves, bound * count, count)
+    top = jnp.clip(jnp.floor(reach), 0, loops[-1][1] * loops[-1][2] - 1)
+    agrees, left, way = jnp.broadcast_to(reach >= 0, shape), reach, jnp.zeros(shape, reach.dtype)
+    for (moves, bound, stride), (count, total) in zip(reversed(loops), reversed(inner), strict=True):
+        over = quotient(top, stride)
+        digit = over - bound * quotient(over, bound)
+        below = jnp.where(moves, digit, jnp.minimum(digit, 1))
         added = below * (count * left - total) - count * stride * below * (below - 1) / 2
         way = jnp.where(agrees, way + added, way)
-        agrees = agrees & (moves[space] | (digit == 0))
+        agrees = agrees & (moves | (digit == 0))
         left = left - digit * stride
     return jnp.where(agrees, way + left, way)
 
 
 def _product_hops(order, spatial, fanout):
-    """Hops summed over groups where child (x, y) stands in column x and row y, per data space: `[...]` each.
+    """Hops summed over groups where child (x, y) stands in column x and row y: `[V, ...]`.
 
     Each group is then a product of a set of columns and a set of rows: loops that move the data space place the
     group, the others spread it.
@@ -313,28 +317,21 @@ def _product_hops(order, spatial, fanout):
     for axis in range(2):
         bounds, stride, slots = by_slot(order[axis], spatial[axis]), jnp.ones_like(along[axis]), []
         for j in ALL:
-            slots.append(([is_relevant(order[axis, j], space) for space in (W, I, O)], bounds[j], stride))
+            slots.append((are_relevant(order[axis, j]), bounds[j], stride))
             stride = stride * bounds[j]
         loops.append(slots)
     # Up to the first row of a group where that is above the middle; down to the last where that is below, which is
     # the same sum seen from the other end, since first rows lie symmetric to last rows.
     middle = (jnp.maximum(fanout[1], along[1]) - 1) / 2
-    ways = []
-    for reach in (middle, along[1] - 1 - middle):
-        top = jnp.clip(jnp.floor(reach), 0, along[1] - 1)
-        digits = []
-        for moves, bound, stride in loops[1]:
-            over = quotient(top, stride)
-            digits.append((moves, bound, stride, over - bound * quotient(over, bound)))
-        ways.append((reach, digits))
-    hops = []
-    for space in (W, I, O):
-        groups = [product_over(spatial[axis], RELEVANT[space]) for axis in range(2)]
-        # The last column of a group: its place by the loops that move it, halved for the mean, and its spread.
-        column = sum((bound - 1) * stride * jnp.where(moves[space], 0.5, 1.0) for moves, bound, stride in loops[0])
-        rows = sum(_way(reach, digits, space) for reach, digits in ways)
-        hops.append(groups[0] * groups[1] * column + along[0] * rows)
-    return tuple(hops)
+    rows = _way(middle, loops[1]) + _way(along[1] - 1 - middle, loops[1])
+    # The last column of a group: its place by the loops that move it, halved for the mean, and its spread.
+    column = sum(
+        (bound - 1) * stride * jnp.where(moves, 0.5, 1.0).astype(bound.dtype) for moves, bound, stride in loops[0]
+    )
+    groups = jnp.ones_like(rows)
+    for moves, bound, _ in (*loops[0], *loops[1]):
+        groups = jnp.where(moves, groups * bound, groups)
+    return groups * column + along[0] * rows
 
 
 def hop_sums(order, spatial, fanout, axes, size):
@@ -348,18 +345,20 @@ def hop_sums(order, spatial, fanout, axes, size):
         spatial: `[2, D, L, ...]` float, factors along X and Y.
         fanout: `[2, L, ...]` float, children that the level has along X and Y.
         axes: From `windows`, `[L, ...]`.
-        size: Static, children that the table has room for; nan where it is needed and too small.
+        size: Static, children that the table has room for; nan where it is needed and too small. 0 compiles none.
 
     Returns:
-        `[L, ...]` float per data space.
+        `[V, L, ...]` float.
     """
     along = [product_over(spatial[axis]) for axis in range(2)]
     columns = jnp.maximum(fanout[0], along[0])
     shared = ((axes[0].out > 1) & (axes[0].tap > 1)) | ((axes[1].out > 1) & (axes[1].tap > 1))
     simple = ((along[1] == 1) | (columns == along[0])) & ~shared
     alone = along[0] * along[1] == 1
-    hops = tuple(jnp.where(alone, 0, h) for h in _product_hops(order, spatial, fanout))
-    pending = jnp.broadcast_to(~simple & ~alone, hops[0].shape)
+    hops = jnp.where(alone, 0, _product_hops(order, spatial, fanout))
+    pending = jnp.broadcast_to(~simple & ~alone, hops.shape[1:])
+    if size == 0:
+        return jnp.where(pending, jnp.nan, hops)
     levels = pending.shape[0]
     index = jnp.arange(levels).reshape((levels,) + (1,) * (pending.ndim - 1))
 
@@ -377,6 +376,6 @@ def hop_sums(order, spatial, fanout, axes, size):
 
         level_axes = jax.tree.map(lambda x: pick(jnp.broadcast_to(x, pending.shape)), axes)
         table = _tabled_hops(pick(order), pick(spatial), pick(fanout), level_axes, size)
-        return tuple(jnp.where(chosen, t, h) for t, h in zip(table, hops, strict=True)), pending & ~chosen
+        return jnp.where(chosen, table[:, None], hops), pending & ~chosen
 
     return lax.while_loop(lambda state: jnp.any(state[1]), next_level, (hops, pending))[0]

@@ -37,11 +37,11 @@ from mohamjax.mapping.children import (
     R,
     S,
     W,
+    are_relevant,
     by_slot,
     exact_divide,
     group_counts,
     hop_sums,
-    is_relevant,
     product_over,
     windows,
 )
@@ -213,7 +213,7 @@ def _box(layer: LayerArrays, extents):
     )
 
 
-def _repeats(order, bounds, space):
+def _repeats(order, bounds):
     """Loops of one level that repeat a delivery of weights or outputs (sections 3, 12).
 
     For these a loop is either stationary or moves the tile to words that it did not hold. The innermost run of
@@ -222,16 +222,15 @@ def _repeats(order, bounds, space):
     Args:
         order: `[D, ...]` dimension of each slot.
         bounds: `[D, ...]` loop bound of each slot.
-        space: W or O.
 
     Returns:
-        (whether a relevant loop of bound above 1 is there, product of the irrelevant bounds outside the first),
-        `[...]`.
+        For weights and outputs, `[2, ...]`: whether a relevant loop of bound above 1 is there, and the product of the
+        irrelevant bounds outside the first.
     """
-    started = jnp.zeros(bounds[0].shape, bool)
-    repeats = jnp.ones_like(bounds[0])
+    started = jnp.zeros((2, *bounds[0].shape), bool)
+    repeats = jnp.ones(started.shape, bounds.dtype)
     for dim, bound in zip(order, bounds, strict=True):
-        relevant = is_relevant(dim, space)
+        relevant = are_relevant(dim, (W, O))
         repeats = jnp.where(started & ~relevant, repeats * bound, repeats)
         started = started | (relevant & (bound > 1))
     return started, repeats
@@ -316,7 +315,9 @@ def count_accesses(
         machine: Only its levels and fanouts (for the wires) matter here.
         links: Static. Count words that neighbours hand on (Timeloop's default, off in the search).
         wires: Static. Count hops; without it `hops` is 0 and wires cost nothing.
-        max_children: Static. Children per level that the table for the wires has room for.
+        max_children: Static. Children per level that the tables for wires and links have room for. 0 compiles no
+            table (a third of the compile time): hops are then nan where P runs along a level's children together with
+            R, or Q with S, and where the machine's mesh is wider than the level uses and has several rows.
 
     Returns:
         `AccessCounts` in the float dtype of the machine.
@@ -352,7 +353,7 @@ def count_accesses(
     used = [jnp.broadcast_to(product_over(spatial[axis]), shape) for axis in range(2)]
 
     bounds = by_slot(order, temporal)
-    repeats = [_repeats(order, bounds, v) for v in (W, O)]
+    repeats = [*zip(*_repeats(order, bounds), strict=True)]
     relevant = [product_over(temporal, RELEVANT[v]) for v in (W, O)]
     irrelevant = [product_over(temporal, [d for d in ALL if d not in RELEVANT[v]]) for v in (W, O)]
     h, w = _input_window(layer, child)
@@ -363,9 +364,9 @@ def count_accesses(
     spatial_order = jnp.moveaxis(mapping.spatial_order, 2, 1)
     fanout = jnp.moveaxis(machine.fanout, 1, 0)
     if wires:
-        per_word = [jnp.broadcast_to(h, shape) for h in hop_sums(spatial_order, spatial, fanout, axes, max_children)]
+        per_word = jnp.broadcast_to(hop_sums(spatial_order, spatial, fanout, axes, max_children), (3, *shape))
     else:
-        per_word = [jnp.zeros(shape, dtype)] * 3
+        per_word = jnp.zeros((3, *shape), dtype)
     if links:
         geometry = (spatial_order, spatial, fanout, axes)
         traffic = link_traffic(loops, window, *geometry, inputs, groups[I], per_word[I], max_children)
@@ -475,7 +476,7 @@ def count_accesses(
         "top": outermost(machine),
         "real": machine.level_mask,
         "traffic": traffic,
-        "per_word": per_word,
+        "per_word": [*per_word],
         "is_first": jnp.arange(levels) == 0,
     }
     start = {"served": [one] * 3, "visits": one, "keep": jnp.ones((len(DATA_SPACES), *batch), bool)}
@@ -510,9 +511,10 @@ def count_accesses(
 def _input_share(delivered, spread, axes, size):
     """Words of the inputs that one child gets from its parent, `[L, ...]`: those delivered, in exact arithmetic.
 
-    In double precision Timeloop's own rounding is followed where windows coincide, see `links.ordered_share`.
+    In double precision Timeloop's own rounding is followed where windows coincide, see `links.ordered_share`, unless
+    the tables have no room.
     """
-    if delivered.dtype != jnp.float64:
+    if delivered.dtype != jnp.float64 or size == 0:
         return delivered
 
     def added_up():
