@@ -15,6 +15,7 @@ import re
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -749,6 +750,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments, unknown = parser.parse_known_args(argv)
     if unknown:
         parser.exit(2, f"mohamjax: unknown argument {unknown[0]}; see mohamjax {arguments.verb} --help\n")
+    warnings.showwarning = lambda message, *_: _warn(str(message))
     try:
         _use_compile_cache(arguments)
         return _VERBS[arguments.verb](arguments)

@@ -82,7 +82,5 @@ def read_checkpoint(path: str | pathlib.Path, like: Any) -> tuple[Any, dict[str,
         if name not in arrays or arrays[name].shape != shape:
             raise InputError(f"the checkpoint is of another search ({name} differs)", file=path, remedy=remedy)
         value = jnp.asarray(arrays[name])
-        leaves.append(
-            jax.random.wrap_key_data(value, impl=jax.random.key_impl(leaf)) if wrapped else value.astype(leaf.dtype)
-        )
+        leaves.append(jax.random.wrap_key_data(value) if wrapped else value.astype(leaf.dtype))
     return jax.tree_util.tree_unflatten(structure, leaves), meta

@@ -10,7 +10,6 @@ Axes: B problems of a block, P population, A archive, M table entries, L levels,
 from __future__ import annotations
 
 import concurrent.futures
-import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -44,6 +43,7 @@ from mohamjax.hardware import (
     technology_hash,
     template_arrays,
 )
+from mohamjax.io.files import write_bytes
 from mohamjax.mapping.cost import area, count_accesses, cycles, energy, minimal_hardware, validity
 from mohamjax.mapping.nest import Array, Mapping
 from mohamjax.mapping.space import (
@@ -338,21 +338,12 @@ def _load(path: pathlib.Path) -> MappingTables | None:
 
 
 def _save(path: pathlib.Path, table: MappingTables) -> None:
-    """Writes one set atomically."""
+    """Writes one set atomically; `InputError` where it cannot."""
     arrays = {f"mapping.{name}": getattr(table.mapping, name) for name in _MAPPING_FIELDS}
     arrays |= {name: getattr(table, name) for name in _FIELDS}
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(buffer.getvalue())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+    write_bytes(path, buffer.getvalue())
 
 
 class _Search:
@@ -467,6 +458,14 @@ def map_layers(
     pairs = _pairs(key, layers, templates, technology, config, rates, given, layout)
 
     found: dict[_Pair, MappingTables] = {}
+    if cache is not None:
+        try:
+            cache.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=cache):
+                pass
+        except OSError as error:
+            warnings.warn(f"mapping sets are not kept: {cache} cannot be written ({error.strerror})", stacklevel=2)
+            cache = None
     if cache is not None:
         found = {pair: hit for pair in pairs if (hit := _load(cache / f"{pair.digest}.npz")) is not None}
     open_ = [pair for pair in pairs if pair not in found]
