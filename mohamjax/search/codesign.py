@@ -204,13 +204,19 @@ def runnable(application: ApplicationModel, templates: Sequence[Template]) -> np
     return table
 
 
-def fingerprint(application: ApplicationModel, templates: Sequence[Template], settings: Settings) -> str:
+def fingerprint(
+    application: ApplicationModel, templates: Sequence[Template], settings: Settings, tables: MappingTables
+) -> str:
     """Hash of everything that decides what a search does; a checkpoint goes on only under the same one."""
     moham = dataclasses.asdict(settings.moham)
     for loose in ("generations", "chunk", "stop", "window", "delta"):
         moham.pop(loose)
     technology = load_technology() if settings.technology is None else settings.technology
+    digest = hashlib.sha256()
+    for leaf in jax.tree.leaves(tables):
+        digest.update(np.ascontiguousarray(leaf).tobytes())
     record = {
+        "tables": digest.hexdigest(),
         "layers": [plain(layer) for layer in application.layers],
         "templates": [t.content_hash() for t in templates],
         "technology": technology_hash(technology),
@@ -303,7 +309,7 @@ def co_optimise(
     single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), technology)
     context = build_context(context_key, application, templates, single, tables, package, config)
     seeds = seed_designs(application, tables, package, config, context.bench.unique.shape[0])
-    mark = fingerprint(application, templates, settings)
+    mark = fingerprint(application, templates, settings, tables)
     history: list[dict[str, Any]] = []
     state: SearchState | None = None
     if resume:
