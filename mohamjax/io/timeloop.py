@@ -1,0 +1,869 @@
+"""Timeloop's own YAML, in and out: architecture, problem, mapping, constraints, energy and area tables.
+
+Read is the subset that the loop-nest model covers: storage levels in one line from memory to MACs, in the form with
+`subtree` and `local` (versions 0.2 and 0.3) or with `nodes` (0.4); a convolution over the dimensions G, N, K (or M), C,
+P, Q, R, S, or a depthwise one; mappings with perfect factors; constraints that bound factors, fix orders and bypass.
+Whatever would change a result and is not understood is an error, never passed over: networks, compound components,
+expressions, clusters, multiple buffering, sparse optimisations, several problems.
+
+Written is version 0.3 with an energy (`ERT`) and an area (`ART`) table, which Timeloop reads beside the rest. Wire
+energy has no place in these files and is lost.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import pathlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import yaml
+
+from mohamjax.errors import InputError
+from mohamjax.hardware.machine import DATA_SPACES, Machine
+from mohamjax.io.files import write_text
+from mohamjax.io.samples import Architecture
+from mohamjax.mapping.nest import Mapping as Nest
+from mohamjax.mapping.space import UNLIMITED, Constraints
+from mohamjax.workload.layer import DIMS, WorkloadShape
+
+__all__ = ["TimeloopInput", "read_timeloop", "timeloop_documents", "write_timeloop"]
+
+_ALIASES = {"M": "K"}
+_KNOWN = {"architecture", "problem", "mapping", "architecture_constraints", "mapspace_constraints", "constraints"}
+_KNOWN |= {"mapspace", "mapper", "ERT", "ART"}
+_RANGE = re.compile(r"^(?P<name>.+?)\s*\[\s*(?P<first>\d+)\s*\.\.\s*(?P<last>\d+)\s*\]$")
+_FACTOR = re.compile(r"^(?P<dim>[A-Z])\s*(?P<sign><=|>=|=)?\s*(?P<value>\d+)$")
+_COUNTS = ("Weights", "Inputs", "Outputs")
+_MACS = re.compile(r"mac|compute|multiplier", re.IGNORECASE)
+
+# Attributes that say how large or fast a level is, by their names in the versions of the format.
+_WORD_BITS = ("word-bits", "word_bits", "word_width", "datawidth")
+_BLOCK = ("block-size", "block_size", "n_words")
+_WIDTH = ("memory_width", "width")
+_DEPTH = ("memory_depth", "depth")
+_REFUSED = {
+    "bandwidth": "give read_bandwidth and write_bandwidth",
+    "shared_bandwidth": "give read_bandwidth and write_bandwidth",
+    "network_read": "leave networks to Timeloop's default",
+    "network_fill": "leave networks to Timeloop's default",
+    "network_drain": "leave networks to Timeloop's default",
+    "network_update": "leave networks to Timeloop's default",
+    "min-utilization": "leave it out",
+    "min_utilization": "leave it out",
+    "allow_overbooking": "leave it out",
+    "metadata_storage_width": "leave out sparse optimisations",
+    "metadata_datawidth": "leave out sparse optimisations",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class TimeloopInput:
+    """What the files held; None for what they did not.
+
+    Attributes:
+        architecture: The machine; energies and areas from the tables, 0 without; wires cost nothing.
+        shape: The layer; a depthwise one has its channels on G.
+        mapping: The loop nest, NumPy arrays.
+        constraints: Limits of the map space, NumPy arrays. "= n" above 1 is read as "at most n", as everywhere here.
+    """
+
+    architecture: Architecture | None = None
+    shape: WorkloadShape | None = None
+    mapping: Nest | None = None
+    constraints: Constraints | None = None
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader that knows the node tags of version 0.4 and refuses a key written twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        for key in keys:
+            if keys.count(key) > 1 and key != "<<":
+                raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} comes twice", node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+def _tagged(loader: _Loader, suffix: str, node: yaml.Node) -> dict[str, Any]:
+    if not isinstance(node, yaml.MappingNode):
+        raise yaml.constructor.ConstructorError(None, None, f"!{suffix} is no mapping", node.start_mark)
+    return {**loader.construct_mapping(node, deep=True), "!": suffix}
+
+
+_Loader.add_multi_constructor("!", _tagged)
+
+
+class _At:
+    """A place in a file: complains about it."""
+
+    def __init__(self, file: object, item: str) -> None:
+        self.file, self.item = file, item
+
+    def __truediv__(self, part: object) -> _At:
+        return _At(self.file, f"{self.item}, {part}" if self.item else str(part))
+
+    def error(self, message: str, remedy: str) -> InputError:
+        return InputError(message, file=self.file, item=self.item, remedy=remedy)
+
+    def table(self, data: Any) -> dict[str, Any]:
+        if not isinstance(data, dict):
+            raise self.error("is no mapping of keys to values", "see the Timeloop documentation")
+        return data
+
+    def list(self, data: Any) -> list[Any]:
+        if not isinstance(data, list):
+            raise self.error("is no list", "see the Timeloop documentation")
+        return data
+
+    def number(self, value: Any, *, whole: bool = False) -> float:
+        if isinstance(value, str):
+            raise self.error(f"{value!r} is an expression or text", "expressions are not read; write the number")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+            raise self.error(f"{value!r} is no number of 0 or more", "give one")
+        if whole and value != int(value):
+            raise self.error(f"{value!r} is no whole number", "give one")
+        return float(value)
+
+
+def _documents(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
+    """Top-level (key, value) pairs of a YAML file."""
+    try:
+        document = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+    except FileNotFoundError:
+        raise InputError("no such file", file=path, remedy="check the path") from None
+    except IsADirectoryError:
+        raise InputError("is a folder, not a file", file=path, remedy="name the YAML files in it") from None
+    except UnicodeDecodeError:
+        raise InputError("is not UTF-8 text", file=path, remedy="give a YAML file") from None
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror})", file=path, remedy="check its permissions") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        item = f"line {mark.line + 1}" if mark else None
+        message = f"is not valid YAML: {error.problem or error.context}"
+        raise InputError(message, file=path, item=item, remedy="mend the file") from None
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise InputError(f"is not valid YAML: {error}", file=path, remedy="mend the file") from None
+    if not isinstance(document, dict) or not document:
+        raise InputError("holds no keys", file=path, remedy="give one of architecture, problem, mapping, constraints")
+    for key, value in document.items():
+        if key not in _KNOWN:
+            known = ", ".join(sorted(_KNOWN))
+            raise InputError(f"{key!r} is not read", file=path, item=str(key), remedy=f"known are {known}")
+        yield str(key), value
+
+
+def read_timeloop(*paths: str | pathlib.Path) -> TimeloopInput:
+    """Reads Timeloop YAML files that belong together, in any order.
+
+    Args:
+        paths: Files with one or several of `architecture`, `problem`, `mapping`, constraints, `ERT` and `ART`; a
+            `mapper` is passed over.
+
+    Returns:
+        `TimeloopInput`. A mapping or constraints need the architecture, a mapping also the problem.
+
+    Raises:
+        InputError: A file is unreadable, or holds what is outside of the subset described at the top of this module.
+    """
+    found: dict[str, tuple[_At, Any]] = {}
+    for path in map(pathlib.Path, paths):
+        for key, value in _documents(path):
+            kind = "constraints" if "constraints" in key or key == "mapspace" else key
+            if kind in found and kind != "constraints":
+                raise InputError("comes twice", file=path, item=key, remedy="give each part once")
+            at = _At(path, key)
+            if kind == "constraints":
+                rows = at.list(value.get("targets", value.get("constraints")) if isinstance(value, dict) else value)
+                earlier = found[kind][1] if kind in found else []
+                found[kind] = (at, [*earlier, *((at / n, row) for n, row in enumerate(rows))])
+            else:
+                found[kind] = (at, value)
+
+    architecture = shape = mapping = limits = None
+    depthwise, spaces = False, _COUNTS
+    if "architecture" in found:
+        tables = {name: _energies(*found[name]) for name in ("ERT", "ART") if name in found}
+        architecture = _architecture(*found["architecture"], tables.get("ERT", {}), tables.get("ART", {}))
+    if "problem" in found:
+        shape, depthwise, spaces = _problem(*found["problem"])
+    if "mapping" in found:
+        at, value = found["mapping"]
+        if architecture is None or shape is None:
+            raise at.error("needs an architecture and a problem", "give their files too")
+        mapping = _mapping(at, value, architecture, shape, depthwise, spaces)
+    if "constraints" in found:
+        at, rows = found["constraints"]
+        if architecture is None:
+            raise at.error("need an architecture", "give its file too")
+        limits = _constraints(rows, architecture, depthwise, spaces)
+    return TimeloopInput(architecture=architecture, shape=shape, mapping=mapping, constraints=limits)
+
+
+# Architecture
+
+
+@dataclasses.dataclass
+class _Component:
+    at: _At
+    name: str
+    kind: str
+    attributes: dict[str, Any]
+    instances: int
+    spatial: tuple[int, int] | None
+    keep: list[str] | None = None
+
+
+def _named(at: _At, data: dict[str, Any]) -> tuple[str, int]:
+    """Name and number of copies: `PE[0..15]` are 16."""
+    name = data.get("name")
+    if not isinstance(name, str) or not name:
+        raise at.error("has no name", "give one")
+    match = _RANGE.match(name)
+    if match is None:
+        return name, 1
+    count = int(match["last"]) - int(match["first"]) + 1
+    if count < 1:
+        raise (at / name).error("the range is empty", "write it as [0..n-1]")
+    return match["name"], count
+
+
+def _component(at: _At, data: Any, copies: int, spatial: tuple[int, int] | None) -> _Component:
+    data = at.table(data)
+    name, count = _named(at, data)
+    at = at / name
+    kind = data.get("class", data.get("subclass"))
+    if not isinstance(kind, str):
+        raise at.error("has no class", "give one, such as DRAM, SRAM, regfile, intmac")
+    attributes = at.table(data.get("attributes", {}))
+    keep = None
+    if "constraints" in data:
+        rules = (at / "constraints").table(data["constraints"])
+        if set(rules) - {"dataspace"}:
+            raise (at / "constraints").error(
+                "loop constraints inside a node are not read", "give them as a list of targets in `constraints`"
+            )
+        keep = _kept((at / "constraints"), at.table(rules["dataspace"]), list(_COUNTS))
+    return _Component(at, name, kind, attributes, copies * count, spatial, keep)
+
+
+def _tree(at: _At, data: Any, copies: int) -> Iterator[_Component]:
+    """Components of a node of the form with `subtree` and `local`, outermost first."""
+    data = at.table(data)
+    name, count = _named(at, data)
+    at, copies = at / name, copies * count
+    for key in data:
+        if key not in ("name", "attributes", "local", "subtree"):
+            raise (at / key).error("is not read", "use name, attributes, local and subtree")
+    for n, part in enumerate((at / "local").list(data.get("local", []))):
+        yield _component(at / f"local {n}", part, copies, None)
+    below = (at / "subtree").list(data.get("subtree", []))
+    if len(below) > 1:
+        raise (at / "subtree").error("has several branches", "the model covers one line of levels")
+    for part in below:
+        yield from _tree(at, part, copies)
+
+
+def _nodes(at: _At, nodes: list[Any]) -> Iterator[_Component]:
+    """Components of the form with `nodes`, outermost first; each node multiplies the copies of what follows."""
+    along = [1, 1]
+    for n, node in enumerate(nodes):
+        here = at / n
+        node = here.table(node)
+        tag = node.get("!")
+        if tag not in ("Container", "Component", "Element"):
+            raise here.error(f"a node !{tag} is not read", "the model covers one line of !Container and !Component")
+        spatial = (here / "spatial").table(node.get("spatial", {}))
+        for axis, key in enumerate(("meshX", "meshY")):
+            along[axis] *= int((here / key).number(spatial.get(key, 1), whole=True))
+        if tag == "Container":
+            if "constraints" in node:
+                raise (here / "constraints").error(
+                    "loop constraints inside a node are not read", "give them as a list of targets in `constraints`"
+                )
+            continue
+        yield _component(here, node, along[0] * along[1], (along[0], along[1]))
+
+
+def _energies(at: _At, value: Any) -> dict[str, dict[str, float]]:
+    """Energy or area per action of each component of an ERT or ART, by the last part of its name."""
+    result: dict[str, dict[str, float]] = {}
+    for n, row in enumerate((at / "tables").list(at.table(value).get("tables"))):
+        row = (at / n).table(row)
+        name = re.sub(r"\[[^]]*\]", "", str(row.get("name", ""))).rpartition(".")[2]
+        here = at / name
+        if "area" in row:
+            result[name] = {"area": (here / "area").number(row["area"])}
+            continue
+        actions: dict[str, float] = {}
+        for action in (here / "actions").list(row.get("actions")):
+            action = here.table(action)
+            value = (here / action.get("name")).number(action.get("energy"))
+            actions[str(action.get("name"))] = max(value, actions.get(str(action.get("name")), 0.0))
+        result[name] = actions
+    return result
+
+
+def _architecture(at: _At, value: Any, ert: dict[str, Any], art: dict[str, Any]) -> Architecture:
+    value = at.table(value)
+    version = value.get("version")
+    if str(version) not in ("0.2", "0.3", "0.4"):
+        raise (at / "version").error(f"{version!r} is not read", "known are 0.2, 0.3 and 0.4")
+    if "nodes" in value:
+        components = list(_nodes(at, (at / "nodes").list(value["nodes"])))
+    elif "subtree" in value:
+        roots = (at / "subtree").list(value["subtree"])
+        if len(roots) != 1:
+            raise (at / "subtree").error("has several roots", "the model covers one line of levels")
+        components = list(_tree(at, roots[0], 1))
+    else:
+        raise at.error("has neither subtree nor nodes", "describe the levels in one of them")
+    if not components or not _MACS.search(components[-1].kind):
+        raise at.error("does not end in a MAC", "list the arithmetic component (class intmac or the like) last")
+    *storage, mac = components
+    if not storage:
+        raise at.error("has no storage level", "list the memories, outermost first")
+    for part in storage:
+        if _MACS.search(part.kind):
+            raise part.at.error(f"a second arithmetic component ({part.kind})", "the model covers one, listed last")
+    names = [part.name for part in components]
+    for part in components:
+        if names.count(part.name) > 1:
+            raise part.at.error("the name comes twice", "rename one")
+
+    meshes = [_mesh(part) for part in reversed(storage)]
+    inner = [_mesh(mac), *meshes[:-1]]
+    rows: list[dict[str, Any]] = []
+    for part, mesh, below in zip(reversed(storage), meshes, inner, strict=True):
+        fanout = [below[axis] / mesh[axis] for axis in range(2)]
+        if any(f != int(f) or f < 1 for f in fanout):
+            raise part.at.error(
+                f"{mesh[0]} x {mesh[1]} instances do not divide the {below[0]} x {below[1]} of the next inner level",
+                "make the meshes multiples of each other",
+            )
+        rows.append(_storage(part, mesh, fanout, ert.get(part.name, {}), art.get(part.name, {})))
+    arrays: dict[str, Any] = {key: np.array([row[key] for row in rows]) for key in rows[0]}
+    macs = _mesh(mac)
+    spent = ert.get(mac.name, {})
+    energy = next((spent[a] for a in ("compute", "mac_random", "mac", "multiply") if a in spent), 0.0)
+    arrays |= {
+        "mac_mesh": np.array(macs, float),
+        "mac_instances": np.array(float(macs[0] * macs[1])),
+        "mac_energy": np.array(energy),
+        "mac_area": np.array(art.get(mac.name, {}).get("area", 0.0)),
+    }
+    machine = Machine(**arrays)
+    return Architecture(str(at.file), tuple(part.name for part in reversed(storage)), mac.name, machine)
+
+
+def _mesh(part: _Component) -> tuple[int, int]:
+    """Instances along X and Y over the whole chip."""
+    at, attributes = part.at, part.attributes
+    if part.spatial is not None:
+        return part.spatial
+    count = int((at / "instances").number(attributes.get("instances", part.instances), whole=True))
+    x, y = attributes.get("meshX"), attributes.get("meshY")
+    if x is None and y is None:
+        return count, 1
+    along = [
+        int((at / key).number(v, whole=True)) if v is not None else None for key, v in (("meshX", x), ("meshY", y))
+    ]
+    mesh = (along[0] or count // (along[1] or 1), along[1] or count // (along[0] or 1))
+    if mesh[0] * mesh[1] != count:
+        raise at.error(
+            f"a mesh of {mesh[0]} x {mesh[1]} is not {count} instances", "make meshX times meshY equal to it"
+        )
+    return mesh
+
+
+def _storage(
+    part: _Component, mesh: tuple[int, int], fanout: list[float], energy: dict[str, float], area: dict[str, float]
+) -> dict[str, Any]:
+    """Machine fields of one storage level."""
+    at, attributes = part.at, part.attributes
+    for key, remedy in _REFUSED.items():
+        if key in attributes:
+            raise (at / key).error("is not modelled", remedy)
+    buffering = attributes.get("multiple-buffering", attributes.get("multiple_buffering", 1))
+    if (at / "multiple-buffering").number(buffering) != 1:
+        raise (at / "multiple-buffering").error("is not modelled", "leave it out, or halve the size")
+
+    def first(keys: Sequence[str]) -> float | None:
+        for key in keys:
+            if key in attributes:
+                return (at / key).number(attributes[key], whole=True)
+        return None
+
+    word_bits, block = first(_WORD_BITS) or 16.0, first(_BLOCK) or 1.0
+    width = first(_WIDTH)
+    clusters = first(("cluster-size", "cluster_size")) or (width / (word_bits * block) if width else 1)
+    if clusters != 1:
+        raise at.error(
+            f"rows of {clusters:g} blocks (width over word bits times block size) are clusters, which are not modelled",
+            "set the block size to width over word bits",
+        )
+    depth, entries, kilobytes = first(_DEPTH), first(("entries",)), first(("sizeKB",))
+    dram = "DRAM" in part.kind.upper()
+    capacity = math.inf
+    if entries is not None:
+        capacity = entries
+    elif depth is not None:
+        capacity = depth * block
+    elif kilobytes is not None:
+        capacity = math.floor(kilobytes * 1024 * 8 / word_bits)
+    elif not dram:
+        raise at.error("has no size", "give entries, depth or sizeKB")
+    bandwidth = [
+        (at / key).number(attributes[key]) if key in attributes else math.inf
+        for key in ("read_bandwidth", "write_bandwidth")
+    ]
+    access = attributes.get("vector-access-energy", attributes.get("vector_access_energy"))
+    base = 0.0 if access is None else (at / "vector-access-energy").number(access)
+    read = energy.get("read", energy.get("random_read", base))
+    write = max(energy.get(name, 0.0) for name in ("write", "update", "random_fill", "random_update", "fill"))
+    keep = list(DATA_SPACES) if part.keep is None else part.keep
+    return {
+        "level_mask": True,
+        "keep": [name in keep for name in DATA_SPACES],
+        "capacity": math.inf if dram and capacity == 0 else capacity,
+        "word_bits": word_bits,
+        "block_words": block,
+        "fanout": [float(f) for f in fanout],
+        "mesh": [float(m) for m in mesh],
+        "instances": float(mesh[0] * mesh[1]),
+        "bandwidth": bandwidth,
+        "reduces": not dram,
+        "access_energy": [read, write or base],
+        "area": area.get("area", 0.0),
+        "hop_energy": 0.0,
+    }
+
+
+# Problem
+
+_AXES = {
+    "conv": (
+        [["C"], ["K"], ["R"], ["S"], ["G"]],
+        [["N"], ["C"], ["P", "R"], ["Q", "S"], ["G"]],
+        [["N"], ["K"], ["P"], ["Q"], ["G"]],
+    ),
+    "depthwise": (
+        [["C"], ["R"], ["S"]],
+        [["N"], ["C"], ["P", "R"], ["Q", "S"]],
+        [["N"], ["C"], ["P"], ["Q"]],
+    ),
+}
+
+
+def _letter(at: _At, text: Any) -> str:
+    letter = _ALIASES.get(text, text)
+    if letter not in DIMS:
+        raise at.error(f"unknown dimension {text!r}", f"use {', '.join(DIMS)}, or M for K")
+    return letter
+
+
+def _problem(at: _At, value: Any) -> tuple[WorkloadShape, bool, tuple[str, ...]]:
+    """The layer, whether it is depthwise with its channels called C, and the data spaces' names in our order."""
+    value = at.table(value)
+    shape, instance = value.get("shape"), value.get("instance", value)
+    at_shape, at_instance = at / "shape", (at / "instance" if "instance" in value else at)
+    if isinstance(shape, str):
+        if shape not in ("cnn-layer", "CNN-Layer"):
+            raise at_shape.error(f"the preset {shape!r} is not read", "write the shape out, or use cnn-layer")
+        return _bounds(at_instance, instance, "RSPQCKN", {}), False, _COUNTS
+    shape = at_shape.table(shape)
+    dims = [_letter(at_shape, d) for d in (at_shape / "dimensions").list(shape.get("dimensions"))]
+    if len(set(dims)) != len(dims):
+        raise (at_shape / "dimensions").error("name a dimension twice", "K and M are the same here")
+    defaults = {
+        str(row.get("name")): int(at_shape.number(row.get("default", 1), whole=True))
+        for row in (at_shape / "coefficients").list(shape.get("coefficients", []))
+    }
+    spaces = (at_shape / "data-spaces").list(shape.get("data-spaces", shape.get("data_spaces")))
+    if len(spaces) != len(DATA_SPACES):
+        raise at_shape.error(f"has {len(spaces)} data spaces", "the model covers weights, inputs and outputs")
+    names, axes, factors = [], [], {}
+    for n, row in enumerate(spaces):
+        here = at_shape / "data-spaces" / n
+        row = here.table(row)
+        names.append(str(row.get("name")))
+        own = []
+        for axis in (here / "projection").list(row.get("projection")):
+            terms = []
+            for term in here.list(axis):
+                term = here.list(term)
+                if not 1 <= len(term) <= 2:
+                    raise (here / "projection").error(f"{term!r} is no product", "write [dimension, coefficient]")
+                terms.append(_letter(here, term[0]))
+                if len(term) == 2:
+                    factors[terms[-1]] = str(term[1])
+            own.append(sorted(terms))
+        axes.append(sorted(own))
+        written = bool(row.get("read-write", row.get("read_write", False)))
+        if written != (n == 2):
+            raise here.error("is out of order", "list weights, inputs, outputs; only the last is read-write")
+    for kind, wanted in _AXES.items():
+        restricted = [sorted([d for d in axis if d in dims] for axis in space) for space in wanted]
+        if axes == [[axis for axis in space if axis] for space in restricted]:
+            return (
+                _bounds(at_instance, instance, dims, {d: (c, defaults.get(c, 1)) for d, c in factors.items()}, kind),
+                kind == "depthwise",
+                tuple(names),
+            )
+    raise at_shape.error("its projections are not those of a convolution", "see the problem that mohamjax writes")
+
+
+def _bounds(
+    at: _At, instance: Any, dims: Sequence[str], factors: Mapping[str, tuple[str, int]], kind: str = "conv"
+) -> WorkloadShape:
+    instance = at.table(instance)
+    given = {_ALIASES.get(key, key): value for key, value in instance.items()}
+
+    def value(key: str, default: int | None) -> int:
+        if key not in given and default is not None:
+            return default
+        if key not in given:
+            raise (at / key).error("the bound is missing", "give it")
+        number = (at / key).number(given[key], whole=True)
+        if not 1 <= number < 2**31:
+            raise (at / key).error(f"{given[key]!r} is no positive integer", "give 1 or more")
+        return int(number)
+
+    bounds = {d: value(d, None) for d in dims}
+    usual = {"P": "Wstride", "R": "Wdilation", "Q": "Hstride", "S": "Hdilation"}
+    steps = {d: value(*factors.get(d, (usual[d], 1))) for d in usual}
+    if kind == "depthwise":
+        bounds["G"] = bounds.pop("C", 1)
+    return WorkloadShape(**bounds, stride=(steps["P"], steps["Q"]), dilation=(steps["R"], steps["S"]))
+
+
+# Mapping and constraints
+
+
+def _level(at: _At, target: Any, architecture: Architecture) -> int:
+    if target not in architecture.level_names:
+        names = ", ".join(architecture.level_names)
+        raise (at / "target").error(f"{target!r} is no storage level", f"the levels are {names}")
+    return architecture.level_names.index(target)
+
+
+def _factors(at: _At, value: Any, depthwise: bool) -> list[tuple[int, str, int]]:
+    """(dimension, sign, number) of each entry of `factors`: text or list."""
+    entries = value.replace(",", " ").split() if isinstance(value, str) else at.list(value if value is not None else [])
+    result = []
+    for entry in entries:
+        match = _FACTOR.match(str(entry).strip())
+        if match is None:
+            raise at.error(f"{entry!r} is no factor", "write them as in 'C=4 K=2'")
+        result.append((_dimension(at, match["dim"], depthwise), match["sign"] or "=", int(match["value"])))
+    if len({d for d, _, _ in result}) != len(result):
+        raise at.error("name a dimension twice", "give each once")
+    return result
+
+
+def _dimension(at: _At, letter: str, depthwise: bool) -> int:
+    letter = _letter(at, letter)
+    return DIMS.index("G" if depthwise and letter == "C" else letter)
+
+
+def _permutation(at: _At, value: Any, depthwise: bool) -> list[int]:
+    """Dimensions, innermost first."""
+    letters = re.sub(r"[\s,]", "", value) if isinstance(value, str) else at.list(value if value is not None else [])
+    order = [_dimension(at, letter, depthwise) for letter in letters]
+    if len(set(order)) != len(order):
+        raise at.error("names a dimension twice", "give each once")
+    return order
+
+
+def _kept(at: _At, row: dict[str, Any], names: Sequence[str]) -> list[str]:
+    """Data spaces, by our names, that a directive keeps; all that it does not bypass."""
+    lists = {}
+    for key in ("keep", "bypass"):
+        lists[key] = [str(name) for name in (at / key).list(row.get(key, []))]
+        for name in lists[key]:
+            if name not in names:
+                raise (at / key).error(f"{name!r} is no data space", f"use {', '.join(names)}")
+    both = set(lists["keep"]) & set(lists["bypass"])
+    if both:
+        raise at.error(f"{min(both)} is both kept and bypassed", "choose one")
+    return [ours for ours, name in zip(DATA_SPACES, names, strict=True) if name not in lists["bypass"]]
+
+
+_MAPPING_KEYS = {"target", "type", "factors", "permutation", "split", "keep", "bypass"}
+
+
+def _directives(
+    rows: Sequence[tuple[_At, Any]], architecture: Architecture
+) -> Iterator[tuple[_At, dict[str, Any], int, str]]:
+    """Checked directives of a mapping or of constraints: (place, fields, level, type)."""
+    seen = set()
+    for at, row in rows:
+        row = at.table(row)
+        kind = str(row.get("type"))
+        kind = "bypass" if kind in ("datatype", "dataspace", "bypassing") else kind
+        if kind not in ("temporal", "spatial", "bypass"):
+            raise (at / "type").error(f"{kind!r} is not read", "known are temporal, spatial and bypass")
+        for key in row:
+            if key not in _MAPPING_KEYS:
+                raise (at / key).error("is not read", f"known are {', '.join(sorted(_MAPPING_KEYS))}")
+        level = _level(at, row.get("target"), architecture)
+        if (level, kind) in seen:
+            raise at.error(f"a second {kind} directive for {row['target']}", "merge them")
+        seen.add((level, kind))
+        yield at, row, level, kind
+
+
+def _split(at: _At, row: dict[str, Any], count: int) -> int:
+    """How many dimensions of a spatial permutation run along X; all by default."""
+    return int((at / "split").number(row.get("split", count), whole=True))
+
+
+def _mapping(
+    at: _At, value: Any, architecture: Architecture, shape: WorkloadShape, depthwise: bool, spaces: tuple[str, ...]
+) -> Nest:
+    levels, d = len(architecture.level_names), len(DIMS)
+    temporal, spatial = np.ones((levels, d), np.int32), np.ones((2, levels, d), np.int32)
+    order = np.tile(np.arange(d, dtype=np.int32), (levels, 1))
+    spatial_order = np.tile(np.arange(d, dtype=np.int32), (2, levels, 1))
+    keep = np.asarray(architecture.machine.keep).copy()
+    rows = [(at / n, row) for n, row in enumerate(at.list(value))]
+    for here, row, level, kind in _directives(rows, architecture):
+        if kind == "bypass":
+            kept = _kept(here, row, spaces)
+            keep[level] = [name in kept for name in DATA_SPACES]
+            continue
+        factors = _factors(here / "factors", row.get("factors"), depthwise)
+        for _, sign, number in factors:
+            if sign != "=" or number < 1:
+                raise (here / "factors").error("a mapping needs every factor as a number of 1 or more", "write C=4")
+        permutation = _permutation(here / "permutation", row.get("permutation"), depthwise)
+        inner = permutation + [k for k in range(d) if k not in permutation]
+        if kind == "temporal":
+            order[level] = inner
+            for k, _, number in factors:
+                temporal[level, k] = number
+        else:
+            split = _split(here, row, d)
+            spatial_order[:, level] = inner
+            for k, _, number in factors:
+                spatial[0 if inner.index(k) < split else 1, level, k] = number
+    for k, bound in enumerate(shape.bounds):
+        product = math.prod(int(n) for n in (*temporal[:, k], *spatial[:, :, k].flat))
+        if product != bound:
+            letter = "C" if depthwise and DIMS[k] == "G" else DIMS[k]
+            raise at.error(f"the factors of {letter} multiply to {product}, its bound is {bound}", "make them equal")
+    return Nest(temporal=temporal, order=order, spatial=spatial, spatial_order=spatial_order, keep=keep)
+
+
+def _constraints(
+    rows: Sequence[tuple[_At, Any]], architecture: Architecture, depthwise: bool, spaces: tuple[str, ...]
+) -> Constraints:
+    levels, d = len(architecture.level_names), len(DIMS)
+    temporal = np.full((levels, d), UNLIMITED, np.int32)
+    fanout = np.asarray(architecture.machine.fanout)
+    # Timeloop lets every dimension run along an axis that has children there.
+    spatial = np.where(fanout.T[:, :, None] > 1, UNLIMITED, 1) * np.ones((1, 1, d), np.int32)
+    spatial = spatial.astype(np.int32)
+    order = np.full((levels, d), -1, np.int32)
+    keep = np.asarray(architecture.machine.keep).copy()
+    for at, row, level, kind in _directives(rows, architecture):
+        if kind == "bypass":
+            kept = _kept(at, row, spaces)
+            keep[level] = [name in kept for name in DATA_SPACES]
+            continue
+        permutation = _permutation(at / "permutation", row.get("permutation"), depthwise)
+        for k, sign, number in _factors(at / "factors", row.get("factors"), depthwise):
+            if sign == ">=":
+                raise (at / "factors").error("lower bounds are not read", "bound factors from above")
+            # A factor of 0 stands for whatever is left of the bound.
+            most = UNLIMITED if number == 0 else number
+            if kind == "temporal":
+                temporal[level, k] = most
+            else:
+                spatial[:, level, k] = np.minimum(spatial[:, level, k], most)
+        if kind == "temporal":
+            order[level, : len(permutation)] = permutation
+        elif "split" in row:
+            split = _split(at, row, d)
+            inner = permutation + [k for k in range(d) if k not in permutation]
+            spatial[1, level, inner[:split]] = 1
+            spatial[0, level, inner[split:]] = 1
+    return Constraints(temporal_max=temporal, spatial_max=spatial, order=order, keep=keep)
+
+
+# Writing
+
+
+def _plain(value: Any) -> int | float:
+    """A number as YAML shows it best."""
+    value = float(value)
+    return int(value) if value == int(value) else value
+
+
+def timeloop_documents(
+    architecture: Architecture, shape: WorkloadShape | None = None, mapping: Nest | None = None
+) -> dict[str, dict[str, Any]]:
+    """Timeloop's input files as data.
+
+    Args:
+        architecture: The machine.
+        shape: The layer, all eight dimensions of which are written (G as a dimension of its own).
+        mapping: The loop nest, unpadded or padded; needs the layer.
+
+    Returns:
+        `arch`, `ERT`, `ART` and, where given, `problem` and `mapping`: what goes into a YAML file each.
+
+    Raises:
+        InputError: a dimension runs along both X and Y of a level, which these files cannot say.
+    """
+    machine: Any = architecture.machine
+    local = []
+    for i, name in reversed(list(enumerate(architecture.level_names))):
+        dram = not machine.reduces[i]
+        attributes: dict[str, Any] = {
+            "word-bits": _plain(machine.word_bits[i]),
+            "block-size": _plain(machine.block_words[i]),
+            "width": _plain(machine.word_bits[i] * machine.block_words[i]),
+            "meshX": _plain(machine.mesh[i, 0]),
+            "meshY": _plain(machine.mesh[i, 1]),
+        }
+        if np.isfinite(machine.capacity[i]):
+            attributes["entries"] = _plain(machine.capacity[i])
+        for k, key in enumerate(("read_bandwidth", "write_bandwidth")):
+            if np.isfinite(machine.bandwidth[i, k]):
+                attributes[key] = _plain(machine.bandwidth[i, k])
+        count = _plain(machine.instances[i])
+        local.append({"name": f"{name}[0..{count - 1}]", "class": "DRAM" if dram else "SRAM", "attributes": attributes})
+    count = _plain(machine.mac_instances)
+    mesh = {"meshX": _plain(machine.mac_mesh[0]), "meshY": _plain(machine.mac_mesh[1])}
+    local.append(
+        {"name": f"{architecture.mac_name}[0..{count - 1}]", "class": "intmac", "attributes": {"datawidth": 8, **mesh}}
+    )
+    energies, areas = [], []
+    for i, name in enumerate(architecture.level_names):
+        read, write = (_plain(e) for e in machine.access_energy[i])
+        actions = [("read", read), ("write", write), ("update", write)]
+        energies.append({"name": f"system.{name}", "actions": [{"name": a, "energy": e} for a, e in actions]})
+        areas.append({"name": f"system.{name}", "area": _plain(machine.area[i])})
+    mac = f"system.{architecture.mac_name}"
+    energies.append({"name": mac, "actions": [{"name": "compute", "energy": _plain(machine.mac_energy)}]})
+    areas.append({"name": mac, "area": _plain(machine.mac_area)})
+    documents: dict[str, dict[str, Any]] = {
+        "arch": {"architecture": {"version": 0.3, "subtree": [{"name": "system", "local": local}]}},
+        "ERT": {"ERT": {"version": 0.3, "tables": energies}},
+        "ART": {"ART": {"version": 0.3, "tables": areas}},
+    }
+    if shape is not None:
+        documents["problem"] = {"problem": _written_problem(shape)}
+    if mapping is not None:
+        documents["mapping"] = {"mapping": _written_mapping(architecture, mapping)}
+    return documents
+
+
+def _written_problem(shape: WorkloadShape) -> dict[str, Any]:
+    windows = {"P": "Wstride", "R": "Wdilation", "Q": "Hstride", "S": "Hdilation"}
+    spaces = []
+    for name, axes in zip(DATA_SPACES, _AXES["conv"], strict=True):
+        projection = [[[d, windows[d]] if name == "Inputs" and d in windows else [d] for d in axis] for axis in axes]
+        spaces.append({"name": name, "projection": projection})
+    spaces[-1]["read-write"] = True
+    steps = {
+        "Wstride": shape.stride[0],
+        "Hstride": shape.stride[1],
+        "Wdilation": shape.dilation[0],
+        "Hdilation": shape.dilation[1],
+    }
+    return {
+        "version": 0.3,
+        "shape": {
+            "name": "layer",
+            "dimensions": list(DIMS),
+            "coefficients": [{"name": name, "default": 1} for name in steps],
+            "data-spaces": spaces,
+        },
+        "instance": {**dict(zip(DIMS, shape.bounds, strict=True)), **steps},
+    }
+
+
+def _written_mapping(architecture: Architecture, mapping: Nest) -> list[dict[str, Any]]:
+    m: Any = mapping
+    rows: list[dict[str, Any]] = []
+    for i, name in reversed(list(enumerate(architecture.level_names))):
+
+        def text(factors: Any) -> str:
+            return " ".join(f"{letter}={int(n)}" for letter, n in zip(DIMS, factors, strict=True))
+
+        outermost = i == len(architecture.level_names) - 1
+        kept = [v for v, k in zip(DATA_SPACES, m.keep[i], strict=True) if k or outermost]
+        rows.append(
+            {"target": name, "type": "bypass", "keep": kept, "bypass": [v for v in DATA_SPACES if v not in kept]}
+        )
+        rows.append(
+            {
+                "target": name,
+                "type": "temporal",
+                "factors": text(m.temporal[i]),
+                "permutation": "".join(DIMS[d] for d in m.order[i]),
+            }
+        )
+        if np.prod(m.spatial[:, i], dtype=np.int64) > 1:
+            x = [int(d) for d in m.spatial_order[0, i] if m.spatial[0, i, d] > 1]
+            y = [int(d) for d in m.spatial_order[1, i] if m.spatial[1, i, d] > 1]
+            both = set(x) & set(y)
+            if both:
+                raise InputError(
+                    f"{DIMS[min(both)]} runs along both X and Y",
+                    item=f"mapping, {name}",
+                    remedy="Timeloop's files have one spatial factor per dimension and level",
+                )
+            rest = [d for d in range(len(DIMS)) if d not in x and d not in y]
+            rows.append(
+                {
+                    "target": name,
+                    "type": "spatial",
+                    "factors": text(m.spatial[0, i] * m.spatial[1, i]),
+                    "permutation": "".join(DIMS[d] for d in (*x, *rest, *y)),
+                    "split": len(x) + len(rest),
+                }
+            )
+    return rows
+
+
+def write_timeloop(
+    folder: str | pathlib.Path,
+    architecture: Architecture,
+    shape: WorkloadShape | None = None,
+    mapping: Nest | None = None,
+) -> list[pathlib.Path]:
+    """Writes Timeloop's input files, one per part: `arch.yaml`, `ERT.yaml`, `ART.yaml`, `problem.yaml`, `mapping.yaml`.
+
+    Args:
+        folder: Where to; made if absent.
+        architecture: As in `timeloop_documents`.
+        shape: Likewise.
+        mapping: Likewise.
+
+    Returns:
+        The files written.
+
+    Raises:
+        InputError: a file cannot be written, or the mapping cannot be said in them.
+    """
+    folder = pathlib.Path(folder)
+    documents = timeloop_documents(architecture, shape, mapping)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"cannot be made ({error.strerror})", file=folder, remedy="name a folder that can be written"
+        ) from None
+    written = []
+    for name, document in documents.items():
+        path = folder / f"{name}.yaml"
+        write_text(path, yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=110))
+        written.append(path)
+    return written

@@ -1,0 +1,341 @@
+"""Timeloop's own YAML, there and back."""
+
+import jax
+import numpy as np
+import pytest
+from conftest import reference
+from random_nests import random_layer_and_mapping
+
+from mohamjax.errors import InputError
+from mohamjax.io.samples import read_architectures, read_samples
+from mohamjax.io.timeloop import read_timeloop, timeloop_documents, write_timeloop
+from mohamjax.mapping.space import UNLIMITED
+from mohamjax.workload import DIMS
+
+NESTED = """
+architecture:
+  version: 0.3
+  subtree:
+  - name: system
+    local:
+    - name: DRAM
+      class: DRAM
+      attributes: {type: LPDDR4, width: 64, block-size: 8, word-bits: 8}
+    subtree:
+    - name: chip
+      attributes: {technology: 45nm}
+      local:
+      - name: glb
+        class: smartbuffer_SRAM
+        attributes: {memory_depth: 16768, memory_width: 64, block-size: 8, word-bits: 8,
+                     read_bandwidth: 16, write_bandwidth: 16}
+      - name: column[0..13]
+        class: regfile
+        attributes: {depth: 16, width: 8, word-bits: 8, block-size: 1, meshX: 14}
+      subtree:
+      - name: PE[0..167]
+        local:
+        - name: spad
+          class: regfile
+          attributes: {depth: 220, width: 16, word-bits: 8, block-size: 2, meshX: 14}
+        - name: mac
+          class: intmac
+          attributes: {datawidth: 8, meshX: 14}
+ERT:
+  version: 0.3
+  tables:
+  - name: system.chip.glb[1..1]
+    actions: [{name: read, energy: 26}, {name: write, energy: 29.25}, {name: update, energy: 29.25}]
+  - name: system.chip.PE[0..167].mac[1..1]
+    actions: [{name: compute, energy: 0.2125}]
+ART:
+  version: 0.3
+  tables:
+  - {name: system.chip.glb, area: 592000}
+"""
+
+NODES = """
+architecture:
+  version: 0.4
+  nodes:
+  - !Component
+    name: DRAM
+    class: DRAM
+    attributes: {width: 64, block_size: 8, datawidth: 8}
+  - !Container
+    name: chip
+  - !Component
+    name: glb
+    class: smartbuffer_SRAM
+    attributes: {depth: 16768, width: 64, block_size: 8, datawidth: 8, read_bandwidth: 16, write_bandwidth: 16}
+    constraints: {dataspace: {keep: [Inputs, Outputs], bypass: [Weights]}}
+  - !Component
+    name: column
+    class: storage
+    spatial: {meshX: 14}
+    attributes: {depth: 16, datawidth: 8}
+  - !Container
+    name: PE
+    spatial: {meshY: 12}
+  - !Component
+    name: spad
+    class: smartbuffer_RF
+    attributes: {depth: 220, width: 16, datawidth: 8, block_size: 2}
+  - !Component
+    name: mac
+    class: intmac
+"""
+
+PROBLEM = """
+problem:
+  version: 0.3
+  shape:
+    name: CNN
+    dimensions: [C, M, R, S, N, P, Q]
+    coefficients:
+    - {name: Wstride, default: 1}
+    - {name: Hstride, default: 1}
+    - {name: Wdilation, default: 1}
+    - {name: Hdilation, default: 1}
+    data-spaces:
+    - name: Weights
+      projection: [[[C]], [[M]], [[R]], [[S]]]
+    - name: Inputs
+      projection: [[[N]], [[C]], [[R, Wdilation], [P, Wstride]], [[S, Hdilation], [Q, Hstride]]]
+    - name: Outputs
+      projection: [[[N]], [[M]], [[Q]], [[P]]]
+      read-write: True
+  instance: {C: 8, M: 12, R: 3, S: 3, N: 1, P: 14, Q: 28, Wstride: 2}
+"""
+
+MAPPING = """
+mapping:
+- {target: spad, type: temporal, factors: R=3 C=8, permutation: RC}
+- {target: column, type: spatial, factors: S3 M4, permutation: SM, split: 0}
+- {target: glb, type: spatial, factors: [Q=14], permutation: [Q]}
+- {target: glb, type: temporal, factors: "P=14 Q=2", permutation: PQ}
+- {target: DRAM, type: temporal, factors: M=3, permutation: M}
+- {target: glb, type: datatype, keep: [Inputs, Outputs], bypass: [Weights]}
+"""
+
+CONSTRAINTS = """
+architecture_constraints:
+  targets:
+  - {target: glb, type: bypass, bypass: [Weights], keep: [Inputs, Outputs]}
+  - {target: glb, type: spatial, factors: N=1 C=1 P=1 R=1 S=1, permutation: NCPRSQM, split: 7}
+  - {target: column, type: spatial, factors: N=1 P<=4 Q=1, permutation: NPQRSCM, split: 0}
+mapspace_constraints:
+  targets:
+  - {target: glb, type: temporal, factors: Q=1 R=1 S=1 P=0, permutation: QRSC}
+"""
+
+
+def written(tmp_path, **texts):
+    paths = []
+    for name, text in texts.items():
+        paths.append(tmp_path / f"{name}.yaml")
+        paths[-1].write_text(text)
+    return paths
+
+
+@pytest.mark.parametrize("text", [NESTED, NODES], ids=["subtree", "nodes"])
+def test_both_forms_of_an_architecture(tmp_path, text):
+    got = read_timeloop(*written(tmp_path, arch=text)).architecture
+    machine = got.machine
+    assert got.level_names == ("spad", "column", "glb", "DRAM")
+    assert got.mac_name == "mac"
+    assert machine.mesh.tolist() == [[14, 12], [14, 1], [1, 1], [1, 1]]
+    assert machine.fanout.tolist() == [[1, 1], [1, 12], [14, 1], [1, 1]]
+    assert machine.mac_mesh.tolist() == [14, 12]
+    assert machine.capacity.tolist() == [440, 16, 134144, np.inf]
+    assert machine.block_words.tolist() == [2, 1, 8, 8]
+    assert machine.bandwidth.tolist() == [[np.inf] * 2, [np.inf] * 2, [16, 16], [np.inf] * 2]
+    assert machine.reduces.tolist() == [True, True, True, False]
+    if text is NESTED:
+        assert machine.access_energy[2].tolist() == [26, 29.25]
+        assert machine.area[2] == 592000
+        assert machine.mac_energy == 0.2125
+    else:
+        assert machine.keep[2].tolist() == [False, True, True]
+
+
+def test_problem_and_mapping(tmp_path):
+    got = read_timeloop(*written(tmp_path, all=NESTED + PROBLEM + MAPPING))
+    shape, mapping = got.shape, got.mapping
+    assert shape.bounds == (1, 1, 12, 8, 14, 28, 3, 3)
+    assert (shape.stride, shape.dilation) == ((2, 1), (1, 1))
+
+    def loops(factors, order):
+        return [(DIMS[d], int(factors[d])) for d in order if factors[d] > 1]
+
+    assert loops(mapping.temporal[0], mapping.order[0]) == [("R", 3), ("C", 8)]
+    assert loops(mapping.spatial[1, 1], mapping.spatial_order[1, 1]) == [("S", 3), ("K", 4)]
+    assert loops(mapping.spatial[0, 2], mapping.spatial_order[0, 2]) == [("Q", 14)]
+    assert loops(mapping.temporal[2], mapping.order[2]) == [("P", 14), ("Q", 2)]
+    assert mapping.keep.tolist() == [[True] * 3, [True] * 3, [False, True, True], [True] * 3]
+
+
+def test_constraints(tmp_path):
+    limits = read_timeloop(*written(tmp_path, arch=NESTED, rules=CONSTRAINTS)).constraints
+    assert limits.keep[2].tolist() == [False, True, True]
+    index = {d: i for i, d in enumerate(DIMS)}
+    temporal = dict(zip(DIMS, limits.temporal_max[2].tolist(), strict=True))
+    assert temporal == {d: 1 if d in "QRS" else UNLIMITED for d in DIMS}
+    assert [DIMS[d] for d in limits.order[2] if d >= 0] == ["Q", "R", "S", "C"]
+    along_x = dict(zip(DIMS, limits.spatial_max[0, 2].tolist(), strict=True))
+    assert {d for d, n in along_x.items() if n > 1} == {"Q", "K"}
+    assert limits.spatial_max[1, 2].max() == 1
+    along_y = dict(zip(DIMS, limits.spatial_max[1, 1].tolist(), strict=True))
+    assert along_y["P"] == 4
+    assert along_y["C"] == UNLIMITED
+    assert along_y["N"] == along_y["Q"] == 1
+    assert limits.spatial_max[0, 1, index["C"]] == 1
+    assert limits.order[0].tolist() == [-1] * 8
+
+
+def test_reference_machines_and_mappings_go_there_and_back(tmp_path):
+    architectures = read_architectures(reference("timeloop/architectures.json"))
+    done = set()
+    for sample in read_samples(reference("timeloop/samples_smoke.jsonl"), architectures):
+        folder = tmp_path / sample.id
+        files = write_timeloop(folder, sample.architecture, sample.shape, sample.mapping)
+        assert sorted(f.name for f in files) == ["ART.yaml", "ERT.yaml", "arch.yaml", "mapping.yaml", "problem.yaml"]
+        back = read_timeloop(*files)
+        levels = len(sample.architecture.level_names)
+        assert back.architecture.level_names == sample.architecture.level_names
+        machine = jax.tree.map(lambda x, n=levels: x[:n] if x.ndim else x, sample.architecture.machine)
+        wanted = machine.replace(
+            keep=np.ones_like(machine.keep),
+            hop_energy=np.zeros(levels),
+            mac_mesh=sample.architecture.machine.mac_mesh,
+        )
+        jax.tree.map(np.testing.assert_array_equal, back.architecture.machine, wanted)
+        assert back.shape == sample.shape
+        mapping = sample.mapping
+        np.testing.assert_array_equal(back.mapping.temporal, mapping.temporal[:levels])
+        np.testing.assert_array_equal(back.mapping.order, mapping.order[:levels])
+        np.testing.assert_array_equal(back.mapping.spatial, mapping.spatial[:, :levels])
+        np.testing.assert_array_equal(back.mapping.keep[:-1], mapping.keep[: levels - 1])
+        for axis in range(2):
+            for i in range(levels):
+                order = [d for d in mapping.spatial_order[axis, i] if mapping.spatial[axis, i, d] > 1]
+                again = [d for d in back.mapping.spatial_order[axis, i] if mapping.spatial[axis, i, d] > 1]
+                assert order == again
+        done.add(sample.architecture.name)
+    assert done == set(architectures)
+
+
+def test_depthwise_problem_with_channels_as_groups(tmp_path):
+    text = PROBLEM.replace("[C, M, R, S, N, P, Q]", "[C, R, S, N, P, Q]")
+    text = text.replace("[[[C]], [[M]], [[R]], [[S]]]", "[[[C]], [[R]], [[S]]]")
+    text = text.replace("[[[N]], [[M]], [[Q]], [[P]]]", "[[[N]], [[C]], [[Q]], [[P]]]").replace("M: 12, ", "")
+    shape = read_timeloop(*written(tmp_path, problem=text)).shape
+    assert shape.bounds == (8, 1, 1, 1, 14, 28, 3, 3)
+    mapping = "mapping:\n- {target: DRAM, type: temporal, factors: C8 P14 Q28 R3 S3, permutation: CPQRS}\n"
+    got = read_timeloop(*written(tmp_path, arch=NESTED, problem=text, mapping=mapping)).mapping
+    assert got.temporal[3].tolist() == [8, 1, 1, 1, 14, 28, 3, 3]
+
+
+def test_the_preset_problem(tmp_path):
+    text = "problem: {shape: cnn-layer, R: 3, S: 3, P: 4, Q: 4, C: 2, K: 5, N: 1, Hstride: 2}"
+    shape = read_timeloop(*written(tmp_path, problem=text)).shape
+    assert shape.bounds == (1, 1, 5, 2, 4, 4, 3, 3)
+    assert shape.stride == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("version: 0.3\n  subtree", "version: 0.1\n  subtree", "architecture, version: 0.1 is not read"),
+        ("memory_depth: 16768", "memory_depth: $size", "glb, memory_depth: '$size' is an expression or text"),
+        ("memory_depth: 16768", "memory_depth: -1", "-1 is no number of 0 or more"),
+        ("memory_depth: 16768, ", "", "glb: has no size"),
+        ("memory_width: 64", "memory_width: 128", "rows of 2 blocks"),
+        ("read_bandwidth: 16", "shared_bandwidth: 16", "shared_bandwidth: is not modelled"),
+        ("read_bandwidth: 16", "multiple-buffering: 2", "multiple-buffering: is not modelled"),
+        ("read_bandwidth: 16", "network_read: noc", "network_read: is not modelled"),
+        ("class: intmac", "class: regfile", "does not end in a MAC"),
+        ("class: regfile", "class: intmac", "a second arithmetic component"),
+        ("PE[0..167]", "PE[0..166]", "is not 167 instances"),
+        ("column[0..13]", "column[0..9]", "is not 10 instances"),
+        ("name: spad", "name: glb", "the name comes twice"),
+        ("ERT:", "compound_components:", "'compound_components' is not read"),
+        ("  - name: system\n", "  - name: other\n  - name: system\n", "has several roots"),
+        ("technology: 45nm", "technology: 45nm, technology: 40nm", "the key 'technology' comes twice"),
+        ("architecture:\n", "architecture: [\n", "is not valid YAML"),
+    ],
+)
+def test_an_architecture_outside_the_subset_is_refused(tmp_path, old, new, says):
+    assert old in NESTED
+    (path,) = written(tmp_path, arch=NESTED.replace(old, new, 1))
+    with pytest.raises(InputError) as error:
+        read_timeloop(path)
+    assert says in str(error.value)
+    assert str(error.value).startswith(str(path))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("!Container\n    name: PE", "!Parallel\n    name: PE", "a node !Parallel is not read"),
+        ("constraints: {dataspace", "constraints: {temporal: {factors: [R=1]}, dataspace", "inside a node"),
+        ("bypass: [Weights]", "bypass: [Weight]", "'Weight' is no data space"),
+        ("bypass: [Weights]", "bypass: [Inputs]", "both kept and bypassed"),
+    ],
+)
+def test_nodes_outside_the_subset_are_refused(tmp_path, old, new, says):
+    assert old in NODES
+    with pytest.raises(InputError, match=says):
+        read_timeloop(*written(tmp_path, arch=NODES.replace(old, new, 1)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("[[C]], [[M]], [[R]], [[S]]", "[[C]], [[M]], [[R]]", "not those of a convolution"),
+        ("[C, M, R", "[C, X, R", "unknown dimension 'X'"),
+        ("[C, M, R", "[K, M, R", "name a dimension twice"),
+        ("C: 8", "C: 0", "C: 0 is no positive integer"),
+        ("C: 8, ", "", "the bound is missing"),
+        ("read-write: True", "read-write: False", "is out of order"),
+        ("R=3 C=8", "R=3 C=4", "factors of C multiply to 4, its bound is 8"),
+        ("R=3 C=8", "R=3 C<=8", "needs every factor as a number"),
+        ("R=3 C=8", "R=3 C=eight", "'C=eight' is no factor"),
+        ("R=3 C=8", "R=3 C=8 R=1", "name a dimension twice"),
+        ("permutation: RC", "permutation: RRC", "names a dimension twice"),
+        ("target: spad", "target: spads", "'spads' is no storage level; the levels are spad, column, glb, DRAM"),
+        ("type: datatype", "type: skew", "'skew' is not read"),
+        (
+            "target: column, type: spatial",
+            "target: column, no_multicast: 1, type: spatial",
+            "no_multicast: is not read",
+        ),
+        ("target: column", "target: glb", "a second spatial directive for glb"),
+    ],
+)
+def test_a_problem_or_mapping_outside_the_subset_is_refused(tmp_path, old, new, says):
+    text = PROBLEM + MAPPING
+    assert old in text
+    with pytest.raises(InputError) as error:
+        read_timeloop(*written(tmp_path, arch=NESTED, rest=text.replace(old, new, 1)))
+    assert says in str(error.value)
+
+
+def test_parts_that_need_each_other(tmp_path):
+    with pytest.raises(InputError, match="needs an architecture and a problem"):
+        read_timeloop(*written(tmp_path, mapping=MAPPING))
+    with pytest.raises(InputError, match="need an architecture"):
+        read_timeloop(*written(tmp_path, rules=CONSTRAINTS))
+    with pytest.raises(InputError, match="comes twice"):
+        read_timeloop(*written(tmp_path, a=PROBLEM, b=PROBLEM))
+    with pytest.raises(InputError, match="no such file"):
+        read_timeloop(tmp_path / "absent.yaml")
+
+
+def test_what_the_files_cannot_say_is_not_written(tmp_path):
+    architecture = read_timeloop(*written(tmp_path, arch=NESTED)).architecture
+    _, mapping = random_layer_and_mapping(np.random.default_rng(0), 4, loops=0)
+    mapping.spatial[:, 1, 2] = 2
+    with pytest.raises(InputError, match="K runs along both X and Y"):
+        timeloop_documents(architecture, None, mapping)
