@@ -374,13 +374,16 @@ def sample(key: Array, space: MapSpace) -> MappingGenes:
     """A random mapping that breaks no constraint, fanout or capacity; the key is consumed.
 
     All factors start at the outermost level. In random order each prime tries one slot, drawn among those with
-    room, and stays where it was if the buffers would overflow. Each individual has a random taste for slots, so
-    that a population holds spatial and temporal, inner and outer mappings. A layer whose single words do not fit
+    room, and stays where it was if the buffers would overflow. Each individual has a random taste for slots, and a
+    quarter of them tries spatial slots first, so that a population holds spatial and temporal, inner and outer
+    mappings. A layer whose single words do not fit
     has no valid mapping; it comes back with all factors outermost.
     """
-    taste_key, draw_key, visit_key, order_key = jax.random.split(key, 4)
+    taste_key, spatial_key, draw_key, visit_key, order_key = jax.random.split(key, 5)
     primes, slots = space.prime.shape[0], space.limit.shape[0]
     taste = 1.5 * jax.random.normal(taste_key, (slots,))
+    is_spatial = jnp.arange(slots) >= slots // 3
+    taste += jnp.where(is_spatial & jax.random.bernoulli(spatial_key, 0.25), 8.0, 0.0)
     draws = taste + jax.random.gumbel(draw_key, (primes, slots))
     visit = jax.random.permutation(visit_key, primes)
 
