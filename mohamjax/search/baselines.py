@@ -18,7 +18,7 @@ def random_search(
 ) -> tuple[emo.Archive, jax.Array]:
     """Random designs, as the co-optimiser draws its first ones without seeds, and the archive of the best.
 
-    Compiles once per shape.
+    Compiles anew on every call.
 
     Args:
         key: typed key, consumed.
