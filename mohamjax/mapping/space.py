@@ -314,9 +314,10 @@ def _shifted(state: Nest, index: Array, target: Array, space: MapSpace) -> Array
     grows = (level >= target) & (level < source)
     shrinks = (level >= source) & (level < target)
     mine = jnp.arange(state.extents.shape[1]) == space.dim[index]
-    # Extents are products of primes that hold p where they shrink: divide, do not multiply by 1/p.
+    # Extents are products of primes that hold p where they shrink: the quotient is whole, and rounding makes it so
+    # again where a compiler multiplies by 1/p instead (21.000002 was seen for 63 / 3).
     grown = jnp.where(mine, state.extents * jnp.where(grows, p, 1)[..., None], state.extents)
-    return jnp.where(mine, grown / jnp.where(shrinks, p, 1)[..., None], grown)
+    return jnp.where(mine, jnp.round(grown / jnp.where(shrinks, p, 1)[..., None]), grown)
 
 
 def move(state: Nest, index: Array, target: Array, allow: Array, space: MapSpace) -> Nest:
