@@ -67,7 +67,15 @@ from mohamjax.mapping import (
 from mohamjax.schedule import Design, DesignReport, report, workbench
 from mohamjax.workload import DIMS, LAYER_TYPES, ApplicationModel, Layer, Network, WorkloadShape, load_scenario
 
-__all__ = ["DESIGNS_FORMAT", "Evaluated", "designs_document", "evaluate_designs", "reevaluate"]
+__all__ = [
+    "DESIGNS_FORMAT",
+    "DesignFile",
+    "Evaluated",
+    "designs_document",
+    "evaluate_designs",
+    "read_designs",
+    "reevaluate",
+]
 
 DESIGNS_FORMAT = "designs/1"
 SCHEDULE_FORMAT = "schedule/1"
@@ -592,6 +600,113 @@ def _templates(document: Mapping[str, Any], file: pathlib.Path) -> tuple[Templat
     return tuple(out)
 
 
+@dataclasses.dataclass(frozen=True)
+class DesignFile:
+    """The designs of a `designs/1` or `schedule/1` file as arrays, checked but not evaluated.
+
+    Attributes:
+        application: networks.
+        templates: T templates.
+        package: package parameters.
+        mappings: loop nests, leading axes `[U, T, M]`.
+        count: `[U, T]` int32, entries that exist.
+        names: identifier of every design in the file, in input order.
+        reasons: why it is broken; empty where it reads well.
+        designs: `Design` of those that read well, leading axis `[N]`; None where there are none.
+        capacity: `[N, S, V]` words per buffer that the chiplets state, 0 where they state none.
+        fanout: `[N, S, V, 2]` likewise.
+    """
+
+    application: ApplicationModel
+    templates: tuple[Template, ...]
+    package: PackageParameters
+    mappings: Nest | None
+    count: np.ndarray
+    names: tuple[Any, ...]
+    reasons: tuple[str, ...]
+    designs: Design | None
+    capacity: np.ndarray
+    fanout: np.ndarray
+
+
+def read_designs(path: str | pathlib.Path, *, technology: Technology) -> DesignFile:
+    """Reads and checks a `designs/1` or `schedule/1` file; a broken design keeps its place with the reason.
+
+    Args:
+        path: the file.
+        technology: energy and area tables, which must be those of the file.
+
+    Raises:
+        InputError: the file as a whole cannot be read.
+    """
+    path = pathlib.Path(path)
+    document = read_json(path)
+    check_format(document, (DESIGNS_FORMAT, SCHEDULE_FORMAT), path)
+    stated = document.get("technology", {})
+    if not isinstance(stated, Mapping):
+        raise InputError("`technology` is not a table", file=path, remedy='write {"hash": ...} or leave it out')
+    stated = stated.get("hash")
+    if stated not in (None, technology_hash(technology)):
+        raise InputError(
+            "the designs were made with other technology tables",
+            file=path,
+            item="technology",
+            remedy="give those tables with --technology",
+        )
+    if document["format"] == SCHEDULE_FORMAT:
+        application = _imported_application(document, path)
+        rows = _need(document, "schedules", list, file=path, item="file")
+    else:
+        application = _application(document, path)
+        rows = _need(document, "designs", list, file=path, item="file")
+    templates = _templates(document, path)
+    package = package_from_dict(document.get("package", {}), file=f"{path}: package")
+    entries = _need(document, "mappings", list, file=path, item="file")
+    levels = max(len(t.levels) for t in templates)
+    largest = jax.device_get(template_arrays(templates, technology, levels=levels).machine)
+    nests = _Nests(entries, application, templates, levels, largest)
+    layers = {
+        f"{application.networks[n].name}/{layer.name}": i
+        for i, (layer, n) in enumerate(zip(application.layers, application.network_of_layer, strict=True))
+    }
+    good: list[_Parsed] = []
+    names, reasons = [], []
+    for i, row in enumerate(rows):
+        names.append(row.get("design_id", row.get("name", i)) if isinstance(row, Mapping) else i)
+        try:
+            good.append(_design(row, nests, layers, package.max_tiles))
+            reasons.append("")
+        except InputError as error:
+            reasons.append(str(error))
+    mappings, count = nests.arrays() if good else (None, np.zeros((0, 0), np.int32))
+    return DesignFile(
+        application=application,
+        templates=templates,
+        package=package,
+        mappings=mappings,
+        count=count,
+        names=tuple(names),
+        reasons=tuple(reasons),
+        designs=jax.tree.map(lambda *leaves: np.stack(leaves), *[p.design for p in good]) if good else None,
+        capacity=np.asarray([p.capacity for p in good]),
+        fanout=np.asarray([p.fanout for p in good]),
+    )
+
+
+def _imported_application(document: Mapping[str, Any], path: pathlib.Path) -> ApplicationModel:
+    """The networks that a `schedule/1` file names."""
+    spec = _need(document, "application", (str, list), file=path, item="file")
+    if isinstance(spec, list):
+        if not all(isinstance(name, str) for name in spec):
+            raise InputError(
+                "is not a list of files", file=path, item="application", remedy="put copies into a scenario file"
+            )
+        spec = [str(path.parent / name) for name in spec]
+    elif (path.parent / spec).is_file():
+        spec = str(path.parent / spec)
+    return load_scenario(spec)
+
+
 def evaluate_designs(
     path: str | pathlib.Path, *, technology: Technology | None = None, float32: bool = False
 ) -> tuple[list[dict[str, Any]], Evaluated | None]:
@@ -611,88 +726,38 @@ def evaluate_designs(
     Raises:
         InputError: the file as a whole cannot be read.
     """
-    path = pathlib.Path(path)
-    document = read_json(path)
-    check_format(document, (DESIGNS_FORMAT, SCHEDULE_FORMAT), path)
     technology = load_technology() if technology is None else technology
-    stated = document.get("technology", {})
-    if not isinstance(stated, Mapping):
-        raise InputError("`technology` is not a table", file=path, remedy='write {"hash": ...} or leave it out')
-    stated = stated.get("hash")
-    if stated not in (None, technology_hash(technology)):
-        raise InputError(
-            "the designs were made with other technology tables",
-            file=path,
-            item="technology",
-            remedy="give those tables with --technology",
-        )
-    if document["format"] == SCHEDULE_FORMAT:
-        spec = _need(document, "application", (str, list), file=path, item="file")
-        if isinstance(spec, list):
-            if not all(isinstance(name, str) for name in spec):
-                raise InputError(
-                    "is not a list of files", file=path, item="application", remedy="put copies into a scenario file"
-                )
-            spec = [str(path.parent / name) for name in spec]
-        elif (path.parent / spec).is_file():
-            spec = str(path.parent / spec)
-        application = load_scenario(spec)
-        rows = _need(document, "schedules", list, file=path, item="file")
-    else:
-        application = _application(document, path)
-        rows = _need(document, "designs", list, file=path, item="file")
-    templates = _templates(document, path)
-    package = package_from_dict(document.get("package", {}), file=f"{path}: package")
-    entries = _need(document, "mappings", list, file=path, item="file")
-    levels = max(len(t.levels) for t in templates)
-    largest = jax.device_get(template_arrays(templates, technology, levels=levels).machine)
-    nests = _Nests(entries, application, templates, levels, largest)
-    names = {
-        f"{application.networks[n].name}/{layer.name}": i
-        for i, (layer, n) in enumerate(zip(application.layers, application.network_of_layer, strict=True))
-    }
-    parsed: list[_Parsed | None] = []
-    table: list[dict[str, Any]] = []
-    for i, row in enumerate(rows):
-        name = row.get("design_id", row.get("name", i)) if isinstance(row, Mapping) else i
-        entry = {"design_id": name, "latency_s": "", "energy_J": "", "area_mm2": "", "valid": 0, "reason": ""}
-        try:
-            parsed.append(_design(row, nests, names, package.max_tiles))
-        except InputError as error:
-            parsed.append(None)
-            entry["reason"] = str(error)
-        table.append(entry)
-    good = [i for i, p in enumerate(parsed) if p is not None]
-    if not good:
+    file = read_designs(path, technology=technology)
+    table: list[dict[str, Any]] = [
+        {"design_id": name, "latency_s": "", "energy_J": "", "area_mm2": "", "valid": 0, "reason": reason}
+        for name, reason in zip(file.names, file.reasons, strict=True)
+    ]
+    if file.designs is None or file.mappings is None:
         return table, None
-    chosen = [p for p in parsed if p is not None]
-    mappings, count = nests.arrays()
     evaluated = reevaluate(
-        application,
-        templates,
+        file.application,
+        file.templates,
         technology,
-        package,
-        mappings,
-        count,
-        jax.tree.map(lambda *leaves: np.stack(leaves), *[p.design for p in chosen]),
-        sizes=(np.stack([p.capacity for p in chosen]), np.stack([p.fanout for p in chosen])),
+        file.package,
+        file.mappings,
+        file.count,
+        file.designs,
+        sizes=(file.capacity, file.fanout),
         float32=float32,
     )
     valid = []
-    for k, i in enumerate(good):
-        reason = _misfit(evaluated, k, chosen[k])
-        table[i]["reason"] = reason
-        if not reason:
+    for k, row in enumerate(row for row in table if not row["reason"]):
+        row["reason"] = _misfit(evaluated, k, file.capacity[k], file.fanout[k])
+        if not row["reason"]:
             valid.append(k)
-            table[i]["valid"] = 1
             latency, energy, area = (float(x) for x in evaluated.reports.objectives[k])
-            table[i] |= {"latency_s": latency, "energy_J": energy, "area_mm2": area}
+            row |= {"valid": 1, "latency_s": latency, "energy_J": energy, "area_mm2": area}
     return table, evaluated.take(np.asarray(valid, int)) if valid else None
 
 
-def _misfit(evaluated: Evaluated, k: int, parsed: _Parsed) -> str:
-    """Why a design that reads well is invalid after all; empty where it is not."""
-    design, tables = parsed.design, evaluated.tables
+def _misfit(evaluated: Evaluated, k: int, capacity: np.ndarray, fanout: np.ndarray) -> str:
+    """Why a design that reads well is invalid after all, given its stated sizes; empty where it is not."""
+    design, tables = jax.tree.map(lambda leaf: leaf[k], evaluated.designs), evaluated.tables
     unique = np.asarray(evaluated.application.unique_of_layer)
     for layer, tile in enumerate(design.assignment):
         t = int(design.template[tile])
@@ -702,11 +767,11 @@ def _misfit(evaluated: Evaluated, k: int, parsed: _Parsed) -> str:
         if not np.isfinite(tables.objectives[entry]).all():
             return f"{name}: its mapping does not fit template {template.name} at its largest sizes"
         for v, level in enumerate(template.levels):
-            need, has = tables.capacity[entry][v], parsed.capacity[tile, v]
+            need, has = tables.capacity[entry][v], capacity[tile, v]
             if has and need > has:
                 return f"{name}: level {level.name} of chiplet {tile} needs {need:.0f} words and has {has:.0f}"
             for axis in range(2):
-                need, has = tables.fanout[entry][v, axis], parsed.fanout[tile, v, axis]
+                need, has = tables.fanout[entry][v, axis], fanout[tile, v, axis]
                 if has and need > has:
                     return (
                         f"{name}: level {level.name} of chiplet {tile} needs fanout {need:.0f} along "

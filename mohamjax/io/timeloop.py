@@ -1,4 +1,4 @@
-"""Timeloop's own YAML, in and out: architecture, problem, mapping, constraints, energy and area tables.
+"""Timeloop's own YAML, read: architecture, problem, mapping, constraints, energy and area tables.
 
 Read is the subset that the loop-nest model covers: storage levels in one line from memory to MACs, in the form with
 `subtree` and `local` (versions 0.2 and 0.3) or with `nodes` (0.4); a convolution over the dimensions G, N, K (or M), C,
@@ -6,8 +6,8 @@ P, Q, R, S, or a depthwise one; mappings with perfect factors; constraints that 
 Whatever would change a result and is not understood is an error, never passed over: networks, compound components,
 expressions, clusters, multiple buffering, sparse optimisations, several problems.
 
-Written is version 0.3 with an energy (`ERT`) and an area (`ART`) table, which Timeloop reads beside the rest. Wire
-energy has no place in these files and is lost.
+One extension, which `timeloop_writer` uses and explains: dimensions H, B, L and D beside G, N, K and C stand for a second
+part of theirs, so that both can run along X and Y of one level.
 """
 
 from __future__ import annotations
@@ -24,15 +24,19 @@ import yaml
 
 from mohamjax.errors import InputError
 from mohamjax.hardware.machine import DATA_SPACES, Machine
-from mohamjax.io.files import write_text
 from mohamjax.io.samples import Architecture
 from mohamjax.mapping.nest import Mapping as Nest
 from mohamjax.mapping.space import UNLIMITED, Constraints
 from mohamjax.workload.layer import DIMS, WorkloadShape
 
-__all__ = ["TimeloopInput", "read_timeloop", "timeloop_documents", "write_timeloop"]
+__all__ = ["SECOND", "TimeloopInput", "read_timeloop"]
+
+SECOND = {"G": "H", "N": "B", "K": "L", "C": "D"}
+"""Dimensions whose spatial loops may be written in two parts, and what the second part is called."""
 
 _ALIASES = {"M": "K"}
+_LETTERS = (*DIMS, *SECOND.values())
+_DIMENSION = (*range(len(DIMS)), *(DIMS.index(d) for d in SECOND))
 _KNOWN = {"architecture", "problem", "mapping", "architecture_constraints", "mapspace_constraints", "constraints"}
 _KNOWN |= {"mapspace", "mapper", "ERT", "ART"}
 _RANGE = re.compile(r"^(?P<name>.+?)\s*\[\s*(?P<first>\d+)\s*\.\.\s*(?P<last>\d+)\s*\]$")
@@ -52,6 +56,8 @@ _REFUSED = {
     "network_fill": "leave networks to Timeloop's default",
     "network_drain": "leave networks to Timeloop's default",
     "network_update": "leave networks to Timeloop's default",
+    "router-energy": "give energy-per-hop",
+    "wire-energy": "give energy-per-hop",
     "min-utilization": "leave it out",
     "min_utilization": "leave it out",
     "allow_overbooking": "leave it out",
@@ -65,7 +71,8 @@ class TimeloopInput:
     """What the files held; None for what they did not.
 
     Attributes:
-        architecture: The machine; energies and areas from the tables, 0 without; wires cost nothing.
+        architecture: The machine; energies and areas from the tables, those of wires from the attribute
+            `energy-per-hop` of the level above them; 0 without.
         shape: The layer; a depthwise one has its channels on G.
         mapping: The loop nest, NumPy arrays.
         constraints: Limits of the map space, NumPy arrays. "= n" above 1 is read as "at most n", as everywhere here.
@@ -439,7 +446,7 @@ def _storage(
         "reduces": not dram,
         "access_energy": [read, write or base],
         "area": area.get("area", 0.0),
-        "hop_energy": 0.0,
+        "hop_energy": (at / "energy-per-hop").number(attributes.get("energy-per-hop", 0.0)),
     }
 
 
@@ -693,177 +700,3 @@ def _constraints(
             spatial[1, level, inner[:split]] = 1
             spatial[0, level, inner[split:]] = 1
     return Constraints(temporal_max=temporal, spatial_max=spatial, order=order, keep=keep)
-
-
-# Writing
-
-
-def _plain(value: Any) -> int | float:
-    """A number as YAML shows it best."""
-    value = float(value)
-    return int(value) if value == int(value) else value
-
-
-def timeloop_documents(
-    architecture: Architecture, shape: WorkloadShape | None = None, mapping: Nest | None = None
-) -> dict[str, dict[str, Any]]:
-    """Timeloop's input files as data.
-
-    Args:
-        architecture: The machine.
-        shape: The layer, all eight dimensions of which are written (G as a dimension of its own).
-        mapping: The loop nest, unpadded or padded; needs the layer.
-
-    Returns:
-        `arch`, `ERT`, `ART` and, where given, `problem` and `mapping`: what goes into a YAML file each.
-
-    Raises:
-        InputError: a dimension runs along both X and Y of a level, which these files cannot say.
-    """
-    machine: Any = architecture.machine
-    local = []
-    for i, name in reversed(list(enumerate(architecture.level_names))):
-        dram = not machine.reduces[i]
-        attributes: dict[str, Any] = {
-            "word-bits": _plain(machine.word_bits[i]),
-            "block-size": _plain(machine.block_words[i]),
-            "width": _plain(machine.word_bits[i] * machine.block_words[i]),
-            "meshX": _plain(machine.mesh[i, 0]),
-            "meshY": _plain(machine.mesh[i, 1]),
-        }
-        if np.isfinite(machine.capacity[i]):
-            attributes["entries"] = _plain(machine.capacity[i])
-        for k, key in enumerate(("read_bandwidth", "write_bandwidth")):
-            if np.isfinite(machine.bandwidth[i, k]):
-                attributes[key] = _plain(machine.bandwidth[i, k])
-        count = _plain(machine.instances[i])
-        local.append({"name": f"{name}[0..{count - 1}]", "class": "DRAM" if dram else "SRAM", "attributes": attributes})
-    count = _plain(machine.mac_instances)
-    mesh = {"meshX": _plain(machine.mac_mesh[0]), "meshY": _plain(machine.mac_mesh[1])}
-    local.append(
-        {"name": f"{architecture.mac_name}[0..{count - 1}]", "class": "intmac", "attributes": {"datawidth": 8, **mesh}}
-    )
-    energies, areas = [], []
-    for i, name in enumerate(architecture.level_names):
-        read, write = (_plain(e) for e in machine.access_energy[i])
-        actions = [("read", read), ("write", write), ("update", write)]
-        energies.append({"name": f"system.{name}", "actions": [{"name": a, "energy": e} for a, e in actions]})
-        areas.append({"name": f"system.{name}", "area": _plain(machine.area[i])})
-    mac = f"system.{architecture.mac_name}"
-    energies.append({"name": mac, "actions": [{"name": "compute", "energy": _plain(machine.mac_energy)}]})
-    areas.append({"name": mac, "area": _plain(machine.mac_area)})
-    documents: dict[str, dict[str, Any]] = {
-        "arch": {"architecture": {"version": 0.3, "subtree": [{"name": "system", "local": local}]}},
-        "ERT": {"ERT": {"version": 0.3, "tables": energies}},
-        "ART": {"ART": {"version": 0.3, "tables": areas}},
-    }
-    if shape is not None:
-        documents["problem"] = {"problem": _written_problem(shape)}
-    if mapping is not None:
-        documents["mapping"] = {"mapping": _written_mapping(architecture, mapping)}
-    return documents
-
-
-def _written_problem(shape: WorkloadShape) -> dict[str, Any]:
-    windows = {"P": "Wstride", "R": "Wdilation", "Q": "Hstride", "S": "Hdilation"}
-    spaces = []
-    for name, axes in zip(DATA_SPACES, _AXES["conv"], strict=True):
-        projection = [[[d, windows[d]] if name == "Inputs" and d in windows else [d] for d in axis] for axis in axes]
-        spaces.append({"name": name, "projection": projection})
-    spaces[-1]["read-write"] = True
-    steps = {
-        "Wstride": shape.stride[0],
-        "Hstride": shape.stride[1],
-        "Wdilation": shape.dilation[0],
-        "Hdilation": shape.dilation[1],
-    }
-    return {
-        "version": 0.3,
-        "shape": {
-            "name": "layer",
-            "dimensions": list(DIMS),
-            "coefficients": [{"name": name, "default": 1} for name in steps],
-            "data-spaces": spaces,
-        },
-        "instance": {**dict(zip(DIMS, shape.bounds, strict=True)), **steps},
-    }
-
-
-def _written_mapping(architecture: Architecture, mapping: Nest) -> list[dict[str, Any]]:
-    m: Any = mapping
-    rows: list[dict[str, Any]] = []
-    for i, name in reversed(list(enumerate(architecture.level_names))):
-
-        def text(factors: Any) -> str:
-            return " ".join(f"{letter}={int(n)}" for letter, n in zip(DIMS, factors, strict=True))
-
-        outermost = i == len(architecture.level_names) - 1
-        kept = [v for v, k in zip(DATA_SPACES, m.keep[i], strict=True) if k or outermost]
-        rows.append(
-            {"target": name, "type": "bypass", "keep": kept, "bypass": [v for v in DATA_SPACES if v not in kept]}
-        )
-        rows.append(
-            {
-                "target": name,
-                "type": "temporal",
-                "factors": text(m.temporal[i]),
-                "permutation": "".join(DIMS[d] for d in m.order[i]),
-            }
-        )
-        if np.prod(m.spatial[:, i], dtype=np.int64) > 1:
-            x = [int(d) for d in m.spatial_order[0, i] if m.spatial[0, i, d] > 1]
-            y = [int(d) for d in m.spatial_order[1, i] if m.spatial[1, i, d] > 1]
-            both = set(x) & set(y)
-            if both:
-                raise InputError(
-                    f"{DIMS[min(both)]} runs along both X and Y",
-                    item=f"mapping, {name}",
-                    remedy="Timeloop's files have one spatial factor per dimension and level",
-                )
-            rest = [d for d in range(len(DIMS)) if d not in x and d not in y]
-            rows.append(
-                {
-                    "target": name,
-                    "type": "spatial",
-                    "factors": text(m.spatial[0, i] * m.spatial[1, i]),
-                    "permutation": "".join(DIMS[d] for d in (*x, *rest, *y)),
-                    "split": len(x) + len(rest),
-                }
-            )
-    return rows
-
-
-def write_timeloop(
-    folder: str | pathlib.Path,
-    architecture: Architecture,
-    shape: WorkloadShape | None = None,
-    mapping: Nest | None = None,
-) -> list[pathlib.Path]:
-    """Writes Timeloop's input files, one per part: `arch.yaml`, `ERT.yaml`, `ART.yaml`, `problem.yaml`, `mapping.yaml`.
-
-    Args:
-        folder: Where to; made if absent.
-        architecture: As in `timeloop_documents`.
-        shape: Likewise.
-        mapping: Likewise.
-
-    Returns:
-        The files written.
-
-    Raises:
-        InputError: a file cannot be written, or the mapping cannot be said in them.
-    """
-    folder = pathlib.Path(folder)
-    documents = timeloop_documents(architecture, shape, mapping)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"cannot be made ({error.strerror})", file=folder, remedy="name a folder that can be written"
-        ) from None
-    written = []
-    for name, document in documents.items():
-        path = folder / f"{name}.yaml"
-        write_text(path, yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=110))
-        written.append(path)
-    return written

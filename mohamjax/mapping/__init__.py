@@ -20,7 +20,7 @@ from mohamjax.mapping.explain import explain, explanation_text
 from mohamjax.mapping.nest import LayerArrays, Mapping
 from mohamjax.mapping.notation import loop_nest, mapping_from_dict, mapping_to_dict
 from mohamjax.mapping.space import Constraints, constraints, encode, layer_arrays, map_space, prime_factors
-from mohamjax.mapping.tables import MappingTables, tabulate
+from mohamjax.mapping.tables import MappingTables, OwnHardware, on_own_hardware, tabulate
 
 __all__ = [
     "REASONS",
@@ -32,6 +32,7 @@ __all__ = [
     "LayerArrays",
     "Mapping",
     "MappingTables",
+    "OwnHardware",
     "area",
     "constraints",
     "count_accesses",
@@ -48,6 +49,7 @@ __all__ = [
     "mapping_to_dict",
     "minimal_hardware",
     "offchip_bytes",
+    "on_own_hardware",
     "plausible",
     "prime_factors",
     "tabulate",
