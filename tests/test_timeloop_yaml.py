@@ -8,9 +8,10 @@ from random_nests import random_layer_and_mapping
 
 from mohamjax.errors import InputError
 from mohamjax.io.samples import read_architectures, read_samples
-from mohamjax.io.timeloop import read_timeloop, timeloop_documents, write_timeloop
+from mohamjax.io.timeloop import read_timeloop
+from mohamjax.io.timeloop_writer import timeloop_documents, write_timeloop
 from mohamjax.mapping.space import UNLIMITED
-from mohamjax.workload import DIMS
+from mohamjax.workload import DIMS, WorkloadShape
 
 NESTED = """
 architecture:
@@ -206,7 +207,6 @@ def test_reference_machines_and_mappings_go_there_and_back(tmp_path):
         machine = jax.tree.map(lambda x, n=levels: x[:n] if x.ndim else x, sample.architecture.machine)
         wanted = machine.replace(
             keep=np.ones_like(machine.keep),
-            hop_energy=np.zeros(levels),
             mac_mesh=sample.architecture.machine.mac_mesh,
         )
         jax.tree.map(np.testing.assert_array_equal, back.architecture.machine, wanted)
@@ -336,6 +336,40 @@ def test_parts_that_need_each_other(tmp_path):
 def test_what_the_files_cannot_say_is_not_written(tmp_path):
     architecture = read_timeloop(*written(tmp_path, arch=NESTED)).architecture
     _, mapping = random_layer_and_mapping(np.random.default_rng(0), 4, loops=0)
-    mapping.spatial[:, 1, 2] = 2
-    with pytest.raises(InputError, match="K runs along both X and Y"):
+    mapping.spatial[:, 1, DIMS.index("P")] = 2
+    with pytest.raises(InputError, match="P runs along both X and Y"):
         timeloop_documents(architecture, None, mapping)
+
+
+def test_a_dimension_along_both_axes_becomes_two(tmp_path):
+    architecture = read_timeloop(*written(tmp_path, arch=NESTED)).architecture
+    rng = np.random.default_rng(1)
+    layer, mapping = random_layer_and_mapping(rng, 4, loops=6)
+    spatial = mapping.spatial.copy()
+    spatial[:, :] = 1
+    for level, (x, y) in ((1, (2, 3)), (2, (5, 2))):
+        for letter in "GNKC":
+            spatial[:, level, DIMS.index(letter)] = x, y
+    mapping = mapping.replace(spatial=spatial, keep=np.ones((4, 3), bool))
+    bounds = np.prod(mapping.temporal, axis=0) * np.prod(spatial, axis=(0, 1))
+    shape = WorkloadShape(**dict(zip(DIMS, map(int, bounds), strict=True)), stride=tuple(map(int, layer.stride)))
+    documents = timeloop_documents(architecture, shape, mapping)
+    instance = documents["problem"]["problem"]["instance"]
+    assert instance["L"] == 6
+    assert instance["K"] * 6 == shape.K
+    back = read_timeloop(*write_timeloop(tmp_path / "out", architecture, shape, mapping))
+    assert back.shape == shape
+    np.testing.assert_array_equal(back.mapping.spatial, spatial)
+    np.testing.assert_array_equal(back.mapping.temporal, mapping.temporal)
+    np.testing.assert_array_equal(back.mapping.order, mapping.order)
+    moving = spatial > 1
+    for axis in range(2):
+        for i in (1, 2):
+            order, again = (
+                [d for d in m.spatial_order[axis, i] if moving[axis, i, d]] for m in (mapping, back.mapping)
+            )
+            assert order == again
+    path = tmp_path / "out" / "mapping.yaml"
+    path.write_text(path.read_text().replace("split: 8", "split: 12"))
+    with pytest.raises(InputError, match="K and L run along the same axis"):
+        read_timeloop(*(tmp_path / "out").glob("*.yaml"))

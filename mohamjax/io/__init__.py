@@ -26,6 +26,14 @@ from mohamjax.io.results import (
     write_results,
 )
 from mohamjax.io.schedules import evaluate_schedules
+from mohamjax.io.timeloop import TimeloopInput, read_timeloop
+from mohamjax.io.timeloop_writer import (
+    template_architecture,
+    timeloop_documents,
+    write_timeloop,
+    write_timeloop_designs,
+    write_timeloop_mappings,
+)
 
 __all__ = [
     "DESIGNS_FORMAT",
@@ -35,6 +43,7 @@ __all__ = [
     "SCHEDULE_FORMAT",
     "DesignFile",
     "Evaluated",
+    "TimeloopInput",
     "designs_document",
     "dump_json",
     "evaluate_designs",
@@ -49,10 +58,16 @@ __all__ = [
     "read_designs",
     "read_format",
     "read_json",
+    "read_timeloop",
     "reevaluate",
+    "template_architecture",
+    "timeloop_documents",
     "write_checkpoint",
     "write_design_trace",
     "write_designs",
     "write_results",
     "write_text",
+    "write_timeloop",
+    "write_timeloop_designs",
+    "write_timeloop_mappings",
 ]

@@ -6,7 +6,7 @@ P, Q, R, S, or a depthwise one; mappings with perfect factors; constraints that 
 Whatever would change a result and is not understood is an error, never passed over: networks, compound components,
 expressions, clusters, multiple buffering, sparse optimisations, several problems.
 
-One extension, which `timeloop_writer` uses and explains: dimensions H, B, L and D beside G, N, K and C stand for a second
+One extension, which `timeloop_writer` uses and explains: dimensions H, B, L, D beside G, N, K, C stand for a second
 part of theirs, so that both can run along X and Y of one level.
 """
 
@@ -466,9 +466,9 @@ _AXES = {
 }
 
 
-def _letter(at: _At, text: Any) -> str:
+def _letter(at: _At, text: Any, *, second: bool = False) -> str:
     letter = _ALIASES.get(text, text)
-    if letter not in DIMS:
+    if letter not in (_LETTERS if second else DIMS):
         raise at.error(f"unknown dimension {text!r}", f"use {', '.join(DIMS)}, or M for K")
     return letter
 
@@ -483,7 +483,7 @@ def _problem(at: _At, value: Any) -> tuple[WorkloadShape, bool, tuple[str, ...]]
             raise at_shape.error(f"the preset {shape!r} is not read", "write the shape out, or use cnn-layer")
         return _bounds(at_instance, instance, "RSPQCKN", {}), False, _COUNTS
     shape = at_shape.table(shape)
-    dims = [_letter(at_shape, d) for d in (at_shape / "dimensions").list(shape.get("dimensions"))]
+    dims = [_letter(at_shape, d, second=True) for d in (at_shape / "dimensions").list(shape.get("dimensions"))]
     if len(set(dims)) != len(dims):
         raise (at_shape / "dimensions").error("name a dimension twice", "K and M are the same here")
     defaults = {
@@ -505,7 +505,7 @@ def _problem(at: _At, value: Any) -> tuple[WorkloadShape, bool, tuple[str, ...]]
                 term = here.list(term)
                 if not 1 <= len(term) <= 2:
                     raise (here / "projection").error(f"{term!r} is no product", "write [dimension, coefficient]")
-                terms.append(_letter(here, term[0]))
+                terms.append(_letter(here, term[0], second=True))
                 if len(term) == 2:
                     factors[terms[-1]] = str(term[1])
             own.append(sorted(terms))
@@ -514,6 +514,8 @@ def _problem(at: _At, value: Any) -> tuple[WorkloadShape, bool, tuple[str, ...]]
         if written != (n == 2):
             raise here.error("is out of order", "list weights, inputs, outputs; only the last is read-write")
     for kind, wanted in _AXES.items():
+        if kind == "conv":
+            wanted = [[*space, *([SECOND[a[0]]] for a in space if a[0] in SECOND)] for space in wanted]
         restricted = [sorted([d for d in axis if d in dims] for axis in space) for space in wanted]
         if axes == [[axis for axis in space if axis] for space in restricted]:
             return (
@@ -541,6 +543,9 @@ def _bounds(
         return int(number)
 
     bounds = {d: value(d, None) for d in dims}
+    for first, second in SECOND.items():
+        if second in bounds:
+            bounds[first] = bounds.get(first, 1) * bounds.pop(second)
     usual = {"P": "Wstride", "R": "Wdilation", "Q": "Hstride", "S": "Hdilation"}
     steps = {d: value(*factors.get(d, (usual[d], 1))) for d in usual}
     if kind == "depthwise":
@@ -558,29 +563,30 @@ def _level(at: _At, target: Any, architecture: Architecture) -> int:
     return architecture.level_names.index(target)
 
 
-def _factors(at: _At, value: Any, depthwise: bool) -> list[tuple[int, str, int]]:
-    """(dimension, sign, number) of each entry of `factors`: text or list."""
+def _factors(at: _At, value: Any, depthwise: bool, *, second: bool = False) -> list[tuple[int, str, int]]:
+    """(slot in `_LETTERS`, sign, number) of each entry of `factors`: text or list. A dimension's slot is its index."""
     entries = value.replace(",", " ").split() if isinstance(value, str) else at.list(value if value is not None else [])
     result = []
     for entry in entries:
         match = _FACTOR.match(str(entry).strip())
         if match is None:
             raise at.error(f"{entry!r} is no factor", "write them as in 'C=4 K=2'")
-        result.append((_dimension(at, match["dim"], depthwise), match["sign"] or "=", int(match["value"])))
+        slot = _slot(at, match["dim"], depthwise, second=second)
+        result.append((slot, match["sign"] or "=", int(match["value"])))
     if len({d for d, _, _ in result}) != len(result):
         raise at.error("name a dimension twice", "give each once")
     return result
 
 
-def _dimension(at: _At, letter: str, depthwise: bool) -> int:
-    letter = _letter(at, letter)
-    return DIMS.index("G" if depthwise and letter == "C" else letter)
+def _slot(at: _At, letter: str, depthwise: bool, *, second: bool) -> int:
+    letter = _letter(at, letter, second=second)
+    return _LETTERS.index("G" if depthwise and letter == "C" else letter)
 
 
-def _permutation(at: _At, value: Any, depthwise: bool) -> list[int]:
-    """Dimensions, innermost first."""
+def _permutation(at: _At, value: Any, depthwise: bool, *, second: bool = False) -> list[int]:
+    """Slots in `_LETTERS`, innermost first."""
     letters = re.sub(r"[\s,]", "", value) if isinstance(value, str) else at.list(value if value is not None else [])
-    order = [_dimension(at, letter, depthwise) for letter in letters]
+    order = [_slot(at, letter, depthwise, second=second) for letter in letters]
     if len(set(order)) != len(order):
         raise at.error("names a dimension twice", "give each once")
     return order
@@ -629,6 +635,19 @@ def _split(at: _At, row: dict[str, Any], count: int) -> int:
     return int((at / "split").number(row.get("split", count), whole=True))
 
 
+def _loops(at: _At, slots: Sequence[int], bounds: Mapping[int, int]) -> tuple[list[int], list[int]]:
+    """Order of all dimensions, innermost first, and the factor of each, from the slots of one run of loops."""
+    place = dict.fromkeys(range(len(DIMS)), len(slots))
+    factors = [1] * len(DIMS)
+    for at_slot, slot in enumerate(slots):
+        dim, bound = _DIMENSION[slot], bounds.get(slot, 1)
+        if bound > 1 and factors[dim] > 1:
+            raise at.error(f"{DIMS[dim]} and {SECOND[DIMS[dim]]} run along the same axis", "write them as one factor")
+        if bound > 1 or place[dim] == len(slots):
+            factors[dim], place[dim] = max(bound, factors[dim]), at_slot
+    return sorted(place, key=lambda dim: place[dim]), factors
+
+
 def _mapping(
     at: _At, value: Any, architecture: Architecture, shape: WorkloadShape, depthwise: bool, spaces: tuple[str, ...]
 ) -> Nest:
@@ -643,21 +662,19 @@ def _mapping(
             kept = _kept(here, row, spaces)
             keep[level] = [name in kept for name in DATA_SPACES]
             continue
-        factors = _factors(here / "factors", row.get("factors"), depthwise)
+        factors = _factors(here / "factors", row.get("factors"), depthwise, second=True)
         for _, sign, number in factors:
             if sign != "=" or number < 1:
                 raise (here / "factors").error("a mapping needs every factor as a number of 1 or more", "write C=4")
-        permutation = _permutation(here / "permutation", row.get("permutation"), depthwise)
-        inner = permutation + [k for k in range(d) if k not in permutation]
+        bounds = {slot: number for slot, _, number in factors}
+        inner = _permutation(here / "permutation", row.get("permutation"), depthwise, second=True)
+        inner += [slot for slot in range(len(_LETTERS)) if slot not in inner]
         if kind == "temporal":
-            order[level] = inner
-            for k, _, number in factors:
-                temporal[level, k] = number
+            order[level], temporal[level] = _loops(here, inner, bounds)
         else:
-            split = _split(here, row, d)
-            spatial_order[:, level] = inner
-            for k, _, number in factors:
-                spatial[0 if inner.index(k) < split else 1, level, k] = number
+            split = _split(here, row, len(_LETTERS))
+            for axis, slots in enumerate((inner[:split], inner[split:])):
+                spatial_order[axis, level], spatial[axis, level] = _loops(here, slots, bounds)
     for k, bound in enumerate(shape.bounds):
         product = math.prod(int(n) for n in (*temporal[:, k], *spatial[:, :, k].flat))
         if product != bound:

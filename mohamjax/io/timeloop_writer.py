@@ -1,0 +1,381 @@
+"""Timeloop's own YAML, written: anybody can check a number of ours in Timeloop.
+
+Written is version 0.3 with an energy (`ERT`) and an area (`ART`) table: five files, `arch.yaml`, `ERT.yaml`,
+`ART.yaml`, `problem.yaml` and `mapping.yaml`, all arguments of one call of `timeloop-model`. `timeloop.read_timeloop`
+reads them back. Wire energy is the attribute `energy-per-hop` of the level above the wires.
+
+These files have one spatial factor per dimension and level, but a dimension may run along both X and Y here. The part
+along Y of G, N, K or C then becomes a dimension of its own, H, B, L or D: the axes of a tile are products of extents,
+so that the counts stay the same.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import pathlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import yaml
+
+from mohamjax.errors import InputError
+from mohamjax.hardware import DATA_SPACES, Machine, Technology, Template, resize, template_arrays
+from mohamjax.io.designs import Evaluated
+from mohamjax.io.files import write_text
+from mohamjax.io.samples import Architecture
+from mohamjax.io.timeloop import SECOND
+from mohamjax.mapping import Mapping as Nest
+from mohamjax.mapping import MappingTables
+from mohamjax.workload import DIMS, ApplicationModel, WorkloadShape
+
+__all__ = [
+    "template_architecture",
+    "timeloop_documents",
+    "write_timeloop",
+    "write_timeloop_designs",
+    "write_timeloop_mappings",
+]
+
+_Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+def _plain(value: Any) -> int | float:
+    """A number as YAML shows it best."""
+    value = float(value)
+    return int(value) if value == int(value) else value
+
+
+def template_architecture(template: Template, machine: Machine) -> Architecture:
+    """A machine made from a template (`resize`) with its names, as the writers here take it.
+
+    Args:
+        template: Where the names come from.
+        machine: Its sizes and costs, without leading axes; padded levels are cut off.
+    """
+    taken = template.level_names
+    name = next(name for name in ("MAC", *(f"MAC{i}" for i in range(len(taken) + 1))) if name not in taken)
+    whole: Any = jax.tree.map(lambda leaf: np.asarray(leaf), machine)
+    return Architecture(template.name, taken, name, whole)
+
+
+def timeloop_documents(
+    architecture: Architecture, shape: WorkloadShape | None = None, mapping: Nest | None = None
+) -> dict[str, dict[str, Any]]:
+    """Timeloop's input files as data.
+
+    Args:
+        architecture: The machine.
+        shape: The layer, all eight dimensions of which are written (G as a dimension of its own).
+        mapping: The loop nest, unpadded or padded.
+
+    Returns:
+        `arch`, `ERT`, `ART` and, where given, `problem` and `mapping`: what goes into a YAML file each.
+
+    Raises:
+        InputError: P, Q, R or S runs along both X and Y of a level, which these files cannot say.
+    """
+    split = {} if mapping is None else _second_parts(architecture, mapping)
+    documents = _machine_documents(architecture)
+    if shape is not None:
+        documents["problem"] = {"problem": _problem(shape, split)}
+    if mapping is not None:
+        documents["mapping"] = {"mapping": _mapping(architecture, mapping, split)}
+    return documents
+
+
+def _machine_documents(architecture: Architecture) -> dict[str, dict[str, Any]]:
+    machine: Any = architecture.machine
+    local = []
+    for i, name in reversed(list(enumerate(architecture.level_names))):
+        dram = not machine.reduces[i]
+        attributes: dict[str, Any] = {
+            "word-bits": _plain(machine.word_bits[i]),
+            "block-size": _plain(machine.block_words[i]),
+            "width": _plain(machine.word_bits[i] * machine.block_words[i]),
+            "meshX": _plain(machine.mesh[i, 0]),
+            "meshY": _plain(machine.mesh[i, 1]),
+            "energy-per-hop": _plain(machine.hop_energy[i]),
+        }
+        if np.isfinite(machine.capacity[i]):
+            attributes["entries"] = _plain(machine.capacity[i])
+        for k, key in enumerate(("read_bandwidth", "write_bandwidth")):
+            if np.isfinite(machine.bandwidth[i, k]):
+                attributes[key] = _plain(machine.bandwidth[i, k])
+        count = _plain(machine.instances[i])
+        local.append({"name": f"{name}[0..{count - 1}]", "class": "DRAM" if dram else "SRAM", "attributes": attributes})
+    count = _plain(machine.mac_instances)
+    mesh = {"meshX": _plain(machine.mac_mesh[0]), "meshY": _plain(machine.mac_mesh[1])}
+    local.append(
+        {"name": f"{architecture.mac_name}[0..{count - 1}]", "class": "intmac", "attributes": {"datawidth": 8, **mesh}}
+    )
+    energies, areas = [], []
+    for i, name in enumerate(architecture.level_names):
+        read, write = (_plain(e) for e in machine.access_energy[i])
+        actions = [("read", read), ("write", write), ("update", write)]
+        energies.append({"name": f"system.{name}", "actions": [{"name": a, "energy": e} for a, e in actions]})
+        areas.append({"name": f"system.{name}", "area": _plain(machine.area[i])})
+    mac = f"system.{architecture.mac_name}"
+    energies.append({"name": mac, "actions": [{"name": "compute", "energy": _plain(machine.mac_energy)}]})
+    areas.append({"name": mac, "area": _plain(machine.mac_area)})
+    return {
+        "arch": {"architecture": {"version": 0.3, "subtree": [{"name": "system", "local": local}]}},
+        "ERT": {"ERT": {"version": 0.3, "tables": energies}},
+        "ART": {"ART": {"version": 0.3, "tables": areas}},
+    }
+
+
+def _second_parts(architecture: Architecture, mapping: Nest) -> dict[str, int]:
+    """Dimensions that run along both X and Y of a level, with the product of their factors along Y there."""
+    m: Any = mapping
+    split: dict[str, int] = {}
+    for i, name in enumerate(architecture.level_names):
+        for letter, x, y in zip(DIMS, m.spatial[0, i], m.spatial[1, i], strict=True):
+            if x > 1 and y > 1:
+                if letter not in SECOND:
+                    raise InputError(
+                        f"{letter} runs along both X and Y",
+                        item=f"mapping, {name}",
+                        remedy="Timeloop's files have one spatial factor per dimension and level",
+                    )
+                split[letter] = split.get(letter, 1) * int(y)
+    return split
+
+
+def _problem(shape: WorkloadShape, split: Mapping[str, int]) -> dict[str, Any]:
+    windows = {"P": "Wstride", "R": "Wdilation", "Q": "Hstride", "S": "Hdilation"}
+    axes = {
+        "Weights": ["C", "K", "R", "S", "G"],
+        "Inputs": ["N", "C", "PR", "QS", "G"],
+        "Outputs": ["N", "K", "P", "Q", "G"],
+    }
+    spaces = []
+    for name in DATA_SPACES:
+        own = [*axes[name], *(SECOND[axis] for axis in axes[name] if axis in split)]
+        terms = [[[d, windows[d]] if name == "Inputs" and d in windows else [d] for d in axis] for axis in own]
+        spaces.append({"name": name, "projection": terms})
+    spaces[-1]["read-write"] = True
+    steps = {
+        "Wstride": shape.stride[0],
+        "Hstride": shape.stride[1],
+        "Wdilation": shape.dilation[0],
+        "Hdilation": shape.dilation[1],
+    }
+    bounds = {d: bound // split.get(d, 1) for d, bound in zip(DIMS, shape.bounds, strict=True)}
+    bounds |= {SECOND[d]: bound for d, bound in split.items()}
+    return {
+        "version": 0.3,
+        "shape": {
+            "name": "layer",
+            "dimensions": list(bounds),
+            "coefficients": [{"name": name, "default": 1} for name in steps],
+            "data-spaces": spaces,
+        },
+        "instance": {**bounds, **steps},
+    }
+
+
+def _mapping(architecture: Architecture, mapping: Nest, split: Mapping[str, int]) -> list[dict[str, Any]]:
+    m: Any = mapping
+    rows: list[dict[str, Any]] = []
+    second = [SECOND[d] for d in split]
+
+    def directive(name: str, kind: str, factors: Mapping[str, int], order: Sequence[str]) -> dict[str, Any]:
+        text = " ".join(f"{d}={int(factors.get(d, 1))}" for d in (*DIMS, *second))
+        return {"target": name, "type": kind, "factors": text, "permutation": "".join(order)}
+
+    for i, name in reversed(list(enumerate(architecture.level_names))):
+        outermost = i == len(architecture.level_names) - 1
+        kept = [v for v, k in zip(DATA_SPACES, m.keep[i], strict=True) if k or outermost]
+        bypassed = [v for v in DATA_SPACES if v not in kept]
+        rows.append({"target": name, "type": "bypass", "keep": kept, "bypass": bypassed})
+        order = [*(DIMS[d] for d in m.order[i]), *second]
+        rows.append(directive(name, "temporal", dict(zip(DIMS, m.temporal[i], strict=True)), order))
+        x = {DIMS[d]: int(m.spatial[0, i, d]) for d in m.spatial_order[0, i] if m.spatial[0, i, d] > 1}
+        y = {DIMS[d]: int(m.spatial[1, i, d]) for d in m.spatial_order[1, i] if m.spatial[1, i, d] > 1}
+        if x or y:
+            y = {SECOND[d] if d in x else d: n for d, n in y.items()}
+            rest = [d for d in (*DIMS, *second) if d not in x and d not in y]
+            rows.append(directive(name, "spatial", {**x, **y}, [*x, *rest, *y]))
+            rows[-1]["split"] = len(x) + len(rest)
+    return rows
+
+
+def write_timeloop(
+    folder: str | pathlib.Path,
+    architecture: Architecture,
+    shape: WorkloadShape | None = None,
+    mapping: Nest | None = None,
+) -> list[pathlib.Path]:
+    """Writes Timeloop's input files, one per part: `arch.yaml`, `ERT.yaml`, `ART.yaml`, `problem.yaml`, `mapping.yaml`.
+
+    Args:
+        folder: Where to; made if absent.
+        architecture: As in `timeloop_documents`.
+        shape: Likewise.
+        mapping: Likewise.
+
+    Returns:
+        The files written.
+
+    Raises:
+        InputError: a file cannot be written, or the mapping cannot be said in them.
+    """
+    return _write(pathlib.Path(folder), timeloop_documents(architecture, shape, mapping))
+
+
+def _write(folder: pathlib.Path, documents: Mapping[str, Any]) -> list[pathlib.Path]:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"cannot be made ({error.strerror})", file=folder, remedy="name a folder that can be written"
+        ) from None
+    written = []
+    for name, document in documents.items():
+        path = folder / f"{name}.yaml"
+        text = yaml.dump(document, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=110)
+        write_text(path, text)
+        written.append(path)
+    return written
+
+
+def _safe(name: str) -> str:
+    """A name as part of a path."""
+    return re.sub(r"[^A-Za-z0-9.-]+", "_", name).strip("_.")[:60] or "layer"
+
+
+def _index(folder: pathlib.Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    text = io.StringIO()
+    writer: csv.DictWriter[str] = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_text(folder / "index.csv", text.getvalue())
+
+
+def write_timeloop_mappings(
+    folder: str | pathlib.Path,
+    application: ApplicationModel,
+    templates: Sequence[Template],
+    technology: Technology,
+    tables: MappingTables,
+) -> int:
+    """Writes every mapping of Pareto tables on its own minimal hardware.
+
+    `folder/index.csv` has a row per mapping: `layer` (the first of its kind), `template`, `latency_cycles` (without
+    off-chip limits), `energy_pJ`, `area_um2` and `folder`, which holds its five files.
+
+    Args:
+        folder: Where to; made if absent.
+        application: U unique layers.
+        templates: T templates.
+        technology: Energy and area tables.
+        tables: Their Pareto tables `[U, T, M, ...]`.
+
+    Returns:
+        The number of mappings written.
+
+    Raises:
+        InputError: a file cannot be written, or a mapping cannot be said in them.
+    """
+    folder = pathlib.Path(folder)
+    host: Any = jax.device_get(tables)
+    with jax.enable_x64(True):
+        exact = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), technology)
+        arrays = template_arrays(templates, exact, levels=host.capacity.shape[-1], dtype=jnp.float64)
+        over_mappings = jax.vmap(resize, in_axes=(None, None, 0, 0))
+        over_templates = jax.vmap(over_mappings, in_axes=(0, None, 1, 1), out_axes=1)
+        sizes = (
+            jnp.moveaxis(jnp.asarray(x, jnp.float64), 2, 0).reshape(-1, len(templates), *x.shape[3:])
+            for x in (host.capacity, host.fanout)
+        )
+        machines = jax.device_get(jax.jit(over_templates)(arrays, exact, *sizes))
+    number = len(host.count)
+    rows = []
+    for u, unique in enumerate(application.unique_layers):
+        first = application.layers[application.unique_of_layer.index(u)]
+        for t, template in enumerate(templates):
+            for m in range(int(host.count[u, t])):
+                machine = jax.tree.map(lambda leaf, at=(m * number + u, t): leaf[at], machines)
+                nest = jax.tree.map(lambda leaf, at=(u, t, m): leaf[at], host.mapping)
+                place = f"{u:03d}-{_safe(first.name)}/{template.name}-{m:02d}"
+                write_timeloop(folder / place, template_architecture(template, machine), unique.shape, nest)
+                latency, energy, area = (float(x) for x in host.objectives[u, t, m])
+                rows.append(
+                    {
+                        "layer": first.name,
+                        "template": template.name,
+                        "latency_cycles": latency,
+                        "energy_pJ": energy,
+                        "area_um2": area,
+                        "folder": place,
+                    }
+                )
+    if not rows:
+        raise InputError("there is no mapping to write", item=str(folder), remedy="map at least one layer")
+    _index(folder, rows)
+    return len(rows)
+
+
+def write_timeloop_designs(folder: str | pathlib.Path, evaluated: Evaluated) -> int:
+    """Writes designs: the architecture of every chiplet, and problem and mapping of every layer that it runs.
+
+    `folder/design-<i>/<chiplet>-<template>/` holds `arch.yaml`, `ERT.yaml` and `ART.yaml`, a folder in it per
+    mapping `problem.yaml` and `mapping.yaml`. `folder/index.csv` has a row per layer of each design: `design`,
+    `network`, `layer`, `chiplet`, `folder` (layers with the same shape and mapping share one), `cycles` (without
+    off-chip limits), `energy_pJ` (without the package) and `wires_pJ`, the part of it that differs in Timeloop where a
+    chiplet is larger than the layer needs: Timeloop lays the layer out on the whole array, we in a corner of it.
+
+    Args:
+        folder: Where to; made if absent.
+        evaluated: The designs.
+
+    Returns:
+        The number of designs.
+
+    Raises:
+        InputError: a file cannot be written, or a mapping cannot be said in them.
+    """
+    folder = pathlib.Path(folder)
+    application, tables = evaluated.application, evaluated.tables
+    rows = []
+    for i in range(len(evaluated)):
+        design: Any = jax.tree.map(lambda leaf, i=i: np.asarray(leaf)[i], evaluated.designs)
+        machines = jax.tree.map(lambda leaf, i=i: np.asarray(leaf)[i], evaluated.reports.chiplets.machine)
+        numbers = {int(tile): k for k, tile in enumerate(np.flatnonzero(design.template >= 0))}
+        places: dict[tuple[int, int, int], str] = {}
+        known: dict[int, Architecture] = {}
+        for layer, (u, n) in enumerate(zip(application.unique_of_layer, application.network_of_layer, strict=True)):
+            tile = int(design.assignment[layer])
+            t = int(design.template[tile])
+            template, m = evaluated.templates[t], int(design.mapping[layer])
+            home = f"design-{i:03d}/{numbers[tile]:02d}-{template.name}"
+            if tile not in known:
+                machine: Any = jax.tree.map(lambda leaf, tile=tile: leaf[tile], machines)
+                known[tile] = template_architecture(template, machine)
+                _write(folder / home, _machine_documents(known[tile]))
+            name = application.layers[layer].name
+            if (tile, u, m) not in places:
+                nest = jax.tree.map(lambda leaf, at=(u, t, m): np.asarray(leaf)[at], tables.mapping)
+                parts = timeloop_documents(known[tile], application.unique_layers[u].shape, nest)
+                places[tile, u, m] = f"{home}/{layer:03d}-{_safe(name)}"
+                _write(folder / places[tile, u, m], {key: parts[key] for key in ("problem", "mapping")})
+            hops = np.asarray(tables.hops)[u, t, m]
+            rows.append(
+                {
+                    "design": i,
+                    "network": application.networks[n].name,
+                    "layer": name,
+                    "chiplet": numbers[tile],
+                    "folder": places[tile, u, m],
+                    "cycles": float(evaluated.reports.duration[i, layer]),
+                    "energy_pJ": float(evaluated.reports.layer_energy[i, layer]),
+                    "wires_pJ": float(np.sum(hops * np.asarray(machines.hop_energy)[tile])),
+                }
+            )
+    _index(folder, rows)
+    return len(evaluated)
