@@ -1,5 +1,6 @@
 """Schedules: jobs under shared bandwidth, and the evaluation of a design."""
 
+from mohamjax.schedule.bounds import Bounds, alone, design_bounds, scenario_bounds
 from mohamjax.schedule.design import (
     CYCLE_S,
     OBJECTIVES,
@@ -18,6 +19,7 @@ from mohamjax.schedule.workbench import package_arrays, workbench
 __all__ = [
     "CYCLE_S",
     "OBJECTIVES",
+    "Bounds",
     "Chiplets",
     "Completion",
     "Design",
@@ -26,12 +28,15 @@ __all__ = [
     "Segment",
     "Timeline",
     "Workbench",
+    "alone",
     "chiplets",
     "completion",
+    "design_bounds",
     "evaluate",
     "package_arrays",
     "predecessor_bits",
     "report",
+    "scenario_bounds",
     "segments",
     "simulate",
     "workbench",

@@ -21,7 +21,7 @@ from mohamjax import emo
 from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters, Technology, Template
 from mohamjax.mapping import MappingTables, area
-from mohamjax.schedule import Design, Workbench, evaluate, workbench
+from mohamjax.schedule import Design, Workbench, alone, evaluate, workbench
 from mohamjax.search import operators
 from mohamjax.search.loop import Problem, SearchState, generations, start
 from mohamjax.search.operators import Genetics
@@ -365,14 +365,6 @@ def list_scheduler(application: ApplicationModel, tables: MappingTables, package
         objectives=np.asarray(tables.objectives, np.float64),
         duration=alone(tables, package),
     )
-
-
-def alone(tables: MappingTables, package: PackageParameters) -> np.ndarray:
-    """`[U, T, M]` float, cycles of each mapping that has its link, memory interface and DRAM for itself."""
-    slowest = package.interface_bandwidth
-    if package.contention == "all":
-        slowest = min(slowest, package.link_bandwidth, package.dram_bandwidth)
-    return np.maximum(np.asarray(tables.cycles, np.float64), np.asarray(tables.offchip_bytes, np.float64) / slowest)
 
 
 def seed_designs(

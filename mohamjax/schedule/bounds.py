@@ -1,0 +1,399 @@
+"""Lower bounds on latency, energy and area: how far a design can at most be from the best.
+
+All bounds are over the mappings of the Pareto tables: they say what schedules, packages and sizes could still gain, not
+what mappings could that the layer mapper did not find. Two kinds: for every design that a search can make
+(`scenario_bounds`), and for every schedule on the chiplets of a given design (`design_bounds`). The latency is bounded
+by
+
+- the longest path of the layer graph, each layer at its fastest with its memory interface for itself;
+- the work: all layers at their fastest, spread evenly over the chiplets;
+- the traffic: all layers at their least traffic, over the memory interfaces or the DRAM behind them;
+- the balance of the two: prices on chiplets and interfaces that add up to one. Whatever a schedule does, the busiest
+  is busy for at least the price-weighted mean of all, and every layer costs at least its cheapest choice under the
+  prices (the dual of the assignment problem's linear relaxation; any prices give a bound).
+
+The energy is bounded by the most frugal choice of every layer, the area by the layer that needs the largest chiplet.
+
+Axes: U unique layers, T templates, M mappings, V levels, E mappings that exist, S tiles, N designs. Host-side NumPy.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.hardware import PackageParameters, Technology, Template, package_tables, resize, template_arrays
+from mohamjax.mapping import MappingTables
+from mohamjax.schedule.design import CYCLE_S, Chiplets, Design
+from mohamjax.workload import ApplicationModel
+
+__all__ = ["Bounds", "alone", "design_bounds", "scenario_bounds"]
+
+_MIXES = 65
+"""Prices tried between chiplets and interfaces, where there are only two."""
+
+_ROUNDS = 60
+"""Rounds of improving the prices of a design's chiplets and interfaces."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Bounds:
+    """Lower bounds; the latency's is the largest of the four named ones.
+
+    Attributes:
+        latency_s: [s].
+        energy_J: [J].
+        area_mm2: [mm^2].
+        path_s: longest path [s].
+        work_s: work of the chiplets [s].
+        traffic_s: traffic of the interfaces, or of the DRAM [s].
+        balance_s: the best mix of work and traffic [s].
+    """
+
+    latency_s: float
+    energy_J: float
+    area_mm2: float
+    path_s: float
+    work_s: float
+    traffic_s: float
+    balance_s: float
+
+    @property
+    def objectives(self) -> np.ndarray:
+        """`[3]` float, latency [s], energy [J], area [mm^2]."""
+        return np.asarray([self.latency_s, self.energy_J, self.area_mm2])
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `designs.json` writes them."""
+        parts = {name: getattr(self, f"{name}_s") for name in ("path", "work", "traffic", "balance")}
+        out = {"latency_s": self.latency_s, "energy_J": self.energy_J, "area_mm2": self.area_mm2}
+        return {**out, "latency_parts_s": parts}
+
+
+def alone(tables: MappingTables, package: PackageParameters) -> np.ndarray:
+    """`[U, T, M]` float, cycles of each mapping that has its link, memory interface and DRAM for itself."""
+    slowest = package.interface_bandwidth
+    if package.contention == "all":
+        slowest = min(slowest, package.link_bandwidth, package.dram_bandwidth)
+    return np.maximum(np.asarray(tables.cycles, np.float64), np.asarray(tables.offchip_bytes, np.float64) / slowest)
+
+
+def _valid(tables: MappingTables) -> np.ndarray:
+    """`[U, T, M]` bool, the mappings that exist and fit their template."""
+    exists = np.arange(np.shape(tables.cycles)[2]) < np.asarray(tables.count)[..., None]
+    return exists & np.isfinite(np.asarray(tables.objectives)).all(axis=-1)
+
+
+def _dram_bandwidth(package: PackageParameters) -> float:
+    """Bytes per cycle behind all interfaces together."""
+    return package.dram_bandwidth if package.contention == "all" else np.inf
+
+
+def _longest_path(duration: np.ndarray, application: ApplicationModel) -> np.ndarray:
+    """`[N]` longest path through the layers, `duration` `[N, U]`."""
+    end = duration[:, list(application.unique_of_layer)]
+    # Layers are numbered in a topological order.
+    for i, layer in enumerate(application.layers):
+        if layer.predecessors:
+            end[:, i] += end[:, list(layer.predecessors)].max(axis=1)
+    return end.max(axis=1)
+
+
+def _copies(application: ApplicationModel) -> np.ndarray:
+    """`[U]` float, how many layers share each unique one."""
+    return np.bincount(application.unique_of_layer, minlength=len(application.unique_layers)).astype(float)
+
+
+# ---------------------------------------------------------------- every design
+
+
+@jax.jit
+def _machines(templates: Any, technology: Any, capacity: jax.Array, fanout: jax.Array) -> Any:
+    """Machines of every mapping's own sizes: `[T, E, V]` capacities, `[T, E, V, 2]` fanouts -> `[T, E, ...]`."""
+    sizes = jax.vmap(resize, in_axes=(None, None, 0, 0))
+    return jax.vmap(sizes, in_axes=(0, None, 0, 0))(templates, technology, capacity, fanout)
+
+
+def _not_below(cost: np.ndarray, capacity: np.ndarray, valid: np.ndarray) -> np.ndarray:
+    """The least cost at this or any larger capacity of the same template and level; equal where costs grow with size.
+
+    Args:
+        cost: `[T, E, V]`.
+        capacity: `[T, E, V]`.
+        valid: `[T, E]`, which of them a chiplet can take its sizes from.
+    """
+    order = np.argsort(capacity, axis=1, kind="stable")
+    sized = np.take_along_axis(np.where(valid[..., None], cost, np.inf), order, axis=1)
+    least = np.minimum.accumulate(sized[:, ::-1], axis=1)[:, ::-1]
+    # Of equal capacities the first in order has seen them all, and equal capacities cost the same anyway.
+    out = np.empty_like(cost)
+    np.put_along_axis(out, order, least, axis=1)
+    return np.minimum(out, cost)
+
+
+def _least_costs(
+    templates: Sequence[Template],
+    technology: Technology,
+    package: PackageParameters,
+    tables: MappingTables,
+    hops: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Energy [pJ, with the package's] and chiplet area [um^2] below which no chiplet runs each mapping, `[U, T, M]`.
+
+    A chiplet is at least as large as the mapping needs. Where the technology's costs fall with size (tables of real
+    memories do here and there), the least cost of all larger sizes in the tables counts.
+    """
+    shape = np.shape(tables.cycles)
+    levels = np.shape(tables.capacity)[3]
+
+    def by_template(leaf: Any) -> np.ndarray:
+        leaf = np.asarray(leaf, np.float64)
+        return np.moveaxis(leaf, 1, 0).reshape(shape[1], shape[0] * shape[2], *leaf.shape[3:])
+
+    with jax.enable_x64(True):
+        arrays = template_arrays(templates, technology, levels=levels, dtype=jnp.float64)
+        table = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), technology)
+        capacity, fanout = by_template(tables.capacity), by_template(tables.fanout)
+        machine: Any = jax.device_get(_machines(arrays, table, jnp.asarray(capacity), jnp.asarray(fanout)))
+    valid = by_template(_valid(tables)) > 0
+    area = _not_below(machine.area, capacity, valid)
+    read, write = (_not_below(machine.access_energy[..., i], capacity, valid) for i in range(2))
+    # A wire is as long as the tile below it is wide: the square root of an area.
+    shrunk = np.min(np.where(machine.area > 0, area / np.where(machine.area > 0, machine.area, 1), 1), axis=2)
+    hop = machine.hop_energy * np.sqrt(shrunk)[..., None]
+    accesses = by_template(tables.block_reads) * read + by_template(tables.block_writes) * write
+    energy = np.sum(accesses + by_template(tables.hops) * hop, axis=2) + by_template(tables.mac_energy)
+    energy += by_template(tables.offchip_bytes) * 8 * hops * package.hop_energy
+    chip = np.sum(np.where(machine.level_mask, area * machine.instances, 0), axis=2)
+    chip += machine.mac_area * machine.mac_instances
+
+    def back(values: np.ndarray) -> np.ndarray:
+        values = np.where(valid, values, np.inf)
+        return np.moveaxis(values.reshape(shape[1], shape[0], shape[2]), 0, 1)
+
+    return back(energy), back(chip)
+
+
+def scenario_bounds(
+    application: ApplicationModel,
+    templates: Sequence[Template],
+    technology: Technology,
+    package: PackageParameters,
+    tables: MappingTables,
+    max_chiplets: int | None = None,
+) -> Bounds:
+    """Bounds that hold for every design over these tables whose chiplets are as large as their layers need.
+
+    Args:
+        application: networks.
+        templates: T templates, in the order of the tables.
+        technology: energy and area tables.
+        package: package parameters.
+        tables: Pareto tables `[U, T, M, ...]`; double precision for bounds that double precision keeps.
+        max_chiplets: most chiplets of a design; default as many as the package has tiles.
+    """
+    most = package.max_tiles if max_chiplets is None else max_chiplets
+    copies, valid = _copies(application), _valid(tables)
+    duration = np.where(valid, alone(tables, package), np.inf)
+    traffic = np.where(valid, np.asarray(tables.offchip_bytes, np.float64), np.inf)
+    places = jax.device_get(package_tables(package))
+    bandwidth = min(
+        float(places.interfaces[1 : most + 1].max()) * package.interface_bandwidth, _dram_bandwidth(package)
+    )
+    present = np.arange(places.hops.shape[1]) < np.arange(places.hops.shape[0])[:, None]
+    hops = float(places.hops[: most + 1][present[: most + 1]].min())
+    energy, area = _least_costs(templates, technology, package, tables, hops)
+
+    # Prices: a share x on the chiplets, evenly, the rest on the interfaces.
+    shares = np.linspace(0.0, 1.0, _MIXES)
+    mixes = [copies @ (x * duration / most + (1 - x) * traffic / bandwidth).min(axis=(1, 2)) for x in shares[1:-1]]
+    work = float(copies @ duration.min(axis=(1, 2))) / most
+    moved = float(copies @ traffic.min(axis=(1, 2))) / bandwidth
+    path = float(_longest_path(duration.min(axis=(1, 2))[None], application)[0])
+    latency = [path, work, moved, max(work, moved, *(float(x) for x in mixes))]
+    return _bounds(
+        latency,
+        float(copies @ energy.min(axis=(1, 2))),
+        float(area.min(axis=(1, 2)).max()) + package.router_area + package.transceiver_area,
+    )
+
+
+def _bounds(latency: Sequence[float], energy: float, area: float) -> Bounds:
+    """From path, work, traffic and balance [cycles], energy [pJ] and area [um^2]."""
+    path, work, traffic, balance = (x * CYCLE_S for x in latency)
+    return Bounds(
+        latency_s=max(path, work, traffic, balance),
+        energy_J=energy * 1e-12,
+        area_mm2=area * 1e-6,
+        path_s=path,
+        work_s=work,
+        traffic_s=traffic,
+        balance_s=balance,
+    )
+
+
+# ---------------------------------------------------------------- a design's chiplets
+
+
+@dataclasses.dataclass(frozen=True)
+class _Entries:
+    """The mappings that exist on one template, by rising unique layer.
+
+    Attributes:
+        layers: unique layers that the template runs.
+        starts: where the mappings of each of them begin.
+        capacity: `[E, V]`.
+        fanout: `[E, V, 2]`.
+        duration: `[E]`, cycles with the interface for itself.
+        traffic: `[E]`, bytes.
+        reads: `[E, V]`, block reads.
+        writes: `[E, V]`, block writes.
+        hops: `[E, V]`, words times hops on the networks.
+        mac_energy: `[E]`, pJ.
+    """
+
+    layers: np.ndarray
+    starts: np.ndarray
+    capacity: np.ndarray
+    fanout: np.ndarray
+    duration: np.ndarray
+    traffic: np.ndarray
+    reads: np.ndarray
+    writes: np.ndarray
+    hops: np.ndarray
+    mac_energy: np.ndarray
+
+
+def _entries(tables: MappingTables, package: PackageParameters, template: int) -> _Entries:
+    unique, mapping = np.nonzero(_valid(tables)[:, template])
+    layers, starts = np.unique(unique, return_index=True)
+
+    def at(leaf: Any) -> np.ndarray:
+        return np.asarray(leaf, np.float64)[unique, template, mapping]
+
+    return _Entries(
+        layers=layers,
+        starts=starts,
+        capacity=at(tables.capacity),
+        fanout=at(tables.fanout),
+        duration=at(alone(tables, package)),
+        traffic=at(tables.offchip_bytes),
+        reads=at(tables.block_reads),
+        writes=at(tables.block_writes),
+        hops=at(tables.hops),
+        mac_energy=at(tables.mac_energy),
+    )
+
+
+def _on_chiplet(entries: _Entries, chips: Any, tile: int, hop_energy: float) -> tuple[np.ndarray, ...]:
+    """Least duration [cycles], traffic [bytes] and energy [pJ] of each of `entries.layers` on one chiplet.
+
+    Infinite where no mapping fits the chiplet.
+    """
+    machine = chips.machine
+    fits = (entries.capacity <= chips.capacity[tile]).all(axis=1)
+    fits &= (entries.fanout <= chips.fanout[tile]).all(axis=(1, 2))
+    read, write = machine.access_energy[tile].T
+    energy = entries.reads @ read + entries.writes @ write + entries.hops @ machine.hop_energy[tile]
+    energy += entries.mac_energy + entries.traffic * 8 * chips.hops[tile] * hop_energy
+    columns = (np.where(fits, x, np.inf) for x in (entries.duration, entries.traffic, energy))
+    return tuple(np.minimum.reduceat(x, entries.starts) for x in columns)
+
+
+def _balance(
+    duration: np.ndarray, load: np.ndarray, copies: np.ndarray, uses: np.ndarray, capacity: np.ndarray
+) -> np.ndarray:
+    """`[N]` largest bound found over prices on chiplets and on what they share (multiplicative weights).
+
+    Args:
+        duration: `[N, U, S]` cycles of each unique layer on each chiplet, inf where it cannot run.
+        load: `[N, U, S]` bytes likewise.
+        copies: `[U]` layers of each kind.
+        uses: `[N, S, R]` bool, which of R shared resources each chiplet uses.
+        capacity: `[R]` their bytes per cycle.
+    """
+    designs, _, tiles = duration.shape
+    able = np.isfinite(duration)
+    busy, moved = np.where(able, duration, 0.0), np.where(able, load, 0.0)
+    standing = able.any(axis=1)
+    slots = np.concatenate([standing, uses.any(axis=1) & np.isfinite(capacity)], axis=1)  # what has a price: [N, S + R]
+    per_byte = np.where(np.isfinite(capacity), 1 / capacity, 0.0)
+    weight = np.where(slots, 0.0, -np.inf)
+    best = np.zeros(designs)
+    for step in range(_ROUNDS):
+        price = np.exp(weight - weight.max(axis=1, keepdims=True))
+        price /= price.sum(axis=1, keepdims=True)
+        byte = ((price[:, tiles:] * per_byte)[:, None] * uses).sum(axis=2)
+        cost = np.where(able, price[:, None, :tiles] * busy + byte[:, None] * moved, np.inf)
+        chosen = cost.argmin(axis=2)[..., None]
+        value = np.take_along_axis(cost, chosen, axis=2)[..., 0] @ copies
+        best = np.maximum(best, value)
+        # What everybody's cheapest choice would keep busy, and how long: raise the price of the busiest.
+        pick = (np.arange(tiles) == chosen) * copies[:, None]
+        own = (pick * busy).sum(axis=1)
+        shared = (((pick * moved).sum(axis=1))[..., None] * uses).sum(axis=1) * per_byte
+        time = np.concatenate([own, shared], axis=1)
+        weight += (
+            np.where(slots, time / np.maximum(time.max(axis=1, keepdims=True), 1e-300), 0.0) * 2 / (1 + step) ** 0.5
+        )
+    return best
+
+
+def design_bounds(
+    application: ApplicationModel,
+    package: PackageParameters,
+    tables: MappingTables,
+    designs: Design,
+    chips: Chiplets,
+    area_mm2: np.ndarray,
+) -> list[Bounds]:
+    """Bounds for every schedule on the chiplets of each design: any order, assignment and mappings that fit them.
+
+    Args:
+        application: networks.
+        package: package parameters.
+        tables: Pareto tables `[U, T, M, ...]`.
+        designs: leading axis `[N]`.
+        chips: their chiplets, leading axis `[N]`, NumPy leaves.
+        area_mm2: `[N]` their areas, which no schedule changes.
+
+    Returns:
+        N bounds.
+    """
+    count, tiles = np.shape(designs.template)
+    copies = _copies(application)
+    entries: dict[int, _Entries] = {}
+    least = np.full((3, count, len(copies), tiles), np.inf)
+    for n in range(count):
+        own = jax.tree.map(lambda leaf, n=n: leaf[n], chips)
+        for tile in np.flatnonzero(designs.template[n] >= 0):
+            kind = int(designs.template[n, tile])
+            if kind not in entries:
+                entries[kind] = _entries(tables, package, kind)
+            found = _on_chiplet(entries[kind], own, int(tile), package.hop_energy)
+            for row, values in zip(least, found, strict=True):
+                row[n, entries[kind].layers, tile] = values
+    duration, traffic, energy = least
+
+    # The interfaces that the design has, and the DRAM behind them.
+    standing = np.asarray(chips.occupied)
+    interfaces = package.max_interfaces
+    on_interface = standing[..., None] & (np.asarray(chips.interface)[..., None] == np.arange(interfaces))
+    uses = np.concatenate([on_interface, standing[..., None]], axis=2)
+    bandwidth = np.append(np.full(interfaces, package.interface_bandwidth), _dram_bandwidth(package))
+    reached = on_interface.any(axis=1).sum(axis=1) * package.interface_bandwidth
+
+    path = _longest_path(duration.min(axis=2), application)
+    work = duration.min(axis=2) @ copies / standing.sum(axis=1)
+    moved = traffic.min(axis=2) @ copies / np.minimum(reached, bandwidth[-1])
+    balance = np.maximum(np.maximum(work, moved), _balance(duration, traffic, copies, uses, bandwidth))
+    spent = energy.min(axis=2) @ copies
+    return [
+        _bounds([float(x[n]) for x in (path, work, moved, balance)], float(spent[n]), float(area_mm2[n]) * 1e6)
+        for n in range(count)
+    ]

@@ -1,0 +1,167 @@
+"""Small co-optimisation problems with made-up Pareto tables: they need no mapper and compile fast.
+
+The numbers of a table are drawn, the costs of its sizes are the technology's: everything that evaluates a design from
+tables works on them as on real ones. Their loop nests are empty.
+"""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.hardware import PackageParameters, load_technology, load_templates, resize, template_arrays
+from mohamjax.mapping import Mapping, MappingTables, area
+from mohamjax.schedule import Design, report, workbench
+from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape
+
+TEMPLATES = tuple(load_templates(["eyeriss", "simba", "shidiannao"]))
+TECHNOLOGY = load_technology()
+LEVELS = max(len(t.levels) for t in TEMPLATES)
+
+
+def application(*networks, kinds=None) -> ApplicationModel:
+    """Networks given as predecessor lists; layer i of one is of kind `kinds[network][i]` (default: its own)."""
+    count = iter(range(1, 1000))
+    built = []
+    for n, rows in enumerate(networks):
+        own = [next(count) for _ in rows] if kinds is None else [1 + k for k in kinds[n]]
+        layers = tuple(
+            Layer(f"l{i}", "conv", "Conv", WorkloadShape(K=2 * k, C=3, P=4, Q=4), predecessors=tuple(p))
+            for i, (p, k) in enumerate(zip(rows, own, strict=True))
+        )
+        built.append(Network(f"net{n}", layers))
+    return ApplicationModel("made-up", tuple(built))
+
+
+def chains(seed: int, layers=(5, 4), edges: float = 0.4) -> ApplicationModel:
+    """Random networks, some of whose layers are alike."""
+    rng = np.random.default_rng(seed)
+    rows = [[[p for p in range(i) if rng.random() < edges] for i in range(n)] for n in layers]
+    return application(*rows, kinds=[rng.integers(0, 5, n).tolist() for n in layers])
+
+
+@jax.jit
+def _own(arrays, technology, capacity, fanout):
+    sizes = jax.vmap(jax.vmap(resize, in_axes=(None, None, 0, 0)), in_axes=(0, None, 0, 0))
+    machine = sizes(arrays, technology, capacity, fanout)
+    return machine.access_energy, machine.hop_energy, jax.vmap(jax.vmap(area))(machine)
+
+
+def tables(
+    problem: ApplicationModel, seed: int, entries: int = 4, blocked: bool = True, templates=TEMPLATES
+) -> MappingTables:
+    """Made-up Pareto tables in double precision; the template in the middle runs everything."""
+    rng = np.random.default_rng(seed)
+    shape = len(problem.unique_layers), len(templates), entries
+    count = rng.integers(1, entries + 1, shape[:2]).astype(np.int32)
+    if blocked and shape[1] > 1:
+        for t in range(shape[1]):
+            if t != 1:
+                count[rng.integers(shape[0]), t] = 0
+    exists = np.arange(entries) < count[..., None]
+    capacity = np.zeros((*shape, LEVELS))
+    fanout = np.ones((*shape, LEVELS, 2))
+    for t, template in enumerate(templates):
+        for v, level in enumerate(template.levels):
+            if level.capacity_words is not None:
+                most = max(1, level.capacity_words // 16)
+                capacity[:, t, :, v] = np.minimum(16 * rng.integers(1, most + 1, capacity[:, t, :, v].shape), 16 * most)
+                capacity[:, t, :, v] = np.minimum(capacity[:, t, :, v], level.capacity_words)
+            for axis in range(2):
+                fanout[:, t, :, v, axis] = rng.integers(1, level.fanout[axis] + 1, shape[::2])
+    words = np.exp(rng.uniform(3, 10, (2, *shape, LEVELS))).round()
+    for t, template in enumerate(templates):
+        words[:, :, t, :, len(template.levels) :] = 0
+    drawn = {
+        "cycles": np.exp(rng.uniform(7, 11, shape)).round(),
+        "offchip_bytes": np.exp(rng.uniform(7, 13, shape)).round(),
+        "offchip_words": np.ones((*shape, 3, 2)),
+        "block_reads": words[0],
+        "block_writes": words[1],
+        "hops": words[0] / 4,
+        "mac_energy": np.exp(rng.uniform(8, 12, shape)),
+        "capacity": capacity,
+        "fanout": fanout,
+    }
+    with jax.enable_x64(True):
+        arrays = template_arrays(templates, TECHNOLOGY, levels=LEVELS, dtype=jnp.float64)
+
+        def flat(x):
+            return jnp.asarray(np.moveaxis(x, 1, 0).reshape(shape[1], -1, *x.shape[3:]))
+
+        costs = jax.device_get(_own(arrays, TECHNOLOGY, flat(capacity), flat(fanout)))
+    access, hop, space = (np.moveaxis(x.reshape(shape[1], shape[0], entries, *x.shape[2:]), 0, 1) for x in costs)
+    energy = (words[0] * access[..., 0] + words[1] * access[..., 1] + drawn["hops"] * hop).sum(-1) + drawn["mac_energy"]
+    drawn = {k: np.where(exists.reshape(exists.shape + (1,) * (x.ndim - 3)), x, 0) for k, x in drawn.items()}
+    drawn["objectives"] = np.where(exists[..., None], np.stack([drawn["cycles"], energy, space], axis=-1), np.inf)
+    unit = np.arange(8, dtype=np.int32)
+    nest = Mapping(
+        temporal=np.ones((*shape, LEVELS, 8), np.int32),
+        order=np.broadcast_to(unit, (*shape, LEVELS, 8)).copy(),
+        spatial=np.ones((*shape, 2, LEVELS, 8), np.int32),
+        spatial_order=np.broadcast_to(unit, (*shape, 2, LEVELS, 8)).copy(),
+        keep=np.ones((*shape, LEVELS, 3), bool),
+    )
+    return MappingTables(mapping=nest, count=count, **drawn)
+
+
+def recast(made: MappingTables, dtype) -> MappingTables:
+    """The tables in another float dtype."""
+    cast = jax.tree.map(lambda x: x.astype(dtype) if np.issubdtype(x.dtype, np.floating) else x, made)
+    return dataclasses.replace(cast, count=made.count)
+
+
+def bench(problem, made, package=None, templates=TEMPLATES, padded_layers=32):
+    """The workbench in the float dtype of the tables."""
+    package = PackageParameters() if package is None else package
+    return workbench(problem, templates, TECHNOLOGY, made, package, padded_layers=padded_layers)
+
+
+def random_designs(problem, made, seed: int, count: int, tiles: int = 16, padded_layers: int = 32) -> Design:
+    """Valid designs at random, NumPy leaves `[count, ...]`."""
+    rng = np.random.default_rng(seed)
+    layers = problem.layers
+    unique = np.asarray(problem.unique_of_layer)
+    able = made.count > 0
+    rows = []
+    for _ in range(count):
+        chips = int(rng.integers(1, tiles + 1))
+        kinds = rng.integers(0, able.shape[1], chips)
+        kinds[0] = 1
+        places = rng.permutation(tiles)[:chips]
+        tile, mapping = np.zeros(padded_layers, np.int32), np.zeros(padded_layers, np.int32)
+        for i in range(len(layers)):
+            k = rng.choice(np.flatnonzero(able[unique[i], kinds]))
+            tile[i] = places[k]
+            mapping[i] = rng.integers(made.count[unique[i], kinds[k]])
+        template = np.full(tiles, -1, np.int32)
+        template[places] = kinds
+        used = np.isin(np.arange(tiles), tile[: len(layers)])
+        order, waiting = [], set(range(len(layers)))
+        while waiting:
+            ready = [i for i in waiting if not set(layers[i].predecessors) & waiting]
+            order.append(int(rng.choice(ready)))
+            waiting.remove(order[-1])
+        order += range(len(layers), padded_layers)
+        rows.append(
+            Design(
+                order=np.asarray(order, np.int32),
+                assignment=tile,
+                mapping=mapping,
+                template=np.where(used, template, -1).astype(np.int32),
+            )
+        )
+    return jax.tree.map(lambda *x: np.stack(x), *rows)
+
+
+@jax.jit
+def _reports(designs, on):
+    return jax.vmap(functools.partial(report, bench=on))(designs)
+
+
+def reports(designs: Design, on):
+    """Reports of the designs in the precision of the bench, NumPy leaves."""
+    with jax.enable_x64(on.tables.cycles.dtype == np.float64):
+        return jax.device_get(_reports(designs, on))

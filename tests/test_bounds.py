@@ -1,0 +1,178 @@
+"""Lower bounds: never above any design, tight where a case can be worked out by hand."""
+
+import dataclasses
+import itertools
+
+import jax
+import numpy as np
+import pytest
+from design_cases import TECHNOLOGY, TEMPLATES, application, bench, chains, random_designs, reports, tables
+
+from mohamjax.hardware import PackageParameters
+from mohamjax.schedule import Design
+from mohamjax.schedule.bounds import design_bounds, scenario_bounds
+
+SLACK = 1 + 1e-9
+SMALL = PackageParameters(max_tiles=4, dram_bandwidth=6.0, router_area=1e4)
+
+
+def evaluated(problem, made, designs, package):
+    with jax.enable_x64(True):
+        return reports(designs, bench(problem, made, package))
+
+
+def of_designs(problem, made, designs, found, package):
+    return design_bounds(problem, package, made, designs, found.chiplets, found.objectives[:, 2])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_design_is_below_a_bound(seed):
+    problem = chains(seed)
+    made = tables(problem, seed)
+    package = (SMALL, PackageParameters(max_tiles=4, contention="interface"))[seed % 2]
+    designs = random_designs(problem, made, seed, 64, tiles=4)
+    found = evaluated(problem, made, designs, package)
+    every = scenario_bounds(problem, TEMPLATES, TECHNOLOGY, package, made)
+    assert (every.objectives <= found.objectives * SLACK).all()
+    for own, values in zip(of_designs(problem, made, designs, found, package), found.objectives, strict=True):
+        assert (own.objectives <= values * SLACK).all()
+        assert own.latency_s == max(own.path_s, own.work_s, own.traffic_s, own.balance_s)
+        # What holds for every design holds for this one's chiplets.
+        assert (every.objectives <= own.objectives * SLACK).all()
+        assert min(own.objectives) > 0
+
+
+def test_bounds_of_fewer_chiplets_are_higher():
+    problem = chains(9)
+    made = tables(problem, 9)
+    latency = [
+        scenario_bounds(problem, TEMPLATES, TECHNOLOGY, PackageParameters(), made, n).latency_s for n in (1, 2, 4, 16)
+    ]
+    assert latency == sorted(latency, reverse=True) and latency[0] > latency[-1]
+
+
+def test_costs_that_fall_with_size_do_not_break_the_bound():
+    """A memory table in which larger buffers are cheaper: a mapping's own size is then not its cheapest."""
+    falling = dataclasses.replace(TECHNOLOGY, sram=np.asarray(TECHNOLOGY.sram)[:, :, ::-1].copy())
+    problem = chains(3)
+    made = tables(problem, 3)
+    designs = random_designs(problem, made, 3, 64, tiles=4)
+    with jax.enable_x64(True):
+        on = bench(problem, made, SMALL)
+        on = dataclasses.replace(on, technology=jax.tree.map(np.asarray, falling))
+        found = reports(designs, on)
+    every = scenario_bounds(problem, TEMPLATES, falling, SMALL, made)
+    assert (every.objectives <= found.objectives * SLACK).all()
+
+
+# ---------------------------------------------------------------- by hand
+
+
+def alike(problem, cycles, traffic):
+    """One template, one mapping per layer, all on the same small hardware, with these cycles and bytes per kind."""
+    made = tables(problem, 0, entries=1, templates=TEMPLATES[1:2])
+    made = dataclasses.replace(
+        made,
+        cycles=np.asarray(cycles, float)[:, None, None],
+        offchip_bytes=np.asarray(traffic, float)[:, None, None],
+        capacity=np.broadcast_to(made.capacity[:1], made.capacity.shape).copy(),
+        fanout=np.broadcast_to(made.fanout[:1], made.fanout.shape).copy(),
+    )
+    return made
+
+
+def design(order, tile, tiles=4):
+    layers = len(order)
+    rest = list(range(layers, 32))
+    template = np.where(np.isin(np.arange(tiles), tile), 0, -1).astype(np.int32)
+    genes = {
+        "order": np.asarray([*order, *rest], np.int32),
+        "assignment": np.asarray([*tile, *[0] * len(rest)], np.int32),
+        "mapping": np.zeros(32, np.int32),
+        "template": template,
+    }
+    return Design(**{k: v[None] for k, v in genes.items()})
+
+
+def both(problem, made, chosen, package, most):
+    with jax.enable_x64(True):
+        found = reports(chosen, bench(problem, made, package, templates=TEMPLATES[1:2]))
+    every = scenario_bounds(problem, TEMPLATES[1:2], TECHNOLOGY, package, made, most)
+    (own,) = of_designs(problem, made, chosen, found, package)
+    return found.objectives[0], every, own
+
+
+FREE = PackageParameters(max_tiles=4, link_bandwidth=1e9, interface_bandwidth=1e9)
+
+
+def test_a_chain_takes_its_longest_path():
+    problem = application([[], [0], [1], []])
+    made = alike(problem, [100, 200, 300, 50], [1, 1, 1, 1])
+    values, every, own = both(problem, made, design([0, 1, 2, 3], [0, 0, 0, 1]), FREE, 4)
+    assert values[0] == pytest.approx(600e-9)
+    for bound in (every, own):
+        assert bound.path_s == bound.latency_s == pytest.approx(600e-9)
+
+
+def test_equal_layers_take_their_work():
+    problem = application(*[[[]] for _ in range(6)])
+    made = alike(problem, [100] * 6, [1] * 6)
+    values, every, own = both(problem, made, design(range(6), [0, 1, 2, 0, 1, 2]), FREE, 3)
+    assert values[0] == pytest.approx(200e-9)
+    for bound in (every, own):
+        assert bound.work_s == bound.latency_s == pytest.approx(200e-9)
+        assert bound.path_s == pytest.approx(100e-9)
+
+
+def test_much_traffic_takes_the_interfaces():
+    package = PackageParameters(max_tiles=4, link_bandwidth=16.0, interface_bandwidth=4.0)
+    problem = application(*[[[]] for _ in range(4)])
+    made = alike(problem, [10] * 4, [4000] * 4)
+    # Two interfaces for up to four chiplets: 16,000 bytes at 8 bytes per cycle.
+    values, every, own = both(problem, made, design(range(4), [0, 1, 2, 3]), package, 4)
+    assert values[0] == pytest.approx(2000e-9)
+    for bound in (every, own):
+        assert bound.traffic_s == bound.latency_s == pytest.approx(2000e-9)
+
+
+def test_energy_and_area_are_tight_for_one_layer():
+    problem = application([[]])
+    made = alike(problem, [10], [4000])
+    values, every, own = both(problem, made, design([0], [0]), SMALL, 1)
+    np.testing.assert_allclose(every.objectives, values, rtol=1e-12)
+    np.testing.assert_allclose(own.objectives, values, rtol=1e-12)
+
+
+def test_prices_see_that_only_some_chiplets_run_a_layer():
+    """Two layers that only chiplet 0 holds: together they take as long as it takes, whatever chiplet 1 does."""
+    problem = application([[]], [[]], [[]])
+    made = alike(problem, [100, 100, 10], [1, 1, 1])
+    fanout = made.fanout.copy()
+    level = int(np.argmax([max(f.fanout) for f in TEMPLATES[1].levels]))
+    axis = int(np.argmax(TEMPLATES[1].levels[level].fanout))
+    fanout[:, 0, 0, level, axis] = [2, 2, 1]
+    made = dataclasses.replace(made, fanout=fanout)
+    values, _, own = both(problem, made, design([0, 1, 2], [0, 0, 1]), FREE, 2)
+    assert values[0] == pytest.approx(200e-9)
+    assert own.work_s == pytest.approx(105e-9)
+    assert 0.97 * values[0] < own.balance_s <= values[0] * SLACK
+
+
+def test_the_balance_reaches_the_best_of_small_cases():
+    """On independent layers the bound is below, and mostly near, the best of all assignments (work and traffic)."""
+    ratios = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        problem = application(*[[[]] for _ in range(5)])
+        made = alike(problem, rng.integers(50, 150, 5), rng.integers(100, 2000, 5))
+        package = PackageParameters(max_tiles=4)
+        chosen = [design(range(5), tile) for tile in itertools.product(range(2), repeat=5) if len(set(tile)) == 2]
+        designs = jax.tree.map(lambda *x: np.concatenate(x), *chosen)
+        with jax.enable_x64(True):
+            found = reports(designs, bench(problem, made, package, templates=TEMPLATES[1:2]))
+        best = found.objectives[:, 0].min()
+        own = of_designs(problem, made, designs, found, package)
+        every = scenario_bounds(problem, TEMPLATES[1:2], TECHNOLOGY, package, made, 2)
+        assert max(b.latency_s for b in own) <= best * SLACK and every.latency_s <= best * SLACK
+        ratios.append(max(b.latency_s for b in own) / best)
+    assert np.median(ratios) > 0.85
