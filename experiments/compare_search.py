@@ -18,6 +18,7 @@ from mohamjax.search import (
     BUDGETS,
     MohamConfig,
     Settings,
+    anywhere,
     build_context,
     cache_folder,
     map_layers,
@@ -58,8 +59,9 @@ def main() -> None:
         context_key, search_key = jax.random.split(jax.random.key(1000 + seed))
         for name, settings in variants(arguments.population, arguments.generations).items():
             config: MohamConfig = settings.moham
+            site = anywhere(application, templates, config)
             context = build_context(context_key, application, templates, single, tables, settings.package, config)
-            seeds = seed_designs(application, tables, settings.package, config, context.bench.unique.shape[0])
+            seeds = seed_designs(application, tables, settings.package, config, context.bench.unique.shape[0], site)
             (*_, (_, last)) = run(search_key, context, config, rates=settings.rates, seeds=seeds)
             found.setdefault(name, []).append(last.hypervolume[-1])
             if name == "mohamjax":

@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import pathlib
-import re
 import sys
 import time
 import traceback
@@ -21,10 +20,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from mohamjax import __version__
 from mohamjax.errors import InputError
+from mohamjax.text import table as _table
 
 if TYPE_CHECKING:
     from mohamjax.hardware import PackageParameters, Technology, Template
-    from mohamjax.search import MapperProgress, Progress
+    from mohamjax.schedule import Bounds
+    from mohamjax.search import MapperProgress, Progress, Settings
     from mohamjax.workload import ApplicationModel
 
 __all__ = ["main"]
@@ -70,6 +71,29 @@ def _seed(text: str) -> int:
     if not 0 <= value < 2**32:
         raise argparse.ArgumentTypeError(f"{text!r} is not an integer from 0 to 2^32 - 1")
     return value
+
+
+def _rate(text: str) -> tuple[str, float]:
+    """`NAME=P` of `--rate`."""
+    name, _, value = text.partition("=")
+    try:
+        rate = float(value)
+    except ValueError:
+        rate = -1.0
+    if not 0 <= rate <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=P with a probability")
+    return name, rate
+
+
+def _weights(text: str) -> tuple[float, float, float]:
+    """`L,E,A` of `--weights`."""
+    try:
+        values = [float(w) for w in text.split(",")]
+    except ValueError:
+        values = []
+    if len(values) != 3 or not all(0 <= w < 1e3 for w in values) or not any(values):
+        raise argparse.ArgumentTypeError(f"{text!r} is not three numbers from 0, such as 1,1,0")
+    return values[0], values[1], values[2]
 
 
 def _workload_arguments(parser: argparse.ArgumentParser) -> None:
@@ -132,6 +156,31 @@ def _parser() -> argparse.ArgumentParser:
     search.add_argument("--population", type=_positive, help="designs per generation (overrides the budget)")
     search.add_argument("--generations", type=_positive, help="most generations (overrides the budget)")
     search.add_argument("--max-chiplets", type=_positive, help="most chiplets of a design (default 16)")
+    search.add_argument("--islands", type=_positive, help="populations that evolve side by side (default 1)")
+    search.add_argument(
+        "--objective",
+        help="front (default), or one number to minimise: latency, energy, area, or product with --weights",
+    )
+    search.add_argument(
+        "--weights", type=_weights, metavar="L,E,A", help="exponents of latency, energy and area in the product"
+    )
+    search.add_argument(
+        "--rate",
+        type=_rate,
+        action="append",
+        default=[],
+        metavar="NAME=P",
+        help="probability of an operator, as in config.yaml (0 switches it off); may be given several times",
+    )
+    search.add_argument("--no-seeds", action="store_true", help="start from random designs alone")
+    search.add_argument(
+        "--require",
+        metavar="FILE",
+        help="requirements (YAML): limits, numbers of chiplets, a fixed package, pinned layers",
+    )
+    search.add_argument(
+        "--inject", metavar="FILE", help="designs.json or a schedule/1 file whose designs join the first population"
+    )
     search.add_argument("--stop", choices=("generations", "stability"), help="when to stop (default generations)")
     search.add_argument("--package", metavar="FILE", help="package parameters (YAML)")
     search.add_argument("--dry-run", action="store_true", help="say what would be searched and what it would take")
@@ -178,6 +227,14 @@ def _parser() -> argparse.ArgumentParser:
     designs.add_argument("file", help="the JSON file")
     designs.add_argument("--technology", metavar="FILE", help="the technology table that the designs were made with")
     designs.add_argument("--float32", action="store_true", help="compute in single precision")
+    designs.add_argument(
+        "--explain",
+        metavar="ID",
+        nargs="?",
+        const="",
+        help="say where the time, the energy and the area of the design with this design_id go, or of all designs",
+    )
+    designs.add_argument("--json", action="store_true", help="with --explain: as JSON")
     designs.add_argument(
         "--trace", metavar="FILE", help="also write the timelines in the Chrome trace format (Perfetto)"
     )
@@ -285,19 +342,6 @@ def _warn(text: str) -> None:
     print(f"warning: {text}", file=sys.stderr, flush=True)
 
 
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    """Columns of text under a heading: numbers to the right, words to the left."""
-    columns = list(zip(*rows, strict=True))
-    widths = [max(map(len, column)) for column in columns]
-    numeric = [all(re.fullmatch(r"[-+.,e\d]*", cell) for cell in column[1:]) for column in columns]
-
-    def line(row: Sequence[str]) -> str:
-        cells = zip(row, widths, numeric, strict=True)
-        return "  ".join(cell.rjust(w) if right else cell.ljust(w) for cell, w, right in cells).rstrip()
-
-    return "\n".join([line(rows[0]), "  ".join("-" * w for w in widths), *map(line, rows[1:])])
-
-
 # ---------------------------------------------------------------- shared pieces
 
 
@@ -371,33 +415,57 @@ def _write(path: str | None, text: str) -> None:
 # ---------------------------------------------------------------- verbs
 
 
-def _search(arguments: argparse.Namespace) -> int:
+def _settings(arguments: argparse.Namespace) -> Settings:
+    """The settings of a search: budget and preset, then what the command line changes."""
     import dataclasses
 
-    from mohamjax.search import Settings, co_optimise, runnable
+    from mohamjax.search import Settings, load_requirements
 
-    changes = {"seed": arguments.seed, "cache": not arguments.no_mapping_cache}
-    settings = Settings.preset(arguments.budget, preset=arguments.preset, **changes)
+    settings = Settings.preset(
+        arguments.budget, preset=arguments.preset, seed=arguments.seed, cache=not arguments.no_mapping_cache
+    )
+    package = _package(arguments)
+    if package is not None:
+        settings = dataclasses.replace(settings, package=package)
     sizes = {
         "population": arguments.population,
         "generations": arguments.generations,
         "max_chiplets": arguments.max_chiplets,
+        "islands": arguments.islands,
+        "objective": arguments.objective or (arguments.weights and "product"),
         "stop": arguments.stop,
+        "seeded": False if arguments.no_seeds else None,
     }
-    package = _package(arguments)
-    if package is not None:
-        settings = dataclasses.replace(settings, package=package)
-    moham = dataclasses.replace(
-        settings.moham, tiles=settings.package.max_tiles, **{k: v for k, v in sizes.items() if v is not None}
-    )
-    settings = dataclasses.replace(settings, moham=moham)
-    templates = _templates(arguments)
+    chosen = {k: v for k, v in sizes.items() if v is not None}
+    tiles = settings.package.max_tiles
+    chosen.setdefault("max_chiplets", min(settings.moham.max_chiplets, tiles))
+    changes: dict[str, Any] = {"moham": dataclasses.replace(settings.moham, tiles=tiles, **chosen)}
+    if arguments.weights:
+        if chosen["objective"] != "product":
+            raise InputError("are for --objective product", item="--weights", remedy="leave one of the two out")
+        changes["weights"] = arguments.weights
+    known = [field.name for field in dataclasses.fields(settings.rates)]
+    for name, _ in arguments.rate:
+        if name not in known:
+            raise InputError(f"unknown operator {name!r}", item="--rate", remedy=f"use one of {', '.join(known)}")
+    changes["rates"] = dataclasses.replace(settings.rates, **dict(arguments.rate))
+    if arguments.require:
+        changes["requirements"] = load_requirements(arguments.require)
     if arguments.technology:
-        settings = dataclasses.replace(settings, technology=_technology(arguments))
+        changes["technology"] = _technology(arguments)
+    return dataclasses.replace(settings, **changes)
+
+
+def _search(arguments: argparse.Namespace) -> int:
+    from mohamjax.search import co_optimise, runnable, survey
+
+    settings = _settings(arguments)
     application = _application(arguments)
-    runs = runnable(application, templates)
+    templates = _templates(arguments)
+    site = survey(settings.requirements, application, templates, settings.moham.tiles, settings.moham.max_chiplets)
+    runs = runnable(application, site.templates)
     if arguments.dry_run:
-        print(_plan(application, templates, runs, settings))
+        print(_plan(application, site.templates, runs, settings))
         return 0
 
     from mohamjax.io import landmarks, prepare_folder, write_results
@@ -408,7 +476,7 @@ def _search(arguments: argparse.Namespace) -> int:
     terminal.line(
         f"{application.name}: {len(application.networks)} networks, {len(application.layers)} layers, "
         f"{len(application.unique_layers)} unique, {application.macs / 1e9:.2f} GMAC; "
-        f"{len(templates)} templates; budget {arguments.budget}, seed {arguments.seed}"
+        f"{len(site.templates)} templates; budget {arguments.budget}, seed {arguments.seed}"
     )
     try:
         result = co_optimise(
@@ -416,13 +484,15 @@ def _search(arguments: argparse.Namespace) -> int:
             templates,
             settings,
             listener=terminal,
+            designs=arguments.inject,
             checkpoint=folder / "checkpoint.npz",
             resume=arguments.resume,
         )
     except KeyboardInterrupt:
         terminal.line("stopped by hand before the first designs were evaluated; nothing to write")
         return 130
-    write_results(folder, result.front, result.history, result.config)
+    bounds = result.front.bounds(settings.moham.max_chiplets)
+    write_results(folder, result.front, result.history, result.config, bounds)
     if not arguments.no_figures:
         from mohamjax.plot import plot_evaluated
 
@@ -438,9 +508,10 @@ def _search(arguments: argparse.Namespace) -> int:
     terminal.line(f"results in {folder}{' (stopped early)' if result.interrupted else ''}")
     roles = landmarks(result.front.reports.objectives)
     if arguments.json:
-        print(json.dumps(_summary(result, application, roles, folder, total), indent=2))
+        summary = _summary(result, application, roles, folder, total)
+        print(json.dumps({**summary, "bounds": bounds.to_dict()}, indent=2))
     else:
-        print(_landmark_table(roles, result.front))
+        print(_landmark_table(roles, result.front, bounds))
     return 0
 
 
@@ -457,28 +528,34 @@ def _digits(value: float) -> str:
     return f"{value:.4g}" if value < 1e4 else f"{value:.0f}"
 
 
-def _landmark_table(landmarks: dict[str, int], front: Any) -> str:
+def _landmark_table(landmarks: dict[str, int], front: Any, bounds: Bounds) -> str:
     from mohamjax.io import front_rows
 
     rows = front_rows(front)
     latency = _unit([rows[i]["latency_s"] for i in landmarks.values()], "s")
     energy = _unit([rows[i]["energy_J"] for i in landmarks.values()], "J")
-    head = ["design", "id", f"latency [{latency[0]}]", f"energy [{energy[0]}]", "area [mm^2]", "chiplets"]
+    scales = (("latency_s", latency[1]), ("energy_J", energy[1]), ("area_mm2", 1.0))
+    units = (f"latency [{latency[0]}]", f"energy [{energy[0]}]", "area [mm^2]")
+    head = ["design", "id", *(cell for unit in units for cell in (unit, "/ bound")), "chiplets"]
     body = []
     for name, i in landmarks.items():
         row = rows[i]
         kinds = ", ".join(f"{row[f'n_{t.name}']} {t.name}" for t in front.templates if row[f"n_{t.name}"])
-        body.append(
-            [
-                name,
-                str(i),
-                _digits(row["latency_s"] * latency[1]),
-                _digits(row["energy_J"] * energy[1]),
-                _digits(row["area_mm2"]),
-                kinds,
-            ]
-        )
-    return f"front of {len(rows)} designs\n" + _table([head, *body])
+        values = [
+            cell
+            for (key, scale), bound in zip(scales, bounds.objectives, strict=True)
+            for cell in (_digits(row[key] * scale), _digits(row[key] / bound))
+        ]
+        body.append([name, str(i), *values, kinds])
+    limits = [
+        cell
+        for (_, scale), bound in zip(scales, bounds.objectives, strict=True)
+        for cell in (_digits(bound * scale), "")
+    ]
+    body.append(["lower bound", "", *limits, ""])
+    return f"front of {len(rows)} designs; / bound: times what no design over the mappings found goes below\n" + _table(
+        [head, *body]
+    )
 
 
 def _summary(
@@ -613,7 +690,7 @@ def _evaluate_schedules(arguments: argparse.Namespace) -> int:
     from mohamjax.io import DESIGNS_FORMAT, SCHEDULE_FORMAT, evaluate_schedules, read_format
 
     if read_format(arguments.file) in (DESIGNS_FORMAT, SCHEDULE_FORMAT):
-        arguments.technology, arguments.trace = None, None
+        arguments.technology, arguments.trace, arguments.explain = None, None, None
         return _evaluate_designs(arguments)
     summary = evaluate_schedules(
         arguments.file, arguments.out or "-", float32=arguments.float32, timelines=arguments.timelines
@@ -623,12 +700,22 @@ def _evaluate_schedules(arguments: argparse.Namespace) -> int:
 
 
 def _evaluate_designs(arguments: argparse.Namespace) -> int:
-    from mohamjax.io import evaluate_designs, evaluation_csv, write_design_trace
+    from mohamjax.io import (
+        evaluate_designs,
+        evaluation_csv,
+        explain_designs,
+        explanations_text,
+        write_design_trace,
+    )
 
     technology = _technology(arguments) if arguments.technology else None
     _probe(arguments.out)
     rows, evaluated = evaluate_designs(arguments.file, technology=technology, float32=arguments.float32)
+    told = None if arguments.explain is None else explain_designs(rows, evaluated, arguments.explain or None)
     _write(arguments.out, evaluation_csv(rows))
+    if told is not None:
+        stream = sys.stderr if arguments.out in (None, "-") else sys.stdout
+        stream.write(json.dumps(told, indent=1) + "\n" if arguments.json else explanations_text(told))
     if arguments.trace is not None:
         if evaluated is None:
             raise InputError("no design of the file is valid", file=arguments.file, item="--trace")

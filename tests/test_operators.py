@@ -13,6 +13,7 @@ from mohamjax.schedule import Design
 from mohamjax.search import operators
 from mohamjax.search.moham import mapping_transform, random_orders
 from mohamjax.search.operators import Genetics
+from mohamjax.search.requirements import FREE
 
 L, S, U, T, M = 16, 8, 5, 3, 4
 
@@ -47,7 +48,19 @@ def genetics(seed: int, layers: int = 13, edges: float = 0.15, blocked: bool = T
         rules=jnp.asarray(np.minimum(rng.integers(0, M, (3, U, T)), np.maximum(count - 1, 0)).astype(np.int32)),
         orders=random_orders(jax.random.key(seed), padded(before), jnp.int32(layers), count=8),
         max_chiplets=jnp.int32(max_chiplets),
+        **unrestricted(count, unique, layers),
     )
+
+
+def unrestricted(count, unique, layers, tiles=S):
+    """What a user demands where nothing is demanded."""
+    able = (count[unique] > 0) & (np.arange(len(unique)) < layers)[:, None]
+    return {
+        "able": jnp.asarray(able),
+        "site": jnp.full(tiles, FREE),
+        "pin": jnp.full(len(unique), -1),
+        "homogeneous": jnp.int32(-1),
+    }
 
 
 def problems(design: Design, g: Genetics) -> list[str]:
@@ -185,6 +198,7 @@ def chains(count=None, transform=None) -> Genetics:
         cover=jnp.asarray([0, -1, -1, -1], jnp.int32),
         orders=jnp.arange(layers, dtype=jnp.int32)[None],
         max_chiplets=jnp.int32(4),
+        **unrestricted(count, np.arange(layers), layers, tiles=4),
     )
 
 

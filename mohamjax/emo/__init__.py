@@ -1,18 +1,22 @@
-"""Evolutionary multi-objective core: ranking, survival, hypervolume, archive, landmarks, stopping."""
+"""Evolutionary multi-objective core: ranking, survival, constraints, hypervolume, archive, landmarks, stopping."""
 
 from mohamjax.emo.archive import Archive, archive_init, archive_size, archive_update
+from mohamjax.emo.feasibility import PENALTY, constrained, feasible
 from mohamjax.emo.hypervolume import hypervolume
 from mohamjax.emo.landmarks import extremes, knee_point
 from mohamjax.emo.ranking import crowding_distance, non_dominated_rank, survive, tournament
 from mohamjax.emo.stopping import should_stop, stability
 
 __all__ = [
+    "PENALTY",
     "Archive",
     "archive_init",
     "archive_size",
     "archive_update",
+    "constrained",
     "crowding_distance",
     "extremes",
+    "feasible",
     "hypervolume",
     "knee_point",
     "non_dominated_rank",

@@ -5,6 +5,7 @@ Axes: C slots (capacity), B rows of a batch, M objectives, all minimised.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import chex
@@ -75,8 +76,10 @@ def archive_size(archive: Archive) -> jax.Array:
     return jnp.sum(archive.valid, dtype=jnp.int32)
 
 
-@jax.jit
-def archive_update(archive: Archive, genes: chex.ArrayTree, objectives: chex.ArrayTree) -> Archive:
+@functools.partial(jax.jit, static_argnames="log_crowding")
+def archive_update(
+    archive: Archive, genes: chex.ArrayTree, objectives: chex.ArrayTree, *, log_crowding: bool = False
+) -> Archive:
     """Enter a batch; jitted, B, C and M static, vmappable over archives.
 
     A row enters if all its objectives are finite and no row of archive or batch dominates or (an earlier one)
@@ -90,6 +93,8 @@ def archive_update(archive: Archive, genes: chex.ArrayTree, objectives: chex.Arr
         archive: From `archive_init` or an earlier update.
         genes: pytree as in `archive_init`, every leaf `[B, ...]`.
         objectives: `[B, M]` floats, cast to the archive's dtype.
+        log_crowding: static; thin by the crowding of the objectives' logarithms, which keeps a front over several
+            orders of magnitude evenly filled. Objectives must then be positive.
 
     Raises:
         ValueError: If the number of objectives is not the archive's.
@@ -110,7 +115,7 @@ def archive_update(archive: Archive, genes: chex.ArrayTree, objectives: chex.Arr
     state = (archive.objectives, archive.valid, jnp.arange(capacity, dtype=jnp.int32), archive.thinned)
 
     def enter(state, rows):
-        return _enter(*state, *rows), None
+        return _enter(*state, *rows, log_crowding), None
 
     rows = (padded.reshape(chunks, chunk, m), source.reshape(chunks, chunk))
     (kept, valid, origin, thinned), _ = lax.scan(enter, state, rows)
@@ -120,7 +125,7 @@ def archive_update(archive: Archive, genes: chex.ArrayTree, objectives: chex.Arr
     return Archive(genes=held, objectives=kept, valid=valid, thinned=thinned)
 
 
-def _enter(kept, valid, origin, thinned, rows, source):
+def _enter(kept, valid, origin, thinned, rows, source, log_crowding):
     """One chunk into the archive: `(objectives [C, M], valid [C], origin [C], thinned)`."""
     capacity, chunk = kept.shape[0], rows.shape[0]
     candidate = jnp.all(jnp.isfinite(rows), axis=1)
@@ -138,7 +143,7 @@ def _enter(kept, valid, origin, thinned, rows, source):
     objectives = jnp.concatenate([kept, rows])
     alive = jnp.concatenate([valid & ~leaves, enters])
     excess = jnp.maximum(jnp.sum(alive, dtype=jnp.int32) - capacity, 0)
-    alive = _thin(objectives, alive, excess)
+    alive = _thin(jnp.log(objectives) if log_crowding else objectives, alive, excess)
     slot = jnp.argsort(~alive, stable=True)[:capacity]
     valid = alive[slot]
     kept = jnp.where(valid[:, None], objectives[slot], jnp.inf)

@@ -39,6 +39,7 @@ class TemplateArrays:
         granularity: `[L]` float, capacities are multiples of this many rows; 0 = any number of words.
         wired: `[L]` bool, the network to the children costs wire energy over the width of a child's tile instead of
             a fixed energy per hop.
+        sized: `[]` bool, every instance has the largest sizes (`Template.sizes`).
     """
 
     machine: Machine
@@ -48,6 +49,7 @@ class TemplateArrays:
     fixed: jax.Array
     granularity: jax.Array
     wired: jax.Array
+    sized: jax.Array
 
 
 def template_arrays(
@@ -147,6 +149,7 @@ def _one(template: Template, technology: Technology, levels: int, dtype: Any) ->
         fixed=floats([part.fixed for part in parts], (0, 0, 0)),
         granularity=floats([level.granularity_rows for level in own], 0),
         wired=jnp.asarray([*[level.hop_energy_pJ is None for level in own], *[False] * padding]),
+        sized=jnp.asarray(template.sizes == "fixed"),
     )
 
 
@@ -155,7 +158,7 @@ def resize(template: TemplateArrays, technology: Technology, capacity: jax.Array
 
     Pure, jittable and meant to be vmapped. Nothing is checked or rounded: give sizes within the template's
     (`granularity` says what to round to). Levels that the template does not limit stay unlimited; a level with
-    capacity 0 costs nothing.
+    capacity 0 costs nothing. A template of fixed sizes keeps them, whatever is asked for.
 
     Args:
         template: One template, without a T axis.
@@ -168,8 +171,9 @@ def resize(template: TemplateArrays, technology: Technology, capacity: jax.Array
     """
     base = template.machine
     dtype = base.capacity.dtype
-    capacity = jnp.where(jnp.isinf(base.capacity), jnp.inf, jnp.asarray(capacity, dtype))
-    fanout = jnp.where(base.level_mask[:, None], jnp.asarray(fanout, dtype), 1)
+    capacity = jnp.where(jnp.isinf(base.capacity) | template.sized, base.capacity, jnp.asarray(capacity, dtype))
+    fanout = jnp.where(template.sized, base.fanout, jnp.asarray(fanout, dtype))
+    fanout = jnp.where(base.level_mask[:, None], fanout, 1)
     # Product of the fanouts from each level outward; a level's mesh is that of the levels above it.
     outward = jnp.cumprod(fanout[::-1], axis=0)[::-1]
     mesh = jnp.concatenate([outward[1:], jnp.ones_like(outward[:1])])

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.errors import InputError
-from mohamjax.hardware._reader import Fields, read_yaml
+from mohamjax.reader import Fields, read_yaml
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
     from dataclasses import dataclass

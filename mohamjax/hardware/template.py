@@ -17,9 +17,9 @@ from typing import Any
 import yaml
 
 from mohamjax.errors import InputError
-from mohamjax.hardware._reader import Fields, choice, number, read_yaml, suggestion
 from mohamjax.hardware.machine import DATA_SPACES
 from mohamjax.hardware.technology import COMPONENT_CLASSES, DRAM_TYPES
+from mohamjax.reader import Fields, choice, number, read_yaml, suggestion
 
 __all__ = [
     "KINDS",
@@ -167,6 +167,8 @@ class Template:
         mac: The compute units.
         dataflows: Constraints per layer type; a type in none of them does not run here.
         description: For people.
+        sizes: `free`: a chiplet is made as large as its layers need, up to the sizes given here; `fixed`: every
+            chiplet of this template has exactly these sizes.
     """
 
     name: str
@@ -174,6 +176,7 @@ class Template:
     mac: Mac
     dataflows: tuple[Dataflow, ...]
     description: str = ""
+    sizes: str = "free"
 
     @property
     def layer_types(self) -> tuple[str, ...]:
@@ -270,7 +273,8 @@ def load_templates(names_or_paths: Sequence[str | pathlib.Path] = _PACKAGED) -> 
     return tuple(out.values())
 
 
-_TOP_KEYS = ("format", "name", "description", "word_bits", "mac", "levels", "dataflows")
+_TOP_KEYS = ("format", "name", "description", "sizes", "word_bits", "mac", "levels", "dataflows")
+_SIZES = ("free", "fixed")
 _MAC_KEYS = ("width_bits", "accumulator_bits", "energy_pJ", "area_um2")
 _LEVEL_KEYS = (
     "name",
@@ -343,6 +347,7 @@ def template_from_dict(data: Mapping[str, Any], *, file: object = None) -> Templ
         mac=mac,
         dataflows=_read_dataflows(top, levels),
         description=top.text("description", "").strip(),
+        sizes=top.choice("sizes", _SIZES, "kind of sizes", "free"),
     )
     for layer_type in template.layer_types:
         reason = fits(template, layer_type)
@@ -627,6 +632,7 @@ def template_to_dict(template: Template) -> dict[str, Any]:
         "format": "template/1",
         "name": template.name,
         "description": template.description,
+        **({} if template.sizes == "free" else {"sizes": template.sizes}),
         "mac": {k: v for k, v in dataclasses.asdict(template.mac).items() if v is not None},
         "levels": [_level_to_dict(level) for level in reversed(template.levels)],
         "dataflows": [

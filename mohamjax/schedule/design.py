@@ -188,8 +188,8 @@ def chiplets(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array
     tables = bench.package.tables
     return Chiplets(
         occupied=occupied,
-        capacity=capacity,
-        fanout=fanout,
+        capacity=machine.capacity,
+        fanout=machine.fanout,
         machine=machine,
         area=areas,
         interface=tables.interface_of[count, place],

@@ -17,11 +17,14 @@ from mohamjax.search.moham import (
     MohamConfig,
     Progress,
     Rates,
+    anywhere,
     build_context,
+    list_designs,
     log_hypervolume,
     run,
     seed_designs,
 )
+from mohamjax.search.requirements import Requirements, load_requirements, survey
 
 __all__ = [
     "BUDGETS",
@@ -33,16 +36,21 @@ __all__ = [
     "MohamConfig",
     "Progress",
     "Rates",
+    "Requirements",
     "SearchResult",
     "Settings",
+    "anywhere",
     "build_context",
     "cache_folder",
     "co_optimise",
     "expected_cost",
+    "list_designs",
+    "load_requirements",
     "log_hypervolume",
     "map_layers",
     "random_search",
     "run",
     "runnable",
     "seed_designs",
+    "survey",
 ]

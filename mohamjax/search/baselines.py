@@ -29,7 +29,7 @@ def random_search(
     Returns:
         The archive `[1, A, ...]`, and the hypervolume (`moham.log_hypervolume`) after every batch.
     """
-    problem = design_problem(config.tiles, config.rate_unit == "layer")
+    problem = design_problem(config)
     batches = -(-evaluations // config.population)
 
     @jax.jit

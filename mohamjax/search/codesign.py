@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import pathlib
 import platform
 import time
 from collections.abc import Sequence
@@ -33,13 +34,16 @@ from mohamjax.hardware import (
     template_to_dict,
 )
 from mohamjax.io.checkpoint import read_checkpoint, write_checkpoint
-from mohamjax.io.designs import Evaluated, reevaluate
+from mohamjax.io.designs import Evaluated, read_designs, reevaluate
 from mohamjax.io.results import non_dominated, plain
 from mohamjax.mapping import MappingTables
+from mohamjax.schedule import Design
+from mohamjax.search.injection import inject
 from mohamjax.search.loop import SearchState
 from mohamjax.search.mapper import MapperConfig, MapperProgress, cache_folder, map_layers
 from mohamjax.search.moham import (
     PAPER_RATES,
+    WEIGHTS,
     MohamConfig,
     Progress,
     Rates,
@@ -48,6 +52,7 @@ from mohamjax.search.moham import (
     seed_designs,
     state_like,
 )
+from mohamjax.search.requirements import Requirements, survey
 from mohamjax.workload import ApplicationModel
 
 __all__ = [
@@ -95,6 +100,8 @@ class Settings:
         rates: operator probabilities.
         package: package parameters.
         technology: energy and area tables; None for the packaged ones.
+        requirements: what is demanded of every design.
+        weights: exponents of latency, energy and area for `moham.objective = "product"`.
         seed: seed of all randomness.
         cache: keep and reuse the mapper's tables on disk.
     """
@@ -105,6 +112,8 @@ class Settings:
     rates: Rates = dataclasses.field(default_factory=Rates)
     package: PackageParameters = dataclasses.field(default_factory=PackageParameters)
     technology: Technology | None = None
+    requirements: Requirements = dataclasses.field(default_factory=Requirements)
+    weights: tuple[float, float, float] = WEIGHTS["product"]
     seed: int = 0
     cache: bool = True
 
@@ -129,7 +138,7 @@ class Settings:
         if preset == "paper":
             base = dataclasses.replace(
                 base,
-                moham=dataclasses.replace(base.moham, rate_unit="individual", seeded=False),
+                moham=dataclasses.replace(base.moham, rate_unit="individual", seeded=False, scale="linear"),
                 rates=PAPER_RATES,
                 package=PackageParameters(contention="interface"),
             )
@@ -205,7 +214,11 @@ def runnable(application: ApplicationModel, templates: Sequence[Template]) -> np
 
 
 def fingerprint(
-    application: ApplicationModel, templates: Sequence[Template], settings: Settings, tables: MappingTables
+    application: ApplicationModel,
+    templates: Sequence[Template],
+    settings: Settings,
+    tables: MappingTables,
+    seeds: Design | None,
 ) -> str:
     """Hash of everything that decides what a search does; a checkpoint goes on only under the same one."""
     moham = dataclasses.asdict(settings.moham)
@@ -213,7 +226,7 @@ def fingerprint(
         moham.pop(loose)
     technology = load_technology() if settings.technology is None else settings.technology
     digest = hashlib.sha256()
-    for leaf in jax.tree.leaves(tables):
+    for leaf in jax.tree.leaves((tables, seeds)):
         digest.update(np.ascontiguousarray(leaf).tobytes())
     record = {
         "tables": digest.hexdigest(),
@@ -224,6 +237,8 @@ def fingerprint(
         "mapper": plain(settings.mapper),
         "moham": moham,
         "rates": {k: float(v) for k, v in dataclasses.asdict(settings.rates).items()},
+        "requirements": settings.requirements.to_dict(),
+        "weights": settings.weights,
         "seed": settings.seed,
         "version": __version__,
     }
@@ -246,6 +261,8 @@ def _record(
         "mapper": plain(settings.mapper),
         "search": plain(settings.moham),
         "rates": {k: float(v) for k, v in dataclasses.asdict(settings.rates).items()},
+        "requirements": settings.requirements.to_dict(),
+        "weights": list(settings.weights),
         "versions": {
             "mohamjax": __version__,
             "jax": jax.__version__,
@@ -262,6 +279,7 @@ def co_optimise(
     settings: Settings | None = None,
     *,
     listener: Listener | None = None,
+    designs: str | pathlib.Path | None = None,
     checkpoint: Any = None,
     resume: bool = False,
     checkpoint_every_s: float = 30.0,
@@ -275,6 +293,7 @@ def co_optimise(
         templates: sub-accelerator templates; default the packaged ones.
         settings: default the `small` budget.
         listener: told how it goes.
+        designs: a `designs/1` or `schedule/1` file whose designs join the first population.
         checkpoint: npz file that the state is written to now and then, and at the end; None writes none.
         resume: go on from that file.
         checkpoint_every_s: seconds between checkpoints.
@@ -283,13 +302,18 @@ def co_optimise(
         The front and how it was found.
 
     Raises:
-        InputError: some layer runs on no template, or the checkpoint is of another search.
+        InputError: some layer runs on no template, the requirements cannot be met or no design found meets them, the
+            designs do not fit the search, or the checkpoint is of another search.
     """
     templates = tuple(load_templates(list(packaged_templates())) if templates is None else templates)
     settings = Settings() if settings is None else settings
     listener = Silent() if listener is None else listener
     technology = load_technology() if settings.technology is None else settings.technology
+    config, package = settings.moham, settings.package
+    site = survey(settings.requirements, application, templates, config.tiles, config.max_chiplets)
+    templates = site.templates
     runnable(application, templates)
+    file = None if designs is None else read_designs(designs, technology=technology)
     map_key, context_key, search_key = jax.random.split(jax.random.key(settings.seed), 3)
 
     began = time.perf_counter()
@@ -305,11 +329,15 @@ def co_optimise(
     )
     mapping_s = time.perf_counter() - began
 
-    config, package = settings.moham, settings.package
     single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), technology)
-    context = build_context(context_key, application, templates, single, tables, package, config)
-    seeds = seed_designs(application, tables, package, config, context.bench.unique.shape[0])
-    mark = fingerprint(application, templates, settings, tables)
+    injected = None
+    if file is not None:
+        tables, injected = inject(file, application, tables, single, site, config.tiles, source=str(designs))
+    context = build_context(
+        context_key, application, templates, single, tables, package, config, site, settings.weights
+    )
+    seeds = seed_designs(application, tables, package, config, context.bench.unique.shape[0], site, injected=injected)
+    mark = fingerprint(application, templates, settings, tables, seeds)
     history: list[dict[str, Any]] = []
     state: SearchState | None = None
     if resume:
@@ -333,7 +361,7 @@ def co_optimise(
 
     steps = run(
         search_key, context, config, rates=settings.rates, seeds=seeds, resume=state, history=history,
-        announce=listener.announce,
+        announce=listener.announce, projects=site.projects,
     )  # fmt: skip
     try:
         for step in steps:
@@ -352,11 +380,18 @@ def co_optimise(
     save()
 
     listener.announce("evaluating the front again in double precision")
-    archive = jax.tree.map(lambda leaf: leaf[0], state.archive)
-    kept = np.flatnonzero(np.asarray(archive.valid))
-    designs = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], archive.genes)
+    kept = np.nonzero(np.asarray(state.archive.valid))
+    if not kept[0].size:
+        raise InputError(
+            f"none of the designs seen keeps the requirements; the best latency [s], energy [J] and area [mm^2] that "
+            f"layers allow by themselves are {', '.join(f'{float(x):.4g}' for x in context.ideal)}",
+            file=settings.requirements.file or None,
+            item="limits",
+            remedy="loosen them or search longer; --resume goes on from the checkpoint",
+        )
+    found = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], state.archive.genes)
     front = non_dominated(
-        reevaluate(application, templates, technology, package, tables.mapping, np.asarray(tables.count), designs)
+        reevaluate(application, templates, technology, package, tables.mapping, np.asarray(tables.count), found)
     )
     return SearchResult(
         front=front,
@@ -381,7 +416,7 @@ def _rows(progress: Progress, config: MohamConfig, known: int, before_s: float) 
     """
     count = len(progress.hypervolume)
     first = progress.generation - count + 1
-    per_generation = config.population + config.immigrant_count
+    per_generation = config.islands * (config.population + config.immigrant_count)
     rows = [
         {
             "generation": first + i,
@@ -428,12 +463,12 @@ def expected_cost(application: ApplicationModel, pairs: int, settings: Settings)
     """
     mapper, moham = settings.mapper, settings.moham
     mappings = pairs * (mapper.generations + 1) * (mapper.population + mapper.immigrants)
-    offspring = moham.population + moham.immigrant_count
+    offspring = moham.islands * (moham.population + moham.immigrant_count)
     designs = (moham.generations + 1) * offspring
     layers = len(application.layers)
     seconds = mappings / _MAPPINGS_PER_S + designs * layers / _LAYER_EVALUATIONS_PER_S
     # Per design: genes, one row of the tables per layer, and the fluid model's state; single precision.
     per_design = 4 * (layers * (3 + 40) + moham.tiles * 100)
     tables = 4 * pairs * mapper.entries * 400
-    total = per_design * (moham.population + offspring + moham.archive) + tables + 300e6
+    total = per_design * (moham.islands * (moham.population + moham.archive) + offspring) + tables + 300e6
     return ExpectedCost(mappings=mappings, designs=designs, seconds=seconds, memory_MB=total / 1e6)

@@ -37,22 +37,35 @@ class Problem:
         sample: `(key, context) -> genes`, one random individual; the key is consumed.
         vary: `(key, parent_a, parent_b, context, rates) -> (child_a, child_b)`, one pair; the key is consumed.
         evaluate: `(genes [I, P, ...], context [I, ...]) -> objectives [I, P, M]`, smaller is better, +inf where
-            an individual is infeasible.
+            an individual has no result, and as `emo.constrained` has it where it breaks a limit: such individuals
+            may live on, but never enter the archive.
         observe: `(archive objectives [I, A, M], context) -> [I]`, a figure of merit of the archive (hypervolume) that
             `Metrics` reports for every generation; None reports NaN.
+        fitness: `(objectives [I, P, M], context) -> [I, P, F]`, what selection and survival minimise in the place of
+            the objectives: their logarithms, or one of them. None takes the objectives themselves.
+        log_archive: a full archive is thinned by the crowding of the logarithms; objectives must be positive.
         shared_context: the context has no islands axis: all islands search the same problem.
+        distinct: of individuals that are equal in all objectives only the oldest takes part in survival; the others
+            remain only where there are too few.
     """
 
     sample: Callable[[jax.Array, Context], Genes]
     vary: Callable[[jax.Array, Genes, Genes, Context, Rates], tuple[Genes, Genes]]
     evaluate: Callable[[Genes, Context], jax.Array]
     observe: Callable[[jax.Array, Context], jax.Array] | None = None
+    fitness: Callable[[jax.Array, Context], jax.Array] | None = None
+    log_archive: bool = False
     shared_context: bool = False
+    distinct: bool = False
 
     @property
     def context_axis(self) -> int | None:
         """Axis of the islands in the context."""
         return None if self.shared_context else 0
+
+    def judge(self, objectives: jax.Array, context: Context) -> jax.Array:
+        """What selection minimises, `[I, P, F]`, from objectives `[I, P, M]`."""
+        return objectives if self.fitness is None else self.fitness(objectives, context)
 
 
 @dataclass(frozen=True)
@@ -107,9 +120,9 @@ class Metrics:
     merit: jax.Array
 
 
-def _survivors(genes: Genes, objectives: jax.Array, size: int) -> Population:
+def _survivors(genes: Genes, objectives: jax.Array, fitness: jax.Array, size: int) -> Population:
     """NSGA-II survival on every island."""
-    index, rank, crowding = jax.vmap(functools.partial(emo.survive, n=size))(objectives)
+    index, rank, crowding = jax.vmap(functools.partial(emo.survive, n=size))(fitness)
     take = jax.vmap(lambda leaf, i: leaf[i])
     return Population(
         genes=jax.tree.map(lambda leaf: take(leaf, index), genes),
@@ -117,6 +130,12 @@ def _survivors(genes: Genes, objectives: jax.Array, size: int) -> Population:
         rank=rank,
         crowding=crowding,
     )
+
+
+def _repeated(objectives: jax.Array) -> jax.Array:
+    """`[N]` bool: rows of `[N, M]` that equal an earlier one."""
+    equal = jnp.all(objectives[:, None] == objectives[None], axis=-1)
+    return jnp.any(jnp.tril(equal, -1), axis=1)
 
 
 def _sample(key: jax.Array, problem: Problem, context: Context, islands: int, count: int) -> Genes:
@@ -208,10 +227,15 @@ def generation(
     objectives = problem.evaluate(offspring, context)
     merged = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=1), parents.genes, offspring)
     merged_objectives = jnp.concatenate([parents.objectives, objectives], axis=1)
-    population = _survivors(merged, merged_objectives, size)
-    archive = jax.vmap(emo.archive_update)(state.archive, offspring, objectives)
+    if problem.distinct:
+        merged_objectives = jnp.where(jax.vmap(_repeated)(merged_objectives)[..., None], jnp.inf, merged_objectives)
+    fitness = problem.judge(merged_objectives, context)
+    population = _survivors(merged, merged_objectives, fitness, size)
+    enter = functools.partial(emo.archive_update, log_crowding=problem.log_archive)
+    found = jnp.where(emo.feasible(objectives)[..., None], objectives, jnp.inf)
+    archive = jax.vmap(enter)(state.archive, offspring, found)
     metrics = Metrics(
-        stability=jax.vmap(emo.stability)(population.objectives, population.rank),
+        stability=jax.vmap(emo.stability)(problem.judge(population.objectives, context), population.rank),
         front_size=jnp.sum(archive.valid, axis=1),
         best=jnp.min(archive.objectives, axis=1),
         merit=jnp.full(islands, jnp.nan) if problem.observe is None else problem.observe(archive.objectives, context),

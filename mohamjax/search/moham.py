@@ -23,9 +23,10 @@ from mohamjax.hardware import PackageParameters, Technology, Template
 from mohamjax.mapping import MappingTables, area
 from mohamjax.schedule import Design, Workbench, alone, evaluate, workbench
 from mohamjax.search import operators
-from mohamjax.search.loop import Problem, SearchState, generations, start
+from mohamjax.search.loop import Metrics, Problem, SearchState, generations, start
 from mohamjax.search.operators import Genetics
-from mohamjax.search.seeds import ListScheduler
+from mohamjax.search.requirements import Requirements, Site, survey
+from mohamjax.search.seeds import ListScheduler, seed_packages
 from mohamjax.workload import ApplicationModel
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
@@ -35,12 +36,15 @@ else:
 
 __all__ = [
     "PAPER_RATES",
+    "WEIGHTS",
     "MohamConfig",
     "MohamContext",
     "Progress",
     "Rates",
+    "anywhere",
     "build_context",
     "design_problem",
+    "list_designs",
     "mapping_transform",
     "run",
     "seed_designs",
@@ -89,6 +93,15 @@ PAPER_RATES = Rates(
 """MOHaM, Table 4."""
 
 
+WEIGHTS: dict[str, tuple[float, float, float]] = {
+    "latency": (1.0, 0.0, 0.0),
+    "energy": (0.0, 1.0, 0.0),
+    "area": (0.0, 0.0, 1.0),
+    "product": (1.0, 1.0, 1.0),
+}
+"""Exponents of latency, energy and area in the product that each single objective minimises."""
+
+
 @dataclasses.dataclass(frozen=True)
 class MohamConfig:
     """Sizes and settings of a search; static, so that a change recompiles.
@@ -100,6 +113,13 @@ class MohamConfig:
         tiles: tiles of the package, S.
         max_chiplets: most chiplets of a design.
         archive: most designs kept; beyond it the front is thinned by crowding.
+        islands: populations that evolve side by side, each from its own random numbers; their archives are merged in
+            the end.
+        objective: `front` for the Pareto front of all three objectives, or one number that selection minimises:
+            `latency`, `energy`, `area`, or `product` (weighted, `MohamContext.weights`). The archive keeps the front
+            of what was seen in any case.
+        scale: `log` to measure crowding on the logarithms of the objectives, which fronts over orders of magnitude
+            need, or `linear`.
         rate_unit: `layer` or `individual`: what the scheduling, mapping and assignment mutation rates count.
         seeded: start from list schedules on homogeneous and mixed packages.
         stop: `generations`, or `stability` for Roudenko and Schoenauer's rule as well.
@@ -115,6 +135,9 @@ class MohamConfig:
     tiles: int = 16
     max_chiplets: int = 16
     archive: int = 512
+    islands: int = 1
+    objective: str = "front"
+    scale: str = "log"
     rate_unit: str = "layer"
     seeded: bool = True
     stop: str = "generations"
@@ -125,7 +148,7 @@ class MohamConfig:
 
     def __post_init__(self) -> None:
         """Checks the values that a user can set."""
-        for name, low in (("population", 4), ("generations", 0), ("max_chiplets", 1), ("archive", 8)):
+        for name, low in (("population", 4), ("generations", 0), ("max_chiplets", 1), ("archive", 8), ("islands", 1)):
             if getattr(self, name) < low:
                 raise InputError(
                     f"{name} is {getattr(self, name)}", item="search settings", remedy=f"use {low} or more"
@@ -136,12 +159,17 @@ class MohamConfig:
                 item="search settings",
                 remedy="lower it or give the package more tiles",
             )
-        if self.rate_unit not in ("layer", "individual"):
-            raise InputError(
-                f"rate_unit is {self.rate_unit!r}", item="search settings", remedy="use layer or individual"
-            )
-        if self.stop not in ("generations", "stability"):
-            raise InputError(f"stop is {self.stop!r}", item="search settings", remedy="use generations or stability")
+        words = {
+            "rate_unit": ("layer", "individual"),
+            "stop": ("generations", "stability"),
+            "objective": ("front", *WEIGHTS),
+            "scale": ("log", "linear"),
+        }
+        for name, known in words.items():
+            if getattr(self, name) not in known:
+                raise InputError(
+                    f"{name} is {getattr(self, name)!r}", item="search settings", remedy=f"use {', '.join(known)}"
+                )
 
     @property
     def immigrant_count(self) -> int:
@@ -158,12 +186,20 @@ class MohamContext:
         bench: what the evaluation reads.
         reference: `[3]` float, reference point of the hypervolume, in objective units.
         ideal: `[3]` float, a point that no design can pass, which scales the hypervolume to [0, 1].
+        weights: `[3]` float, exponents of the objectives where one number is minimised.
+        limits: `[4]` float, upper bounds of latency [s], energy [J], area [mm^2] and power [W]; inf where free.
+        least: `[T + 1]` int32, fewest chiplets of each template, then of all.
+        most: `[T + 1]` int32, likewise.
     """
 
     genetics: Genetics
     bench: Workbench
     reference: jax.Array
     ideal: jax.Array
+    weights: jax.Array
+    limits: jax.Array
+    least: jax.Array
+    most: jax.Array
 
 
 # ---------------------------------------------------------------- building the problem
@@ -245,31 +281,45 @@ def build_context(
     tables: MappingTables,
     package: PackageParameters,
     config: MohamConfig,
+    site: Site | None = None,
+    weights: Sequence[float] | None = None,
 ) -> MohamContext:
     """Builds the arrays of one search.
 
     Args:
         key: typed key, consumed (random orders).
         application: networks.
-        templates: T templates, in the order of the tables.
+        templates: T templates, in the order of the tables: those of the site.
         technology: energy and area tables.
         tables: Pareto tables.
         package: package parameters.
         config: settings.
+        site: the user's requirements (`requirements.survey`); default none.
+        weights: exponents for `objective = "product"`; default 1 each.
 
     Raises:
-        InputError: no template runs some layer.
+        InputError: no template runs some layer, or the requirements cannot be met.
     """
+    site = anywhere(application, templates, config) if site is None else site
     bench = workbench(application, templates, technology, tables, package)
     count = np.asarray(tables.count)
-    for layer, u in zip(application.layers, application.unique_of_layer, strict=True):
-        if not (count[u] > 0).any():
+    able = site.allowed & (count[list(application.unique_of_layer)] > 0)
+    for layer, row in zip(application.layers, able, strict=True):
+        if not row.any():
             raise InputError(
                 f"no template has a mapping for this layer (type {layer.type})",
                 item=layer.name,
-                remedy="add a template that runs it, or enlarge its buffers",
+                remedy="add a template that runs it, enlarge its buffers, or loosen what pins it",
             )
     total = bench.unique.shape[0]
+    padding = total - len(able)
+    runs_all = np.flatnonzero(able.all(axis=0))
+    if site.homogeneous and not runs_all.size:
+        raise InputError(
+            "no template runs every layer",
+            item="homogeneous",
+            remedy="leave it out, or add a template that does",
+        )
     predecessors = [layer.predecessors for layer in application.layers]
     successors: list[list[int]] = [[] for _ in predecessors]
     for layer, needs in enumerate(predecessors):
@@ -284,33 +334,57 @@ def build_context(
         predecessors=needs,
         successors=jnp.asarray(_padded(successors, total)),
         count=jnp.asarray(tables.count),
+        able=jnp.asarray(np.pad(able, ((0, padding), (0, 0)))),
         transform=jnp.asarray(mapping_transform(np.asarray(tables.objectives), count)),
-        cover=jnp.asarray(_cover(count[list(application.unique_of_layer)] > 0, config)),
-        rules=jnp.asarray(np.stack(list_scheduler(application, tables, package).rules())),
+        cover=jnp.asarray(_cover(able, site)),
+        rules=jnp.asarray(np.stack(list_scheduler(application, tables, package, site).rules())),
         orders=random_orders(key, needs, layers, count=config.orders),
-        max_chiplets=jnp.int32(config.max_chiplets),
+        max_chiplets=jnp.int32(site.most[-1]),
+        site=jnp.asarray(site.tiles),
+        pin=jnp.asarray(np.pad(site.pin, (0, padding), constant_values=-1)),
+        homogeneous=jnp.int32(runs_all[0] if site.homogeneous else -1),
     )
-    return MohamContext(genetics=genetics, bench=bench, reference=jnp.asarray(reference), ideal=jnp.asarray(ideal))
+    if weights is None or config.objective != "product":
+        weights = WEIGHTS.get(config.objective, WEIGHTS["product"])
+    return MohamContext(
+        genetics=genetics,
+        bench=bench,
+        reference=jnp.asarray(reference),
+        ideal=jnp.asarray(ideal),
+        weights=jnp.asarray(weights, reference.dtype),
+        limits=jnp.asarray(site.limits, reference.dtype),
+        least=jnp.asarray(site.least),
+        most=jnp.asarray(site.most),
+    )
 
 
-def _cover(able: np.ndarray, config: MohamConfig) -> np.ndarray:
-    """Few templates that together run every layer (greedy), `[S]` int32, -1 after the last.
+def anywhere(application: ApplicationModel, templates: Sequence[Template], config: MohamConfig) -> Site:
+    """The site of a search without requirements."""
+    return survey(Requirements(), application, templates, config.tiles, config.max_chiplets)
+
+
+def _cover(able: np.ndarray, site: Site) -> np.ndarray:
+    """Few chiplets that together run every layer, beside those that are fixed (greedy), `[S]` int32, -1 where empty.
 
     Args:
         able: `[layers, T]` bool, every row with a template.
-        config: gives S and the largest number of chiplets.
+        site: the tiles, and how many chiplets there may be.
     """
-    lonely, chosen = np.ones(len(able), bool), []
+    cover = np.where(site.tiles >= 0, site.tiles, -1).astype(np.int32)
+    lonely = ~able[:, cover[site.fixed]].any(axis=1)
+    added = []
     while lonely.any():
-        chosen.append(int(np.argmax(able[lonely].sum(axis=0))))
-        lonely &= ~able[:, chosen[-1]]
-    if len(chosen) > config.max_chiplets:
+        added.append(int(np.argmax(able[lonely].sum(axis=0))))
+        lonely &= ~able[:, added[-1]]
+    needed = len(site.fixed) + len(added)
+    if needed > site.most[-1] or len(added) > len(site.free):
         raise InputError(
-            f"it takes {len(chosen)} chiplets to run every layer, at most {config.max_chiplets} are allowed",
-            item="--max-chiplets",
-            remedy=f"allow {len(chosen)} or add a template that runs more layer types",
+            f"it takes {needed} chiplets to run every layer, at most {min(site.most[-1], len(cover))} are allowed",
+            item="chiplets",
+            remedy=f"allow {needed}, or add a template that runs more layer types",
         )
-    return np.asarray(chosen + [-1] * (config.tiles - len(chosen)), np.int32)
+    cover[site.free[: len(added)]] = added
+    return cover
 
 
 def _span(
@@ -356,14 +430,100 @@ def _span(
     return np.asarray(ideal, dtype), np.asarray(reference, dtype)
 
 
-def list_scheduler(application: ApplicationModel, tables: MappingTables, package: PackageParameters) -> ListScheduler:
-    """List scheduling over the application and its tables."""
+def list_scheduler(
+    application: ApplicationModel, tables: MappingTables, package: PackageParameters, site: Site
+) -> ListScheduler:
+    """List scheduling over the application and its tables, under the requirements of a site."""
+    unique = np.asarray(application.unique_of_layer)
+    able = np.asarray(tables.count)[unique] > 0
+    seats = np.full(len(site.tiles) + 1, -1)  # number of the fixed chiplet on each tile; -1 points at the last
+    seats[site.fixed] = np.arange(len(site.fixed))
     return ListScheduler(
-        unique=np.asarray(application.unique_of_layer),
+        unique=unique,
         predecessors=[layer.predecessors for layer in application.layers],
+        able=able & site.allowed,
+        pin=seats[site.pin],
         count=np.asarray(tables.count),
         objectives=np.asarray(tables.objectives, np.float64),
         duration=alone(tables, package),
+    )
+
+
+def _seed_packages(site: Site, able: np.ndarray) -> list[tuple[int, ...]]:
+    """Packages to schedule on: the fixed chiplets, and beside them those of `seed_packages` on free tiles."""
+    fixed = tuple(int(t) for t in site.tiles[site.fixed])
+    room = min(int(site.most[-1]) - len(fixed), len(site.free))
+    added = seed_packages(able.shape[1], room, able.all(axis=0)) if room else []
+    packages = [fixed + extra for extra in ([()] if fixed else []) + added]
+
+    def allowed(package: tuple[int, ...]) -> bool:
+        counts = np.bincount(package, minlength=able.shape[1])
+        counts = np.append(counts, counts.sum())
+        uniform = not site.homogeneous or len(set(package)) == 1
+        return uniform and bool(((counts >= site.least) & (counts <= site.most)).all())
+
+    return [package for package in packages if allowed(package)]
+
+
+def list_designs(
+    application: ApplicationModel,
+    tables: MappingTables,
+    package: PackageParameters,
+    site: Site,
+    total_layers: int,
+    *,
+    priority: str = "heft",
+    keep: int | None = None,
+) -> Design | None:
+    """List schedules over homogeneous and mixed packages under several choices of mappings, as designs.
+
+    Args:
+        application: networks.
+        tables: Pareto tables.
+        package: package parameters.
+        site: tiles, fixed chiplets and their numbers.
+        total_layers: L after padding.
+        priority: `heft` or `lpt`, see `search.seeds`.
+        keep: most designs, those that NSGA-II's survival prefers by their estimates; default all.
+
+    Returns:
+        `Design` with a leading `[K]` axis, or None where no such package may be.
+    """
+    scheduler = list_scheduler(application, tables, package, site)
+    plans = scheduler.plans(_seed_packages(site, scheduler.able), priority)
+    if not plans:
+        return None
+    if keep is not None and keep < len(plans):
+        kept, _, _ = emo.survive(np.stack([plan.estimate for plan in plans]), keep)
+        plans = [plans[i] for i in np.sort(np.asarray(kept))]
+    tiles = np.concatenate([site.fixed, site.free])
+    designs = []
+    for plan in plans:
+        template = np.where(site.tiles >= 0, site.tiles, -1).astype(np.int32)
+        used = np.unique(plan.tile)
+        template[tiles[used]] = np.asarray(plan.package, np.int32)[used]
+        designs.append(
+            Design(
+                order=plan.order,
+                assignment=tiles[plan.tile].astype(np.int32),
+                mapping=plan.mapping,
+                template=template,
+            )
+        )
+    return padded(jax.tree.map(lambda *leaves: np.stack(leaves), *designs), total_layers)
+
+
+def padded(designs: Design, layers: int) -> Design:
+    """Designs `[K, ...]` with padded layers at the end of every order, as the search has them."""
+    own = designs.order.shape[1]
+    rows, padding = len(designs.order), layers - own
+    extra = np.broadcast_to(np.arange(own, layers, dtype=np.int32), (rows, padding))
+    return dataclasses.replace(
+        designs,
+        order=jnp.concatenate([jnp.asarray(designs.order), extra], axis=1),
+        assignment=jnp.pad(jnp.asarray(designs.assignment), ((0, 0), (0, padding))),
+        mapping=jnp.pad(jnp.asarray(designs.mapping), ((0, 0), (0, padding))),
+        template=jnp.asarray(designs.template),
     )
 
 
@@ -373,38 +533,41 @@ def seed_designs(
     package: PackageParameters,
     config: MohamConfig,
     total_layers: int,
+    site: Site,
+    *,
+    injected: Design | None = None,
 ) -> Design | None:
-    """List schedules over homogeneous and mixed packages under several choices of mappings.
+    """First individuals: a user's own designs, then list schedules up to half a population in all.
 
-    Many are made; at most half a population is kept, those that NSGA-II's survival prefers by their estimates.
+    Args:
+        application: networks.
+        tables: Pareto tables.
+        package: package parameters.
+        config: settings; `seeded` switches the list schedules off, not the user's designs.
+        total_layers: L after padding.
+        site: requirements of the user; `anywhere` where there are none.
+        injected: the user's designs `[K, ...]`, at most a population, layers not padded.
 
     Returns:
-        `Design` with a leading `[K]` axis, or None where the settings switch seeds off.
+        `Design` with a leading axis, or None where there are none.
+
+    Raises:
+        InputError: more designs are injected than the population holds.
     """
-    if not config.seeded:
-        return None
-    plans = list_scheduler(application, tables, package).plans(config.max_chiplets)
-    if not plans:
-        return None
-    estimates = np.stack([plan.estimate for plan in plans])
-    kept, _, _ = emo.survive(estimates, min(len(plans), config.population // 2))
-    designs = []
-    layers = len(application.layers)
-    for i in np.sort(np.asarray(kept)):
-        plan = plans[i]
-        template = np.full(config.tiles, -1, np.int32)
-        used = np.unique(plan.tile)
-        template[used] = np.asarray(plan.package, np.int32)[used]
-        pad = total_layers - layers
-        designs.append(
-            Design(
-                order=jnp.asarray(np.concatenate([plan.order, np.arange(layers, total_layers)]), jnp.int32),
-                assignment=jnp.asarray(np.pad(plan.tile, (0, pad))),
-                mapping=jnp.asarray(np.pad(plan.mapping, (0, pad))),
-                template=jnp.asarray(template),
-            )
+    given = 0 if injected is None else len(injected.template)
+    if given > config.population:
+        raise InputError(
+            f"{given} designs are to be injected into a population of {config.population}",
+            item="--inject",
+            remedy="give fewer, or raise --population",
         )
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *designs)
+    lists = None
+    if config.seeded and config.population // 2 > given:
+        keep = config.population // 2 - given
+        lists = list_designs(application, tables, package, site, total_layers, keep=keep)
+    own = None if injected is None else padded(injected, total_layers)
+    chosen = [designs for designs in (own, lists) if designs is not None]
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *chosen) if chosen else None
 
 
 # ---------------------------------------------------------------- the problem that the loop searches
@@ -418,6 +581,7 @@ def _vary(
     rates: Rates,
     *,
     per_layer: bool,
+    projects: bool,
 ) -> tuple[Design, Design]:
     """Crossovers of a pair, then the mutations of each child, each with its probability."""
     genetics = context.genetics
@@ -436,6 +600,8 @@ def _vary(
     both = jax.tree.map(lambda x, y: jnp.stack([x, y]), a, b)
     mutate = functools.partial(_mutate, genetics=genetics, rates=rates, per_layer=per_layer)
     both = jax.vmap(mutate)(jax.random.split(mutate_key), both)
+    if projects:
+        both = jax.vmap(functools.partial(operators.conform, genetics=genetics))(both)
     first, second = (jax.tree.map(lambda leaf, i=i: leaf[i], both) for i in range(2))
     return first, second
 
@@ -499,26 +665,65 @@ def log_hypervolume(objectives: jax.Array, context: MohamContext) -> jax.Array:
     return emo.hypervolume(jnp.maximum(scaled, 0.0), jnp.ones(3, scaled.dtype))
 
 
-@functools.cache
-def design_problem(tiles: int, per_layer: bool) -> Problem:
-    """The co-optimisation as a `Problem` of the generation loop; cached, so that equal settings share a compile."""
+def violation(objectives: jax.Array, design: Design, context: MohamContext) -> jax.Array:
+    """By how much a design breaks the user's limits, `[]` float, 0 where it keeps them all.
 
+    Sum of the logarithms of the factors by which limits are exceeded, and of the chiplets too few or too many.
+    """
+    reached = jnp.append(objectives, objectives[1] / objectives[0])
+    over = jnp.maximum(jnp.log(reached / context.limits), 0.0)
+    counts = jnp.zeros(context.most.shape, jnp.int32).at[design.template].add(design.template >= 0)
+    counts = counts.at[-1].set(jnp.sum(design.template >= 0))
+    wrong = jnp.maximum(counts - context.most, 0) + jnp.maximum(context.least - counts, 0)
+    return jnp.sum(over) + jnp.sum(wrong).astype(over.dtype)
+
+
+def _fitness(objectives: jax.Array, context: MohamContext, *, scalar: bool, log: bool) -> jax.Array:
+    """What selection minimises of objectives `[..., 3]`: see `MohamConfig.objective` and `scale`."""
+    if scalar:
+        values = jnp.sum(context.weights * jnp.log(objectives), axis=-1, keepdims=True)
+    else:
+        values = jnp.log(objectives) if log else objectives
+    # Where a limit is broken the objectives are the penalty.
+    return jnp.where(emo.feasible(objectives)[..., None], values, objectives[..., : values.shape[-1]])
+
+
+@functools.cache
+def _problem(tiles: int, per_layer: bool, scalar: bool, log: bool, projects: bool) -> Problem:
     def sample(key: jax.Array, context: MohamContext) -> Design:
-        return operators.sample(key, context.genetics, tiles)
+        design = operators.sample(key, context.genetics, tiles)
+        return operators.conform(design, context.genetics) if projects else design
+
+    def evaluate_one(design: Design, context: MohamContext) -> jax.Array:
+        objectives = evaluate(design, context.bench)
+        return emo.constrained(objectives, violation(objectives, design, context))
 
     def evaluate_all(designs: Design, context: MohamContext) -> jax.Array:
-        one = functools.partial(evaluate, bench=context.bench)
-        return jax.vmap(jax.vmap(one))(designs)
+        return jax.vmap(jax.vmap(functools.partial(evaluate_one, context=context)))(designs)
 
     def observe(objectives: jax.Array, context: MohamContext) -> jax.Array:
         return jax.vmap(functools.partial(log_hypervolume, context=context))(objectives)
 
     return Problem(
         sample=sample,
-        vary=functools.partial(_vary, per_layer=per_layer),
+        vary=functools.partial(_vary, per_layer=per_layer, projects=projects),
         evaluate=evaluate_all,
         observe=observe,
+        fitness=functools.partial(_fitness, scalar=scalar, log=log) if scalar or log else None,
+        log_archive=log,
         shared_context=True,
+    )
+
+
+def design_problem(config: MohamConfig, projects: bool = False) -> Problem:
+    """The co-optimisation as a `Problem` of the generation loop; equal settings share one, and so a compile.
+
+    Args:
+        config: settings.
+        projects: project designs onto the requirements after variation (`Requirements.projects`).
+    """
+    return _problem(
+        config.tiles, config.rate_unit == "layer", config.objective != "front", config.scale == "log", projects
     )
 
 
@@ -564,6 +769,7 @@ def run(
     resume: SearchState | None = None,
     history: Sequence[Mapping[str, Any]] = (),
     announce: Callable[[str], None] = lambda _: None,
+    projects: bool = False,
 ) -> Iterator[tuple[SearchState, Progress]]:
     """Searches, yielding the state after every few generations; generation 0 is the first population.
 
@@ -580,25 +786,28 @@ def run(
         resume: a state to go on from instead of a first population.
         history: rows of the generations before it, whose `stability` the stop rule looks back on.
         announce: called with a line before each compile.
+        projects: as in `design_problem`.
 
     Yields:
         The state and what to report.
     """
     rates = jax.tree.map(jnp.float32, Rates() if rates is None else rates)
-    problem = design_problem(config.tiles, config.rate_unit == "layer")
+    problem = design_problem(config, projects)
     fixed = {"problem": problem, "immigrants": config.immigrant_count, "chunk": config.chunk}
     began = time.perf_counter()
     if resume is None:
         announce("drawing the first population")
-        island = None if seeds is None else jax.tree.map(lambda leaf: leaf[None], seeds)
-        state = _first(key, context, island, problem=problem, population=config.population, archive=config.archive)
+        shared = None
+        if seeds is not None:
+            shared = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (config.islands, *leaf.shape)), seeds)
+        state = _first(key, context, shared, **_sizes(config, problem))
     else:
         state = resume
     announce(f"compiling the generation of {config.population} designs")
     # No generations: this compiles, or finds the program of an earlier search of the same shapes.
     jax.block_until_ready(generations(state, context, rates, jnp.int32(0), **fixed))
     compile_s = time.perf_counter() - began
-    per_generation = config.population + config.immigrant_count
+    per_generation = config.islands * (config.population + config.immigrant_count)
     done = before = int(state.generation)
     settled = [float(row["stability"]) for row in history if row["generation"] > 0]
 
@@ -610,7 +819,7 @@ def run(
         count = min(config.chunk - done % config.chunk, config.generations - done)
         tick = time.perf_counter()
         state, metrics = generations(state, context, rates, jnp.int32(count), **fixed)
-        metrics = jax.tree.map(lambda leaf, n=count: leaf[:n, 0], jax.device_get(metrics))
+        metrics = _best_island(jax.tree.map(lambda leaf, n=count: leaf[:n], jax.device_get(metrics)))
         done += count
         settled.extend(float(x) for x in metrics.stability[max(0, count - done) :])  # generation 0 is no step
         best = metrics.best[-1]
@@ -631,22 +840,33 @@ def run(
         )
 
 
-@functools.partial(jax.jit, static_argnames=("problem", "population", "archive"))
-def _first(
-    key: jax.Array,
-    context: MohamContext,
-    seeds: Design | None,
-    *,
-    problem: Problem,
-    population: int,
-    archive: int,
-) -> SearchState:
-    """The state before the first generation of one island; seeds `[1, K, ...]`."""
-    return start(key, context, seeds, problem=problem, islands=1, population=population, archive=archive)
+def _best_island(metrics: Metrics) -> Metrics:
+    """One island's worth from `[n, I]`: the best hypervolume and its front, the last to settle, the best objectives."""
+    best = np.argmax(metrics.merit, axis=1)
+    row = np.arange(len(best))
+    return Metrics(
+        stability=np.max(metrics.stability, axis=1),
+        front_size=np.asarray(metrics.front_size)[row, best],
+        best=np.min(metrics.best, axis=1),
+        merit=np.asarray(metrics.merit)[row, best],
+    )
+
+
+def _sizes(config: MohamConfig, problem: Problem) -> dict[str, Any]:
+    """Static arguments of `_first`."""
+    return {
+        "problem": problem,
+        "islands": config.islands,
+        "population": config.population,
+        "archive": config.archive,
+    }
+
+
+_first = functools.partial(jax.jit, static_argnames=("problem", "islands", "population", "archive"))(start)
+"""The state before the first generation; seeds `[I, K, ...]`."""
 
 
 def state_like(context: MohamContext, config: MohamConfig) -> SearchState:
     """Shapes and dtypes of the search's state, for reading a checkpoint back."""
-    problem = design_problem(config.tiles, config.rate_unit == "layer")
-    first = functools.partial(_first, problem=problem, population=config.population, archive=config.archive)
+    first = functools.partial(_first, **_sizes(config, design_problem(config)))
     return jax.eval_shape(first, jax.random.key(0), context, None)

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from mohamjax.schedule import Design
+from mohamjax.search.requirements import FREE
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
     from dataclasses import dataclass
@@ -25,6 +26,7 @@ else:
 __all__ = [
     "Genetics",
     "assignment_mutation",
+    "conform",
     "mapping_crossover",
     "mapping_mutation",
     "merging_mutation",
@@ -50,11 +52,17 @@ class Genetics:
         predecessors: `[L, A]` int32, direct predecessors, padded with -1.
         successors: `[L, B]` int32, direct successors, padded with -1.
         count: `[U, T]` int32, size of each Pareto set; 0 where the template cannot run the layer.
+        able: `[L, T]` bool, the template runs the layer and the user's pins allow it; False where padded.
         transform: `[U, T, M, T]` int32, mapping transform: most similar mapping on another template.
         rules: `[H, U, T]` int32, mappings under one rule for all layers, e.g. the fastest within an area.
-        cover: `[S]` int32, few templates that together run every layer, -1 after the last.
+        cover: `[S]` int32, a package of few chiplets that together run every layer, -1 where empty.
         orders: `[R, L]` int32, random topological orders (Kahn) that random individuals draw from.
         max_chiplets: `[]` int32, most chiplets that a design may have, at most S.
+        site: `[S]` int32, template that the tile holds in any case; `FREE` where the search chooses, `CLOSED` where
+            nothing may stand (`search.requirements`).
+        pin: `[L]` int32, tile that the layer must run on, -1 where it is free.
+        homogeneous: `[]` int32, template for designs that hold none that runs every layer, where all chiplets must be
+            of one template; -1 where they need not.
     """
 
     layers: jax.Array
@@ -62,11 +70,15 @@ class Genetics:
     predecessors: jax.Array
     successors: jax.Array
     count: jax.Array
+    able: jax.Array
     transform: jax.Array
     rules: jax.Array
     cover: jax.Array
     orders: jax.Array
     max_chiplets: jax.Array
+    site: jax.Array
+    pin: jax.Array
+    homogeneous: jax.Array
 
 
 def _real(genetics: Genetics) -> jax.Array:
@@ -76,8 +88,7 @@ def _real(genetics: Genetics) -> jax.Array:
 
 def _runs(genetics: Genetics, template: jax.Array) -> jax.Array:
     """`[L, S]` bool, whether each tile's template (`[S]`, -1 empty) runs each layer."""
-    able = genetics.count[genetics.unique] > 0
-    return jnp.where(template >= 0, able[:, jnp.maximum(template, 0)], False)
+    return jnp.where(template >= 0, genetics.able[:, jnp.maximum(template, 0)], False)
 
 
 def _pick(key: jax.Array, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -108,8 +119,8 @@ def _used(design: Design, genetics: Genetics) -> jax.Array:
 
 
 def _drop_empty(design: Design, genetics: Genetics) -> Design:
-    """Takes chiplets without layers off the package."""
-    used = _used(design, genetics)
+    """Takes chiplets without layers off the package, but for those that stand there in any case."""
+    used = _used(design, genetics) | (genetics.site >= 0)
     return dataclasses.replace(design, template=jnp.where(used, design.template, -1))
 
 
@@ -136,8 +147,8 @@ def _positions(order: jax.Array) -> jax.Array:
 def sample(key: jax.Array, genetics: Genetics, tiles: int) -> Design:
     """A random individual: a random number of chiplets with random templates, each layer on a random one that runs it.
 
-    The templates of the first chiplets are changed where needed, so that every layer can run, each time to the one that
-    runs most of the layers that nothing runs yet; chiplets that no layer chose are dropped.
+    The templates of the first free chiplets are changed where needed, so that every layer can run, each time to the
+    one that runs most of the layers that nothing runs yet; chiplets that no layer chose are dropped.
 
     Args:
         key: typed key, consumed.
@@ -146,17 +157,17 @@ def sample(key: jax.Array, genetics: Genetics, tiles: int) -> Design:
     """
     count_key, template_key, cover_key, tile_key, mapping_key, order_key = jax.random.split(key, 6)
     templates = genetics.count.shape[1]
-    able = genetics.count[genetics.unique] > 0
-    real = _real(genetics)
-    chips = jax.random.randint(count_key, (), 1, genetics.max_chiplets + 1)
-    template = jax.random.randint(template_key, (tiles,), 0, templates)
-    template = jnp.where(jnp.arange(tiles) < chips, template, -1)
-    common = jnp.sum(able & real[:, None], axis=0)
-    for tile, subkey in enumerate(jax.random.split(cover_key, min(templates, tiles))):
+    real, free = _real(genetics), genetics.site == FREE
+    number = jnp.cumsum(free) - 1  # of each free tile among them
+    chips = jax.random.randint(count_key, (), 1, genetics.max_chiplets + 1) - jnp.sum(genetics.site >= 0)
+    drawn = jax.random.randint(template_key, (tiles,), 0, templates)
+    template = jnp.where(free, jnp.where(number < chips, drawn, -1), genetics.site)
+    common = jnp.sum(genetics.able, axis=0)
+    for k, subkey in enumerate(jax.random.split(cover_key, min(templates, tiles))):
         lonely = real & ~jnp.any(_runs(genetics, template), axis=1)
-        useful = jnp.sum(able & lonely[:, None], axis=0) * (len(real) + 1) + common
+        useful = jnp.sum(genetics.able & lonely[:, None], axis=0) * (len(real) + 1) + common
         choice, _ = _pick(subkey, useful == jnp.max(useful))
-        template = jnp.where(jnp.any(lonely), template.at[tile].set(choice), template)
+        template = jnp.where(jnp.any(lonely) & free & (number == k), choice, template)
     stranded = real & ~jnp.any(_runs(genetics, template), axis=1)
     too_many = jnp.sum(template >= 0) > genetics.max_chiplets
     template = jnp.where(too_many | jnp.any(stranded), genetics.cover, template)
@@ -168,6 +179,29 @@ def sample(key: jax.Array, genetics: Genetics, tiles: int) -> Design:
     order = genetics.orders[jax.random.randint(order_key, (), 0, genetics.orders.shape[0])]
     design = Design(order=order, assignment=assignment, mapping=mapping, template=template.astype(jnp.int32))
     return _drop_empty(design, genetics)
+
+
+def conform(design: Design, genetics: Genetics) -> Design:
+    """The design that keeps the demands that single operators do not: pinned tiles and homogeneous packages.
+
+    Layers go to the tile that they are pinned to. Where packages must be homogeneous, all chiplets take the template of
+    the first one whose template runs every layer. Mappings are transformed. A design that keeps both comes back as it
+    was; the operators themselves keep fixed tiles and the numbers of chiplets.
+
+    Args:
+        design: a valid individual.
+        genetics: the problem; every layer that is pinned to a tile runs on the template that stands there.
+    """
+    standing = design.template >= 0
+    runs_all = jnp.all(genetics.able | ~_real(genetics)[:, None], axis=0)
+    leads = standing & runs_all[jnp.maximum(design.template, 0)]
+    leader = jnp.where(jnp.any(leads), design.template[jnp.argmax(leads)], genetics.homogeneous)
+    uniform = jnp.where(standing, leader, -1)
+    template = jnp.where((genetics.homogeneous >= 0) & (genetics.site < 0), uniform, design.template)
+    assignment = jnp.where(genetics.pin >= 0, genetics.pin, design.assignment)
+    mapping = _transformed(design, genetics, template[assignment])
+    moved = dataclasses.replace(design, assignment=assignment, mapping=mapping, template=template)
+    return _drop_empty(moved, genetics)
 
 
 # ---------------------------------------------------------------- crossovers
@@ -323,7 +357,7 @@ def opening_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Desi
     layer_key, template_key = jax.random.split(key)
     layer = _layer(layer_key, genetics)
     tile, room = _vacant(design, genetics)
-    template, _ = _pick(template_key, genetics.count[genetics.unique[layer]] > 0)
+    template, _ = _pick(template_key, genetics.able[layer])
     opened = design.template.at[tile].set(template)
     assignment = design.assignment.at[layer].set(tile)
     moved = dataclasses.replace(design, mapping=_transformed(design, genetics, opened[assignment]))
@@ -335,9 +369,15 @@ def opening_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Desi
 
 
 def _vacant(design: Design, genetics: Genetics) -> tuple[jax.Array, jax.Array]:
-    """The first empty tile, and whether a chiplet may be added."""
-    empty = design.template < 0
-    return jnp.argmax(empty).astype(jnp.int32), jnp.any(empty) & (jnp.sum(~empty) < genetics.max_chiplets)
+    """The first empty free tile, and whether a chiplet may be added."""
+    standing = design.template >= 0
+    empty = ~standing & (genetics.site == FREE)
+    return jnp.argmax(empty).astype(jnp.int32), jnp.any(empty) & (jnp.sum(standing) < genetics.max_chiplets)
+
+
+def _movable(design: Design, genetics: Genetics) -> jax.Array:
+    """`[S]` bool, chiplets that the search may move or change."""
+    return (design.template >= 0) & (genetics.site == FREE)
 
 
 def _half(key: jax.Array, mask: jax.Array) -> jax.Array:
@@ -391,24 +431,23 @@ def merging_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Desi
     keeper, _ = _pick(first_key, occupied)
     giver, pair = _pick(second_key, occupied & (tiles != keeper))
     moved = _real(genetics) & (design.assignment == giver)
-    able = jnp.all(~moved | (genetics.count[genetics.unique, design.template[keeper]] > 0))
+    able = jnp.all(~moved | genetics.able[:, jnp.maximum(design.template[keeper], 0)])
     assignment = jnp.where(moved, keeper, design.assignment)
     merged = dataclasses.replace(
         design,
         assignment=assignment,
         mapping=_transformed(design, genetics, design.template[assignment]),
-        template=design.template.at[giver].set(-1),
     )
-    return _select(pair & able, merged, design)
+    return _select(pair & able, _drop_empty(merged, genetics), design)
 
 
 def position_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Design:
-    """Swaps the tiles of two random chiplets (Figure 5h)."""
+    """Swaps the tiles of two random chiplets that are not fixed (Figure 5h)."""
     first_key, second_key = jax.random.split(key)
-    occupied = design.template >= 0
-    tiles = jnp.arange(occupied.shape[0])
-    one, _ = _pick(first_key, occupied)
-    two, pair = _pick(second_key, occupied & (tiles != one))
+    movable = _movable(design, genetics)
+    tiles = jnp.arange(movable.shape[0])
+    one, _ = _pick(first_key, movable)
+    two, pair = _pick(second_key, movable & (tiles != one))
     seat = jnp.where(tiles == one, two, jnp.where(tiles == two, one, tiles)).astype(jnp.int32)
     assignment = jnp.where(_real(genetics), seat[design.assignment], design.assignment)
     swapped = dataclasses.replace(design, assignment=assignment, template=design.template[seat])
@@ -431,11 +470,10 @@ def resizing_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Des
 def template_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Design:
     """Gives a random chiplet another template that runs all its layers, transforming their mappings (Figure 5i)."""
     tile_key, template_key = jax.random.split(key)
-    tile, _ = _pick(tile_key, design.template >= 0)
-    able = genetics.count[genetics.unique] > 0
+    tile, any_movable = _pick(tile_key, _movable(design, genetics))
     there = _real(genetics) & (design.assignment == tile)
-    allowed = jnp.all(able | ~there[:, None], axis=0)
-    allowed &= jnp.arange(able.shape[1]) != design.template[tile]
+    allowed = any_movable & jnp.all(genetics.able | ~there[:, None], axis=0)
+    allowed &= jnp.arange(allowed.shape[0]) != design.template[tile]
     choice, found = _pick(template_key, allowed)
     template = design.template.at[tile].set(choice)
     target = jnp.where(there, choice, design.template[design.assignment])

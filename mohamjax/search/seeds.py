@@ -1,23 +1,26 @@
-"""List schedules: good first individuals, and a baseline (HEFT-like; DESIGN section 7).
+"""List schedules: good first individuals, and a baseline (DESIGN section 7).
 
-On a fixed package, layers are taken by upward rank (longest remaining path, mean durations) and each goes to the
-chiplet where it would end first. Which mapping a layer takes on a template follows from one rule for all layers: the
-best in one objective among those whose own hardware is no larger than a cap. A chiplet is as large as its largest
-mapping, so that a cap that all layers keep is what makes small chiplets. Runs on the host once, before the search.
+On a fixed package, layers are taken by upward rank (longest remaining path, mean durations; HEFT) or, among those
+whose predecessors have been taken, the longest first (LPT-EFT), and each goes to the chiplet where it would end first.
+Which mapping a layer takes on a template follows from one rule for all layers: the best in one objective among those
+whose own hardware is no larger than a cap. A chiplet is as large as its largest mapping, so that a cap that all layers
+keep is what makes small chiplets. Runs on the host once, before the search.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import heapq
 import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from mohamjax.errors import InputError
+__all__ = ["PRIORITIES", "ListScheduler", "Plan", "seed_packages"]
 
-__all__ = ["ListScheduler", "Plan", "seed_packages"]
+PRIORITIES = ("heft", "lpt")
+"""Orders in which layers are taken: by upward rank, or the longest of those that are ready."""
 
 _CAPS = 12
 """Caps on the area of a mapping's own hardware, spread evenly on a log axis."""
@@ -76,6 +79,8 @@ class ListScheduler:
     Attributes:
         unique: `[L]` int, unique layer of each layer.
         predecessors: per layer, its direct predecessors.
+        able: `[L, T]` bool, templates that a layer may run on.
+        pin: `[L]` int, the one chiplet of the package that a layer may run on, -1 where it is free.
         count: `[U, T]` int, size of each Pareto set.
         objectives: `[U, T, M, 3]` float, latency, energy, area of each entry.
         duration: `[U, T, M]` float, cycles of each entry alone on its memory interface.
@@ -83,6 +88,8 @@ class ListScheduler:
 
     unique: np.ndarray
     predecessors: Sequence[Sequence[int]]
+    able: np.ndarray
+    pin: np.ndarray
     count: np.ndarray
     objectives: np.ndarray
     duration: np.ndarray
@@ -117,39 +124,31 @@ class ListScheduler:
         named = [(objective, cap) for cap in self.caps() for objective in (0, 1)] + [(2, np.inf)]
         return [self.choose(*rule) for rule in named]
 
-    def plans(self, tiles: int) -> list[Plan]:
-        """List schedules on every seed package under every rule for the mappings.
+    def plans(self, packages: Sequence[tuple[int, ...]], priority: str = "heft") -> list[Plan]:
+        """List schedules under every rule for the mappings, on those packages that run every layer.
 
-        Raises:
-            InputError: some layer runs on no template.
+        Args:
+            packages: templates of the chiplets of each.
+            priority: one of `PRIORITIES`.
         """
-        able = self.count[self.unique] > 0
-        if not able.any(axis=1).all():
-            layer = int(np.argmin(able.any(axis=1)))
-            raise InputError(
-                "no template has a mapping for this layer", item=f"layer {layer}", remedy="add a template that runs it"
-            )
         choices = list({c.tobytes(): c for c in self.rules()}.values())
-        packages = [
-            package
-            for package in seed_packages(self.count.shape[1], tiles, able.all(axis=0))
-            if able[:, list(package)].any(axis=1).all()
-        ]
-        return [self.schedule(package, chosen) for package in packages for chosen in choices]
+        good = [package for package in packages if self.able[:, list(package)].any(axis=1).all()]
+        return [self.schedule(package, chosen, priority) for package in good for chosen in choices]
 
-    def schedule(self, package: tuple[int, ...], chosen: np.ndarray) -> Plan:
+    def schedule(self, package: tuple[int, ...], chosen: np.ndarray, priority: str = "heft") -> Plan:
         """One list schedule on a fixed package that can run every layer.
 
         Args:
             package: template of each chiplet.
             chosen: `[U, T]` int, mapping of each unique layer on each template.
+            priority: one of `PRIORITIES`.
         """
         template = np.asarray(package)
         rows = self.unique[:, None], template[None, :], chosen[self.unique][:, template]
-        able = self.count[rows[:2]] > 0
+        able = self.able[:, template] & ((self.pin[:, None] < 0) | (self.pin[:, None] == np.arange(len(template))))
         times = np.where(able, self.duration[rows], np.inf)
         mean = np.nanmean(np.where(able, times, np.nan), axis=1)
-        order = self.by_upward_rank(mean)
+        order = self.by_upward_rank(mean) if priority == "heft" else self.by_longest_ready(mean)
         free = np.zeros(len(template))
         end = np.zeros(len(self.unique))
         tile = np.zeros(len(self.unique), np.int32)
@@ -163,6 +162,25 @@ class ListScheduler:
         area = sum(cost[tile == place, 2].max() for place in np.unique(tile))
         estimate = np.asarray([end.max(), cost[:, 1].sum(), area])
         return Plan(package=package, order=order, tile=tile, mapping=mapping, estimate=estimate)
+
+    def by_longest_ready(self, duration: np.ndarray) -> np.ndarray:
+        """`[L]` int32, among the layers whose predecessors have been taken always the longest next."""
+        waiting = [len(set(before)) for before in self.predecessors]
+        followers: list[list[int]] = [[] for _ in waiting]
+        for layer, before in enumerate(self.predecessors):
+            for p in set(before):
+                followers[p].append(layer)
+        ready = [(-duration[layer], layer) for layer, left in enumerate(waiting) if not left]
+        heapq.heapify(ready)
+        order = []
+        while ready:
+            _, layer = heapq.heappop(ready)
+            order.append(layer)
+            for follower in followers[layer]:
+                waiting[follower] -= 1
+                if not waiting[follower]:
+                    heapq.heappush(ready, (-duration[follower], follower))
+        return np.asarray(order, np.int32)
 
     def by_upward_rank(self, duration: np.ndarray) -> np.ndarray:
         """`[L]` int32, layers by falling longest remaining path: a topological order."""

@@ -1,0 +1,40 @@
+"""Constraints in a search that only ranks vectors: what breaks a limit is worse than all that keeps every limit.
+
+Deb's constrained dominance: feasible rows before infeasible ones, infeasible rows by how much they break. All
+objectives of an infeasible row become one number that grows with its violation, so that plain dominance does the rest.
+"""
+
+from __future__ import annotations
+
+import chex
+import jax
+import jax.numpy as jnp
+
+__all__ = ["PENALTY", "constrained", "feasible"]
+
+PENALTY = 1e30
+"""Smallest objective of an infeasible row; feasible objectives must stay below it."""
+
+_MOST = 1e7  # largest violation told apart; PENALTY times it still is a finite float32
+
+
+def constrained(objectives: chex.ArrayTree, violation: chex.ArrayTree) -> jax.Array:
+    """Objectives under constraints.
+
+    Args:
+        objectives: `[..., M]` floats below `PENALTY`, minimised; infinite where there is no result at all.
+        violation: `[...]` floats, 0 or less where every limit is kept, else by how much limits are broken.
+
+    Returns:
+        `[..., M]`: the objectives where feasible, and `PENALTY` times one plus the violation elsewhere. An
+        objective of +inf stays, and so does NaN, which counts as +inf.
+    """
+    objectives, violation = jnp.asarray(objectives), jnp.asarray(violation)
+    penalty = PENALTY * (1 + jnp.minimum(violation, _MOST))
+    broken = (violation > 0)[..., None] & jnp.isfinite(objectives)
+    return jnp.where(broken, penalty[..., None].astype(objectives.dtype), objectives)
+
+
+def feasible(objectives: chex.ArrayTree) -> jax.Array:
+    """Rows that keep every limit, `[...]` bool from `[..., M]` of `constrained`."""
+    return jnp.all(jnp.asarray(objectives) < PENALTY, axis=-1)

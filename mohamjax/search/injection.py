@@ -1,0 +1,217 @@
+"""A user's own designs as first individuals of a search: their loop nests join the Pareto tables."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.errors import InputError
+from mohamjax.hardware import Technology, Template, template_arrays
+from mohamjax.io.designs import DesignFile
+from mohamjax.mapping import Mapping, MappingTables, layer_arrays, tabulate
+from mohamjax.schedule import Design
+from mohamjax.search.requirements import Site
+from mohamjax.workload import ApplicationModel
+
+__all__ = ["inject"]
+
+_ROUND = 16  # Pareto sets grow by multiples of this, so that few sizes are compiled
+
+
+def inject(
+    file: DesignFile,
+    application: ApplicationModel,
+    tables: MappingTables,
+    technology: Technology,
+    site: Site,
+    tiles: int,
+    *,
+    source: str = "",
+) -> tuple[MappingTables, Design]:
+    """Adds the loop nests of a file's designs to the tables, and gives the designs as chromosomes over them.
+
+    Chiplets are sized by the search, whatever sizes the file states. A nest that the tables hold already is not added
+    again; one that is added stays, dominated or not.
+
+    Args:
+        file: the designs.
+        application: the networks that are searched.
+        tables: Pareto tables `[U, T, M, ...]`.
+        technology: energy and area tables, in the float dtype of the tables.
+        site: the search's templates and requirements.
+        tiles: S.
+        source: the file's name, for complaints.
+
+    Returns:
+        The larger tables, and `Design` with a leading axis, layers not padded.
+
+    Raises:
+        InputError: the file holds a broken design, other networks or another template, or a design that breaks a
+            requirement or does not fit.
+    """
+    for name, reason in zip(file.names, file.reasons, strict=True):
+        if reason:
+            raise InputError(reason, file=source, item=f"design {name}", remedy="mend it or take it out")
+    if file.designs is None or file.mappings is None:
+        raise InputError("there are no designs", file=source, remedy="give at least one")
+    _same_networks(file.application, application, source)
+    numbers = _template_numbers(file, site.templates, source)
+    designs = file.designs
+    tables, places = _with_nests(file, numbers, tables, technology, application, site.templates)
+    unique = np.asarray(application.unique_of_layer)
+    out = []
+    for i in range(len(designs.template)):
+        item = f"design {file.names[i]}"
+        stated, assignment = designs.template[i], designs.assignment[i]
+        if np.count_nonzero(stated >= 0) > min(tiles, site.most[-1]):
+            raise InputError("has too many chiplets", file=source, item=item, remedy="allow more with --max-chiplets")
+        of_layer = stated[assignment]
+        mapping = places[unique, of_layer, designs.mapping[i]]
+        template = np.full(tiles, -1, np.int32)
+        used = np.unique(assignment)  # chiplets without layers are no part of a chromosome
+        template[used] = numbers[stated[used]]
+        template = np.where(site.tiles >= 0, site.tiles, template)
+        _check(np.asarray(template), template[assignment], numbers[of_layer], assignment, site, source, item)
+        entry = (unique, numbers[of_layer], mapping)
+        if not np.isfinite(np.asarray(tables.objectives)[entry]).all():
+            raise InputError("has a mapping that does not fit its template", file=source, item=item, remedy="mend it")
+        out.append(
+            Design(
+                order=designs.order[i].astype(np.int32),
+                assignment=assignment.astype(np.int32),
+                mapping=mapping.astype(np.int32),
+                template=template.astype(np.int32),
+            )
+        )
+    return tables, jax.tree.map(lambda *leaves: np.stack(leaves), *out)
+
+
+def _same_networks(theirs: ApplicationModel, ours: ApplicationModel, source: str) -> None:
+    """Whether both have the same layers in the same order."""
+
+    def rows(model: ApplicationModel) -> list[tuple[Any, ...]]:
+        return [
+            (n, layer.name, layer.type, layer.shape, layer.predecessors)
+            for n, network in enumerate(model.networks)
+            for layer in network.layers
+        ]
+
+    if rows(theirs) != rows(ours):
+        raise InputError(
+            "the designs are of other networks than those that are searched",
+            file=source,
+            remedy="search the networks, batch sizes and shapes that the designs were made for",
+        )
+
+
+def _template_numbers(file: DesignFile, templates: Sequence[Template], source: str) -> np.ndarray:
+    """`[T of the file + 1]` int, the search's number of each template that a design uses; last -1, for empty tiles."""
+    assert file.designs is not None
+    hashes = [t.content_hash() for t in templates]
+    numbers = np.full(len(file.templates) + 1, -1)
+    for t in np.unique(file.designs.template[file.designs.template >= 0]):
+        own = file.templates[t].content_hash()
+        if own not in hashes:
+            raise InputError(
+                f"template {file.templates[t].name} is not one of those that are searched",
+                file=source,
+                remedy=f"give it with --templates; now there are {', '.join(x.name for x in templates)}",
+            )
+        numbers[t] = hashes.index(own)
+    return numbers
+
+
+def _with_nests(
+    file: DesignFile,
+    numbers: np.ndarray,
+    tables: MappingTables,
+    technology: Technology,
+    application: ApplicationModel,
+    templates: Sequence[Template],
+) -> tuple[MappingTables, np.ndarray]:
+    """The tables with the file's nests, and where each went: `[U, T of the file, M of the file]` int."""
+    assert file.mappings is not None
+    unique, kinds, size = file.mappings.temporal.shape[:3]
+    count = np.asarray(tables.count).copy()
+    known: Mapping = jax.tree.map(np.asarray, tables.mapping)
+    levels = known.temporal.shape[-2]
+    lacking = levels - file.mappings.temporal.shape[-2]
+    theirs = _with_levels(file.mappings, lacking)
+    places = np.zeros((unique, kinds, size), np.int32)
+    added: list[tuple[int, int, int, Mapping]] = []
+    for u, t in zip(*np.nonzero(file.count), strict=True):
+        own = numbers[t]
+        for m in range(file.count[u, t]):
+            nest = jax.tree.map(lambda leaf, at=(u, t, m): leaf[at], theirs)
+            known_here = [jax.tree.map(lambda leaf, at=(u, own, k): leaf[at], known) for k in range(count[u, own])
+                          if k < known.temporal.shape[2]]  # fmt: skip
+            same = [k for k, other in enumerate(known_here) if _equal(nest, other)]
+            if same:
+                places[u, t, m] = same[0]
+                continue
+            places[u, t, m] = count[u, own]
+            added.append((u, own, count[u, own], nest))
+            count[u, own] += 1
+    if not added:
+        return tables, places
+    room = max(_ROUND * -(-int(count.max()) // _ROUND), known.temporal.shape[2])
+    filler = room - known.temporal.shape[2]
+    grown = jax.tree.map(lambda leaf: np.concatenate([leaf, leaf[:, :, :1].repeat(filler, axis=2)], axis=2), known)
+    for u, t, m, nest in added:
+        for grown_leaf, leaf in zip(jax.tree.leaves(grown), jax.tree.leaves(nest), strict=True):
+            grown_leaf[u, t, m] = leaf
+    dtype = np.asarray(tables.cycles).dtype
+    arrays = template_arrays(templates, technology, levels=levels, dtype=dtype)
+    shapes = [layer_arrays(layer.shape) for layer in application.unique_layers]
+    layers = jax.tree.map(lambda *leaves: jnp.stack(leaves), *shapes)
+    return jax.device_get(tabulate(layers, arrays, technology, grown, jnp.asarray(count))), places
+
+
+def _with_levels(nests: Mapping, lacking: int) -> Mapping:
+    """Nests with more padded levels at the outer end (or fewer)."""
+    if lacking <= 0:
+        cut = nests.temporal.shape[-2] + lacking
+        return jax.tree.map(lambda leaf: leaf[..., :cut, :], nests)
+
+    def pad(leaf: np.ndarray, value: np.ndarray) -> np.ndarray:
+        rows = np.broadcast_to(value, (*leaf.shape[:-2], lacking, leaf.shape[-1]))
+        return np.concatenate([leaf, rows.astype(leaf.dtype)], axis=-2)
+
+    dims = np.arange(nests.temporal.shape[-1])
+    values = {"temporal": 1, "order": dims, "spatial": 1, "spatial_order": dims, "keep": False}
+    return dataclasses.replace(
+        nests, **{name: pad(np.asarray(getattr(nests, name)), np.asarray(value)) for name, value in values.items()}
+    )
+
+
+def _equal(a: Mapping, b: Mapping) -> bool:
+    return all(np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
+
+
+def _check(
+    template: np.ndarray,
+    standing: np.ndarray,
+    wanted: np.ndarray,
+    assignment: np.ndarray,
+    site: Site,
+    source: str,
+    item: str,
+) -> None:
+    """Complains about a design that breaks a requirement that no search could mend."""
+    counts = np.bincount(template[template >= 0], minlength=len(site.templates))
+    pinned = (site.pin >= 0) & (site.pin != assignment)
+    closed = (site.tiles == -1) & (template >= 0)
+    uniform = not site.homogeneous or np.count_nonzero(counts) == 1
+    kept = site.allowed[np.arange(len(wanted)), wanted].all() and not pinned.any() and not closed.any() and uniform
+    if not kept or (standing != wanted).any() or counts.sum() > site.most[-1]:
+        raise InputError(
+            "breaks the requirements: fixed chiplets, pinned layers, one template or the number of chiplets",
+            file=source,
+            item=item,
+            remedy="mend it, or loosen them",
+        )

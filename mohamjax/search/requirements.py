@@ -1,0 +1,472 @@
+"""What a user demands of every design: limits, numbers of chiplets, a fixed or partly fixed package, pinned layers.
+
+Format `requirements/1` (YAML; every key may be left out):
+
+```yaml
+format: requirements/1
+limits: {latency_s: 0.1, energy_J: 0.5, area_mm2: 60, power_W: 10}   # power is energy over latency
+chiplets:
+  least: 2
+  most: 8
+  templates: {simba: {most: 4}, eyeriss: {least: 1}}
+homogeneous: false           # true: all chiplets of one design have the same template
+package:                     # chiplets that are there in any case, tile by tile
+  open: true                 # may the search add chiplets on other tiles?
+  chiplets:
+    - {template: simba}                                # its sizes are searched
+    - {template: eyeriss, sizes: largest}              # the template's largest sizes
+    - template: simba                                  # sizes given; a level that is not named has its largest
+      tile: 5
+      levels: {GlobalBuffer: {capacity_words: 32768}, PEs: {fanout: [8, 8]}}
+pin:                         # layers by name or pattern, to a chiplet of the package (by its number) or to templates
+  - {layers: "resnet50/*", chiplet: 0}
+  - {layers: "*", templates: [simba, eyeriss]}
+```
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import math
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mohamjax.errors import InputError
+from mohamjax.hardware import Template
+from mohamjax.reader import Fields, choice, number, read_yaml
+from mohamjax.workload import ApplicationModel
+
+__all__ = ["CLOSED", "FREE", "LIMITS", "FixedChiplet", "Pin", "Requirements", "Site", "load_requirements"]
+
+LIMITS = ("latency_s", "energy_J", "area_mm2", "power_W")
+"""What may be limited: the objectives in their order, and energy over latency."""
+
+FREE, CLOSED = -2, -1
+"""Marks of a tile on which the search may do as it likes, and of one that stays empty."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FixedChiplet:
+    """A chiplet that every design has.
+
+    Attributes:
+        template: name of its template.
+        tile: where it stands.
+        levels: per level name, `capacity_words` and `fanout` that are given; None where its sizes are searched.
+    """
+
+    template: str
+    tile: int
+    levels: Mapping[str, Mapping[str, Any]] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Pin:
+    """Layers that must run in certain places.
+
+    Attributes:
+        layers: pattern over `network/layer` names, as of a shell.
+        chiplet: number of a fixed chiplet, or None.
+        templates: names of templates, or None for any.
+    """
+
+    layers: str
+    chiplet: int | None = None
+    templates: tuple[str, ...] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Requirements:
+    """Demands on every design; the default demands nothing.
+
+    Attributes:
+        limits: upper bounds in the order of `LIMITS`.
+        least: fewest chiplets.
+        most: most chiplets, or None.
+        template_least: fewest chiplets of a template, by name.
+        template_most: most chiplets of a template, by name.
+        homogeneous: all chiplets of a design have one template.
+        chiplets: those that are fixed.
+        open: the search may add others.
+        pins: layers that must run in certain places.
+        file: where it was read, for complaints.
+    """
+
+    limits: tuple[float, float, float, float] = (math.inf, math.inf, math.inf, math.inf)
+    least: int = 1
+    most: int | None = None
+    template_least: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    template_most: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    homogeneous: bool = False
+    chiplets: tuple[FixedChiplet, ...] = ()
+    open: bool = True
+    pins: tuple[Pin, ...] = ()
+    file: str = ""
+
+    def complaint(self, reason: str, item: str, remedy: str) -> InputError:
+        """An error about these requirements."""
+        return InputError(reason, file=self.file or None, item=item, remedy=remedy)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data that `requirements_from_dict` reads."""
+        out: dict[str, Any] = {"format": "requirements/1"}
+        limits = {k: v for k, v in zip(LIMITS, self.limits, strict=True) if math.isfinite(v)}
+        if limits:
+            out["limits"] = limits
+        counts: dict[str, Any] = {} if self.least == 1 else {"least": self.least}
+        if self.most is not None:
+            counts["most"] = self.most
+        names = [*dict.fromkeys([*self.template_least, *self.template_most])]
+        bounds = {"least": self.template_least, "most": self.template_most}
+        if names:
+            counts["templates"] = {n: {k: v[n] for k, v in bounds.items() if n in v} for n in names}
+        if counts:
+            out["chiplets"] = counts
+        if self.homogeneous:
+            out["homogeneous"] = True
+        if self.chiplets:
+            rows = [
+                {"template": c.template, "tile": c.tile} | ({} if c.levels is None else {"levels": dict(c.levels)})
+                for c in self.chiplets
+            ]
+            out["package"] = {"open": self.open, "chiplets": rows}
+        if self.pins:
+            out["pin"] = [
+                {"layers": p.layers}
+                | ({} if p.chiplet is None else {"chiplet": p.chiplet})
+                | ({} if p.templates is None else {"templates": list(p.templates)})
+                for p in self.pins
+            ]
+        return out
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """Requirements brought together with networks and templates.
+
+    Attributes:
+        templates: templates that the search uses: those given, without those that a closed package does not hold,
+            and one of fixed sizes for every chiplet whose sizes are given.
+        tiles: `[S]` int32, template that stands there in any case, or `FREE`, or `CLOSED`.
+        allowed: `[layers, T]` bool, templates that a layer's pins leave it.
+        pin: `[layers]` int32, tile that the layer must run on, or -1.
+        least: `[T + 1]` int32, fewest chiplets of each template, then of all.
+        most: `[T + 1]` int32, likewise.
+        limits: upper bounds in the order of `LIMITS`.
+        homogeneous: all chiplets of a design have one template.
+    """
+
+    templates: tuple[Template, ...]
+    tiles: np.ndarray
+    allowed: np.ndarray
+    pin: np.ndarray
+    least: np.ndarray
+    most: np.ndarray
+    limits: tuple[float, float, float, float]
+    homogeneous: bool
+
+    @property
+    def projects(self) -> bool:
+        """Whether designs must be projected onto the demands after variation (homogeneous packages, pinned tiles)."""
+        return self.homogeneous or bool((self.pin >= 0).any())
+
+    @property
+    def free(self) -> np.ndarray:
+        """Free tiles."""
+        return np.flatnonzero(self.tiles == FREE)
+
+    @property
+    def fixed(self) -> np.ndarray:
+        """Tiles that hold a chiplet in any case."""
+        return np.flatnonzero(self.tiles >= 0)
+
+
+def survey(
+    requirements: Requirements,
+    application: ApplicationModel,
+    templates: Sequence[Template],
+    tiles: int,
+    max_chiplets: int,
+) -> Site:
+    """Checks requirements against networks and templates, and turns them into arrays.
+
+    Args:
+        requirements: the demands.
+        application: the networks.
+        templates: templates to choose from.
+        tiles: S.
+        max_chiplets: most chiplets of a design; `requirements.most` may lower it.
+
+    Raises:
+        InputError: an unknown template, level or layer, sizes beyond the template's, too many chiplets, or demands
+            that contradict each other.
+    """
+    r = requirements
+    by_name = {t.name: t for t in templates}
+    used: dict[str, Template] = dict(by_name) if r.open or not r.chiplets else {}
+    ground = np.full(tiles, FREE if r.open or not r.chiplets else CLOSED, np.int32)
+    names: list[str] = []
+    for i, chiplet in enumerate(r.chiplets):
+        item = f"package.chiplets[{i}]"
+        _known(r, chiplet.template, by_name, f"{item}.template")
+        template = by_name[chiplet.template]
+        if chiplet.levels is not None:
+            template = _sized(r, template, chiplet.levels, f"{item}.levels", used)
+        used.setdefault(template.name, template)
+        names.append(template.name)
+        if chiplet.tile >= tiles:
+            raise r.complaint(
+                f"there is no tile {chiplet.tile}", f"{item}.tile", f"the package has tiles 0 to {tiles - 1}"
+            )
+    if r.homogeneous and names:
+        used = {name: t for name, t in used.items() if name in names}
+    chosen = tuple(used.values())
+    numbers = {t.name: i for i, t in enumerate(chosen)}
+    for chiplet, name in zip(r.chiplets, names, strict=True):
+        if ground[chiplet.tile] >= 0:
+            raise r.complaint(
+                f"two chiplets stand on tile {chiplet.tile}", "package.chiplets", "give each its own tile"
+            )
+        ground[chiplet.tile] = numbers[name]
+    if r.homogeneous and len(set(names)) > 1:
+        raise r.complaint(
+            "the fixed chiplets have several templates", "homogeneous", "leave it out, or fix chiplets of one template"
+        )
+    kind = {t.name: _owner(t, r.chiplets, names) for t in chosen}
+    least, most = _counts(r, kind, len(r.chiplets), min(max_chiplets, tiles))
+    allowed, pin = _pins(r, application, kind, by_name, ground)
+    return Site(
+        templates=chosen,
+        tiles=ground,
+        allowed=allowed,
+        pin=pin,
+        least=least,
+        most=most,
+        limits=r.limits,
+        homogeneous=r.homogeneous,
+    )
+
+
+def _owner(template: Template, chiplets: Sequence[FixedChiplet], names: Sequence[str]) -> str:
+    """Name of the user's template that a template of the site is made from."""
+    for chiplet, name in zip(chiplets, names, strict=True):
+        if name == template.name:
+            return chiplet.template
+    return template.name
+
+
+def _known(r: Requirements, name: str, known: Mapping[str, Any], item: str) -> None:
+    choice(name, tuple(known), what="template", file=r.file or None, item=item)
+
+
+def _sized(
+    r: Requirements, template: Template, sizes: Mapping[str, Mapping[str, Any]], item: str, used: Mapping[str, Template]
+) -> Template:
+    """A template of fixed sizes; one that exists already where the sizes are the same."""
+    unknown = [name for name in sizes if name not in template.level_names]
+    if unknown:
+        choice(unknown[0], template.level_names, what="level", file=r.file or None, item=item)
+    levels = []
+    for level in template.levels:
+        given = sizes.get(level.name, {})
+        words, fanout = given.get("capacity_words"), given.get("fanout")
+        if words is not None:
+            if level.capacity_words is None or words > level.capacity_words:
+                most = (
+                    "has no capacity" if level.capacity_words is None else f"has at most {level.capacity_words} words"
+                )
+                raise r.complaint(f"level {level.name} of {template.name} {most}", f"{item}.{level.name}", "change it")
+            level = dataclasses.replace(level, capacity_words=words)
+        if fanout is not None:
+            if any(f > most for f, most in zip(fanout, level.fanout, strict=True)):
+                raise r.complaint(
+                    f"level {level.name} of {template.name} has a fanout of at most {list(level.fanout)}",
+                    f"{item}.{level.name}",
+                    "change it",
+                )
+            level = dataclasses.replace(level, fanout=(fanout[0], fanout[1]))
+        levels.append(level)
+    same = [t for t in used.values() if t.sizes == "fixed" and t.levels == tuple(levels)]
+    if same:
+        return same[0]
+    number = 1 + sum(t.name.startswith(f"{template.name}-fixed") for t in used.values())
+    return dataclasses.replace(template, name=f"{template.name}-fixed{number}", levels=tuple(levels), sizes="fixed")
+
+
+def _counts(r: Requirements, kind: Mapping[str, str], fixed: int, room: int) -> tuple[np.ndarray, np.ndarray]:
+    """Fewest and most chiplets per template and of all.
+
+    A user's template that stands for several (of fixed sizes) counts each of them on its own only where it is one.
+    """
+    for name in [*r.template_least, *r.template_most]:
+        _known(r, name, dict.fromkeys(kind.values()), f"chiplets.templates.{name}")
+        if sum(owner == name for owner in kind.values()) > 1:
+            raise r.complaint(
+                f"{name} also has chiplets of fixed sizes",
+                f"chiplets.templates.{name}",
+                "do not count a template of which the package fixes sizes",
+            )
+    most = room if r.most is None else r.most
+    least = np.asarray([*(r.template_least.get(owner, 0) for owner in kind.values()), r.least], np.int32)
+    upper = np.asarray([*(r.template_most.get(owner, room) for owner in kind.values()), most], np.int32)
+    if most > room:
+        raise r.complaint(f"{most} chiplets", "chiplets.most", f"the package has room for {room}")
+    if fixed > most or max(r.least, int(least[:-1].sum())) > most or (least > upper).any():
+        raise r.complaint("the numbers contradict each other", "chiplets", "raise `most` or lower `least`")
+    return least, upper
+
+
+def _pins(
+    r: Requirements,
+    application: ApplicationModel,
+    kind: Mapping[str, str],
+    by_name: Mapping[str, Any],
+    ground: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Templates that the pins leave every layer, and the tile that it must run on."""
+    names = [
+        f"{application.networks[n].name}/{layer.name}"
+        for layer, n in zip(application.layers, application.network_of_layer, strict=True)
+    ]
+    allowed = np.ones((len(names), len(kind)), bool)
+    tile = np.full(len(names), -1, np.int32)
+    for i, pin in enumerate(r.pins):
+        item = f"pin[{i}]"
+        hit = np.asarray([fnmatch.fnmatchcase(name, pin.layers) for name in names])
+        if not hit.any():
+            raise r.complaint(
+                f"no layer is called {pin.layers!r}", f"{item}.layers", f"layers are called as in {names[0]!r}"
+            )
+        if pin.templates is not None:
+            for name in pin.templates:
+                _known(r, name, by_name, f"{item}.templates")
+            allowed[hit] &= np.asarray([owner in pin.templates for owner in kind.values()])
+        if pin.chiplet is not None:
+            if pin.chiplet >= len(r.chiplets):
+                raise r.complaint(
+                    f"the package fixes no chiplet {pin.chiplet}", f"{item}.chiplet", "list it under `package`"
+                )
+            place = r.chiplets[pin.chiplet].tile
+            if ((tile[hit] >= 0) & (tile[hit] != place)).any():
+                raise r.complaint("a layer is pinned to two chiplets", item, "pin every layer once")
+            tile[hit] = place
+            allowed[hit] &= np.arange(len(kind)) == ground[place]
+    return allowed, tile
+
+
+# ---------------------------------------------------------------- reading
+
+
+def load_requirements(path: str | pathlib.Path) -> Requirements:
+    """Requirements from a YAML file as the module documents it.
+
+    Raises:
+        InputError: the file cannot be read, or something in it is wrong.
+    """
+    return requirements_from_dict(read_yaml(path), file=str(path))
+
+
+def requirements_from_dict(data: Mapping[str, Any], *, file: str = "") -> Requirements:
+    """Requirements from what a YAML file holds.
+
+    Args:
+        data: the mapping.
+        file: where it comes from, for complaints.
+
+    Raises:
+        InputError: an unknown key, a wrong type or a value out of range.
+    """
+    top = Fields(data, ("format", "limits", "chiplets", "homogeneous", "package", "pin"), file=file or None)
+    top.choice("format", ("requirements/1",), "format", "requirements/1")
+    limits = Fields(top.data.get("limits") or {}, LIMITS, file=top.file, where="limits")
+    bounds = [limits.number(key, math.inf, exclusive=True) for key in LIMITS]
+    counts = Fields(top.data.get("chiplets") or {}, ("least", "most", "templates"), file=top.file, where="chiplets")
+    where = counts.path("templates")
+    of_template: dict[str, dict[str, int]] = {"least": {}, "most": {}}
+    kinds = counts.data.get("templates") or {}
+    for name in Fields(kinds, tuple(kinds) if isinstance(kinds, Mapping) else (), file=top.file, where=where).data:
+        entry = Fields(kinds[name], ("least", "most"), file=top.file, where=f"{where}.{name}")
+        for key, bound in of_template.items():
+            if entry.has(key):
+                bound[name] = entry.integer(key, minimum=0)
+    package = Fields(top.data.get("package") or {}, ("open", "chiplets"), file=top.file, where="package")
+    rows = package.sequence("chiplets", ())
+    if top.has("package") and not rows:
+        raise InputError("is empty", file=file or None, item="package.chiplets", remedy="list the chiplets")
+    return Requirements(
+        limits=(bounds[0], bounds[1], bounds[2], bounds[3]),
+        least=counts.integer("least", 1),
+        most=counts.integer("most") if counts.has("most") else None,
+        template_least=of_template["least"],
+        template_most=of_template["most"],
+        homogeneous=_flag(top, "homogeneous", False),
+        chiplets=_read_chiplets(package, rows),
+        open=_flag(package, "open", False) if rows else True,
+        pins=_read_pins(top),
+        file=file,
+    )
+
+
+def _flag(fields: Fields, key: str, default: bool) -> bool:
+    value = fields.data.get(key, default)
+    if not isinstance(value, bool):
+        raise InputError(
+            f"expected true or false, found {value!r}", file=fields.file, item=fields.path(key), remedy="write one"
+        )
+    return value
+
+
+def _read_chiplets(package: Fields, rows: Sequence[Any]) -> tuple[FixedChiplet, ...]:
+    keys = ("template", "tile", "sizes", "levels")
+    out: list[FixedChiplet] = []
+    for i, row in enumerate(rows):
+        fields = Fields(row, keys, file=package.file, where=package.path(f"chiplets[{i}]"))
+        sizes = fields.choice("sizes", ("free", "largest"), "kind of sizes", "free")
+        levels: dict[str, dict[str, Any]] | None = {} if sizes == "largest" else None
+        if fields.has("levels"):
+            given = fields.data["levels"]
+            known = tuple(given) if isinstance(given, Mapping) else ()
+            by_name = Fields(given, known, file=package.file, where=fields.path("levels"))
+            levels = {name: _read_sizes(by_name, name) for name in by_name.data}
+        taken = {chiplet.tile for chiplet in out}
+        vacant = next(t for t in range(len(rows) + len(taken) + 1) if t not in taken)
+        out.append(FixedChiplet(fields.text("template"), fields.integer("tile", vacant, minimum=0), levels))
+    return tuple(out)
+
+
+def _read_sizes(by_name: Fields, name: str) -> dict[str, Any]:
+    fields = Fields(by_name.data[name], ("capacity_words", "fanout"), file=by_name.file, where=by_name.path(name))
+    out: dict[str, Any] = {}
+    if fields.has("capacity_words"):
+        out["capacity_words"] = fields.integer("capacity_words")
+    if fields.has("fanout"):
+        values = fields.sequence("fanout")
+        if len(values) != 2:
+            raise InputError(
+                f"{len(values)} numbers", file=fields.file, item=fields.path("fanout"), remedy="write [X, Y]"
+            )
+        item = fields.path("fanout")
+        out["fanout"] = [int(number(v, file=fields.file, item=item, minimum=1, integer=True)) for v in values]
+    return out
+
+
+def _read_pins(top: Fields) -> tuple[Pin, ...]:
+    out = []
+    for i, row in enumerate(top.sequence("pin", ())):
+        fields = Fields(row, ("layers", "chiplet", "templates"), file=top.file, where=f"pin[{i}]")
+        if not fields.has("chiplet") and not fields.has("templates"):
+            raise InputError(
+                "says not where to", file=top.file, item=f"pin[{i}]", remedy="add `chiplet` or `templates`"
+            )
+        out.append(
+            Pin(
+                layers=fields.text("layers"),
+                chiplet=fields.integer("chiplet", minimum=0) if fields.has("chiplet") else None,
+                templates=tuple(str(t) for t in fields.sequence("templates")) if fields.has("templates") else None,
+            )
+        )
+    return tuple(out)
