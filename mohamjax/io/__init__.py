@@ -3,12 +3,15 @@
 from mohamjax.io.checkpoint import read_checkpoint, write_checkpoint
 from mohamjax.io.designs import (
     DESIGNS_FORMAT,
+    EXPLANATIONS_FORMAT,
     SCHEDULE_FORMAT,
     DesignFile,
     Evaluated,
     designs_document,
     evaluate_designs,
     evaluation_csv,
+    explain_designs,
+    explanations_text,
     read_designs,
     reevaluate,
     write_design_trace,
@@ -37,6 +40,7 @@ from mohamjax.io.timeloop_writer import (
 
 __all__ = [
     "DESIGNS_FORMAT",
+    "EXPLANATIONS_FORMAT",
     "HISTORY_COLUMNS",
     "MAPPINGS_FORMAT",
     "ROLES",
@@ -49,6 +53,8 @@ __all__ = [
     "evaluate_designs",
     "evaluate_schedules",
     "evaluation_csv",
+    "explain_designs",
+    "explanations_text",
     "front_rows",
     "landmarks",
     "mappings_document",

@@ -13,7 +13,9 @@ Format `designs/1` (JSON, one object):
   `levels` a chiplet is made just large enough. `schedule` lists every layer once, by priority:
   `{"layer", "chiplet", "mapping" (indices), "start_s", "end_s", "alone_s" (without any off-chip limit),
   "offchip_bytes", "energy_J" (with that of the package)}`. Objectives, times and what else is there is information for
-  people: an evaluation ignores it.
+  people: an evaluation ignores it;
+- `bounds`, of the file and of each design: lower bounds over the mappings that the search had (`schedule.bounds`), for
+  every design, and for every schedule on this design's chiplets: `latency_s, energy_J, area_mm2, latency_parts_s`.
 
 `schedule/1` is what users write by hand: the same, but with `application` (a scenario by name or file, or a list of
 ONNX files, relative to the file) in the place of `networks` and `layers`, `templates` as names or files, layers called
@@ -64,7 +66,17 @@ from mohamjax.mapping import (
     prime_factors,
     tabulate,
 )
-from mohamjax.schedule import Design, DesignReport, report, workbench
+from mohamjax.schedule import (
+    Bounds,
+    Design,
+    DesignReport,
+    design_bounds,
+    explain_design,
+    explanation_text,
+    report,
+    scenario_bounds,
+    workbench,
+)
 from mohamjax.workload import DIMS, LAYER_TYPES, ApplicationModel, Layer, Network, WorkloadShape, load_scenario
 
 __all__ = [
@@ -111,6 +123,19 @@ class Evaluated:
         """The designs at `index`, in that order."""
         pick = functools.partial(jax.tree.map, lambda leaf: leaf[index])
         return dataclasses.replace(self, designs=pick(self.designs), reports=pick(self.reports))
+
+    def bounds(self, max_chiplets: int | None = None) -> Bounds:
+        """What no design over the tables goes below; `max_chiplets` defaults to the tiles of the package."""
+        return scenario_bounds(
+            self.application, self.templates, self.technology, self.package, self.tables, max_chiplets
+        )
+
+    def design_bounds(self) -> list[Bounds]:
+        """What no schedule on the chiplets of each design goes below."""
+        area = self.reports.objectives[:, 2]
+        return design_bounds(
+            self.application, self.package, self.tables, self.designs, self.reports.chiplets, np.asarray(area)
+        )
 
 
 @jax.jit
@@ -203,12 +228,13 @@ def network_latencies(evaluated: Evaluated) -> np.ndarray:
     return np.stack([end[:, owner == n].max(axis=1) for n in range(len(evaluated.application.networks))], axis=1)
 
 
-def designs_document(evaluated: Evaluated, scenario: str) -> dict[str, Any]:
+def designs_document(evaluated: Evaluated, scenario: str, bounds: Bounds | None = None) -> dict[str, Any]:
     """The content of `designs.json`.
 
     Args:
         evaluated: designs with reports; their order gives the identifiers.
         scenario: name for people.
+        bounds: what no design goes below; default `evaluated.bounds()`.
 
     Returns:
         JSON-able data in the format `designs/1`.
@@ -218,6 +244,7 @@ def designs_document(evaluated: Evaluated, scenario: str) -> dict[str, Any]:
     layers = len(unique)
     numbers: dict[tuple[int, int, int], int] = {}
     rows = []
+    own_bounds = evaluated.design_bounds()
     for i in range(len(evaluated)):
         design, chips, timeline = _one(evaluated, i)
         standing = np.flatnonzero(design.template >= 0)
@@ -265,6 +292,7 @@ def designs_document(evaluated: Evaluated, scenario: str) -> dict[str, Any]:
                 "latency_s": latency,
                 "energy_J": energy,
                 "area_mm2": area,
+                "bounds": own_bounds[i].to_dict(),
                 "chiplets": chiplets,
                 "schedule": schedule,
             }
@@ -287,6 +315,7 @@ def designs_document(evaluated: Evaluated, scenario: str) -> dict[str, Any]:
         "technology": {"hash": technology_hash(evaluated.technology)},
         "templates": [template_to_dict(t) for t in templates],
         "package": package_to_dict(evaluated.package),
+        "bounds": (evaluated.bounds() if bounds is None else bounds).to_dict(),
         "networks": [{"name": n.name, "source": n.source} for n in application.networks],
         "layers": [
             _layer_row(layer, n) for layer, n in zip(application.layers, application.network_of_layer, strict=True)
@@ -792,9 +821,51 @@ def evaluation_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     return text.getvalue()
 
 
-def write_designs(path: pathlib.Path, evaluated: Evaluated, scenario: str) -> None:
-    """Writes `designs.json` atomically."""
-    write_text(path, dump_json(designs_document(evaluated, scenario)))
+def write_designs(path: pathlib.Path, evaluated: Evaluated, scenario: str, bounds: Bounds | None = None) -> None:
+    """Writes `designs.json` atomically; arguments as for `designs_document`."""
+    write_text(path, dump_json(designs_document(evaluated, scenario, bounds)))
+
+
+EXPLANATIONS_FORMAT = "design-explanations/1"
+
+
+def explain_designs(
+    rows: Sequence[Mapping[str, Any]], evaluated: Evaluated | None, wanted: str | None = None
+) -> dict[str, Any]:
+    """Where the time, the energy and the area of designs go.
+
+    Args:
+        rows: from `evaluate_designs`.
+        evaluated: likewise.
+        wanted: `design_id` of the only design to explain; default all valid ones.
+
+    Returns:
+        JSON-able `{"format", "designs"}`; each design is its `design_id` and what `schedule.explain_design` says.
+
+    Raises:
+        InputError: there is no such design, or it is invalid.
+    """
+    valid = [row for row in rows if row["valid"]]
+    chosen = [k for k, row in enumerate(valid) if wanted is None or str(row["design_id"]) == wanted]
+    if not chosen or evaluated is None:
+        named = [row for row in rows if wanted is None or str(row["design_id"]) == wanted]
+        reason = f"is invalid: {named[0]['reason']}" if named else "is not in the file"
+        item = "--explain" if wanted is None else f"design {wanted}"
+        raise InputError(reason, item=item, remedy="name a valid design of the file")
+    found = []
+    for k in chosen:
+        design, own = jax.tree.map(lambda leaf, k=k: leaf[k], (evaluated.designs, evaluated.reports))
+        said = explain_design(
+            design, own, evaluated.tables, evaluated.application, evaluated.templates, evaluated.package
+        )
+        found.append({"design_id": valid[k]["design_id"], **said})
+    return {"format": EXPLANATIONS_FORMAT, "designs": found}
+
+
+def explanations_text(document: Mapping[str, Any]) -> str:
+    """The explanations of `explain_designs` for people."""
+    texts = [explanation_text(row, f"design {row['design_id']}") for row in document["designs"]]
+    return "\n\n\n".join(texts) + "\n"
 
 
 def write_design_trace(path: str | pathlib.Path, evaluated: Evaluated) -> None:

@@ -19,6 +19,7 @@ from mohamjax import emo
 from mohamjax.errors import InputError
 from mohamjax.io.designs import Evaluated, network_latencies, write_designs
 from mohamjax.io.files import write_text
+from mohamjax.schedule import Bounds
 
 __all__ = [
     "HISTORY_COLUMNS",
@@ -123,6 +124,7 @@ def write_results(
     evaluated: Evaluated,
     history: Sequence[Mapping[str, Any]],
     config: Mapping[str, Any],
+    bounds: Bounds | None = None,
 ) -> None:
     """Writes all files of a results folder but the figures and the checkpoint, each atomically.
 
@@ -131,9 +133,10 @@ def write_results(
         evaluated: the front, from `non_dominated`.
         history: rows with `HISTORY_COLUMNS`.
         config: everything needed to repeat the search; plain data.
+        bounds: lower bounds of the scenario; default those for as many chiplets as the package has tiles.
     """
     write_front(folder / "front.csv", evaluated)
-    write_designs(folder / "designs.json", evaluated, str(config.get("scenario", "")))
+    write_designs(folder / "designs.json", evaluated, str(config.get("scenario", "")), bounds)
     write_text(folder / "history.csv", _csv(history, HISTORY_COLUMNS))
     write_text(folder / "config.yaml", yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True))
 

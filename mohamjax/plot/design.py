@@ -31,7 +31,8 @@ from mohamjax.plot.style import (
     text_width,
     write_labels,
 )
-from mohamjax.schedule import CYCLE_S, package_arrays, segments
+from mohamjax.schedule import CYCLE_S, segments
+from mohamjax.schedule.explain import area_parts, energy_parts, shared_resources
 
 __all__ = [
     "ChipletView",
@@ -137,12 +138,7 @@ class DesignView:
 
 def _slowdowns(evaluated: Evaluated, report: Any, tile: np.ndarray) -> list[tuple[Slowdown, ...]]:
     """When and why each layer is slowed."""
-    package = package_arrays(evaluated.package)
-    shared = np.asarray(package.interface_bandwidth, float)
-    tiles = len(report.chiplets.interface)
-    dram, first_link = len(shared), len(shared) + 1
-    bandwidth = [*shared, float(package.dram_bandwidth), *[float(package.link_bandwidth)] * tiles]
-    uses = [[int(r), dram, first_link + k] for k, r in enumerate(report.chiplets.interface)]
+    names, uses, bandwidth = shared_resources(evaluated.package, report.chiplets.interface)
     real = slice(len(tile))
     found = segments(
         report.timeline.start[real],
@@ -155,7 +151,7 @@ def _slowdowns(evaluated: Evaluated, report: Any, tile: np.ndarray) -> list[tupl
     )
 
     def cause(resource: int) -> str:
-        return "memory interface" if resource < dram else "DRAM" if resource == dram else "link"
+        return "memory interface" if names[resource].startswith("interface") else names[resource]
 
     return [
         tuple(Slowdown(s.start * CYCLE_S, s.end * CYCLE_S, s.rate, cause(s.resource)) for s in one) for one in found
@@ -163,28 +159,18 @@ def _slowdowns(evaluated: Evaluated, report: Any, tile: np.ndarray) -> list[tupl
 
 
 def _area_parts(evaluated: Evaluated, report: Any, tile: np.intp, template: int) -> list[tuple[str, float]]:
-    machine = jax.tree.map(lambda leaf: leaf[tile], report.chiplets.machine)
-    package = evaluated.package
-    parts = [("MACs", float(machine.mac_area * machine.mac_instances))]
-    for v, level in enumerate(evaluated.templates[template].levels):
-        parts.append((level.name, float(machine.area[v] * machine.instances[v])))
-    parts.append(("router, transceiver", package.router_area + package.transceiver_area))
-    return [(name, um2 * 1e-6) for name, um2 in parts if um2 > 0]
+    parts = area_parts(report, evaluated.templates[template], evaluated.package, int(tile))
+    return [(name, um2 * 1e-6) for name, um2 in parts.items() if um2 > 0]
 
 
-def _energy_parts(evaluated: Evaluated, report: Any, rows: Sequence[np.ndarray], tile: np.ndarray):
-    """`[L, parts]` float, J of every layer, as `schedule.design` adds them up; `rows` index its tables."""
-    tables: Any = evaluated.tables
-    machine: Any = report.chiplets.machine
-    real = len(tile)
-    at = tuple(rows)
-    read, write = np.moveaxis(np.asarray(machine.access_energy)[tile], -1, 0)
-    accesses = tables.block_reads[at] * read + tables.block_writes[at] * write
-    outermost = np.asarray(machine.level_mask).sum(axis=1)[tile] - 1
-    dram = accesses[np.arange(real), outermost]
-    hops = (tables.hops[at] * np.asarray(machine.hop_energy)[tile]).sum(axis=1)
-    buffers = accesses.sum(axis=1) - dram
-    return np.stack([tables.mac_energy[at], buffers, hops, dram, report.noc_energy[:real]], axis=1) * 1e-12
+def _energy_parts(evaluated: Evaluated, design: Any, report: Any, unique: np.ndarray) -> np.ndarray:
+    """`[L, parts]` float, J of every layer by part."""
+    parts = energy_parts(design, report, evaluated.tables, unique)
+    real = np.arange(len(unique))
+    outermost = np.asarray(report.chiplets.machine.level_mask).sum(axis=1)[design.assignment[real]] - 1
+    dram = parts["levels"][real, outermost]
+    buffers = parts["levels"].sum(axis=1) - dram
+    return np.stack([parts["mac"], buffers, parts["networks"].sum(axis=1), dram, parts["package"]], axis=1) * 1e-12
 
 
 def design_view(evaluated: Evaluated, index: int, design_id: object = None) -> DesignView:
@@ -205,7 +191,7 @@ def design_view(evaluated: Evaluated, index: int, design_id: object = None) -> D
     standing = np.flatnonzero(design.template >= 0)
     chiplet_of_tile = {int(t): k for k, t in enumerate(standing)}
     unique = np.asarray(application.unique_of_layer)
-    energies = _energy_parts(evaluated, report, (unique, design.template[tile], design.mapping[:layers]), tile)
+    energies = _energy_parts(evaluated, design, report, unique)
     chiplets = []
     for t in standing:
         kind = int(design.template[t])

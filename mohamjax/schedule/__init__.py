@@ -13,6 +13,7 @@ from mohamjax.schedule.design import (
     evaluate,
     report,
 )
+from mohamjax.schedule.explain import explain_design, explanation_text
 from mohamjax.schedule.fluid import Completion, Segment, Timeline, completion, predecessor_bits, segments, simulate
 from mohamjax.schedule.workbench import package_arrays, workbench
 
@@ -33,6 +34,8 @@ __all__ = [
     "completion",
     "design_bounds",
     "evaluate",
+    "explain_design",
+    "explanation_text",
     "package_arrays",
     "predecessor_bits",
     "report",

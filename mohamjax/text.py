@@ -1,0 +1,25 @@
+"""Text for people: tables in a fixed-width font."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+__all__ = ["table"]
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Columns of text under a heading: numbers to the right, words to the left.
+
+    Args:
+        rows: cells, the heading first; all rows of one length.
+    """
+    columns = list(zip(*rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    numeric = [all(re.fullmatch(r"[-+.,e\d]*", cell) for cell in column[1:]) for column in columns]
+
+    def line(row: Sequence[str]) -> str:
+        cells = zip(row, widths, numeric, strict=True)
+        return "  ".join(cell.rjust(w) if right else cell.ljust(w) for cell, w, right in cells).rstrip()
+
+    return "\n".join([line(rows[0]), "  ".join("-" * w for w in widths), *map(line, rows[1:])])
