@@ -277,33 +277,64 @@ def _tabled_hops(order, spatial, fanout, axes, size):
     return jnp.where(count <= size, jnp.sum(hops, axis=0), jnp.nan)
 
 
-def _way(reach, loops):
-    """Sum of max(0, reach - position) over the positions at which groups of children start: `[V, ...]`.
+def _loops_along(order, spatial):
+    """The loops along one axis, innermost first, and how far apart their children stand there.
+
+    Returns:
+        (moves `[D, V, ...]` bool, bound `[D, ...]`, stride `[D, ...]`), stacked as a scan takes them: what a scan reads
+        is computed once, while XLA would put the selections of `by_slot` anew into each of its many readers.
+    """
+    bounds, stride, strides = by_slot(order, spatial), jnp.ones_like(spatial[0]), []
+    for bound in bounds:
+        strides.append(stride)
+        stride = stride * bound
+    return jnp.moveaxis(are_relevant(order), 0, 1), bounds, jnp.stack(strides)
+
+
+def _ways(reaches, loops, along):
+    """Sums of max(0, reach - position) over the positions at which groups of children start: `[V, ...]` each.
 
     Groups start where the loops that leave the data space in place stand at 0. Written in the mixed radix of the loops,
     a position below `reach` agrees with it from the outermost loop inwards and then has a smaller digit.
 
     Args:
-        reach: `[...]` float, at most the number of children along the axis.
-        loops: innermost first, (moves `[V, ...]`, bound, stride) of each.
+        reaches: two of `[...]` float, at most the number of children along the axis.
+        loops: from `_loops_along`.
+        along: `[...]` float, children along the axis.
     """
-    shape = jnp.broadcast_shapes(loops[0][0].shape, reach.shape)
-    count, total, inner = jnp.ones(shape, reach.dtype), jnp.zeros(shape, reach.dtype), []
-    for moves, bound, stride in loops:
-        inner.append((count, total))
-        total = jnp.where(moves, bound * (total + count * stride * (bound - 1) / 2), total)
-        count = jnp.where(moves, bound * count, count)
-    top = jnp.clip(jnp.floor(reach), 0, loops[-1][1] * loops[-1][2] - 1)
-    agrees, left, way = jnp.broadcast_to(reach >= 0, shape), reach, jnp.zeros(shape, reach.dtype)
-    for (moves, bound, stride), (count, total) in zip(reversed(loops), reversed(inner), strict=True):
-        over = quotient(top, stride)
-        digit = over - bound * quotient(over, bound)
-        below = jnp.where(moves, digit, jnp.minimum(digit, 1))
-        added = below * (count * left - total) - count * stride * below * (below - 1) / 2
-        way = jnp.where(agrees, way + added, way)
-        agrees = agrees & (moves | (digit == 0))
-        left = left - digit * stride
-    return jnp.where(agrees, way + left, way)
+    shape = loops[0].shape[1:]
+
+    def count(state, loop):
+        """Number of positions that the loops so far make, and their sum."""
+        (count, total), (moves, bound, stride) = state, loop
+        state = (
+            jnp.where(moves, bound * count, count),
+            jnp.where(moves, bound * (total + count * stride * (bound - 1) / 2), total),
+        )
+        return state, (count, total)
+
+    one = jnp.ones(shape, along.dtype)
+    _, inner = lax.scan(count, (one, jnp.zeros_like(one)), loops)
+
+    def way(reach):
+        top = jnp.clip(jnp.floor(reach), 0, along - 1)
+
+        def digit(state, loop):
+            (agrees, left, way), ((moves, bound, stride), (count, total)) = state, loop
+            over = quotient(top, stride)
+            digit = over - bound * quotient(over, bound)
+            below = jnp.where(moves, digit, jnp.minimum(digit, 1))
+            added = below * (count * left - total) - count * stride * below * (below - 1) / 2
+            state = (agrees & (moves | (digit == 0)), left - digit * stride, jnp.where(agrees, way + added, way))
+            return state, None
+
+        start = (jnp.broadcast_to(reach >= 0, shape), jnp.broadcast_to(reach, shape[1:]), jnp.zeros_like(one))
+        (agrees, left, way), _ = lax.scan(digit, start, (loops, inner), reverse=True)
+        return jnp.where(agrees, way + left, way)
+
+    first, second = reaches
+    # On an array that is just large enough the two are the same.
+    return lax.cond(jnp.all(first == second), lambda: (way(first),) * 2, lambda: (way(first), way(second)))
 
 
 def _product_hops(order, spatial, fanout):
@@ -313,24 +344,18 @@ def _product_hops(order, spatial, fanout):
     group, the others spread it.
     """
     along = [product_over(spatial[axis]) for axis in range(2)]
-    loops = []
-    for axis in range(2):
-        bounds, stride, slots = by_slot(order[axis], spatial[axis]), jnp.ones_like(along[axis]), []
-        for j in ALL:
-            slots.append((are_relevant(order[axis, j]), bounds[j], stride))
-            stride = stride * bounds[j]
-        loops.append(slots)
     # Up to the first row of a group where that is above the middle; down to the last where that is below, which is
     # the same sum seen from the other end, since first rows lie symmetric to last rows.
     middle = (jnp.maximum(fanout[1], along[1]) - 1) / 2
-    rows = _way(middle, loops[1]) + _way(along[1] - 1 - middle, loops[1])
+    rows = sum(_ways((middle, along[1] - 1 - middle), _loops_along(order[1], spatial[1]), along[1]))
     # The last column of a group: its place by the loops that move it, halved for the mean, and its spread.
-    column = sum(
-        (bound - 1) * stride * jnp.where(moves, 0.5, 1.0).astype(bound.dtype) for moves, bound, stride in loops[0]
-    )
-    groups = jnp.ones_like(rows)
-    for moves, bound, _ in (*loops[0], *loops[1]):
-        groups = jnp.where(moves, groups * bound, groups)
+
+    def column(total, loop):
+        moves, bound, stride = loop
+        return total + jnp.where(moves, 0.5, 1.0).astype(bound.dtype) * (bound - 1) * stride, None
+
+    column, _ = lax.scan(column, jnp.zeros_like(rows), _loops_along(order[0], spatial[0]))
+    groups = jnp.stack([product_over(spatial[0] * spatial[1], dims) for dims in RELEVANT])
     return groups * column + along[0] * rows
 
 
