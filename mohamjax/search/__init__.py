@@ -1,6 +1,6 @@
 """What is searched and how: the layer mapper (MEDEA) and the co-optimiser (MOHaM) on one generation loop."""
 
-from mohamjax.search.baselines import random_search
+from mohamjax.search.baselines import archive_of, plain_problem, random_search
 from mohamjax.search.codesign import (
     BUDGETS,
     Budget,
@@ -15,6 +15,7 @@ from mohamjax.search.mapper import MapperConfig, MapperProgress, cache_folder, m
 from mohamjax.search.moham import (
     PAPER_RATES,
     MohamConfig,
+    MohamContext,
     Progress,
     Rates,
     anywhere,
@@ -34,12 +35,14 @@ __all__ = [
     "MapperConfig",
     "MapperProgress",
     "MohamConfig",
+    "MohamContext",
     "Progress",
     "Rates",
     "Requirements",
     "SearchResult",
     "Settings",
     "anywhere",
+    "archive_of",
     "build_context",
     "cache_folder",
     "co_optimise",
@@ -48,6 +51,7 @@ __all__ = [
     "load_requirements",
     "log_hypervolume",
     "map_layers",
+    "plain_problem",
     "random_search",
     "run",
     "runnable",

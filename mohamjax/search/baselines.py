@@ -1,16 +1,21 @@
-"""Baselines of the co-optimiser, over the same evaluation."""
+"""Baselines of the co-optimiser over the same evaluation: random search, textbook NSGA-II, list schedules alone."""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from mohamjax import emo
-from mohamjax.search.moham import MohamConfig, MohamContext, design_problem
+from mohamjax.schedule import Design
+from mohamjax.search import operators
+from mohamjax.search.loop import Problem
+from mohamjax.search.moham import MohamConfig, MohamContext, Rates, design_problem
 
-__all__ = ["random_search"]
+__all__ = ["archive_of", "plain_problem", "random_search"]
 
 
 def random_search(
@@ -23,33 +28,124 @@ def random_search(
     Args:
         key: typed key, consumed.
         context: the problem.
-        config: sizes; batches have `config.population` designs.
-        evaluations: designs to evaluate, rounded up to whole batches.
+        config: sizes; batches have `config.population` designs on each of `config.islands`.
+        evaluations: designs to evaluate on every island, rounded up to whole batches.
 
     Returns:
-        The archive `[1, A, ...]`, and the hypervolume (`moham.log_hypervolume`) after every batch.
+        The archives `[I, A, ...]`, and the hypervolume (`moham.log_hypervolume`) after every batch `[batches, I]`.
     """
     problem = design_problem(config)
     batches = -(-evaluations // config.population)
 
     @jax.jit
     def search(key: jax.Array, context: MohamContext) -> tuple[emo.Archive, jax.Array]:
-        assert problem.observe is not None
-        observe = problem.observe
-
-        def sample(key: jax.Array) -> Any:
-            return problem.sample(key, context)
-
-        example = jax.eval_shape(sample, key)
-        empty = emo.archive_init(config.archive, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), example), 3)
-
         def batch(archive: emo.Archive, key: jax.Array) -> tuple[emo.Archive, jax.Array]:
-            genes = jax.vmap(sample)(jax.random.split(key, config.population))
-            genes = jax.tree.map(lambda leaf: leaf[None], genes)
-            archive = jax.vmap(emo.archive_update)(archive, genes, problem.evaluate(genes, context))
-            return archive, observe(archive.objectives, context)[0]
+            keys = jax.random.split(key, (config.islands, config.population))
+            genes = jax.vmap(jax.vmap(lambda k: problem.sample(k, context)))(keys)
+            return _entered(archive, genes, problem, context)
 
-        island = jax.tree.map(lambda leaf: leaf[None], empty)
-        return jax.lax.scan(batch, island, jax.random.split(key, batches))
+        example = jax.eval_shape(lambda k: problem.sample(k, context), key)
+        return jax.lax.scan(batch, _empty(config, example), jax.random.split(key, batches))
 
     return search(key, context)
+
+
+def archive_of(designs: Design, context: MohamContext, config: MohamConfig) -> tuple[emo.Archive, jax.Array]:
+    """The archive of given designs, and its hypervolume: what list schedules are worth by themselves.
+
+    Compiles anew on every call.
+
+    Args:
+        designs: `[K, ...]`.
+        context: the problem.
+        config: sizes.
+
+    Returns:
+        The archive `[1, A, ...]` and the hypervolume `[1]`.
+    """
+    problem = design_problem(config)
+    example = jax.tree.map(lambda leaf: leaf[0], designs)
+    empty = _empty(dataclasses.replace(config, islands=1), example)
+
+    @jax.jit
+    def enter(designs: Design, context: MohamContext) -> tuple[emo.Archive, jax.Array]:
+        return _entered(empty, jax.tree.map(lambda leaf: leaf[None], designs), problem, context)
+
+    return enter(designs, context)
+
+
+def _empty(config: MohamConfig, example: Any) -> emo.Archive:
+    """Empty archives `[I, A, ...]`."""
+    blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), example)
+    archive = emo.archive_init(config.archive, blank, 3)
+    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (config.islands, *leaf.shape)), archive)
+
+
+def _entered(
+    archive: emo.Archive, genes: Design, problem: Problem, context: MohamContext
+) -> tuple[emo.Archive, jax.Array]:
+    """Archives with designs `[I, P, ...]` entered, and their hypervolumes `[I]`."""
+    assert problem.observe is not None
+    objectives = problem.evaluate(genes, context)
+    found = jnp.where(emo.feasible(objectives)[..., None], objectives, jnp.inf)
+    enter = functools.partial(emo.archive_update, log_crowding=problem.log_archive)
+    archive = jax.vmap(enter)(archive, genes, found)
+    return archive, problem.observe(archive.objectives, context)
+
+
+_CROSSOVER = 0.9  # Deb's usual rate; every gene is reset once per individual on average
+
+
+def _reset(key: jax.Array, genes: jax.Array, low: int, high: jax.typing.ArrayLike) -> jax.Array:
+    """Each gene anew, uniformly from `low` to below `high`, with probability 1 / number of genes."""
+    coin_key, value_key = jax.random.split(key)
+    hit = jax.random.bernoulli(coin_key, 1.0 / genes.shape[0], genes.shape)
+    span = jnp.maximum(jnp.asarray(high) - low, 1)
+    drawn = low + (jax.random.uniform(value_key, genes.shape) * span).astype(genes.dtype)
+    return jnp.where(hit, drawn, genes)
+
+
+def _plain_vary(key: jax.Array, a: Design, b: Design, context: MohamContext, rates: Rates) -> tuple[Design, Design]:
+    """One-point crossover of every genome and random resets, then the repair that makes a design of the genes.
+
+    The order is crossed as in MOHaM (the one-point crossover of permutations that keeps them topological) and reset as
+    a whole. Layers without a chiplet that runs them go to a random one; a child that cannot be repaired so, or has too
+    many chiplets, is its parent again. `rates` are not used.
+    """
+    genetics = context.genetics
+    order_key, cut_key, coin_key, first_key, second_key = jax.random.split(key, 5)
+    layer_key, tile_key = jax.random.split(cut_key)
+    layers, tiles = a.order.shape[0], a.template.shape[0]
+    early = jnp.arange(layers) < jax.random.randint(layer_key, (), 1, jnp.maximum(genetics.layers, 2))
+    west = jnp.arange(tiles) < jax.random.randint(tile_key, (), 1, tiles)
+    ordered = operators.scheduling_crossover(order_key, a, b, genetics)
+    crosses = jax.random.bernoulli(coin_key, _CROSSOVER)
+
+    def child(key: jax.Array, own: Design, other: Design, order: jax.Array) -> Design:
+        order_key, pick_key, tile_key, mapping_key, template_key, repair_key = jax.random.split(key, 6)
+        mixed = Design(
+            order=order,
+            assignment=jnp.where(early, own.assignment, other.assignment),
+            mapping=jnp.where(early, own.mapping, other.mapping),
+            template=jnp.where(west, own.template, other.template),
+        )
+        mixed = jax.tree.map(lambda new, old: jnp.where(crosses, new, old), mixed, own)
+        fresh = genetics.orders[jax.random.randint(pick_key, (), 0, genetics.orders.shape[0])]
+        mixed = Design(
+            order=jnp.where(jax.random.bernoulli(order_key, 1.0 / layers), fresh, mixed.order),
+            assignment=_reset(tile_key, mixed.assignment, 0, tiles),
+            mapping=_reset(mapping_key, mixed.mapping, 0, genetics.count.max()),
+            template=_reset(template_key, mixed.template, -1, genetics.count.shape[1]),
+        )
+        return operators.repaired(repair_key, mixed, own, genetics)
+
+    return (
+        child(first_key, a, b, ordered[0].order),
+        child(second_key, b, a, ordered[1].order),
+    )
+
+
+@functools.cache
+def plain_problem(config: MohamConfig) -> Problem:
+    """The co-optimisation with NSGA-II's textbook variation instead of MOHaM's operators, for the generation loop."""
+    return dataclasses.replace(design_problem(config), vary=_plain_vary)

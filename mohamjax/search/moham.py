@@ -770,6 +770,7 @@ def run(
     history: Sequence[Mapping[str, Any]] = (),
     announce: Callable[[str], None] = lambda _: None,
     projects: bool = False,
+    problem: Problem | None = None,
 ) -> Iterator[tuple[SearchState, Progress]]:
     """Searches, yielding the state after every few generations; generation 0 is the first population.
 
@@ -787,12 +788,13 @@ def run(
         history: rows of the generations before it, whose `stability` the stop rule looks back on.
         announce: called with a line before each compile.
         projects: as in `design_problem`.
+        problem: what is searched instead of `design_problem(config, projects)`, for instance with other operators.
 
     Yields:
         The state and what to report.
     """
     rates = jax.tree.map(jnp.float32, Rates() if rates is None else rates)
-    problem = design_problem(config, projects)
+    problem = design_problem(config, projects) if problem is None else problem
     fixed = {"problem": problem, "immigrants": config.immigrant_count, "chunk": config.chunk}
     began = time.perf_counter()
     if resume is None:

@@ -32,6 +32,7 @@ __all__ = [
     "merging_mutation",
     "opening_mutation",
     "position_mutation",
+    "repaired",
     "resizing_mutation",
     "sa_crossover",
     "sample",
@@ -202,6 +203,32 @@ def conform(design: Design, genetics: Genetics) -> Design:
     mapping = _transformed(design, genetics, template[assignment])
     moved = dataclasses.replace(design, assignment=assignment, mapping=mapping, template=template)
     return _drop_empty(moved, genetics)
+
+
+def repaired(key: jax.Array, design: Design, fallback: Design, genetics: Genetics) -> Design:
+    """A valid design of arbitrary genes in their ranges, for variation that knows no invariants.
+
+    Layers that stand nowhere or where they cannot run go to a random chiplet that runs them; mapping indices wrap
+    around their Pareto set; fixed tiles get their template back. The order must be topological already.
+
+    Args:
+        key: typed key, consumed.
+        design: the genes.
+        fallback: a valid design, returned where some layer can run nowhere or there are too many chiplets.
+        genetics: the problem.
+    """
+    real = _real(genetics)
+    template = jnp.where(genetics.site == FREE, design.template, genetics.site)
+    runs = _runs(genetics, template)
+    home = jnp.take_along_axis(runs, design.assignment[:, None], axis=1)[:, 0]
+    refuge, found = _pick_rows(key, runs)
+    assignment = jnp.where(real, jnp.where(home, design.assignment, refuge), 0)
+    size = genetics.count[genetics.unique, jnp.maximum(template[assignment], 0)]
+    mapping = jnp.where(real, design.mapping % jnp.maximum(size, 1), 0)
+    mended = dataclasses.replace(design, assignment=assignment, mapping=mapping, template=template)
+    mended = _drop_empty(mended, genetics)
+    few = jnp.sum(mended.template >= 0) <= genetics.max_chiplets
+    return _select(jnp.all(home | found | ~real) & few, mended, fallback)
 
 
 # ---------------------------------------------------------------- crossovers
