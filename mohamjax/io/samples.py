@@ -335,7 +335,7 @@ def predict(samples: Sequence[Sample], *, links: bool = True, float32: bool = Fa
     Args:
         samples: At least one.
         links: Count link transfers, as Timeloop does by default.
-        float32: Compute in single instead of double precision.
+        float32: Count in single instead of double precision; only quotients whose whole part matters stay double.
 
     Returns:
         (`Evaluation` with a leading axis over the samples, areas `[samples]` um^2), NumPy arrays.
@@ -346,11 +346,13 @@ def predict(samples: Sequence[Sample], *, links: bool = True, float32: bool = Fa
     # Link transfers are rare: looked for one mapping at a time, a mapping without any costs almost nothing.
     static = {"links": links, "max_children": size, "block_size": 1 if links else 256}
 
-    def single(x):
-        return x.astype(dtype) if np.issubdtype(x.dtype, np.floating) else x
+    def cast(machine):
+        """The machine in the precision of the counts; what quotients that become whole numbers need stays exact."""
+        single = jax.tree.map(lambda x: x.astype(dtype) if np.issubdtype(x.dtype, np.floating) else x, machine)
+        return dataclasses.replace(single, bandwidth=machine.bandwidth)
 
     results = []
-    with jax.enable_x64(not float32):
+    with jax.enable_x64(True):
         for start in range(0, len(samples), chunk):
             part = list(samples[start : start + chunk])
             part += [part[-1]] * (chunk - len(part))
@@ -359,7 +361,7 @@ def predict(samples: Sequence[Sample], *, links: bool = True, float32: bool = Fa
                 stride=np.array([s.shape.stride for s in part], np.int32),
                 dilation=np.array([s.shape.dilation for s in part], np.int32),
             )
-            machines = jax.tree.map(single, _stack([s.architecture.machine for s in part]))
+            machines = cast(_stack([s.architecture.machine for s in part]))
             result = _evaluate(layers, _stack([s.mapping for s in part]), machines, **static)
             results.append(jax.tree.map(np.asarray, result))
     return jax.tree.map(lambda *x: np.concatenate(x)[: len(samples)], *results)

@@ -40,6 +40,7 @@ __all__ = [
     "product_over",
     "quotient",
     "sorted_groups",
+    "widest",
     "windows",
 ]
 
@@ -80,6 +81,16 @@ def quotient(a, b):
 def exact_divide(a, b):
     """a / b for a >= 0, correctly rounded: XLA turns a division by a broadcast value into a multiplication."""
     return a / jnp.where(a < 0, 1, b)
+
+
+def widest(tree):
+    """Floats in the widest type that JAX is set to, the rest as it is: for quotients that become whole numbers.
+
+    Timeloop takes such quotients in double precision, and a unit decides where numbers are small. With 64-bit types
+    switched off, as in the search, this changes nothing.
+    """
+    wide = jax.dtypes.canonicalize_dtype(jnp.float64)
+    return jax.tree.map(lambda x: x.astype(wide) if jnp.issubdtype(x.dtype, jnp.floating) else x, tree)
 
 
 def _gcd(a, b):

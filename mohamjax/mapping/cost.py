@@ -43,6 +43,7 @@ from mohamjax.mapping.children import (
     group_counts,
     hop_sums,
     product_over,
+    widest,
     windows,
 )
 from mohamjax.mapping.links import base_classes, link_traffic, ordered_share
@@ -368,11 +369,13 @@ def count_accesses(
     else:
         per_word = jnp.zeros((3, *shape), dtype)
     if links:
-        geometry = (spatial_order, spatial, fanout, axes)
-        traffic = link_traffic(loops, window, *geometry, inputs, groups[I], per_word[I], max_children)
+        given = widest((loops, window, spatial_order, spatial, fanout, axes, inputs, groups[I], per_word[I]))
+        exact = link_traffic(*given, max_children)
+        traffic = jax.tree.map(lambda x: x.astype(dtype), exact)
         share = traffic.share
     else:
-        traffic, share = None, _input_share(inputs, spread, axes, max_children)
+        traffic = exact = None
+        share = _input_share(inputs, spread, axes, max_children)
 
     def deliveries(outer, level):
         """Words delivered to one child; `outer` is the state of the next outer level."""
@@ -389,7 +392,7 @@ def count_accesses(
         weights, outputs = (level["child_size"][v] * m * n for v, m, n in zip((W, O), moved, visits, strict=True))
         delivered = [weights, jnp.where(level["is_first"], weights, level["inputs"]), outputs]
         partition = [
-            jnp.where(outer["children"] > 1, _floor(exact_divide(part * size, union)), part)
+            jnp.where(outer["children"] > 1, _whole_share(part, size, union), part)
             for part, size, union in zip(outer["partition"], level["size"], outer["union_size"], strict=True)
         ]
         state = {
@@ -485,15 +488,17 @@ def count_accesses(
     instances_used = tables["expansion"][:, 0] * tables["expansion"][:, 1]
     hops = tables.pop("hops")
     transfers = jnp.zeros_like(hops)
-    if traffic is not None:
+    if traffic is not None and exact is not None:
         # Neighbours exchange what the next inner level stores: its reads and fills grow.
         stored = tables["tile"][:, I] > 0
         inside = jnp.concatenate([jnp.zeros_like(stored[:1]), stored[:-1]])
         handed = jnp.where(inside & machine.level_mask, traffic.link_transfers, 0)
-        peer = jnp.concatenate([handed[1:], jnp.zeros_like(handed[:1])]) / jnp.maximum(instances_used, 1)
-        for name, round_ in (("reads", _round), ("fills", _floor)):
-            words = tables[name]
-            tables[name] = words.at[:, I].set(jnp.where(stored, round_(words[:, I] + peer), 0))
+        peer, share = (jnp.concatenate([x[1:], jnp.zeros_like(x[:1])]) for x in (widest(handed), exact.share))
+        peer = peer / widest(jnp.maximum(instances_used, 1))
+        reads = jnp.where(stored, _round(tables["reads"][:, I] + peer.astype(dtype)), 0)
+        fills = jnp.where(stored & ~outermost(machine), _floor(share + peer).astype(dtype), 0)
+        tables["reads"] = tables["reads"].at[:, I].set(reads)
+        tables["fills"] = tables["fills"].at[:, I].set(fills)
         hops = hops.at[1:, I].set(jnp.where(machine.level_mask, traffic.hops, 0)[1:])
         transfers = transfers.at[:, I].set(handed)
     compute_cycles = nest["relevant"][0] * nest["irrelevant"][0]
@@ -511,20 +516,27 @@ def count_accesses(
 def _input_share(delivered, spread, axes, size):
     """Words of the inputs that one child gets from its parent, `[L, ...]`: those delivered, in exact arithmetic.
 
-    In double precision Timeloop's own rounding is followed where windows coincide, see `links.ordered_share`, unless
+    With 64-bit types Timeloop's own rounding is followed where windows coincide, see `links.ordered_share`, unless
     the tables have no room.
     """
-    if delivered.dtype != jnp.float64 or size == 0:
+    exact, spread, axes = widest((delivered, spread, axes))
+    if exact.dtype != jnp.float64 or size == 0:
         return delivered
 
     def added_up():
         members, groups = base_classes(spread, axes, size)
         children = product_over(spread)
-        share = jnp.floor(ordered_share(members, delivered * groups, children))
+        share = jnp.floor(ordered_share(members, exact * groups, children)).astype(delivered.dtype)
         return jnp.where(children <= size, share, delivered)
 
     several = jnp.any((axes[0].chains(2) > 0) | (axes[1].chains(2) > 0))
     return lax.cond(several, added_up, lambda: delivered)
+
+
+def _whole_share(part, size, union):
+    """Whole part of part * size / union (section 5)."""
+    exact_part, exact_size, exact_union = widest((part, size, union))
+    return _floor(exact_divide(exact_part * exact_size, exact_union)).astype(part.dtype)
 
 
 def _round(x):
@@ -565,24 +577,27 @@ def cycles(counts: AccessCounts, machine: Machine) -> CycleCounts:
         machine: Its bandwidths, words per cycle and instance.
 
     Returns:
-        `CycleCounts`.
+        `CycleCounts`, in the float dtype of the counts.
     """
-    compute = counts.compute_cycles
-    slowdown = jnp.ones_like(counts.instances_used)
+    dtype = counts.compute_cycles.dtype
+    compute, reads, writes = widest((counts.compute_cycles, counts.reads, counts.fills + counts.updates))
+    bandwidth = widest(machine.bandwidth)
+    slowdown = jnp.ones_like(reads[:, W])
     # Per data space divided first, then added in this order: what double precision makes of it decides the ceil.
-    for direction, words in enumerate((counts.reads, counts.fills + counts.updates)):
+    for direction, words in enumerate((reads, writes)):
         shares = exact_divide(words, compute)
         need = shares[:, W] + shares[:, I] + shares[:, O]
-        limit = machine.bandwidth[:, direction]
+        limit = bandwidth[:, direction]
         slowdown = jnp.minimum(slowdown, jnp.where(limit < need, limit / jnp.maximum(need, limit), 1))
     per_level = jnp.where(machine.level_mask, jnp.ceil(exact_divide(compute, slowdown)), 0)
     onchip = jnp.where(outermost(machine), 0, per_level)
-    return CycleCounts(
+    result = CycleCounts(
         total=jnp.maximum(jnp.max(per_level, axis=0), compute),
         onchip=jnp.maximum(jnp.max(onchip, axis=0), compute),
         per_level=per_level,
         slowdown=slowdown,
     )
+    return jax.tree.map(lambda x: x.astype(dtype), result)
 
 
 def energy(counts: AccessCounts, machine: Machine) -> EnergyBreakdown:
