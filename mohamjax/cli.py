@@ -63,6 +63,16 @@ def _positive(text: str) -> int:
     return value
 
 
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return value
+
+
 def _seed(text: str) -> int:
     try:
         value = int(text)
@@ -186,6 +196,13 @@ def _parser() -> argparse.ArgumentParser:
     search.add_argument("--dry-run", action="store_true", help="say what would be searched and what it would take")
     search.add_argument("--json", action="store_true", help="print a summary as JSON on standard output")
     search.add_argument("--resume", action="store_true", help="go on from the checkpoint in the results folder")
+    search.add_argument(
+        "--checkpoint-every",
+        type=_seconds,
+        default=30.0,
+        metavar="SECONDS",
+        help="seconds of searching between checkpoints (default 30; 0: as often as progress is reported)",
+    )
     search.add_argument("--no-figures", action="store_true", help="draw no figures")
     search.add_argument("--no-mapping-cache", action="store_true", help="neither read nor keep mapping tables on disk")
     _workload_arguments(search)
@@ -487,6 +504,7 @@ def _search(arguments: argparse.Namespace) -> int:
             designs=arguments.inject,
             checkpoint=folder / "checkpoint.npz",
             resume=arguments.resume,
+            checkpoint_every_s=arguments.checkpoint_every,
         )
     except KeyboardInterrupt:
         terminal.line("stopped by hand before the first designs were evaluated; nothing to write")

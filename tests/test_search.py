@@ -155,7 +155,12 @@ def test_resume_refuses_another_search(networks, results, tmp_path, capsys):
     shutil.copytree(results, tmp_path / "copy")
     assert search(networks, tmp_path / "copy", "--resume", "--seed", "3") == 2
     assert "checkpoint" in capsys.readouterr().err
-    assert search(networks, tmp_path / "empty", "--resume") == 2
+
+
+def test_resume_before_the_first_checkpoint_starts_from_the_beginning(networks, results, tmp_path, capsys):
+    assert search(networks, tmp_path, "--no-figures", "--resume") == 0
+    assert "starting from the beginning" in capsys.readouterr().err
+    assert (tmp_path / "designs.json").read_bytes() == (results / "designs.json").read_bytes()
 
 
 def test_json_summary(networks, tmp_path, capsys):

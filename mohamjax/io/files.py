@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import pathlib
@@ -96,7 +97,8 @@ def read_format(path: str | pathlib.Path) -> str | None:
 def write_bytes(path: str | pathlib.Path, data: bytes) -> None:
     """Writes a file so that it is either whole or as it was before, whatever happens meanwhile.
 
-    A link is followed; what is no regular file (a device, a pipe) is written to as it is.
+    What a process that was killed while it wrote the same file has left behind is removed. A link is followed; what is
+    no regular file (a device, a pipe) is written to as it is.
 
     Raises:
         InputError: the file cannot be written there.
@@ -116,6 +118,7 @@ def write_bytes(path: str | pathlib.Path, data: bytes) -> None:
                 stream.flush()
                 os.fsync(stream.fileno())
             os.replace(temporary, target)
+            _remove_leftovers(target)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
@@ -123,6 +126,20 @@ def write_bytes(path: str | pathlib.Path, data: bytes) -> None:
         raise InputError(
             f"cannot be written ({error.strerror})", file=path, remedy="name a file in a folder that can be written"
         ) from None
+
+
+def _remove_leftovers(target: pathlib.Path) -> None:
+    """Removes half-written versions of a file whose writers were killed; those of processes at work are left."""
+    for path in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+        writer = path.name[len(target.name) + 2 : -len(".tmp")]
+        if not writer.isdigit():
+            continue
+        try:
+            os.kill(int(writer), 0)
+        except ProcessLookupError:
+            path.unlink(missing_ok=True)
+        except (PermissionError, OverflowError):  # somebody else's process, or no process number at all
+            continue
 
 
 def write_text(path: str | pathlib.Path, text: str) -> None:

@@ -295,8 +295,8 @@ def co_optimise(
         listener: told how it goes.
         designs: a `designs/1` or `schedule/1` file whose designs join the first population.
         checkpoint: npz file that the state is written to now and then, and at the end; None writes none.
-        resume: go on from that file.
-        checkpoint_every_s: seconds between checkpoints.
+        resume: go on from that file; where there is none yet, from the beginning.
+        checkpoint_every_s: seconds between checkpoints, which are written between calls of the jitted step.
 
     Returns:
         The front and how it was found.
@@ -343,14 +343,18 @@ def co_optimise(
     if resume:
         if checkpoint is None:
             raise InputError("there is no checkpoint to go on from", item="resume", remedy="name the checkpoint file")
-        state, meta = read_checkpoint(checkpoint, state_like(context, config))
-        if meta.get("fingerprint") != mark:
-            raise InputError(
-                "the checkpoint is of a search with other inputs or settings",
-                file=checkpoint,
-                remedy="use the same command line, or start again without --resume",
-            )
-        history = meta["history"]
+        if pathlib.Path(checkpoint).exists():
+            state, meta = read_checkpoint(checkpoint, state_like(context, config))
+            if meta.get("fingerprint") != mark:
+                raise InputError(
+                    "the checkpoint is of a search with other inputs or settings",
+                    file=checkpoint,
+                    remedy="use the same command line, or start again without --resume",
+                )
+            history = meta["history"]
+        else:
+            # A search that was stopped before its first checkpoint: what it did is done again, with the same result.
+            listener.announce(f"no checkpoint in {pathlib.Path(checkpoint).parent} yet; starting from the beginning")
 
     interrupted, saved, last = False, time.perf_counter(), None
     before_s = history[-1]["seconds"] if history else 0.0

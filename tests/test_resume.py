@@ -1,0 +1,107 @@
+"""A search that is killed (kill -9) and resumed ends with the files of one that was left alone."""
+
+import importlib.util
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+from test_search import small_network
+
+from mohamjax.io.files import write_bytes
+
+_SCRIPT = pathlib.Path(__file__).parents[1] / "experiments" / "kill_and_resume.py"
+_SPEC = importlib.util.spec_from_file_location("kill_and_resume", _SCRIPT)
+kills = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(kills)
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory):
+    path = tmp_path_factory.mktemp("network") / "net.onnx"
+    small_network(path, 8)
+    return [
+        str(path),
+        "--budget",
+        "tiny",
+        "--population",
+        "16",
+        "--generations",
+        "120",
+        "--templates",
+        "simba",
+        "--no-figures",
+    ]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(network, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("undisturbed")
+    process = kills.search(network, folder / "out", folder / "cache")
+    _, said = process.communicate()
+    assert process.returncode == 0, said
+    return folder
+
+
+def kill_when(process, mark: str, delay: float) -> str:
+    """Kills a search some time after it has said something; returns what it had said."""
+    said = ""
+    while mark not in said:
+        line = process.stderr.readline()
+        assert line, f"ended before it said {mark!r}: {said}"
+        said += line
+    time.sleep(delay)
+    process.kill()
+    return said + process.communicate()[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mark", "delay"), [("mapper ", 0.2), ("search  generation 0", 0.1)])
+def test_a_killed_search_resumes_to_the_same_files(network, undisturbed, tmp_path, mark, delay):
+    cache = kills.own_cache(undisturbed / "cache", tmp_path / "cache")
+    process = kills.search(network, tmp_path / "out", cache)
+    kill_when(process, mark, delay)
+    assert process.returncode == -9
+    resumed = kills.search([*network, "--resume"], tmp_path / "out", cache)
+    _, said = resumed.communicate()
+    assert resumed.returncode == 0, said
+    assert ("starting from the beginning" in said) == (mark == "mapper ")
+    assert kills.differences(undisturbed / "out", tmp_path / "out") == []
+
+
+@pytest.mark.slow
+def test_files_that_differ_are_told(undisturbed, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(undisturbed / "out", copy)
+    assert kills.differences(undisturbed / "out", copy) == []
+    for name in ("front.csv", "history.csv"):
+        rows = (copy / name).read_text().splitlines()
+        (copy / name).write_text("\n".join([*rows[:-1], rows[-1].replace("e-0", "e-1").replace("0.", "1.")]) + "\n")
+    (copy / "extra").write_text("")
+    assert kills.differences(undisturbed / "out", copy) == ["extra", "front.csv", "history.csv"]
+
+
+def test_a_file_is_whole_or_as_it_was(tmp_path):
+    """A writer killed in the middle leaves the old file; the next one removes what is left of the new."""
+    target = tmp_path / "checkpoint.npz"
+    target.write_bytes(b"old")
+    code = (
+        "import os, signal, sys\n"
+        "from mohamjax.io import files\n"
+        "os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "files.write_bytes(sys.argv[1], b'new' * 1000)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", code, str(target)])
+    assert killed.returncode == -9
+    assert target.read_bytes() == b"old"
+    assert len(list(tmp_path.iterdir())) == 2
+    alive = tmp_path / f".{target.name}.{os.getppid()}.tmp"
+    alive.write_bytes(b"of a writer at work")
+    other = tmp_path / f".{target.name}.backup.tmp"
+    other.write_bytes(b"not ours")
+    write_bytes(target, b"newer")
+    assert target.read_bytes() == b"newer"
+    assert {p.name for p in tmp_path.iterdir()} == {target.name, alive.name, other.name}
