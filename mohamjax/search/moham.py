@@ -494,7 +494,7 @@ def list_designs(
     if not plans:
         return None
     if keep is not None and keep < len(plans):
-        kept, _, _ = emo.survive(np.stack([plan.estimate for plan in plans]), keep)
+        kept, _, _ = emo.survive(np.log(np.stack([plan.estimate for plan in plans])), keep)
         plans = [plans[i] for i in np.sort(np.asarray(kept))]
     tiles = np.concatenate([site.fixed, site.free])
     designs = []
@@ -537,7 +537,7 @@ def seed_designs(
     *,
     injected: Design | None = None,
 ) -> Design | None:
-    """First individuals: a user's own designs, then list schedules up to half a population in all.
+    """First individuals: a user's own designs, then list schedules; random ones are those where both are too few.
 
     Args:
         application: networks.
@@ -562,8 +562,8 @@ def seed_designs(
             remedy="give fewer, or raise --population",
         )
     lists = None
-    if config.seeded and config.population // 2 > given:
-        keep = config.population // 2 - given
+    if config.seeded and config.population > given:
+        keep = config.population - given
         lists = list_designs(application, tables, package, site, total_layers, keep=keep)
     own = None if injected is None else padded(injected, total_layers)
     chosen = [designs for designs in (own, lists) if designs is not None]
