@@ -227,11 +227,23 @@ def _parser() -> argparse.ArgumentParser:
     evaluate = verbs.add_parser("evaluate", help="evaluate mappings, schedules or designs from files")
     kinds = evaluate.add_subparsers(dest="kind", required=True, metavar="KIND")
     mappings = kinds.add_parser("mappings", help="loop nests on given architectures, as Timeloop counts them")
-    mappings.add_argument("--architectures", required=True, metavar="FILE", help="architectures.json")
-    mappings.add_argument("--samples", required=True, metavar="FILE", help="samples, .jsonl or .jsonl.gz")
+    mappings.add_argument("--architectures", metavar="FILE", help="architectures.json")
+    mappings.add_argument("--samples", metavar="FILE", help="samples, .jsonl or .jsonl.gz")
+    mappings.add_argument(
+        "--timeloop",
+        nargs="+",
+        metavar="FILE",
+        help="Timeloop's own YAML instead: architecture, problem, mapping and, if any, ERT, ART and constraints",
+    )
     mappings.add_argument("--links", choices=("on", "off"), default="on", help="link transfers (default on)")
     mappings.add_argument("--float32", action="store_true", help="compute in single precision")
-    mappings.add_argument("--explain", action="store_true", help="print a table per mapping")
+    mappings.add_argument(
+        "--explain",
+        nargs="?",
+        choices=("text", "json"),
+        const="text",
+        help="also print why each mapping costs what it does: a table, or JSON",
+    )
     _common(mappings, "predictions (.jsonl)")
     schedules = kinds.add_parser(
         "schedules", help="schedules in the formats fluid-schedule/1, job-table/1, schedule/1 and designs/1"
@@ -254,6 +266,9 @@ def _parser() -> argparse.ArgumentParser:
     designs.add_argument("--json", action="store_true", help="with --explain: as JSON")
     designs.add_argument(
         "--trace", metavar="FILE", help="also write the timelines in the Chrome trace format (Perfetto)"
+    )
+    designs.add_argument(
+        "--timeloop", metavar="FOLDER", help="also write every chiplet and its layers as input files of Timeloop"
     )
     _common(designs, "table of objectives (CSV); - for standard output, the default")
 
@@ -688,18 +703,26 @@ def _map(arguments: argparse.Namespace) -> int:
 
 
 def _evaluate_mappings(arguments: argparse.Namespace) -> int:
+    from mohamjax.io import evaluate_timeloop
     from mohamjax.io.samples import evaluate_samples
 
-    _probe(arguments.out)
-
-    summary = evaluate_samples(
-        arguments.architectures,
-        arguments.samples,
-        arguments.out or "-",
-        links=arguments.links == "on",
-        float32=arguments.float32,
-        explain=arguments.explain,
-    )
+    options = {"links": arguments.links == "on", "float32": arguments.float32, "explain": arguments.explain}
+    out = arguments.out or "-"
+    pair = (arguments.architectures, arguments.samples)
+    if arguments.timeloop is not None:
+        if pair != (None, None):
+            raise InputError(
+                "stands in the place of --architectures and --samples", item="--timeloop", remedy="give either"
+            )
+        _probe(arguments.out)
+        summary = evaluate_timeloop(arguments.timeloop, out, **options)
+    elif None in pair:
+        raise InputError(
+            "nothing to evaluate", item="evaluate mappings", remedy="give --architectures and --samples, or --timeloop"
+        )
+    else:
+        _probe(arguments.out)
+        summary = evaluate_samples(*pair, out, **options)
     print(json.dumps(summary), file=sys.stderr)
     return 0
 
@@ -708,7 +731,7 @@ def _evaluate_schedules(arguments: argparse.Namespace) -> int:
     from mohamjax.io import DESIGNS_FORMAT, SCHEDULE_FORMAT, evaluate_schedules, read_format
 
     if read_format(arguments.file) in (DESIGNS_FORMAT, SCHEDULE_FORMAT):
-        arguments.technology, arguments.trace, arguments.explain = None, None, None
+        arguments.technology = arguments.trace = arguments.timeloop = arguments.explain = None
         return _evaluate_designs(arguments)
     summary = evaluate_schedules(
         arguments.file, arguments.out or "-", float32=arguments.float32, timelines=arguments.timelines
@@ -724,6 +747,7 @@ def _evaluate_designs(arguments: argparse.Namespace) -> int:
         explain_designs,
         explanations_text,
         write_design_trace,
+        write_timeloop_designs,
     )
 
     technology = _technology(arguments) if arguments.technology else None
@@ -734,10 +758,13 @@ def _evaluate_designs(arguments: argparse.Namespace) -> int:
     if told is not None:
         stream = sys.stderr if arguments.out in (None, "-") else sys.stdout
         stream.write(json.dumps(told, indent=1) + "\n" if arguments.json else explanations_text(told))
-    if arguments.trace is not None:
-        if evaluated is None:
-            raise InputError("no design of the file is valid", file=arguments.file, item="--trace")
-        write_design_trace(arguments.trace, evaluated)
+    asked = {"--trace": arguments.trace, "--timeloop": arguments.timeloop}
+    asked = {item: target for item, target in asked.items() if target is not None}
+    if asked and evaluated is None:
+        raise InputError("no design of the file is valid", file=arguments.file, item=", ".join(asked))
+    if evaluated is not None:
+        for item, target in asked.items():
+            {"--trace": write_design_trace, "--timeloop": write_timeloop_designs}[item](target, evaluated)
     good = sum(row["valid"] for row in rows)
     print(f"{good} of {len(rows)} designs are valid", file=sys.stderr)
     return 0

@@ -74,6 +74,17 @@ def compare(rows, truth, links, *, count=0.0, energy=1e-6):
             close("fanout", network["fanout"], target["fanout"], 0)
             close("link_transfers", network["link_transfers"], target["link_transfers"], count)
             close("network energy", network["energy_pJ"], target["energy_pJ"], energy)
+            for name in ("multicast_max", "spatial_reductions", "avg_hops"):
+                close(name, network[name], target[name], max(count, 1e-9))
+            for entries, wanted in zip(network["ingresses"], target["ingresses"], strict=True):
+                # Link transfers change the groups; what is left of them is not listed.
+                assert entries is not None or links, row["id"]
+                for entry, want_entry in zip(
+                    sorted(entries or wanted, key=lambda e: e[:2]), sorted(wanted), strict=True
+                ):
+                    told = [e for e in zip(entry, want_entry, strict=True) if e[0] is not None]
+                    assert len(told) == 4 or len(wanted) > 1, row["id"]
+                    close("ingresses", *zip(*told, strict=True), max(count, 1e-9))
         for name in ("cycles", "macs", "mac_instances_used", "mac_x", "mac_y", "mac_cycles"):
             close(name, out[name], want[name], count)
         for name in ("energy_pJ", "area_um2", "mac_energy_pJ"):

@@ -162,7 +162,7 @@ def test_predictions_and_explanations_go_where_they_should(tmp_path, rows, capsy
     file = tmp_path / "s.jsonl.gz"
     file.write_bytes(gzip.compress("".join(json.dumps(r) + "\n" for r in (accepted, refused)).encode()))
     arguments = (reference("timeloop/architectures.json"), file)
-    evaluate_samples(*arguments, tmp_path / "out.jsonl", links=False, explain=True)
+    evaluate_samples(*arguments, tmp_path / "out.jsonl", links=False, explain="text")
     written = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [r["id"] for r in written] == [accepted["id"], refused["id"]]
     assert written[0]["reject"] is None
@@ -172,7 +172,16 @@ def test_predictions_and_explanations_go_where_they_should(tmp_path, rows, capsy
     table = capsys.readouterr().out
     assert "limited by" in table
     assert f"invalid at {refused['reject'][0]['level']}: {refused['reject'][0]['reason']}" in table
-    evaluate_samples(*arguments, "-", links=False, explain=True)
+    evaluate_samples(*arguments, "-", links=False, explain="text")
     captured = capsys.readouterr()
     assert [json.loads(line) for line in captured.out.splitlines()] == written
     assert captured.err == table
+    evaluate_samples(*arguments, tmp_path / "out.jsonl", links=False, explain="json")
+    told, why = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert told["id"] == accepted["id"]
+    assert told["valid"] and told["macs"] == accepted["out"]["macs"]
+    assert told["cycles"] == accepted["out"]["cycles"]
+    spent = sum(v["energy_pJ"] for level in told["levels"] for v in level["data_spaces"].values())
+    spent += sum(level["network_energy_pJ"] for level in told["levels"]) + told["mac_energy_pJ"]
+    assert spent == pytest.approx(accepted["out"]["energy_pJ"])
+    assert not why["valid"] and why["reject"] == refused["reject"][0]

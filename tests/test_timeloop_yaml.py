@@ -1,12 +1,17 @@
 """Timeloop's own YAML, there and back."""
 
+import json
+
 import jax
 import numpy as np
 import pytest
+import yaml
 from conftest import reference
 from random_nests import random_layer_and_mapping
 
+from mohamjax.cli import main
 from mohamjax.errors import InputError
+from mohamjax.hardware import DATA_SPACES
 from mohamjax.io.samples import read_architectures, read_samples
 from mohamjax.io.timeloop import read_timeloop
 from mohamjax.io.timeloop_writer import timeloop_documents, write_timeloop
@@ -373,3 +378,60 @@ def test_a_dimension_along_both_axes_becomes_two(tmp_path):
     path.write_text(path.read_text().replace("split: 8", "split: 12"))
     with pytest.raises(InputError, match="K and L run along the same axis"):
         read_timeloop(*(tmp_path / "out").glob("*.yaml"))
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """A sample that Timeloop accepts, as its own files, and what it says of it."""
+    folder = tmp_path_factory.mktemp("exported")
+    path = reference("timeloop/samples_smoke.jsonl")
+    samples = read_samples(path, read_architectures(reference("timeloop/architectures.json")))
+    for sample, line in zip(samples, path.read_text().splitlines(), strict=True):
+        row = json.loads(line)
+        if row["ok"] and any(sum(network["energy_pJ"]) for network in row["out"]["networks"]):
+            return write_timeloop(folder, sample.architecture, sample.shape, sample.mapping), row
+    raise AssertionError("there is no such sample")
+
+
+def test_the_command_evaluates_timeloop_files(exported, tmp_path, capsys):
+    files, row = exported
+    out = tmp_path / "out.jsonl"
+    names = [str(f) for f in files]
+    assert main(["evaluate", "mappings", "--timeloop", *names, "--out", str(out), "--explain", "json"]) == 0
+    got = json.loads(out.read_text())
+    for key in ("cycles", "macs", "mac_instances_used"):
+        assert got["out"][key] == row["out"][key]
+    for key in ("energy_pJ", "area_um2"):
+        assert got["out"][key] == pytest.approx(row["out"][key], rel=1e-9)
+    assert json.loads(capsys.readouterr().out)["levels"][0]["name"] == row["out"]["levels"][0]["name"]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("no mapping", "there is no mapping in these files"),
+        ("samples", "stands in the place of"),
+        ("factors", "breaks its constraint, at most"),
+        ("bypass", "keeps other data spaces than its constraint"),
+        ("order", "break the order"),
+    ],
+)
+def test_what_the_command_refuses(exported, tmp_path, capsys, change, says):
+    files, row = exported
+    names = [str(f) for f in files if change != "no mapping" or f.name != "mapping.yaml"]
+    level = next(x for x in row["mapping"]["levels"] if len(x["temporal"]["factors"]) > 1)
+    loops = [d for d in level["temporal"]["perm"] if d in level["temporal"]["factors"]]
+    target = {"target": level["name"], "type": "temporal"}
+    rules = {
+        "factors": [{**target, "factors": f"{loops[0]}<=1"}],
+        "bypass": [{"target": row["mapping"]["levels"][0]["name"], "type": "bypass", "bypass": list(DATA_SPACES)}],
+        "order": [{**target, "permutation": loops[::-1]}],
+    }.get(change)
+    if rules is not None:
+        (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"architecture_constraints": {"targets": rules}}))
+        names.append(str(tmp_path / "rules.yaml"))
+    more = ["--samples", "s.jsonl"] if change == "samples" else []
+    assert main(["evaluate", "mappings", "--timeloop", *names, *more]) == 2
+    said = capsys.readouterr().err
+    assert says in said
+    assert said.count("\n") == 1

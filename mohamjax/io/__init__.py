@@ -29,7 +29,7 @@ from mohamjax.io.results import (
     write_results,
 )
 from mohamjax.io.schedules import evaluate_schedules
-from mohamjax.io.timeloop import TimeloopInput, read_timeloop
+from mohamjax.io.timeloop import TimeloopInput, evaluate_timeloop, read_timeloop
 from mohamjax.io.timeloop_writer import (
     template_architecture,
     timeloop_documents,
@@ -52,6 +52,7 @@ __all__ = [
     "dump_json",
     "evaluate_designs",
     "evaluate_schedules",
+    "evaluate_timeloop",
     "evaluation_csv",
     "explain_designs",
     "explanations_text",

@@ -30,7 +30,15 @@ from mohamjax.mapping.nest import LayerArrays, Mapping
 from mohamjax.mapping.notation import mapping_from_dict
 from mohamjax.workload.layer import DIMS, WorkloadShape
 
-__all__ = ["Architecture", "Sample", "evaluate_samples", "predict", "read_architectures", "read_samples"]
+__all__ = [
+    "Architecture",
+    "Sample",
+    "evaluate_samples",
+    "predict",
+    "read_architectures",
+    "read_samples",
+    "report_samples",
+]
 
 _CHUNK = 4096
 _G, _C = DIMS.index("G"), DIMS.index("C")
@@ -367,6 +375,59 @@ def predict(samples: Sequence[Sample], *, links: bool = True, float32: bool = Fa
     return jax.tree.map(lambda *x: np.concatenate(x)[: len(samples)], *results)
 
 
+def _input_groups(sample: Sample, spread: np.ndarray, level: int) -> dict[int, int]:
+    """Groups of a level's children that share their inputs: how many (scatter) of each size (multicast)."""
+    child = np.prod(sample.mapping.temporal[:level], axis=0) * np.prod(sample.mapping.spatial[:, :level], axis=(0, 1))
+    sizes = np.array([spread[DIMS.index("K")]])
+    for out, tap, stride, dilation in zip("PQ", "RS", sample.shape.stride, sample.shape.dilation, strict=True):
+        d, e = DIMS.index(out), DIMS.index(tap)
+        offsets = np.add.outer(
+            np.arange(spread[d]) * int(child[d]) * stride, np.arange(spread[e]) * int(child[e]) * dilation
+        )
+        sizes = np.multiply.outer(sizes, np.unique(offsets, return_counts=True)[1]).ravel()
+    others = int(np.prod([spread[DIMS.index(d)] for d in "GNC"]))
+    return {int(m): int(n) * others for m, n in zip(*np.unique(sizes, return_counts=True), strict=True)}
+
+
+def _traffic(result: Any, sample: Sample, level: int) -> dict[str, Any]:
+    """What enters the network below a level, per data space and size of multicast group.
+
+    Hops are known of all groups together, so that an entry of several has none (null); neither do entries exist where
+    link transfers change the groups.
+    """
+    counts, reduces = result.counts, sample.architecture.machine.reduces[level]
+    spread = np.prod(sample.mapping.spatial[:, level].astype(np.int64), axis=0)
+    children = int(np.prod(spread))
+    single = [int(np.prod([spread[DIMS.index(d)] for d in dims])) for dims in ("GKCRS", "GNKPQ")]
+    classes = [
+        {children // single[0]: single[0]},
+        _input_groups(sample, spread, level),
+        {children // single[1]: single[1]},
+    ]
+    ingresses: list[Any] = []
+    for v, sizes in enumerate(classes):
+        groups, words, hops = sum(sizes.values()), counts.network[level, v], counts.hops[level, v]
+        if not np.isclose(counts.ingress[level, v], counts.delivered[level, v] * groups, rtol=1e-5):
+            ingresses.append(None)
+            continue
+        entries = []
+        for members, number in sizes.items():
+            sent = words / groups * number
+            if v == 2 and not reduces:
+                # A memory that does not add by itself sends the old sum and gets the new one.
+                sent = 2 * sent - counts.partition[level, v]
+            entries.append([members, number, whole(sent), whole(hops) if len(sizes) == 1 else None])
+        ingresses.append(entries)
+    reductions = (max(classes[2]) - 1) * counts.network[level, 2]
+    words = counts.network[level]
+    return {
+        "multicast_max": [max(sizes) for sizes in classes],
+        "ingresses": ingresses,
+        "spatial_reductions": [0, 0, whole(reductions)],
+        "avg_hops": np.divide(counts.hops[level], words, out=np.zeros(3), where=words > 0).tolist(),
+    }
+
+
 def _statistics(result: Any, area_um2: float, sample: Sample) -> dict[str, Any]:
     """The `out` object of an accepted sample, from its evaluation in NumPy arrays of float64."""
     counts, cycles, energy = result.counts, result.cycles, result.energy
@@ -411,6 +472,7 @@ def _statistics(result: Any, area_um2: float, sample: Sample) -> dict[str, Any]:
             {
                 "name": f"{name} <==> {architecture.level_names[i - 1] if i else architecture.mac_name}",
                 "fanout": ints([np.prod(counts.fanout_used[i])] * 3),
+                **_traffic(result, sample, i),
                 "link_transfers": ints(counts.link_transfers[i]),
                 "utilized_instances": ints([instances] * 3),
                 "energy_per_instance_pJ": wires.tolist(),
@@ -441,34 +503,61 @@ def evaluate_samples(
     *,
     links: bool = True,
     float32: bool = False,
-    explain: bool = False,
+    explain: str | None = None,
 ) -> dict[str, Any]:
     """Predicts every sample of a file; a rejected mapping is a result, not an error.
 
     Args:
         architectures_path: Architectures file; energies and areas come from it.
         samples_path: Samples file, `.jsonl` or `.jsonl.gz`.
+        out_path: As in `report_samples`.
+        links: As in `predict`.
+        float32: As in `predict`.
+        explain: As in `report_samples`.
+
+    Returns:
+        As `report_samples`.
+
+    Raises:
+        InputError: a file cannot be read or written, or a line is wrong.
+    """
+    architectures = read_architectures(architectures_path)
+    samples = list(read_samples(samples_path, architectures))
+    if not samples:
+        raise InputError("holds no sample", file=samples_path, remedy="give one JSON object per line")
+    return report_samples(samples, out_path, links=links, float32=float32, explain=explain)
+
+
+def report_samples(
+    samples: Sequence[Sample],
+    out_path: str | pathlib.Path,
+    *,
+    links: bool = True,
+    float32: bool = False,
+    explain: str | None = None,
+) -> dict[str, Any]:
+    """Predicts samples and writes what comes out.
+
+    Args:
+        samples: At least one.
         out_path: Predictions, one JSON object per line: `id`, `ok`, `reject` (a list of `level` and `reason`, null if
             none) and `out` (Timeloop's statistics, null if rejected); `-` is standard output.
-        links: Count link transfers, as Timeloop does by default.
-        float32: Compute in single instead of double precision.
-        explain: Also print a table per mapping, to standard output (standard error if that takes the predictions).
+        links: As in `predict`.
+        float32: As in `predict`.
+        explain: Also print an explanation per mapping, as a table (`text`) or a JSON object per line (`json`), to
+            standard output (standard error if that takes the predictions).
 
     Returns:
         `samples`, `accepted`, `rejected`, `seconds`.
 
     Raises:
-        InputError: a file cannot be read or written, or a line is wrong.
+        InputError: the predictions cannot be written.
     """
     began = time.perf_counter()
-    architectures = read_architectures(architectures_path)
-    samples = list(read_samples(samples_path, architectures))
-    if not samples:
-        raise InputError("holds no sample", file=samples_path, remedy="give one JSON object per line")
     results, areas = predict(samples, links=links, float32=float32)
     results = jax.tree.map(lambda x: x.astype(np.float64) if np.issubdtype(x.dtype, np.floating) else x, results)
     leaves, tree = jax.tree.flatten(results)
-    rows, tables, accepted = [], [], 0
+    rows, explanations, accepted = [], [], 0
     for n, sample in enumerate(samples):
         result: Any = jax.tree.unflatten(tree, [leaf[n] for leaf in leaves])
         architecture = sample.architecture
@@ -480,16 +569,17 @@ def evaluate_samples(
                 raise AssertionError(f"{sample.id}: the MACs counted are not those of the layer, or more than run")
         out = None if failed else _statistics(result, areas[n], sample)
         rows.append({"id": sample.id, "ok": failed is None, "reject": [failed] if failed else None, "out": out})
-        if explain:
-            text = explanation_text(explain_evaluation(result, architecture.machine, *names))
-            tables.append(f"{sample.id} on {architecture.name}\n{text}\n")
+        if explain is not None:
+            reasons = explain_evaluation(result, architecture.machine, *names)
+            head = {"id": sample.id, "arch": architecture.name}
+            table = f"{sample.id} on {architecture.name}\n{explanation_text(reasons)}\n\n"
+            explanations.append(dump_json({**head, **reasons}) if explain == "json" else table)
     text = "".join(dump_json(row) for row in rows)
     if str(out_path) == "-":
         sys.stdout.write(text)
     else:
         write_text(out_path, text)
-    if tables:
-        (sys.stderr if str(out_path) == "-" else sys.stdout).write("\n".join(tables))
+    (sys.stderr if str(out_path) == "-" else sys.stdout).write("".join(explanations))
     return {
         "samples": len(samples),
         "accepted": accepted,

@@ -24,12 +24,12 @@ import yaml
 
 from mohamjax.errors import InputError
 from mohamjax.hardware.machine import DATA_SPACES, Machine
-from mohamjax.io.samples import Architecture
+from mohamjax.io.samples import Architecture, Sample, report_samples
 from mohamjax.mapping.nest import Mapping as Nest
 from mohamjax.mapping.space import UNLIMITED, Constraints
 from mohamjax.workload.layer import DIMS, WorkloadShape
 
-__all__ = ["SECOND", "TimeloopInput", "read_timeloop"]
+__all__ = ["SECOND", "TimeloopInput", "evaluate_timeloop", "read_timeloop"]
 
 SECOND = {"G": "H", "N": "B", "K": "L", "C": "D"}
 """Dimensions whose spatial loops may be written in two parts, and what the second part is called."""
@@ -209,6 +209,78 @@ def read_timeloop(*paths: str | pathlib.Path) -> TimeloopInput:
             raise at.error("need an architecture", "give its file too")
         limits = _constraints(rows, architecture, depthwise, spaces)
     return TimeloopInput(architecture=architecture, shape=shape, mapping=mapping, constraints=limits)
+
+
+def evaluate_timeloop(
+    paths: Sequence[str | pathlib.Path],
+    out_path: str | pathlib.Path,
+    *,
+    links: bool = True,
+    float32: bool = False,
+    explain: str | None = None,
+) -> dict[str, Any]:
+    """Predicts the mapping of Timeloop YAML files.
+
+    Args:
+        paths: As `read_timeloop` takes them; with an architecture, a problem and a mapping among them.
+        out_path: As in `report_samples`; the `id` is the name of the file with the mapping.
+        links: Count link transfers, as Timeloop does by default.
+        float32: Count in single instead of double precision.
+        explain: As in `report_samples`.
+
+    Returns:
+        As `report_samples`.
+
+    Raises:
+        InputError: as `read_timeloop`; there is no mapping; the mapping breaks constraints that are given too.
+    """
+    given = read_timeloop(*paths)
+    listed = ", ".join(str(path) for path in paths)
+    if given.architecture is None or given.shape is None or given.mapping is None:
+        raise InputError(
+            "there is no mapping in these files", file=listed, remedy="give architecture, problem and mapping"
+        )
+    if given.constraints is not None:
+        _obey(given.mapping, given.constraints, given.architecture, listed)
+    name = next(str(path) for path in paths if any(key == "mapping" for key, _ in _documents(pathlib.Path(path))))
+    sample = Sample(name, given.architecture, given.shape, given.mapping)
+    return report_samples([sample], out_path, links=links, float32=float32, explain=explain)
+
+
+def _obey(mapping: Nest, limits: Constraints, architecture: Architecture, file: str) -> None:
+    """Complains about the first constraint that a mapping breaks."""
+    m: Any = mapping
+    c: Any = limits
+    for i, name in enumerate(architecture.level_names):
+        loops = [("temporal", m.temporal[i], c.temporal_max[i])]
+        loops += [(f"spatial {axis}", m.spatial[k, i], c.spatial_max[k, i]) for k, axis in enumerate("XY")]
+        for kind, factors, most in loops:
+            for letter, factor, limit in zip(DIMS, factors, most, strict=True):
+                if factor > limit:
+                    raise InputError(
+                        f"the {kind} factor {factor} of {letter} breaks its constraint, at most {limit}",
+                        file=file,
+                        item=f"mapping, {name}",
+                        remedy="change one of the two",
+                    )
+        moving = [d for d in m.order[i] if m.temporal[i, d] > 1]
+        wanted = [d for d in c.order[i] if d >= 0 and m.temporal[i, d] > 1]
+        inner = [d for d in moving if d in wanted]
+        if inner != wanted or moving[: len(wanted)] != wanted:
+            raise InputError(
+                f"the loops {''.join(DIMS[d] for d in moving)} break the order {''.join(DIMS[d] for d in wanted)}",
+                file=file,
+                item=f"mapping, {name}",
+                remedy="change one of the two; both are innermost first",
+            )
+        outermost = i == len(architecture.level_names) - 1
+        if not outermost and any(m.keep[i] != c.keep[i]):
+            raise InputError(
+                "keeps other data spaces than its constraint",
+                file=file,
+                item=f"mapping, {name}",
+                remedy="change one of the two",
+            )
 
 
 # Architecture
@@ -467,7 +539,7 @@ _AXES = {
 
 
 def _letter(at: _At, text: Any, *, second: bool = False) -> str:
-    letter = _ALIASES.get(text, text)
+    letter = _ALIASES.get(str(text), str(text))
     if letter not in (_LETTERS if second else DIMS):
         raise at.error(f"unknown dimension {text!r}", f"use {', '.join(DIMS)}, or M for K")
     return letter

@@ -361,11 +361,11 @@ def _product_hops(order, spatial, fanout):
     rows = sum(_ways((middle, along[1] - 1 - middle), _loops_along(order[1], spatial[1]), along[1]))
     # The last column of a group: its place by the loops that move it, halved for the mean, and its spread.
 
-    def column(total, loop):
+    def last(total, loop):
         moves, bound, stride = loop
         return total + jnp.where(moves, 0.5, 1.0).astype(bound.dtype) * (bound - 1) * stride, None
 
-    column, _ = lax.scan(column, jnp.zeros_like(rows), _loops_along(order[0], spatial[0]))
+    column, _ = lax.scan(last, jnp.zeros_like(rows), _loops_along(order[0], spatial[0]))
     groups = jnp.stack([product_over(spatial[0] * spatial[1], dims) for dims in RELEVANT])
     return groups * column + along[0] * rows
 

@@ -101,7 +101,10 @@ class AccessCounts:
         reads: `[L, V]` float, words read.
         fills: `[L, V]` float, words written from the parent level.
         updates: `[L, V]` float, words written from the child level (outputs only).
+        delivered: `[L, V]` float, words delivered to one child.
         ingress: `[L, V]` float, words that enter the network below the level, before any bypass.
+        network: `[L, V]` float, likewise with bypasses: a level below which a data space is bypassed serves the
+            children of the bypassed level.
         hops: `[L, V]` float, sum over those words of the wire hops they take; 0 without `wires`, nan where the
             level uses more children than the table holds.
         link_transfers: `[L, V]` float, words that the level's children hand to a neighbour.
@@ -118,7 +121,9 @@ class AccessCounts:
     reads: jax.Array
     fills: jax.Array
     updates: jax.Array
+    delivered: jax.Array
     ingress: jax.Array
+    network: jax.Array
     hops: jax.Array
     link_transfers: jax.Array
     instances_used: jax.Array
@@ -369,8 +374,20 @@ def count_accesses(
     else:
         per_word = jnp.zeros((3, *shape), dtype)
     if links:
-        given = widest((loops, window, spatial_order, spatial, fanout, axes, inputs, groups[I], per_word[I]))
-        exact = link_traffic(*given, max_children)
+        given: dict[str, Any] = widest(
+            {
+                "loops": loops,
+                "window": window,
+                "order": spatial_order,
+                "spatial": spatial,
+                "fanout": fanout,
+                "axes": axes,
+                "delivered": inputs,
+                "groups": groups[I],
+                "hops": per_word[I],
+            }
+        )
+        exact = link_traffic(**given, size=max_children)
         traffic = jax.tree.map(lambda x: x.astype(dtype), exact)
         share = traffic.share
     else:
@@ -463,7 +480,9 @@ def count_accesses(
             "reads": jnp.where(keep, reads, 0),
             "fills": jnp.where(keep & ~level["top"], jnp.stack(level["share"]), 0),
             "updates": jnp.where(keep, updates, 0),
+            "delivered": jnp.where(level["real"], jnp.stack(level["delivered"]), 0),
             "ingress": jnp.where(level["real"], jnp.stack(ingress), 0),
+            "network": jnp.where(level["real"], jnp.stack(served), 0),
             "expansion": jnp.where(level["real"], jnp.stack(level["expansion"]), 0),
             "fanout_used": jnp.stack(level["used"]),
             "hops": jnp.where(level["real"], jnp.stack([h * d for h, d in zip(*hops, strict=True)]), 0),
