@@ -1,0 +1,157 @@
+"""Platforms of G#: cores of fixed dataflow styles behind one shared bandwidth, and the job table of jobs on them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from mohamjax.schedule.job_analysis import STYLES, JobShapes, analyse, bandwidth_demand, flexible_rows
+from mohamjax.schedule.job_table import JobTable
+
+__all__ = ["PLATFORMS", "Core", "JobBatch", "Platform", "named_platform", "platform_table"]
+
+_COLUMNS = 64  # of every array of the paper
+SHARED = "system"
+"""Name of the resource that all cores share."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class JobBatch:
+    """Independent jobs of several tenants.
+
+    Attributes:
+        names: of N jobs, distinct.
+        shapes: their layers.
+        tenants: whom each belongs to.
+        weight: importance of each.
+        deadline: cycles, +inf for none.
+        target: place at which each should end, a permutation of 0..N-1.
+    """
+
+    names: tuple[str, ...]
+    shapes: JobShapes
+    tenants: tuple[str, ...]
+    weight: tuple[float, ...]
+    deadline: tuple[float, ...]
+    target: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Core:
+    """A sub-accelerator.
+
+    Attributes:
+        style: dataflow, of `job_analysis.STYLES`.
+        rows: height of the array of processing elements.
+        columns: its width.
+        flexible: the shape of the array is chosen for every job; only the number of elements is fixed.
+    """
+
+    style: str
+    rows: int
+    columns: int = _COLUMNS
+    flexible: bool = False
+
+    def __post_init__(self) -> None:
+        """Checks the values; raises ValueError."""
+        if self.style not in STYLES:
+            raise ValueError(f"style is {self.style!r}, expected one of {', '.join(STYLES)}")
+        if self.rows < 1 or self.columns < 1:
+            raise ValueError(f"an array of {self.rows} x {self.columns} elements has no element")
+
+    @property
+    def elements(self) -> int:
+        """Processing elements."""
+        return self.rows * self.columns
+
+    def __str__(self) -> str:
+        return f"{self.style} {self.rows}x{self.columns}{' flexible' if self.flexible else ''}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Platform:
+    """Cores behind one bandwidth.
+
+    Attributes:
+        name: for people.
+        cores: A cores.
+    """
+
+    name: str
+    cores: tuple[Core, ...]
+
+
+PLATFORMS = {
+    "S1": ((4, "HB", 32),),
+    "S2": ((3, "HB", 32), (1, "LB", 32)),
+    "S3": ((8, "HB", 128),),
+    "S4": ((7, "HB", 128), (1, "LB", 128)),
+    "S5": ((3, "HB", 128), (1, "LB", 128), (3, "HB", 64), (1, "LB", 64)),
+    "S6": ((7, "HB", 128), (1, "LB", 128), (7, "HB", 64), (1, "LB", 64)),
+}
+"""Settings of G#'s Table 4: (how many, style, rows), 64 columns each. LB stands for one of the LB styles."""
+
+
+def named_platform(name: str, *, lb: str = "LB_rs", flexible: bool = False) -> Platform:
+    """A setting of G#'s Table 4.
+
+    Args:
+        name: of `PLATFORMS`.
+        lb: what LB is: `LB_rs` (Eyeriss-like, the paper's text) or `LB_os` (ShiDianNao-like, what the released script
+            builds).
+        flexible: the shape of every array is chosen per job (Section 5.5).
+
+    Raises:
+        ValueError: there is no such setting or style.
+    """
+    if name not in PLATFORMS:
+        raise ValueError(f"platform is {name!r}, expected one of {', '.join(PLATFORMS)}")
+    cores = tuple(
+        Core(lb if style == "LB" else style, rows, flexible=flexible)
+        for count, style, rows in PLATFORMS[name]
+        for _ in range(count)
+    )
+    return Platform(f"{name}{' flexible' if flexible else ''}", cores)
+
+
+def platform_table(
+    names: Sequence[str],
+    shapes: JobShapes,
+    platform: Platform,
+    bandwidth: float,
+    *,
+    demand: str = "as-released",
+) -> JobTable:
+    """The job analysis table of independent jobs on a platform (G#, Figure 3).
+
+    Args:
+        names: of N jobs, distinct.
+        shapes: of the jobs.
+        platform: with A cores.
+        bandwidth: what all cores share [bytes per cycle, GB/s at 1 GHz].
+        demand: convention of `job_analysis.bandwidth_demand`.
+
+    Returns:
+        The table in cycles, with one resource that all cores use. The bytes of a job are what its demand carries in
+        the time that it takes without stalls.
+    """
+    columns: dict[Core, tuple[np.ndarray, np.ndarray]] = {}
+    for core in dict.fromkeys(platform.cores):
+        rows = flexible_rows(shapes, core.style, core.elements) if core.flexible else np.full(len(shapes), core.rows)
+        found = analyse(shapes, core.style, rows, core.elements // rows)
+        columns[core] = found.latency, bandwidth_demand(found, demand) * found.latency
+    labels = [f"{i} {core}" for i, core in enumerate(platform.cores)]
+    return JobTable(
+        jobs=tuple(names),
+        accelerators=tuple(labels),
+        duration=np.stack([columns[core][0] for core in platform.cores], axis=1),
+        bytes=np.stack([columns[core][1] for core in platform.cores], axis=1),
+        energy=None,
+        predecessors=((),) * len(names),
+        resources=(SHARED,),
+        bandwidth=(float(bandwidth),),
+        resources_of_accelerator=((0,),) * len(platform.cores),
+        time_unit="cycles",
+    )
