@@ -466,7 +466,7 @@ def expected_cost(application: ApplicationModel, pairs: int, settings: Settings)
         settings: settings of the search.
     """
     mapper, moham = settings.mapper, settings.moham
-    mappings = pairs * (mapper.generations + 1) * (mapper.population + mapper.immigrants)
+    mappings = pairs * mapper.evaluations
     offspring = moham.islands * (moham.population + moham.immigrant_count)
     designs = (moham.generations + 1) * offspring
     layers = len(application.layers)

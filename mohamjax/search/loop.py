@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
 else:
     from chex import dataclass
 
-__all__ = ["Metrics", "Population", "Problem", "SearchState", "generation", "generations", "start"]
+__all__ = ["Metrics", "Population", "Problem", "SearchState", "breed", "generation", "generations", "select", "start"]
 
 Genes = Any
 Context = Any
@@ -192,14 +192,10 @@ def start(
     )
 
 
-def generation(
-    state: SearchState, context: Context, rates: Rates, *, problem: Problem, immigrants: int
-) -> tuple[SearchState, Metrics]:
-    """One generation on every island: tournament, variation, immigrants, evaluation, survival, archive.
+def breed(state: SearchState, context: Context, rates: Rates, *, problem: Problem, immigrants: int) -> Genes:
+    """The individuals that a generation evaluates, `[I, P + immigrants, ...]`: offspring of tournament winners.
 
-    Pure and not jitted; `generations` is the jitted form. Parents, offspring (as many as parents) and `immigrants`
-    random individuals compete for survival (MOHaM, Section V-B; DESIGN section 7). Where the state's population has
-    not been evaluated yet, it takes the place of its offspring: that is generation 0.
+    Where the state's population has not been evaluated yet, it takes the place of its offspring: that is generation 0.
     """
     parents = state.population
     islands, size = parents.rank.shape
@@ -223,8 +219,15 @@ def generation(
     if immigrants:
         random = _sample(immigrant_key, problem, context, islands, immigrants)
         offspring = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=1), offspring, random)
+    return offspring
 
-    objectives = problem.evaluate(offspring, context)
+
+def select(
+    state: SearchState, offspring: Genes, objectives: jax.Array, context: Context, *, problem: Problem
+) -> tuple[SearchState, Metrics]:
+    """Survival of parents and evaluated offspring `[I, N, M]`, and the archive's update."""
+    parents = state.population
+    islands, size = parents.rank.shape
     merged = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=1), parents.genes, offspring)
     merged_objectives = jnp.concatenate([parents.objectives, objectives], axis=1)
     if problem.distinct:
@@ -242,6 +245,18 @@ def generation(
     )
     state = SearchState(key=state.key, generation=state.generation + 1, population=population, archive=archive)
     return state, metrics
+
+
+def generation(
+    state: SearchState, context: Context, rates: Rates, *, problem: Problem, immigrants: int
+) -> tuple[SearchState, Metrics]:
+    """One generation on every island: tournament, variation, immigrants, evaluation, survival, archive.
+
+    Pure and not jitted; `generations` is the jitted form. Parents, offspring (as many as parents) and `immigrants`
+    random individuals compete for survival (MOHaM, Section V-B; DESIGN section 7).
+    """
+    offspring = breed(state, context, rates, problem=problem, immigrants=immigrants)
+    return select(state, offspring, problem.evaluate(offspring, context), context, problem=problem)
 
 
 @functools.partial(jax.jit, static_argnames=("problem", "immigrants", "chunk"))

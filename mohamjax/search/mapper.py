@@ -39,12 +39,11 @@ from mohamjax.hardware import (
     Template,
     TemplateArrays,
     fits,
-    resize,
     technology_hash,
     template_arrays,
 )
 from mohamjax.io.files import write_bytes
-from mohamjax.mapping.cost import area, count_accesses, cycles, energy, minimal_hardware, validity
+from mohamjax.mapping.cost import MAX_CHILDREN
 from mohamjax.mapping.nest import Array, Mapping
 from mohamjax.mapping.space import (
     MappingGenes,
@@ -57,10 +56,10 @@ from mohamjax.mapping.space import (
     sample,
     stack_spaces,
 )
-from mohamjax.mapping.tables import MappingTables, tabulate
+from mohamjax.mapping.tables import MappingTables, on_own_hardware, tabulate
 from mohamjax.search import loop
-from mohamjax.search.mapping_operators import MapperRates, vary
-from mohamjax.workload import UniqueLayer
+from mohamjax.search.mapping_operators import MapperRates, neighbour, neighbours, vary
+from mohamjax.workload import DIMS, UniqueLayer
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
     from dataclasses import dataclass
@@ -68,11 +67,12 @@ else:
     from chex import dataclass
 
 __all__ = [
-    "MAPPER",
     "MapperConfig",
     "MapperContext",
     "MapperProgress",
+    "assemble",
     "cache_folder",
+    "children_room",
     "context",
     "map_layers",
     "objectives",
@@ -80,6 +80,8 @@ __all__ = [
 
 # LLVM's dearest passes make these many small loops no faster, but their compilation twice as long.
 _jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 1})
+
+_MEMBERS = 8  # members of an archive whose neighbours are listed in a round
 
 _PRIME_STEP = 32  # factor slots come in multiples of this, so that scenarios share a compile
 
@@ -92,25 +94,39 @@ class MapperConfig:
         population: P, individuals per problem.
         generations: generations after the first population.
         immigrants: random individuals that join every generation.
+        descent: rounds after the last generation, each of as many evaluations: the members of the archive are replaced
+            by better ones among all their neighbours (`mapping_operators.neighbours`), until none is left to try.
         archive: A, non-dominated mappings remembered per problem during the search.
         entries: M, mappings of a Pareto set that are handed on.
         block: B, problems searched in one call.
         threads: blocks searched at a time; 0 for the number of cores.
+        fixed: evaluate on the templates as they are at their largest sizes, with the limits of their own off-chip
+            memory, instead of on each mapping's minimal hardware. Area is then the template's, and the search's third
+            objective the energy-delay product.
+        distinct: mappings with equal objectives count once in survival.
     """
 
     population: int = 120
     generations: int = 15
     immigrants: int = 12
-    archive: int = 64
+    descent: int = 32
+    archive: int = 256
     entries: int = 16
     block: int = 32
     threads: int = 0
+    fixed: bool = False
+    distinct: bool = True
+
+    @property
+    def evaluations(self) -> int:
+        """Most mappings that the search of one problem evaluates."""
+        return (self.generations + 1 + self.descent) * (self.population + self.immigrants)
 
     def __post_init__(self) -> None:
         """Checks the values that a user can set."""
         for name, low in (
-            ("population", 4), ("generations", 0), ("immigrants", 0), ("archive", 6), ("entries", 6), ("block", 1),
-            ("threads", 0),
+            ("population", 4), ("generations", 0), ("immigrants", 0), ("descent", 0), ("archive", 6), ("entries", 6),
+            ("block", 1), ("threads", 0),
         ):  # fmt: skip
             if getattr(self, name) < low:
                 raise InputError(
@@ -128,7 +144,8 @@ class MapperProgress:
         done: pairs whose search has ended, cached ones included.
         evaluations: mappings evaluated so far.
         total: mappings to evaluate in all.
-        seconds: since the search began, compile included.
+        seconds: since the search began, compiling included.
+        compile_s: of these, seconds spent on compiling so far.
     """
 
     problems: int
@@ -137,6 +154,7 @@ class MapperProgress:
     evaluations: int
     total: int
     seconds: float
+    compile_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -154,14 +172,25 @@ class MapperContext:
     technology: Technology
 
 
-def _trailing(tree: Any, axis: int | None = None) -> Any:
-    """Leaves with the batch as last axis, the layout of the cost model: moved from `axis`, or a new one of size 1."""
-    if axis is None:
-        return jax.tree.map(lambda x: jnp.asarray(x)[..., None], tree)
-    return jax.tree.map(lambda x: jnp.moveaxis(x, axis, -1), tree)
+def children_room(spaces: Sequence[MapSpace]) -> int:
+    """Room that the cost model's tables over children need for mappings of these spaces on minimal hardware.
+
+    0, which compiles in two thirds of the time, unless some level may run P along its children together with R, or Q
+    with S: nothing else needs a table where the array is as large as the mapping.
+    """
+    for space in spaces:
+        levels = space.capacity.shape[-1]
+        wide = np.asarray(space.limit).reshape(*space.limit.shape[:-2], 3, levels, len(DIMS))[..., 1:, :, :] > 1
+        wide = wide.any(axis=-3)
+        pairs = (DIMS.index(a) for a in "PQ"), (DIMS.index(b) for b in "RS")
+        if any((wide[..., out] & wide[..., tap]).any() for out, tap in zip(*pairs, strict=True)):
+            return MAX_CHILDREN
+    return 0
 
 
-def objectives(genes: MappingGenes, context: MapperContext) -> jax.Array:
+def objectives(
+    genes: MappingGenes, context: MapperContext, *, fixed: bool = False, max_children: int = MAX_CHILDREN
+) -> jax.Array:
     """Base-2 logarithms of latency [cycles], energy [pJ] and area [um^2] of a population of one problem.
 
     Latency is free of off-chip limits; energy and area are those of the mapping's own minimal hardware (DESIGN
@@ -170,42 +199,47 @@ def objectives(genes: MappingGenes, context: MapperContext) -> jax.Array:
     Args:
         genes: leading axis `[P]`.
         context: one problem.
+        fixed: static, as in `MapperConfig`: latency with off-chip limits, energy, and their product.
+        max_children: static, from `children_room`.
 
     Returns:
         `[P, 3]` float, +inf where the mapping is invalid.
     """
-    mapping = _trailing(jax.vmap(decode, in_axes=(0, None))(genes, context.space), 0)
-    layer, template = _trailing(context.space.layer), _trailing(context.template)
-    largest = template.machine
-    used = jnp.moveaxis(jnp.prod(mapping.spatial.astype(largest.fanout.dtype), axis=2), 0, 1)
-    # Wires are counted on the array that the mapping uses; nothing else in the counts depends on the fanout.
-    counts = count_accesses(layer, mapping, dataclasses.replace(largest, fanout=used))
-    reason, _ = validity(counts, mapping, largest, own_fanout=True)
-    sizes = minimal_hardware(counts, mapping, largest.block_words, template.granularity, largest.capacity)
-    machine = jax.vmap(resize, in_axes=(None, None, -1, -1), out_axes=-1)(context.template, context.technology, *sizes)
-    values = jnp.stack([cycles(counts, machine).onchip, energy(counts, machine).total, area(machine)], axis=-1)
-    return jnp.where((reason == 0)[:, None], jnp.log2(values), jnp.inf)
+    mapping = jax.vmap(decode, in_axes=(0, None), out_axes=-1)(genes, context.space)
+    own = on_own_hardware(
+        context.space.layer, mapping, context.template, context.technology, fixed=fixed, max_children=max_children
+    )
+    energy = jnp.log2(own.energy.total)
+    time = jnp.log2(own.cycles.total if fixed else own.cycles.onchip)
+    values = jnp.stack([time, energy, time + energy if fixed else jnp.log2(own.area)], axis=-1)
+    return jnp.where((own.reason == 0)[:, None], values, jnp.inf)
 
 
-MAPPER = loop.Problem(
-    sample=lambda key, context: sample(key, context.space),
-    vary=lambda key, a, b, context, rates: vary(key, a, b, context.space, rates),
-    evaluate=lambda genes, context: jax.vmap(objectives, in_axes=(0, None))(genes, context),
-    shared_context=True,
-)
-"""The mapper as a problem of the generation loop: islands that share a context search the same layer and template."""
+@functools.cache
+def _problem(fixed: bool, max_children: int, distinct: bool) -> loop.Problem:
+    """The mapper as a problem of the generation loop: islands that share a context search the same problem."""
+    evaluate = functools.partial(objectives, fixed=fixed, max_children=max_children)
+    return loop.Problem(
+        sample=lambda key, context: sample(key, context.space),
+        vary=lambda key, a, b, context, rates: vary(key, a, b, context.space, rates),
+        evaluate=lambda genes, context: jax.vmap(evaluate, in_axes=(0, None))(genes, context),
+        shared_context=True,
+        distinct=distinct,
+    )
+
 
 # One problem is one island of the loop; problems are vmapped, so that each has a key of its own.
 _OVER_PROBLEMS: Any = MapperContext(space=0, template=0, technology=None)  # pyright: ignore[reportArgumentType]
 
 
-@functools.partial(_jit, static_argnames=("population", "archive"))
+@functools.partial(_jit, static_argnames=("problem", "population", "archive"))
 def _start(
     keys: Array,
     context: MapperContext,
     given: MappingGenes | None,
     is_given: Array | None,
     *,
+    problem: loop.Problem,
     population: int,
     archive: int,
 ) -> loop.SearchState:
@@ -218,20 +252,88 @@ def _start(
             drawn = jax.vmap(sample, in_axes=(0, None))(keys, context.space)
             pick = jax.vmap(lambda use, a, b: jax.tree.map(lambda x, y: jnp.where(use, x, y), a, b))
             seeds = jax.tree.map(lambda leaf: leaf[None], pick(is_given, given, drawn))
-        return loop.start(key, context, seeds, problem=MAPPER, islands=1, population=population, archive=archive)
+        return loop.start(key, context, seeds, problem=problem, islands=1, population=population, archive=archive)
 
     return jax.vmap(one, in_axes=(0, _OVER_PROBLEMS, 0, 0))(keys, context, given, is_given)
 
 
-@functools.partial(_jit, static_argnames=("immigrants",))
-def _step(state: loop.SearchState, context: MapperContext, rates: MapperRates, *, immigrants: int) -> loop.SearchState:
-    """One generation of every problem of a block."""
-    one = functools.partial(loop.generation, rates=rates, problem=MAPPER, immigrants=immigrants)
-    return jax.vmap(lambda s, c: one(s, c)[0], in_axes=(0, _OVER_PROBLEMS))(state, context)
+# A generation is three programs, so that the costly one, the evaluation, is compiled once for all and beside others.
 
 
-@functools.partial(_jit, static_argnames=("entries",))
-def _finish(state: loop.SearchState, context: MapperContext, *, entries: int) -> MappingTables:
+@functools.partial(_jit, static_argnames=("problem", "immigrants"))
+def _breed(
+    state: loop.SearchState, context: MapperContext, rates: MapperRates, *, problem: loop.Problem, immigrants: int
+) -> MappingGenes:
+    """The next individuals of every problem of a block, `[B, 1, P + immigrants, ...]`."""
+    one = functools.partial(loop.breed, rates=rates, problem=problem, immigrants=immigrants)
+    return jax.vmap(lambda s, c: one(s, c), in_axes=(0, _OVER_PROBLEMS))(state, context)
+
+
+@functools.partial(_jit, static_argnames=("problem",))
+def _evaluate(genes: MappingGenes, context: MapperContext, *, problem: loop.Problem) -> Array:
+    """Their objectives, `[B, 1, N, 3]`."""
+    return jax.vmap(problem.evaluate, in_axes=(0, _OVER_PROBLEMS))(genes, context)
+
+
+@functools.partial(_jit, static_argnames=("problem",))
+def _select(
+    state: loop.SearchState, genes: MappingGenes, objectives: Array, *, problem: loop.Problem
+) -> loop.SearchState:
+    """The state of every problem after survival."""
+    return jax.vmap(lambda s, g, o: loop.select(s, g, o, None, problem=problem)[0])(state, genes, objectives)
+
+
+@functools.partial(_jit, static_argnames=("count",))
+def _neighbours(
+    archive: emo.Archive, tried: Array, context: MapperContext, *, count: int
+) -> tuple[MappingGenes, Array, Array]:
+    """Neighbours of archived mappings, the oldest that have not had their turn first.
+
+    Args:
+        archive: leading axes `[B, 1]`.
+        tried: `[B, 1, A]` bool, members whose neighbours have all been evaluated.
+        context: the block.
+        count: N, neighbours to take; members that do not fit in whole keep their turn, but for the first.
+
+    Returns:
+        Genes `[B, 1, N, ...]`, which of them exist `[B, 1, N]`, and `tried` afterwards.
+    """
+
+    def one(archive: emo.Archive, tried: Array, context: MapperContext) -> tuple[MappingGenes, Array, Array]:
+        open_ = archive.valid & ~tried
+        pick = jnp.argsort(~open_, stable=True)[:_MEMBERS]
+        members: Any = jax.tree.map(lambda leaf: leaf[pick], archive.genes)
+        steps = jax.vmap(neighbours, in_axes=(0, None))(members, context.space) & open_[pick, None]
+        place = jnp.nonzero(steps.ravel(), size=count, fill_value=-1)[0]
+        member, step = jnp.divmod(jnp.maximum(place, 0), steps.shape[1])
+        genes = jax.vmap(neighbour, in_axes=(0, 0, None))(
+            jax.tree.map(lambda leaf: leaf[member], members), step, context.space
+        )
+        whole = (jnp.cumsum(jnp.sum(steps, axis=1)) <= count).at[0].set(True)
+        return genes, place >= 0, tried.at[pick].set(tried[pick] | whole)
+
+    return jax.vmap(jax.vmap(one, in_axes=(0, 0, None)), in_axes=(0, 0, _OVER_PROBLEMS))(archive, tried, context)
+
+
+@_jit
+def _enter(
+    archive: emo.Archive, tried: Array, genes: MappingGenes, exists: Array, objectives: Array
+) -> tuple[emo.Archive, Array]:
+    """The archives after a round of neighbours, and which of their members have had their turn."""
+
+    def one(archive: emo.Archive, tried: Array, genes: MappingGenes, exists: Array, objectives: Array):
+        both = dataclasses.replace(archive, genes=(archive.genes, tried))
+        objectives = jnp.where(exists[:, None], objectives, jnp.inf)
+        both = emo.archive_update(both, (genes, jnp.zeros_like(exists)), objectives)
+        return dataclasses.replace(both, genes=both.genes[0]), both.genes[1]
+
+    return jax.vmap(jax.vmap(one))(archive, tried, genes, exists, objectives)
+
+
+@functools.partial(_jit, static_argnames=("entries", "fixed", "max_children"))
+def _finish(
+    archive: emo.Archive, context: MapperContext, *, entries: int, fixed: bool, max_children: int
+) -> MappingTables:
     """The Pareto sets of a block, `[B, 1, 1, M, ...]`: at most M of each archive."""
 
     def one(archive: emo.Archive, context: MapperContext) -> MappingTables:
@@ -251,9 +353,11 @@ def _finish(state: loop.SearchState, context: MapperContext, *, entries: int) ->
             context.technology,
             lead(lead(mapping)),
             jnp.sum(best.valid, dtype=jnp.int32)[None, None],
+            fixed=fixed,
+            max_children=max_children,
         )
 
-    return jax.vmap(one, in_axes=(0, _OVER_PROBLEMS))(state.archive, context)
+    return jax.vmap(one, in_axes=(0, _OVER_PROBLEMS))(archive, context)
 
 
 def cache_folder() -> pathlib.Path:
@@ -346,6 +450,12 @@ def _save(path: pathlib.Path, table: MappingTables) -> None:
     write_bytes(path, buffer.getvalue())
 
 
+_PROGRAMS: dict[Any, concurrent.futures.Future[Any]] = {}
+"""Compiled programs by function, static arguments and shapes; those of other threads in the making included."""
+
+_ASKING = threading.Lock()
+
+
 class _Search:
     """The blocks of one call of `map_layers`, run by some threads; holds what they share."""
 
@@ -356,55 +466,108 @@ class _Search:
         progress: Callable[[MapperProgress], None] | None,
         problems: int,
         cached: int,
+        max_children: int,
     ) -> None:
         self.config, self.rates, self.progress = config, rates, progress
         self.problems, self.cached, self.done, self.evaluations = problems, cached, cached, 0
-        per_problem = (config.generations + 1) * (config.population + config.immigrants)
-        self.total = (problems - cached) * per_problem
+        self.total = (problems - cached) * config.evaluations
+        self.max_children = max_children
         self.began = time.perf_counter()
+        self.compile_s = 0.0
         self.stop = threading.Event()
         self.lock = threading.Lock()
-        self.first = threading.Lock()
-        self.compiled: set[Any] = set()
 
-    def report(self, evaluations: int = 0, done: int = 0) -> None:
+    def report(self, evaluations: int = 0, done: int = 0, spared: int = 0) -> None:
         """Counts and passes the count on."""
         with self.lock:
             self.evaluations += evaluations
+            self.total -= spared
             self.done += done
             if self.progress is not None:
                 self.progress(
                     MapperProgress(
                         problems=self.problems, cached=self.cached, done=self.done, evaluations=self.evaluations,
-                        total=self.total, seconds=time.perf_counter() - self.began,
+                        total=self.total, seconds=time.perf_counter() - self.began, compile_s=self.compile_s,
                     )
                 )  # fmt: skip
 
-    def call(self, function: Callable[..., Any], *args: Any, **static: Any) -> Any:
-        """Calls a jitted function; the first calls queue up, so that it is compiled once and not once per thread."""
-        if function in self.compiled:
-            return function(*args, **static)
-        with self.first:
-            result = function(*args, **static)
-            self.compiled.add(function)
-        return result
+    def program(self, function: Any, *args: Any, **static: Any) -> Any:
+        """A jitted function compiled for these shapes; compiled once, by whoever asks first."""
+        leaves, tree = jax.tree.flatten(args)
+        shapes = tuple(jax.typeof(leaf) for leaf in leaves)
+        key = function, tuple(sorted(static.items(), key=lambda item: item[0])), tree, shapes
+        with _ASKING:
+            first = key not in _PROGRAMS
+            future = _PROGRAMS.setdefault(key, concurrent.futures.Future())
+        if first:
+            try:
+                future.set_result(function.lower(*args, **static).compile())
+            except BaseException as error:
+                del _PROGRAMS[key]
+                future.set_exception(error)
+        return future.result()
+
+    def programs(
+        self, keys: Array, context: MapperContext, given: MappingGenes | None, is_given: Any
+    ) -> dict[str, Any]:
+        """The programs of a block by name, compiled side by side."""
+        config = self.config
+        problem = _problem(config.fixed, self.max_children, config.distinct)
+        sizes = {"problem": problem, "population": config.population, "archive": config.archive}
+        bred = {"problem": problem, "immigrants": config.immigrants}
+        count = config.population + config.immigrants
+        began = time.perf_counter()
+        state = _start.eval_shape(keys, context, given, is_given, **sizes)
+        genes = _breed.eval_shape(state, context, self.rates, **bred)
+        values = _evaluate.eval_shape(genes, context, problem=problem)
+        tried, exists = (jax.ShapeDtypeStruct((*values.shape[:2], n), bool) for n in (config.archive, count))
+        tables = {"entries": config.entries, "fixed": config.fixed, "max_children": self.max_children}
+        wanted: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]] = {  # the slowest first
+            "breed": (_breed, (state, context, self.rates), bred),
+            "finish": (_finish, (state.archive, context), tables),
+            "evaluate": (_evaluate, (genes, context), {"problem": problem}),
+            "start": (_start, (keys, context, given, is_given), sizes),
+            "select": (_select, (state, genes, values), {"problem": problem}),
+        }
+        if config.descent:
+            wanted["neighbours"] = (_neighbours, (state.archive, tried, context), {"count": count})
+            wanted["enter"] = (_enter, (state.archive, tried, genes, exists, values), {})
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            made = {name: pool.submit(self.program, f, *args, **static) for name, (f, args, static) in wanted.items()}
+            programs = {name: future.result() for name, future in made.items()}
+        with self.lock:
+            # Threads wait for each other's programs: the longest wait is what compiling took.
+            self.compile_s = max(self.compile_s, time.perf_counter() - began)
+        return programs
 
     def block(
         self, keys: Array, context: MapperContext, given: MappingGenes | None, is_given: Any, real: int
     ) -> MappingTables | None:
         """Searches one block of which `real` problems are no padding; None if stopped on the way."""
         config = self.config
-        state = self.call(
-            _start, keys, context, given, is_given,
-            population=config.population, archive=config.archive,
-        )  # fmt: skip
+        count = config.population + config.immigrants
+        call = self.programs(keys, context, given, is_given)
+        state = call["start"](keys, context, given, is_given)
         for _ in range(config.generations + 1):  # the first evaluates the first population
             if self.stop.is_set():
                 return None
-            state = self.call(_step, state, context, self.rates, immigrants=config.immigrants)
+            genes = call["breed"](state, context, self.rates)
+            state = call["select"](state, genes, call["evaluate"](genes, context))
             jax.block_until_ready(state)
-            self.report(real * (config.population + config.immigrants))
-        table = jax.device_get(self.call(_finish, state, context, entries=config.entries))
+            self.report(real * count)
+        archive = state.archive
+        tried = jnp.zeros(archive.valid.shape, bool)
+        for round_ in range(config.descent):
+            if self.stop.is_set():
+                return None
+            genes, exists, tried = call["neighbours"](archive, tried, context)
+            tries = int(np.sum(np.asarray(exists)[:real]))
+            if tries == 0:
+                self.report(spared=(config.descent - round_) * real * count)
+                break
+            archive, tried = call["enter"](archive, tried, genes, exists, call["evaluate"](genes, context))
+            self.report(tries, spared=real * count - tries)
+        table = jax.device_get(call["finish"](archive, context))
         self.report(done=real)
         return jax.tree.map(lambda leaf: leaf[:, 0, 0], table)
 
@@ -476,7 +639,8 @@ def map_layers(
 
     spaces = {pair: space(pair) for pair in open_}
     most_given = max([0, *(len(v) for v in given.values())])
-    search = _Search(config, rates, progress, len(pairs), len(found))
+    room = MAX_CHILDREN if config.fixed else children_room(list(spaces.values()))
+    search = _Search(config, rates, progress, len(pairs), len(found), room)
     search.report()
     tech = _cast(technology, dtype)
 
@@ -512,24 +676,32 @@ def map_layers(
             for future in futures:
                 future.cancel()
             raise
-    return _assemble(found, len(layers), len(templates), config.entries, levels, dtype)
+    tables = {(pair.layer, pair.template): table for pair, table in found.items()}
+    return assemble(tables, len(layers), len(templates), config.entries, levels, dtype)
 
 
 def context(
-    layer: UniqueLayer, template: Template, technology: Technology, *, dtype: Any = jnp.float32
+    layer: UniqueLayer,
+    template: Template,
+    technology: Technology,
+    *,
+    levels: int | None = None,
+    dtype: Any = jnp.float32,
 ) -> MapperContext:
-    """One problem as `MAPPER` takes it, for those who run the generation loop or `objectives` themselves.
+    """One problem as `objectives` takes it, for those who evaluate or enumerate mappings themselves.
 
     Args:
         layer: the layer.
         template: a template that runs it.
         technology: energy and area tables.
+        levels: L; default those of the template.
         dtype: float dtype of the evaluation.
 
     Raises:
         InputError: the template does not run layers of this type.
     """
-    arrays = jax.device_get(jax.tree.map(lambda leaf: leaf[0], template_arrays([template], technology, dtype=dtype)))
+    arrays = template_arrays([template], technology, levels=levels, dtype=dtype)
+    arrays = jax.device_get(jax.tree.map(lambda leaf: leaf[0], arrays))
     space = _space(layer, template, arrays.machine, arrays.component.shape[0], _primes([layer]))
     return MapperContext(
         space=jax.tree.map(jnp.asarray, space),
@@ -580,11 +752,11 @@ def _given_genes(
     return jax.tree.map(lambda *x: np.stack(x), *rows), exists
 
 
-def _assemble(
-    found: dict[_Pair, MappingTables], layers: int, templates: int, entries: int, levels: int, dtype: Any
+def assemble(
+    found: Dict[tuple[int, int], MappingTables], layers: int, templates: int, entries: int, levels: int, dtype: Any
 ) -> MappingTables:
-    """The sets as one table; problems that do not exist have count 0."""
-    dims, spaces = 8, 3
+    """Sets by (layer, template) as one table `[U, T, M, ...]`; problems that do not exist have count 0."""
+    dims, spaces = len(DIMS), 3
     shapes: dict[str, tuple[int, ...]] = {
         "objectives": (3,), "cycles": (), "offchip_bytes": (), "offchip_words": (spaces, 2), "block_reads": (levels,),
         "block_writes": (levels,), "hops": (levels,), "mac_energy": (), "capacity": (levels,), "fanout": (levels, 2),
@@ -603,7 +775,7 @@ def _assemble(
     }
     for pair, table in found.items():
         for name, column in columns.items():
-            column[pair.layer, pair.template] = getattr(table, name)
+            column[pair] = getattr(table, name)
         for name, column in nest.items():
-            column[pair.layer, pair.template] = getattr(table.mapping, name)
+            column[pair] = getattr(table.mapping, name)
     return MappingTables(mapping=Mapping(**nest), **columns)

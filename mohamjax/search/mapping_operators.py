@@ -34,7 +34,17 @@ if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
 else:
     from chex import dataclass
 
-__all__ = ["PAPER_RATES", "MapperRates", "crossover", "fill", "mutate", "parallelise", "vary"]
+__all__ = [
+    "PAPER_RATES",
+    "MapperRates",
+    "crossover",
+    "fill",
+    "mutate",
+    "neighbour",
+    "neighbours",
+    "parallelise",
+    "vary",
+]
 
 _FILL_RATE = 3.5
 _MORE = 1.5
@@ -258,3 +268,73 @@ def vary(
 
     children = jax.vmap(mutations)(jax.random.split(child_key), jax.tree.map(lambda x, y: jnp.stack([x, y]), *pair))
     return jax.tree.map(lambda leaf: leaf[0], children), jax.tree.map(lambda leaf: leaf[1], children)
+
+
+def _loop_orders(genes: MappingGenes, space: MapSpace) -> tuple[Array, Array]:
+    """All orders, temporal, X and Y, `[S, D]`, and which of their positions a template prescribes, `[S, D]` bool."""
+    orders = jnp.concatenate([genes.order[None], genes.spatial_order])
+    slots, dims = orders.shape[0] * orders.shape[1], orders.shape[2]
+    prescribed = space.constraints.order >= 0
+    prescribed = jnp.concatenate([prescribed, jnp.zeros((slots - prescribed.shape[0], dims), bool)])
+    return orders.reshape(slots, dims), prescribed
+
+
+# Loops that a step makes the innermost ones of a slot: a single one, or all that leave one data space where it is.
+_INWARD = np.concatenate([np.eye(RELEVANCE.shape[1], dtype=bool), ~RELEVANCE[[0, 2]]])
+
+
+def neighbours(genes: MappingGenes, space: MapSpace) -> Array:
+    """Which steps lead from a mapping to another: `[F * S + F * F + S * (D + 2)]` bool, as `neighbour` numbers them.
+
+    A step moves one prime factor to another slot; lets two of them change places; or makes one loop, or all loops that
+    do not move the weights (the outputs), the innermost of their slot, which is what decides on reuse. Of equal primes
+    in one slot only the first takes part. Where two change places, a buffer may overflow.
+    """
+    primes, slots = space.prime.shape[0], space.limit.shape[0]
+    state = nest(genes.slot, space)
+    index = jnp.arange(primes)
+    move_ = jax.vmap(admits, in_axes=(None, 0, None))(state, index, space)
+    alike = (space.group[:, None] == space.group) & (genes.slot[:, None] == genes.slot)
+    first = ~jnp.any(jnp.tril(alike, -1), axis=1) & (space.prime > 1)
+
+    # Prime i arrives where j was: does it fit there once j has left?
+    prime, dim, slot = space.prime, space.dim, genes.slot
+    factor = state.factors[slot[None, :], dim[:, None]] // jnp.where(dim[:, None] == dim, prime, 1)
+    fits = factor * prime[:, None] <= space.limit[slot[None, :], dim[:, None]]
+    width = jnp.round(jnp.prod(state.factors.astype(space.fanout.dtype), axis=1)[slot] / prime)
+    fits &= width * prime[:, None] <= space.fanout[slot]
+    swap = fits & fits.T & (slot[:, None] != slot) & (space.group[:, None] != space.group)
+    swap &= first[:, None] & first & (index[:, None] < index)
+
+    orders, prescribed = _loop_orders(genes, space)
+    loops = jnp.take_along_axis(state.factors > 1, orders, axis=1) & ~prescribed  # by position
+    chosen = jnp.moveaxis(jnp.asarray(_INWARD)[:, orders], 0, 1) & loops[:, None]  # [S, D + 2, D]
+    outside = jnp.cumsum(loops[:, None] & ~chosen, axis=-1) > 0
+    inward = jnp.any(chosen & outside, axis=-1)
+    inward &= (jnp.arange(slots) > 0)[:, None]  # at level 0 no order matters
+    return jnp.concatenate([(move_ & first[:, None]).ravel(), swap.ravel(), inward.ravel()])
+
+
+def neighbour(genes: MappingGenes, step: Array, space: MapSpace) -> MappingGenes:
+    """The mapping one step away.
+
+    Steps are numbered: prime `i` to slot `s` is i * S + s; then primes `i` and `j` change places, i * F + j; then kind
+    `k` of loops becomes innermost in slot `s`, s * (D + 2) + k, where `k` is a dimension, D for all loops that leave
+    the weights and D + 1 for those that leave the outputs where they are.
+    """
+    primes, (slots, dims) = space.prime.shape[0], space.limit.shape
+    levels, kinds = space.capacity.shape[0], len(_INWARD)
+    index, moves, swaps = jnp.arange(primes), primes * slots, primes * primes
+    is_move, is_turn = step < moves, step >= moves + swaps
+    i, j = jnp.divmod(jnp.clip(step - moves, 0, swaps - 1), primes)
+    slot = genes.slot
+    exchanged = jnp.where(index == i, slot[j], jnp.where(index == j, slot[i], slot))
+    moved = jnp.where(index == step // slots, step % slots, slot)
+    slot = jnp.where(is_move, moved, jnp.where(is_turn, slot, exchanged))
+
+    orders, prescribed = _loop_orders(genes, space)
+    row, kind = jnp.divmod(jnp.clip(step - moves - swaps, 0, slots * kinds - 1), kinds)
+    rank = jnp.where(jnp.asarray(_INWARD)[kind, orders[row]], 1, 2)
+    turned = orders[row][jnp.argsort(jnp.where(prescribed[row], 0, rank), stable=True)]
+    orders = jnp.where(((jnp.arange(slots) == row) & is_turn)[:, None], turned, orders).reshape(3, levels, dims)
+    return MappingGenes(slot=slot.astype(jnp.int32), order=orders[0], spatial_order=orders[1:])
