@@ -13,6 +13,8 @@ from onnx import TensorProto, helper
 from plain_design import problems
 
 from mohamjax.cli import main
+from mohamjax.io import read_timeloop
+from mohamjax.io.samples import Sample, predict
 from mohamjax.search.loop import generations
 
 SIZES = ["--population", "32", "--generations", "12", "--no-mapping-cache", "--no-compile-cache"]
@@ -303,3 +305,26 @@ def test_a_schedule_written_by_hand(results, networks, tmp_path):
     (row,) = table(tmp_path / "mine.csv")
     assert row["design_id"] == "mine" and row["valid"] == "1"
     np.testing.assert_allclose(objectives([row])[0], [first[k] for k in ("latency_s", "energy_J", "area_mm2")])
+
+
+def test_a_design_goes_to_timeloop_and_back(results, tmp_path):
+    document = json.loads((results / "designs.json").read_text())
+    document["designs"] = document["designs"][:1]
+    (tmp_path / "first.json").write_text(json.dumps(document))
+    out = ["--out", str(tmp_path / "first.csv"), "--timeloop", str(tmp_path / "timeloop")]
+    assert main(["evaluate", "designs", str(tmp_path / "first.json"), *out]) == 0
+    rows = table(tmp_path / "timeloop" / "index.csv")
+    assert [r["layer"] for r in rows] == [x["name"] for x in document["layers"]]
+    samples = []
+    for row in rows:
+        folder = tmp_path / "timeloop" / row["folder"]
+        given = read_timeloop(*folder.glob("*.yaml"), *folder.parent.glob("*.yaml"))
+        samples.append(Sample(row["folder"], given.architecture, given.shape, given.mapping))
+    levels = max(len(s.architecture.level_names) for s in samples)
+    chosen = [n for n, s in enumerate(samples) if len(s.architecture.level_names) == levels]
+    found, _ = predict([samples[n] for n in chosen], links=False)
+    column = {k: np.asarray([float(rows[n][k]) for n in chosen]) for k in ("cycles", "energy_pJ", "wires_pJ")}
+    assert np.all(found.reason == 0)
+    np.testing.assert_array_equal(found.cycles.total, column["cycles"])
+    onchip = found.energy.total - found.energy.network.sum(axis=1)
+    np.testing.assert_allclose(onchip, column["energy_pJ"] - column["wires_pJ"], rtol=1e-9)
