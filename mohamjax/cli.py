@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from mohamjax import __version__
+from mohamjax import __version__, cli_schedule
 from mohamjax.errors import InputError
 from mohamjax.text import table as _table
 
@@ -138,6 +138,17 @@ def _hardware_arguments(parser: argparse.ArgumentParser) -> None:
         help="sub-accelerator templates, by name or YAML file, separated by commas (default: the packaged ones)",
     )
     parser.add_argument("--technology", metavar="FILE", help="a technology table of your own (YAML)")
+    _word_argument(parser)
+
+
+def _word_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--word-bits",
+        choices=("template", "model"),
+        default="template",
+        help="width of operands: the template's (default), or the widest of the model's element types, for which "
+        "templates are then built: buffers keep their bits, words and MACs take that width",
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -219,6 +230,7 @@ def _parser() -> argparse.ArgumentParser:
         "--template", dest="templates", metavar="NAME|FILE,...", help="templates (default: the packaged ones)"
     )
     map_.add_argument("--technology", metavar="FILE", help="a technology table of your own (YAML)")
+    _word_argument(map_)
     map_.add_argument("--budget", default="small", help="tiny, small (default) or paper")
     map_.add_argument("--no-mapping-cache", action="store_true", help="neither read nor keep mapping tables on disk")
     _workload_arguments(map_)
@@ -271,6 +283,15 @@ def _parser() -> argparse.ArgumentParser:
         "--timeloop", metavar="FOLDER", help="also write every chiplet and its layers as input files of Timeloop"
     )
     _common(designs, "table of objectives (CSV); - for standard output, the default")
+
+    schedule = verbs.add_parser(
+        "schedule",
+        help="schedule independent jobs on given accelerators that share one bandwidth (G#)",
+        description="Searches which accelerator runs which job when, compares with heuristics and a lower bound.",
+    )
+    cli_schedule.add_arguments(schedule, _positive)
+    _workload_arguments(schedule)
+    _common(schedule, "results folder (default: none is written)")
 
     workload = verbs.add_parser("workload", help="print the layers of networks")
     workload.add_argument("workload", nargs="+", help="ONNX files, a scenario name or a scenario YAML")
@@ -403,11 +424,15 @@ def _application(arguments: argparse.Namespace) -> ApplicationModel:
     )
 
 
-def _templates(arguments: argparse.Namespace) -> tuple[Template, ...]:
-    from mohamjax.hardware import load_templates, packaged_templates
+def _templates(arguments: argparse.Namespace, application: ApplicationModel) -> tuple[Template, ...]:
+    from mohamjax.hardware import load_templates, packaged_templates, with_word_bits
 
     names = [n for n in (arguments.templates or "").split(",") if n]
-    return tuple(load_templates(names or list(packaged_templates())))
+    templates = tuple(load_templates(names or list(packaged_templates())))
+    if arguments.word_bits == "model":
+        widest = max(layer.word_bits for layer in application.layers)
+        templates = tuple(with_word_bits(template, widest) for template in templates)
+    return templates
 
 
 def _technology(arguments: argparse.Namespace) -> Technology:
@@ -493,7 +518,7 @@ def _search(arguments: argparse.Namespace) -> int:
 
     settings = _settings(arguments)
     application = _application(arguments)
-    templates = _templates(arguments)
+    templates = _templates(arguments, application)
     site = survey(settings.requirements, application, templates, settings.moham.tiles, settings.moham.max_chiplets)
     runs = runnable(application, site.templates)
     if arguments.dry_run:
@@ -525,7 +550,8 @@ def _search(arguments: argparse.Namespace) -> int:
         terminal.line("stopped by hand before the first designs were evaluated; nothing to write")
         return 130
     bounds = result.front.bounds(settings.moham.max_chiplets)
-    write_results(folder, result.front, result.history, result.config, bounds)
+    config = {**result.config, "inputs": _inputs(arguments, application)}
+    write_results(folder, result.front, result.history, config, bounds)
     if not arguments.no_figures:
         from mohamjax.plot import plot_evaluated
 
@@ -546,6 +572,33 @@ def _search(arguments: argparse.Namespace) -> int:
     else:
         print(_landmark_table(roles, result.front, bounds))
     return 0
+
+
+def _inputs(arguments: argparse.Namespace, application: ApplicationModel) -> dict[str, Any]:
+    """What the command line named, and the contents of its files: with it, a search can be repeated and checked."""
+    import hashlib
+
+    files = [arguments.technology, arguments.package, arguments.require, arguments.inject]
+    files += [network.source for network in application.networks]
+    files += [name for name in (arguments.templates or "").split(",") if pathlib.Path(name).is_file()]
+    return {
+        "workload": list(arguments.workload),
+        "batch": arguments.batch,
+        "shapes": {name: list(shape) for name, shape in arguments.shape},
+        "skip_unknown": arguments.skip_unknown,
+        "preset": arguments.preset,
+        "word_bits": arguments.word_bits,
+        "templates": arguments.templates,
+        "technology": arguments.technology,
+        "package": arguments.package,
+        "require": arguments.require,
+        "inject": arguments.inject,
+        "sha256": {
+            pathlib.Path(name).name: hashlib.sha256(pathlib.Path(name).read_bytes()).hexdigest()
+            for name in files
+            if name and pathlib.Path(name).is_file()
+        },
+    }
 
 
 def _unit(values: Sequence[float], symbol: str) -> tuple[str, float]:
@@ -651,7 +704,8 @@ def _map(arguments: argparse.Namespace) -> int:
     from mohamjax.search import BUDGETS, Settings, cache_folder, map_layers, runnable
 
     settings = Settings.preset(arguments.budget)
-    application, templates, technology = _application(arguments), _templates(arguments), _technology(arguments)
+    application, technology = _application(arguments), _technology(arguments)
+    templates = _templates(arguments, application)
     runnable(application, templates)
     _probe(arguments.out)
     terminal = _Terminal()
@@ -859,10 +913,15 @@ def _plot(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _schedule(arguments: argparse.Namespace) -> int:
+    return cli_schedule.schedule(arguments, _application, _Terminal().line)
+
+
 _VERBS: dict[str, Callable[[argparse.Namespace], int]] = {
     "search": _search,
     "map": _map,
     "evaluate": _evaluate,
+    "schedule": _schedule,
     "workload": _workload,
     "templates": _templates_verb,
     "plot": _plot,

@@ -1,6 +1,5 @@
 """What users demand of designs: limits, fixed packages, pins, one template, one number, their own designs."""
 
-import csv
 import dataclasses
 import json
 
@@ -12,13 +11,18 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_operators import CROSSOVERS, MUTATIONS, L, S, T, apply, genetics, population, problems, rows
-from test_search import SIZES, objectives, small_network, table
+from test_search import networks, objectives, search, table  # noqa: F401
 
 from mohamjax import emo
 from mohamjax.cli import main
 from mohamjax.errors import InputError
-from mohamjax.search import operators
+from mohamjax.hardware import load_technology, load_templates, template_arrays
+from mohamjax.io import read_designs
+from mohamjax.mapping import layer_arrays, tabulate
+from mohamjax.search import Requirements, operators, survey
+from mohamjax.search.injection import inject
 from mohamjax.search.requirements import CLOSED, FREE, load_requirements, requirements_from_dict
+from mohamjax.workload import load_scenario
 
 # ---------------------------------------------------------------- constrained dominance
 
@@ -123,42 +127,32 @@ def test_repair_makes_designs_of_arbitrary_genes(seed):
 
 
 # ---------------------------------------------------------------- whole searches
+# The networks and sizes of test_search.py, so that programs are compiled once for both files.
 
 
 @pytest.fixture(scope="module")
-def network(tmp_path_factory):
-    path = tmp_path_factory.mktemp("network") / "net.onnx"
-    small_network(path, 16)
-    return str(path)
-
-
-@pytest.fixture(scope="module")
-def free(network, tmp_path_factory):
+def free(networks, tmp_path_factory):
     """An undemanding search: its results folder."""
     folder = tmp_path_factory.mktemp("free")
-    assert search(network, folder) == 0
+    assert search(networks, folder, "--no-figures") == 0
     return folder
-
-
-def search(network, out, *more):
-    return main(["search", network, "--budget", "tiny", "--no-figures", "--out", str(out), *SIZES, *more])
 
 
 def demand(tmp_path, **content):
     path = tmp_path / "requirements.yaml"
     path.write_text(yaml.safe_dump({"format": "requirements/1", **content}))
-    return ["--require", str(path)]
+    return ["--no-figures", "--require", str(path)]
 
 
 def designs(folder):
     return json.loads((folder / "designs.json").read_text())["designs"]
 
 
-def test_every_design_keeps_the_limits(network, free, tmp_path):
+def test_every_design_keeps_the_limits(networks, free, tmp_path):
     values = objectives(table(free / "front.csv"))
     latency, energy, area = (float(x) for x in np.median(values, axis=0))
     limits = {"latency_s": latency, "energy_J": 2 * energy, "area_mm2": 3 * area, "power_W": 3 * energy / latency}
-    assert search(network, tmp_path / "out", *demand(tmp_path, limits=limits, chiplets={"least": 2})) == 0
+    assert search(networks, tmp_path / "out", *demand(tmp_path, limits=limits, chiplets={"least": 2})) == 0
     kept = objectives(table(tmp_path / "out" / "front.csv"))
     assert len(kept) >= 1
     assert (kept <= np.asarray([latency, 2 * energy, 3 * area]) * (1 + 1e-6)).all()
@@ -166,81 +160,104 @@ def test_every_design_keeps_the_limits(network, free, tmp_path):
     assert all(int(row["n_chiplets"]) >= 2 for row in table(tmp_path / "out" / "front.csv"))
 
 
-def test_limits_that_nothing_keeps_end_with_one_line(network, tmp_path, capsys):
-    assert search(network, tmp_path / "out", *demand(tmp_path, limits={"latency_s": 1e-12})) == 2
+def test_limits_that_nothing_keeps_end_with_one_line(networks, tmp_path, capsys):
+    assert search(networks, tmp_path / "out", *demand(tmp_path, limits={"latency_s": 1e-12})) == 2
     said = capsys.readouterr().err.strip().splitlines()[-1]
     assert "limits" in said and "loosen" in said
 
 
-def test_a_closed_package_is_all_there_is(network, tmp_path):
+def test_a_closed_package_is_all_there_is(networks, tmp_path):
     package = {
         "chiplets": [
             {"template": "simba", "sizes": "largest"},
             {"template": "eyeriss", "tile": 3, "levels": {"shared_glb": {"fanout": [4, 1]}}},
+            {"template": "shidiannao"},
         ]
     }
-    assert search(network, tmp_path / "out", *demand(tmp_path, package=package)) == 0
+    assert search(networks, tmp_path / "out", *demand(tmp_path, package=package)) == 0
     found = designs(tmp_path / "out")
     kinds = {tuple(chip["template"] for chip in design["chiplets"]) for design in found}
-    assert kinds == {("simba-fixed1", "eyeriss-fixed1")}
-    assert len({design["area_mm2"] for design in found}) == 1
-    buffer = next(level for level in found[0]["chiplets"][1]["levels"] if level["name"] == "shared_glb")
-    assert buffer["fanout"] == [4, 1]
+    assert kinds == {("simba-fixed1", "shidiannao", "eyeriss-fixed1")}
+    for design in found:
+        simba, _, eyeriss = design["chiplets"]
+        assert next(level for level in eyeriss["levels"] if level["name"] == "shared_glb")["fanout"] == [4, 1]
+        assert next(level for level in simba["levels"] if level["name"] == "GlobalBuffer")["capacity_words"] == 65536
     # The file stands for itself: sizes of the fixed chiplets included.
     again = tmp_path / "again.csv"
     assert main(["evaluate", "designs", str(tmp_path / "out" / "designs.json"), "--out", str(again)]) == 0
     np.testing.assert_allclose(objectives(table(again)), objectives(table(tmp_path / "out" / "front.csv")), rtol=1e-9)
 
 
-def test_one_template_and_pinned_layers(network, tmp_path):
+def test_pinned_layers_stay_where_they_are_pinned(networks, tmp_path):
     demands = {
-        "homogeneous": True,
         "package": {"open": True, "chiplets": [{"template": "simba", "tile": 2}]},
-        "pin": [{"layers": "net/head", "chiplet": 0}, {"layers": "net/s*", "templates": ["simba"]}],
+        "pin": [{"layers": "one/head", "chiplet": 0}, {"layers": "two/s*", "templates": ["simba"]}],
     }
-    assert search(network, tmp_path / "out", *demand(tmp_path, **demands)) == 0
-    for design in designs(tmp_path / "out"):
-        assert {chip["template"] for chip in design["chiplets"]} == {"simba"}
-        tiles = [chip["tile"] for chip in design["chiplets"]]
-        assert 2 in tiles
-        head = next(step for step in design["schedule"] if step["layer"] == 3)
-        assert tiles[head["chiplet"]] == 2
+    assert search(networks, tmp_path / "out", *demand(tmp_path, **demands)) == 0
+    document = json.loads((tmp_path / "out" / "designs.json").read_text())
+    names = [(document["networks"][row["network"]]["name"], row["name"]) for row in document["layers"]]
+    for design in document["designs"]:
+        chips = design["chiplets"]
+        assert any(chip["tile"] == 2 and chip["template"] == "simba" for chip in chips)
+        for step in design["schedule"]:
+            network, layer = names[step["layer"]]
+            if (network, layer) == ("one", "head"):
+                assert chips[step["chiplet"]]["tile"] == 2
+            if network == "two" and layer.startswith("s"):
+                assert chips[step["chiplet"]]["template"] == "simba"
 
 
-def test_one_number_ends_at_its_best_design(network, free, tmp_path):
-    best = objectives(table(free / "front.csv"))
-    assert search(network, tmp_path / "out", "--objective", "product", "--weights", "1,1,0") == 0
-    found = objectives(table(tmp_path / "out" / "front.csv"))
-    assert (found[:, 0] * found[:, 1]).min() <= 1.05 * (best[:, 0] * best[:, 1]).min()
-
-
-def test_injected_designs_are_the_first_ones(network, free, tmp_path):
+def test_one_number_on_two_islands_ends_at_its_best_design(networks, free, tmp_path):
     out = tmp_path / "out"
-    assert search(network, out, "--inject", str(free / "designs.json"), "--no-seeds", "--seed", "7",
-                  "--population", "128", "--generations", "1") == 0  # fmt: skip
-    given = objectives(table(free / "front.csv"))
-    found = objectives(table(out / "front.csv"))
-    for row in given:
+    switched = ["--rate", "opening_mutation=0", "--islands", "2", "--no-figures"]
+    assert search(networks, out, "--objective", "product", "--weights", "1,1,0", *switched) == 0
+    best, found = (objectives(table(folder / "front.csv")) for folder in (free, out))
+    assert (found[:, 0] * found[:, 1]).min() <= 1.05 * (best[:, 0] * best[:, 1]).min()
+    assert int(table(out / "history.csv")[-1]["evaluations"]) == 2 * 13 * 35
+    config = yaml.safe_load((out / "config.yaml").read_text())
+    assert config["rates"]["opening_mutation"] == 0 and config["rates"]["splitting_mutation"] > 0
+    assert config["weights"] == [1, 1, 0]
+
+
+def test_injected_designs_are_the_first_ones(networks, free, tmp_path):
+    document = json.loads((free / "designs.json").read_text())
+    document["designs"] = document["designs"][::2][:20]
+    (tmp_path / "own.json").write_text(json.dumps(document))
+    more = ["--inject", str(tmp_path / "own.json"), "--no-seeds", "--generations", "1", "--no-figures"]
+    assert search(networks, tmp_path / "out", *more) == 0
+    found = objectives(table(tmp_path / "out" / "front.csv"))
+    for design in document["designs"]:
+        row = np.asarray([design[k] for k in ("latency_s", "energy_J", "area_mm2")])
         assert (found <= row * (1 + 1e-6)).all(axis=1).any(), "an injected design is lost"
 
 
-def test_designs_of_other_networks_are_refused(free, tmp_path, capsys):
-    small_network(tmp_path / "other.onnx", 24)
-    assert search(str(tmp_path / "other.onnx"), tmp_path / "out", "--inject", str(free / "designs.json")) == 2
+def test_injected_loop_nests_join_the_tables(networks, free):
+    application = load_scenario(networks)
+    technology = load_technology()
+    file = read_designs(free / "designs.json", technology=technology)
+    site = survey(Requirements(), application, load_templates(), 16, 16)
+    # Tables that know a single nest of each set, the last one of the file's.
+    known = jax.tree.map(lambda leaf: np.take_along_axis(
+        leaf, np.maximum(file.count - 1, 0).reshape(*file.count.shape, *[1] * (leaf.ndim - 2)), axis=2
+    ), file.mappings)  # fmt: skip
+    single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), technology)
+    layers = jax.tree.map(lambda *x: jnp.stack(x), *[layer_arrays(u.shape) for u in application.unique_layers])
+    arrays = template_arrays(site.templates, single)
+    few = jax.device_get(tabulate(layers, arrays, single, known, jnp.minimum(file.count, 1)))
+    tables, own = inject(file, application, few, single, site, 16)
+    assert (np.asarray(tables.count) == file.count).all(), "each nest once, the known ones not again"
+    unique = np.asarray(application.unique_of_layer)
+    for i in range(len(own.template)):
+        chosen = own.template[i][own.assignment[i]], own.mapping[i]
+        stated = file.designs.template[i][file.designs.assignment[i]], file.designs.mapping[i]
+        for name in ("temporal", "order", "spatial", "spatial_order"):
+            have = getattr(tables.mapping, name)[unique, *chosen]
+            np.testing.assert_array_equal(have, getattr(file.mappings, name)[unique, *stated])
+
+
+def test_designs_of_other_networks_are_refused(networks, free, tmp_path, capsys):
+    assert search(networks[:1], tmp_path / "out", "--inject", str(free / "designs.json")) == 2
     assert "other networks" in capsys.readouterr().err
-
-
-def test_operators_switched_off_are_recorded(network, tmp_path):
-    assert search(network, tmp_path / "out", "--rate", "resizing_mutation=0", "--rate", "opening_mutation=0") == 0
-    rates = yaml.safe_load((tmp_path / "out" / "config.yaml").read_text())["rates"]
-    assert rates["resizing_mutation"] == 0 and rates["splitting_mutation"] > 0
-
-
-def test_islands_are_merged(network, tmp_path):
-    assert search(network, tmp_path / "out", "--islands", "2") == 0
-    with open(tmp_path / "out" / "history.csv", newline="") as file:
-        last = list(csv.DictReader(file))[-1]
-    assert int(last["evaluations"]) == 2 * 13 * 35
 
 
 # ---------------------------------------------------------------- bad requirements
@@ -266,9 +283,9 @@ BAD = {
 
 
 @pytest.mark.parametrize("word", BAD)
-def test_bad_requirements_are_one_line(network, tmp_path, capsys, word):
+def test_bad_requirements_are_one_line(networks, tmp_path, capsys, word):
     content, named = BAD[word]
-    assert search(network, tmp_path / "out", *demand(tmp_path, **content)) == 2
+    assert search(networks, tmp_path / "out", *demand(tmp_path, **content)) == 2
     said = capsys.readouterr().err.strip().splitlines()
     assert len(said) == 1 and named in said[0]
 
@@ -288,8 +305,8 @@ def test_requirements_survive_a_round_trip(tmp_path):
     assert dataclasses.replace(requirements_from_dict(read.to_dict()), file=read.file) == read
 
 
-def test_weights_need_the_product(network, tmp_path, capsys):
-    assert search(network, tmp_path / "out", "--objective", "latency", "--weights", "1,1,1") == 2
+def test_weights_need_the_product(networks, tmp_path, capsys):
+    assert search(networks, tmp_path / "out", "--objective", "latency", "--weights", "1,1,1") == 2
     assert "--weights" in capsys.readouterr().err
     with pytest.raises(InputError, match="objective"):
         from mohamjax.search import MohamConfig

@@ -37,6 +37,7 @@ from mohamjax.hardware.template import (
     template_from_dict,
     template_to_dict,
     template_to_yaml,
+    with_word_bits,
 )
 
 __all__ = [
@@ -75,4 +76,5 @@ __all__ = [
     "template_from_dict",
     "template_to_dict",
     "template_to_yaml",
+    "with_word_bits",
 ]

@@ -38,6 +38,7 @@ __all__ = [
     "template_from_dict",
     "template_to_dict",
     "template_to_yaml",
+    "with_word_bits",
 ]
 
 # The workload package owns these two names (workload.DIMS, workload.LAYER_TYPES); hardware imports nothing of it.
@@ -624,6 +625,39 @@ def fits(template: Template, layer_type: str, shape: object = None) -> str | Non
                 f"{need} data spaces and has room for {level.capacity_words} word(s)"
             )
     return None
+
+
+def with_word_bits(template: Template, bits: int) -> Template:
+    """The template built for operands of another width, with buffers of as many bits and buses of as many wires.
+
+    Operand levels (those as wide as the MACs) take the new word: their capacities, accesses and bandwidths in words
+    shrink or grow so that the bits stay the same, down to one word at least. Accumulators are widened by twice the
+    difference, as the products are.
+
+    Args:
+        template: the template.
+        bits: width of the operands.
+    """
+    old = template.mac.width_bits
+    if bits == old:
+        return template
+
+    def reworded(level: Level) -> Level:
+        if level.word_bits != old:
+            return dataclasses.replace(level, word_bits=max(level.word_bits + 2 * (bits - old), 1))
+        read, write = (None if b is None else b * old / bits for b in level.bandwidth)
+        block = max(level.block_words * old // bits, 1)
+        words = None if level.capacity_words is None else max(level.capacity_words * old // bits, block)
+        return dataclasses.replace(
+            level, word_bits=bits, block_words=block, capacity_words=words, bandwidth=(read, write)
+        )
+
+    wider = max(template.mac.accumulator_bits + 2 * (bits - old), 1)
+    return dataclasses.replace(
+        template,
+        levels=tuple(reworded(level) for level in template.levels),
+        mac=dataclasses.replace(template.mac, width_bits=bits, accumulator_bits=wider),
+    )
 
 
 def template_to_dict(template: Template) -> dict[str, Any]:
