@@ -3,6 +3,7 @@
 import pathlib
 
 import pytest
+from small_search import small_network
 
 SHARED = pathlib.Path(__file__).resolve().parents[2] / "shared"
 
@@ -22,3 +23,12 @@ def reference(name: str) -> pathlib.Path:
 def workloads(name: str) -> pathlib.Path:
     """Path of a file of the workload zoo; skips the test where it is absent."""
     return _shared("workloads", name)
+
+
+@pytest.fixture(scope="session")
+def networks(tmp_path_factory):
+    """Paths of two small networks."""
+    folder = tmp_path_factory.mktemp("networks")
+    small_network(folder / "one.onnx", 16)
+    small_network(folder / "two.onnx", 24)
+    return [str(folder / "one.onnx"), str(folder / "two.onnx")]

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_search import objectives, search, table
 from test_operators import CROSSOVERS, MUTATIONS, L, S, T, apply, genetics, population, problems, rows
-from test_search import networks, objectives, search, table  # noqa: F401
 
 from mohamjax import emo
 from mohamjax.cli import main

@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from test_search import small_network
+from small_search import small_network
 
 from mohamjax.io.files import write_bytes
 
@@ -61,7 +61,7 @@ def kill_when(process, mark: str, delay: float) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize(("mark", "delay"), [("mapper ", 0.2), ("search  generation 0", 0.1)])
 def test_a_killed_search_resumes_to_the_same_files(network, undisturbed, tmp_path, mark, delay):
-    cache = kills.own_cache(undisturbed / "cache", tmp_path / "cache")
+    cache = kills.forget_mappings(undisturbed / "cache")
     process = kills.search(network, tmp_path / "out", cache)
     kill_when(process, mark, delay)
     assert process.returncode == -9

@@ -1,62 +1,19 @@
 """The main road end to end on two small networks: search, files, re-evaluation, resume, and the command line."""
 
-import csv
 import itertools
 import json
 import shutil
 
 import numpy as np
-import onnx
 import pytest
 import yaml
-from onnx import TensorProto, helper
 from plain_design import problems
+from small_search import objectives, search, table
 
 from mohamjax.cli import main
 from mohamjax.io import read_timeloop
 from mohamjax.io.samples import Sample, predict
 from mohamjax.search.loop import generations
-
-SIZES = ["--population", "32", "--generations", "12", "--no-mapping-cache", "--no-compile-cache"]
-
-
-def small_network(path, width):
-    """Convolution, depthwise convolution, a branch, and a fully connected layer."""
-
-    def weight(name, *dims):
-        return helper.make_tensor(name, TensorProto.FLOAT, dims, np.full(dims, 0.1, np.float32).ravel())
-
-    nodes = [
-        helper.make_node("Conv", ["x", "w1"], ["a"], "stem", kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
-        helper.make_node("Conv", ["a", "w2"], ["b"], "depth", kernel_shape=[3, 3], group=width),
-        helper.make_node("Conv", ["a", "w3"], ["c"], "side", kernel_shape=[3, 3]),
-        helper.make_node("Add", ["b", "c"], ["d"], "join"),
-        helper.make_node("Relu", ["d"], ["e"], "relu"),
-        helper.make_node("GlobalAveragePool", ["e"], ["f"], "pool"),
-        helper.make_node("Flatten", ["f"], ["g"], "flat"),
-        helper.make_node("Gemm", ["g", "w4"], ["y"], "head"),
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "small",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4, 16, 16])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 10])],
-        [weight("w1", width, 4, 3, 3), weight("w2", width, 1, 3, 3), weight("w3", width, width, 3, 3),
-         weight("w4", width, 10)],
-    )  # fmt: skip
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
-
-
-@pytest.fixture(scope="module")
-def networks(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("networks")
-    small_network(folder / "one.onnx", 16)
-    small_network(folder / "two.onnx", 24)
-    return [str(folder / "one.onnx"), str(folder / "two.onnx")]
-
-
-def search(networks, out, *more):
-    return main(["search", *networks, "--budget", "tiny", "--out", str(out), *SIZES, *more])
 
 
 @pytest.fixture(scope="module")
@@ -64,15 +21,6 @@ def results(networks, tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     assert search(networks, folder) == 0
     return folder
-
-
-def table(path):
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def objectives(rows):
-    return np.asarray([[float(r[k]) for k in ("latency_s", "energy_J", "area_mm2")] for r in rows])
 
 
 def test_the_folder_holds_all_files(results):
