@@ -1,0 +1,112 @@
+"""Designs per second of the co-optimiser against the size of its population, evaluation alone and whole generations.
+
+A whole generation is selection, variation, evaluation, ranking, survival and the archive. Every size runs in a process
+of its own, which also states the memory that it took at most; run time is the median of interleaved repeats, compile
+time stands apart, and a second call with other keys, rates and designs must not compile again. Mapping tables: tiny
+budget, seed 0.
+
+    python experiments/bench_search.py --scenario ar-vr --populations 256,1024,4096,16384,65536
+"""
+
+import argparse
+import dataclasses
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+
+import jax
+import jax.numpy as jnp
+
+from mohamjax.hardware import load_technology, load_templates
+from mohamjax.search import (
+    BUDGETS,
+    Rates,
+    Settings,
+    anywhere,
+    build_context,
+    cache_folder,
+    design_problem,
+    map_layers,
+    seed_designs,
+)
+from mohamjax.search.loop import generations, start
+from mohamjax.workload import load_scenario
+
+
+def measure(scenario: str, population: int, repeats: int) -> dict[str, float]:
+    application = load_scenario(scenario)
+    templates, technology = load_templates(), load_technology()
+    single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), technology)
+    map_key, context_key, key = jax.random.split(jax.random.key(0), 3)
+    tables = map_layers(
+        map_key, application.unique_layers, templates, technology, BUDGETS["tiny"].mapper, cache=cache_folder()
+    )
+    settings = Settings.preset("tiny")
+    config = dataclasses.replace(settings.moham, population=population)
+    context = build_context(context_key, application, templates, single, tables, settings.package, config)
+    site = anywhere(application, templates, config)
+    # As many list schedules as a small population has: the rest is random, as for every size.
+    few = dataclasses.replace(config, population=128)
+    seeds = seed_designs(application, tables, settings.package, few, context.bench.unique.shape[0], site)
+    problem = design_problem(config)
+    rates = jax.tree.map(jnp.float32, Rates())
+    fixed = {"problem": problem, "immigrants": config.immigrant_count, "chunk": 1}
+    first = jax.jit(start, static_argnames=("problem", "islands", "population", "archive"))
+    sizes = {"problem": problem, "islands": 1, "population": population, "archive": config.archive}
+    state = first(key, context, jax.tree.map(lambda leaf: leaf[None], seeds), **sizes)
+    began = time.perf_counter()
+    jax.block_until_ready(generations(state, context, rates, jnp.int32(0), **fixed))
+    compile_s = time.perf_counter() - began
+    evaluate = jax.jit(problem.evaluate).lower(state.population.genes, context).compile()
+    seconds: dict[str, list[float]] = {"evaluation": [], "generation": []}
+    state, _ = generations(state, context, rates, jnp.int32(1), **fixed)
+    for _ in range(repeats):
+        tick = time.perf_counter()
+        jax.block_until_ready(evaluate(state.population.genes, context))
+        seconds["evaluation"].append(time.perf_counter() - tick)
+        tick = time.perf_counter()
+        state, _ = jax.block_until_ready(generations(state, context, rates, jnp.int32(1), **fixed))
+        seconds["generation"].append(time.perf_counter() - tick)
+    assert generations._cache_size() == 1, "a generation was compiled again"
+    return {
+        "population": population,
+        "compile_s": compile_s,
+        "evaluation": population / statistics.median(seconds["evaluation"]),
+        "generation": (population + config.immigrant_count) / statistics.median(seconds["generation"]),
+        "memory_MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scenario", default="ar-vr")
+    parser.add_argument("--populations", default="256,1024,4096,16384,65536")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--one", action="store_true", help="measure in this process, print JSON")
+    arguments = parser.parse_args()
+    sizes = [int(n) for n in arguments.populations.split(",")]
+    if arguments.one:
+        print(json.dumps(measure(arguments.scenario, sizes[0], arguments.repeats)))
+        return
+    device = jax.devices()[0].device_kind
+    print(f"{arguments.scenario}, {device}\n")
+    print("| population | designs/s, evaluation | designs/s, generation | compile [s] | memory [MB] |")
+    print("| ---: | ---: | ---: | ---: | ---: |", flush=True)
+    for size in sizes:
+        command = [sys.executable, __file__, "--one", "--populations", str(size), "--scenario", arguments.scenario]
+        done = subprocess.run(
+            [*command, "--repeats", str(arguments.repeats)], check=True, capture_output=True, text=True
+        )
+        row = json.loads(done.stdout.splitlines()[-1])
+        print(
+            f"| {size:,} | {row['evaluation']:,.0f} | {row['generation']:,.0f} | {row['compile_s']:.0f} | "
+            f"{row['memory_MB']:,.0f} |",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
