@@ -497,20 +497,14 @@ def list_designs(
         kept, _, _ = emo.survive(np.log(np.stack([plan.estimate for plan in plans])), keep)
         plans = [plans[i] for i in np.sort(np.asarray(kept))]
     tiles = np.concatenate([site.fixed, site.free])
-    designs = []
+    genes = []
     for plan in plans:
         template = np.where(site.tiles >= 0, site.tiles, -1).astype(np.int32)
         used = np.unique(plan.tile)
         template[tiles[used]] = np.asarray(plan.package, np.int32)[used]
-        designs.append(
-            Design(
-                order=plan.order,
-                assignment=tiles[plan.tile].astype(np.int32),
-                mapping=plan.mapping,
-                template=template,
-            )
-        )
-    return padded(jax.tree.map(lambda *leaves: np.stack(leaves), *designs), total_layers)
+        genes.append((plan.order, tiles[plan.tile].astype(np.int32), plan.mapping, template))
+    order, assignment, mapping, template = (jnp.asarray(np.stack(column)) for column in zip(*genes, strict=True))
+    return padded(Design(order=order, assignment=assignment, mapping=mapping, template=template), total_layers)
 
 
 def padded(designs: Design, layers: int) -> Design:
@@ -846,12 +840,13 @@ def _best_island(metrics: Metrics) -> Metrics:
     """One island's worth from `[n, I]`: the best hypervolume and its front, the last to settle, the best objectives."""
     best = np.argmax(metrics.merit, axis=1)
     row = np.arange(len(best))
-    return Metrics(
-        stability=np.max(metrics.stability, axis=1),
-        front_size=np.asarray(metrics.front_size)[row, best],
-        best=np.min(metrics.best, axis=1),
-        merit=np.asarray(metrics.merit)[row, best],
-    )
+    values: dict[str, Any] = {
+        "stability": np.max(metrics.stability, axis=1),
+        "front_size": np.asarray(metrics.front_size)[row, best],
+        "best": np.min(metrics.best, axis=1),
+        "merit": np.asarray(metrics.merit)[row, best],
+    }
+    return Metrics(**values)
 
 
 def _sizes(config: MohamConfig, problem: Problem) -> dict[str, Any]:
