@@ -2,7 +2,7 @@
 
     python experiments/kill_and_resume.py --kills 10 > experiments/kill_and_resume.csv
 
-Each killed search has a mapping cache of its own, so that moments in the layer mapper count too; compiled programs are
+Each killed search starts without mapping tables, so that moments in the layer mapper count too; compiled programs are
 shared. Files must be equal but for seconds: front, designs, settings and figures byte for byte (but for the one whose
 title tells the seconds), the history without its column of seconds, the checkpoint array by array. Prints a row per
 kill; the exit code is 1 if any file differs.
@@ -70,10 +70,10 @@ def phase(lines: str) -> str:
     return next((mark for mark in marks if mark in lines), "starting")
 
 
-def own_cache(shared: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
-    """A cache with the compiled programs of another, and nothing else."""
-    shutil.copytree(shared / "mohamjax" / "compiled", folder / "mohamjax" / "compiled")
-    return folder
+def forget_mappings(cache: pathlib.Path) -> pathlib.Path:
+    """Removes the mapping tables from a cache; compiled programs stay, whose keys contain the cache's path."""
+    shutil.rmtree(cache / "mohamjax" / "mappings", ignore_errors=True)
+    return cache
 
 
 def main() -> int:
@@ -86,10 +86,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as work:
         base = pathlib.Path(work)
         arguments = [*options.search, *more]
+        cache = base / "cache"
         for name in ("compiling", "undisturbed"):
             began = time.perf_counter()
-            first = search(arguments, base / name, own_cache(base / "compiling-cache", base / f"{name}-cache")
-                           if name == "undisturbed" else base / "compiling-cache")  # fmt: skip
+            first = search(arguments, base / name, forget_mappings(cache))
             _, said = first.communicate()
             if first.returncode:
                 sys.exit(said)
@@ -99,8 +99,8 @@ def main() -> int:
         print(f"none,,,{' '.join(worst)}", flush=True)
         for k in range(options.kills):
             moment = moments.uniform(0, seconds)
-            out, cache = base / f"killed-{k}", own_cache(base / "compiling-cache", base / f"killed-{k}-cache")
-            process = search(arguments, out, cache)
+            out = base / f"killed-{k}"
+            process = search(arguments, out, forget_mappings(cache))
             try:
                 _, said = process.communicate(timeout=moment)
             except subprocess.TimeoutExpired:

@@ -50,12 +50,15 @@ def _own(arrays, technology, capacity, fanout):
 
 
 def tables(
-    problem: ApplicationModel, seed: int, entries: int = 4, blocked: bool = True, templates=TEMPLATES
+    problem: ApplicationModel, seed: int, entries: int = 4, blocked: bool = True, templates=TEMPLATES, least: int = 1
 ) -> MappingTables:
-    """Made-up Pareto tables in double precision; the template in the middle runs everything."""
+    """Made-up Pareto tables in double precision of `least` to `entries` mappings each.
+
+    The second template runs everything; where `blocked`, the others lack a layer.
+    """
     rng = np.random.default_rng(seed)
     shape = len(problem.unique_layers), len(templates), entries
-    count = rng.integers(1, entries + 1, shape[:2]).astype(np.int32)
+    count = rng.integers(least, entries + 1, shape[:2]).astype(np.int32)
     if blocked and shape[1] > 1:
         for t in range(shape[1]):
             if t != 1:

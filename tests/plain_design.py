@@ -1,7 +1,8 @@
 """An independent check of a designs/1 document, in plain Python: it shares no code with the package it checks.
 
 Order and dependencies, chiplets that hold their mappings, no overlap on a chiplet, shared bandwidth never exceeded,
-times as the plain fluid model has them, energies and objectives that add up, places and hops as DESIGN section 5 says.
+times as the plain fluid model has them, energies and objectives that add up and keep their bounds, places and hops as
+DESIGN section 5 says.
 """
 
 import itertools
@@ -60,6 +61,22 @@ def tile_words(ext, layer) -> tuple[int, int, int]:
     )
 
 
+def overfull(jobs, bandwidth: float) -> bool:
+    """Whether more bytes begin and end within some stretch of time than fit through.
+
+    Args:
+        jobs: (start, end, bytes) of what passes, in ns and bytes.
+        bandwidth: bytes per ns.
+    """
+    for first in {start for start, _, _ in jobs}:
+        moved = 0.0
+        for _, end, size in sorted((job for job in jobs if job[0] >= first), key=lambda job: job[1]):
+            moved += size
+            if moved > bandwidth * (end - first) * (1 + 1e-6):
+                return True
+    return False
+
+
 def close(a: float, b: float, relative: float = 1e-6) -> bool:
     return math.isclose(a, b, rel_tol=relative, abs_tol=1e-18)
 
@@ -76,7 +93,7 @@ def problems(document, design) -> list[str]:
             found.append(f"layer {step['layer']} is ordered before a predecessor")
         seen.add(step["layer"])
     if seen != set(range(len(layers))) or len(steps) != len(layers):
-        found.append("not every layer is scheduled once")
+        return [*found, "not every layer is scheduled once"]
 
     by_layer = {step["layer"]: step for step in steps}
     for i, step in by_layer.items():
@@ -92,6 +109,9 @@ def problems(document, design) -> list[str]:
         total = extents(levels, len(levels))
         if any(total[d] != layers[i]["bounds"].get(d, 1) for d in WORDS):
             found.append(f"the mapping of layer {i} does not cover it")
+        steps_in_time = math.prod(f for level in levels for f in level["temporal"]["factors"].values())
+        if step["alone_s"] * 1e9 < steps_in_time * (1 - 1e-6):
+            found.append(f"layer {i} takes fewer cycles than its loops have steps")
         listed = templates[chip["template"]]["levels"][::-1]
         for v, (level, size, kind) in enumerate(zip(levels, chip["levels"], listed, strict=True)):
             words = sum(w for w, k in zip(tile_words(extents(levels, v), layers[i]), level["keep"], strict=True) if k)
@@ -139,14 +159,24 @@ def problems(document, design) -> list[str]:
             found.append(
                 f"layer {i} runs {job['start_s']} to {job['end_s']}, not {plain.start[i]} to {plain.end[i]} ns"
             )
-    for _, _, through in plain.use:
-        if any(used > limit * (1 + 1e-9) for used, limit in zip(through, bandwidth, strict=True)):
-            found.append("a bandwidth is exceeded")
+    # On the times as they are written, whatever they come from.
+    for r, limit in enumerate(bandwidth):
+        passing = [
+            (job["start_s"] * 1e9, job["end_s"] * 1e9, job["offchip_bytes"])
+            for job in jobs
+            if r in (seats[job["chiplet"]][0], number, number + 1 + job["chiplet"])
+        ]
+        if math.isfinite(limit) and overfull(passing, limit):
+            found.append(f"the bandwidth of resource {r} is exceeded")
 
     if not close(design["latency_s"], max(j["end_s"] for j in jobs)):
         found.append("the latency is not the latest end")
     if not close(design["energy_J"], sum(j["energy_J"] for j in jobs)):
         found.append("the energies do not add up")
+    for bounds in (document["bounds"], design["bounds"]):
+        for key in ("latency_s", "energy_J", "area_mm2"):
+            if design[key] < bounds[key] * (1 - 1e-9):
+                found.append(f"{key} is below its lower bound")
     own = len(chips) * (package["router_area_um2"] + package["transceiver_area_um2"]) * 1e-6
     if not close(design["area_mm2"], sum(c["area_mm2"] for c in chips) + own):
         found.append("the areas do not add up")

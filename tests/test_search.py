@@ -67,14 +67,113 @@ def test_every_design_passes_the_plain_checker(results):
         assert problems(document, design) == [], design["design_id"]
 
 
-def test_the_plain_checker_sees_faults(results):
+def on_chiplet(design, least):
+    """Steps of the first chiplet that runs at least so many layers."""
+    chips = [step["chiplet"] for step in design["schedule"]]
+    busy = next(k for k in chips if chips.count(k) >= least)
+    return [step for step in design["schedule"] if step["chiplet"] == busy]
+
+
+def first_before_its_predecessor(document, design):
+    swap_first_steps({**document, "designs": [design]})
+
+
+def earlier_than_its_predecessor(document, design):
+    step = next(s for s in design["schedule"] if document["layers"][s["layer"]]["predecessors"])
+    step["start_s"], step["end_s"] = 0.0, step["end_s"] - step["start_s"]
+
+
+def at_the_same_time(document, design):
+    first, second = on_chiplet(design, 2)[:2]
+    second["start_s"] = (first["start_s"] + first["end_s"]) / 2
+
+
+def of_another_layer(document, design):
+    step = design["schedule"][0]
+    template = document["mappings"][step["mapping"]]["template"]
+    bounds = document["layers"][step["layer"]]["bounds"]
+    step["mapping"] = next(
+        s["mapping"]
+        for d in document["designs"]
+        for s in d["schedule"]
+        if document["mappings"][s["mapping"]]["template"] == template
+        and document["layers"][s["layer"]]["bounds"] != bounds
+    )
+
+
+def of_another_template(document, design):
+    chip = design["chiplets"][design["schedule"][0]["chiplet"]]
+    used = document["mappings"][design["schedule"][0]["mapping"]]["template"]
+    chip["template"] = next(t["name"] for t in document["templates"] if t["name"] != used)
+    own = next(t for t in document["templates"] if t["name"] == chip["template"])
+    chip["levels"] = [{"name": x["name"], "capacity_words": None, "fanout": [1, 1]} for x in own["levels"][::-1]]
+    for step in on_chiplet(design, 1):
+        levels = document["mappings"][step["mapping"]]["levels"]
+        del levels[len(own["levels"]) :]
+        levels += [{**levels[-1], "name": "more"}] * (len(own["levels"]) - len(levels))
+
+
+def with_an_idle_chiplet(document, design):
+    design["chiplets"].append(dict(design["chiplets"][0]))
+
+
+def change(what, key, factor):
+    """A mutation that scales one number of the first step, chiplet or of the design itself."""
+
+    def mutate(document, design):
+        target = {"step": design["schedule"][0], "chiplet": design["chiplets"][0], "design": design}[what]
+        target[key] = target[key] * factor
+
+    return mutate
+
+
+def resize(key, value):
+    """A mutation that gives every level of the first layer's chiplet another size."""
+
+    def mutate(document, design):
+        chip = design["chiplets"][design["schedule"][0]["chiplet"]]
+        for level in chip["levels"]:
+            if level[key] is not None:
+                level[key] = value
+
+    return mutate
+
+
+def half_as_long(document, design):
+    for step in design["schedule"]:
+        step["end_s"] = step["start_s"] + step["alone_s"] / 2
+
+
+FAULTS = {
+    "ordered before a predecessor": first_before_its_predecessor,
+    "not every layer is scheduled once": lambda _, d: d["schedule"].pop(),
+    "starts before its predecessor": earlier_than_its_predecessor,
+    "faster than it can be": half_as_long,
+    "fewer cycles than its loops have steps": change("step", "alone_s", 1e-3),
+    "overlap on chiplet": at_the_same_time,
+    "does not cover it": of_another_layer,
+    "of another template": of_another_template,
+    "cannot hold": resize("capacity_words", 0),
+    "larger than its template allows": resize("capacity_words", 10**12),
+    "spreads wider": resize("fanout", [0, 0]),
+    "stands idle": with_an_idle_chiplet,
+    "is at": lambda _, d: d["chiplets"][0].update(interface=7),
+    "ns": change("step", "end_s", 1.01),
+    "bandwidth of resource": change("step", "offchip_bytes", 1e4),
+    "latency is not the latest end": change("design", "latency_s", 1.01),
+    "energies do not add up": change("step", "energy_J", 1.5),
+    "areas do not add up": change("chiplet", "area_mm2", 1.01),
+    "below its lower bound": change("design", "energy_J", 1e-3),
+}
+
+
+@pytest.mark.parametrize("word", FAULTS)
+def test_the_plain_checker_sees_a_fault(results, word):
     document = json.loads((results / "designs.json").read_text())
-    design = max(document["designs"], key=lambda d: len(d["chiplets"]))
-    design["schedule"].reverse()
-    design["latency_s"] *= 2
-    design["chiplets"][0]["levels"][2]["capacity_words"] = 0
-    found = " ".join(problems(document, design))
-    assert "before a predecessor" in found and "latest end" in found and "cannot hold" in found
+    design = max(document["designs"], key=lambda d: (len(d["chiplets"]) < len(d["schedule"]), len(d["chiplets"])))
+    assert problems(document, design) == []
+    FAULTS[word](document, design)
+    assert any(word in found for found in problems(document, design))
 
 
 def test_same_seed_same_files_without_a_new_compile(networks, results, tmp_path):

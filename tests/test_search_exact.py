@@ -1,0 +1,108 @@
+"""On an instance small enough to try every design, the search finds the whole front, whatever its seed."""
+
+import functools
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from design_cases import TECHNOLOGY, TEMPLATES, application, recast, tables
+
+from mohamjax.hardware import PackageParameters
+from mohamjax.schedule import Design, evaluate
+from mohamjax.search.moham import MohamConfig, Rates, build_context, run
+
+TWO = TEMPLATES[:2]
+PROBLEM = application([[], [0], [0]], [[], [0]])
+PACKAGE = PackageParameters(max_tiles=2)
+CONFIG = MohamConfig(population=128, generations=250, tiles=2, max_chiplets=2, seeded=False, chunk=50)
+# Half a layer per design: the default rates, made for hundreds of layers, would change one of five in few designs.
+RATES = Rates(scheduling_mutation=0.1, mapping_mutation=0.1, assignment_mutation=0.1)
+ENTRIES, PADDED, BATCH = 2, 32, 8192
+
+
+def orders():
+    """Every topological order."""
+    layers = range(len(PROBLEM.layers))
+    for order in itertools.permutations(layers):
+        place = {layer: i for i, layer in enumerate(order)}
+        if all(place[p] < place[i] for i in layers for p in PROBLEM.layers[i].predecessors):
+            yield order
+
+
+def every_design(count):
+    """All designs on at most two tiles, as one batch; a package of one chiplet is the same on either tile."""
+    layers = len(PROBLEM.layers)
+    unique = PROBLEM.unique_of_layer
+    rows = []
+    for template in ((0, -1), (1, -1), (0, 0), (0, 1), (1, 0), (1, 1)):
+        tiles = [s for s in range(2) if template[s] >= 0]
+        for tile in itertools.product(tiles, repeat=layers):
+            sizes = [count[unique[i], template[tile[i]]] for i in range(layers)]
+            if len(set(tile)) == len(tiles) and min(sizes) > 0:
+                for mapping in itertools.product(*map(range, sizes)):
+                    rows.extend((order, tile, mapping, template) for order in orders())
+    order, tile, mapping, template = (np.asarray(column, np.int32) for column in zip(*rows, strict=True))
+    rest = np.broadcast_to(np.arange(layers, PADDED, dtype=np.int32), (len(rows), PADDED - layers))
+    widths = ((0, 0), (0, PADDED - layers))
+    return Design(
+        order=np.concatenate([order, rest], axis=1),
+        assignment=np.pad(tile, widths),
+        mapping=np.pad(mapping, widths),
+        template=template,
+    )
+
+
+@jax.jit
+def _evaluate(designs, bench):
+    return jax.vmap(functools.partial(evaluate, bench=bench))(designs)
+
+
+def objectives(designs, bench):
+    """Plain evaluation in batches of one size."""
+    total = len(designs.template)
+    found = []
+    for first in range(0, total, BATCH):
+        index = np.minimum(np.arange(first, first + BATCH), total - 1)
+        found.append(np.asarray(_evaluate(jax.tree.map(lambda leaf, i=index: leaf[i], designs), bench)))
+    return np.concatenate(found)[:total].astype(np.float64)
+
+
+def plain_front(values):
+    """Rows that no other dominates, one of each kind; by definition, row by row."""
+    kept = []
+    for row in sorted({tuple(row) for row in values.tolist()}):
+        if not any(all(a <= b for a, b in zip(other, row, strict=True)) for other in kept):
+            kept.append(row)
+    return np.asarray(kept)
+
+
+@pytest.fixture(scope="module")
+def instance():
+    made = recast(tables(PROBLEM, 1, entries=ENTRIES, templates=TWO, blocked=False, least=ENTRIES), np.float32)
+    technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
+    context = build_context(jax.random.key(0), PROBLEM, TWO, technology, made, PACKAGE, CONFIG)
+    designs = every_design(np.asarray(made.count))
+    return context, designs, plain_front(objectives(designs, context.bench))
+
+
+def test_the_instance_is_worth_searching(instance):
+    _, designs, front = instance
+    assert len(designs.template) > 20_000
+    assert len(front) > 20
+
+
+@pytest.mark.slow
+def test_the_search_finds_the_front_from_ten_seeds(instance):
+    context, designs, front = instance
+    evaluations = (CONFIG.generations + 1) * (CONFIG.population + CONFIG.immigrant_count)
+    assert evaluations < len(designs.template) / 2
+    for seed in range(10):
+        *_, (state, _) = run(jax.random.key(seed), context, CONFIG, rates=RATES)
+        archive = np.asarray(state.archive.objectives[0], np.float64)[np.asarray(state.archive.valid[0])]
+        # In single precision the same design may come out a rounding apart in another batch.
+        reached = (archive[None] <= front[:, None] * (1 + 1e-6)).all(axis=2).any(axis=1)
+        assert reached.all(), f"seed {seed} misses {(~reached).sum()} of {len(front)} designs"
+        sound = (front[None] <= archive[:, None] * (1 + 1e-6)).all(axis=2).any(axis=1)
+        assert sound.all(), f"seed {seed} has designs that no enumerated one reaches"
