@@ -27,14 +27,14 @@ TECHNOLOGY = load_technology()
 TEMPLATES = {template.name: template for template in load_templates(["eyeriss", "simba", "shidiannao"])}
 
 
-def layer(kind: str, **bounds: int) -> UniqueLayer:
-    return UniqueLayer(kind, WorkloadShape(**bounds))  # pyright: ignore[reportArgumentType]
+def layer(kind: str, stride: tuple[int, int] = (1, 1), **bounds: int) -> UniqueLayer:
+    return UniqueLayer(kind, WorkloadShape(**bounds, stride=stride))
 
 
 PAIRS = [
     ("ResNet50 1x1, 512 to 2048", "eyeriss", layer("conv", K=2048, C=512, P=7, Q=7)),
     ("ResNet50 classifier", "eyeriss", layer("fc", K=1000, C=2048)),
-    ("MobileNetV3 stem", "eyeriss", UniqueLayer("conv", WorkloadShape(K=16, C=3, P=112, Q=112, R=3, S=3, stride=(2, 2)))),
+    ("MobileNetV3 stem", "eyeriss", layer("conv", (2, 2), K=16, C=3, P=112, Q=112, R=3, S=3)),
     ("BERT output, 384 x 1024 x 2", "eyeriss", layer("fc", N=384, K=2, C=1024)),
     ("DLRM interaction", "eyeriss", layer("bmm", N=27, K=27, C=128)),
     ("conv 3x3, 8 to 8", "eyeriss", layer("conv", K=8, C=8, P=8, Q=8, R=3, S=3)),
@@ -104,7 +104,8 @@ def main() -> None:
         "",
         (__doc__ or "").split("\n\n")[-1].strip(),
         "",
-        "| layer | template | mappings | of different cost | true front | all, median | worst | handed on, median | best 16 |",
+        "| layer | template | mappings | of different cost | true front | all, median | worst | handed on, median | "
+        "best 16 |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     medians, worsts = [], []
