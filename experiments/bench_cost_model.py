@@ -1,23 +1,27 @@
 """Speed of the loop-nest cost model: mappings per second against the batch size.
 
     python experiments/bench_cost_model.py [--scenario ar-vr] [--layers 8] [--most 1048576] [--seconds 20] [--double]
+        [--out experiments/results/cost_model.md]
 
-Random valid mappings of layers of every type of a scenario on every packaged template at its full size: each batch
-mixes them, and one compilation serves all. Each mapping gets its counts, validity, cycles and energy. Variants:
+Random mappings of layers of every type of a scenario on every packaged template at its full size: each batch mixes
+them, and one compilation serves all, which the script asserts. Each mapping gets its counts, validity, cycles and
+energy. Variants:
 
 - `counts`: without wire energy;
 - `own wires`: wires on the array that the mapping uses, as the search counts them;
 - `full wires`: wires on the template's full array, as Timeloop counts them.
 
-Runs of the variants alternate; a line gives the median and the fastest, the processor time (which other processes
-disturb less), the memory per mapping (arguments and working space) and the seconds of compilation apart.
+Runs of the variants alternate. A row gives the median and the fastest, the processor time per mapping (which other
+processes disturb less), the memory per mapping (arguments and working space) and the seconds of compilation apart.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import datetime
 import os
+import pathlib
 import statistics
 import time
 from typing import Any
@@ -81,44 +85,75 @@ def variant(name: str, block_size: int) -> Any:
     return jax.jit(run)
 
 
+def one_compilation(layers: Any, mappings: Any, machines: Any, which: np.ndarray, block_size: int) -> int:
+    """Evaluates a batch of every (layer, template) pair by itself; returns the number of pairs.
+
+    Raises:
+        AssertionError: a pair needed a compilation of its own.
+    """
+    function = variant("own wires", block_size)
+    pairs = np.unique(which)
+    for pair in pairs:
+        own = np.resize(np.flatnonzero(which == pair), 64)
+        same = np.full(64, pair)
+        pick = [jax.tree.map(lambda x, i=i: jnp.asarray(x)[i], t) for t, i in ((layers, same), (machines, same))]
+        jax.block_until_ready(function(pick[0], jax.tree.map(lambda x, i=own: x[i], mappings), pick[1]))
+    assert function._cache_size() == 1, f"{function._cache_size()} compilations for {len(pairs)} pairs"
+    return len(pairs)
+
+
+COLUMNS = ("batch", "variant", "mappings/s", "fastest/s", "us of processor", "bytes", "compile s")
+
+
+def report(options: argparse.Namespace, rows: list[tuple[str, ...]], pairs: int) -> str:
+    """The table in Markdown."""
+    device = jax.devices()[0]
+    what = f"{os.cpu_count()} cores of a shared server" if device.platform == "cpu" else device.device_kind
+    precision = "double" if options.double else "single"
+    lines = [
+        "# Speed of the loop-nest cost model",
+        "",
+        f"`experiments/bench_cost_model.py`, {datetime.date.today().isoformat()}: {what}, JAX {jax.__version__}, "
+        f"{precision} precision, blocks of {options.block} mappings, load {os.getloadavg()[0]:.1f} at the end. "
+        f"Scenario {options.scenario}, {options.layers} layers on every packaged template that runs them: {pairs} "
+        "pairs, mixed in each batch; one compilation per batch size serves them all.",
+        "",
+        "`counts`: no wire energy; `own wires`: wires on the array that the mapping uses, as the search counts them; "
+        "`full wires`: on the template's full array, as Timeloop counts them. Medians of alternating runs; processor "
+        "time and bytes (arguments and working space) are per mapping; compile time is apart.",
+        "",
+        "| " + " | ".join(COLUMNS) + " |",
+        "| ---: | --- | ---: | ---: | ---: | ---: | ---: |",
+        *("| " + " | ".join(row) + " |" for row in rows),
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="Speed of the loop-nest cost model.")
     parser.add_argument("--scenario", default="ar-vr")
     parser.add_argument("--layers", type=int, default=8, help="layers of the scenario")
     parser.add_argument("--most", type=int, default=1_048_576, help="largest batch")
-    parser.add_argument("--most-full", type=int, default=16_384, help="largest batch for wires on the full array")
+    parser.add_argument("--most-full", type=int, default=65_536, help="largest batch for wires on the full array")
     parser.add_argument("--seconds", type=float, default=20.0, help="time for the runs of one batch size, about")
-    parser.add_argument("--block", type=int, default=1024, help="mappings evaluated together")
+    parser.add_argument("--block", type=int, default=256, help="mappings evaluated together")
     parser.add_argument("--double", action="store_true", help="double precision")
+    parser.add_argument("--out", type=pathlib.Path, help="also write the table to this file")
     options = parser.parse_args()
     with jax.enable_x64(options.double):
-        measure(options)
+        text = measure(options)
+    if options.out is not None:
+        options.out.write_text(text, encoding="utf-8")
 
 
-def measure(options: argparse.Namespace) -> None:
+def measure(options: argparse.Namespace) -> str:
     layers, spaces, machines = problems(options.scenario, options.layers, np.float64 if options.double else np.float32)
-    count = layers.bounds.shape[0]
     pool = min(DRAWN, options.most)
-    which = np.random.default_rng(0).integers(0, count, pool).astype(np.int32)
+    which = np.random.default_rng(0).integers(0, layers.bounds.shape[0], pool).astype(np.int32)
     mappings = drawn(jax.random.key(0), spaces, which)
-    device = jax.devices()[0]
-    print(
-        f"{device.platform} {device.device_kind}, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}, "
-        f"jax {jax.__version__}, {'double' if options.double else 'single'} precision, blocks of {options.block}; "
-        f"{count} (layer, template) pairs"
-    )
-    head = (
-        "batch",
-        "variant",
-        "compile_s",
-        "median_ms",
-        "fastest_ms",
-        "mappings/s",
-        "fastest/s",
-        "processor_us",
-        "bytes",
-    )
-    print("{:>8s}  {:10s}  {:>9s}  {:>9s}  {:>10s}  {:>10s}  {:>10s}  {:>12s}  {:>6s}".format(*head))
+    pairs = one_compilation(layers, mappings, machines, which, options.block)
+    rows = []
+    print(("{:>16s}" * len(COLUMNS)).format(*COLUMNS), flush=True)
     for batch in (1, 64, 1024, 8192, 65_536, 262_144, 1_048_576):
         if batch > options.most:
             break
@@ -149,13 +184,19 @@ def measure(options: argparse.Namespace) -> None:
                 processor[name].append(time.process_time() - used)
                 wall[name].append(time.perf_counter() - before)
         for name in names:
-            median, fastest = statistics.median(wall[name]), min(wall[name])
-            print(
-                f"{batch:8d}  {name:10s}  {seconds[name]:9.2f}  {median * 1e3:9.2f}  {fastest * 1e3:10.2f}  "
-                f"{batch / median:10.0f}  {batch / fastest:10.0f}  "
-                f"{statistics.median(processor[name]) / batch * 1e6:12.2f}  {memory[name]:6.0f}",
-                flush=True,
+            rows.append(
+                (
+                    f"{batch:,}",
+                    name,
+                    f"{batch / statistics.median(wall[name]):,.0f}",
+                    f"{batch / min(wall[name]):,.0f}",
+                    f"{statistics.median(processor[name]) / batch * 1e6:.2f}",
+                    f"{memory[name]:,.0f}",
+                    f"{seconds[name]:.1f}",
+                )
             )
+            print(("{:>16s}" * len(COLUMNS)).format(*rows[-1]), flush=True)
+    return report(options, rows, pairs)
 
 
 if __name__ == "__main__":

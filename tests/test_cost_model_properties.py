@@ -311,7 +311,6 @@ def test_one_mapping_agrees_jitted_mapped_and_batched():
         mapped = jax.jit(jax.vmap(one))(layers, mappings, machines)
         for n in range(len(batch)):
             assert_same(jax.tree.map(lambda x, n=n: x[n], mapped), jitted(*batch[n]))
-        assert_same(one(*batch[1]), jitted(*batch[1]))
         batched = jax.jit(functools.partial(evaluate_batch, wires=False, block_size=3))(layers, mappings, machines)
     parts = (batched.counts, batched.cycles, batched.energy, batched.reason, batched.level, batched.plausible)
     assert_same(parts, mapped)

@@ -8,6 +8,7 @@ the first loop of an axis fastest. "Section" is that of `semantics.md` in the re
 from __future__ import annotations
 
 import functools
+import math
 from typing import TYPE_CHECKING
 
 import jax
@@ -370,11 +371,60 @@ def _product_hops(order, spatial, fanout):
     return groups * column + along[0] * rows
 
 
-def hop_sums(order, spatial, fanout, axes, size):
+def _gridded_hops(order, spatial, fanout, side):
+    """Hops summed over groups that are products of loops, from a grid of `side` rows and columns: `[V, ...]`.
+
+    The grid must hold the mesh's columns and the rows that the children take. All children of a group are its first
+    one, at which the loops that leave the data space in place stand at 0, shifted by what these loops add, the same
+    for every group: which columns a group reaches follows from that of its first child.
+    """
+    along = [product_over(spatial[axis]) for axis in range(2)]
+    columns, rows = mesh_shape(spatial, fanout)
+    place = jnp.arange(side, dtype=spatial.dtype)
+    row, column = place.reshape((-1, 1) + (1,) * columns.ndim), place.reshape((1, -1) + (1,) * columns.ndim)
+    child = row * columns + column
+    exists = (column < columns) & (child < along[0] * along[1])
+
+    def number(label, loop):
+        moves, bound, stride = loop
+        digit = quotient(child, stride) - bound * quotient(child, stride * bound)
+        return label + jnp.where(moves[:, None, None], digit * stride, 0), None
+
+    along_x, (moves, bounds, strides) = (_loops_along(order[axis], spatial[axis]) for axis in range(2))
+    start = jnp.zeros((len(DATA_SPACES), *child.shape), spatial.dtype)
+    label, _ = lax.scan(number, start, along_x)
+    label, _ = lax.scan(number, label, (moves, bounds, strides * along[0]))
+    first_child = exists & (label == child)
+    label = jnp.where(exists, label, -1).astype(jnp.int16)
+    index = jnp.arange(side, dtype=jnp.int32)
+
+    def first_and_last(last, at):
+        """Which children of a row are the first of their group in their column, and which are not the last."""
+        here = lax.dynamic_index_in_dim(label, at, 1)
+        earlier = (label == here) & (index < at).reshape((1, -1, 1) + (1,) * columns.ndim)
+        return last & ~earlier, ~jnp.any(earlier, axis=1)
+
+    last, first = lax.scan(first_and_last, jnp.ones(label.shape, bool), index)
+    middle = (rows - 1) / 2
+    up = jnp.where(exists & jnp.moveaxis(first, 0, 1), jnp.maximum(middle - row, 0), 0)
+    down = jnp.where(exists & last, jnp.maximum(row - middle, 0), 0)
+    # Columns that the group of child 0 reaches; another group reaches the same ones, shifted, those beyond the mesh
+    # from the left again, where they are never the last.
+    reached = jnp.any(label == 0, axis=1)[:, None]
+    shift = place.reshape((-1, 1) + (1,) * columns.ndim)
+    farthest = jnp.max(jnp.where(reached & (shift + column < columns), column, 0), axis=2)
+    groups = jnp.sum(first_child, axis=1, dtype=spatial.dtype)
+    return jnp.sum(up + down, axis=(1, 2)) + jnp.sum(
+        groups * (place.reshape((-1,) + (1,) * columns.ndim) + farthest), axis=1
+    )
+
+
+def hop_sums(order, spatial, fanout, axes, size, grid=True):
     """Hops that one word for every group of equal tiles takes, summed over the groups (section 4).
 
-    In closed form where the mesh is as wide as the level uses (or one row is used) and no windows coincide; from a
-    table over all children, one level of each mapping at a time, elsewhere.
+    In closed form where the mesh is as wide as the level uses (or one row is used) and no windows coincide. Elsewhere
+    one level of each mapping at a time, from a grid of the mesh if windows do not coincide and it has at most the
+    square root of `size` rows and columns, else from a sorted table over all children, which takes longer.
 
     Args:
         order: `[2, D, L, ...]` int32, loop order along X and Y.
@@ -382,15 +432,17 @@ def hop_sums(order, spatial, fanout, axes, size):
         fanout: `[2, L, ...]` float, children that the level has along X and Y.
         axes: From `windows`, `[L, ...]`.
         size: Static, children that the table has room for; nan where it is needed and too small. 0 compiles none.
+        grid: Static, compile the grid too; without it the table does its work.
 
     Returns:
         `[V, L, ...]` float.
     """
     along = [product_over(spatial[axis]) for axis in range(2)]
+    children = along[0] * along[1]
     columns = jnp.maximum(fanout[0], along[0])
     shared = ((axes[0].out > 1) & (axes[0].tap > 1)) | ((axes[1].out > 1) & (axes[1].tap > 1))
     simple = ((along[1] == 1) | (columns == along[0])) & ~shared
-    alone = along[0] * along[1] == 1
+    alone = children == 1
     hops = jnp.where(alone, 0, _product_hops(order, spatial, fanout))
     pending = jnp.broadcast_to(~simple & ~alone, hops.shape[1:])
     if size == 0:
@@ -398,20 +450,30 @@ def hop_sums(order, spatial, fanout, axes, size):
     levels = pending.shape[0]
     index = jnp.arange(levels).reshape((levels,) + (1,) * (pending.ndim - 1))
 
-    def next_level(state):
-        hops, pending = state
-        chosen = pending & (index == jnp.argmax(pending, axis=0))
+    def level_by_level(hops, pending, count):
+        """Replaces the hops of pending levels by what `count` makes of one level of each mapping."""
 
-        def pick(x):
-            """The chosen level of `[..., L, batch]`, the last one where none is pending."""
-            axis = x.ndim - pending.ndim
-            out = lax.index_in_dim(x, levels - 1, axis, keepdims=False)
-            for i in range(levels):
-                out = jnp.where(chosen[i], lax.index_in_dim(x, i, axis, keepdims=False), out)
-            return out
+        def next_level(state):
+            hops, pending = state
+            chosen = pending & (index == jnp.argmax(pending, axis=0))
 
-        level_axes = jax.tree.map(lambda x: pick(jnp.broadcast_to(x, pending.shape)), axes)
-        table = _tabled_hops(pick(order), pick(spatial), pick(fanout), level_axes, size)
-        return jnp.where(chosen, table[:, None], hops), pending & ~chosen
+            def pick(x):
+                """The chosen level of `[..., L, batch]`, the last one where none is pending."""
+                axis = x.ndim - pending.ndim
+                out = lax.index_in_dim(x, levels - 1, axis, keepdims=False)
+                for i in range(levels):
+                    out = jnp.where(chosen[i], lax.index_in_dim(x, i, axis, keepdims=False), out)
+                return out
 
-    return lax.while_loop(lambda state: jnp.any(state[1]), next_level, (hops, pending))[0]
+            level_axes = jax.tree.map(lambda x: pick(jnp.broadcast_to(x, pending.shape)), axes)
+            found = count(pick(order), pick(spatial), pick(fanout), level_axes)
+            return jnp.where(chosen, found[:, None], hops), pending & ~chosen
+
+        return lax.while_loop(lambda state: jnp.any(state[1]), next_level, (hops, pending))[0]
+
+    if grid:
+        side = math.isqrt(size)
+        fits = ~shared & (columns <= side) & (children <= columns * side)
+        hops = level_by_level(hops, pending & fits, lambda o, s, f, _: _gridded_hops(o, s, f, side))
+        pending = pending & ~fits
+    return level_by_level(hops, pending, lambda o, s, f, a: _tabled_hops(o, s, f, a, size))

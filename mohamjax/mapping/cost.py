@@ -312,6 +312,7 @@ def count_accesses(
     links: bool = False,
     wires: bool = True,
     max_children: int = MAX_CHILDREN,
+    grid: bool = False,
 ) -> AccessCounts:
     """Count the words that every level stores, reads, fills and updates (sections 1 and 3 to 8).
 
@@ -324,6 +325,8 @@ def count_accesses(
         max_children: Static. Children per level that the tables for wires and links have room for. 0 compiles no
             table (a third of the compile time): hops are then nan where P runs along a level's children together with
             R, or Q with S, and where the machine's mesh is wider than the level uses and has several rows.
+        grid: Static. Compile a faster way, too, for wires on meshes wider than their level uses. Not worth it where
+            every mapping is counted on an array of its own size.
 
     Returns:
         `AccessCounts` in the float dtype of the machine.
@@ -370,7 +373,7 @@ def count_accesses(
     spatial_order = jnp.moveaxis(mapping.spatial_order, 2, 1)
     fanout = jnp.moveaxis(machine.fanout, 1, 0)
     if wires:
-        per_word = jnp.broadcast_to(hop_sums(spatial_order, spatial, fanout, axes, max_children), (3, *shape))
+        per_word = jnp.broadcast_to(hop_sums(spatial_order, spatial, fanout, axes, max_children, grid), (3, *shape))
     else:
         per_word = jnp.zeros((3, *shape), dtype)
     if links:
@@ -704,7 +707,7 @@ def plausible(layer: LayerArrays, counts: AccessCounts, cycles: CycleCounts, mac
     return (counts.macs <= macs * slack) & (macs <= counts.macs * slack) & (counts.macs <= most * slack)
 
 
-def map_blocks(function, arrays, shared=(), *, block_size: int = 1024):
+def map_blocks(function, arrays, shared=(), *, block_size: int = 256):
     """Apply a function of this module's layout to a batch, in blocks that stay in the processor's cache.
 
     Args:
@@ -743,7 +746,7 @@ def evaluate_batch(
     wires: bool = True,
     own_fanout: bool = False,
     max_children: int = MAX_CHILDREN,
-    block_size: int = 1024,
+    block_size: int = 256,
 ) -> Evaluation:
     """Evaluate many mappings: counts, cycles, energy, validity. Jit it with the keywords static.
 
@@ -768,7 +771,7 @@ def evaluate_batch(
     def evaluate(arrays, shared):
         given = {**arrays, **shared}
         layer, mapping, machine = given["layer"], given["mapping"], given["machine"]
-        counts = count_accesses(layer, mapping, machine, links=links, wires=wires, max_children=max_children)
+        counts = count_accesses(layer, mapping, machine, links=links, wires=wires, max_children=max_children, grid=True)
         reason, level = validity(counts, mapping, machine, own_fanout=own_fanout)
         time = cycles(counts, machine)
         return Evaluation(
