@@ -7,10 +7,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mohamjax.schedule.job_analysis import STYLES, JobShapes, analyse, bandwidth_demand, flexible_rows
+from mohamjax.schedule.job_analysis import (
+    STYLES,
+    JobShapes,
+    analyse,
+    bandwidth_demand,
+    flexible_rows,
+    job_shapes,
+    layer_shape,
+)
 from mohamjax.schedule.job_table import JobTable
+from mohamjax.workload import DIMS, ApplicationModel
 
-__all__ = ["PLATFORMS", "Core", "JobBatch", "Platform", "named_platform", "platform_table"]
+__all__ = ["PLATFORMS", "Core", "JobBatch", "Platform", "batch_of_layers", "named_platform", "platform_table"]
 
 _COLUMNS = 64  # of every array of the paper
 SHARED = "system"
@@ -114,6 +123,33 @@ def named_platform(name: str, *, lb: str = "LB_rs", flexible: bool = False) -> P
         for _ in range(count)
     )
     return Platform(f"{name}{' flexible' if flexible else ''}", cores)
+
+
+def batch_of_layers(application: ApplicationModel, *, sample: int | None = None, seed: int = 0) -> JobBatch:
+    """Independent jobs from the layers of networks: a tenant per network.
+
+    Args:
+        application: networks.
+        sample: how many jobs to draw with replacement, as G# does; None takes every layer once.
+        seed: of the draw.
+    """
+    count = len(application.layers)
+    chosen = np.arange(count) if sample is None else np.random.default_rng(seed).integers(count, size=sample)
+    rows, names, tenants = [], [], []
+    for place, i in enumerate(chosen):
+        layer = application.layers[i]
+        tenant = application.networks[application.network_of_layer[i]].name
+        rows.append(layer_shape(layer.type, dict(zip(DIMS, layer.shape.bounds, strict=True))))
+        names.append(f"{place} {tenant}/{layer.name}")
+        tenants.append(tenant)
+    return JobBatch(
+        names=tuple(names),
+        shapes=job_shapes(rows),
+        tenants=tuple(tenants),
+        weight=(1.0,) * len(rows),
+        deadline=(np.inf,) * len(rows),
+        target=tuple(range(len(rows))),
+    )
 
 
 def platform_table(

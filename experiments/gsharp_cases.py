@@ -1,0 +1,60 @@
+"""The cases that the G# experiments share: reference batches on the settings of Table 4.
+
+Read from the reference data beside the checkout (`../shared/reference/maestro`): `job_analysis.csv` for the layers of
+`batches.csv`.
+"""
+
+import csv
+import functools
+import pathlib
+
+import numpy as np
+
+from mohamjax.schedule.job_analysis import JobShapes, job_shapes, layer_shape
+from mohamjax.schedule.job_platform import named_platform, platform_table
+from mohamjax.schedule.job_table import JobTable
+
+REFERENCE = pathlib.Path(__file__).resolve().parents[2] / "shared" / "reference" / "maestro"
+BATCHES = ("mix0", "mix1", "vision0", "vision1", "lang0", "lang1", "recom0", "recom1")
+SETTINGS = ("S1", "S2", "S3", "S4", "S5", "S6")
+
+
+def bandwidths(setting: str) -> tuple[int, int]:
+    """The least and the most bandwidth of the paper [bytes per cycle]."""
+    return (1, 16) if setting in ("S1", "S2") else (1, 256)
+
+
+CASES = tuple((batch, setting, b) for setting in SETTINGS for b in bandwidths(setting) for batch in BATCHES)
+
+
+@functools.cache
+def _layers() -> dict[str, dict]:
+    with open(REFERENCE / "job_analysis.csv") as stream:
+        return {
+            row["layer_id"]: layer_shape(row["type"], {letter: int(row[letter]) for letter in "KCPQRS"})
+            for row in csv.DictReader(stream)
+        }
+
+
+@functools.cache
+def batch_shapes(batch: str) -> JobShapes:
+    """Shapes of the 100 jobs of a batch."""
+    with open(REFERENCE / "batches.csv") as stream:
+        return job_shapes([_layers()[row["layer_id"]] for row in csv.DictReader(stream) if row["batch"] == batch])
+
+
+def case_table(batch: str, setting: str, bandwidth: float, **options) -> JobTable:
+    """Job table of a case; options as for `platform_table` (demand) and `named_platform` (lb, flexible)."""
+    demand = options.pop("demand", "as-released")
+    shapes = batch_shapes(batch)
+    names = [str(i) for i in range(len(shapes))]
+    return platform_table(names, shapes, named_platform(setting, **options), bandwidth, demand=demand)
+
+
+def fresh_table(kind: str, setting: str, bandwidth: float, seed: int, jobs: int = 100) -> JobTable:
+    """Job table of a batch drawn anew, with replacement, from the layers of a class (mix: all)."""
+    with open(REFERENCE / "job_analysis.csv") as stream:
+        pool = sorted({row["layer_id"] for row in csv.DictReader(stream) if kind in ("mix", row["app"])}, key=int)
+    chosen = np.random.default_rng(seed).choice(pool, jobs)
+    shapes = job_shapes([_layers()[layer] for layer in chosen])
+    return platform_table([str(i) for i in range(jobs)], shapes, named_platform(setting), bandwidth)

@@ -1,0 +1,91 @@
+"""How fast schedules are evaluated: the closed form of one shared link against the event simulation, and the sorts.
+
+Prints evaluations per second for 100 jobs on S4 against the size of the population, of the closed form
+(`schedule.shared_link`) and of `schedule.fluid.completion`, and a whole search of 100 x 100; then the time of one sort
+of events by the bitonic network and by XLA's own sort. The smallest of several times, apart from compile time.
+
+    python experiments/gsharp_speed.py
+"""
+
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gsharp_cases import case_table
+
+from mohamjax.schedule.fluid import completion, predecessor_bits
+from mohamjax.schedule.shared_link import _sorted, priority_order
+from mohamjax.search.jobs import PAPER_RATES, JobGenes, JobSearchConfig, decode, evaluate, job_problem, search_islands
+
+POPULATIONS = (1, 10, 100, 1_000, 10_000, 100_000)
+
+
+def seconds(function, *arguments, repeats: int = 7) -> float:
+    jax.block_until_ready(function(*arguments))
+    times = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        jax.block_until_ready(function(*arguments))
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+@jax.jit
+def closed_form(genes: JobGenes, problem):
+    return evaluate(genes, problem)
+
+
+@jax.jit
+def simulated(genes: JobGenes, problem):
+    jobs, cores = problem.duration.shape
+    bits = jnp.asarray(predecessor_bits([()] * jobs))
+
+    def one(accelerator, order):
+        at = (jnp.arange(jobs), accelerator)
+        duration = problem.duration[at]
+        return completion(
+            duration,
+            problem.demand[at] * duration,
+            bits,
+            accelerator,
+            order,
+            jnp.ones((cores, 1), bool),
+            problem.bandwidth[None],
+            jnp.full(cores, jnp.inf),
+            problem.mask,
+        ).makespan
+
+    return jax.vmap(one)(genes.accelerator, priority_order(genes.priority))
+
+
+def main() -> None:
+    problem = job_problem(case_table("mix0", "S4", 1))
+    jobs = problem.mask.shape[0]
+    print("| schedules | closed form [1/s] | simulation [1/s] | ratio | largest difference |")
+    print("| --- | --- | --- | --- | --- |")
+    for population in POPULATIONS:
+        genes = decode(jax.random.uniform(jax.random.key(0), (population, 2 * jobs)), problem)
+        ours, theirs = seconds(closed_form, genes, problem), seconds(simulated, genes, problem)
+        apart = np.max(np.abs(closed_form(genes, problem)[:, 0] / simulated(genes, problem) - 1))
+        print(
+            f"| {population:,} | {population / ours:,.0f} | {population / theirs:,.0f} | {theirs / ours:.1f} | "
+            f"{apart:.0e} |",
+            flush=True,
+        )
+    config = JobSearchConfig(population=100, generations=99)
+    context = jax.tree.map(lambda leaf: leaf[None], problem)
+    whole = seconds(lambda: search_islands(jax.random.key(1), context, config, rates=PAPER_RATES)[1], repeats=3)
+    print(f"\nsearch of {config.evaluations:,} schedules (100 x 100), operators and survival included: {whole:.2f} s")
+    keys = jax.random.uniform(jax.random.key(2), (128, 256))
+    network = jax.jit(lambda x: _sorted((x, x)))
+    library = jax.jit(lambda x: jax.lax.sort((x, x), dimension=0, num_keys=1))
+    rows = jax.jit(lambda x: jax.lax.sort((x, x), dimension=1, num_keys=1))
+    print(
+        f"a sort of 256 x 128 events with a payload: bitonic network {1e3 * seconds(network, keys):.2f} ms, XLA "
+        f"along the first axis {1e3 * seconds(library, keys):.2f} ms, the last {1e3 * seconds(rows, keys.T):.2f} ms"
+    )
+
+
+if __name__ == "__main__":
+    main()

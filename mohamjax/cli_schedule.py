@@ -1,0 +1,342 @@
+"""The verb `schedule` of the command line: G#. Thin, like `cli`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import pathlib
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from mohamjax.errors import InputError
+from mohamjax.text import table as text_table
+
+if TYPE_CHECKING:
+    from mohamjax.schedule.job_platform import JobBatch
+    from mohamjax.schedule.job_table import JobTable
+    from mohamjax.search.jobs import JobFront, JobGoals, JobSchedule
+    from mohamjax.workload import ApplicationModel
+
+__all__ = ["add_arguments", "schedule"]
+
+_DEFAULT_METHODS = "gsharp,LPT-EFT,LPT-stall,HEFT,SJF-MET,FCFS-MET,SJF-OLB,FCFS-OLB"
+
+_SETTINGS = (
+    "jobs",
+    "platform",
+    "bandwidth",
+    "method",
+    "objective",
+    "demand",
+    "lb",
+    "flexible",
+    "sample",
+    "population",
+    "generations",
+    "seed",
+)
+
+
+def _bandwidth(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a bandwidth above 0")
+    return value
+
+
+def add_arguments(parser: argparse.ArgumentParser, positive: Callable[[str], int]) -> None:
+    """Adds what the verb takes beside the common arguments and those of workloads.
+
+    Args:
+        parser: of the verb.
+        positive: type of a positive integer.
+    """
+    parser.add_argument(
+        "--jobs",
+        required=True,
+        nargs="+",
+        metavar="FILE",
+        help="jobs: a CSV file with a row per job, a job-table/1 JSON, ONNX files or a scenario",
+    )
+    parser.add_argument("--platform", metavar="NAME|FILE", help="S1 to S6 of G#'s Table 4, or a YAML file with cores")
+    parser.add_argument(
+        "--bandwidth", type=_bandwidth, metavar="B", help="that all cores share [bytes/cycle, GB/s at 1 GHz]"
+    )
+    parser.add_argument("--method", default=_DEFAULT_METHODS, help=f"one or several (default {_DEFAULT_METHODS})")
+    parser.add_argument(
+        "--objective",
+        default="makespan",
+        help="makespan (default), energy, edp, unsatisfied, tardiness or mean-end; several give a front",
+    )
+    parser.add_argument("--demand", default="as-released", help="as-released (default), per-tile or compulsory")
+    parser.add_argument("--lb", default="LB_rs", help="what LB cores are: LB_rs (default) or LB_os")
+    parser.add_argument("--flexible", action="store_true", help="shape every core's array for each job")
+    parser.add_argument(
+        "--sample", type=positive, metavar="N", help="draw N jobs with replacement from the layers of the networks"
+    )
+    parser.add_argument("--population", type=positive, default=50, help="schedules of a generation (default 50)")
+    parser.add_argument("--generations", type=positive, default=199, help="generations (default 199)")
+    parser.add_argument("--json", action="store_true", help="print a summary as JSON on standard output")
+    parser.add_argument("--no-figures", action="store_true", help="draw no figures")
+
+
+def _chosen(name: str, item: str, known: tuple[str, ...]) -> str:
+    if name not in known:
+        raise InputError(f"{name!r} is not known", item=item, remedy=f"use {', '.join(known)}")
+    return name
+
+
+def _batch(arguments: argparse.Namespace, application: Callable[[argparse.Namespace], ApplicationModel]) -> JobBatch:
+    """Jobs from a CSV file or from networks."""
+    from mohamjax.io.jobs import read_jobs
+    from mohamjax.schedule.job_platform import batch_of_layers
+
+    if len(arguments.jobs) == 1 and arguments.jobs[0].lower().endswith(".csv"):
+        if arguments.sample:
+            raise InputError("draws from networks, not from a list of jobs", item="--sample", remedy="leave it out")
+        return read_jobs(arguments.jobs[0])
+    arguments.workload = arguments.jobs
+    return batch_of_layers(application(arguments), sample=arguments.sample, seed=arguments.seed)
+
+
+def _problem(
+    arguments: argparse.Namespace, application: Callable[[argparse.Namespace], ApplicationModel]
+) -> tuple[JobTable, JobGoals, tuple[str, ...], str]:
+    """Table, goals, tenants and a title."""
+    from mohamjax.schedule.job_analysis import DEMANDS
+    from mohamjax.schedule.job_platform import platform_table
+    from mohamjax.search.jobs import JobGoals
+
+    name = pathlib.PurePath(arguments.jobs[0]).name
+    if len(arguments.jobs) == 1 and arguments.jobs[0].lower().endswith(".json"):
+        from mohamjax.io import read_json
+        from mohamjax.io.files import check_format
+        from mohamjax.io.schedules import JOB_TABLE_FORMAT, read_job_table
+
+        for given, option in ((arguments.platform, "--platform"), (arguments.bandwidth, "--bandwidth")):
+            if given is not None:
+                raise InputError("the job table says that itself", item=option, remedy="leave it out")
+        document = read_json(arguments.jobs[0])
+        check_format(document, (JOB_TABLE_FORMAT,), arguments.jobs[0])
+        table = read_job_table(document, arguments.jobs[0])
+        if not table.jobs:
+            raise InputError("there are no jobs", file=arguments.jobs[0], remedy="give at least one")
+        return table, JobGoals(), ("",) * len(table.jobs), name
+    from mohamjax.io.jobs import load_platform
+
+    demand = _chosen(arguments.demand, "--demand", DEMANDS)
+    lb = _chosen(arguments.lb, "--lb", ("LB_rs", "LB_os"))
+    for given, option, example in (
+        (arguments.platform, "--platform", "S4"),
+        (arguments.bandwidth, "--bandwidth", "1"),
+    ):
+        if given is None:
+            raise InputError("is missing", item=option, remedy=f"say {option} {example}, or give a job table")
+    platform = load_platform(arguments.platform, lb=lb, flexible=arguments.flexible)
+    batch = _batch(arguments, application)
+    table = platform_table(batch.names, batch.shapes, platform, arguments.bandwidth, demand=demand)
+    goals = JobGoals(weight=batch.weight, deadline=batch.deadline, target=batch.target)
+    title = f"{len(batch.names)} jobs of {name} on {platform.name}, {arguments.bandwidth:g} bytes/cycle"
+    return table, goals, batch.tenants, title
+
+
+def schedule(
+    arguments: argparse.Namespace,
+    application: Callable[[argparse.Namespace], ApplicationModel],
+    say: Callable[[str], None],
+) -> int:
+    """Schedules jobs by one or several methods, and writes results and figures.
+
+    Args:
+        arguments: parsed.
+        application: reads the networks of `arguments.workload`.
+        say: prints a line of progress.
+    """
+    from mohamjax.io import prepare_folder
+    from mohamjax.search.jobs import METHODS, JobSearchConfig, job_bound, job_problem, objective_names, run_method
+
+    methods = [name for name in arguments.method.split(",") if name]
+    for name in methods or [""]:
+        _chosen(name, "--method", METHODS)
+    config = JobSearchConfig(
+        population=arguments.population,
+        generations=arguments.generations,
+        objectives=objective_names(arguments.objective),
+        seed=arguments.seed,
+    )
+    table, goals, tenants, title = _problem(arguments, application)
+    job_problem(table)  # complains about dependencies and several resources
+    folder = None if arguments.out is None else prepare_folder(arguments.out)
+    bound = job_bound(table)
+    say(f"{title}; lower bound {bound.best:,.0f} {table.time_unit}")
+    fronts: list[JobFront] = []
+    for name in dict.fromkeys(methods):
+        fronts.append(run_method(name, table, config, goals))
+        best = fronts[-1].best
+        say(f"{name}: makespan {best.objectives['makespan']:,.0f} {table.time_unit}, {best.seconds:.1f} s")
+    first = config.objectives[0]
+    fronts.sort(key=lambda front: front.best.objectives[first])
+    rows = [_row(one, bound.best, config.objectives) for front in fronts for one in front.schedules]
+    if folder is not None:
+        _write(folder, table, tenants, fronts, rows, bound, arguments, title, first)
+        say(f"results in {folder}")
+    if arguments.json:
+        summary = {
+            "title": title,
+            "jobs": len(table.jobs),
+            "accelerators": list(table.accelerators),
+            "time_unit": table.time_unit,
+            "lower_bound": {**bound._asdict(), "best": bound.best},
+            "schedules": rows,
+        }
+        print(json.dumps(summary, indent=2))
+    else:
+        head = ["method", *(f"{o} [{table.time_unit}]" if o == "makespan" else o for o in _shown(config.objectives))]
+        body = [
+            [row["method"], *(f"{row[o]:,.6g}" for o in _shown(config.objectives)), f"{row['over_bound']:.4f}",
+             f"{row['evaluations']:,}", f"{row['seconds']:.1f}"]
+            for row in rows
+        ]  # fmt: skip
+        print(text_table([[*head, "over bound", "evaluations", "seconds"], *body]))
+        print(f"lower bound of the makespan: {bound.best:,.0f} {table.time_unit}")
+    return 0
+
+
+def _shown(objectives: tuple[str, ...]) -> list[str]:
+    return list(dict.fromkeys((*objectives, "makespan")))
+
+
+def _row(one: JobSchedule, bound: float, objectives: tuple[str, ...]) -> dict[str, Any]:
+    makespan = one.objectives["makespan"]
+    return {
+        "method": one.method,
+        **{name: one.objectives[name] for name in _shown(objectives)},
+        "over_bound": makespan / bound if bound else 1.0,
+        "evaluations": one.evaluations,
+        "seconds": one.seconds,
+    }
+
+
+def _write(
+    folder: pathlib.Path,
+    table: JobTable,
+    tenants: tuple[str, ...],
+    fronts: list[JobFront],
+    rows: list[dict[str, Any]],
+    bound: Any,
+    arguments: argparse.Namespace,
+    title: str,
+    first: str,
+) -> None:
+    import numpy as np
+    import yaml
+
+    from mohamjax import __version__
+    from mohamjax.io import write_text
+    from mohamjax.io.files import write_json
+    from mohamjax.io.jobs import csv_text, write_job_table
+    from mohamjax.io.trace import TraceRow, chrome_trace
+    from mohamjax.schedule.job_table import evaluate_table
+
+    named = [
+        (one.method if len(front.schedules) == 1 else f"{one.method} {i}", one)
+        for front in fronts
+        for i, one in enumerate(front.schedules)
+    ]
+    write_job_table(
+        folder / "job_table.json", table, [(name, one.plan.order, one.plan.accelerator) for name, one in named]
+    )
+    analysis = [
+        {
+            "job": job,
+            "accelerator": core,
+            f"duration_{table.time_unit}": float(table.duration[j, a]),
+            "bytes": float(table.bytes[j, a]),
+            f"demand_bytes_per_{table.time_unit.removesuffix('s') or 's'}": float(
+                table.bytes[j, a] / table.duration[j, a] if table.duration[j, a] else 0.0
+            ),
+        }
+        for j, job in enumerate(table.jobs)
+        for a, core in enumerate(table.accelerators)
+        if math.isfinite(table.duration[j, a])
+    ]
+    write_text(folder / "job_analysis.csv", csv_text(analysis))
+    listed = [{"schedule": name, **row} for (name, _), row in zip(named, rows, strict=True)]
+    write_text(folder / "methods.csv", csv_text(listed))
+    history = [
+        {"method": front.method, "evaluations": n, first: value} for front in fronts for n, value in front.best.history
+    ]
+    if history:
+        write_text(folder / "history.csv", csv_text(history))
+    best = fronts[0].best
+    order, where = best.plan.order, best.plan.accelerator
+    _, timeline = evaluate_table(table, order[None], where[None], timelines=True)
+    assert timeline is not None
+    start, end = np.asarray(timeline.start[0]), np.asarray(timeline.end[0])
+    run = [
+        {
+            "job": table.jobs[j],
+            "tenant": tenants[j],
+            "accelerator": table.accelerators[where[j]],
+            "start": float(start[j]),
+            "end": float(end[j]),
+            "stall": float(timeline.stall[0][j]),
+        }
+        for j in np.argsort(start, kind="stable")
+    ]
+    write_text(folder / "schedule.csv", csv_text(run))
+    trace = [TraceRow(r["accelerator"], r["job"], r["tenant"], r["start"], r["end"]) for r in run]
+    write_json(folder / "trace.json", chrome_trace(trace, time_unit=table.time_unit))
+    settings = {key: getattr(arguments, key) for key in _SETTINGS}
+    record = {"format": "job-schedule/1", "version": __version__, **settings, "lower_bound": bound._asdict()}
+    write_text(folder / "config.yaml", yaml.safe_dump(record, sort_keys=False))
+    if not arguments.no_figures:
+        _figures(folder / "figures", table, tenants, fronts, bound, title, first)
+
+
+def _figures(
+    folder: pathlib.Path,
+    table: JobTable,
+    tenants: tuple[str, ...],
+    fronts: list[JobFront],
+    bound: Any,
+    title: str,
+    first: str,
+) -> None:
+    import numpy as np
+
+    from mohamjax.plot.jobs import JobView, job_convergence, job_gantt, method_bars
+    from mohamjax.plot.style import save
+    from mohamjax.schedule.job_table import evaluate_table
+
+    unit = table.time_unit if first in ("makespan", "tardiness", "mean-end") else "J" if first == "energy" else ""
+    limit = bound.best if first == "makespan" else None
+    for front in fronts:
+        plan = front.best.plan
+        _, found = evaluate_table(table, plan.order[None], plan.accelerator[None], timelines=True)
+        assert found is not None
+        on = (np.arange(len(table.jobs)), plan.accelerator)
+        view = JobView(
+            method=front.method,
+            accelerators=table.accelerators,
+            tenants=tenants,
+            start=np.asarray(found.start[0]),
+            end=np.asarray(found.end[0]),
+            duration=table.duration[on],
+            bytes=table.bytes[on],
+            accelerator=plan.accelerator,
+            bandwidth=table.bandwidth[0],
+            unit=table.time_unit,
+        )
+        save(job_gantt(view, title=title), folder / f"gantt_{front.method}.png")
+    histories = {front.method: front.best.history for front in fronts if front.best.history}
+    if histories:
+        save(job_convergence(histories, bound=limit, label=first, unit=unit, title=title), folder / "convergence.png")
+    values = {front.method: front.best.objectives[first] for front in fronts}
+    save(method_bars(values, bound=limit, label=first, unit=unit, title=title), folder / "methods.png")
+    print(f"figures in {folder}", file=sys.stderr)

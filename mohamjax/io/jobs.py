@@ -1,0 +1,266 @@
+"""Files of job scheduling: jobs (CSV), platforms (YAML), results.
+
+Jobs, a CSV file with a header and a row per job:
+
+- `type`: CONV, DWCONV, FC or GEMM, or a layer type of `mohamjax workload --csv`, whose files can be used as they are;
+- `K, C, R, S` and the output size `P, Q`, or the input size `Y, X` (stride 1, no padding: P = Y - R + 1); `G` and `N`
+  where they are not 1. A depthwise layer has its channels in C (K = 1) or in G;
+- optional: a name (`job`, `layer` or `layer_id`), a `tenant` (or `network`, `model`), a `weight`, a `deadline_cycles`
+  (empty: none) and a `target` (rank by which the job should end; any numbers, ties by row).
+
+Platform, a YAML file: `cores`, a list of `{style: HB | LB_rs | LB_os, rows, columns, count, flexible}`, of which
+columns (64), count (1) and flexible (false) may be left out, and an optional `name`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import yaml
+
+from mohamjax.errors import InputError
+from mohamjax.io.files import dump_json, write_text
+from mohamjax.schedule.job_analysis import job_shapes, layer_shape
+from mohamjax.schedule.job_platform import PLATFORMS, Core, JobBatch, Platform, named_platform
+from mohamjax.schedule.job_table import JobTable
+
+__all__ = ["csv_text", "job_table_document", "load_platform", "read_jobs", "write_job_table"]
+
+_NAMES = ("job", "layer", "layer_id", "name")
+_TENANTS = ("tenant", "network", "model")
+_LARGEST = 2**31
+
+
+def _text(path: pathlib.Path) -> str:
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise InputError("no such file", file=path, remedy="check the path") from None
+    except IsADirectoryError:
+        raise InputError("is a folder, not a file", file=path, remedy="name a file in it") from None
+    except UnicodeDecodeError:
+        raise InputError("is not UTF-8 text", file=path, remedy="give a text file") from None
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror})", file=path, remedy="check its permissions") from None
+    if not text.strip():
+        raise InputError("is empty", file=path, remedy="give a file with a header and a row per job")
+    return text
+
+
+class _Row:
+    """A row of a CSV file: gets values out of it with complaints that name it."""
+
+    def __init__(self, values: Mapping[str, Any], path: pathlib.Path, line: int) -> None:
+        self.values, self.path, self.line = values, path, line
+
+    def error(self, column: str, message: str, remedy: str) -> InputError:
+        return InputError(message, file=self.path, item=f"line {self.line}, {column}", remedy=remedy)
+
+    def has(self, column: str) -> bool:
+        return (self.values.get(column) or "").strip() != ""
+
+    def bound(self, column: str) -> int:
+        """A positive integer; 1 where there is none."""
+        text = (self.values.get(column) or "").strip()
+        if not text:
+            return 1
+        try:
+            value = int(text)
+        except ValueError:
+            value = 0
+        if not 1 <= value < _LARGEST:
+            raise self.error(column, f"is {text!r}, not a loop bound", "write an integer from 1 to 2^31 - 1")
+        return value
+
+    def number(self, column: str, default: float) -> float:
+        text = (self.values.get(column) or "").strip()
+        if not text:
+            return default
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value) or value < 0:
+            raise self.error(column, f"is {text!r}, not a number of at least 0", "write one, or leave it empty")
+        return value
+
+    def output(self, output: str, given: str, filter_: str) -> int:
+        """Output extent, given itself or by the input's."""
+        if self.has(output):
+            return self.bound(output)
+        if not self.has(given):
+            raise self.error(output, "is missing", f"give {output}, or the input's {given}")
+        extent = self.bound(given) - self.bound(filter_) + 1
+        if extent < 1:
+            raise self.error(given, "the filter is larger than the input", "give stride-1 sizes without padding")
+        return extent
+
+
+def read_jobs(path: str | pathlib.Path) -> JobBatch:
+    """Reads jobs from a CSV file.
+
+    Raises:
+        InputError: the file cannot be read, or a row breaks the format.
+    """
+    path = pathlib.Path(path)
+    reader = csv.DictReader(io.StringIO(_text(path)))
+    header = [name.strip() for name in reader.fieldnames or ()]
+    reader.fieldnames = header
+    needed = [name for name in ("type", "K", "C") if name not in header]
+    if needed:
+        raise InputError(
+            f"column {needed[0]} is missing", file=path, item="header", remedy="give type, K, C, P, Q, R and S"
+        )
+    names: dict[str, int] = {}
+    shapes, tenants, weights, deadlines, targets = [], [], [], [], []
+    for values in reader:
+        row = _Row(values, path, reader.line_num)
+        if None in values:
+            raise row.error("row", "has more entries than the header", "mend the line")
+        bounds = {letter: row.bound(letter) for letter in "GNKCRS"}
+        bounds |= {"P": row.output("P", "Y", "R"), "Q": row.output("Q", "X", "S")}
+        kind = (values["type"] or "").strip()
+        try:
+            shapes.append(layer_shape(kind, bounds))
+        except ValueError as error:
+            raise row.error("type", str(error), "write CONV, DWCONV, FC or GEMM, or a type of our own") from None
+        if math.prod(float(b) for b in bounds.values()) > 1e15:
+            raise row.error("row", "the layer has more than 1e15 multiply-accumulates", "check its sizes")
+        wanted = next((values[c] for c in _NAMES if row.has(c)), f"job{len(shapes) - 1}")
+        seen = names.get(wanted, 0)
+        names[wanted] = seen + 1
+        if seen:
+            wanted = f"{wanted} #{seen + 1}"
+            names[wanted] = 1
+        tenants.append((wanted, next((values[c] for c in _TENANTS if row.has(c)), "")))
+        weights.append(row.number("weight", 1.0))
+        deadlines.append(row.number("deadline_cycles", math.inf))
+        targets.append(row.number("target", float(len(targets))))
+    if not shapes:
+        raise InputError("there are no jobs", file=path, remedy="give a row per job")
+    if sum(weights) == 0:
+        raise InputError("all weights are 0", file=path, item="weight", remedy="give some job a weight above 0")
+    rank = np.empty(len(targets), int)
+    rank[np.argsort(targets, kind="stable")] = np.arange(len(targets))
+    return JobBatch(
+        names=tuple(name for name, _ in tenants),
+        shapes=job_shapes(shapes),
+        tenants=tuple(tenant for _, tenant in tenants),
+        weight=tuple(weights),
+        deadline=tuple(deadlines),
+        target=tuple(rank.tolist()),
+    )
+
+
+def load_platform(name: str, *, lb: str = "LB_rs", flexible: bool = False) -> Platform:
+    """A platform by its name (`job_platform.PLATFORMS`) or from a YAML file.
+
+    Args:
+        name: name or path.
+        lb: what the LB cores of the named ones are.
+        flexible: whether their arrays have free shapes.
+
+    Raises:
+        InputError: there is no such name or file, or the file breaks the format.
+    """
+    if name.upper() in PLATFORMS:
+        return named_platform(name.upper(), lb=lb, flexible=flexible)
+    path = pathlib.Path(name)
+    if not path.suffix and not path.exists():
+        raise InputError(
+            f"{name!r} is no platform", item="--platform", remedy=f"name {', '.join(PLATFORMS)} or a YAML file"
+        )
+    try:
+        document = yaml.safe_load(_text(path))
+    except yaml.YAMLError as error:
+        raise InputError(f"is not YAML ({type(error).__name__})", file=path, remedy="mend the file") from None
+    entries = document.get("cores") if isinstance(document, Mapping) else None
+    if not isinstance(entries, list) or not entries:
+        raise InputError("`cores` is missing or no list", file=path, remedy="list at least one core")
+    unknown = [key for key in document if key not in ("name", "cores")]
+    if unknown:
+        raise InputError(f"the key {unknown[0]!r} is not known", file=path, remedy="give name and cores")
+    cores: list[Core] = []
+    for number, entry in enumerate(entries):
+        item = f"cores[{number}]"
+        known = ("style", "rows", "columns", "count", "flexible")
+        if not isinstance(entry, Mapping) or any(key not in known for key in entry):
+            raise InputError(f"is no table of {', '.join(known)}", file=path, item=item, remedy="mend it")
+        sizes = {key: entry.get(key, default) for key, default in (("rows", None), ("columns", 64), ("count", 1))}
+        for key, value in sizes.items():
+            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 2**16:
+                raise InputError(f"{key} is {value!r}", file=path, item=item, remedy="write an integer from 1 to 65536")
+        if not isinstance(entry.get("flexible", False), bool):
+            raise InputError("flexible is not true or false", file=path, item=item, remedy="write true or false")
+        try:
+            core = Core(str(entry.get("style")), sizes["rows"], sizes["columns"], entry.get("flexible", False))
+        except ValueError as error:
+            raise InputError(str(error), file=path, item=item, remedy="mend it") from None
+        cores += [core] * sizes["count"]
+    if len(cores) > 63:
+        raise InputError(f"there are {len(cores)} cores", file=path, item="cores", remedy="take at most 63")
+    return Platform(str(document.get("name", path.stem)), tuple(cores))
+
+
+def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows with the same keys as CSV text; floats in full."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({k: repr(v) if isinstance(v, float) else v for k, v in row.items()} for row in rows)
+    return text.getvalue()
+
+
+def job_table_document(table: JobTable, schedules: Sequence[tuple[str, np.ndarray, np.ndarray]]) -> dict[str, Any]:
+    """A `job-table/1` document: the table and schedules over it, which `mohamjax evaluate schedules` evaluates.
+
+    Args:
+        table: the jobs.
+        schedules: name, order `[N]` and accelerator `[N]` of each.
+    """
+
+    def costs(row: np.ndarray, able: np.ndarray) -> list[float | None]:
+        return [float(x) if ok else None for x, ok in zip(row, able, strict=True)]
+
+    jobs = []
+    for j, name in enumerate(table.jobs):
+        able = np.isfinite(table.duration[j])
+        entry: dict[str, Any] = {
+            "name": name,
+            "duration": costs(table.duration[j], able),
+            "bytes": costs(table.bytes[j], able),
+            "predecessors": list(table.predecessors[j]),
+        }
+        if table.energy is not None:
+            entry["energy_J"] = costs(table.energy[j], able)
+        jobs.append(entry)
+    return {
+        "format": "job-table/1",
+        "time_unit": table.time_unit,
+        "resources": [
+            {"name": name, "bandwidth": None if math.isinf(b) else float(b)}
+            for name, b in zip(table.resources, table.bandwidth, strict=True)
+        ],
+        "accelerators": [
+            {"name": name, "resources": list(uses)}
+            for name, uses in zip(table.accelerators, table.resources_of_accelerator, strict=True)
+        ],
+        "jobs": jobs,
+        "schedules": [
+            {"name": name, "order": np.asarray(order).tolist(), "accelerator": np.asarray(where).tolist()}
+            for name, order, where in schedules
+        ],
+    }
+
+
+def write_job_table(
+    path: str | pathlib.Path, table: JobTable, schedules: Sequence[tuple[str, np.ndarray, np.ndarray]]
+) -> None:
+    """Writes `job_table_document` atomically."""
+    write_text(path, dump_json(job_table_document(table, schedules)))

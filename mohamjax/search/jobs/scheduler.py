@@ -1,0 +1,317 @@
+"""The main road of G#: from a job table to schedules by any method, counted alike, evaluated in double precision."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.errors import InputError
+from mohamjax.schedule.job_table import JobTable
+from mohamjax.schedule.shared_link import priority_order
+from mohamjax.search.jobs.baselines import LIBRARY_METHODS, library_search
+from mohamjax.search.jobs.genetic import (
+    DEFAULT_RATES,
+    PAPER_RATES,
+    STANDARD_RATES,
+    JobRates,
+    gsharp_problem,
+    random_problem,
+    standard_problem,
+)
+from mohamjax.search.jobs.heuristics import HEURISTICS, Plan, run_heuristic
+from mohamjax.search.jobs.problem import OBJECTIVES, JobGenes, JobProblem, evaluate, job_problem
+from mohamjax.search.loop import Problem, generations, start
+
+__all__ = [
+    "GENETIC",
+    "METHODS",
+    "SEEDS",
+    "JobFront",
+    "JobGoals",
+    "JobSchedule",
+    "JobSearchConfig",
+    "evaluate_plans",
+    "genes_of",
+    "run_method",
+    "search_islands",
+    "seed_plans",
+]
+
+SEEDS = ("LPT-EFT", "LPT-stall", "HEFT", "FCFS-MET", "SJF-MET", "SJF-OLB", "FCFS-OLB")
+"""Heuristics whose schedules seed G#."""
+
+
+@dataclasses.dataclass(frozen=True)
+class JobSearchConfig:
+    """Sizes of a search.
+
+    Attributes:
+        population: schedules of a generation.
+        generations: bred ones, after the first population.
+        objectives: of `problem.OBJECTIVES`; several give a front.
+        seed: of all randomness.
+        archive: capacity for the front of several objectives.
+    """
+
+    population: int = 50
+    generations: int = 199
+    objectives: tuple[str, ...] = ("makespan",)
+    seed: int = 0
+    archive: int = 64
+
+    def __post_init__(self) -> None:
+        """Checks the values; raises InputError."""
+        if self.population < 2 or self.generations < 0:
+            raise InputError(
+                f"{self.population} schedules and {self.generations} generations are too few",
+                item="search",
+                remedy="take at least 2 schedules and 0 generations",
+            )
+
+    @property
+    def evaluations(self) -> int:
+        """Schedules evaluated by a search."""
+        return self.population * (self.generations + 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class JobGoals:
+    """What tenants want, beside a short makespan; see `problem.job_problem`.
+
+    Attributes:
+        weight: per job, or None for 1 each.
+        deadline: per job [time units], or None.
+        target: per job the place at which it should end, or None for the order of the table.
+    """
+
+    weight: tuple[float, ...] | None = None
+    deadline: tuple[float, ...] | None = None
+    target: tuple[int, ...] | None = None
+
+    def problem(self, table: JobTable, **sizes: Any) -> JobProblem:
+        """The problem of a table with these goals; keywords as for `problem.job_problem`."""
+        return job_problem(table, weight=self.weight, deadline=self.deadline, target=self.target, **sizes)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class JobSchedule:
+    """One schedule, and how it was found.
+
+    Attributes:
+        method: its name.
+        plan: accelerators and order.
+        objectives: every one of `problem.OBJECTIVES`, in double precision.
+        evaluations: schedules evaluated to find it.
+        seconds: wall time, compile time included.
+        history: (evaluations so far, best value of the first objective so far), in single precision.
+    """
+
+    method: str
+    plan: Plan
+    objectives: dict[str, float]
+    evaluations: int
+    seconds: float
+    history: tuple[tuple[int, float], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class JobFront:
+    """Schedules of one search that do not dominate each other, by rising first objective; one where there is one."""
+
+    method: str
+    schedules: tuple[JobSchedule, ...]
+
+    @property
+    def best(self) -> JobSchedule:
+        """The schedule with the least first objective."""
+        return self.schedules[0]
+
+
+def genes_of(plans: Sequence[Plan], jobs: int) -> JobGenes:
+    """Genes `[K, J]` of plans, padded to J jobs."""
+
+    def pad(rows: list[np.ndarray], dtype: Any) -> jax.Array:
+        return jnp.asarray(np.stack([np.pad(row, (0, jobs - len(row))) for row in rows]), dtype)
+
+    return JobGenes(
+        accelerator=pad([p.accelerator for p in plans], jnp.int32),
+        priority=pad([p.priority for p in plans], jnp.float32),
+    )
+
+
+def _plans(genes: JobGenes, count: int) -> list[Plan]:
+    """Plans of genes `[K, J]`, the first `count` jobs of which are real."""
+    where = np.asarray(genes.accelerator)[:, :count]
+    order = np.asarray(priority_order(genes.priority[:, :count]))
+    return [Plan(a, o) for a, o in zip(where, order, strict=True)]
+
+
+def seed_plans(table: JobTable) -> list[Plan]:
+    """The schedules of `SEEDS`."""
+    return [run_heuristic(name, table) for name in SEEDS]
+
+
+def evaluate_plans(table: JobTable, plans: Sequence[Plan], goals: JobGoals | None = None) -> list[dict[str, float]]:
+    """Every objective of every plan, in double precision.
+
+    Args:
+        table: the jobs.
+        plans: K schedules.
+        goals: for the objectives that need them.
+    """
+    with jax.enable_x64(True):
+        problem = (goals or JobGoals()).problem(table, dtype=jnp.float64)
+        genes = genes_of(plans, len(table.jobs))
+        values = np.asarray(_evaluated(genes, problem))
+    return [dict(zip(OBJECTIVES, map(float, row), strict=True)) for row in values]
+
+
+@jax.jit
+def _evaluated(genes: JobGenes, problem: JobProblem) -> jax.Array:
+    return evaluate(genes, problem, OBJECTIVES)
+
+
+_start = jax.jit(start, static_argnames=("problem", "islands", "population", "archive"))
+
+
+def search_islands(
+    key: jax.Array,
+    context: JobProblem,
+    config: JobSearchConfig,
+    *,
+    rates: JobRates = DEFAULT_RATES,
+    seeds: JobGenes | None = None,
+    problem: Problem | None = None,
+) -> tuple[Any, jax.Array]:
+    """Searches I problems side by side; compiles once per sizes, whatever the problems.
+
+    Args:
+        key: typed key, consumed.
+        context: problems with a leading `[I]`.
+        config: sizes; its seed is not used.
+        rates: probabilities of the operators, traced.
+        seeds: `[I, K, J]`, first individuals, or None.
+        problem: what is searched and how; default `gsharp_problem`.
+
+    Returns:
+        The archive `[I, ...]` of the best schedules, and the best value of every objective after each generation,
+        `[G + 1, I, M]`.
+    """
+    chosen = gsharp_problem(config.objectives) if problem is None else problem
+    archive = 2 if len(config.objectives) == 1 else config.archive
+    islands = context.mask.shape[0]
+    state = _start(key, context, seeds, problem=chosen, islands=islands, population=config.population, archive=archive)
+    # Rates of one type whatever was passed: others would compile anew.
+    traced = jax.tree.map(lambda rate: jnp.asarray(rate, jnp.float32), rates)
+    steps = config.generations + 1
+    state, metrics = generations(state, context, traced, steps, problem=chosen, immigrants=0, chunk=steps)
+    return state.archive, metrics.best
+
+
+def _genetic(
+    table: JobTable,
+    goals: JobGoals,
+    config: JobSearchConfig,
+    *,
+    rates: JobRates,
+    make: Callable[[tuple[str, ...]], Problem],
+    seeded: bool,
+) -> tuple[list[Plan], list[tuple[int, float]]]:
+    """Non-dominated plans of one search, seeds among them, and its history."""
+    jobs = 32 * -(-len(table.jobs) // 32)  # tables of nearly equal size share one program
+    context = jax.tree.map(lambda leaf: leaf[None], goals.problem(table, jobs=jobs))
+    plans = seed_plans(table)[: config.population] if seeded else []
+    seeds = jax.tree.map(lambda leaf: leaf[None], genes_of(plans, jobs)) if plans else None
+    archive, best = search_islands(
+        jax.random.key(config.seed), context, config, rates=rates, seeds=seeds, problem=make(config.objectives)
+    )
+    valid = np.asarray(archive.valid[0])
+    found = _plans(jax.tree.map(lambda leaf: leaf[0][valid], archive.genes), len(table.jobs))
+    steps = [(config.population * (g + 1), float(v)) for g, v in enumerate(np.asarray(best)[:, 0, 0])]
+    return found + plans, steps
+
+
+GENETIC: dict[str, dict[str, Any]] = {
+    "gsharp": {"rates": DEFAULT_RATES, "make": gsharp_problem, "seeded": True},
+    "gsharp-unseeded": {"rates": DEFAULT_RATES, "make": gsharp_problem, "seeded": False},
+    "gsharp-paper": {
+        "rates": PAPER_RATES,
+        "make": functools.partial(gsharp_problem, informed=False),
+        "seeded": False,
+    },
+    "standard-ga": {"rates": STANDARD_RATES, "make": standard_problem, "seeded": False},
+    "random": {"rates": PAPER_RATES, "make": random_problem, "seeded": False},
+}
+
+"""Methods on the shared loop: rates, the problem of the loop for some objectives, whether heuristics seed it."""
+
+METHODS = (*GENETIC, *HEURISTICS, *LIBRARY_METHODS)
+"""Names of all methods: G# in three forms, baselines on the same loop, heuristics, optimisers of a library."""
+
+
+def run_method(
+    method: str,
+    table: JobTable,
+    config: JobSearchConfig | None = None,
+    goals: JobGoals | None = None,
+) -> JobFront:
+    """Schedules a table by one method.
+
+    Args:
+        method: of `METHODS`. `gsharp` starts from the heuristics of `SEEDS`, `gsharp-unseeded` from random schedules;
+            `gsharp-paper` has the paper's operators and rates alone and evenly drawn schedules.
+        table: independent jobs behind one bandwidth.
+        config: sizes, objectives and seed; default 10,000 evaluations, makespan.
+        goals: weights, deadlines and targets of the jobs.
+
+    Returns:
+        The best schedule, or with several objectives the schedules that do not dominate each other.
+
+    Raises:
+        InputError: the method is not known or not installed, or the table is not for G#.
+    """
+    config, goals = config or JobSearchConfig(), goals or JobGoals()
+    if method not in METHODS:
+        raise InputError(f"{method!r} is not known", item="method", remedy=f"name one of {', '.join(METHODS)}")
+    began = time.perf_counter()
+    goals.problem(table)  # complains about what is no problem of G#
+    if table.energy is None and {"energy", "edp"} & set(config.objectives):
+        raise InputError(
+            "the job table has no energies", item="objective", remedy="give energy_J, or minimise makespan"
+        )
+    if "tardiness" in config.objectives and not np.isfinite(goals.deadline or np.inf).any():
+        raise InputError(
+            "no job has a deadline", item="objective", remedy="give deadline_cycles, or leave tardiness out"
+        )
+    history: list[tuple[int, float]] = []
+    evaluations = config.evaluations
+    if method in GENETIC:
+        plans, history = _genetic(table, goals, config, **GENETIC[method])
+    elif method in HEURISTICS:
+        plans, evaluations = [run_heuristic(method, table, config.seed)], 1
+    else:
+        unit, history = library_search(method, goals.problem(table), config)
+        plans = _plans(unit, len(table.jobs))
+    values = evaluate_plans(table, plans, goals)
+    keep = _non_dominated([[row[name] for name in config.objectives] for row in values])
+    seconds = time.perf_counter() - began
+    return JobFront(
+        method,
+        tuple(JobSchedule(method, plans[i], values[i], evaluations, seconds, tuple(history)) for i in keep),
+    )
+
+
+def _non_dominated(rows: Sequence[Sequence[float]]) -> list[int]:
+    """Indices of the rows that none dominates, distinct, by rising first value; at least one."""
+    keep: list[int] = []
+    for i in sorted(range(len(rows)), key=lambda i: tuple(rows[i])):
+        if not any(all(a <= b for a, b in zip(rows[k], rows[i], strict=True)) for k in keep):
+            keep.append(i)
+    return keep

@@ -1,0 +1,511 @@
+"""G#: encoding, evaluation, operators, heuristics, bounds, search, command line."""
+
+import csv
+import itertools
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import reference
+
+from mohamjax.cli import main
+from mohamjax.errors import InputError
+from mohamjax.schedule.fluid import predecessor_bits, simulate
+from mohamjax.schedule.job_analysis import job_shapes, layer_shape
+from mohamjax.schedule.job_platform import named_platform, platform_table
+from mohamjax.schedule.job_table import JobTable, evaluate_table
+from mohamjax.schedule.shared_link import link_ends, link_makespan, priority_order
+from mohamjax.search.jobs import (
+    DEFAULT_RATES,
+    HEURISTICS,
+    JobGenes,
+    JobGoals,
+    JobRates,
+    JobSearchConfig,
+    Plan,
+    decode,
+    evaluate_plans,
+    job_bound,
+    job_problem,
+    run_heuristic,
+    run_method,
+)
+from mohamjax.search.jobs.genetic import crossover_accel, crossover_gen, crossover_rg, mutate, relieve, swap, vary
+
+
+def table(duration, traffic, bandwidth=1.0, energy=None):
+    duration = np.asarray(duration, float)
+    jobs, cores = duration.shape
+    return JobTable(
+        jobs=tuple(f"j{i}" for i in range(jobs)),
+        accelerators=tuple(f"a{i}" for i in range(cores)),
+        duration=duration,
+        bytes=np.asarray(traffic, float),
+        energy=energy,
+        predecessors=((),) * jobs,
+        resources=("link",),
+        bandwidth=(bandwidth,),
+        resources_of_accelerator=((0,),) * cores,
+    )
+
+
+def random_table(seed, jobs=20, cores=4, bandwidth=1.0):
+    rng = np.random.default_rng(seed)
+    duration = rng.integers(1, 1000, (jobs, cores)).astype(float)
+    duration[rng.random((jobs, cores)) < 0.15] = np.inf
+    duration[:, 0] = np.where(np.isfinite(duration).any(axis=1), duration[:, 0], 7.0)
+    traffic = rng.exponential(300.0, (jobs, cores)) * (rng.random((jobs, cores)) < 0.8)
+    return table(duration, np.where(np.isfinite(duration), traffic, 0.0), bandwidth, np.ones((jobs, cores)))
+
+
+@pytest.fixture(scope="module")
+def batch():
+    """Job table of the reference's mix0 on S4 at 1 byte per cycle, cut to its first 32 jobs."""
+    with open(reference("maestro/job_analysis.csv")) as stream:
+        layers = {r["layer_id"]: r for r in csv.DictReader(stream)}
+    with open(reference("maestro/batches.csv")) as stream:
+        chosen = [layers[r["layer_id"]] for r in csv.DictReader(stream) if r["batch"] == "mix0"][:32]
+    shapes = job_shapes([layer_shape(r["type"], {d: int(r[d]) for d in "KCPQRS"}) for r in chosen])
+    return platform_table([str(i) for i in range(32)], shapes, named_platform("S4"), 1.0)
+
+
+# ---------------------------------------------------------------- evaluation
+
+
+def test_worked_cases_of_the_bandwidth_allocator():
+    with open(reference("maestro/job_analysis.csv")) as stream:
+        rows = {
+            (r["layer_id"], r["style"], r["pe_rows"]): [
+                float(r["latency_cycles"]),
+                float(r["req_bw_bytes_per_cycle"] or 0),
+            ]
+            for r in csv.DictReader(stream)
+        }
+    batches = {}
+    with open(reference("maestro/batches.csv")) as stream:
+        for r in csv.DictReader(stream):
+            batches.setdefault(r["batch"], []).append(r["layer_id"])
+    cases = json.loads(reference("maestro/makespan_cases.json").read_text())
+    assert len(cases) == 43
+    groups = {}
+    for case in cases:
+        groups.setdefault(len(case["sub_accels"]), []).append(case)
+    with jax.enable_x64(True):
+        run = jax.jit(jax.vmap(lambda a, p, d, w, b: link_ends(a[None], p[None], d, w, b, jnp.ones(100, bool))[0]))
+        for cores, group in groups.items():
+            numbers = np.asarray(
+                [
+                    [
+                        [rows[layer, style, str(h)] for style, h in case["sub_accels"]]
+                        for layer in batches[case["batch"]]
+                    ]
+                    for case in group
+                ]
+            )
+            priority = np.asarray([case["priority"] for case in group])
+            order = np.argsort(priority, axis=1, kind="stable")
+            place = (np.argsort(order, axis=1) + 0.5) / 100
+            where = np.asarray([case["accel"] for case in group])
+            bandwidth = np.asarray([case["bw_bytes_per_cycle"] for case in group], float)
+            end = np.asarray(run(where, place, numbers[..., 0], numbers[..., 1], bandwidth))
+            np.testing.assert_allclose(end.max(axis=1), [case["makespan_cycles"] for case in group], rtol=1e-6)
+            for k, case in enumerate(group):
+                for core in range(cores):
+                    mine = end[k][where[k] == core]
+                    if len(mine):
+                        assert mine.max() == pytest.approx(case["core_end"][core], rel=1e-6)
+
+
+@pytest.mark.parametrize("bandwidth", [0.4, 3.0, np.inf])
+def test_closed_form_equals_the_simulation(bandwidth):
+    rng = np.random.default_rng(1)
+    jobs, cores, lanes = 37, 5, 300
+    duration = rng.integers(0, 50, (jobs, cores)).astype(float)
+    demand = rng.exponential(1.0, (jobs, cores)) * (rng.random((jobs, cores)) < 0.7)
+    where = rng.integers(0, cores, (lanes, jobs)).astype(np.int32)
+    priority = np.round(rng.random((lanes, jobs)), 1)  # many ties
+    mask = np.arange(jobs) < 33
+    with jax.enable_x64(True):
+        arguments = (where, priority, duration, demand, bandwidth, mask)
+        makespan = np.asarray(jax.jit(link_makespan)(*map(jnp.asarray, arguments)))
+        end = np.asarray(jax.jit(link_ends)(*map(jnp.asarray, arguments)))
+
+        def one(a, p):
+            d = jnp.asarray(duration)[jnp.arange(jobs), a]
+            traffic = jnp.asarray(demand)[jnp.arange(jobs), a] * d
+            uses, free = jnp.ones((cores, 1), bool), jnp.full(cores, jnp.inf)
+            bits, shared = jnp.asarray(predecessor_bits([()] * jobs)), jnp.asarray([bandwidth])
+            return simulate(d, traffic, bits, a, priority_order(p), uses, shared, free, jnp.asarray(mask))
+
+        wanted = jax.jit(jax.vmap(one))(jnp.asarray(where), jnp.asarray(priority))
+    np.testing.assert_allclose(makespan, np.asarray(wanted.makespan), rtol=1e-12)
+    # A job without duration has no demand in the simulation; here neither, since no time passes.
+    np.testing.assert_allclose(end, np.asarray(wanted.end), rtol=1e-12)
+
+
+def test_a_job_that_cannot_run_never_ends():
+    durations = jnp.asarray([[1.0, jnp.inf], [2.0, 2.0]])
+    arguments = (jnp.zeros(2), durations, jnp.zeros((2, 2)), 1.0, jnp.ones(2, bool))
+    for where, wanted in (([0, 1], 2.0), ([1, 1], np.inf)):
+        assert float(link_makespan(jnp.asarray([where]), arguments[0][None], *arguments[1:])[0]) == wanted
+    end = np.asarray(link_ends(jnp.asarray([[1, 1]]), jnp.asarray([[0.1, 0.6]]), *arguments[1:]))[0]
+    assert np.all(np.isinf(end))
+
+
+def test_too_many_jobs_are_refused():
+    with pytest.raises(ValueError, match="do not fit"):
+        link_makespan(jnp.zeros((1, 4096), int), jnp.zeros((1, 4096)), jnp.ones((4096, 63)), jnp.ones((4096, 63)), 1.0,
+                      jnp.ones(4096, bool))  # fmt: skip
+
+
+def test_padding_changes_nothing():
+    problem_table = random_table(3)
+    goals = JobGoals(deadline=tuple(np.linspace(100, 3000, 20)))
+    plans = [run_heuristic(name, problem_table) for name in ("LPT-EFT", "SJF-OLB")]
+    exact = evaluate_plans(problem_table, plans, goals)
+    from mohamjax.search.jobs import OBJECTIVES, evaluate, genes_of
+
+    padded = evaluate(genes_of(plans, 32), goals.problem(problem_table, jobs=32, accelerators=7), OBJECTIVES)
+    wanted = [[row[name] for name in OBJECTIVES] for row in exact]
+    np.testing.assert_allclose(np.asarray(padded), wanted, rtol=2e-6)
+
+
+def test_objectives_by_hand():
+    # Two accelerators, no contention: j0 and j2 on a0, j1 on a1.
+    simple = table([[2, 2], [5, 5], [4, 4]], np.zeros((3, 2)), energy=np.asarray([[1.0, 9], [9, 2], [3, 9]]))
+    plan = Plan(np.asarray([0, 1, 0]), np.asarray([0, 1, 2]))
+    goals = JobGoals(weight=(1.0, 2.0, 1.0), deadline=(1.0, 3.0, np.inf), target=(2, 1, 0))
+    (found,) = evaluate_plans(simple, [plan], goals)
+    assert found["makespan"] == 6
+    assert found["energy"] == 6
+    assert found["edp"] == 36
+    assert found["tardiness"] == 1 * 1 + 2 * 2
+    assert found["mean-end"] == pytest.approx((2 + 2 * 5 + 6) / 4)
+    # They end as 0, 1, 2; wanted 2, 1, 0: two of three are 2 = A places away.
+    assert found["unsatisfied"] == pytest.approx(2 / 3)
+
+
+# ---------------------------------------------------------------- encoding and operators
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return job_problem(random_table(5), jobs=24, accelerators=6)
+
+
+def _runs(genes, problem):
+    duration = np.asarray(problem.duration)[np.arange(24), np.asarray(genes.accelerator)]
+    return bool(np.isfinite(duration).all())
+
+
+def test_every_point_of_the_unit_cube_is_a_schedule(problem):
+    points = jax.random.uniform(jax.random.key(0), (200, 48), minval=-0.5, maxval=1.5)
+    genes = jax.jit(decode)(points, problem)
+    for k in range(200):
+        assert _runs(jax.tree.map(lambda leaf, k=k: leaf[k], genes), problem)
+    assert np.all((np.asarray(genes.priority) >= 0) & (np.asarray(genes.priority) < 1))
+    # Every accelerator that can run a job is drawn.
+    for j in range(20):
+        able = set(np.flatnonzero(np.isfinite(np.asarray(problem.duration)[j])))
+        assert set(np.asarray(genes.accelerator)[:, j]) == able
+
+
+def _pair():
+    ones, twos = jnp.full(24, 1, jnp.int32), jnp.full(24, 2, jnp.int32)
+    return JobGenes(accelerator=ones, priority=jnp.full(24, 0.1)), JobGenes(
+        accelerator=twos, priority=jnp.full(24, 0.2)
+    )
+
+
+def test_crossover_gen_changes_one_genome_behind_a_pivot(problem):
+    ours, theirs = _pair()
+    for coin, cut in itertools.product((0.2, 0.7), (0.0, 0.4, 0.999)):
+        child = crossover_gen(jnp.float32(cut), jnp.float32(coin), ours, theirs, problem.mask)
+        changed = np.asarray(child.accelerator != 1 if coin < 0.5 else child.priority > 0.15)
+        kept = np.asarray(child.priority > 0.15 if coin < 0.5 else child.accelerator != 1)
+        pivot = 1 + int(cut * 19)
+        assert changed.tolist() == [i >= pivot for i in range(24)]
+        assert not kept.any()
+
+
+def test_crossover_rg_takes_a_range_of_both(problem):
+    ours, theirs = _pair()
+    child = crossover_rg(jnp.asarray([0.5, 0.25]), ours, theirs, problem.mask)
+    inside = [int(0.25 * 21) <= i < int(0.5 * 21) for i in range(24)]
+    assert np.asarray(child.accelerator == 2).tolist() == inside
+    assert np.asarray(child.priority > 0.15).tolist() == inside
+
+
+def test_crossover_accel_hands_on_an_accelerator():
+    ours = JobGenes(accelerator=jnp.asarray([0, 0, 1, 1]), priority=jnp.asarray([0.1, 0.2, 0.3, 0.4]))
+    theirs = JobGenes(accelerator=jnp.asarray([0, 1, 0, 1]), priority=jnp.asarray([0.5, 0.6, 0.7, 0.8]))
+    child = crossover_accel(jnp.int32(0), ours, theirs, jnp.asarray([9, 9, 9, 9]))
+    assert child.accelerator.tolist() == [0, 9, 0, 1]  # theirs, evicted, theirs, ours
+    np.testing.assert_allclose(child.priority, [0.5, 0.2, 0.7, 0.4])
+
+
+def test_operators_keep_schedules_valid_and_do_what_they_say(problem):
+    keys = jax.random.split(jax.random.key(1), 64)
+    start = jax.vmap(lambda k: decode(jax.random.uniform(k, (48,)), problem))(keys)
+    one = jax.tree.map(lambda leaf: leaf[0], start)
+    untouched = mutate(keys[0], one, problem, JobRates(mutation=0.0))
+    assert bool(jnp.all(untouched.accelerator == one.accelerator) & jnp.all(untouched.priority == one.priority))
+    rates = JobRates(mutation=0.5, informed=0.5, swap=1.0, relieve=1.0, crossover_accel=1.0, crossover_rg=1.0)
+    shuffled = jax.tree.map(lambda leaf: leaf[::-1], start)
+    children = jax.jit(jax.vmap(vary, in_axes=(0, 0, 0, None, None)))(keys, start, shuffled, problem, rates)
+    changed = 0
+    for child in children:
+        for k in range(64):
+            assert _runs(jax.tree.map(lambda leaf, k=k: leaf[k], child), problem)
+        changed += int(np.sum(np.any(np.asarray(child.accelerator != start.accelerator), axis=1)))
+    assert changed > 100
+    swapped = swap(jnp.asarray([0.0, 0.3]), one, problem)
+    assert float(swapped.priority[0]) == float(one.priority[6]) and float(swapped.priority[6]) == float(one.priority[0])
+    busy = JobGenes(
+        accelerator=jnp.where(jnp.isfinite(problem.duration[:, 0]), 0, one.accelerator), priority=one.priority
+    )
+    moved = np.flatnonzero(np.asarray(relieve(jnp.asarray([0.5, 0.99]), busy, problem).accelerator != busy.accelerator))
+    assert len(moved) <= 1
+
+
+# ---------------------------------------------------------------- heuristics and bounds
+
+
+def test_heuristics_by_hand():
+    # j0 fast on a0; j1 equal; j2 long.
+    small = table([[1, 9], [4, 4], [8, 6]], np.zeros((3, 2)))
+    assert run_heuristic("FCFS-OLB", small).accelerator.tolist() == [0, 1, 0]
+    assert run_heuristic("FCFS-MET", small).accelerator.tolist() == [0, 1, 1]
+    assert run_heuristic("FCFS-RR", small).accelerator.tolist() == [0, 1, 0]
+    assert run_heuristic("SJF-RR", small).order.tolist() == [1, 0, 2]  # means 5, 4, 7
+    assert run_heuristic("HEFT", small).order.tolist() == [2, 0, 1]
+    assert run_heuristic("HEFT", small).accelerator.tolist() == [0, 0, 1]  # j1 ends at 5 on a0, at 10 on a1
+    assert run_heuristic("LPT-EFT", small).order.tolist() == [2, 1, 0]
+    assert run_heuristic("LPT-EFT", small).accelerator.tolist() == [0, 0, 1]
+    assert (
+        run_heuristic("random-random", small, 1).order.tolist()
+        != run_heuristic("random-random", small, 2).order.tolist()
+    )
+    # What stalls everybody goes where it asks for less, though that takes longer.
+    stalling = table([[2, 3], [1, 1]], [[30, 3], [1, 1]])
+    assert run_heuristic("LPT-EFT", stalling).accelerator[0] == 0
+    assert run_heuristic("LPT-stall", stalling).accelerator[0] == 1
+
+
+def test_heuristics_never_place_a_job_where_it_cannot_run():
+    for seed in range(5):
+        one = random_table(seed)
+        for name in HEURISTICS:
+            plan = run_heuristic(name, one)
+            assert np.isfinite(one.duration[np.arange(20), plan.accelerator]).all()
+            assert sorted(plan.order.tolist()) == list(range(20))
+
+
+def test_lpt_and_bounds_of_the_reference():
+    with open(reference("maestro/magma_batches/job_analysis.csv")) as stream:
+        layers = {r["layer_id"]: r for r in csv.DictReader(stream)}
+    batches = {}
+    with open(reference("maestro/magma_batches/batches.csv")) as stream:
+        for r in csv.DictReader(stream):
+            batches.setdefault(r["batch"], []).append(layers[r["layer_id"]])
+    with open(reference("maestro/magma_batches/reference_makespans.csv")) as stream:
+        rows = list(csv.DictReader(stream))
+    assert len(rows) == 48
+    for row in rows:
+        shapes = job_shapes(
+            [
+                layer_shape(r["type"], {d: int(r[d]) for d in "KCRS"} | {"P": int(r["Y"]) - int(r["R"]) + 1,
+                                                                       "Q": int(r["X"]) - int(r["S"]) + 1})
+                for r in batches[row["batch"]]
+            ]
+        )  # fmt: skip
+        one = platform_table(
+            [str(i) for i in range(100)], shapes, named_platform(row["platform"]), float(row["system_bw"])
+        )
+        bound = job_bound(one)
+        assert max(bound.longest, bound.assignment) == pytest.approx(float(row["lower_bound"]), rel=1e-6)
+        assert bound.stalls >= bound.assignment
+        (value,) = evaluate_plans(one, [run_heuristic("LPT-EFT", one)])
+        assert value["makespan"] == pytest.approx(float(row["lpt"]), rel=1e-6)
+
+
+@pytest.mark.parametrize("bandwidth", [0.1, 1.0, 30.0])
+def test_no_schedule_is_below_the_bound(bandwidth):
+    """All assignments and orders of four jobs on two accelerators."""
+    for seed in range(4):
+        one = random_table(seed, jobs=4, cores=2, bandwidth=bandwidth)
+        plans = [
+            Plan(np.asarray(where, np.int32), np.asarray(order, np.int32))
+            for where in itertools.product(range(2), repeat=4)
+            for order in itertools.permutations(range(4))
+            if np.isfinite(one.duration[np.arange(4), list(where)]).all()
+        ]
+        best = min(row["makespan"] for row in evaluate_plans(one, plans))
+        bound = job_bound(one)
+        assert bound.best <= best * (1 + 1e-9)
+        assert bound.best >= 0.3 * best  # and it says something
+
+
+def test_the_bound_of_one_job_is_its_makespan():
+    one = table([[4, 9]], [[12, 3]])
+    assert job_bound(one).best == pytest.approx(9.0)  # 12 bytes take 12 on the first, 9 on the second
+    (value,) = evaluate_plans(one, [Plan(np.asarray([1]), np.asarray([0]))])
+    assert value["makespan"] == 9.0
+
+
+# ---------------------------------------------------------------- search
+
+SMALL = JobSearchConfig(population=16, generations=12, seed=3)
+
+
+def test_search_is_repeatable_within_bound_and_heuristics(batch):
+    bound = job_bound(batch).best
+    seeded, again = (run_method("gsharp", batch, SMALL).best for _ in range(2))
+    assert seeded.objectives == again.objectives
+    assert seeded.history[-1][0] == 16 * 13
+    best = [value for _, value in seeded.history]
+    assert best == sorted(best, reverse=True)
+    for name in ("LPT-EFT", "HEFT", "SJF-MET"):
+        simple = run_method(name, batch).best.objectives["makespan"]
+        assert bound * (1 - 1e-9) <= seeded.objectives["makespan"] <= simple * (1 + 1e-9)
+    unseeded = run_method("gsharp-unseeded", batch, SMALL).best
+    random = run_method("random", batch, SMALL).best
+    assert bound * (1 - 1e-9) <= unseeded.objectives["makespan"] < random.objectives["makespan"]
+    # The fluid model agrees with what the search reports.
+    exact, _ = evaluate_table(batch, seeded.plan.order[None], seeded.plan.accelerator[None])
+    assert seeded.objectives["makespan"] == pytest.approx(float(exact.makespan[0]), rel=1e-9)
+
+
+def test_several_objectives_give_a_front(batch):
+    energetic = JobTable(**{**batch.__dict__, "energy": 1.0 / batch.duration})
+    config = JobSearchConfig(population=16, generations=12, objectives=("makespan", "energy"))
+    front = run_method("gsharp", energetic, config)
+    values = np.asarray([[s.objectives["makespan"], s.objectives["energy"]] for s in front.schedules])
+    assert len(values) > 1
+    assert np.all(np.diff(values[:, 0]) > 0) and np.all(np.diff(values[:, 1]) < 0)
+
+
+def test_what_is_no_problem_of_gsharp_is_refused(batch):
+    chained = JobTable(**{**batch.__dict__, "predecessors": ((),) * 31 + ((0,),)})
+    with pytest.raises(InputError, match="has predecessors"):
+        run_method("LPT-EFT", chained)
+    split = JobTable(**{**batch.__dict__, "resources_of_accelerator": ((0,),) * 7 + ((),)})
+    with pytest.raises(InputError, match="one bandwidth"):
+        run_method("LPT-EFT", split)
+    with pytest.raises(InputError, match="no energies"):
+        run_method("LPT-EFT", batch, JobSearchConfig(objectives=("energy",)))
+    with pytest.raises(InputError, match="no job has a deadline"):
+        run_method("LPT-EFT", batch, JobSearchConfig(objectives=("tardiness",)))
+    with pytest.raises(InputError, match="not known"):
+        run_method("simulated annealing", batch)
+    assert DEFAULT_RATES.crossover_gen > 0
+
+
+# ---------------------------------------------------------------- command line
+
+JOBS = """layer,type,K,C,P,Q,R,S,tenant,deadline_cycles
+a,CONV,64,3,20,20,3,3,vision,
+b,DWCONV,1,64,10,10,3,3,vision,9000
+b,GEMM,256,64,16,1,1,1,lang,
+d,FC,1000,512,1,1,1,1,recom,
+"""
+
+
+def test_schedule_from_the_command_line(tmp_path, capsys):
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    out = tmp_path / "out"
+    arguments = ["--population", "8", "--generations", "3", "--no-compile-cache"]
+    command = ["schedule", "--jobs", str(tmp_path / "jobs.csv"), "--platform", "S2", "--bandwidth", "1", "--json"]
+    assert main([*command, "--method", "gsharp,LPT-EFT,FCFS-OLB", "--out", str(out), *arguments]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["jobs"] == 4
+    assert {row["method"] for row in summary["schedules"]} == {"gsharp", "LPT-EFT", "FCFS-OLB"}
+    values = [row["makespan"] for row in summary["schedules"]]
+    assert values == sorted(values) and values[0] >= summary["lower_bound"]["best"] * (1 - 1e-9)
+    for name in ("gantt_gsharp", "gantt_LPT-EFT", "convergence", "methods"):
+        assert (out / "figures" / f"{name}.png").stat().st_size > 5000
+    with open(out / "schedule.csv") as stream:
+        timeline = list(csv.DictReader(stream))
+    assert {row["job"] for row in timeline} == {"a", "b", "b #2", "d"}
+    assert max(float(row["end"]) for row in timeline) == pytest.approx(values[0], rel=1e-9)
+    with open(out / "job_analysis.csv") as stream:
+        assert len(list(csv.DictReader(stream))) == 16
+    # What was written evaluates again, to the same makespans.
+    assert main(["evaluate", "schedules", str(out / "job_table.json"), "--out", str(tmp_path / "again.json")]) == 0
+    again = json.loads((tmp_path / "again.json").read_text())["schedules"]
+    assert [row["makespan"] for row in again] == pytest.approx(values, rel=1e-9)
+    # And is a problem itself.
+    command = ["schedule", "--jobs", str(out / "job_table.json"), "--method", "HEFT", "--no-compile-cache"]
+    assert main(command) == 0
+    assert "HEFT" in capsys.readouterr().out
+
+
+BAD = [
+    (["--platform", "S2"], None, "--bandwidth"),
+    (["--bandwidth", "1"], None, "--platform"),
+    (["--platform", "S9", "--bandwidth", "1"], None, "no platform"),
+    (["--platform", "S2", "--bandwidth", "1", "--method", "magic"], None, "--method"),
+    (["--platform", "S2", "--bandwidth", "1", "--method", ","], None, "--method"),
+    (["--platform", "S2", "--bandwidth", "1", "--objective", "speed"], None, "objective"),
+    (["--platform", "S2", "--bandwidth", "1", "--demand", "none"], None, "--demand"),
+    (["--platform", "S2", "--bandwidth", "1", "--sample", "3"], None, "--sample"),
+    (["--platform", "S2", "--bandwidth", "1"], "layer,K,C\n", "column type is missing"),
+    (["--platform", "S2", "--bandwidth", "1"], "type,K,C,P,Q,R,S\n", "no jobs"),
+    (["--platform", "S2", "--bandwidth", "1"], "", "is empty"),
+    (["--platform", "S2", "--bandwidth", "1"], JOBS.replace("64,3", "64,zero"), "line 2, C"),
+    (["--platform", "S2", "--bandwidth", "1"], JOBS.replace("GEMM", "POOL"), "line 4, type"),
+    (["--platform", "S2", "--bandwidth", "1"], JOBS.replace("9000", "soon"), "line 3, deadline_cycles"),
+    (["--platform", "S2", "--bandwidth", "1"], "type,K,C,Y,X,R,S\nCONV,1,1,2,2,3,3\n", "larger than the input"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "jobs", "said"), BAD)
+def test_bad_input_is_one_line(arguments, jobs, said, tmp_path, capsys):
+    (tmp_path / "jobs.csv").write_text(JOBS if jobs is None else jobs)
+    assert main(["schedule", "--jobs", str(tmp_path / "jobs.csv"), *arguments, "--no-compile-cache"]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+
+
+def test_a_platform_of_ones_own(tmp_path, capsys):
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    mine = tmp_path / "mine.yaml"
+    command = ["schedule", "--jobs", str(tmp_path / "jobs.csv"), "--platform", str(mine), "--bandwidth", "4"]
+    mine.write_text(
+        "cores:\n- {style: HB, rows: 16, columns: 32, count: 2}\n- {style: LB_os, rows: 8, flexible: true}\n"
+    )
+    assert main([*command, "--method", "HEFT", "--json", "--no-compile-cache"]) == 0
+    assert json.loads(capsys.readouterr().out)["accelerators"] == ["0 HB 16x32", "1 HB 16x32", "2 LB_os 8x64 flexible"]
+    for text, said in (
+        ("cores: []", "`cores`"),
+        ("cores:\n- {style: XB, rows: 4}", "style"),
+        ("cores:\n- {style: HB, rows: 0}", "rows"),
+        ("cores:\n- {style: HB, rows: 4, depth: 1}", "cores[0]"),
+        ("colours: 1\ncores:\n- {style: HB, rows: 4}", "colours"),
+        ("cores: {", "YAML"),
+    ):
+        mine.write_text(text)
+        assert main([*command, "--no-compile-cache"]) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_jobs_drawn_from_networks(capsys):
+    command = [
+        "schedule",
+        "--jobs",
+        "ar-vr",
+        "--sample",
+        "12",
+        "--platform",
+        "S1",
+        "--bandwidth",
+        "1",
+        "--method",
+        "HEFT",
+    ]
+    assert main([*command, "--json", "--seed", "4", "--no-compile-cache"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["jobs"] == 12
+    assert "12 jobs of ar-vr" in summary["title"]
