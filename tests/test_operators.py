@@ -211,12 +211,12 @@ A = design([0, 1, 2, 3, 4, 5], [0, 0, 0, 1, 1, 1], [0, 0, 0, 0, 0, 0], [0, 1, -1
 B = design([3, 4, 5, 0, 1, 2], [1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 1, 1], [1, 1, -1, -1])
 
 
-def outcomes(operator, *parents, g=None, tries=200):
-    """Distinct results of an operator over many keys, as tuples."""
+def outcomes(operator, *parents, g=None, tries=200, child=0):
+    """Distinct results of an operator over many keys, as tuples; of a crossover those of one child."""
     g = chains() if g is None else g
     run = jax.jit(lambda keys: jax.vmap(lambda k: operator(k, *parents, g))(keys))
     found = run(jax.random.split(jax.random.key(0), tries))
-    first = found[0] if isinstance(found, tuple) else found
+    first = found[child] if isinstance(found, tuple) else found
     return {tuple(tuple(int(v) for v in leaf) for leaf in jax.tree.leaves(row)) for row in rows(first)}
 
 
@@ -248,11 +248,21 @@ def test_scheduling_mutation_swaps_only_what_no_dependency_forbids():
     }
 
 
-def test_mapping_mutation_changes_one_mapping():
-    for outcome in outcomes(operators.mapping_mutation, A):
-        got = fields(outcome)
-        assert sum(m != 0 for m in got["mapping"]) == 1
-        assert got["assignment"] == (0, 0, 0, 1, 1, 1)
+def test_scheduling_mutation_looks_as_far_as_the_nearest_dependent():
+    orders = {fields(o)["order"] for o in outcomes(operators.scheduling_mutation, A)}
+    # Only layer 2 has nothing dependent on it: of those behind it, 3 has all its predecessors (none) before it, 4 and
+    # 5 have not. All others stand right before a dependent.
+    assert orders == {(0, 1, 2, 3, 4, 5), (0, 1, 3, 2, 4, 5)}
+
+
+def test_mapping_mutation_gives_one_layer_any_other_of_its_mappings():
+    results = [fields(o) for o in outcomes(operators.mapping_mutation, A)]
+    single = {tuple(m if i == layer else 0 for i in range(6)) for layer in range(6) for m in (1, 2)}
+    assert {got["mapping"] for got in results} == single
+    for got in results:
+        assert (got["order"], got["assignment"], got["template"]) == (
+            (0, 1, 2, 3, 4, 5), (0, 0, 0, 1, 1, 1), (0, 1, -1, -1)
+        )  # fmt: skip
 
 
 def test_mapping_crossover_transforms_between_templates():
@@ -276,12 +286,27 @@ def test_sa_crossover_adds_a_chiplet_that_only_the_other_parent_has():
     b = design([0, 1, 2, 3, 4, 5], [3, 3, 3, 1, 1, 1], [1, 1, 1, 0, 0, 0], [-1, 1, -1, 0])
     results = [fields(o) for o in outcomes(operators.sa_crossover, A, b)]
     assert any(got["assignment"] == (3, 3, 3, 1, 1, 1) and got["template"] == (-1, 1, -1, 0) for got in results)
+    # Tile 0 only A has: b gains it with layers 0 to 2, tile 3 loses them all; A gets no offspring but a mutant.
+    gained = ((0, 0, 0, 1, 1, 1), (0, 0, 0, 0, 0, 0), (0, 1, -1, -1))
+    others = [fields(o) for o in outcomes(operators.sa_crossover, A, b, child=1)]
+    assert gained in {(got["assignment"], got["mapping"], got["template"]) for got in others}
+    mutants = [got for got in results if got["assignment"] == (0, 0, 0, 1, 1, 1)]
+    assert any(sum(m != 0 for m in got["mapping"]) == 1 and got["template"] == (0, 1, -1, -1) for got in mutants)
+
+
+def test_sa_crossover_swaps_a_chiplet_that_both_parents_have():
+    """Tile 1: template 1 in both, so that nothing is transformed; the layers follow their chiplets."""
+    b = design([0, 1, 2, 3, 4, 5], [0, 0, 0, 0, 1, 1], [2, 2, 2, 2, 1, 1], [0, 1, -1, -1])
+    first = {(fields(o)["assignment"], fields(o)["mapping"]) for o in outcomes(operators.sa_crossover, A, b)}
+    other = {(fields(o)["assignment"], fields(o)["mapping"]) for o in outcomes(operators.sa_crossover, A, b, child=1)}
+    assert ((0, 0, 0, 1, 1, 1), (0, 0, 0, 0, 1, 1)) in first
+    assert ((0, 0, 0, 1, 1, 1), (2, 2, 2, 0, 0, 0)) in other
 
 
 def test_splitting_moves_half_of_the_layers_to_a_new_chiplet_of_the_same_template():
     one = design([0, 1, 2, 3, 4, 5], [2] * 6, [0] * 6, [-1, -1, 1, -1])
     results = [fields(o) for o in outcomes(operators.splitting_mutation, one)]
-    assert len({got["assignment"] for got in results}) > 5
+    assert len({got["assignment"] for got in results}) == 20  # any three of six
     for got in results:
         assert got["template"] == (1, -1, 1, -1)
         assert sorted(got["assignment"]) == [0, 0, 0, 2, 2, 2]
@@ -326,12 +351,24 @@ def test_resizing_mutation_maps_one_chiplet_anew():
     assert results == {(2, 2, 2, 0, 0, 0), (0, 0, 0, 2, 2, 2)}
 
 
+def test_template_mutation_takes_only_templates_that_run_all_layers_of_the_chiplet():
+    count = np.full((6, 2), 3, np.int32)
+    count[1, 1] = 0
+    results = {
+        (fields(o)["mapping"], fields(o)["template"]) for o in outcomes(operators.template_mutation, A, g=chains(count))
+    }
+    assert results == {((0,) * 6, (0, 1, -1, -1)), ((0, 0, 0, 2, 2, 2), (0, 0, -1, -1))}
+
+
 def test_assignment_mutation_moves_one_layer_and_transforms():
-    for outcome in outcomes(operators.assignment_mutation, A):
-        got = fields(outcome)
-        moved = [i for i, (x, y) in enumerate(zip(got["assignment"], (0, 0, 0, 1, 1, 1), strict=True)) if x != y]
-        assert len(moved) == 1
-        assert got["mapping"][moved[0]] == 2
+    before = (0, 0, 0, 1, 1, 1)
+    moves = {
+        (tuple(1 - a if i == layer else a for i, a in enumerate(before)), tuple(2 * (i == layer) for i in range(6)))
+        for layer in range(6)
+    }
+    results = [fields(o) for o in outcomes(operators.assignment_mutation, A)]
+    assert {(got["assignment"], got["mapping"]) for got in results} == moves
+    assert {got["template"] for got in results} == {(0, 1, -1, -1)}
 
 
 def test_opening_mutation_adds_a_chiplet_with_one_layer():
