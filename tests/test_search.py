@@ -217,6 +217,30 @@ def test_json_summary(networks, tmp_path, capsys):
     summary = json.loads(capsys.readouterr().out)
     assert summary["front_size"] == len(table(tmp_path / "front.csv"))
     assert set(summary["landmarks"]) == {"fastest", "most frugal", "smallest", "knee"}
+    bounds = [summary["bounds"][k] for k in ("latency_s", "energy_J", "area_mm2")]
+    assert (objectives(table(tmp_path / "front.csv")) >= np.asarray(bounds) * (1 - 1e-9)).all()
+    assert json.loads((tmp_path / "designs.json").read_text())["bounds"] == summary["bounds"]
+
+
+def test_designs_are_explained_from_the_command_line(results, tmp_path, capsys):
+    file = str(results / "designs.json")
+    command = ["evaluate", "designs", file, "--out", str(tmp_path / "out.csv"), "--explain"]
+    assert main([*command, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    again = objectives(table(tmp_path / "out.csv"))
+    assert len(told["designs"]) == len(again)
+    for said, (latency, energy, area) in zip(told["designs"], again, strict=True):
+        chain = said["critical_chain"]
+        busy = chain["compute_s"] + chain["onchip_limits_s"] + sum(chain["stalled_s"].values())
+        np.testing.assert_allclose(busy, latency, rtol=1e-6)
+        assert min(chain["compute_s"], chain["onchip_limits_s"]) >= 0
+        np.testing.assert_allclose(sum(sum(c["energy_J"].values()) for c in said["chiplets"]), energy, rtol=1e-6)
+        np.testing.assert_allclose(sum(sum(c["area_mm2"].values()) for c in said["chiplets"]), area, rtol=1e-6)
+    assert main([*command, "3"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("design 3: latency") and "critical chain" in text and "design 4" not in text
+    assert main([*command, "none"]) == 2
+    assert "design none" in capsys.readouterr().err
 
 
 def test_interrupt_keeps_what_was_found(networks, tmp_path, monkeypatch, capsys):
