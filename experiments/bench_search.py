@@ -23,6 +23,7 @@ import jax.numpy as jnp
 from mohamjax.hardware import load_technology, load_templates
 from mohamjax.search import (
     BUDGETS,
+    PAPER_RATES,
     Rates,
     Settings,
     anywhere,
@@ -49,7 +50,7 @@ def measure(scenario: str, population: int, repeats: int) -> dict[str, float]:
     context = build_context(context_key, application, templates, single, tables, settings.package, config)
     site = anywhere(application, templates, config)
     # As many list schedules as a small population has: the rest is random, as for every size.
-    few = dataclasses.replace(config, population=128)
+    few = dataclasses.replace(config, population=min(population, 128))
     seeds = seed_designs(application, tables, settings.package, few, context.bench.unique.shape[0], site)
     problem = design_problem(config)
     rates = jax.tree.map(jnp.float32, Rates())
@@ -70,6 +71,9 @@ def measure(scenario: str, population: int, repeats: int) -> dict[str, float]:
         tick = time.perf_counter()
         state, _ = jax.block_until_ready(generations(state, context, rates, jnp.int32(1), **fixed))
         seconds["generation"].append(time.perf_counter() - tick)
+    # Another key, other rates and other designs: the same program.
+    other = dataclasses.replace(state, key=jax.random.key(1))
+    generations(other, context, jax.tree.map(jnp.float32, PAPER_RATES), jnp.int32(1), **fixed)
     assert generations._cache_size() == 1, "a generation was compiled again"
     return {
         "population": population,

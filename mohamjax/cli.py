@@ -23,9 +23,9 @@ from mohamjax.errors import InputError
 from mohamjax.text import table as _table
 
 if TYPE_CHECKING:
-    from mohamjax.hardware import PackageParameters, Technology, Template
+    from mohamjax.hardware import Technology, Template
     from mohamjax.schedule import Bounds
-    from mohamjax.search import MapperProgress, Progress, Settings
+    from mohamjax.search import ExhaustiveProgress, ExpectedCost, MapperProgress, Progress, Settings
     from mohamjax.workload import ApplicationModel
 
 __all__ = ["main"]
@@ -147,7 +147,7 @@ def _word_argument(parser: argparse.ArgumentParser) -> None:
         choices=("template", "model"),
         default="template",
         help="width of operands: the template's (default), or the widest of the model's element types, for which "
-        "templates are then built: buffers keep their bits, words and MACs take that width",
+        "templates are then built: operand buffers keep their bits, MACs and accumulators grow",
     )
 
 
@@ -232,6 +232,27 @@ def _parser() -> argparse.ArgumentParser:
     map_.add_argument("--technology", metavar="FILE", help="a technology table of your own (YAML)")
     _word_argument(map_)
     map_.add_argument("--budget", default="small", help="tiny, small (default) or paper")
+    map_.add_argument(
+        "--exhaustive", action="store_true", help="evaluate every mapping instead: the true Pareto sets of small spaces"
+    )
+    map_.add_argument(
+        "--limit",
+        type=_positive,
+        default=10**8,
+        help="most mappings to evaluate per layer and template with --exhaustive (default 1e8)",
+    )
+    map_.add_argument(
+        "--inject",
+        nargs="+",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="mappings of your own that join the first population: a JSON file as --out writes, or the YAML files of "
+        "one mapping in Timeloop's format, or their folder; may be given several times",
+    )
+    map_.add_argument("--nests", metavar="FILE", help="write the best mappings as loop nests; - for standard output")
+    map_.add_argument("--figure", metavar="FILE", help="draw the sets of the largest layers (.png, .svg or .pdf)")
+    map_.add_argument("--timeloop", metavar="FOLDER", help="export every mapping as Timeloop's YAML files")
     map_.add_argument("--no-mapping-cache", action="store_true", help="neither read nor keep mapping tables on disk")
     _workload_arguments(map_)
     _common(map_, "JSON file for the Pareto sets with their loop nests")
@@ -328,6 +349,7 @@ class _Terminal:
         self.last = 0.0
         self.open = False
         self.compile_s: float | None = None
+        self.mapper_compiled = False
 
     def line(self, text: str) -> None:
         """A line that stays."""
@@ -361,11 +383,24 @@ class _Terminal:
 
     def mapping(self, progress: MapperProgress) -> None:
         """How far the layer mapper is."""
-        rate = progress.evaluations / max(progress.seconds, 1e-9)
+        if progress.compile_s and not self.mapper_compiled:
+            self.mapper_compiled = True
+            self.line(f"compiled the mapper in {progress.compile_s:.1f} s")
+        rate = progress.evaluations / max(progress.seconds - progress.compile_s, 1e-9)
         left = (progress.total - progress.evaluations) / rate if rate else None
         self.status(
             f"mapper  {progress.done}/{progress.problems} sets ({progress.cached} cached)  "
             f"{rate:,.0f} mappings/s  {_duration(left)} left",
+            final=progress.done == progress.problems,
+        )
+
+    def enumeration(self, progress: ExhaustiveProgress) -> None:
+        """How far an enumeration is."""
+        rate = progress.evaluations / max(progress.seconds, 1e-9)
+        left = (progress.total - progress.evaluations) / rate if rate else None
+        self.status(
+            f"enumeration  {progress.done}/{progress.problems} sets  {progress.evaluations:,} of {progress.total:,} "
+            f"mappings  {rate:,.0f}/s  {_duration(left)} left",
             final=progress.done == progress.problems,
         )
 
@@ -441,12 +476,6 @@ def _technology(arguments: argparse.Namespace) -> Technology:
     return load_technology(arguments.technology)
 
 
-def _package(arguments: argparse.Namespace) -> PackageParameters | None:
-    from mohamjax.hardware import load_package
-
-    return None if arguments.package is None else load_package(arguments.package)
-
-
 def _probe(path: str | None) -> None:
     """Complains about a file that cannot be written before the work is done that would go there."""
     from mohamjax.io import prepare_folder
@@ -476,14 +505,15 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     """The settings of a search: budget and preset, then what the command line changes."""
     import dataclasses
 
+    from mohamjax.hardware import load_package
     from mohamjax.search import Settings, load_requirements
 
     settings = Settings.preset(
         arguments.budget, preset=arguments.preset, seed=arguments.seed, cache=not arguments.no_mapping_cache
     )
-    package = _package(arguments)
-    if package is not None:
-        settings = dataclasses.replace(settings, package=package)
+    if arguments.package is not None:
+        # What the file does not state is the preset's.
+        settings = dataclasses.replace(settings, package=load_package(arguments.package, settings.package))
     sizes = {
         "population": arguments.population,
         "generations": arguments.generations,
@@ -514,15 +544,22 @@ def _settings(arguments: argparse.Namespace) -> Settings:
 
 
 def _search(arguments: argparse.Namespace) -> int:
-    from mohamjax.search import co_optimise, runnable, survey
+    import dataclasses
+
+    from mohamjax.search import co_optimise, expected_cost, prepare, runnable
 
     settings = _settings(arguments)
     application = _application(arguments)
     templates = _templates(arguments, application)
-    site = survey(settings.requirements, application, templates, settings.moham.tiles, settings.moham.max_chiplets)
+    site, _ = prepare(application, templates, settings, arguments.inject)
     runs = runnable(application, site.templates)
+    inputs = _inputs(arguments, application)
     if arguments.dry_run:
-        print(_plan(application, site.templates, runs, settings))
+        cost = expected_cost(application, int(runs.sum()), settings)
+        if arguments.json:
+            print(json.dumps({**_sizes(application, settings), **dataclasses.asdict(cost)}, indent=2))
+        else:
+            print(_plan(application, site.templates, runs, settings, cost))
         return 0
 
     from mohamjax.io import landmarks, prepare_folder, write_results
@@ -550,7 +587,7 @@ def _search(arguments: argparse.Namespace) -> int:
         terminal.line("stopped by hand before the first designs were evaluated; nothing to write")
         return 130
     bounds = result.front.bounds(settings.moham.max_chiplets)
-    config = {**result.config, "inputs": _inputs(arguments, application)}
+    config = {**result.config, "inputs": inputs}
     write_results(folder, result.front, result.history, config, bounds)
     if not arguments.no_figures:
         from mohamjax.plot import plot_evaluated
@@ -567,7 +604,7 @@ def _search(arguments: argparse.Namespace) -> int:
     terminal.line(f"results in {folder}{' (stopped early)' if result.interrupted else ''}")
     roles = landmarks(result.front.reports.objectives)
     if arguments.json:
-        summary = _summary(result, application, roles, folder, total)
+        summary = _summary(result, application, settings, roles, folder, total)
         print(json.dumps({**summary, "bounds": bounds.to_dict()}, indent=2))
     else:
         print(_landmark_table(roles, result.front, bounds))
@@ -578,7 +615,7 @@ def _inputs(arguments: argparse.Namespace, application: ApplicationModel) -> dic
     """What the command line named, and the contents of its files: with it, a search can be repeated and checked."""
     import hashlib
 
-    files = [arguments.technology, arguments.package, arguments.require, arguments.inject]
+    files = [*arguments.workload, arguments.technology, arguments.package, arguments.require, arguments.inject]
     files += [network.source for network in application.networks]
     files += [name for name in (arguments.templates or "").split(",") if pathlib.Path(name).is_file()]
     return {
@@ -594,7 +631,7 @@ def _inputs(arguments: argparse.Namespace, application: ApplicationModel) -> dic
         "require": arguments.require,
         "inject": arguments.inject,
         "sha256": {
-            pathlib.Path(name).name: hashlib.sha256(pathlib.Path(name).read_bytes()).hexdigest()
+            str(name): hashlib.sha256(pathlib.Path(name).read_bytes()).hexdigest()
             for name in files
             if name and pathlib.Path(name).is_file()
         },
@@ -645,18 +682,18 @@ def _landmark_table(landmarks: dict[str, int], front: Any, bounds: Bounds) -> st
 
 
 def _summary(
-    result: Any, application: ApplicationModel, landmarks: dict[str, int], folder: pathlib.Path, total: float
+    result: Any,
+    application: ApplicationModel,
+    settings: Settings,
+    landmarks: dict[str, int],
+    folder: pathlib.Path,
+    total: float,
 ) -> dict[str, Any]:
     from mohamjax.io import front_rows
 
     rows = front_rows(result.front)
     return {
-        "scenario": application.name,
-        "layers": len(application.layers),
-        "unique_layers": len(application.unique_layers),
-        "macs": application.macs,
-        "budget": result.config["budget"],
-        "seed": result.config["seed"],
+        **_sizes(application, settings),
         "interrupted": result.interrupted,
         "front_size": len(rows),
         "hypervolume": result.history[-1]["hypervolume"],
@@ -667,10 +704,22 @@ def _summary(
     }
 
 
-def _plan(application: ApplicationModel, templates: Sequence[Template], runs: Any, settings: Any) -> str:
-    """What a search would do and take: the text of `--dry-run`."""
-    from mohamjax.search import expected_cost
+def _sizes(application: ApplicationModel, settings: Settings) -> dict[str, Any]:
+    """What is searched, in numbers."""
+    return {
+        "scenario": application.name,
+        "layers": len(application.layers),
+        "unique_layers": len(application.unique_layers),
+        "macs": application.macs,
+        "budget": settings.budget,
+        "seed": settings.seed,
+    }
 
+
+def _plan(
+    application: ApplicationModel, templates: Sequence[Template], runs: Any, settings: Settings, cost: ExpectedCost
+) -> str:
+    """What a search would do and take: the text of `--dry-run`."""
     rows = [["network", "layers", "unique", "GMAC"]]
     for network in application.networks:
         unique = len({(x.type, x.shape) for x in network.layers})
@@ -682,7 +731,6 @@ def _plan(application: ApplicationModel, templates: Sequence[Template], runs: An
     for t, template in enumerate(templates):
         missing = sorted({u.type for u, ok in zip(application.unique_layers, runs[:, t], strict=True) if not ok})
         kinds.append([template.name, f"{int(runs[:, t].sum())} of {len(runs)}", ", ".join(missing) or "none"])
-    cost = expected_cost(application, int(runs.sum()), settings)
     return "\n\n".join(
         [
             f"scenario {application.name}, budget {settings.budget}, seed {settings.seed}",
@@ -698,35 +746,102 @@ def _plan(application: ApplicationModel, templates: Sequence[Template], runs: An
 
 
 def _map(arguments: argparse.Namespace) -> int:
+    import dataclasses
+
     import jax
 
-    from mohamjax.io import mappings_document
-    from mohamjax.search import BUDGETS, Settings, cache_folder, map_layers, runnable
+    from mohamjax.io import best_nests, given_mappings, mappings_document, write_timeloop_mappings
+    from mohamjax.plot.style import known_format
+    from mohamjax.search import (
+        BUDGETS,
+        Settings,
+        cache_folder,
+        map_exhaustively,
+        map_layers,
+        network_choices,
+        runnable,
+    )
 
     settings = Settings.preset(arguments.budget)
     application, technology = _application(arguments), _technology(arguments)
     templates = _templates(arguments, application)
     runnable(application, templates)
-    _probe(arguments.out)
+    given = given_mappings(arguments.inject, application, templates, technology)
+    if given and arguments.exhaustive:
+        raise InputError("an enumeration needs no mappings of yours", item="--inject", remedy="leave out either option")
+    if arguments.figure is not None:
+        known_format(pathlib.Path(arguments.figure).suffix.removeprefix(".").lower())
+    for path in (arguments.out, arguments.nests, arguments.figure):
+        _probe(path)
     terminal = _Terminal()
-    terminal.line(f"mapping {len(application.unique_layers)} unique layers on {len(templates)} templates; compiling")
+    search_key, _, network_key = jax.random.split(jax.random.key(arguments.seed), 3)
+    layers = application.unique_layers
     try:
-        tables = map_layers(
-            jax.random.split(jax.random.key(arguments.seed), 3)[0],
-            application.unique_layers,
-            templates,
-            technology,
-            BUDGETS[settings.budget].mapper,
-            progress=terminal.mapping,
-            cache=None if arguments.no_mapping_cache else cache_folder(),
-        )
+        if arguments.exhaustive:
+            terminal.line(f"counting the mappings of {len(layers)} unique layers on {len(templates)} templates")
+            tables = map_exhaustively(
+                layers,
+                templates,
+                technology,
+                limit=arguments.limit,
+                progress=terminal.enumeration,
+                announce=lambda layer, template, size: terminal.line(
+                    f"{layer.type} {_bounds(layer)} on {template.name}: {size.mappings:,} mappings, {size.classes:,} "
+                    f"of different cost"
+                ),
+            )
+        else:
+            terminal.line(f"mapping {len(layers)} unique layers on {len(templates)} templates; compiling")
+            tables = map_layers(
+                search_key,
+                layers,
+                templates,
+                technology,
+                BUDGETS[settings.budget].mapper,
+                given=given,
+                progress=terminal.mapping,
+                cache=None if arguments.no_mapping_cache else cache_folder(),
+            )
     except KeyboardInterrupt:
         terminal.line("stopped by hand; finished sets are in the cache")
         return 130
     terminal.close()
+    choices = network_choices(network_key, application, templates, technology, tables)
     report = mappings_document(application, templates, tables)
+    report["networks"] = [
+        {"network": network, "template": template, "choices": [dataclasses.asdict(choice) for choice in front]}
+        for (network, template), front in choices.items()
+    ]
     if arguments.out is not None:
         _write(arguments.out, json.dumps(report, indent=1) + "\n")
+    if arguments.timeloop is not None:
+        number = write_timeloop_mappings(arguments.timeloop, application, templates, technology, tables)
+        terminal.line(f"{number} mappings as Timeloop's files in {arguments.timeloop}")
+    if arguments.figure is not None:
+        terminal.line(f"figure {_draw_mappings(report, application, arguments.figure)}")
+    text = _set_table(report) + "\n"
+    if choices:
+        text += "\nwhole networks, one mapping per layer on one chiplet\n" + _choice_table(choices) + "\n"
+    nests = best_nests(application, templates, tables) if arguments.nests is not None else ""
+    if arguments.nests not in (None, "-"):
+        _write(arguments.nests, nests)
+    if arguments.out == "-":
+        sys.stderr.write(text)
+    else:
+        sys.stdout.write(text)
+    if arguments.nests == "-":
+        sys.stdout.write("\n" + nests)
+    return 0
+
+
+def _bounds(layer: Any) -> str:
+    from mohamjax.workload import DIMS
+
+    return " ".join(f"{d}={b}" for d, b in zip(DIMS, layer.shape.bounds, strict=True) if b > 1)
+
+
+def _set_table(report: dict[str, Any]) -> str:
+    """The extremes of every Pareto set."""
     head = [
         "layer (first of its kind)",
         "type",
@@ -748,12 +863,52 @@ def _map(arguments: argparse.Namespace) -> int:
         ]
         for s in report["sets"]
     ]
-    text = _table([head, *body]) + "\n"
-    if arguments.out == "-":
-        sys.stderr.write(text)
-    else:
-        sys.stdout.write(text)
-    return 0
+    return _table([head, *body])
+
+
+def _choice_table(choices: dict[tuple[str, str], Any]) -> str:
+    """The extremes of every network's front, and its choice of least delay times energy."""
+    rows = [["network", "template", "choice", "latency [ms]", "energy [mJ]", "area [mm^2]"]]
+    for (network, template), front in choices.items():
+        scores = {
+            "fastest": lambda c: c.latency_cycles,
+            "most frugal": lambda c: c.energy_pJ,
+            "smallest": lambda c: c.area_um2,
+            "least delay times energy": lambda c: c.latency_cycles * c.energy_pJ,
+        }
+        for role, score in scores.items():
+            best = min(front, key=score)
+            values = (best.latency_cycles * 1e-6, best.energy_pJ * 1e-9, best.area_um2 * 1e-6)
+            rows.append([network, template, role, *map(_digits, values)])
+    return _table(rows)
+
+
+def _draw_mappings(report: dict[str, Any], application: ApplicationModel, path: str) -> pathlib.Path:
+    """Parallel coordinates of the sets of the three unique layers with the most work."""
+    import numpy as np
+
+    from mohamjax.plot import MappingSet, parallel_coordinates, save
+
+    names = [f"{application.networks[n].name}/" for n in application.network_of_layer]
+    work: dict[str, int] = {}
+    for i, u in enumerate(application.unique_of_layer):
+        first = application.unique_of_layer.index(u)
+        name = names[first] + application.layers[first].name
+        work[name] = work.get(name, 0) + application.layers[i].shape.macs
+    most = sorted(work, key=lambda name: -work[name])[:3]
+    sets = [
+        MappingSet(
+            s["layer"].split("/", 1)[1],
+            s["template"],
+            np.array([[m["latency_cycles"], m["energy_pJ"], m["area_um2"]] for m in s["mappings"]])
+            * [1e-9, 1e-12, 1e-6],
+        )
+        for name in most
+        for s in report["sets"]
+        if s["layer"] == name
+    ]
+    kind = "the three layers with the most work" if len(work) > 3 else "all layers"
+    return save(parallel_coordinates(sets, title=f"Pareto sets of mappings, {application.name}: {kind}"), path)
 
 
 def _evaluate_mappings(arguments: argparse.Namespace) -> int:

@@ -19,10 +19,10 @@ from mohamjax.errors import InputError
 from mohamjax.hardware import load_technology, load_templates, template_arrays
 from mohamjax.io import read_designs
 from mohamjax.mapping import layer_arrays, tabulate
-from mohamjax.search import Requirements, operators, survey
+from mohamjax.search import Requirements, operators, requirements, survey
 from mohamjax.search.injection import inject
 from mohamjax.search.requirements import CLOSED, FREE, load_requirements, requirements_from_dict
-from mohamjax.workload import load_scenario
+from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape, load_scenario
 
 # ---------------------------------------------------------------- constrained dominance
 
@@ -182,6 +182,12 @@ def test_a_closed_package_is_all_there_is(networks, tmp_path):
         simba, _, eyeriss = design["chiplets"]
         assert next(level for level in eyeriss["levels"] if level["name"] == "shared_glb")["fanout"] == [4, 1]
         assert next(level for level in simba["levels"] if level["name"] == "GlobalBuffer")["capacity_words"] == 65536
+    # Another search starts from them, on their tiles.
+    more = ["--no-seeds", "--generations", "1", "--population", "64"]
+    demands = demand(tmp_path, package=package)
+    assert search(networks, tmp_path / "next", *demands, "--inject", str(tmp_path / "out" / "designs.json"), *more) == 0
+    before, after = (objectives(table(tmp_path / name / "front.csv")) for name in ("out", "next"))
+    assert all((after <= row * (1 + 1e-6)).all(axis=1).any() for row in before)
     # The file stands for itself: sizes of the fixed chiplets included.
     again = tmp_path / "again.csv"
     assert main(["evaluate", "designs", str(tmp_path / "out" / "designs.json"), "--out", str(again)]) == 0
@@ -277,6 +283,23 @@ BAD = {
     "no such layer": ({"pin": [{"layers": "nothing*", "templates": ["simba"]}]}, "nothing"),
     "a pin to nowhere": ({"pin": [{"layers": "*"}]}, "says not where"),
     "a pin to no chiplet": ({"pin": [{"layers": "*", "chiplet": 0}]}, "chiplet 0"),
+    "more chiplets than the package holds": (
+        {"chiplets": {"least": 4}, "package": {"chiplets": [{"template": "simba"}]}},
+        "contradict",
+    ),
+    "more of a template than it may have": (
+        {"chiplets": {"templates": {"simba": {"most": 1}}}, "package": {"chiplets": [{"template": "simba"}] * 2}},
+        "contradict",
+    ),
+    "two templates in a homogeneous package": (
+        {"homogeneous": True, "chiplets": {"templates": {"simba": {"least": 1}, "eyeriss": {"least": 1}}}},
+        "contradict",
+    ),
+    "sizes that make no template": (
+        {"package": {"chiplets": [{"template": "simba", "levels": {"GlobalBuffer": {"capacity_words": 16}}}]}},
+        "less than one access",
+    ),
+    "a template that cannot run what is pinned to it": ({"pin": [{"layers": "*", "templates": ["eyeriss"]}]}, "dwconv"),
     "an empty package": ({"package": {"chiplets": []}}, "package"),
     "a closed package that cannot run a layer": ({"package": {"chiplets": [{"template": "eyeriss"}]}}, "dwconv"),
 }
@@ -288,6 +311,26 @@ def test_bad_requirements_are_one_line(networks, tmp_path, capsys, word):
     assert search(networks, tmp_path / "out", *demand(tmp_path, **content)) == 2
     said = capsys.readouterr().err.strip().splitlines()
     assert len(said) == 1 and named in said[0]
+
+
+def test_the_documented_example_is_read(tmp_path):
+    text = (requirements.__doc__ or "").split("```yaml")[1].split("```")[0]
+    (tmp_path / "r.yaml").write_text(text)
+    read = load_requirements(tmp_path / "r.yaml")
+    assert len(read.chiplets) == 3 and len(read.pins) == 2 and read.limits[3] == 10
+    site = survey(dataclasses.replace(read, pins=read.pins[1:]), demo_application(), load_templates(), 16, 16)
+    assert [site.tiles[c.tile] >= 0 for c in read.chiplets] == [True] * 3
+
+
+def demo_application():
+    shape = WorkloadShape(K=4, C=4)
+    return ApplicationModel("demo", (Network("net", (Layer("fc", "fc", "Gemm", shape, 8, ()),)),))
+
+
+def test_chiplets_without_a_tile_take_those_that_nobody_names():
+    rows = [{"template": "simba"}, {"template": "eyeriss", "tile": 0}]
+    read = requirements_from_dict({"format": "requirements/1", "package": {"chiplets": rows}})
+    assert [chiplet.tile for chiplet in read.chiplets] == [1, 0]
 
 
 def test_requirements_survive_a_round_trip(tmp_path):

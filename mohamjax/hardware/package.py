@@ -166,7 +166,13 @@ _KEYS = {
 }
 
 
-def package_from_dict(data: Mapping[str, Any], *, file: object = None, where: str = "package") -> PackageParameters:
+def package_from_dict(
+    data: Mapping[str, Any],
+    *,
+    file: object = None,
+    where: str = "package",
+    default: PackageParameters | None = None,
+) -> PackageParameters:
     """Package parameters from a config file's mapping; what is not given is the default.
 
     ```yaml
@@ -186,12 +192,13 @@ def package_from_dict(data: Mapping[str, Any], *, file: object = None, where: st
         data: The mapping.
         file: The file that it is in, for complaints.
         where: Its key path there.
+        default: Parameters that it does not give; default those of the class.
 
     Raises:
         InputError: If a key is unknown, or a value has the wrong type or is out of range.
     """
     fields = Fields(data, tuple(_KEYS), file=file, where=where)
-    default = PackageParameters()
+    default = PackageParameters() if default is None else default
 
     def bandwidth(key: str, fallback: float) -> float:
         if fields.data.get(key) == "unlimited":
@@ -220,13 +227,17 @@ def package_from_dict(data: Mapping[str, Any], *, file: object = None, where: st
     )
 
 
-def load_package(path: str | pathlib.Path) -> PackageParameters:
+def load_package(path: str | pathlib.Path, default: PackageParameters | None = None) -> PackageParameters:
     """Package parameters from a YAML file as `package_from_dict` documents it.
+
+    Args:
+        path: The file.
+        default: Parameters that it does not give.
 
     Raises:
         InputError: As `package_from_dict`, or the file cannot be read.
     """
-    return package_from_dict(read_yaml(path), file=path, where="")
+    return package_from_dict(read_yaml(path), file=path, where="", default=default)
 
 
 def _read_counts(fields: Fields, default: tuple[tuple[int | None, int], ...]) -> tuple[tuple[int | None, int], ...]:

@@ -632,7 +632,7 @@ def with_word_bits(template: Template, bits: int) -> Template:
 
     Operand levels (those as wide as the MACs) take the new word: their capacities, accesses and bandwidths in words
     shrink or grow so that the bits stay the same, down to one word at least. Accumulators are widened by twice the
-    difference, as the products are.
+    difference, as the products are: they keep their words. Costs that a template states itself stay as they are.
 
     Args:
         template: the template.

@@ -28,6 +28,7 @@ import csv
 import dataclasses
 import functools
 import io
+import itertools
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -554,6 +555,7 @@ class _Parsed:
     design: Design
     capacity: np.ndarray
     fanout: np.ndarray
+    tile: np.ndarray
 
 
 def _design(row: Any, nests: _Nests, names: Mapping[str, int], tiles: int) -> _Parsed:
@@ -617,7 +619,19 @@ def _design(row: Any, nests: _Nests, names: Mapping[str, int], tiles: int) -> _P
         design=Design(**genes),
         capacity=capacity,
         fanout=fanout,
+        tile=_stated_tiles(chips, tiles),
     )
+
+
+def _stated_tiles(chips: Sequence[Mapping[str, Any]], tiles: int) -> np.ndarray:
+    """`[S]` int, tile of each chiplet; the first tiles where a design does not state rising ones for all."""
+    stated = [chip.get("tile") for chip in chips]
+    whole = [t for t in stated if isinstance(t, int) and not isinstance(t, bool) and 0 <= t < tiles]
+    rising = len(whole) == len(chips) and all(a < b for a, b in itertools.pairwise(whole))
+    out = np.arange(tiles)
+    if rising:
+        out[: len(chips)] = whole
+    return out
 
 
 def _templates(document: Mapping[str, Any], file: pathlib.Path) -> tuple[Template, ...]:
@@ -652,6 +666,8 @@ class DesignFile:
         designs: `Design` of those that read well, leading axis `[N]`; None where there are none.
         capacity: `[N, S, V]` words per buffer that the chiplets state, 0 where they state none.
         fanout: `[N, S, V, 2]` likewise.
+        tile: `[N, S]` int32, tile that each chiplet of a design states; where a design does not state rising tiles for
+            all its chiplets, they stand on the first ones.
     """
 
     application: ApplicationModel
@@ -664,6 +680,7 @@ class DesignFile:
     designs: Design | None
     capacity: np.ndarray
     fanout: np.ndarray
+    tile: np.ndarray
 
 
 def read_designs(path: str | pathlib.Path, *, technology: Technology) -> DesignFile:
@@ -727,6 +744,7 @@ def read_designs(path: str | pathlib.Path, *, technology: Technology) -> DesignF
         designs=jax.tree.map(lambda *leaves: np.stack(leaves), *[p.design for p in good]) if good else None,
         capacity=np.asarray([p.capacity for p in good]),
         fanout=np.asarray([p.fanout for p in good]),
+        tile=np.asarray([p.tile for p in good], np.int32),
     )
 
 

@@ -180,7 +180,7 @@ def explain_design(
             spent[level.name] = float(parts["levels"][mine, v].sum()) * 1e-12
         spent["networks"] = float(parts["networks"][mine].sum()) * 1e-12
         spent["package"] = float(parts["package"][mine].sum()) * 1e-12
-        final = float(end[mine].max())
+        final = float(end[mine].max(initial=0.0))  # a fixed chiplet may run nothing
         chiplets.append(
             {
                 "template": template.name,

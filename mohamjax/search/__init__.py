@@ -4,13 +4,16 @@ from mohamjax.search.baselines import archive_of, plain_problem, random_search
 from mohamjax.search.codesign import (
     BUDGETS,
     Budget,
+    ExpectedCost,
     Listener,
     SearchResult,
     Settings,
     co_optimise,
     expected_cost,
+    prepare,
     runnable,
 )
+from mohamjax.search.exhaustive import ExhaustiveProgress, SpaceSize, map_exhaustively, space_size
 from mohamjax.search.mapper import MapperConfig, MapperProgress, cache_folder, map_layers
 from mohamjax.search.moham import (
     PAPER_RATES,
@@ -26,22 +29,27 @@ from mohamjax.search.moham import (
     run,
     seed_designs,
 )
+from mohamjax.search.network_level import NetworkChoice, network_choices
 from mohamjax.search.requirements import Requirements, load_requirements, survey
 
 __all__ = [
     "BUDGETS",
     "PAPER_RATES",
     "Budget",
+    "ExhaustiveProgress",
+    "ExpectedCost",
     "Listener",
     "MapperConfig",
     "MapperProgress",
     "MohamConfig",
     "MohamContext",
+    "NetworkChoice",
     "Progress",
     "Rates",
     "Requirements",
     "SearchResult",
     "Settings",
+    "SpaceSize",
     "anywhere",
     "archive_of",
     "build_context",
@@ -52,11 +60,15 @@ __all__ = [
     "list_designs",
     "load_requirements",
     "log_hypervolume",
+    "map_exhaustively",
     "map_layers",
+    "network_choices",
     "plain_problem",
+    "prepare",
     "random_search",
     "run",
     "runnable",
     "seed_designs",
+    "space_size",
     "survey",
 ]

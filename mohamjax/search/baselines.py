@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from mohamjax import emo
 from mohamjax.schedule import Design
 from mohamjax.search import operators
-from mohamjax.search.loop import Problem
+from mohamjax.search.loop import Problem, enter
 from mohamjax.search.moham import MohamConfig, MohamContext, Rates, design_problem
 
 __all__ = ["archive_of", "plain_problem", "random_search"]
@@ -50,7 +50,9 @@ def random_search(
     return search(key, context)
 
 
-def archive_of(designs: Design, context: MohamContext, config: MohamConfig) -> tuple[emo.Archive, jax.Array]:
+def archive_of(
+    designs: Design, context: MohamContext, config: MohamConfig, valid: jax.Array | None = None
+) -> tuple[emo.Archive, jax.Array]:
     """The archive of given designs, and its hypervolume: what list schedules are worth by themselves.
 
     Compiles anew on every call.
@@ -59,6 +61,7 @@ def archive_of(designs: Design, context: MohamContext, config: MohamConfig) -> t
         designs: `[K, ...]`.
         context: the problem.
         config: sizes.
+        valid: `[K]` bool, designs that count; default all.
 
     Returns:
         The archive `[1, A, ...]` and the hypervolume `[1]`.
@@ -68,10 +71,11 @@ def archive_of(designs: Design, context: MohamContext, config: MohamConfig) -> t
     empty = _empty(dataclasses.replace(config, islands=1), example)
 
     @jax.jit
-    def enter(designs: Design, context: MohamContext) -> tuple[emo.Archive, jax.Array]:
-        return _entered(empty, jax.tree.map(lambda leaf: leaf[None], designs), problem, context)
+    def entered(designs: Design, context: MohamContext, valid: jax.Array) -> tuple[emo.Archive, jax.Array]:
+        return _entered(empty, jax.tree.map(lambda leaf: leaf[None], designs), problem, context, valid[None])
 
-    return enter(designs, context)
+    everything = jnp.ones(designs.template.shape[0], bool)
+    return entered(designs, context, everything if valid is None else valid)
 
 
 def _empty(config: MohamConfig, example: Any) -> emo.Archive:
@@ -82,14 +86,14 @@ def _empty(config: MohamConfig, example: Any) -> emo.Archive:
 
 
 def _entered(
-    archive: emo.Archive, genes: Design, problem: Problem, context: MohamContext
+    archive: emo.Archive, genes: Design, problem: Problem, context: MohamContext, valid: jax.Array | None = None
 ) -> tuple[emo.Archive, jax.Array]:
     """Archives with designs `[I, P, ...]` entered, and their hypervolumes `[I]`."""
     assert problem.observe is not None
     objectives = problem.evaluate(genes, context)
-    found = jnp.where(emo.feasible(objectives)[..., None], objectives, jnp.inf)
-    enter = functools.partial(emo.archive_update, log_crowding=problem.log_archive)
-    archive = jax.vmap(enter)(archive, genes, found)
+    if valid is not None:
+        objectives = jnp.where(valid[..., None], objectives, jnp.inf)
+    archive = enter(archive, genes, objectives, problem)
     return archive, problem.observe(archive.objectives, context)
 
 

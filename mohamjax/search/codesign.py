@@ -34,11 +34,11 @@ from mohamjax.hardware import (
     template_to_dict,
 )
 from mohamjax.io.checkpoint import read_checkpoint, write_checkpoint
-from mohamjax.io.designs import Evaluated, read_designs, reevaluate
+from mohamjax.io.designs import DesignFile, Evaluated, read_designs, reevaluate
 from mohamjax.io.results import non_dominated, plain
 from mohamjax.mapping import MappingTables
 from mohamjax.schedule import Design
-from mohamjax.search.injection import inject
+from mohamjax.search.injection import check_injected, inject
 from mohamjax.search.loop import SearchState
 from mohamjax.search.mapper import MapperConfig, MapperProgress, cache_folder, map_layers
 from mohamjax.search.moham import (
@@ -50,9 +50,10 @@ from mohamjax.search.moham import (
     build_context,
     run,
     seed_designs,
+    staffed,
     state_like,
 )
-from mohamjax.search.requirements import Requirements, survey
+from mohamjax.search.requirements import Requirements, Site, survey
 from mohamjax.workload import ApplicationModel
 
 __all__ = [
@@ -64,6 +65,7 @@ __all__ = [
     "Settings",
     "co_optimise",
     "expected_cost",
+    "prepare",
     "runnable",
 ]
 
@@ -213,6 +215,37 @@ def runnable(application: ApplicationModel, templates: Sequence[Template]) -> np
     return table
 
 
+def prepare(
+    application: ApplicationModel,
+    templates: Sequence[Template],
+    settings: Settings,
+    designs: str | pathlib.Path | None = None,
+) -> tuple[Site, DesignFile | None]:
+    """Everything that can be checked before the layer mapper runs.
+
+    Args:
+        application: the networks.
+        templates: templates to choose from.
+        settings: settings of the search.
+        designs: file of the user's own designs.
+
+    Returns:
+        Requirements brought together with networks and templates, and the designs of the file.
+
+    Raises:
+        InputError: as `co_optimise`.
+    """
+    config = settings.moham
+    site = survey(settings.requirements, application, templates, config.tiles, config.max_chiplets)
+    staffed(application, runnable(application, site.templates), site)
+    if designs is None:
+        return site, None
+    technology = load_technology() if settings.technology is None else settings.technology
+    file = read_designs(designs, technology=technology)
+    check_injected(file, application, site.templates, source=str(designs))
+    return site, file
+
+
 def fingerprint(
     application: ApplicationModel,
     templates: Sequence[Template],
@@ -310,10 +343,8 @@ def co_optimise(
     listener = Silent() if listener is None else listener
     technology = load_technology() if settings.technology is None else settings.technology
     config, package = settings.moham, settings.package
-    site = survey(settings.requirements, application, templates, config.tiles, config.max_chiplets)
+    site, file = prepare(application, templates, settings, designs)
     templates = site.templates
-    runnable(application, templates)
-    file = None if designs is None else read_designs(designs, technology=technology)
     map_key, context_key, search_key = jax.random.split(jax.random.key(settings.seed), 3)
 
     began = time.perf_counter()
@@ -384,19 +415,22 @@ def co_optimise(
     save()
 
     listener.announce("evaluating the front again in double precision")
+    lost = InputError(
+        f"none of the designs seen keeps the requirements; the best latency [s], energy [J] and area [mm^2] that "
+        f"layers allow by themselves are {', '.join(f'{float(x):.4g}' for x in context.ideal)}",
+        file=site.file or None,
+        item="limits or chiplets",
+        remedy="loosen them or search longer; --resume goes on from the checkpoint",
+    )
     kept = np.nonzero(np.asarray(state.archive.valid))
     if not kept[0].size:
-        raise InputError(
-            f"none of the designs seen keeps the requirements; the best latency [s], energy [J] and area [mm^2] that "
-            f"layers allow by themselves are {', '.join(f'{float(x):.4g}' for x in context.ideal)}",
-            file=settings.requirements.file or None,
-            item="limits",
-            remedy="loosen them or search longer; --resume goes on from the checkpoint",
-        )
+        raise lost
     found = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], state.archive.genes)
-    front = non_dominated(
-        reevaluate(application, templates, technology, package, tables.mapping, np.asarray(tables.count), found)
-    )
+    evaluated = reevaluate(application, templates, technology, package, tables.mapping, np.asarray(tables.count), found)
+    within = np.flatnonzero(_within(np.asarray(evaluated.reports.objectives), site))
+    if not within.size:
+        raise lost
+    front = non_dominated(evaluated.take(within))
     return SearchResult(
         front=front,
         history=history,
@@ -411,6 +445,12 @@ def co_optimise(
         tables=tables,
         interrupted=interrupted,
     )
+
+
+def _within(objectives: np.ndarray, site: Site) -> np.ndarray:
+    """Which designs keep the limits in double precision: `[N]` bool from `[N, 3]`."""
+    reached = np.concatenate([objectives, objectives[:, 1:2] / objectives[:, 0:1]], axis=1)
+    return np.all(reached <= np.asarray(site.limits) * (1 + 1e-9), axis=1)
 
 
 def _rows(progress: Progress, config: MohamConfig, known: int, before_s: float) -> list[dict[str, Any]]:

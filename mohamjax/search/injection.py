@@ -18,7 +18,7 @@ from mohamjax.schedule import Design
 from mohamjax.search.requirements import Site
 from mohamjax.workload import ApplicationModel
 
-__all__ = ["inject"]
+__all__ = ["check_injected", "inject"]
 
 _ROUND = 16  # Pareto sets grow by multiples of this, so that few sizes are compiled
 
@@ -54,41 +54,58 @@ def inject(
         InputError: the file holds a broken design, other networks or another template, or a design that breaks a
             requirement or does not fit.
     """
-    for name, reason in zip(file.names, file.reasons, strict=True):
-        if reason:
-            raise InputError(reason, file=source, item=f"design {name}", remedy="mend it or take it out")
-    if file.designs is None or file.mappings is None:
-        raise InputError("there are no designs", file=source, remedy="give at least one")
-    _same_networks(file.application, application, source)
-    numbers = _template_numbers(file, site.templates, source)
+    numbers = check_injected(file, application, site.templates, source=source)
+    assert file.designs is not None
     designs = file.designs
     tables, places = _with_nests(file, numbers, tables, technology, application, site.templates)
     unique = np.asarray(application.unique_of_layer)
     out = []
     for i in range(len(designs.template)):
         item = f"design {file.names[i]}"
-        stated, assignment = designs.template[i], designs.assignment[i]
+        stated, chip = designs.template[i], designs.assignment[i]
         if np.count_nonzero(stated >= 0) > min(tiles, site.most[-1]):
             raise InputError("has too many chiplets", file=source, item=item, remedy="allow more with --max-chiplets")
-        of_layer = stated[assignment]
+        of_layer = stated[chip]
         mapping = places[unique, of_layer, designs.mapping[i]]
         template = np.full(tiles, -1, np.int32)
-        used = np.unique(assignment)  # chiplets without layers are no part of a chromosome
-        template[used] = numbers[stated[used]]
+        used = np.unique(chip)  # chiplets without layers are no part of a chromosome
+        assignment = file.tile[i][chip]
+        template[file.tile[i][used]] = numbers[stated[used]]
         template = np.where(site.tiles >= 0, site.tiles, template)
         _check(np.asarray(template), template[assignment], numbers[of_layer], assignment, site, source, item)
         entry = (unique, numbers[of_layer], mapping)
         if not np.isfinite(np.asarray(tables.objectives)[entry]).all():
             raise InputError("has a mapping that does not fit its template", file=source, item=item, remedy="mend it")
-        out.append(
-            Design(
-                order=designs.order[i].astype(np.int32),
-                assignment=assignment.astype(np.int32),
-                mapping=mapping.astype(np.int32),
-                template=template.astype(np.int32),
-            )
-        )
-    return tables, jax.tree.map(lambda *leaves: np.stack(leaves), *out)
+        genes = designs.order[i], assignment, mapping, template
+        out.append([np.asarray(gene, np.int32) for gene in genes])
+    order, assignment, mapping, template = (jnp.asarray(np.stack(column)) for column in zip(*out, strict=True))
+    return tables, Design(order=order, assignment=assignment, mapping=mapping, template=template)
+
+
+def check_injected(
+    file: DesignFile, application: ApplicationModel, templates: Sequence[Template], *, source: str = ""
+) -> np.ndarray:
+    """Complains about designs that cannot join a search, as far as that is known before any mapping is.
+
+    Args:
+        file: the designs.
+        application: the networks that are searched.
+        templates: the search's templates.
+        source: the file's name, for complaints.
+
+    Returns:
+        `[T of the file + 1]` int, the search's number of each template that a design uses; last -1, for empty tiles.
+
+    Raises:
+        InputError: a broken design, other networks, or another template.
+    """
+    for name, reason in zip(file.names, file.reasons, strict=True):
+        if reason:
+            raise InputError(reason, file=source, item=f"design {name}", remedy="mend it or take it out")
+    if file.designs is None or file.mappings is None:
+        raise InputError("there are no designs", file=source, remedy="give at least one")
+    _same_networks(file.application, application, source)
+    return _template_numbers(file, templates, source)
 
 
 def _same_networks(theirs: ApplicationModel, ours: ApplicationModel, source: str) -> None:
@@ -110,7 +127,7 @@ def _same_networks(theirs: ApplicationModel, ours: ApplicationModel, source: str
 
 
 def _template_numbers(file: DesignFile, templates: Sequence[Template], source: str) -> np.ndarray:
-    """`[T of the file + 1]` int, the search's number of each template that a design uses; last -1, for empty tiles."""
+    """The search's number of each template of the file, see `check_injected`."""
     assert file.designs is not None
     hashes = [t.content_hash() for t in templates]
     numbers = np.full(len(file.templates) + 1, -1)
@@ -145,7 +162,7 @@ def _with_nests(
     places = np.zeros((unique, kinds, size), np.int32)
     added: list[tuple[int, int, int, Mapping]] = []
     for u, t in zip(*np.nonzero(file.count), strict=True):
-        own = numbers[t]
+        own = int(numbers[t])
         for m in range(file.count[u, t]):
             nest = jax.tree.map(lambda leaf, at=(u, t, m): leaf[at], theirs)
             known_here = [jax.tree.map(lambda leaf, at=(u, own, k): leaf[at], known) for k in range(count[u, own])
@@ -155,7 +172,7 @@ def _with_nests(
                 places[u, t, m] = same[0]
                 continue
             places[u, t, m] = count[u, own]
-            added.append((u, own, count[u, own], nest))
+            added.append((int(u), own, int(count[u, own]), nest))
             count[u, own] += 1
     if not added:
         return tables, places

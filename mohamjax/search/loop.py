@@ -22,7 +22,18 @@ if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
 else:
     from chex import dataclass
 
-__all__ = ["Metrics", "Population", "Problem", "SearchState", "breed", "generation", "generations", "select", "start"]
+__all__ = [
+    "Metrics",
+    "Population",
+    "Problem",
+    "SearchState",
+    "breed",
+    "enter",
+    "generation",
+    "generations",
+    "select",
+    "start",
+]
 
 Genes = Any
 Context = Any
@@ -234,17 +245,23 @@ def select(
         merged_objectives = jnp.where(jax.vmap(_repeated)(merged_objectives)[..., None], jnp.inf, merged_objectives)
     fitness = problem.judge(merged_objectives, context)
     population = _survivors(merged, merged_objectives, fitness, size)
-    enter = functools.partial(emo.archive_update, log_crowding=problem.log_archive)
-    found = jnp.where(emo.feasible(objectives)[..., None], objectives, jnp.inf)
-    archive = jax.vmap(enter)(state.archive, offspring, found)
+    archive = enter(state.archive, offspring, objectives, problem)
+    stable = jax.vmap(emo.stability)(problem.judge(population.objectives, context), population.rank)
     metrics = Metrics(
-        stability=jax.vmap(emo.stability)(problem.judge(population.objectives, context), population.rank),
+        # Infinite as long as nothing is feasible: then the search has not settled.
+        stability=jnp.where(jnp.any(emo.feasible(population.objectives), axis=1), stable, jnp.inf),
         front_size=jnp.sum(archive.valid, axis=1),
         best=jnp.min(archive.objectives, axis=1),
         merit=jnp.full(islands, jnp.nan) if problem.observe is None else problem.observe(archive.objectives, context),
     )
     state = SearchState(key=state.key, generation=state.generation + 1, population=population, archive=archive)
     return state, metrics
+
+
+def enter(archive: emo.Archive, genes: Genes, objectives: jax.Array, problem: Problem) -> emo.Archive:
+    """Archives of all islands with individuals `[I, P, ...]` entered; infeasible ones stay out."""
+    found = jnp.where(emo.feasible(objectives)[..., None], objectives, jnp.inf)
+    return jax.vmap(functools.partial(emo.archive_update, log_crowding=problem.log_archive))(archive, genes, found)
 
 
 def generation(

@@ -170,6 +170,12 @@ class MohamConfig:
                 raise InputError(
                     f"{name} is {getattr(self, name)!r}", item="search settings", remedy=f"use {', '.join(known)}"
                 )
+        if self.stop == "stability" and self.objective != "front":
+            raise InputError(
+                f"the stability of a front says nothing where {self.objective} alone is minimised",
+                item="search settings",
+                remedy="stop after a number of generations",
+            )
 
     @property
     def immigrant_count(self) -> int:
@@ -303,23 +309,10 @@ def build_context(
     site = anywhere(application, templates, config) if site is None else site
     bench = workbench(application, templates, technology, tables, package)
     count = np.asarray(tables.count)
-    able = site.allowed & (count[list(application.unique_of_layer)] > 0)
-    for layer, row in zip(application.layers, able, strict=True):
-        if not row.any():
-            raise InputError(
-                f"no template has a mapping for this layer (type {layer.type})",
-                item=layer.name,
-                remedy="add a template that runs it, enlarge its buffers, or loosen what pins it",
-            )
+    able, cover = staffed(application, count > 0, site)
     total = bench.unique.shape[0]
     padding = total - len(able)
     runs_all = np.flatnonzero(able.all(axis=0))
-    if site.homogeneous and not runs_all.size:
-        raise InputError(
-            "no template runs every layer",
-            item="homogeneous",
-            remedy="leave it out, or add a template that does",
-        )
     predecessors = [layer.predecessors for layer in application.layers]
     successors: list[list[int]] = [[] for _ in predecessors]
     for layer, needs in enumerate(predecessors):
@@ -336,7 +329,7 @@ def build_context(
         count=jnp.asarray(tables.count),
         able=jnp.asarray(np.pad(able, ((0, padding), (0, 0)))),
         transform=jnp.asarray(mapping_transform(np.asarray(tables.objectives), count)),
-        cover=jnp.asarray(_cover(able, site)),
+        cover=jnp.asarray(cover),
         rules=jnp.asarray(np.stack(list_scheduler(application, tables, package, site).rules())),
         orders=random_orders(key, needs, layers, count=config.orders),
         max_chiplets=jnp.int32(site.most[-1]),
@@ -363,6 +356,39 @@ def anywhere(application: ApplicationModel, templates: Sequence[Template], confi
     return survey(Requirements(), application, templates, config.tiles, config.max_chiplets)
 
 
+def staffed(application: ApplicationModel, runs: np.ndarray, site: Site) -> tuple[np.ndarray, np.ndarray]:
+    """Which template may run each layer, and a package that runs them all; checks that there is one.
+
+    Args:
+        application: the networks.
+        runs: `[U, T]` bool, templates that run each unique layer.
+        site: the user's requirements.
+
+    Returns:
+        `[layers, T]` bool, and `[S]` int32, template on each tile, -1 where empty.
+
+    Raises:
+        InputError: a layer that nothing may run, or a package too small.
+    """
+    able = site.allowed & runs[list(application.unique_of_layer)]
+    for layer, network, row in zip(application.layers, application.network_of_layer, able, strict=True):
+        if not row.any():
+            raise InputError(
+                f"no template runs this layer (type {layer.type})",
+                file=site.file or None,
+                item=f"{application.networks[network].name}/{layer.name}",
+                remedy="add a template that runs it, enlarge its buffers, or loosen what pins it",
+            )
+    if site.homogeneous and not able.all(axis=0).any():
+        raise InputError(
+            "no template runs every layer",
+            file=site.file or None,
+            item="homogeneous",
+            remedy="leave it out, or add a template that does",
+        )
+    return able, _cover(able, site)
+
+
 def _cover(able: np.ndarray, site: Site) -> np.ndarray:
     """Few chiplets that together run every layer, beside those that are fixed (greedy), `[S]` int32, -1 where empty.
 
@@ -376,10 +402,11 @@ def _cover(able: np.ndarray, site: Site) -> np.ndarray:
     while lonely.any():
         added.append(int(np.argmax(able[lonely].sum(axis=0))))
         lonely &= ~able[:, added[-1]]
-    needed = len(site.fixed) + len(added)
-    if needed > site.most[-1] or len(added) > len(site.free):
+    needed, room = len(site.fixed) + len(added), min(site.most[-1] - len(site.fixed), len(site.free))
+    if len(added) > room:
         raise InputError(
-            f"it takes {needed} chiplets to run every layer, at most {min(site.most[-1], len(cover))} are allowed",
+            f"it takes {needed} chiplets to run every layer, there may be {len(site.fixed) + room}",
+            file=site.file or None,
             item="chiplets",
             remedy=f"allow {needed}, or add a template that runs more layer types",
         )
@@ -659,13 +686,18 @@ def log_hypervolume(objectives: jax.Array, context: MohamContext) -> jax.Array:
     return emo.hypervolume(jnp.maximum(scaled, 0.0), jnp.ones(3, scaled.dtype))
 
 
+LIMIT_TOLERANCE = 1e-5
+"""Relative excess over a limit that single precision leaves open; the final front is filtered in double precision."""
+
+
 def violation(objectives: jax.Array, design: Design, context: MohamContext) -> jax.Array:
     """By how much a design breaks the user's limits, `[]` float, 0 where it keeps them all.
 
-    Sum of the logarithms of the factors by which limits are exceeded, and of the chiplets too few or too many.
+    Sum of the logarithms of the factors by which limits are exceeded, and of the chiplets too few or too many. What
+    single precision cannot tell from the limit (a hundred-thousandth) is not beyond it.
     """
     reached = jnp.append(objectives, objectives[1] / objectives[0])
-    over = jnp.maximum(jnp.log(reached / context.limits), 0.0)
+    over = jnp.maximum(jnp.log(reached / context.limits) - LIMIT_TOLERANCE, 0.0)
     counts = jnp.zeros(context.most.shape, jnp.int32).at[design.template].add(design.template >= 0)
     counts = counts.at[-1].set(jnp.sum(design.template >= 0))
     wrong = jnp.maximum(counts - context.most, 0) + jnp.maximum(context.least - counts, 0)
@@ -714,7 +746,7 @@ def design_problem(config: MohamConfig, projects: bool = False) -> Problem:
 
     Args:
         config: settings.
-        projects: project designs onto the requirements after variation (`Requirements.projects`).
+        projects: project designs onto the requirements after variation (`Site.projects`).
     """
     return _problem(
         config.tiles, config.rate_unit == "layer", config.objective != "front", config.scale == "log", projects

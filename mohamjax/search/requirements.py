@@ -8,7 +8,7 @@ limits: {latency_s: 0.1, energy_J: 0.5, area_mm2: 60, power_W: 10}   # power is 
 chiplets:
   least: 2
   most: 8
-  templates: {simba: {most: 4}, eyeriss: {least: 1}}
+  templates: {shidiannao: {most: 2}}
 homogeneous: false           # true: all chiplets of one design have the same template
 package:                     # chiplets that are there in any case, tile by tile
   open: true                 # may the search add chiplets on other tiles?
@@ -17,17 +17,20 @@ package:                     # chiplets that are there in any case, tile by tile
     - {template: eyeriss, sizes: largest}              # the template's largest sizes
     - template: simba                                  # sizes given; a level that is not named has its largest
       tile: 5
-      levels: {GlobalBuffer: {capacity_words: 32768}, PEs: {fanout: [8, 8]}}
+      levels: {GlobalBuffer: {capacity_words: 32768, fanout: [8, 8]}}
 pin:                         # layers by name or pattern, to a chiplet of the package (by its number) or to templates
   - {layers: "resnet50/*", chiplet: 0}
   - {layers: "*", templates: [simba, eyeriss]}
 ```
+
+Tiles give the order in which chiplets stand on the mesh: empty ones are squeezed out, as in every design.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import itertools
 import math
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -36,7 +39,7 @@ from typing import Any
 import numpy as np
 
 from mohamjax.errors import InputError
-from mohamjax.hardware import Template
+from mohamjax.hardware import Template, template_from_dict, template_to_dict
 from mohamjax.reader import Fields, choice, number, read_yaml
 from mohamjax.workload import ApplicationModel
 
@@ -158,6 +161,7 @@ class Site:
         most: `[T + 1]` int32, likewise.
         limits: upper bounds in the order of `LIMITS`.
         homogeneous: all chiplets of a design have one template.
+        file: where the requirements were read, for complaints.
     """
 
     templates: tuple[Template, ...]
@@ -168,6 +172,7 @@ class Site:
     most: np.ndarray
     limits: tuple[float, float, float, float]
     homogeneous: bool
+    file: str
 
     @property
     def projects(self) -> bool:
@@ -237,8 +242,9 @@ def survey(
             "the fixed chiplets have several templates", "homogeneous", "leave it out, or fix chiplets of one template"
         )
     kind = {t.name: _owner(t, r.chiplets, names) for t in chosen}
-    least, most = _counts(r, kind, len(r.chiplets), min(max_chiplets, tiles))
+    least, most = _counts(r, by_name, kind, ground, min(max_chiplets, tiles))
     allowed, pin = _pins(r, application, kind, by_name, ground)
+    allowed &= most[:-1] > 0
     return Site(
         templates=chosen,
         tiles=ground,
@@ -248,6 +254,7 @@ def survey(
         most=most,
         limits=r.limits,
         homogeneous=r.homogeneous,
+        file=r.file,
     )
 
 
@@ -290,33 +297,50 @@ def _sized(
                 )
             level = dataclasses.replace(level, fanout=(fanout[0], fanout[1]))
         levels.append(level)
-    same = [t for t in used.values() if t.sizes == "fixed" and t.levels == tuple(levels)]
-    if same:
-        return same[0]
+    made = dataclasses.replace(template, levels=tuple(levels), sizes="fixed")
+    for known in used.values():
+        if dataclasses.replace(known, name=made.name) == made:
+            return known
     number = 1 + sum(t.name.startswith(f"{template.name}-fixed") for t in used.values())
-    return dataclasses.replace(template, name=f"{template.name}-fixed{number}", levels=tuple(levels), sizes="fixed")
+    made = dataclasses.replace(made, name=f"{template.name}-fixed{number}")
+    try:
+        return template_from_dict(template_to_dict(made))
+    except InputError as error:
+        raise r.complaint(f"these sizes make no {template.name}: {error.message}", item, "change them") from None
 
 
-def _counts(r: Requirements, kind: Mapping[str, str], fixed: int, room: int) -> tuple[np.ndarray, np.ndarray]:
-    """Fewest and most chiplets per template and of all.
-
-    A user's template that stands for several (of fixed sizes) counts each of them on its own only where it is one.
-    """
+def _counts(
+    r: Requirements, by_name: Mapping[str, Any], kind: Mapping[str, str], ground: np.ndarray, room: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Fewest and most chiplets per template and of all; a template of which sizes are fixed cannot be counted."""
     for name in [*r.template_least, *r.template_most]:
-        _known(r, name, dict.fromkeys(kind.values()), f"chiplets.templates.{name}")
+        item = f"chiplets.templates.{name}"
+        _known(r, name, by_name, item)
         if sum(owner == name for owner in kind.values()) > 1:
             raise r.complaint(
-                f"{name} also has chiplets of fixed sizes",
-                f"chiplets.templates.{name}",
-                "do not count a template of which the package fixes sizes",
+                f"{name} also has chiplets of fixed sizes", item, "do not count a template of which sizes are fixed"
             )
-    most = room if r.most is None else r.most
-    least = np.asarray([*(r.template_least.get(owner, 0) for owner in kind.values()), r.least], np.int32)
-    upper = np.asarray([*(r.template_most.get(owner, room) for owner in kind.values()), most], np.int32)
-    if most > room:
-        raise r.complaint(f"{most} chiplets", "chiplets.most", f"the package has room for {room}")
-    if fixed > most or max(r.least, int(least[:-1].sum())) > most or (least > upper).any():
-        raise r.complaint("the numbers contradict each other", "chiplets", "raise `most` or lower `least`")
+    if r.most is not None and r.most > room:
+        raise r.complaint(
+            f"{r.most} chiplets, where the package and --max-chiplets leave room for {room}",
+            "chiplets.most",
+            "lower it, or make room",
+        )
+    owners = list(kind.values())
+    fixed = np.bincount(ground[ground >= 0], minlength=len(owners))
+    fixed = np.append(fixed, fixed.sum())
+    most = min(room if r.most is None else r.most, int(fixed[-1] + np.count_nonzero(ground == FREE)))
+    least = np.asarray([*(r.template_least.get(owner, 0) for owner in owners), r.least], np.int32)
+    upper = np.asarray([*(r.template_most.get(owner, room) for owner in owners), most], np.int32)
+    absent = [name for name, bound in r.template_least.items() if bound and name not in owners]
+    several = r.homogeneous and np.count_nonzero(least[:-1]) > 1
+    total = max(int(least[-1]), int(np.maximum(least, fixed)[:-1].sum()))
+    if (fixed > upper).any() or (least > upper).any() or total > most or absent or several:
+        raise r.complaint(
+            "the numbers of chiplets contradict each other or the package",
+            "chiplets",
+            f"between {fixed[-1]} and {most} chiplets are possible: raise `most` or lower `least`",
+        )
     return least, upper
 
 
@@ -423,6 +447,7 @@ def _flag(fields: Fields, key: str, default: bool) -> bool:
 def _read_chiplets(package: Fields, rows: Sequence[Any]) -> tuple[FixedChiplet, ...]:
     keys = ("template", "tile", "sizes", "levels")
     out: list[FixedChiplet] = []
+    taken = {row["tile"] for row in rows if isinstance(row, Mapping) and isinstance(row.get("tile"), int)}
     for i, row in enumerate(rows):
         fields = Fields(row, keys, file=package.file, where=package.path(f"chiplets[{i}]"))
         sizes = fields.choice("sizes", ("free", "largest"), "kind of sizes", "free")
@@ -432,9 +457,10 @@ def _read_chiplets(package: Fields, rows: Sequence[Any]) -> tuple[FixedChiplet, 
             known = tuple(given) if isinstance(given, Mapping) else ()
             by_name = Fields(given, known, file=package.file, where=fields.path("levels"))
             levels = {name: _read_sizes(by_name, name) for name in by_name.data}
-        taken = {chiplet.tile for chiplet in out}
-        vacant = next(t for t in range(len(rows) + len(taken) + 1) if t not in taken)
-        out.append(FixedChiplet(fields.text("template"), fields.integer("tile", vacant, minimum=0), levels))
+        vacant = next(t for t in itertools.count() if t not in taken)
+        tile = fields.integer("tile", vacant, minimum=0)
+        taken.add(tile)
+        out.append(FixedChiplet(fields.text("template"), tile, levels))
     return tuple(out)
 
 
