@@ -136,7 +136,7 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=1_048_576, help="largest batch")
     parser.add_argument("--most-full", type=int, default=65_536, help="largest batch for wires on the full array")
     parser.add_argument("--seconds", type=float, default=20.0, help="time for the runs of one batch size, about")
-    parser.add_argument("--block", type=int, default=256, help="mappings evaluated together")
+    parser.add_argument("--block", type=int, default=128, help="mappings evaluated together")
     parser.add_argument("--double", action="store_true", help="double precision")
     parser.add_argument("--out", type=pathlib.Path, help="also write the table to this file")
     options = parser.parse_args()

@@ -352,7 +352,7 @@ def predict(samples: Sequence[Sample], *, links: bool = True, float32: bool = Fa
     chunk = min(len(samples), _CHUNK)
     size = _table_size(samples)
     # Link transfers are rare: looked for one mapping at a time, a mapping without any costs almost nothing.
-    static = {"links": links, "max_children": size, "block_size": 1 if links else 256}
+    static = {"links": links, "max_children": size, "block_size": 1 if links else 64}
 
     def cast(machine):
         """The machine in the precision of the counts; what quotients that become whole numbers need stays exact."""

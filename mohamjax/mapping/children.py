@@ -385,15 +385,22 @@ def _gridded_hops(order, spatial, fanout, side):
     child = row * columns + column
     exists = (column < columns) & (child < along[0] * along[1])
 
-    def number(label, loop):
-        moves, bound, stride = loop
-        digit = quotient(child, stride) - bound * quotient(child, stride * bound)
-        return label + jnp.where(moves[:, None, None], digit * stride, 0), None
-
     along_x, (moves, bounds, strides) = (_loops_along(order[axis], spatial[axis]) for axis in range(2))
+    rest = (moves, bounds, strides * along[0])
+    moves, bounds, strides = (jnp.concatenate(pair) for pair in zip(along_x, rest, strict=True))
+    slot = jnp.arange(len(bounds)).reshape((-1,) + (1,) * columns.ndim)
+
+    def number(state):
+        """Adds what the innermost loop left of each mapping does to the number of a group's first child."""
+        label, left = state
+        chosen = left & (slot == jnp.argmax(left, axis=0))
+        bound, stride = (jnp.sum(jnp.where(chosen, x, 0), axis=0) for x in (bounds, strides))
+        moving = jnp.any(moves & chosen[:, None], axis=0)
+        digit = quotient(child, jnp.maximum(stride, 1)) - bound * quotient(child, jnp.maximum(stride * bound, 1))
+        return label + jnp.where(moving[:, None, None], digit * stride, 0), left & ~chosen
+
     start = jnp.zeros((len(DATA_SPACES), *child.shape), spatial.dtype)
-    label, _ = lax.scan(number, start, along_x)
-    label, _ = lax.scan(number, label, (moves, bounds, strides * along[0]))
+    label, _ = lax.while_loop(lambda state: jnp.any(state[1]), number, (start, bounds > 1))
     first_child = exists & (label == child)
     label = jnp.where(exists, label, -1).astype(jnp.int16)
     index = jnp.arange(side, dtype=jnp.int32)

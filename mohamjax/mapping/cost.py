@@ -707,7 +707,7 @@ def plausible(layer: LayerArrays, counts: AccessCounts, cycles: CycleCounts, mac
     return (counts.macs <= macs * slack) & (macs <= counts.macs * slack) & (counts.macs <= most * slack)
 
 
-def map_blocks(function, arrays, shared=(), *, block_size: int = 256):
+def map_blocks(function, arrays, shared=(), *, block_size: int = 128):
     """Apply a function of this module's layout to a batch, in blocks that stay in the processor's cache.
 
     Args:
@@ -746,7 +746,7 @@ def evaluate_batch(
     wires: bool = True,
     own_fanout: bool = False,
     max_children: int = MAX_CHILDREN,
-    block_size: int = 256,
+    block_size: int = 128,
 ) -> Evaluation:
     """Evaluate many mappings: counts, cycles, energy, validity. Jit it with the keywords static.
 
