@@ -20,8 +20,17 @@ from mohamjax.mapping.space import (
     slot_factors,
     tile_words,
 )
-from mohamjax.search.mapping_operators import MapperRates, crossover, fill, mutate, parallelise, vary
-from mohamjax.workload import WorkloadShape
+from mohamjax.search.mapping_operators import (
+    MapperRates,
+    crossover,
+    fill,
+    mutate,
+    neighbour,
+    neighbours,
+    parallelise,
+    vary,
+)
+from mohamjax.workload import DIMS, WorkloadShape
 
 SEEDS = st.integers(0, 2**31 - 1)
 WHERE = st.integers(0, len(TEMPLATES) - 1)
@@ -285,3 +294,59 @@ def test_same_key_same_children():
     )
     assert equal(one, again)
     assert not equal(one, other)
+
+
+neighbours_one = quick_jit(neighbours)
+neighbour_all = quick_jit(jax.vmap(neighbour, in_axes=(None, 0, None)))
+
+
+@pytest.mark.parametrize(("seed", "template"), [(0, 0), (1, 1), (2, 2), (3, TOY + 1)])
+def test_neighbours_are_all_the_legal_single_moves_and_nothing_illegal(seed, template):
+    shape = random_shape(np.random.default_rng(seed))
+    problem = space(template, shape)
+    genes = jax.tree.map(lambda leaf: leaf[0], samples(jax.random.key(seed), problem))
+    flags = np.asarray(neighbours_one(genes, problem))
+    primes, (slots, dims) = problem.prime.shape[0], problem.limit.shape
+    moves, swaps = primes * slots, primes * primes
+    assert len(flags) == moves + swaps + slots * (dims + 2)
+    steps = np.arange(len(flags))
+    nests = decode_all(neighbour_all(genes, steps, problem), problem)
+    own, slot, group = jax.device_get((decode(genes, problem), genes.slot, problem.group))
+
+    def wrong(step):
+        return violations(jax.tree.map(lambda leaf: np.asarray(leaf[step]), nests), template, shape)
+
+    for step in np.flatnonzero(flags):
+        i, j = divmod(step - moves, primes)
+        broken = wrong(step)
+        if moves <= step < moves + swaps:  # capacities are left to the evaluation
+            broken = [rule for rule in broken if " words of " not in rule]
+            assert i < j and slot[i] != slot[j] and group[i] != group[j]
+        assert broken == []
+        changed = jax.tree.map(lambda leaf, step=step: np.asarray(leaf[step]), nests)
+        assert any(not np.array_equal(a, b) for a, b in zip(*map(jax.tree.leaves, (changed, own)), strict=True))
+    for i in np.flatnonzero(np.asarray(problem.prime) > 1):
+        first = not any(group[k] == group[i] and slot[k] == slot[i] for k in range(i))
+        for target in range(slots):
+            legal = target != slot[i] and first and wrong(i * slots + target) == []
+            assert flags[i * slots + target] == legal
+
+
+def test_a_turn_brings_loops_innermost_and_leaves_the_rest():
+    """Level 1 of the toy template: K, C, P, R outward; P first; then all that leave the outputs where they are."""
+    problem = space(TOY, WorkloadShape(K=2, C=2, P=2, R=2))
+    genes = jax.tree.map(lambda leaf: leaf[0], samples(jax.random.key(0), problem))
+    used = np.asarray(problem.prime) > 1
+    row = np.asarray([DIMS.index(d) for d in "KCPRGNQS"], np.int32)
+    genes = dataclasses.replace(
+        genes, slot=jnp.where(used, 1, genes.slot), order=jnp.asarray(genes.order).at[1].set(row)
+    )
+    begin, kinds = problem.prime.shape[0] * (problem.limit.shape[0] + problem.prime.shape[0]), len(DIMS) + 2
+    flags = np.asarray(neighbours_one(genes, problem))[begin:].reshape(-1, kinds)
+    letters = [*DIMS, "weights", "outputs"]
+    assert [letters[k] for k in np.flatnonzero(flags[1])] == ["C", "P", "R", "weights", "outputs"]
+    for kind, expected in (("P", "PKCR"), ("weights", "PKCR"), ("outputs", "CRKP"), ("R", "RKCP")):
+        turned = neighbour(genes, jnp.int32(begin + kinds + letters.index(kind)), problem)
+        order = "".join(DIMS[d] for d in np.asarray(turned.order)[1] if DIMS[d] in "KCPR")
+        assert order == expected
+        np.testing.assert_array_equal(turned.slot, genes.slot)
