@@ -1,20 +1,20 @@
-"""Measures the layer mapper: speed on a scenario, fronts against random search, and the extremes that it finds.
+"""Measures the layer mapper: speed on a scenario, fronts against other methods, and the extremes that it finds.
 
     python experiments/bench_mapper.py speed [--scenario data-center]
-    python experiments/bench_mapper.py quality [--seeds 3] [--generations 15]
+    python experiments/bench_mapper.py quality [--seeds 10] [--out experiments/results/mapper.md]
     python experiments/bench_mapper.py extremes
 
-`speed` times `map_layers` on all unique layers of a scenario, compilation apart. `quality` compares operator rates
-with each other and with random search from the same sampler at equal evaluations: hypervolume of the log-objectives
-between the best values found by anyone and the worst of random search's fronts, as a share of what all fronts together
-reach; median of the seeds. `extremes` prints the fastest, the most frugal and the smallest mapping of some layers
-of ResNet50 and BERT. Everything goes to standard output as Markdown; `--json FILE` keeps the numbers.
+`speed` times `map_layers` on all unique layers of a scenario, compilation apart. `quality` compares methods at equal
+evaluations (those of the mapper's default; where its descent ends early it spends fewer): hypervolume of the
+log-objectives between the best values found by anyone and the worst of random search's fronts, as a share of what all
+fronts together reach. Per seed the mean over the problems; of the seeds median and quartiles. `extremes` prints the
+fastest, the most frugal and the smallest mapping of some layers of ResNet50 and BERT.
 """
 
 import argparse
 import dataclasses
+import datetime
 import functools
-import json
 import os
 import pathlib
 import platform
@@ -24,7 +24,7 @@ import jax
 import numpy as np
 
 from mohamjax import emo
-from mohamjax.hardware import fits, load_technology, load_templates
+from mohamjax.hardware import load_technology, load_templates
 from mohamjax.mapping.space import sample
 from mohamjax.search import mapper
 from mohamjax.search.mapper import MapperConfig, map_layers
@@ -48,30 +48,39 @@ def rates(**changed: float) -> MapperRates:
     return dataclasses.replace(MapperRates(), **{name: np.float32(value) for name, value in changed.items()})
 
 
-RATES = {
-    "default": MapperRates(),
-    "MEDEA paper": PAPER_RATES,
-    "MOHaM release": rates(random=0.4),
-    "no crossover": rates(crossover=0),
-    "no random mutation": rates(random=0),
-    "no fill": rates(fill=0),
-    "no parallelise": rates(parallelise=0),
-}
+# Problems of `quality`: the layers dealt to the templates.
+DEALT = [(name, t % len(TEMPLATES)) for t, name in enumerate(LAYERS)]
+
+
+def methods(default: MapperConfig) -> dict[str, tuple[MapperConfig, MapperRates]]:
+    """What `quality` compares, each with as many evaluations as the default at most."""
+    bred = dataclasses.replace(default, generations=default.generations + default.descent, descent=0)
+    return {
+        "default": (default, MapperRates()),
+        "without descent": (bred, MapperRates()),
+        "without descent, equal objectives may repeat": (dataclasses.replace(bred, distinct=False), MapperRates()),
+        "MEDEA alone: the paper's operators and rates": (dataclasses.replace(bred, distinct=False), PAPER_RATES),
+        "default without crossover": (default, rates(crossover=0)),
+        "default without random mutation": (default, rates(random=0)),
+        "default without fill and parallelising": (default, rates(fill=0, parallelise=0)),
+    }
 
 
 def speed(scenario: str, config: MapperConfig) -> dict[str, object]:
     layers = load_scenario(scenario).unique_layers
     last = []
     begin = time.perf_counter()
-    map_layers(jax.random.key(1), layers[:1], TEMPLATES, TECHNOLOGY, dataclasses.replace(config, generations=0))
+    map_layers(
+        jax.random.key(1), layers[:1], TEMPLATES, TECHNOLOGY, dataclasses.replace(config, generations=0, descent=1)
+    )
     first = time.perf_counter() - begin
     begin = time.perf_counter()
     map_layers(jax.random.key(0), layers, TEMPLATES, TECHNOLOGY, config, progress=last.append)
     seconds = time.perf_counter() - begin
     return {
         "scenario": scenario, "unique_layers": len(layers), "problems": last[-1].problems,
-        "evaluations": last[-1].total, "first_call_s": first, "search_s": seconds,
-        "evaluations_per_s": last[-1].total / seconds,
+        "evaluations": last[-1].evaluations, "first_call_s": first, "search_s": seconds - last[-1].compile_s,
+        "evaluations_per_s": last[-1].evaluations / (seconds - last[-1].compile_s),
     }  # fmt: skip
 
 
@@ -93,46 +102,56 @@ def finite(front: np.ndarray) -> np.ndarray:
     return front[np.isfinite(front).all(axis=1)]
 
 
-def quality(seeds: int, config: MapperConfig) -> dict[str, dict[str, float]]:
-    """Per method: share of the joint hypervolume, mean and worst over the problems, median over the seeds."""
-    names, layers = list(LAYERS), list(LAYERS.values())
-    problems = [
-        (u, t) for u in range(len(layers)) for t in range(len(TEMPLATES)) if not fits(TEMPLATES[t], layers[u].type)
-    ]
-    config = dataclasses.replace(config, archive=128, entries=128)
-    count = (config.generations + 1) * (config.population + config.immigrants)
-    fronts: dict[str, list[dict[tuple[int, int], np.ndarray]]] = {
+def searched(seed: int, config: MapperConfig, operators: MapperRates) -> list[np.ndarray]:
+    """Fronts of one seed, in the order of `DEALT`."""
+    fronts: dict[str, np.ndarray] = {}
+    for t, template in enumerate(TEMPLATES):
+        names = [name for name, owner in DEALT if owner == t]
+        layers = [LAYERS[name] for name in names]
+        tables = map_layers(jax.random.key(seed), layers, [template], TECHNOLOGY, config, rates=operators)
+        fronts |= {name: np.log2(finite(tables.objectives[u, 0])) for u, name in enumerate(names)}
+    return [fronts[name] for name, _ in DEALT]
+
+
+def quality(seeds: int, config: MapperConfig) -> list[dict[str, object]]:
+    """Per method the share of the joint hypervolume."""
+    # The deepest template sets the number of levels; one block per template, so that all share their programs.
+    config = dataclasses.replace(config, entries=config.archive, block=-(-len(DEALT) // len(TEMPLATES)))
+    fronts = {
         "random search": [
-            {(u, t): finite(random_fronts(1000 + s, layers[u], t, count, config.entries)) for u, t in problems}
+            [finite(random_fronts(1000 + s, LAYERS[n], t, config.evaluations, config.entries)) for n, t in DEALT]
             for s in range(seeds)
         ]
     }
-    for name, operators in RATES.items():
-        fronts[name] = []
-        for seed in range(seeds):
-            tables = map_layers(jax.random.key(seed), layers, TEMPLATES, TECHNOLOGY, config, rates=operators)
-            fronts[name].append({p: np.log2(finite(tables.objectives[p])) for p in problems})
-    shares: dict[str, list[float]] = {name: [] for name in fronts}
-    for problem in problems:
-        merged = np.concatenate([run[problem] for runs in fronts.values() for run in runs])
+    for name, (sizes, operators) in methods(config).items():
+        fronts[name] = [searched(seed, sizes, operators) for seed in range(seeds)]
+    shares = {name: np.zeros((seeds, len(DEALT))) for name in fronts}
+    for i in range(len(DEALT)):
+        merged = np.concatenate([run[i] for runs in fronts.values() for run in runs])
         ideal = merged.min(axis=0)
-        reference = np.max([run[problem].max(axis=0) for run in fronts["random search"]], axis=0) + 0.1
+        reference = np.max([run[i].max(axis=0) for run in fronts["random search"]], axis=0) + 0.1
 
         def volume(front: np.ndarray, ideal=ideal, reference=reference) -> float:
             return float(emo.hypervolume((front - ideal) / (reference - ideal), np.ones(3, np.float32)))
 
         joint = volume(merged[np.asarray(emo.non_dominated_rank(merged)) == 0])
         for name, runs in fronts.items():
-            shares[name].append(float(np.median([volume(run[problem]) for run in runs])) / joint)
-    worst = {name: int(np.argmin(values)) for name, values in shares.items()}
-    return {
-        name: {
-            "mean": float(np.mean(values)),
-            "worst": min(values),
-            "worst_problem": f"{names[problems[worst[name]][0]]} on {TEMPLATES[problems[worst[name]][1]].name}",
-        }
-        for name, values in shares.items()
-    }
+            shares[name][:, i] = [volume(run[i]) / joint for run in runs]
+    out = []
+    for name, values in shares.items():
+        low, middle, high = np.percentile(values.mean(axis=1), [25, 50, 75])
+        per_problem = np.median(values, axis=0)
+        worst = int(per_problem.argmin())
+        out.append(
+            {
+                "method": name,
+                "median": f"{middle:.2%}",
+                "quartiles": f"{low:.2%} to {high:.2%}",
+                "worst problem's median": f"{per_problem[worst]:.2%}",
+                "which": f"{DEALT[worst][0]} on {TEMPLATES[DEALT[worst][1]].name}",
+            }
+        )
+    return out
 
 
 def extremes(config: MapperConfig) -> list[dict[str, object]]:
@@ -164,22 +183,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("speed", "quality", "extremes"))
     parser.add_argument("--scenario", default="data-center")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--generations", type=int, default=15)
-    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--out", type=pathlib.Path, help="write the table there too")
     options = parser.parse_args()
-    config = MapperConfig(generations=options.generations)
+    config = MapperConfig()
     if options.what == "speed":
         rows = [speed(options.scenario, config)]
     elif options.what == "quality":
-        rows = [{"method": name, **values} for name, values in quality(options.seeds, config).items()]
+        rows = quality(options.seeds, config)
     else:
         rows = extremes(config)
         print("Each cell: MACs per cycle / pJ per MAC / mm^2 of its minimal hardware\n")
-    print(f"{platform.machine()}, {os.cpu_count()} cores, JAX {jax.__version__}, {config}\n")
-    print(table(rows))
-    if options.json:
-        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+    head = f"{datetime.date.today()}, {platform.machine()}, {os.cpu_count()} cores, JAX {jax.__version__}, {config}"
+    if options.what == "quality":
+        head += f", {options.seeds} seeds, {config.evaluations:,} evaluations per problem at most"
+    text = f"{head}.\n\n{table(rows)}\n"
+    print(text, end="")
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(f"{text}\n{(__doc__ or '').strip()}\n" if options.what == "quality" else text)
 
 
 if __name__ == "__main__":

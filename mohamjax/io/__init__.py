@@ -18,7 +18,7 @@ from mohamjax.io.designs import (
     write_designs,
 )
 from mohamjax.io.files import dump_json, read_format, read_json, write_text
-from mohamjax.io.mappings import MAPPINGS_FORMAT, mappings_document
+from mohamjax.io.mappings import MAPPINGS_FORMAT, best_nests, given_mappings, mappings_document
 from mohamjax.io.results import (
     HISTORY_COLUMNS,
     ROLES,
@@ -48,6 +48,7 @@ __all__ = [
     "DesignFile",
     "Evaluated",
     "TimeloopInput",
+    "best_nests",
     "designs_document",
     "dump_json",
     "evaluate_designs",
@@ -57,6 +58,7 @@ __all__ = [
     "explain_designs",
     "explanations_text",
     "front_rows",
+    "given_mappings",
     "landmarks",
     "mappings_document",
     "non_dominated",

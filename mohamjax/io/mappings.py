@@ -3,10 +3,14 @@
 `sets` has one entry per unique layer and template that runs it: `{"layer" (the first of its kind), "layers" (how many
 share it), "type", "bounds", "stride", "dilation", "template", "mappings"}`; every mapping has `latency_cycles` (without
 off-chip limits), `energy_pJ` and `area_um2` of its own minimal hardware, `offchip_bytes`, and its loop nest: `levels`.
+
+A user's mappings come in the same format, of which the numbers are not read, or as Timeloop's own YAML.
 """
 
 from __future__ import annotations
 
+import pathlib
+from collections.abc import Mapping as Dict
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,11 +18,24 @@ import jax
 import numpy as np
 
 from mohamjax import __version__
-from mohamjax.hardware import Template
-from mohamjax.mapping import MappingTables, mapping_to_dict
-from mohamjax.workload import DIMS, ApplicationModel
+from mohamjax.errors import InputError
+from mohamjax.hardware import Technology, Template, template_arrays
+from mohamjax.io.files import read_json
+from mohamjax.io.timeloop import read_timeloop
+from mohamjax.mapping import (
+    Mapping,
+    MappingTables,
+    constraints,
+    encode,
+    loop_nest,
+    map_space,
+    mapping_from_dict,
+    mapping_to_dict,
+    prime_factors,
+)
+from mohamjax.workload import DIMS, ApplicationModel, UniqueLayer
 
-__all__ = ["MAPPINGS_FORMAT", "mappings_document"]
+__all__ = ["MAPPINGS_FORMAT", "best_nests", "given_mappings", "mappings_document"]
 
 MAPPINGS_FORMAT = "mappings/1"
 
@@ -68,3 +85,194 @@ def mappings_document(
                 }
             )
     return {"format": MAPPINGS_FORMAT, "mohamjax": __version__, "sets": sets}
+
+
+def best_nests(application: ApplicationModel, templates: Sequence[Template], tables: MappingTables) -> str:
+    """The fastest, the most frugal and the smallest mapping of every set as loop nests, and that of least delay times
+    energy; text for people.
+
+    Args:
+        application: networks whose unique layers were mapped.
+        templates: T templates.
+        tables: their Pareto tables `[U, T, M, ...]`.
+    """
+    blocks = []
+    for u, unique in enumerate(application.unique_layers):
+        name = application.layers[application.unique_of_layer.index(u)].name
+        for t, template in enumerate(templates):
+            values = np.asarray(tables.objectives)[u, t, : int(np.asarray(tables.count)[u, t])].astype(float)
+            if not len(values):
+                continue
+            roles: dict[int, list[str]] = {}
+            scores = {
+                "fastest": values[:, 0],
+                "most frugal": values[:, 1],
+                "smallest": values[:, 2],
+                "least delay times energy": values[:, 0] * values[:, 1],
+            }
+            for role, score in scores.items():
+                roles.setdefault(int(score.argmin()), []).append(role)
+            for m, names in roles.items():
+                latency, energy, area = values[m]
+                nest = jax.tree.map(lambda leaf, at=(u, t, m): np.asarray(leaf)[at], tables.mapping)
+                bounds = " ".join(f"{d}={b}" for d, b in zip(DIMS, unique.shape.bounds, strict=True) if b > 1)
+                blocks.append(
+                    f"{name} ({unique.type}, {bounds or 'a single product'}) on {template.name}: {', '.join(names)}\n"
+                    f"{latency:,.0f} cycles, {energy * 1e-6:,.4g} uJ, {area * 1e-6:,.4g} mm^2\n"
+                    f"{loop_nest(nest, template.level_names)}\n"
+                )
+    return "\n".join(blocks)
+
+
+class _Given:
+    """Collects a user's mappings under the (unique layer, template) problems that they belong to."""
+
+    def __init__(self, application: ApplicationModel, templates: Sequence[Template], technology: Technology) -> None:
+        self.application, self.templates = application, list(templates)
+        arrays = template_arrays(templates, technology)
+        self.machines: Any = jax.device_get(arrays.machine)
+        self.levels = int(arrays.component.shape[1])
+        self.found: dict[tuple[int, int], list[Mapping]] = {}
+
+    def template(self, name: Any, fail: Dict[str, Any]) -> int:
+        """Index of a template."""
+        names = [template.name for template in self.templates]
+        if name not in names:
+            raise InputError(f"template {name!r} is not among those mapped", remedy=f"use {', '.join(names)}", **fail)
+        return names.index(name)
+
+    def enter(self, layer: int, template: int, mapping: Mapping, fail: Dict[str, Any]) -> None:
+        """Adds a mapping if it fits its layer and template."""
+        unique: UniqueLayer = self.application.unique_layers[layer]
+        chosen = self.templates[template]
+        limits = constraints(chosen, unique.type, unique.shape, self.levels)
+        machine = jax.tree.map(lambda leaf: leaf[template], self.machines)
+        primes = sum(len(prime_factors(bound)) for bound in unique.shape.bounds)
+        encode(
+            mapping, map_space(unique.shape, limits, machine, max(primes, 1)),
+            source=fail["file"], item=fail["item"],
+        )  # fmt: skip
+        self.found.setdefault((layer, template), []).append(mapping)
+
+    def json(self, path: pathlib.Path) -> None:
+        """A file of format `mappings/1`."""
+        document = read_json(path)
+        if not isinstance(document, dict) or document.get("format") != MAPPINGS_FORMAT:
+            raise InputError(f"is not of format {MAPPINGS_FORMAT}", file=path, remedy="give what `map --out` writes")
+        sets = document.get("sets")
+        if not isinstance(sets, list):
+            raise InputError("is no list", file=path, item="sets", remedy="give what `map --out` writes")
+        for n, entry in enumerate(sets):
+            fail = {"file": path, "item": f"sets[{n}]"}
+            if not isinstance(entry, dict) or not isinstance(entry.get("mappings"), list):
+                raise InputError("holds no list of mappings", remedy="give what `map --out` writes", **fail)
+            t = self.template(entry.get("template"), fail)
+            shape = _identity(entry, fail)
+            where = [
+                u
+                for u, unique in enumerate(self.application.unique_layers)
+                if (unique.type, unique.shape.bounds, unique.shape.stride, unique.shape.dilation) == shape
+            ]
+            if not where:
+                raise InputError("no layer of these networks has this type and shape", remedy="remove the set", **fail)
+            template = self.templates[t]
+            for m, row in enumerate(entry["mappings"]):
+                item = f"sets[{n}], mappings[{m}]"
+                try:
+                    mapping = mapping_from_dict(
+                        row,
+                        template.level_names,
+                        [level.keep for level in template.levels],
+                        levels=self.levels,
+                        item=item,
+                    )
+                except InputError as error:
+                    raise InputError(error.message, file=path, item=error.item, remedy=error.remedy) from None
+                self.enter(where[0], t, mapping, {"file": path, "item": item})
+
+    def timeloop(self, paths: Sequence[pathlib.Path]) -> None:
+        """One mapping in Timeloop's files."""
+        given = read_timeloop(*paths)
+        fail = {"file": paths[-1], "item": "mapping"}
+        if given.architecture is None or given.shape is None or given.mapping is None:
+            raise InputError(
+                "architecture, problem and mapping are needed",
+                remedy="give their files together, or their folder",
+                **fail,
+            )
+        names = given.architecture.level_names
+        owners = [t for t, template in enumerate(self.templates) if template.level_names == names]
+        if not owners:
+            known = "; ".join(f"{t.name}: {', '.join(t.level_names)}" for t in self.templates)
+            raise InputError(
+                f"no template has the levels {', '.join(names)}", remedy=f"innermost first, {known}", **fail
+            )
+        layers = [u for u, unique in enumerate(self.application.unique_layers) if unique.shape == given.shape]
+        if not layers:
+            raise InputError("no layer of these networks has the problem's shape", remedy="check the problem", **fail)
+        missing = self.levels - len(names)
+        m: Any = given.mapping
+
+        def padded(leaf: Any, axis: int, fill: Any) -> np.ndarray:
+            leaf = np.asarray(leaf)[(slice(None),) * axis + (slice(len(names)),)]
+            row = np.broadcast_to(np.asarray(fill, leaf.dtype), (*leaf.shape[:axis], missing, *leaf.shape[axis + 1 :]))
+            return np.concatenate([leaf, row], axis=axis)
+
+        unit = np.arange(len(DIMS))
+        mapping = Mapping(
+            temporal=padded(m.temporal, 0, 1),
+            order=padded(m.order, 0, unit),
+            spatial=padded(m.spatial, 1, 1),
+            spatial_order=padded(m.spatial_order, 1, unit),
+            keep=padded(m.keep, 0, False),
+        )
+        for u in layers:
+            for t in owners:
+                if self.templates[t].runs(self.application.unique_layers[u].type):
+                    self.enter(u, t, mapping, fail)
+
+
+def _identity(entry: Dict[str, Any], fail: Dict[str, Any]) -> tuple[Any, ...]:
+    """(type, bounds, stride, dilation) of a set."""
+    bounds = entry.get("bounds")
+    steps = [entry.get(key, [1, 1]) for key in ("stride", "dilation")]
+    if not isinstance(bounds, dict) or not set(bounds) <= set(DIMS):
+        raise InputError("bounds are no table of dimensions", remedy=f"use {', '.join(DIMS)}", **fail)
+    if any(not isinstance(step, list) or len(step) != 2 for step in steps):
+        raise InputError("stride or dilation is no pair", remedy="write two numbers", **fail)
+    return entry.get("type"), tuple(bounds.get(d, 1) for d in DIMS), tuple(steps[0]), tuple(steps[1])
+
+
+def given_mappings(
+    groups: Sequence[Sequence[str | pathlib.Path]],
+    application: ApplicationModel,
+    templates: Sequence[Template],
+    technology: Technology,
+) -> dict[tuple[int, int], list[Mapping]]:
+    """A user's mappings, checked, by (index of the unique layer, index of the template), for `map_layers(given=)`.
+
+    Args:
+        groups: each a JSON file of format `mappings/1`, or the YAML files of one mapping in Timeloop's format, or a
+            folder that holds those.
+        application: networks that are mapped.
+        templates: T templates that they are mapped on.
+        technology: energy and area tables.
+
+    Raises:
+        InputError: a file cannot be read; a mapping belongs to no layer or template, its factors do not multiply to
+            the layer's bounds, or it breaks a constraint, fanout or capacity of the template.
+    """
+    given = _Given(application, templates, technology)
+    for group in groups:
+        paths = [
+            file
+            for path in map(pathlib.Path, group)
+            for file in (sorted(path.glob("*.yaml")) if path.is_dir() else [path])
+        ]
+        if not paths:
+            raise InputError("holds no YAML files", file=group[0], item="--inject", remedy="name the files")
+        if len(paths) == 1 and paths[0].suffix.lower() == ".json":
+            given.json(paths[0])
+        else:
+            given.timeloop(paths)
+    return given.found

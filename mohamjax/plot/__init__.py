@@ -11,6 +11,7 @@ from mohamjax.plot.design import (
     gantt,
 )
 from mohamjax.plot.front import Front, convergence, front_projections
+from mohamjax.plot.mappings import MappingSet, parallel_coordinates
 from mohamjax.plot.results import plot_evaluated, plot_results
 from mohamjax.plot.style import FORMATS, save
 
@@ -20,6 +21,7 @@ __all__ = [
     "DesignView",
     "Front",
     "LayerBar",
+    "MappingSet",
     "Slowdown",
     "area_shares",
     "convergence",
@@ -27,6 +29,7 @@ __all__ = [
     "energy_breakdown",
     "front_projections",
     "gantt",
+    "parallel_coordinates",
     "plot_evaluated",
     "plot_results",
     "save",

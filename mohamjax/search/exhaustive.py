@@ -240,7 +240,7 @@ class _Space:
         children = functools.reduce(
             np.multiply, [self.splits[d][rows[:, d]][:, self.levels :].astype(np.float64) for d in self.dims], 1.0
         )
-        return fine & (children <= self.fanout).all(axis=-1)
+        return np.logical_and(fine, (children <= self.fanout).all(axis=-1))
 
     def batches(self) -> Iterator[np.ndarray]:
         """All legal splits, as `[n, D]` int32 rows of `splits`, some at a time."""

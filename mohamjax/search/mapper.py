@@ -179,11 +179,9 @@ def children_room(spaces: Sequence[MapSpace]) -> int:
     with S: nothing else needs a table where the array is as large as the mapping.
     """
     for space in spaces:
-        levels = space.capacity.shape[-1]
-        wide = np.asarray(space.limit).reshape(*space.limit.shape[:-2], 3, levels, len(DIMS))[..., 1:, :, :] > 1
-        wide = wide.any(axis=-3)
-        pairs = (DIMS.index(a) for a in "PQ"), (DIMS.index(b) for b in "RS")
-        if any((wide[..., out] & wide[..., tap]).any() for out, tap in zip(*pairs, strict=True)):
+        slots: Any = np.asarray(space.limit) > 1
+        wide = slots.reshape(3, -1, len(DIMS))[1:].any(axis=0)  # [L, D]: along X or Y
+        if any((wide[:, DIMS.index(out)] & wide[:, DIMS.index(tap)]).any() for out, tap in ("PR", "QS")):
             return MAX_CHILDREN
     return 0
 
@@ -299,7 +297,7 @@ def _neighbours(
         Genes `[B, 1, N, ...]`, which of them exist `[B, 1, N]`, and `tried` afterwards.
     """
 
-    def one(archive: emo.Archive, tried: Array, context: MapperContext) -> tuple[MappingGenes, Array, Array]:
+    def one(archive: emo.Archive, tried: Any, context: MapperContext) -> tuple[MappingGenes, Array, Array]:
         open_ = archive.valid & ~tried
         pick = jnp.argsort(~open_, stable=True)[:_MEMBERS]
         members: Any = jax.tree.map(lambda leaf: leaf[pick], archive.genes)

@@ -1,0 +1,95 @@
+"""Figures of the mapper: Pareto sets of mappings as parallel coordinates (MEDEA paper, Figure 4)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from mohamjax.plot.style import clean, heading, legend_below, new_figure, quantity, styled
+
+__all__ = ["MappingSet", "parallel_coordinates"]
+
+_MOST = 30
+_ROLES = (("fastest", "#D55E00"), ("most frugal", "#009E73"), ("smallest", "#0072B2"))
+_UNITS = ("s", "J", "mm²")
+_AXES = ("latency", "energy", "area")
+
+
+@dataclasses.dataclass(frozen=True)
+class MappingSet:
+    """The Pareto set of one layer on one template.
+
+    Attributes:
+        layer: name of the layer.
+        template: name of the template.
+        objectives: `[N, 3]` float, positive: latency [s], energy [J] and area [mm^2].
+    """
+
+    layer: str
+    template: str
+    objectives: np.ndarray
+
+
+def _position(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Height of logarithms between those of the limits; in the middle where all are equal."""
+    span = np.log(high / low)
+    return np.where(span > 1e-9, np.log(values / low) / np.where(span > 1e-9, span, 1), 0.5)
+
+
+@styled
+def parallel_coordinates(sets: Sequence[MappingSet], *, title: str) -> Figure:
+    """Draws sets as parallel coordinates: a panel per layer and template, a line per mapping.
+
+    Axes are logarithmic, smaller is lower, and the panels of one layer share their limits, which stand at the ends of
+    the axes. Of a large set the 30 fastest mappings are drawn, and the extremes, which are coloured.
+
+    Args:
+        sets: one or more sets; layers are the rows of the figure, templates its columns, in the order met.
+        title: what was mapped.
+    """
+    if not sets:
+        raise ValueError("there is no set to draw")
+    layers = list(dict.fromkeys(s.layer for s in sets))
+    templates = list(dict.fromkeys(s.template for s in sets))
+    figure = new_figure(3.5 * len(templates) + 0.6, 2.5 * len(layers) + 0.7)
+    panels = figure.subplots(len(layers), len(templates), squeeze=False)
+    for row, layer in enumerate(layers):
+        mine = [s for s in sets if s.layer == layer]
+        every = np.concatenate([s.objectives for s in mine])
+        low, high = every.min(axis=0), every.max(axis=0)
+        for axes, template in zip(panels[row], templates, strict=True):
+            found = [s.objectives for s in mine if s.template == template]
+            axes.set_title(f"{clean(layer, 34)} on {clean(template, 16)}", parse_math=False)
+            for spine in axes.spines.values():
+                spine.set_visible(False)
+            axes.set_yticks([])
+            if not found:
+                axes.set_xticks([])
+                axes.text(0.5, 0.5, "does not run there", ha="center", transform=axes.transAxes, color="0.4")
+                continue
+            values = found[0][np.argsort(found[0][:, 0], kind="stable")]
+            height = _position(values, low, high)
+            best = [int(values[:, k].argmin()) for k in range(3)]
+            for line in height[:_MOST]:
+                axes.plot(range(3), line, color="0.6", lw=0.8, alpha=0.7, zorder=1)
+            for (_, colour), m in reversed(list(zip(_ROLES, best, strict=True))):
+                axes.plot(range(3), height[m], color=colour, lw=1.8, marker="o", ms=4, zorder=3)
+            for k in range(3):
+                axes.vlines(k, 0, 1, color="0.25", lw=0.8, zorder=2)
+                for y, value, side in ((-0.03, low[k], "top"), (1.03, high[k], "bottom")):
+                    text = quantity(float(value), _UNITS[k])
+                    axes.text(k, y, text, ha="center", va=side, fontsize=7, parse_math=False)
+            axes.set_xticks(range(3), _AXES)
+            axes.tick_params(axis="x", length=0, pad=12)
+            axes.set(xlim=(-0.35, 2.35), ylim=(-0.12, 1.14))
+    handles = [Line2D([], [], color=colour, lw=1.8, marker="o", ms=4) for _, colour in _ROLES]
+    handles.append(Line2D([], [], color="0.6", lw=0.8))
+    legend_below(figure, handles, [*(role for role, _ in _ROLES), f"others (the {_MOST} fastest)"])
+    heading(
+        figure, title, "log axes between the least and the most of the layer's sets; each mapping on its own hardware"
+    )
+    return figure

@@ -1,0 +1,262 @@
+"""One mapping per layer for a whole network on one chiplet (MEDEA paper, Section V-B, Table II).
+
+A choice takes one entry of the Pareto set of every unique layer: layers of equal shape share it. Latency and energy
+add up over the layers; the chiplet is as large as its most demanding layer in every buffer and fanout, and its area and
+access energies are those of that merged hardware. The search is NSGA-II over the choices, on the common loop.
+
+Axes: P population, U unique layers of the network (padded), M table entries, L levels.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.hardware import Technology, Template, TemplateArrays, resize, template_arrays
+from mohamjax.mapping import MappingTables, area
+from mohamjax.search import loop
+from mohamjax.workload import ApplicationModel
+
+if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
+    from dataclasses import dataclass
+else:
+    from chex import dataclass
+
+__all__ = ["NetworkChoice", "NetworkConfig", "choose_mappings", "network_choices"]
+
+_STEP = 32  # unique layers are padded to multiples of this, so that networks share a compile
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkConfig:
+    """Sizes of the search; static.
+
+    Attributes:
+        population: choices per generation.
+        generations: generations after the first population.
+        immigrants: random choices that join every generation.
+        archive: most choices in the result.
+        rate: mean number of layers whose mapping a mutation changes.
+    """
+
+    population: int = 128
+    generations: int = 150
+    immigrants: int = 12
+    archive: int = 64
+    rate: float = 2.0
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkChoice:
+    """One choice of the front.
+
+    Attributes:
+        latency_cycles: sum over the layers, without off-chip limits.
+        energy_pJ: sum over the layers, at the sizes of the merged chiplet.
+        area_um2: the merged chiplet.
+        mapping: entry of each layer's Pareto set, in the order of the network's layers.
+        capacity_words: words per instance of each level that exists, innermost first; 0 where unlimited.
+        fanout: children along X and Y of each.
+    """
+
+    latency_cycles: float
+    energy_pJ: float
+    area_um2: float
+    mapping: tuple[int, ...]
+    capacity_words: tuple[float, ...]
+    fanout: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class _Context:
+    """The Pareto sets of one network on one template.
+
+    Attributes:
+        count: `[U]` int32, entries of each set; 0 where padded.
+        times: `[U]` float, layers that share the set.
+        columns: `MappingTables` columns `[U, M, ...]` by name.
+        template: the template.
+        technology: energy and area tables.
+        rate: `[]` float, see `NetworkConfig`.
+    """
+
+    count: jax.Array
+    times: jax.Array
+    columns: dict[str, jax.Array]
+    template: TemplateArrays
+    technology: Technology
+    rate: jax.Array
+
+
+_COLUMNS = ("cycles", "block_reads", "block_writes", "hops", "mac_energy", "capacity", "fanout")
+
+
+def _merged(choice: jax.Array, context: _Context) -> tuple[jax.Array, Any]:
+    """Objectives `[3]` of one choice `[U]` and its hardware."""
+    rows = {name: column[jnp.arange(choice.shape[0]), choice] for name, column in context.columns.items()}
+    exists = context.count > 0
+
+    def most(values: jax.Array) -> jax.Array:
+        return jnp.max(jnp.where(exists.reshape((-1,) + (1,) * (values.ndim - 1)), values, 0), axis=0)
+
+    capacity, fanout = most(rows["capacity"]), jnp.maximum(most(rows["fanout"]), 1)
+    machine = resize(context.template, context.technology, capacity, fanout)
+    energy = rows["mac_energy"] + rows["hops"] @ machine.hop_energy
+    energy += rows["block_reads"] @ machine.access_energy[:, 0] + rows["block_writes"] @ machine.access_energy[:, 1]
+    total = [jnp.sum(jnp.where(exists, values, 0) * context.times) for values in (rows["cycles"], energy)]
+    return jnp.stack([*total, area(machine)]), (capacity, fanout)
+
+
+def _sample(key: jax.Array, context: _Context) -> jax.Array:
+    return jax.random.randint(key, context.count.shape, 0, jnp.maximum(context.count, 1), jnp.int32)
+
+
+def _vary(key: jax.Array, a: jax.Array, b: jax.Array, context: _Context, rates: None) -> tuple[jax.Array, jax.Array]:
+    """Uniform crossover; then a few layers take a random entry, or the next faster or slower one."""
+    del rates
+    swap_key, one_key, two_key = jax.random.split(key, 3)
+    swap = jax.random.bernoulli(swap_key, shape=a.shape)
+    layers = jnp.maximum(jnp.sum(context.count > 0), 1)
+
+    def mutate(key: jax.Array, genes: jax.Array) -> jax.Array:
+        hit_key, kind_key, step_key, draw_key = jax.random.split(key, 4)
+        hit = jax.random.bernoulli(hit_key, jnp.minimum(context.rate / layers, 1.0), genes.shape)
+        step = jnp.where(jax.random.bernoulli(step_key, shape=genes.shape), 1, -1)
+        near = jnp.clip(genes + step, 0, jnp.maximum(context.count - 1, 0))
+        new = jnp.where(jax.random.bernoulli(kind_key, shape=genes.shape), near, _sample(draw_key, context))
+        return jnp.where(hit, new, genes)
+
+    return mutate(one_key, jnp.where(swap, b, a)), mutate(two_key, jnp.where(swap, a, b))
+
+
+_PROBLEM = loop.Problem(
+    sample=_sample,
+    vary=_vary,
+    evaluate=lambda genes, context: jnp.log2(
+        jax.vmap(jax.vmap(lambda g, c: _merged(g, c)[0], (0, None)), (0, None))(genes, context)
+    ),
+    shared_context=True,
+    distinct=True,
+)
+
+
+def choose_mappings(
+    key: jax.Array,
+    tables: MappingTables,
+    times: np.ndarray,
+    template: Template,
+    technology: Technology,
+    config: NetworkConfig | None = None,
+) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    """Searches the front of choices.
+
+    The first population holds the fastest, the most frugal and the smallest entry of every layer. Compiles once per
+    padded number of layers.
+
+    Args:
+        key: typed key, consumed.
+        tables: columns `[U, M, ...]` of the network's unique layers on the template; every set has an entry.
+        times: `[U]`, layers that share each set.
+        template: the template.
+        technology: energy and area tables.
+        config: sizes.
+
+    Returns:
+        Choices `[N, U]`, their objectives `[N, 3]` (cycles, pJ, um^2) by rising latency, and capacities `[N, L]` and
+        fanouts `[N, L, 2]` of the merged chiplets.
+    """
+    config = config or NetworkConfig()
+    used = len(times)
+    padding = _STEP * -(-used // _STEP) - used
+    columns = {name: jnp.asarray(_padded(getattr(tables, name), padding)) for name in _COLUMNS}
+    dtype = columns["cycles"].dtype
+    levels = tables.capacity.shape[-1]
+    arrays = template_arrays([template], technology, levels=levels, dtype=dtype)
+    context = _Context(
+        count=jnp.asarray(_padded(tables.count, padding), jnp.int32),
+        times=jnp.asarray(_padded(times, padding), dtype),
+        columns=columns,
+        template=jax.tree.map(lambda leaf: leaf[0], arrays),
+        technology=jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), technology),
+        rate=jnp.asarray(config.rate, dtype),
+    )
+    seeds = jnp.asarray(_padded(np.argmin(tables.objectives, axis=1), padding).T, jnp.int32)[None]
+    state = _start(key, context, seeds, population=config.population, archive=config.archive)
+    count = config.generations + 1
+    state, _ = loop.generations(
+        state, context, None, count, problem=_PROBLEM, immigrants=config.immigrants, chunk=count
+    )
+    choices = np.asarray(state.archive.genes)[0][np.asarray(state.archive.valid)[0]]
+    objectives, sizes = jax.device_get(
+        _evaluate(jnp.asarray(np.resize(choices, (config.archive, choices.shape[1]))), context)
+    )
+    order = np.lexsort(objectives[: len(choices)].T[::-1])
+    capacity, fanout = (size[: len(choices)][order] for size in sizes)
+    return choices[order][:, :used], objectives[: len(choices)][order], (capacity, fanout)
+
+
+@functools.partial(jax.jit, static_argnames=("population", "archive"))
+def _start(key: jax.Array, context: _Context, seeds: jax.Array, *, population: int, archive: int) -> loop.SearchState:
+    return loop.start(key, context, seeds, problem=_PROBLEM, islands=1, population=population, archive=archive)
+
+
+@jax.jit
+def _evaluate(choices: jax.Array, context: _Context) -> tuple[jax.Array, Any]:
+    return jax.vmap(_merged, (0, None))(choices, context)
+
+
+def _padded(values: Any, padding: int) -> np.ndarray:
+    """More rows of zeros."""
+    values = np.asarray(values)
+    return np.concatenate([values, np.zeros((padding, *values.shape[1:]), values.dtype)])
+
+
+def network_choices(
+    key: jax.Array,
+    application: ApplicationModel,
+    templates: tuple[Template, ...],
+    technology: Technology,
+    tables: MappingTables,
+    config: NetworkConfig | None = None,
+) -> dict[tuple[str, str], list[NetworkChoice]]:
+    """The fronts of every network on every template that runs all its layers.
+
+    Args:
+        key: typed key, consumed.
+        application: the networks.
+        templates: T templates.
+        technology: energy and area tables.
+        tables: Pareto tables `[U, T, M, ...]` of the application's unique layers.
+        config: sizes of the search.
+
+    Returns:
+        Choices by rising latency, by (network, template).
+    """
+    out: dict[tuple[str, str], list[NetworkChoice]] = {}
+    owners = np.asarray(application.unique_of_layer)
+    for n, network in enumerate(application.networks):
+        mine = owners[np.asarray(application.network_of_layer) == n]
+        unique, times = np.unique(mine, return_counts=True)
+        for t, template in enumerate(templates):
+            if not len(unique) or not (np.asarray(tables.count)[unique, t] > 0).all():
+                continue
+            rows = jax.tree.map(lambda leaf, t=t, unique=unique: np.asarray(leaf)[unique, t], tables)
+            own = jax.random.fold_in(jax.random.fold_in(key, n), t)
+            choices, objectives, (capacity, fanout) = choose_mappings(own, rows, times, template, technology, config)
+            depth = len(template.levels)
+            place = np.searchsorted(unique, mine)
+            out[network.name, template.name] = [
+                NetworkChoice(
+                    *(float(x) for x in objectives[i]),
+                    mapping=tuple(int(m) for m in choices[i][place]),
+                    capacity_words=tuple(float(c) for c in capacity[i][:depth]),
+                    fanout=tuple((float(x), float(y)) for x, y in fanout[i][:depth]),
+                )
+                for i in range(len(choices))
+            ]
+    return out

@@ -1,0 +1,209 @@
+"""`mohamjax map`: what it prints and writes, a user's own mappings, whole networks."""
+
+import itertools
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from mapping_cases import TECHNOLOGY, TEMPLATES, violations
+from workload_models import info, model, node, save, weight
+
+from mohamjax import cli
+from mohamjax.errors import InputError
+from mohamjax.hardware import resize, template_arrays
+from mohamjax.io import given_mappings
+from mohamjax.mapping import MappingTables, area
+from mohamjax.search.network_level import NetworkConfig, choose_mappings
+from mohamjax.workload import load_scenario
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory):
+    """Two convolutions of one shape and one of another, small enough to enumerate."""
+    nodes = [
+        node("Conv", "x w1", "a", name="first", kernel_shape=[1, 1]),
+        node("Conv", "a w2", "b", name="second", kernel_shape=[1, 1]),
+        node("Conv", "b w3", "y", name="third", kernel_shape=[1, 1]),
+    ]
+    weights = [weight("w1", [8, 8, 1, 1]), weight("w2", [8, 8, 1, 1]), weight("w3", [4, 8, 1, 1])]
+    folder = tmp_path_factory.mktemp("network")
+    return save(folder, model(nodes, [info("x", [1, 8, 4, 4])], ["y"], weights), "net.onnx")
+
+
+@pytest.fixture(scope="module")
+def mapped(network, tmp_path_factory):
+    """Everything that one run writes."""
+    folder = tmp_path_factory.mktemp("mapped")
+    code = cli.main(
+        ["map", str(network), "--template", "simba", "--exhaustive", "--out", str(folder / "sets.json"),
+         "--nests", str(folder / "nests.txt"), "--figure", str(folder / "figure.png"),
+         "--timeloop", str(folder / "timeloop"), "--no-compile-cache"]
+    )  # fmt: skip
+    assert code == 0
+    return folder
+
+
+def test_sets_hold_what_the_rules_allow(mapped, network):
+    report = json.loads((mapped / "sets.json").read_text())
+    application = load_scenario([str(network)])
+    assert [s["layers"] for s in report["sets"]] == [2, 1]
+    given = given_mappings([[mapped / "sets.json"]], application, [TEMPLATES[1]], TECHNOLOGY)
+    assert sorted(given) == [(0, 0), (1, 0)]
+    for (u, _), mappings in given.items():
+        assert len(mappings) == len(report["sets"][u]["mappings"])
+        for mapping in mappings:
+            unique = application.unique_layers[u]
+            assert violations(mapping, 1, unique.shape, unique.type) == []
+
+
+def test_files_for_people_and_for_timeloop(mapped, network):
+    text = (mapped / "nests.txt").read_text()
+    assert "first (conv, K=8 C=8 P=4 Q=4) on simba: fastest" in text and "parallel for" in text
+    assert (mapped / "figure.png").read_bytes()[:4] == b"\x89PNG"
+    folders = [path.parent for path in (mapped / "timeloop").glob("*/*/mapping.yaml")]
+    report = json.loads((mapped / "sets.json").read_text())
+    assert len(folders) == sum(len(s["mappings"]) for s in report["sets"])
+    # A mapping comes back from Timeloop's files as it was.
+    application = load_scenario([str(network)])
+    back = given_mappings([[sorted(folders)[0]]], application, [TEMPLATES[1]], TECHNOLOGY)
+    own = given_mappings([[mapped / "sets.json"]], application, [TEMPLATES[1]], TECHNOLOGY)
+    (pair, (nest,)) = next(iter(back.items()))
+    same = [
+        all(np.array_equal(getattr(nest, f), getattr(m, f)) for f in ("temporal", "spatial", "keep")) for m in own[pair]
+    ]
+    assert any(same)
+
+
+def test_whole_networks_add_up(mapped):
+    report = json.loads((mapped / "sets.json").read_text())
+    (entry,) = report["networks"]
+    assert entry["template"] == "simba" and entry["choices"]
+    sets = [report["sets"][u]["mappings"] for u in (0, 0, 1)]
+    for choice in entry["choices"]:
+        assert choice["mapping"][0] == choice["mapping"][1]  # layers of one shape share a mapping
+        chosen = [s[m] for s, m in zip(sets, choice["mapping"], strict=True)]
+        assert choice["latency_cycles"] == pytest.approx(sum(c["latency_cycles"] for c in chosen), rel=1e-5)
+        assert choice["area_um2"] >= max(c["area_um2"] for c in chosen) * (1 - 1e-5)
+        assert choice["energy_pJ"] >= sum(c["energy_pJ"] for c in chosen) * (1 - 1e-5)
+    rows = np.array([[c["latency_cycles"], c["energy_pJ"], c["area_um2"]] for c in entry["choices"]])
+    for a, b in itertools.permutations(rows, 2):
+        assert not ((a <= b).all() and (a < b).any())
+
+
+def _edit(document, change):
+    document = json.loads(json.dumps(document))
+    change(document)
+    return document
+
+
+def _factor(document):
+    document["sets"][0]["mappings"][0]["levels"][-1]["temporal"]["factors"]["N"] = 7
+
+
+def _shape(document):
+    document["sets"][0]["bounds"]["K"] = 9
+
+
+def _template(document):
+    document["sets"][0]["template"] = "eyeriss"
+
+
+def _format(document):
+    document["format"] = "designs/1"
+
+
+def _level(document):
+    document["sets"][0]["mappings"][0]["levels"][0]["name"] = "Elsewhere"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (_factor, "mappings[0]: the factors of N multiply to 7, the layer's bound is 1"),
+        (_shape, "sets[0]: no layer of these networks has this type and shape"),
+        (_template, "sets[0]: template 'eyeriss' is not among those mapped"),
+        (_format, "is not of format mappings/1"),
+        (_level, "level is called 'Elsewhere'"),
+    ],
+)
+def test_a_wrong_file_gets_its_reason(mapped, network, tmp_path, capsys, change, reason):
+    document = _edit(json.loads((mapped / "sets.json").read_text()), change)
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps(document))
+    assert cli.main(["map", str(network), "--template", "simba", "--inject", str(path)]) == 2
+    error = capsys.readouterr().err.strip().splitlines()
+    assert len(error) == 1 and "mine.json" in error[0] and reason in error[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--exhaustive", "--limit", "10"], "more than 10 mappings"),
+        (["--figure", "sets.bmp"], "cannot be written as 'bmp'"),
+        (["--inject", "nowhere.json"], "no such file"),
+    ],
+)
+def test_wrong_options_get_their_reason(network, capsys, options, reason):
+    assert cli.main(["map", str(network), "--template", "simba", *options]) == 2
+    assert reason in capsys.readouterr().err.strip().splitlines()[-1]
+
+
+def test_a_problem_that_is_not_of_the_network_is_refused(mapped, tmp_path):
+    nodes = [node("Conv", "x w", "y", name="other", kernel_shape=[1, 1])]
+    other = save(tmp_path, model(nodes, [info("x", [1, 3, 5, 5])], ["y"], [weight("w", [7, 3, 1, 1])]))
+    folder = next((mapped / "timeloop").glob("*/*/mapping.yaml")).parent
+    application = load_scenario([str(other)])
+    with pytest.raises(InputError, match="no layer of these networks has the problem's shape"):
+        given_mappings([[folder]], application, [TEMPLATES[1]], TECHNOLOGY)
+    with pytest.raises(InputError, match="no template has the levels"):
+        given_mappings([[folder]], application, [TEMPLATES[2]], TECHNOLOGY)
+
+
+def test_choices_reach_the_front_of_all_choices():
+    """Against every choice of 4 layers with 5 mappings each, evaluated one by one."""
+    template = TEMPLATES[1]
+    arrays = jax.tree.map(lambda leaf: leaf[0], template_arrays([template], TECHNOLOGY))
+    levels, rng = arrays.component.shape[0], np.random.default_rng(3)
+    largest = np.asarray(arrays.machine.capacity)
+    shape = (4, 5)
+
+    def draw(*tail):
+        return np.exp(rng.normal(size=(*shape, *tail))).astype(np.float32)
+
+    capacity = np.where(np.isinf(largest), 0, np.ceil(np.minimum(largest, 64) * rng.random((*shape, levels))) * 16)
+    fanout = np.minimum(rng.integers(1, 5, (*shape, levels, 2)), np.asarray(arrays.machine.fanout))
+    columns = {
+        "cycles": draw() * 1e4, "block_reads": draw(levels) * 1e3, "block_writes": draw(levels) * 1e3,
+        "hops": draw(levels) * 1e3, "mac_energy": draw() * 1e4, "capacity": capacity.astype(np.float32),
+        "fanout": fanout.astype(np.float32),
+    }  # fmt: skip
+    rest = {name: np.zeros(1) for name in ("offchip_bytes", "offchip_words")}
+    objectives = np.stack([columns["cycles"], columns["mac_energy"], capacity.sum(axis=-1)], axis=-1)
+    tables = MappingTables(mapping=None, count=np.full(4, 5, np.int32), objectives=objectives, **columns, **rest)  # pyright: ignore[reportArgumentType]
+    times = np.array([1, 3, 1, 2])
+    config = NetworkConfig(population=64, generations=40, archive=128)
+    choices, values, (sizes, _) = choose_mappings(jax.random.key(0), tables, times, template, TECHNOLOGY, config)
+
+    every = np.array(list(itertools.product(range(5), repeat=4)))
+    layer = np.arange(4)
+    merged = capacity[layer, every].max(axis=1), fanout[layer, every].max(axis=1)
+    machines = jax.vmap(resize, in_axes=(None, None, 0, 0))(arrays, TECHNOLOGY, *map(jnp.asarray, merged))
+    areas, access, hop = jax.device_get((jax.vmap(area)(machines), machines.access_energy, machines.hop_energy))
+    plain = []
+    for i, choice in enumerate(every):
+        pick = {name: column[layer, choice].astype(float) for name, column in columns.items()}
+        spent = pick["mac_energy"] + pick["hops"] @ hop[i]
+        spent += pick["block_reads"] @ access[i, :, 0] + pick["block_writes"] @ access[i, :, 1]
+        plain.append([(times * pick["cycles"]).sum(), (times * spent).sum(), areas[i]])
+    plain = np.array(plain)
+    assert (np.diff(values[:, 0]) >= 0).all()
+    for choice, row, size in zip(choices, values, sizes, strict=True):
+        index = int(np.flatnonzero((every == choice).all(axis=1))[0])
+        np.testing.assert_allclose(row, plain[index], rtol=1e-5)
+        finite = np.isfinite(largest)
+        np.testing.assert_array_equal(size[finite], merged[0][index][finite])
+    true = plain[[not ((plain <= r).all(axis=1) & (plain < r).any(axis=1)).any() for r in plain]]
+    met = [(np.abs(values / row - 1) < 1e-5).all(axis=1).any() for row in true]
+    assert len(true) > 10 and np.mean(met) > 0.9
