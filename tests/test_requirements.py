@@ -148,6 +148,14 @@ def designs(folder):
     return json.loads((folder / "designs.json").read_text())["designs"]
 
 
+def some_of(folder, path):
+    """Every other design of a front, at most 20, as a file, and their objectives."""
+    document = json.loads((folder / "designs.json").read_text())
+    document["designs"] = document["designs"][::2][:20]
+    path.write_text(json.dumps(document))
+    return str(path), objectives(document["designs"])
+
+
 def test_every_design_keeps_the_limits(networks, free, tmp_path):
     values = objectives(table(free / "front.csv"))
     latency, energy, area = (float(x) for x in np.median(values, axis=0))
@@ -182,11 +190,11 @@ def test_a_closed_package_is_all_there_is(networks, tmp_path):
         simba, _, eyeriss = design["chiplets"]
         assert next(level for level in eyeriss["levels"] if level["name"] == "shared_glb")["fanout"] == [4, 1]
         assert next(level for level in simba["levels"] if level["name"] == "GlobalBuffer")["capacity_words"] == 65536
-    # Another search starts from them, on their tiles.
-    more = ["--no-seeds", "--generations", "1", "--population", "64"]
+    # Another search starts from some of them, on their tiles.
+    own, before = some_of(tmp_path / "out", tmp_path / "own.json")
     demands = demand(tmp_path, package=package)
-    assert search(networks, tmp_path / "next", *demands, "--inject", str(tmp_path / "out" / "designs.json"), *more) == 0
-    before, after = (objectives(table(tmp_path / name / "front.csv")) for name in ("out", "next"))
+    assert search(networks, tmp_path / "next", *demands, "--inject", own, "--no-seeds", "--generations", "1") == 0
+    after = objectives(table(tmp_path / "next" / "front.csv"))
     assert all((after <= row * (1 + 1e-6)).all(axis=1).any() for row in before)
     # The file stands for itself: sizes of the fixed chiplets included.
     again = tmp_path / "again.csv"
@@ -226,14 +234,11 @@ def test_one_number_on_two_islands_ends_at_its_best_design(networks, free, tmp_p
 
 
 def test_injected_designs_are_the_first_ones(networks, free, tmp_path):
-    document = json.loads((free / "designs.json").read_text())
-    document["designs"] = document["designs"][::2][:20]
-    (tmp_path / "own.json").write_text(json.dumps(document))
-    more = ["--inject", str(tmp_path / "own.json"), "--no-seeds", "--generations", "1", "--no-figures"]
+    own, given = some_of(free, tmp_path / "own.json")
+    more = ["--inject", own, "--no-seeds", "--generations", "1", "--no-figures"]
     assert search(networks, tmp_path / "out", *more) == 0
     found = objectives(table(tmp_path / "out" / "front.csv"))
-    for design in document["designs"]:
-        row = np.asarray([design[k] for k in ("latency_s", "energy_J", "area_mm2")])
+    for row in given:
         assert (found <= row * (1 + 1e-6)).all(axis=1).any(), "an injected design is lost"
 
 
