@@ -44,10 +44,6 @@ LAYERS = {
 }
 
 
-def rates(**changed: float) -> MapperRates:
-    return dataclasses.replace(MapperRates(), **{name: np.float32(value) for name, value in changed.items()})
-
-
 # Problems of `quality`: the layers dealt to the templates.
 DEALT = [(name, t % len(TEMPLATES)) for t, name in enumerate(LAYERS)]
 
@@ -60,9 +56,6 @@ def methods(default: MapperConfig) -> dict[str, tuple[MapperConfig, MapperRates]
         "without descent": (bred, MapperRates()),
         "without descent, equal objectives may repeat": (dataclasses.replace(bred, distinct=False), MapperRates()),
         "MEDEA alone: the paper's operators and rates": (dataclasses.replace(bred, distinct=False), PAPER_RATES),
-        "default without crossover": (default, rates(crossover=0)),
-        "default without random mutation": (default, rates(random=0)),
-        "default without fill and parallelising": (default, rates(fill=0, parallelise=0)),
     }
 
 

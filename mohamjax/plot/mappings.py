@@ -55,7 +55,7 @@ def parallel_coordinates(sets: Sequence[MappingSet], *, title: str) -> Figure:
         raise ValueError("there is no set to draw")
     layers = list(dict.fromkeys(s.layer for s in sets))
     templates = list(dict.fromkeys(s.template for s in sets))
-    figure = new_figure(3.5 * len(templates) + 0.6, 2.5 * len(layers) + 0.7)
+    figure = new_figure(max(6.0, 3.5 * len(templates) + 0.6), 2.5 * len(layers) + 0.7)
     panels = figure.subplots(len(layers), len(templates), squeeze=False)
     for row, layer in enumerate(layers):
         mine = [s for s in sets if s.layer == layer]
@@ -89,7 +89,5 @@ def parallel_coordinates(sets: Sequence[MappingSet], *, title: str) -> Figure:
     handles = [Line2D([], [], color=colour, lw=1.8, marker="o", ms=4) for _, colour in _ROLES]
     handles.append(Line2D([], [], color="0.6", lw=0.8))
     legend_below(figure, handles, [*(role for role, _ in _ROLES), f"others (the {_MOST} fastest)"])
-    heading(
-        figure, title, "log axes between the least and the most of the layer's sets; each mapping on its own hardware"
-    )
+    heading(figure, title, "log axes, smaller is lower; each mapping on its own minimal hardware")
     return figure

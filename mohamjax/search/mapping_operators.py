@@ -55,7 +55,7 @@ _MOST = 8
 class MapperRates:
     """Probability that an operator touches a pair (crossover) or a child (mutations); 0 switches it off.
 
-    The defaults are the best of those that experiments/bench_mapper.py compares; `PAPER_RATES` are the MEDEA paper's.
+    The defaults did best on seven layers of ResNet50 and BERT; `PAPER_RATES` are the MEDEA paper's.
 
     Attributes:
         crossover: level crossover.
