@@ -84,7 +84,7 @@ class Budget:
 
 
 BUDGETS = {
-    "tiny": Budget(MapperConfig(population=48, generations=8), MohamConfig(population=128, generations=40)),
+    "tiny": Budget(MapperConfig(population=48, generations=8, descent=8), MohamConfig(population=128, generations=40)),
     "small": Budget(MapperConfig(population=96, generations=15), MohamConfig(population=250, generations=200)),
     "paper": Budget(MapperConfig(population=120, generations=15), MohamConfig(population=250, generations=300)),
 }
