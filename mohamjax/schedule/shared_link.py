@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-__all__ = ["PRIORITY_LEVELS", "link_ends", "link_makespan", "priority_order"]
+__all__ = ["PRIORITY_LEVELS", "link_ends", "link_fits", "link_makespan", "priority_order"]
 
 _PRIORITY_BITS = 16
 PRIORITY_LEVELS = 2**_PRIORITY_BITS
@@ -33,6 +33,11 @@ _LANES = 256  # schedules of a block on a CPU
 
 def _level(priority: jax.Array) -> jax.Array:
     return jnp.clip(priority * float(PRIORITY_LEVELS), 0, PRIORITY_LEVELS - 1).astype(jnp.int32)
+
+
+def link_fits(jobs: int, accelerators: int) -> bool:
+    """Whether so many jobs and accelerators, padding included, fit the closed form; 1024 on 63 do, 2048 on 31 too."""
+    return (jobs - 1).bit_length() + accelerators.bit_length() + _PRIORITY_BITS <= 32
 
 
 def priority_order(priority: jax.typing.ArrayLike) -> jax.Array:
@@ -71,8 +76,8 @@ def _by_core(accelerator: jax.Array, priority: jax.Array, accelerators: int, mas
     Core, priority and job are packed into one word, since a sort of single integers is many times faster.
     """
     jobs = accelerator.shape[1]
-    job_bits, core_bits = (jobs - 1).bit_length(), accelerators.bit_length()
-    if job_bits + core_bits + _PRIORITY_BITS > 32:
+    job_bits = (jobs - 1).bit_length()
+    if not link_fits(jobs, accelerators):
         raise ValueError(f"{jobs} jobs on {accelerators} accelerators do not fit {32 - _PRIORITY_BITS} bits together")
     core = jnp.where(mask, accelerator, accelerators).astype(jnp.uint32)
     job = jnp.arange(jobs, dtype=jnp.uint32)

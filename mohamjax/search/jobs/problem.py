@@ -15,7 +15,7 @@ import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.schedule.job_table import JobTable
-from mohamjax.schedule.shared_link import PRIORITY_LEVELS, link_ends, link_makespan
+from mohamjax.schedule.shared_link import PRIORITY_LEVELS, link_ends, link_fits, link_makespan
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
     from dataclasses import dataclass
@@ -107,7 +107,8 @@ def job_problem(
         dtype: of the floats.
 
     Raises:
-        InputError: jobs depend on each other, or there is not exactly one resource, shared by all.
+        InputError: jobs depend on each other, there is not exactly one resource, shared by all, or there are too many
+            jobs or accelerators.
         ValueError: `jobs` or `accelerators` is too small, or another array does not have N entries.
     """
     count, cores = table.duration.shape
@@ -127,6 +128,13 @@ def job_problem(
     wide, deep = cores if accelerators is None else accelerators, count if jobs is None else jobs
     if wide < cores or deep < count:
         raise ValueError(f"{count} jobs on {cores} accelerators do not fit {deep} on {wide}")
+
+    if not link_fits(32 * -(-deep // 32), wide):
+        raise InputError(
+            f"{count} jobs on {cores} accelerators are too many at once",
+            item="jobs",
+            remedy="schedule batches of at most 1024 jobs on at most 63 accelerators",
+        )
 
     def vector(values, default: float, name: str) -> jax.Array:
         filled = np.full(count, default) if values is None else np.asarray(values, float)
