@@ -54,7 +54,7 @@ def variants(chosen: list[str]) -> dict[str, tuple]:
         "no relieve": (change(relieve=0.0), 50),
         "no swap": (change(swap=0.0), 50),
         "more swap": (change(swap=0.6), 50),
-        "more crossover-accel": (change(crossover_accel=0.4), 50),
+        "less crossover-accel": (change(crossover_accel=0.1), 50),
         "more crossover-gen": (change(crossover_gen=0.9, crossover_rg=0.3), 50),
         "less crossover": (change(crossover_gen=0.2, crossover_rg=0.3), 50),
     }
