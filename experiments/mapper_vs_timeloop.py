@@ -123,7 +123,7 @@ def main() -> None:
                 ratios[name, layer][metric].append(float(theirs / ours[metric].min()))
 
     lines = [
-        f"{datetime.date.today()}, JAX {jax.__version__}, {options.seeds} seeds, {config}.",
+        f"{datetime.date.today()}, JAX {jax.__version__}, --seeds {options.seeds}, {config}.",
         "",
         (__doc__ or "").split("\n\n", 2)[-1].strip(),
         "",
