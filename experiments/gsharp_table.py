@@ -235,7 +235,7 @@ def does_not_separate(by) -> list[str]:
         "## Where the problem does not separate methods",
         "",
         f"In {len(even)} of {len(by)} cases one pass of LPT-EFT or HEFT is within 0.1 % of the best search: {named}.",
-        "Where all methods agree on a value well above 1.000 (recom0 on S5 at 256), it is the bound that is loose.",
+        "Where all methods agree on a value well above 1.000 (recom0 on S5 at 256), the bound is probably loose.",
         "",
     ]
 
