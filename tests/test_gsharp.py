@@ -530,7 +530,7 @@ def test_a_kept_schedule_applies_to_its_own_batch_and_to_a_shuffled_one(batch):
     assert again.order.tolist() == plan.order.tolist()
     # Jobs of distinct mean latency in another order: the same schedule of the same jobs.
     means = np.where(np.isfinite(batch.duration), batch.duration, 0).mean(axis=1)
-    chosen = np.unique(means, return_index=True)[1]
+    chosen = np.unique(means, return_index=True)[1][:20]
     part, mixed = (
         {
             "jobs": tuple(batch.jobs[j] for j in rows),
