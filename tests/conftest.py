@@ -32,3 +32,13 @@ def networks(tmp_path_factory):
     small_network(folder / "one.onnx", 16)
     small_network(folder / "two.onnx", 24)
     return [str(folder / "one.onnx"), str(folder / "two.onnx")]
+
+
+_TOGETHER = {"test_search.py": "search", "test_requirements.py": "search"}
+
+
+def pytest_collection_modifyitems(items):
+    """Keeps the tests of a file, and of files that search the same networks, in one process: they share programs."""
+    for item in items:
+        name = item.path.name
+        item.add_marker(pytest.mark.xdist_group(_TOGETHER.get(name, name)))
