@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import moocore
 import numpy as np
+import plain_timeloop
 import pytest
 from mapping_cases import TECHNOLOGY, TEMPLATES, quick_jit, toy, violations
 
@@ -114,6 +115,25 @@ def test_tables_say_what_the_cost_model_says_in_double_precision(tables):
                 np.testing.assert_allclose(row.offchip_bytes, traffic, rtol=1e-6)
                 if i == 0:
                     np.testing.assert_allclose(row.objectives[1:], [total, space], rtol=2e-6)
+
+
+def test_tables_say_what_the_plain_rules_say(tables):
+    """Both ends and the middle of every set, evaluated on their own minimal hardware by the rules in plain Python."""
+    with jax.enable_x64(True):
+        arrays = template_arrays(TEMPLATES, TECHNOLOGY, dtype=jnp.float64)
+        for u, t in np.argwhere(tables.count > 0):
+            for m in {0, int(tables.count[u, t]) // 2, int(tables.count[u, t]) - 1}:
+                row = entry(tables, u, t, m)
+                template = jax.tree.map(lambda leaf, t=t: leaf[t], arrays)
+                machine = jax.device_get(
+                    resize(template, TECHNOLOGY, row.capacity.astype(np.float64), row.fanout.astype(np.float64))
+                )
+                layer = jax.device_get(layer_arrays(LAYERS[u].shape))
+                plain = plain_timeloop.count(layer, row.mapping, machine)
+                assert plain_timeloop.verdict(plain, machine) == ("valid", -1)
+                assert plain["macs"] == LAYERS[u].shape.macs
+                np.testing.assert_allclose(row.objectives[1], plain["energy"], rtol=2e-6)
+                np.testing.assert_allclose(row.cycles, max(plain["cycles_per_level"][:-1]), rtol=1e-6, atol=1)
 
 
 def test_physical_sense(tables):
