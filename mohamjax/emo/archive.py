@@ -115,7 +115,7 @@ def archive_update(
     state = (archive.objectives, archive.valid, jnp.arange(capacity, dtype=jnp.int32), archive.thinned)
 
     def enter(state, rows):
-        return _enter(*state, *rows, log_crowding), None
+        return _enter(*state, *rows, log_crowding=log_crowding), None
 
     rows = (padded.reshape(chunks, chunk, m), source.reshape(chunks, chunk))
     (kept, valid, origin, thinned), _ = lax.scan(enter, state, rows)
@@ -125,7 +125,7 @@ def archive_update(
     return Archive(genes=held, objectives=kept, valid=valid, thinned=thinned)
 
 
-def _enter(kept, valid, origin, thinned, rows, source, log_crowding):
+def _enter(kept, valid, origin, thinned, rows, source, *, log_crowding):
     """One chunk into the archive: `(objectives [C, M], valid [C], origin [C], thinned)`."""
     capacity, chunk = kept.shape[0], rows.shape[0]
     candidate = jnp.all(jnp.isfinite(rows), axis=1)
