@@ -959,13 +959,17 @@ def _evaluate_designs(arguments: argparse.Namespace) -> int:
         write_timeloop_designs,
     )
 
+    if getattr(arguments, "json", False) and arguments.explain is None:
+        raise InputError("is the form of an explanation", item="--json", remedy="add --explain, or leave it out")
     technology = _technology(arguments) if arguments.technology else None
     _probe(arguments.out)
     rows, evaluated = evaluate_designs(arguments.file, technology=technology, float32=arguments.float32)
     told = None if arguments.explain is None else explain_designs(rows, evaluated, arguments.explain or None)
-    _write(arguments.out, evaluation_csv(rows))
+    if told is None or arguments.out is not None:
+        _write(arguments.out, evaluation_csv(rows))
     if told is not None:
-        stream = sys.stderr if arguments.out in (None, "-") else sys.stdout
+        # Who asks for an explanation and names no file for the table wants the explanation alone.
+        stream = sys.stderr if arguments.out == "-" else sys.stdout
         stream.write(json.dumps(told, indent=1) + "\n" if arguments.json else explanations_text(told))
     asked = {"--trace": arguments.trace, "--timeloop": arguments.timeloop}
     asked = {item: target for item, target in asked.items() if target is not None}

@@ -305,6 +305,10 @@ BAD = {
         "less than one access",
     ),
     "a template that cannot run what is pinned to it": ({"pin": [{"layers": "*", "templates": ["eyeriss"]}]}, "dwconv"),
+    "a fixed chiplet beyond the limit on area": (
+        {"limits": {"area_mm2": 1.0}, "package": {"chiplets": [{"template": "simba", "sizes": "largest"}]}},
+        "alone take",
+    ),
     "an empty package": ({"package": {"chiplets": []}}, "package"),
     "a closed package that cannot run a layer": ({"package": {"chiplets": [{"template": "eyeriss"}]}}, "dwconv"),
 }

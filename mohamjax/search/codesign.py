@@ -31,17 +31,19 @@ from mohamjax.hardware import (
     package_to_dict,
     packaged_templates,
     technology_hash,
+    template_arrays,
     template_to_dict,
 )
 from mohamjax.io.checkpoint import read_checkpoint, write_checkpoint
 from mohamjax.io.designs import DesignFile, Evaluated, read_designs, reevaluate
 from mohamjax.io.results import non_dominated, plain
-from mohamjax.mapping import MappingTables
+from mohamjax.mapping import MappingTables, area
 from mohamjax.schedule import Design
 from mohamjax.search.injection import check_injected, inject
 from mohamjax.search.loop import SearchState
 from mohamjax.search.mapper import MapperConfig, MapperProgress, cache_folder, map_layers
 from mohamjax.search.moham import (
+    LIMIT_TOLERANCE,
     PAPER_RATES,
     WEIGHTS,
     MohamConfig,
@@ -210,7 +212,7 @@ def runnable(application: ApplicationModel, templates: Sequence[Template]) -> np
             raise InputError(
                 f"no template can run this layer: {reasons[0]}",
                 item=f"{network}/{application.layers[first].name}",
-                remedy="add a template that runs it with --templates",
+                remedy="add a template that runs it",
             )
     return table
 
@@ -238,12 +240,28 @@ def prepare(
     config = settings.moham
     site = survey(settings.requirements, application, templates, config.tiles, config.max_chiplets)
     staffed(application, runnable(application, site.templates), site)
+    technology = load_technology() if settings.technology is None else settings.technology
+    _check_fixed_area(site, technology)
     if designs is None:
         return site, None
-    technology = load_technology() if settings.technology is None else settings.technology
     file = read_designs(designs, technology=technology)
     check_injected(file, application, site.templates, source=str(designs))
     return site, file
+
+
+def _check_fixed_area(site: Site, technology: Technology) -> None:
+    """Complains where chiplets of fixed sizes alone are larger than the limit on area."""
+    fixed = [site.templates[t] for t in site.tiles[site.fixed] if site.templates[t].sizes == "fixed"]
+    if not fixed:
+        return
+    total = float(jnp.sum(jax.vmap(area)(template_arrays(fixed, technology).machine))) * 1e-6
+    if total > site.limits[2] * (1 + LIMIT_TOLERANCE):
+        raise InputError(
+            f"the chiplets of fixed sizes alone take {total:.4g} mm^2, the limit is {site.limits[2]:.4g}",
+            file=site.file or None,
+            item="limits.area_mm2",
+            remedy="raise it, or fix smaller chiplets",
+        )
 
 
 def fingerprint(

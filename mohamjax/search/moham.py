@@ -35,6 +35,7 @@ else:
     from chex import dataclass
 
 __all__ = [
+    "LIMIT_TOLERANCE",
     "PAPER_RATES",
     "WEIGHTS",
     "MohamConfig",

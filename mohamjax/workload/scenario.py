@@ -137,8 +137,8 @@ def _entries(specs: Sequence[str | os.PathLike[str]]) -> tuple[str, list[_Entry]
         raise InputError(
             "there is no such scenario or file",
             item=repr(text),
-            remedy=(f"did you mean {near[0]}? " if near else "")
-            + f"Give one of {', '.join(SCENARIOS)}, a YAML file or ONNX files",
+            remedy=(f"did you mean {near[0]}? or " if near else "")
+            + f"give one of {', '.join(SCENARIOS)}, a YAML file or ONNX files",
         )
     for spec in specs:
         if os.fspath(spec).lower().endswith((".yaml", ".yml")) or os.fspath(spec).lower() in (*SCENARIOS, *_ALIASES):
