@@ -1,4 +1,4 @@
-"""Checked reading of YAML: every complaint names the file, the key path and the remedy."""
+"""Checked reading of text files and YAML: every complaint names the file, the key path and the remedy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import yaml
 
 from mohamjax.errors import InputError
 
-__all__ = ["Fields", "choice", "number", "read_yaml", "suggestion"]
+__all__ = ["Fields", "choice", "number", "read_text", "read_yaml", "suggestion"]
 
 _LARGEST_WHOLE = 2**30  # sizes and factors become int32 genes
 
@@ -34,6 +34,28 @@ class _UniqueKeyLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+def read_text(path: pathlib.Path, kind: str) -> str:
+    """The text of a file, without a byte order mark.
+
+    Args:
+        path: The file.
+        kind: What it should be, for complaints, such as `JSON file`.
+
+    Raises:
+        InputError: If it is missing, a folder, unreadable or no UTF-8 text.
+    """
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise InputError("no such file", file=path, remedy="check the path") from None
+    except IsADirectoryError:
+        raise InputError("is a folder, not a file", file=path, remedy=f"name a {kind} in it") from None
+    except UnicodeDecodeError:
+        raise InputError("is not UTF-8 text", file=path, remedy=f"give a {kind}") from None
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror})", file=path, remedy="check its permissions") from None
+
+
 def read_yaml(path: str | pathlib.Path) -> dict[Any, Any]:
     """Read a YAML file whose top is a mapping.
 
@@ -41,16 +63,7 @@ def read_yaml(path: str | pathlib.Path) -> dict[Any, Any]:
         InputError: If the file is missing, unreadable, empty, no YAML, or no mapping at its top.
     """
     path = pathlib.Path(path)
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except FileNotFoundError:
-        raise InputError("no such file", file=path, remedy="check the path") from None
-    except IsADirectoryError:
-        raise InputError("is a folder, not a file", file=path, remedy="name a YAML file in it") from None
-    except UnicodeDecodeError:
-        raise InputError("is not UTF-8 text", file=path, remedy="give a YAML file") from None
-    except OSError as error:
-        raise InputError(f"cannot be read ({error.strerror})", file=path, remedy="check its permissions") from None
+    text = read_text(path, "YAML file")
     try:
         data = yaml.load(text, Loader=_UniqueKeyLoader)
     except yaml.MarkedYAMLError as error:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from mohamjax.errors import InputError
+from mohamjax.reader import read_text
 
 __all__ = ["check_format", "dump_json", "read_format", "read_json", "write_bytes", "write_json", "write_text"]
 
@@ -34,16 +35,7 @@ def read_json(path: str | pathlib.Path) -> Any:
         InputError: the file is missing, unreadable, empty or no JSON.
     """
     path = pathlib.Path(path)
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError:
-        raise InputError("no such file", file=path, remedy="check the path") from None
-    except IsADirectoryError:
-        raise InputError("is a folder, not a file", file=path, remedy="name a JSON file in it") from None
-    except UnicodeDecodeError:
-        raise InputError("is not UTF-8 text", file=path, remedy="give a JSON file") from None
-    except OSError as error:
-        raise InputError(f"cannot be read ({error.strerror})", file=path, remedy="check its permissions") from None
+    text = read_text(path, "JSON file")
     if not text.strip():
         raise InputError("is empty", file=path, remedy="give a JSON file")
     try:

@@ -26,6 +26,7 @@ import yaml
 
 from mohamjax.errors import InputError
 from mohamjax.io.files import dump_json, write_text
+from mohamjax.reader import read_text
 from mohamjax.schedule.job_analysis import job_shapes, layer_shape
 from mohamjax.schedule.job_platform import PLATFORMS, Core, JobBatch, Platform, named_platform
 from mohamjax.schedule.job_table import JobTable
@@ -38,16 +39,7 @@ _LARGEST = 2**31
 
 
 def _text(path: pathlib.Path) -> str:
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError:
-        raise InputError("no such file", file=path, remedy="check the path") from None
-    except IsADirectoryError:
-        raise InputError("is a folder, not a file", file=path, remedy="name a file in it") from None
-    except UnicodeDecodeError:
-        raise InputError("is not UTF-8 text", file=path, remedy="give a text file") from None
-    except OSError as error:
-        raise InputError(f"cannot be read ({error.strerror})", file=path, remedy="check its permissions") from None
+    text = read_text(path, "text file")
     if not text.strip():
         raise InputError("is empty", file=path, remedy="give a file with a header and a row per job")
     return text

@@ -27,6 +27,7 @@ from mohamjax.hardware.machine import DATA_SPACES, Machine
 from mohamjax.io.samples import Architecture, Sample, report_samples
 from mohamjax.mapping.nest import Mapping as Nest
 from mohamjax.mapping.space import UNLIMITED, Constraints
+from mohamjax.reader import read_text
 from mohamjax.workload.layer import DIMS, WorkloadShape
 
 __all__ = ["SECOND", "TimeloopInput", "evaluate_timeloop", "read_timeloop"]
@@ -138,16 +139,9 @@ class _At:
 
 def _documents(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
     """Top-level (key, value) pairs of a YAML file."""
+    text = read_text(path, "YAML file")
     try:
-        document = yaml.load(path.read_text(encoding="utf-8"), _Loader)
-    except FileNotFoundError:
-        raise InputError("no such file", file=path, remedy="check the path") from None
-    except IsADirectoryError:
-        raise InputError("is a folder, not a file", file=path, remedy="name the YAML files in it") from None
-    except UnicodeDecodeError:
-        raise InputError("is not UTF-8 text", file=path, remedy="give a YAML file") from None
-    except OSError as error:
-        raise InputError(f"cannot be read ({error.strerror})", file=path, remedy="check its permissions") from None
+        document = yaml.load(text, _Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         item = f"line {mark.line + 1}" if mark else None
