@@ -1073,7 +1073,8 @@ def _plot(arguments: argparse.Namespace) -> int:
 
 
 def _schedule(arguments: argparse.Namespace) -> int:
-    return cli_schedule.schedule(arguments, _application, _Terminal().line)
+    terminal = _Terminal()
+    return cli_schedule.schedule(arguments, _application, terminal.line, terminal.mapping)
 
 
 _VERBS: dict[str, Callable[[argparse.Namespace], int]] = {

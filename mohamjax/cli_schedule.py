@@ -14,8 +14,9 @@ from mohamjax.errors import InputError
 from mohamjax.text import table as text_table
 
 if TYPE_CHECKING:
-    from mohamjax.schedule.job_platform import JobBatch
+    from mohamjax.schedule.job_platform import JobBatch, Platform
     from mohamjax.schedule.job_table import JobTable
+    from mohamjax.search import MapperProgress
     from mohamjax.search.jobs import JobFront, JobGoals, JobSchedule
     from mohamjax.workload import ApplicationModel
 
@@ -23,12 +24,19 @@ __all__ = ["add_arguments", "schedule"]
 
 _DEFAULT_METHODS = "gsharp,LPT-EFT,LPT-stall,HEFT,SJF-MET,FCFS-MET,SJF-OLB,FCFS-OLB"
 
+_COST_MODELS = ("closed-form", "loop-nest")
+_NEST_OPTIONS = ("mapping", "budget", "technology")
+
 _SETTINGS = (
     "jobs",
     "platform",
     "bandwidth",
     "method",
     "objective",
+    "cost_model",
+    "mapping",
+    "budget",
+    "technology",
     "demand",
     "lb",
     "flexible",
@@ -73,7 +81,23 @@ def add_arguments(parser: argparse.ArgumentParser, positive: Callable[[str], int
         default="makespan",
         help="makespan (default), energy, edp, unsatisfied, tardiness or mean-end; several give a front",
     )
-    parser.add_argument("--demand", default="as-released", help="as-released (default), per-tile or compulsory")
+    parser.add_argument(
+        "--cost-model",
+        help="what a job takes on a core: closed-form (default), MAESTRO's latencies without energies, or loop-nest, "
+        "our mapper on templates of the cores' styles and sizes, with energies",
+    )
+    parser.add_argument(
+        "--mapping",
+        help="with loop-nest: the mapping that a job has on a core, the best in latency (default), energy or edp",
+    )
+    parser.add_argument("--budget", help="with loop-nest: of the mapper, tiny, small (default) or paper")
+    parser.add_argument("--technology", metavar="FILE", help="with loop-nest: a technology table of your own (YAML)")
+    parser.add_argument("--no-mapping-cache", action="store_true", help="neither read nor keep mapping tables on disk")
+    parser.add_argument(
+        "--demand",
+        help="bandwidth that jobs ask for: as-released (default of closed-form), per-tile, compulsory, or with "
+        "loop-nest what the mapping moves, traffic (default there)",
+    )
     parser.add_argument("--lb", default="LB_rs", help="what LB cores are: LB_rs (default) or LB_os")
     parser.add_argument("--flexible", action="store_true", help="shape every core's array for each job")
     parser.add_argument(
@@ -104,12 +128,54 @@ def _batch(arguments: argparse.Namespace, application: Callable[[argparse.Namesp
     return batch_of_layers(application(arguments), sample=arguments.sample, seed=arguments.seed)
 
 
+def _table(
+    arguments: argparse.Namespace,
+    batch: JobBatch,
+    platform: Platform,
+    mapping: Callable[[MapperProgress], None],
+) -> JobTable:
+    """The job table of a batch by the cost model that is asked for."""
+    import jax
+
+    from mohamjax.hardware import load_technology
+    from mohamjax.schedule.job_analysis import DEMANDS, NEST_DEMANDS
+    from mohamjax.schedule.job_platform import analysis_table, platform_table
+    from mohamjax.search import Settings, cache_folder
+    from mohamjax.search.jobs import MAPPING_CHOICES, nest_analyses
+
+    arguments.cost_model = _chosen(arguments.cost_model or _COST_MODELS[0], "--cost-model", _COST_MODELS)
+    if arguments.cost_model == "closed-form":
+        for name in _NEST_OPTIONS:
+            if getattr(arguments, name) is not None:
+                raise InputError(
+                    "closed forms know no mappings",
+                    item=f"--{name}",
+                    remedy="add --cost-model loop-nest, or leave it out",
+                )
+        arguments.demand = _chosen(arguments.demand or DEMANDS[0], "--demand", DEMANDS)
+        return platform_table(batch.names, batch.shapes, platform, arguments.bandwidth, demand=arguments.demand)
+    arguments.demand = _chosen(arguments.demand or NEST_DEMANDS[0], "--demand", NEST_DEMANDS)
+    arguments.mapping = _chosen(arguments.mapping or MAPPING_CHOICES[0], "--mapping", MAPPING_CHOICES)
+    arguments.budget = arguments.budget or "small"
+    analyses = nest_analyses(
+        jax.random.key(arguments.seed),
+        batch.layers,
+        list(dict.fromkeys(platform.cores)),
+        load_technology(arguments.technology),
+        Settings.preset(arguments.budget).mapper,
+        choice=arguments.mapping,
+        progress=mapping,
+        cache=None if arguments.no_mapping_cache else cache_folder(),
+    )
+    return analysis_table(batch.names, platform, analyses, arguments.bandwidth, demand=arguments.demand)
+
+
 def _problem(
-    arguments: argparse.Namespace, application: Callable[[argparse.Namespace], ApplicationModel]
+    arguments: argparse.Namespace,
+    application: Callable[[argparse.Namespace], ApplicationModel],
+    mapping: Callable[[MapperProgress], None],
 ) -> tuple[JobTable, JobGoals, tuple[str, ...], str]:
     """Table, goals, tenants and a title."""
-    from mohamjax.schedule.job_analysis import DEMANDS
-    from mohamjax.schedule.job_platform import platform_table
     from mohamjax.search.jobs import JobGoals
 
     name = pathlib.PurePath(arguments.jobs[0]).name
@@ -118,8 +184,9 @@ def _problem(
         from mohamjax.io.files import check_format
         from mohamjax.io.schedules import JOB_TABLE_FORMAT, read_job_table
 
-        for given, option in ((arguments.platform, "--platform"), (arguments.bandwidth, "--bandwidth")):
-            if given is not None:
+        for given in ("platform", "bandwidth", "cost_model", "demand", *_NEST_OPTIONS):
+            if getattr(arguments, given) is not None:
+                option = f"--{given.replace('_', '-')}"
                 raise InputError("the job table says that itself", item=option, remedy="leave it out")
         document = read_json(arguments.jobs[0])
         check_format(document, (JOB_TABLE_FORMAT,), arguments.jobs[0])
@@ -129,7 +196,6 @@ def _problem(
         return table, JobGoals(), ("",) * len(table.jobs), name
     from mohamjax.io.jobs import load_platform
 
-    demand = _chosen(arguments.demand, "--demand", DEMANDS)
     lb = _chosen(arguments.lb, "--lb", ("LB_rs", "LB_os"))
     for given, option, example in (
         (arguments.platform, "--platform", "S4"),
@@ -139,9 +205,11 @@ def _problem(
             raise InputError("is missing", item=option, remedy=f"say {option} {example}, or give a job table")
     platform = load_platform(arguments.platform, lb=lb, flexible=arguments.flexible)
     batch = _batch(arguments, application)
-    table = platform_table(batch.names, batch.shapes, platform, arguments.bandwidth, demand=demand)
+    table = _table(arguments, batch, platform, mapping)
     goals = JobGoals(weight=batch.weight, deadline=batch.deadline, target=batch.target)
     title = f"{len(batch.names)} jobs of {name} on {platform.name}, {arguments.bandwidth:g} bytes/cycle"
+    if arguments.cost_model == "loop-nest":
+        title += ", loop-nest model"
     return table, goals, batch.tenants, title
 
 
@@ -149,6 +217,7 @@ def schedule(
     arguments: argparse.Namespace,
     application: Callable[[argparse.Namespace], ApplicationModel],
     say: Callable[[str], None],
+    mapping: Callable[[MapperProgress], None],
 ) -> int:
     """Schedules jobs by one or several methods, and writes results and figures.
 
@@ -156,9 +225,10 @@ def schedule(
         arguments: parsed.
         application: reads the networks of `arguments.workload`.
         say: prints a line of progress.
+        mapping: told how far the layer mapper is.
     """
     from mohamjax.io import prepare_folder
-    from mohamjax.search.jobs import METHODS, JobSearchConfig, job_bound, job_problem, objective_names, run_method
+    from mohamjax.search.jobs import METHODS, JobSearchConfig, check_problem, job_bound, objective_names, run_method
 
     methods = [name for name in arguments.method.split(",") if name]
     for name in methods or [""]:
@@ -169,8 +239,8 @@ def schedule(
         objectives=objective_names(arguments.objective),
         seed=arguments.seed,
     )
-    table, goals, tenants, title = _problem(arguments, application)
-    job_problem(table)  # complains about dependencies and several resources
+    table, goals, tenants, title = _problem(arguments, application, mapping)
+    check_problem(table, config, goals)
     folder = None if arguments.out is None else prepare_folder(arguments.out)
     bound = job_bound(table)
     say(f"{title}; lower bound {bound.best:,.0f} {table.time_unit}")
@@ -260,6 +330,7 @@ def _write(
             f"demand_bytes_per_{table.time_unit.removesuffix('s') or 's'}": float(
                 table.bytes[j, a] / table.duration[j, a] if table.duration[j, a] else 0.0
             ),
+            **({} if table.energy is None else {"energy_J": float(table.energy[j, a])}),
         }
         for j, job in enumerate(table.jobs)
         for a, core in enumerate(table.accelerators)

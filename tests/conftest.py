@@ -34,7 +34,7 @@ def networks(tmp_path_factory):
     return [str(folder / "one.onnx"), str(folder / "two.onnx")]
 
 
-_TOGETHER = {"test_search.py": "search", "test_requirements.py": "search"}
+_TOGETHER = {"test_search.py": "search", "test_requirements.py": "search", "test_job_loop_nest.py": "search"}
 
 
 def pytest_collection_modifyitems(items):

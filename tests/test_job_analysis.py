@@ -53,7 +53,7 @@ def test_every_row_of_the_reference(name):
 
         np.testing.assert_array_equal(found.latency, column("latency_cycles"))
         np.testing.assert_array_equal(shapes.macs, column("macs"))
-        np.testing.assert_array_equal(found.element_bytes, column("l1_bytes_per_pe"))
+        np.testing.assert_array_equal(shapes.element_bytes, column("l1_bytes_per_pe"))
         usual = np.asarray([style == "HB" or row["layer_id"] != ODD for row in rows])
         np.testing.assert_array_equal(2 * found.tile_bytes[usual], column("l2_bytes")[usual])
         # Printed with six to eight digits.

@@ -5,6 +5,7 @@ Jobs, a CSV file with a header and a row per job:
 - `type`: CONV, DWCONV, FC or GEMM, or a layer type of `mohamjax workload --csv`, whose files can be used as they are;
 - `K, C, R, S` and the output size `P, Q`, or the input size `Y, X` (stride 1, no padding: P = Y - R + 1); `G` and `N`
   where they are not 1. A depthwise layer has its channels in C (K = 1) or in G;
+- optional: `stride_h, stride_w, dilation_h, dilation_w` (1), which the loop-nest model alone heeds;
 - optional: a name (`job`, `layer` or `layer_id`), a `tenant` (or `network`, `model`), a `weight`, a `deadline_cycles`
   (empty: none) and a `target` (rank by which the job should end; any numbers, ties by row).
 
@@ -27,7 +28,7 @@ import yaml
 from mohamjax.errors import InputError
 from mohamjax.io.files import dump_json, write_text
 from mohamjax.reader import read_text
-from mohamjax.schedule.job_analysis import job_shapes, layer_shape
+from mohamjax.schedule.job_analysis import job_layer
 from mohamjax.schedule.job_platform import PLATFORMS, Core, JobBatch, Platform, named_platform
 from mohamjax.schedule.job_table import JobTable
 
@@ -70,6 +71,10 @@ class _Row:
             raise self.error(column, f"is {text!r}, not a loop bound", "write an integer from 1 to 2^31 - 1")
         return value
 
+    def pair(self, name: str) -> tuple[int, int]:
+        """Strides or dilations along both axes."""
+        return self.bound(f"{name}_h"), self.bound(f"{name}_w")
+
     def number(self, column: str, default: float) -> float:
         text = (self.values.get(column) or "").strip()
         if not text:
@@ -110,7 +115,7 @@ def read_jobs(path: str | pathlib.Path) -> JobBatch:
             f"column {needed[0]} is missing", file=path, item="header", remedy="give type, K, C, P, Q, R and S"
         )
     names: dict[str, int] = {}
-    shapes, tenants, weights, deadlines, targets = [], [], [], [], []
+    layers, tenants, weights, deadlines, targets = [], [], [], [], []
     for values in reader:
         row = _Row(values, path, reader.line_num)
         if None in values:
@@ -119,12 +124,12 @@ def read_jobs(path: str | pathlib.Path) -> JobBatch:
         bounds |= {"P": row.output("P", "Y", "R"), "Q": row.output("Q", "X", "S")}
         kind = (values["type"] or "").strip()
         try:
-            shapes.append(layer_shape(kind, bounds))
+            layers.append(job_layer(kind, bounds, row.pair("stride"), row.pair("dilation")))
         except ValueError as error:
             raise row.error("type", str(error), "write CONV, DWCONV, FC or GEMM, or a type of our own") from None
         if math.prod(float(b) for b in bounds.values()) > 1e15:
             raise row.error("row", "the layer has more than 1e15 multiply-accumulates", "check its sizes")
-        wanted = next((values[c] for c in _NAMES if row.has(c)), f"job{len(shapes) - 1}")
+        wanted = next((values[c] for c in _NAMES if row.has(c)), f"job{len(layers) - 1}")
         seen = names.get(wanted, 0)
         names[wanted] = seen + 1
         if seen:
@@ -134,7 +139,7 @@ def read_jobs(path: str | pathlib.Path) -> JobBatch:
         weights.append(row.number("weight", 1.0))
         deadlines.append(row.number("deadline_cycles", math.inf))
         targets.append(row.number("target", float(len(targets))))
-    if not shapes:
+    if not layers:
         raise InputError("there are no jobs", file=path, remedy="give a row per job")
     if sum(weights) == 0:
         raise InputError("all weights are 0", file=path, item="weight", remedy="give some job a weight above 0")
@@ -142,7 +147,7 @@ def read_jobs(path: str | pathlib.Path) -> JobBatch:
     rank[np.argsort(targets, kind="stable")] = np.arange(len(targets))
     return JobBatch(
         names=tuple(name for name, _ in tenants),
-        shapes=job_shapes(shapes),
+        layers=tuple(layers),
         tenants=tuple(tenant for _, tenant in tenants),
         weight=tuple(weights),
         deadline=tuple(deadlines),

@@ -32,14 +32,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mohamjax.workload import DIMS, LAYER_TYPES, UniqueLayer, WorkloadShape
+
 __all__ = [
     "DEMANDS",
+    "NEST_DEMANDS",
     "STYLES",
     "JobAnalysis",
     "JobShapes",
     "analyse",
     "bandwidth_demand",
     "flexible_rows",
+    "job_layer",
     "job_shapes",
     "layer_shape",
 ]
@@ -49,6 +53,9 @@ STYLES = ("HB", "LB_rs", "LB_os")
 
 DEMANDS = ("as-released", "per-tile", "compulsory")
 """How much bandwidth a job asks for, see `bandwidth_demand`."""
+
+NEST_DEMANDS = ("traffic", *DEMANDS)
+"""The same where loop nests say what they move."""
 
 _CHANNELS_PER_ELEMENT = 64  # of a depthwise layer
 _COLUMNS = 64
@@ -104,6 +111,11 @@ class JobShapes:
         inputs = shape.C * (shape.P + shape.R - 1) * (shape.Q + shape.S - 1)
         return shape.groups * (inputs + shape.K * shape.C * shape.R * shape.S + outputs)
 
+    @property
+    def element_bytes(self) -> np.ndarray:
+        """`[N]` int64, buffer that a processing element needs, double buffering included."""
+        return 6 * self.R * self.S * np.where(self.depthwise, _CHANNELS_PER_ELEMENT, 1)
+
     def _floats(self) -> JobShapes:
         numbers = {f.name: getattr(self, f.name).astype(float) for f in dataclasses.fields(self)}
         return JobShapes(**{**numbers, "depthwise": self.depthwise})
@@ -117,38 +129,56 @@ class JobAnalysis(NamedTuple):
         tile_bytes: `[N]` float64, one tile set in the core's shared buffer (of which double buffering holds two).
         tiles: `[N]` float64, tile sets that the core works off.
         tensor_bytes: `[N]` float64, what crosses the chip's edge at least once.
-        element_bytes: `[N]` float64, buffer that a processing element needs, double buffering included.
+        traffic_bytes: `[N]` float64, what crosses it with the reuse that the loop nest has; None where the model knows
+            no loop nests.
+        energy: `[N]` float64 [J]; None where the model knows no energies.
     """
 
     latency: np.ndarray
     tile_bytes: np.ndarray
     tiles: np.ndarray
     tensor_bytes: np.ndarray
-    element_bytes: np.ndarray
+    traffic_bytes: np.ndarray | None = None
+    energy: np.ndarray | None = None
 
 
-def layer_shape(kind: str, bounds: Mapping[str, int]) -> dict[str, int | bool]:
-    """A layer as the model takes it: a row of `JobShapes`.
+def job_layer(
+    kind: str, bounds: Mapping[str, int], stride: tuple[int, int] = (1, 1), dilation: tuple[int, int] = (1, 1)
+) -> UniqueLayer:
+    """A job as a layer of the loop-nest model.
 
     Args:
         kind: `conv`, `gconv`, `tconv`, `dwconv`, `fc`, `bmm`, `rnn` of our importer, or `gemm`, whatever the case.
         bounds: of the loops, in the letters of `workload.DIMS`; 1 where a letter is missing. A depthwise layer has its
-            channels in G (ours) or in C (the reference data).
+            channels in G (ours) or in C (the reference data), a matrix product its rows in N (ours) or in P.
+        stride: along the first and second axis.
+        dilation: likewise.
 
     Raises:
         ValueError: the kind is not known.
     """
     kind = kind.lower()
-    size = {letter: int(bounds.get(letter, 1)) for letter in "GNKCPQRS"}
-    spatial = {letter: size[letter] for letter in "PQRS"}
+    size = {letter: int(bounds.get(letter, 1)) for letter in DIMS}
     if kind == "dwconv":
-        return {"K": 1, "C": size["G"] * size["C"], **spatial, "depthwise": True, "groups": size["N"]}
-    if kind in ("conv", "gconv", "tconv"):
-        return {"K": size["K"], "C": size["C"], **spatial, "depthwise": False, "groups": size["G"] * size["N"]}
-    if kind in ("fc", "gemm", "bmm", "rnn"):  # rows of a matrix product are output rows
-        spatial["P"] *= size["N"]
-        return {"K": size["K"], "C": size["C"], **spatial, "depthwise": False, "groups": size["G"]}
-    raise ValueError(f"layer type {kind!r} is not known")
+        size |= {"G": size["G"] * size["C"], "K": 1, "C": 1}
+    elif kind in ("fc", "gemm", "bmm"):
+        kind = "fc" if kind == "gemm" else kind
+        size |= {"N": size["N"] * size["P"], "P": 1}
+    elif kind not in LAYER_TYPES:
+        raise ValueError(f"layer type {kind!r} is not known")
+    return UniqueLayer(kind, WorkloadShape(**size, stride=stride, dilation=dilation))
+
+
+def layer_shape(kind: str, bounds: Mapping[str, int]) -> dict[str, int | bool]:
+    """A layer as MAESTRO takes it: a row of `JobShapes`; arguments and errors as for `job_layer`."""
+    layer = job_layer(kind, bounds)
+    size = layer.shape
+    row: dict[str, int | bool] = {d: getattr(size, d) for d in "KCPQRS"} | {"depthwise": layer.type == "dwconv"}
+    if layer.type == "dwconv":
+        return row | {"C": size.G, "groups": size.N}
+    if layer.type in ("conv", "gconv", "tconv"):
+        return row | {"groups": size.G * size.N}
+    return row | {"P": size.P * size.N, "groups": size.G}  # rows of a matrix product are output rows
 
 
 def job_shapes(rows: Sequence[Mapping[str, int | bool]]) -> JobShapes:
@@ -208,11 +238,10 @@ def analyse(shapes: JobShapes, style: str, rows: object, columns: object = _COLU
     tile_cycles = np.where(shapes.depthwise, held * window, tile_cycles)
     short = np.where(C % _CHANNELS_PER_ELEMENT == 0, _CHANNELS_PER_ELEMENT, 0)
     tile = np.where(shapes.depthwise, C * (2 * window + 1) - short, tile)
-    element = 6 * window * np.where(shapes.depthwise, _CHANNELS_PER_ELEMENT, 1)
 
     tiles = shape.groups * tiles
     latency = np.maximum(1 + tiles * tile_cycles, np.ceil(shapes.macs / (h * w)))
-    return JobAnalysis(latency, tile, tiles, shapes.tensor_bytes, element)
+    return JobAnalysis(latency, tile, tiles, shapes.tensor_bytes)
 
 
 def bandwidth_demand(analysis: JobAnalysis, convention: str = "as-released") -> np.ndarray:
@@ -223,24 +252,30 @@ def bandwidth_demand(analysis: JobAnalysis, convention: str = "as-released") -> 
     - `per-tile`: one tile set per time of one tile, as the paper's Section 3.5.2 says: the next tile is fetched whole
       while this one computes, so that nothing is reused between tiles. The other extreme.
     - `compulsory`: inputs, weights and outputs once each, over the run time of the layer.
+    - `traffic`: what the loop nest reads and writes off-chip, over the run time of the layer: between the two above,
+      and known to the loop-nest model alone.
 
     Args:
         analysis: of N jobs.
-        convention: of `DEMANDS`.
+        convention: of `DEMANDS`, or of `NEST_DEMANDS` where the analysis has `traffic_bytes`.
 
     Returns:
         `[N]` float64, bytes per cycle.
 
     Raises:
-        ValueError: there is no such convention.
+        ValueError: there is no such convention, or not for this analysis.
     """
+    first = np.maximum(analysis.latency - 1, 1)  # MAESTRO's latency has one cycle more than its tiles
     if convention == "as-released":
-        return analysis.tile_bytes / (analysis.latency - 1)
+        return analysis.tile_bytes / first
     if convention == "per-tile":
-        return analysis.tile_bytes * analysis.tiles / (analysis.latency - 1)
+        return analysis.tile_bytes * analysis.tiles / first
     if convention == "compulsory":
         return analysis.tensor_bytes / analysis.latency
-    raise ValueError(f"convention is {convention!r}, expected one of {', '.join(DEMANDS)}")
+    if convention == "traffic" and analysis.traffic_bytes is not None:
+        return analysis.traffic_bytes / analysis.latency
+    known = DEMANDS if analysis.traffic_bytes is None else NEST_DEMANDS
+    raise ValueError(f"convention is {convention!r}, expected one of {', '.join(known)}")
 
 
 def flexible_rows(
@@ -270,6 +305,6 @@ def flexible_rows(
     found = [analyse(shapes, style, h, elements // h) for h in heights]
     latency = np.stack([a.latency for a in found])
     tile = np.stack([a.tile_bytes for a in found])
-    fits = (2 * tile <= shared_buffer) & (np.stack([a.element_bytes for a in found]) <= element_buffer)
+    fits = (2 * tile <= shared_buffer) & (shapes.element_bytes <= element_buffer)
     best = np.lexsort((tile, latency, ~fits), axis=0)[0]
     return heights[best]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from mohamjax.schedule.job_analysis import (
     STYLES,
+    JobAnalysis,
     JobShapes,
     analyse,
     bandwidth_demand,
@@ -17,9 +19,18 @@ from mohamjax.schedule.job_analysis import (
     layer_shape,
 )
 from mohamjax.schedule.job_table import JobTable
-from mohamjax.workload import DIMS, ApplicationModel
+from mohamjax.workload import DIMS, ApplicationModel, UniqueLayer
 
-__all__ = ["PLATFORMS", "Core", "JobBatch", "Platform", "batch_of_layers", "named_platform", "platform_table"]
+__all__ = [
+    "PLATFORMS",
+    "Core",
+    "JobBatch",
+    "Platform",
+    "analysis_table",
+    "batch_of_layers",
+    "named_platform",
+    "platform_table",
+]
 
 _COLUMNS = 64  # of every array of the paper
 SHARED = "system"
@@ -32,7 +43,7 @@ class JobBatch:
 
     Attributes:
         names: of N jobs, distinct.
-        shapes: their layers.
+        layers: what each computes.
         tenants: whom each belongs to.
         weight: importance of each.
         deadline: cycles, +inf for none.
@@ -40,11 +51,18 @@ class JobBatch:
     """
 
     names: tuple[str, ...]
-    shapes: JobShapes
+    layers: tuple[UniqueLayer, ...]
     tenants: tuple[str, ...]
     weight: tuple[float, ...]
     deadline: tuple[float, ...]
     target: tuple[int, ...]
+
+    @functools.cached_property
+    def shapes(self) -> JobShapes:
+        """The layers as MAESTRO takes them."""
+        return job_shapes(
+            [layer_shape(layer.type, dict(zip(DIMS, layer.shape.bounds, strict=True))) for layer in self.layers]
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,20 +153,20 @@ def batch_of_layers(application: ApplicationModel, *, sample: int | None = None,
     """
     count = len(application.layers)
     chosen = np.arange(count) if sample is None else np.random.default_rng(seed).integers(count, size=sample)
-    rows, names, tenants = [], [], []
+    layers, names, tenants = [], [], []
     for place, i in enumerate(chosen):
         layer = application.layers[i]
         tenant = application.networks[application.network_of_layer[i]].name
-        rows.append(layer_shape(layer.type, dict(zip(DIMS, layer.shape.bounds, strict=True))))
+        layers.append(UniqueLayer(layer.type, layer.shape))
         names.append(f"{place} {tenant}/{layer.name}")
         tenants.append(tenant)
     return JobBatch(
         names=tuple(names),
-        shapes=job_shapes(rows),
+        layers=tuple(layers),
         tenants=tuple(tenants),
-        weight=(1.0,) * len(rows),
-        deadline=(np.inf,) * len(rows),
-        target=tuple(range(len(rows))),
+        weight=(1.0,) * len(layers),
+        deadline=(np.inf,) * len(layers),
+        target=tuple(range(len(layers))),
     )
 
 
@@ -160,7 +178,7 @@ def platform_table(
     *,
     demand: str = "as-released",
 ) -> JobTable:
-    """The job analysis table of independent jobs on a platform (G#, Figure 3).
+    """The job analysis table of independent jobs on a platform (G#, Figure 3), from the closed forms.
 
     Args:
         names: of N jobs, distinct.
@@ -170,21 +188,45 @@ def platform_table(
         demand: convention of `job_analysis.bandwidth_demand`.
 
     Returns:
-        The table in cycles, with one resource that all cores use. The bytes of a job are what its demand carries in
-        the time that it takes without stalls.
+        As `analysis_table`, without energies.
     """
-    columns: dict[Core, tuple[np.ndarray, np.ndarray]] = {}
+    analyses: dict[Core, JobAnalysis] = {}
     for core in dict.fromkeys(platform.cores):
         rows = flexible_rows(shapes, core.style, core.elements) if core.flexible else np.full(len(shapes), core.rows)
-        found = analyse(shapes, core.style, rows, core.elements // rows)
-        columns[core] = found.latency, bandwidth_demand(found, demand) * found.latency
+        analyses[core] = analyse(shapes, core.style, rows, core.elements // rows)
+    return analysis_table(names, platform, analyses, bandwidth, demand=demand)
+
+
+def analysis_table(
+    names: Sequence[str],
+    platform: Platform,
+    analyses: Mapping[Core, JobAnalysis],
+    bandwidth: float,
+    *,
+    demand: str,
+) -> JobTable:
+    """The job table of analyses of N jobs on every kind of core of a platform.
+
+    Args:
+        names: of the jobs, distinct.
+        platform: with A cores.
+        analyses: of the jobs on each distinct core.
+        bandwidth: what all cores share [bytes per cycle, GB/s at 1 GHz].
+        demand: convention of `job_analysis.bandwidth_demand`.
+
+    Returns:
+        The table in cycles, with one resource that all cores use. The bytes of a job are what its demand carries in
+        the time that it takes without stalls. Energies where all analyses have them.
+    """
     labels = [f"{i} {core}" for i, core in enumerate(platform.cores)]
+    each = [analyses[core] for core in platform.cores]
+    energy = [analysis.energy for analysis in each if analysis.energy is not None]
     return JobTable(
         jobs=tuple(names),
         accelerators=tuple(labels),
-        duration=np.stack([columns[core][0] for core in platform.cores], axis=1),
-        bytes=np.stack([columns[core][1] for core in platform.cores], axis=1),
-        energy=None,
+        duration=np.stack([analysis.latency for analysis in each], axis=1),
+        bytes=np.stack([bandwidth_demand(analysis, demand) * analysis.latency for analysis in each], axis=1),
+        energy=np.stack(energy, axis=1) if len(energy) == len(each) else None,
         predecessors=((),) * len(names),
         resources=(SHARED,),
         bandwidth=(float(bandwidth),),

@@ -581,6 +581,7 @@ def map_layers(
     given: Dict[tuple[int, int], Sequence[Mapping]] | None = None,
     progress: Callable[[MapperProgress], None] | None = None,
     cache: pathlib.Path | None = None,
+    levels: int | None = None,
     dtype: Any = jnp.float32,
 ) -> MappingTables:
     """Searches the Pareto set of mappings of every layer on every template that can run it (MEDEA).
@@ -600,6 +601,7 @@ def map_layers(
             the deepest template has.
         progress: called from worker threads, one call at a time, after every generation of a block.
         cache: folder of finished sets (see `cache_folder`); None neither reads nor writes any.
+        levels: L, at least those of every template; default the most of any.
         dtype: float dtype of the search; float64 needs JAX's x64 mode.
 
     Returns:
@@ -612,10 +614,10 @@ def map_layers(
     config = config or MapperConfig()
     rates = rates or MapperRates()
     given = dict(given or {})
-    arrays = jax.device_get(template_arrays(templates, technology, dtype=dtype))
-    levels = arrays.component.shape[1]
+    arrays = jax.device_get(template_arrays(templates, technology, levels, dtype))
+    deep = arrays.component.shape[1]
     primes = _primes(layers)
-    layout = {"levels": levels, "primes": primes, "dtype": jnp.dtype(dtype).name}
+    layout = {"levels": deep, "primes": primes, "dtype": jnp.dtype(dtype).name}
     pairs = _pairs(key, layers, templates, technology, config, rates, given, layout)
 
     found: dict[_Pair, MappingTables] = {}
@@ -633,7 +635,7 @@ def map_layers(
 
     def space(pair: _Pair) -> MapSpace:
         machine = jax.tree.map(lambda leaf: leaf[pair.template], arrays.machine)
-        return _space(layers[pair.layer], templates[pair.template], machine, levels, primes)
+        return _space(layers[pair.layer], templates[pair.template], machine, deep, primes)
 
     spaces = {pair: space(pair) for pair in open_}
     most_given = max([0, *(len(v) for v in given.values())])
@@ -675,7 +677,7 @@ def map_layers(
                 future.cancel()
             raise
     tables = {(pair.layer, pair.template): table for pair, table in found.items()}
-    return assemble(tables, len(layers), len(templates), config.entries, levels, dtype)
+    return assemble(tables, len(layers), len(templates), config.entries, deep, dtype)
 
 
 def context(

@@ -3,6 +3,7 @@
 from mohamjax.search.jobs.bounds import JobBound, job_bound
 from mohamjax.search.jobs.genetic import DEFAULT_RATES, PAPER_RATES, STANDARD_RATES, JobRates, gsharp_problem
 from mohamjax.search.jobs.heuristics import HEURISTICS, Plan, run_heuristic
+from mohamjax.search.jobs.loop_nest import MAPPING_CHOICES, nest_analyses
 from mohamjax.search.jobs.problem import (
     OBJECTIVES,
     JobGenes,
@@ -19,6 +20,7 @@ from mohamjax.search.jobs.scheduler import (
     JobGoals,
     JobSchedule,
     JobSearchConfig,
+    check_problem,
     evaluate_plans,
     genes_of,
     run_method,
@@ -30,6 +32,7 @@ from mohamjax.search.jobs.transfer import RankedSchedule, apply_ranked, ranked_s
 __all__ = [
     "DEFAULT_RATES",
     "HEURISTICS",
+    "MAPPING_CHOICES",
     "METHODS",
     "OBJECTIVES",
     "PAPER_RATES",
@@ -46,6 +49,7 @@ __all__ = [
     "Plan",
     "RankedSchedule",
     "apply_ranked",
+    "check_problem",
     "decode",
     "evaluate",
     "evaluate_plans",
@@ -53,6 +57,7 @@ __all__ = [
     "gsharp_problem",
     "job_bound",
     "job_problem",
+    "nest_analyses",
     "objective_names",
     "ranked_schedule",
     "run_heuristic",

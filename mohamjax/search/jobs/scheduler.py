@@ -37,6 +37,7 @@ __all__ = [
     "JobGoals",
     "JobSchedule",
     "JobSearchConfig",
+    "check_problem",
     "evaluate_plans",
     "genes_of",
     "run_method",
@@ -256,6 +257,25 @@ METHODS = (*GENETIC, *HEURISTICS, *LIBRARY_METHODS)
 """Names of all methods: G# in three forms, baselines on the same loop, heuristics, optimisers of a library."""
 
 
+def check_problem(table: JobTable, config: JobSearchConfig, goals: JobGoals) -> None:
+    """Complains about what no method can schedule, or not for these objectives.
+
+    Raises:
+        InputError: the table is not for G#, or an objective needs energies or deadlines that are not there.
+    """
+    goals.problem(table)  # complains about what is no problem of G#
+    if table.energy is None and {"energy", "edp"} & set(config.objectives):
+        raise InputError(
+            "the job table has no energies (closed forms know none)",
+            item="objective",
+            remedy="take --cost-model loop-nest, give a job table with energy_J, or minimise makespan",
+        )
+    if "tardiness" in config.objectives and not np.isfinite(goals.deadline or np.inf).any():
+        raise InputError(
+            "no job has a deadline", item="objective", remedy="give deadline_cycles, or leave tardiness out"
+        )
+
+
 def run_method(
     method: str,
     table: JobTable,
@@ -281,15 +301,7 @@ def run_method(
     if method not in METHODS:
         raise InputError(f"{method!r} is not known", item="method", remedy=f"name one of {', '.join(METHODS)}")
     began = time.perf_counter()
-    goals.problem(table)  # complains about what is no problem of G#
-    if table.energy is None and {"energy", "edp"} & set(config.objectives):
-        raise InputError(
-            "the job table has no energies", item="objective", remedy="give energy_J, or minimise makespan"
-        )
-    if "tardiness" in config.objectives and not np.isfinite(goals.deadline or np.inf).any():
-        raise InputError(
-            "no job has a deadline", item="objective", remedy="give deadline_cycles, or leave tardiness out"
-        )
+    check_problem(table, config, goals)
     history: list[tuple[int, float]] = []
     evaluations = config.evaluations
     if method in GENETIC:

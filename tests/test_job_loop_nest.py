@@ -1,0 +1,128 @@
+"""Job tables from the loop-nest model: the templates that stand for cores, what the tables say, the command line."""
+
+import csv
+import json
+import math
+
+import jax
+import numpy as np
+import pytest
+
+from mohamjax.cli import main
+from mohamjax.hardware import load_technology, template_from_dict, template_to_dict
+from mohamjax.schedule.job_analysis import NEST_DEMANDS, STYLES, bandwidth_demand, job_layer
+from mohamjax.schedule.job_platform import Core, JobBatch, Platform, analysis_table
+from mohamjax.schedule.job_templates import core_template
+from mohamjax.search import BUDGETS
+from mohamjax.search.jobs import nest_analyses
+
+CORES = (Core("HB", 8, 16), Core("LB_rs", 8, 16), Core("LB_os", 8, 16), Core("HB", 4, 4, flexible=True))
+JOBS = """type,K,C,P,Q,R,S
+CONV,64,3,20,20,3,3
+GEMM,256,64,16,1,1,1
+FC,1000,512,1,1,1,1
+"""
+LAYERS = [
+    job_layer("CONV", {"K": 16, "C": 32, "P": 8, "Q": 16, "R": 3, "S": 3}),
+    job_layer("GEMM", {"K": 24, "C": 48, "P": 16}),
+    job_layer("DWCONV", {"K": 1, "C": 24, "P": 8, "Q": 8, "R": 3, "S": 3}, stride=(2, 2)),
+    job_layer("GEMM", {"K": 24, "C": 48, "P": 16}),
+    job_layer("FC", {"K": 7, "C": 11}),
+]
+
+
+def analyses(choice):
+    return nest_analyses(
+        jax.random.key(0), LAYERS, CORES, load_technology(), BUDGETS["tiny"].mapper, choice=choice
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def fastest():
+    return analyses("latency")
+
+
+def test_templates_are_sound_and_as_large_as_the_core():
+    for style in STYLES:
+        for rows, columns in ((32, 64), (128, 64), (1, 2048)):
+            template = core_template(style, rows, columns)
+            assert math.prod(math.prod(level.fanout) for level in template.levels) == rows * columns
+            assert template_from_dict(template_to_dict(template)) == template
+            assert template.sizes == "fixed"
+            assert all(template.runs(kind) for kind in ("conv", "gconv", "tconv", "dwconv", "fc", "bmm", "rnn"))
+    # Table 4: 146, 580 and 291 KB; 110, 434 and 218 KB.
+    for style, sizes in (("HB", {32: 146, 128: 580, 64: 291}), ("LB_rs", {32: 110, 128: 434, 64: 218})):
+        for rows, kilobytes in sizes.items():
+            assert core_template(style, rows, 64).levels[2].capacity_words == pytest.approx(kilobytes * 1024, rel=0.02)
+
+
+def test_jobs_are_the_same_layers_in_both_models():
+    batch = JobBatch(("a",) * 5, tuple(LAYERS), ("",) * 5, (1.0,) * 5, (math.inf,) * 5, tuple(range(5)))
+    assert batch.shapes.macs.tolist() == [layer.shape.macs for layer in LAYERS]
+    assert batch.shapes.P.tolist() == [8, 16, 8, 16, 1]
+    assert LAYERS[2].shape.tensor_words == (24 * 9, 24 * 17 * 17, 24 * 64)
+
+
+def test_the_fastest_mapping_fills_the_array_along_the_loops_of_its_style(fastest):
+    wanted = {  # multiply-accumulates per element that works
+        CORES[0]: [2 * 2 * 8 * 16 * 9, 3 * 3 * 16, 3 * 64 * 9],  # K over 8 rows, C over 16 columns; channels over rows
+        CORES[1]: [16 * 32 * 16 * 3, 24 * 48, 24 * 8 * 3],  # P over 8 columns and S over 3 rows; 16 rows of a product
+        CORES[2]: [16 * 32 * 9, 24 * 48 * 2, 24 * 9],  # P over 8 rows, Q over 16 columns; 8 rows of a product
+    }
+    for core, cycles in wanted.items():
+        assert fastest[core].latency[:3].tolist() == cycles
+
+
+def test_tables_obey_what_must_hold(fastest):
+    frugal, balanced = analyses("energy"), analyses("edp")
+    macs = np.asarray([layer.shape.macs for layer in LAYERS])
+    for core in CORES:
+        one = fastest[core]
+        assert np.all(one.latency * core.elements >= macs)
+        np.testing.assert_array_equal(one.tensor_bytes, [sum(layer.shape.tensor_words) for layer in LAYERS])
+        assert np.all(one.traffic_bytes >= one.tensor_bytes * (1 - 1e-6))
+        assert np.all(one.tile_bytes <= one.tensor_bytes) and np.all(one.tile_bytes * one.tiles >= one.tensor_bytes)
+        assert np.all(one.energy > macs * 0.2e-12)  # a multiply-accumulate of 8 bits in 45 nm alone
+        demand = {name: bandwidth_demand(one, name) for name in NEST_DEMANDS}
+        assert np.all(demand["compulsory"] <= demand["traffic"] * (1 + 1e-6))
+        assert np.all(demand["as-released"] <= demand["per-tile"])
+        for name in ("latency", "energy", "tiles"):  # equal jobs, equal rows
+            assert getattr(one, name)[1] == getattr(one, name)[3]
+        assert np.all(frugal[core].energy <= one.energy) and np.all(frugal[core].latency >= one.latency)
+        product = balanced[core].energy * balanced[core].latency
+        assert np.all(product <= np.minimum(one.energy * one.latency, frugal[core].energy * frugal[core].latency))
+
+
+def test_a_flexible_core_takes_the_best_array_for_each_job(fastest):
+    arrays = [Core("HB", h, 16 // h) for h in (1, 2, 4, 8, 16)]
+    found = nest_analyses(jax.random.key(0), LAYERS, arrays, load_technology(), BUDGETS["tiny"].mapper)
+    best = np.min([found[core].latency for core in arrays], axis=0)
+    assert fastest[CORES[3]].latency.tolist() == best.tolist()
+
+
+def test_the_table_has_energies_and_the_bytes_that_mappings_move(fastest):
+    platform = Platform("mine", (CORES[0], CORES[1], CORES[0]))
+    table = analysis_table(list("abcde"), platform, fastest, 4.0, demand="traffic")
+    np.testing.assert_array_equal(table.duration, np.stack([fastest[core].latency for core in platform.cores], axis=1))
+    np.testing.assert_allclose(table.bytes[:, 1], fastest[CORES[1]].traffic_bytes, rtol=1e-12)
+    assert table.energy is not None
+    np.testing.assert_array_equal(table.energy[:, 2], fastest[CORES[0]].energy)
+
+
+def test_schedule_with_the_loop_nest_model(tmp_path, capsys):
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    out = tmp_path / "out"
+    command = ["schedule", "--jobs", str(tmp_path / "jobs.csv"), "--platform", "S2", "--bandwidth", "1"]
+    command += ["--cost-model", "loop-nest", "--budget", "tiny", "--objective", "makespan,energy"]
+    command += ["--method", "LPT-EFT,HEFT", "--no-figures", "--json"]
+    assert main([*command, "--out", str(out), "--no-mapping-cache", "--no-compile-cache"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    for row in summary["schedules"]:
+        assert row["makespan"] >= summary["lower_bound"]["best"] * (1 - 1e-9)
+        assert row["energy"] > 0
+    table = json.loads((out / "job_table.json").read_text())
+    assert table["jobs"][0]["energy_J"][0] > 0
+    with open(out / "job_analysis.csv") as stream:
+        assert len({row["energy_J"] for row in csv.DictReader(stream)}) > 4
+    config = (out / "config.yaml").read_text()
+    assert "cost_model: loop-nest" in config and "demand: traffic" in config
