@@ -228,17 +228,24 @@ def schedule(
         mapping: told how far the layer mapper is.
     """
     from mohamjax.io import prepare_folder
-    from mohamjax.search.jobs import METHODS, JobSearchConfig, check_problem, job_bound, objective_names, run_method
+    from mohamjax.search.jobs import (
+        JobSearchConfig,
+        check_method,
+        check_problem,
+        job_bound,
+        objective_names,
+        run_method,
+    )
 
     methods = [name for name in arguments.method.split(",") if name]
-    for name in methods or [""]:
-        _chosen(name, "--method", METHODS)
     config = JobSearchConfig(
         population=arguments.population,
         generations=arguments.generations,
         objectives=objective_names(arguments.objective),
         seed=arguments.seed,
     )
+    for name in methods or [""]:
+        check_method(name, config)
     table, goals, tenants, title = _problem(arguments, application, mapping)
     check_problem(table, config, goals)
     folder = None if arguments.out is None else prepare_folder(arguments.out)

@@ -6,13 +6,13 @@ evaluated in one call.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mohamjax.errors import InputError
 from mohamjax.search.jobs.problem import JobGenes, JobProblem, decode, evaluate
 
 if TYPE_CHECKING:
@@ -36,6 +36,12 @@ LIBRARY_METHODS = tuple(_NEVERGRAD)
 """Methods of Table 5 that run through nevergrad with its own settings."""
 
 
+@functools.partial(jax.jit, static_argnames="objectives")
+def _measure(points: jax.Array, problem: JobProblem, *, objectives: tuple[str, ...]) -> jax.Array:
+    """`[P]`, the first objective of points of the unit cube `[P, 2 J]`."""
+    return evaluate(decode(points, problem), problem, objectives)[:, 0]
+
+
 def library_search(
     method: str, problem: JobProblem, config: JobSearchConfig
 ) -> tuple[JobGenes, list[tuple[int, float]]]:
@@ -44,28 +50,12 @@ def library_search(
     Args:
         method: of `LIBRARY_METHODS`.
         problem: the problem.
-        config: sizes, the objective and the seed.
+        config: sizes, one objective and the seed.
 
     Returns:
         Genes `[1, J]` of the best schedule, and (evaluations, best value) after every population.
-
-    Raises:
-        InputError: nevergrad is not installed, or there are several objectives.
     """
-    try:
-        import nevergrad  # pyright: ignore[reportMissingImports]
-    except ImportError:
-        raise InputError(
-            f"{method} needs nevergrad, which is not installed",
-            item="method",
-            remedy="run pip install 'mohamjax[baselines]'",
-        ) from None
-    if len(config.objectives) != 1:
-        raise InputError(f"{method} takes one objective", item="objective", remedy="name one, or use gsharp")
-
-    @jax.jit
-    def measure(points: jax.Array, problem: JobProblem) -> jax.Array:
-        return evaluate(decode(points, problem), problem, config.objectives)[:, 0]
+    import nevergrad  # pyright: ignore[reportMissingImports]
 
     size = 2 * problem.mask.shape[0]
     space: Any = nevergrad.p.Array(init=np.full(size, 0.5), lower=0.0, upper=1.0)
@@ -77,7 +67,7 @@ def library_search(
     for step in range(config.generations + 1):
         asked = [optimiser.ask() for _ in range(config.population)]
         points = np.stack([one.value for one in asked])
-        found = np.asarray(measure(jnp.asarray(points, jnp.float32), problem), float)
+        found = np.asarray(_measure(jnp.asarray(points, jnp.float32), problem, objectives=config.objectives), float)
         for one, loss in zip(asked, found, strict=True):
             optimiser.tell(one, loss)
         if found.min() < value:

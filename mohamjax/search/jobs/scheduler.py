@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib.util
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -27,6 +28,7 @@ from mohamjax.search.jobs.genetic import (
 )
 from mohamjax.search.jobs.heuristics import HEURISTICS, Plan, run_heuristic
 from mohamjax.search.jobs.problem import OBJECTIVES, JobGenes, JobProblem, evaluate, job_problem
+from mohamjax.search.jobs.reinforcement import LEARNING_METHODS, learning_search
 from mohamjax.search.loop import Problem, generations, start
 
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
     "JobGoals",
     "JobSchedule",
     "JobSearchConfig",
+    "check_method",
     "check_problem",
     "evaluate_plans",
     "genes_of",
@@ -147,6 +150,11 @@ def genes_of(plans: Sequence[Plan], jobs: int) -> JobGenes:
     )
 
 
+def _padded(jobs: int) -> int:
+    """Jobs with padding: tables of nearly equal size share one program."""
+    return 32 * -(-jobs // 32)
+
+
 def _plans(genes: JobGenes, count: int) -> list[Plan]:
     """Plans of genes `[K, J]`, the first `count` jobs of which are real."""
     where = np.asarray(genes.accelerator)[:, :count]
@@ -226,7 +234,7 @@ def _genetic(
     seeded: bool,
 ) -> tuple[list[Plan], list[tuple[int, float]]]:
     """Non-dominated plans of one search, seeds among them, and its history."""
-    jobs = 32 * -(-len(table.jobs) // 32)  # tables of nearly equal size share one program
+    jobs = _padded(len(table.jobs))
     context = jax.tree.map(lambda leaf: leaf[None], goals.problem(table, jobs=jobs))
     plans = seed_plans(table)[: config.population] if seeded else []
     seeds = jax.tree.map(lambda leaf: leaf[None], genes_of(plans, jobs)) if plans else None
@@ -253,8 +261,24 @@ GENETIC: dict[str, dict[str, Any]] = {
 
 """Methods on the shared loop: rates, the problem of the loop for some objectives, whether heuristics seed it."""
 
-METHODS = (*GENETIC, *HEURISTICS, *LIBRARY_METHODS)
-"""Names of all methods: G# in three forms, baselines on the same loop, heuristics, optimisers of a library."""
+METHODS = (*GENETIC, *HEURISTICS, *LEARNING_METHODS, *LIBRARY_METHODS)
+"""Names of all methods: G# in three forms, baselines on the same loop, heuristics, learning methods, optimisers of a
+library."""
+
+
+def check_method(method: str, config: JobSearchConfig) -> None:
+    """Complains about a method that is not there or cannot search these objectives.
+
+    Raises:
+        InputError: it is not known, its library is not installed, or it takes one objective.
+    """
+    if method not in METHODS:
+        raise InputError(f"{method!r} is not known", item="method", remedy=f"name one of {', '.join(METHODS)}")
+    if method in LIBRARY_METHODS and importlib.util.find_spec("nevergrad") is None:
+        remedy = "run pip install 'mohamjax[baselines]'"
+        raise InputError(f"{method} needs nevergrad, which is not installed", item="method", remedy=remedy)
+    if len(config.objectives) > 1 and method in (*LEARNING_METHODS, *LIBRARY_METHODS):
+        raise InputError(f"{method} takes one objective", item="objective", remedy="name one, or use gsharp")
 
 
 def check_problem(table: JobTable, config: JobSearchConfig, goals: JobGoals) -> None:
@@ -298,8 +322,7 @@ def run_method(
         InputError: the method is not known or not installed, or the table is not for G#.
     """
     config, goals = config or JobSearchConfig(), goals or JobGoals()
-    if method not in METHODS:
-        raise InputError(f"{method!r} is not known", item="method", remedy=f"name one of {', '.join(METHODS)}")
+    check_method(method, config)
     began = time.perf_counter()
     check_problem(table, config, goals)
     history: list[tuple[int, float]] = []
@@ -308,9 +331,12 @@ def run_method(
         plans, history = _genetic(table, goals, config, **GENETIC[method])
     elif method in HEURISTICS:
         plans, evaluations = [run_heuristic(method, table, config.seed)], 1
+    elif method in LEARNING_METHODS:
+        genes, history = learning_search(method, goals.problem(table, jobs=_padded(len(table.jobs))), config)
+        plans = _plans(genes, len(table.jobs))
     else:
-        unit, history = library_search(method, goals.problem(table), config)
-        plans = _plans(unit, len(table.jobs))
+        genes, history = library_search(method, goals.problem(table), config)
+        plans = _plans(genes, len(table.jobs))
     values = evaluate_plans(table, plans, goals)
     keep = _non_dominated([[row[name] for name in config.objectives] for row in values])
     seconds = time.perf_counter() - began
