@@ -1,15 +1,19 @@
-"""Methods beside G#: reinforcement learning."""
+"""Methods beside G#: reinforcement learning, and the optimisers of a library."""
 
 import dataclasses
+import importlib.util
+import sys
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from mohamjax.cli import main
 from mohamjax.errors import InputError
 from mohamjax.schedule.job_table import JobTable
 from mohamjax.search.jobs import JobGoals, JobSearchConfig, decode, evaluate, job_bound, run_method
+from mohamjax.search.jobs.baselines import LIBRARY_METHODS
 from mohamjax.search.jobs.reinforcement import LEARNING_METHODS, _loss, _Steps, advantages
 
 
@@ -105,7 +109,38 @@ def test_learning_finds_better_schedules_than_as_many_random_ones(method, object
     assert found.objectives[objective] < float(random.min())
 
 
-@pytest.mark.parametrize("method", LEARNING_METHODS)
-def test_one_objective_only(method):
+# ---------------------------------------------------------------- nevergrad
+
+
+@pytest.mark.parametrize("method", LIBRARY_METHODS)
+def test_optimisers_of_the_library(method):
+    pytest.importorskip("nevergrad", reason="nevergrad (extra `baselines`) is not installed")
+    config = JobSearchConfig(population=8, generations=5, seed=2)
+    found = run_method(method, TABLE, config, JobGoals()).best
+    assert found.evaluations == 48
+    assert [n for n, _ in found.history] == [8, 16, 24, 32, 40, 48]
+    best = [value for _, value in found.history]
+    assert best == sorted(best, reverse=True)
+    assert found.objectives["makespan"] == pytest.approx(best[-1], rel=1e-5)
+    assert job_bound(TABLE).best * (1 - 1e-9) <= found.objectives["makespan"]
+    assert found.objectives == run_method(method, TABLE, config, JobGoals()).best.objectives
+
+
+@pytest.mark.parametrize("method", LIBRARY_METHODS)
+def test_without_the_library_one_line_says_what_to_do(method, monkeypatch, tmp_path, capsys):
+    monkeypatch.setitem(sys.modules, "nevergrad", None)
+    assert importlib.util.find_spec("nevergrad") is None
+    with pytest.raises(InputError, match=r"needs nevergrad.*pip install 'mohamjax\[baselines\]'"):
+        run_method(method, TABLE, JobSearchConfig(population=8, generations=1))
+    (tmp_path / "jobs.csv").write_text("type,K,C,P,Q,R,S\nFC,8,8,1,1,1,1\n")
+    command = ["schedule", "--jobs", str(tmp_path / "jobs.csv"), "--platform", "S2", "--bandwidth", "1"]
+    assert main([*command, "--method", f"HEFT,{method}", "--no-compile-cache"]) == 2
+    error = capsys.readouterr().err
+    assert "pip install" in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("method", [*LEARNING_METHODS, "DE"])
+def test_one_objective_only(method, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
     with pytest.raises(InputError, match="takes one objective"):
         run_method(method, TABLE, JobSearchConfig(objectives=("makespan", "energy")))
