@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mohamjax.cli import main
-from mohamjax.hardware import load_technology, template_from_dict, template_to_dict
+from mohamjax.hardware import load_technology, load_template, template_from_dict, template_to_dict, template_to_yaml
 from mohamjax.schedule.job_analysis import NEST_DEMANDS, STYLES, bandwidth_demand, job_layer
 from mohamjax.schedule.job_platform import Core, JobBatch, Platform, analysis_table
 from mohamjax.schedule.job_templates import core_template
@@ -126,3 +126,30 @@ def test_schedule_with_the_loop_nest_model(tmp_path, capsys):
         assert len({row["energy_J"] for row in csv.DictReader(stream)}) > 4
     config = (out / "config.yaml").read_text()
     assert "cost_model: loop-nest" in config and "demand: traffic" in config
+
+
+def test_a_platform_of_templates(tmp_path, capsys):
+    (tmp_path / "jobs.csv").write_text(JOBS + "DWCONV,1,16,6,6,3,3\n")
+    (tmp_path / "own.yaml").write_text(template_to_yaml(load_template("eyeriss")).replace("name: eyeriss", "name: own"))
+    platform = tmp_path / "mine.yaml"
+    command = ["schedule", "--jobs", str(tmp_path / "jobs.csv"), "--platform", str(platform), "--bandwidth", "1"]
+    nest = [*command, "--cost-model", "loop-nest", "--budget", "tiny", "--method", "LPT-EFT,random-random"]
+    nest += ["--no-mapping-cache", "--no-compile-cache", "--no-figures"]
+    platform.write_text("cores: [{template: simba, count: 2}, {template: own.yaml}, {style: HB, rows: 8}]")
+    assert main([*nest, "--json", "--out", str(tmp_path / "out")]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["accelerators"] == ["0 simba", "1 simba", "2 own", "3 HB 8x64"]
+    table = json.loads((tmp_path / "out" / "job_table.json").read_text())
+    assert [job["duration"][2] is None for job in table["jobs"]] == [False, False, False, True]
+    assert all(job["duration"][0] > 0 and job["energy_J"][0] > 0 for job in table["jobs"])
+    assert table["schedules"][0]["accelerator"][3] != 2
+    for text, options, said in (
+        ("cores: [{template: own.yaml}]", nest, "no core runs a dwconv layer"),
+        ("cores: [{template: simba}]", command, "--cost-model loop-nest"),
+        ("cores: [{template: samba}]", nest, "samba"),
+        ("cores: [{template: simba, rows: 4}]", nest, "cores[0]"),
+        ("cores: [{template: simba, count: 0}]", nest, "count"),
+    ):
+        platform.write_text(text)
+        assert main(options) == 2
+        assert said in capsys.readouterr().err

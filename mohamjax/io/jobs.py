@@ -10,7 +10,8 @@ Jobs, a CSV file with a header and a row per job:
   (empty: none) and a `target` (rank by which the job should end; any numbers, ties by row).
 
 Platform, a YAML file: `cores`, a list of `{style: HB | LB_rs | LB_os, rows, columns, count, flexible}`, of which
-columns (64), count (1) and flexible (false) may be left out, and an optional `name`.
+columns (64), count (1) and flexible (false) may be left out, or of `{template, count}` with the name or the YAML file
+of a template, which is taken at its largest sizes (loop-nest model alone); and an optional `name`.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ import numpy as np
 import yaml
 
 from mohamjax.errors import InputError
+from mohamjax.hardware import load_template
 from mohamjax.io.files import dump_json, write_text
 from mohamjax.reader import read_text
 from mohamjax.schedule.job_analysis import job_layer
-from mohamjax.schedule.job_platform import PLATFORMS, Core, JobBatch, Platform, named_platform
+from mohamjax.schedule.job_platform import PLATFORMS, Core, JobBatch, Platform, TemplateCore, named_platform
 from mohamjax.schedule.job_table import JobTable
 
 __all__ = ["csv_text", "job_table_document", "load_platform", "read_jobs", "write_job_table"]
@@ -183,16 +185,21 @@ def load_platform(name: str, *, lb: str = "LB_rs", flexible: bool = False) -> Pl
     unknown = [key for key in document if key not in ("name", "cores")]
     if unknown:
         raise InputError(f"the key {unknown[0]!r} is not known", file=path, remedy="give name and cores")
-    cores: list[Core] = []
+    cores: list[Core | TemplateCore] = []
     for number, entry in enumerate(entries):
         item = f"cores[{number}]"
-        known = ("style", "rows", "columns", "count", "flexible")
+        templated = isinstance(entry, Mapping) and "template" in entry
+        known = ("template", "count") if templated else ("style", "rows", "columns", "count", "flexible")
         if not isinstance(entry, Mapping) or any(key not in known for key in entry):
             raise InputError(f"is no table of {', '.join(known)}", file=path, item=item, remedy="mend it")
-        sizes = {key: entry.get(key, default) for key, default in (("rows", None), ("columns", 64), ("count", 1))}
+        defaults = {"count": 1} if templated else {"rows": None, "columns": 64, "count": 1}
+        sizes = {key: entry.get(key, default) for key, default in defaults.items()}
         for key, value in sizes.items():
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 2**16:
                 raise InputError(f"{key} is {value!r}", file=path, item=item, remedy="write an integer from 1 to 65536")
+        if templated:
+            cores += [TemplateCore(load_template(_beside(path, entry["template"])))] * sizes["count"]
+            continue
         if not isinstance(entry.get("flexible", False), bool):
             raise InputError("flexible is not true or false", file=path, item=item, remedy="write true or false")
         try:
@@ -203,6 +210,12 @@ def load_platform(name: str, *, lb: str = "LB_rs", flexible: bool = False) -> Pl
     if len(cores) > 63:
         raise InputError(f"there are {len(cores)} cores", file=path, item="cores", remedy="take at most 63")
     return Platform(str(document.get("name", path.stem)), tuple(cores))
+
+
+def _beside(path: pathlib.Path, name: object) -> str:
+    """A template's name, or the path of its file as seen from the platform's."""
+    beside = path.parent / str(name)
+    return str(beside) if beside.is_file() else str(name)
 
 
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -21,6 +21,10 @@ Two checks hold by construction where MAESTRO's own model breaks them: a depthwi
 elements hold runs in several rounds, and no core does more multiply-accumulates per cycle than it has elements
 (`LB_rs` would, where P exceeds w h / S).
 
+There are no closed forms of energies: what MAESTRO prints counts the accesses of two buffers, by rules for the edges of
+tiles that no closed form has, and neither multiply-accumulates nor the off-chip memory. The loop-nest model has them
+(`search.jobs.nest_analyses`).
+
 Axes: N jobs.
 """
 
@@ -125,7 +129,7 @@ class JobAnalysis(NamedTuple):
     """What jobs take on one core.
 
     Attributes:
-        latency: `[N]` float64, cycles when nothing stalls it.
+        latency: `[N]` float64, cycles when nothing stalls it; +inf where it cannot run.
         tile_bytes: `[N]` float64, one tile set in the core's shared buffer (of which double buffering holds two).
         tiles: `[N]` float64, tile sets that the core works off.
         tensor_bytes: `[N]` float64, what crosses the chip's edge at least once.

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from mohamjax.errors import InputError
+from mohamjax.hardware import Template
 from mohamjax.schedule.job_analysis import (
     STYLES,
     JobAnalysis,
@@ -26,6 +28,7 @@ __all__ = [
     "Core",
     "JobBatch",
     "Platform",
+    "TemplateCore",
     "analysis_table",
     "batch_of_layers",
     "named_platform",
@@ -98,6 +101,16 @@ class Core:
 
 
 @dataclasses.dataclass(frozen=True)
+class TemplateCore:
+    """A sub-accelerator that is a template at its largest sizes; the loop-nest model alone knows what it takes."""
+
+    template: Template
+
+    def __str__(self) -> str:
+        return self.template.name
+
+
+@dataclasses.dataclass(frozen=True)
 class Platform:
     """Cores behind one bandwidth.
 
@@ -107,7 +120,7 @@ class Platform:
     """
 
     name: str
-    cores: tuple[Core, ...]
+    cores: tuple[Core | TemplateCore, ...]
 
 
 PLATFORMS = {
@@ -189,18 +202,33 @@ def platform_table(
 
     Returns:
         As `analysis_table`, without energies.
+
+    Raises:
+        InputError: a core is a template.
     """
-    analyses: dict[Core, JobAnalysis] = {}
+    analyses: dict[Core | TemplateCore, JobAnalysis] = {}
     for core in dict.fromkeys(platform.cores):
+        if isinstance(core, TemplateCore):
+            raise InputError(
+                "is a template, which the closed forms do not know",
+                item=f"core {core}",
+                remedy="add --cost-model loop-nest",
+            )
         rows = flexible_rows(shapes, core.style, core.elements) if core.flexible else np.full(len(shapes), core.rows)
         analyses[core] = analyse(shapes, core.style, rows, core.elements // rows)
     return analysis_table(names, platform, analyses, bandwidth, demand=demand)
 
 
+def _bytes(analysis: JobAnalysis, demand: str) -> np.ndarray:
+    """`[N]`, what the demand carries in a job's own time; 0 where it cannot run."""
+    able = np.isfinite(analysis.latency)
+    return np.where(able, bandwidth_demand(analysis, demand) * np.where(able, analysis.latency, 0.0), 0.0)
+
+
 def analysis_table(
     names: Sequence[str],
     platform: Platform,
-    analyses: Mapping[Core, JobAnalysis],
+    analyses: Mapping[Core | TemplateCore, JobAnalysis],
     bandwidth: float,
     *,
     demand: str,
@@ -225,7 +253,7 @@ def analysis_table(
         jobs=tuple(names),
         accelerators=tuple(labels),
         duration=np.stack([analysis.latency for analysis in each], axis=1),
-        bytes=np.stack([bandwidth_demand(analysis, demand) * analysis.latency for analysis in each], axis=1),
+        bytes=np.stack([_bytes(analysis, demand) for analysis in each], axis=1),
         energy=np.stack(energy, axis=1) if len(energy) == len(each) else None,
         predecessors=((),) * len(names),
         resources=(SHARED,),

@@ -5,6 +5,7 @@ Axes: N jobs, U unique layers, T templates, M mappings of a set.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import pathlib
 from collections.abc import Callable, Sequence
@@ -13,9 +14,9 @@ import jax
 import numpy as np
 
 from mohamjax.errors import InputError
-from mohamjax.hardware import Technology
+from mohamjax.hardware import Technology, Template
 from mohamjax.schedule.job_analysis import JobAnalysis
-from mohamjax.schedule.job_platform import Core
+from mohamjax.schedule.job_platform import Core, TemplateCore
 from mohamjax.schedule.job_templates import core_template
 from mohamjax.search.mapper import MapperConfig, MapperProgress, map_layers
 from mohamjax.workload import DIMS, UniqueLayer, WorkloadShape
@@ -28,11 +29,14 @@ MAPPING_CHOICES = ("latency", "energy", "edp")
 _PACKAGED_LEVELS = 6  # as deep as the packaged templates, so that the mapper's programs for these serve here too
 
 
-def _arrays_of(core: Core) -> list[tuple[str, int, int]]:
-    """Style, rows and columns of the array of a core; of every array that it can be if it is flexible."""
+def _templates_of(core: Core | TemplateCore) -> list[Template]:
+    """The template of a core; those of every array that it can be if it is flexible."""
+    if isinstance(core, TemplateCore):
+        return [dataclasses.replace(core.template, sizes="fixed")]
     if not core.flexible:
-        return [(core.style, core.rows, core.columns)]
-    return [(core.style, h, core.elements // h) for h in range(1, core.elements + 1) if core.elements % h == 0]
+        return [core_template(core.style, core.rows, core.columns)]
+    heights = [h for h in range(1, core.elements + 1) if core.elements % h == 0]
+    return [core_template(core.style, h, core.elements // h) for h in heights]
 
 
 def _best(latency: np.ndarray, energy: np.ndarray, choice: str) -> tuple[int, ...]:
@@ -44,18 +48,18 @@ def _best(latency: np.ndarray, energy: np.ndarray, choice: str) -> tuple[int, ..
 def nest_analyses(
     key: jax.Array,
     layers: Sequence[UniqueLayer],
-    cores: Sequence[Core],
+    cores: Sequence[Core | TemplateCore],
     technology: Technology,
     config: MapperConfig | None = None,
     *,
     choice: str = "latency",
     progress: Callable[[MapperProgress], None] | None = None,
     cache: pathlib.Path | None = None,
-) -> dict[Core, JobAnalysis]:
-    """Analyses jobs on cores by searching their mappings (`map_layers`) on `job_templates.core_template`.
+) -> dict[Core | TemplateCore, JobAnalysis]:
+    """Analyses jobs on cores by searching their mappings (`map_layers`) on templates of fixed sizes.
 
-    A tile set is what one step of the off-chip memory's loops works on; every element has one byte. Energies count
-    everything from the MACs to the off-chip memory.
+    A core of a style is `job_templates.core_template`. A tile set is what one step of the off-chip memory's loops works
+    on. Energies count everything from the MACs to the off-chip memory.
 
     Args:
         key: typed key of the mapper.
@@ -68,40 +72,44 @@ def nest_analyses(
         cache: as for `map_layers`.
 
     Returns:
-        The analysis of the N jobs on each core.
+        The analysis of the N jobs on each core; the latency is +inf where a template does not run the layer.
 
     Raises:
-        InputError: the mapper found no mapping of a layer on a core.
+        InputError: no core runs some layer.
     """
     unique = list(dict.fromkeys(layers))
-    arrays = list(dict.fromkeys(array for core in cores for array in _arrays_of(core)))
-    templates = [core_template(*array) for array in arrays]
-    tables = map_layers(
-        key, unique, templates, technology, config, progress=progress, cache=cache, levels=_PACKAGED_LEVELS
-    )
+    each = {core: _templates_of(core) for core in cores}
+    templates = list(dict.fromkeys(template for own in each.values() for template in own))
+    levels = max(_PACKAGED_LEVELS, *(len(template.levels) for template in templates))
+    tables = map_layers(key, unique, templates, technology, config, progress=progress, cache=cache, levels=levels)
     objectives = np.asarray(tables.objectives, float)  # [U, T, M, 3]: cycles, pJ, um^2; +inf beyond a set
     traffic = np.asarray(tables.offchip_bytes, float)
-    memory = len(templates[0].levels) - 1
-    outer = np.asarray(tables.mapping.temporal)[..., memory, :]  # [U, T, M, D]: its loops
+    temporal = np.asarray(tables.mapping.temporal)
 
-    def one(core: Core, u: int) -> tuple[float, ...]:
+    def one(core: Core | TemplateCore, u: int) -> tuple[float, ...]:
         shape = unique[u].shape
-        which = [arrays.index(array) for array in _arrays_of(core)]
+        which = [templates.index(template) for template in each[core]]
         t, m = _best(objectives[u, which, :, 0], objectives[u, which, :, 1], choice)
         at = (u, which[t], m)
         latency, energy, _ = objectives[at]
-        if not math.isfinite(latency):
-            raise InputError(
-                f"no mapping was found of a {unique[u].type} layer {shape}",
-                item=f"core {core}",
-                remedy="take a larger --budget, or another core",
-            )
-        inside = dict(zip(DIMS, (np.asarray(shape.bounds) // outer[at]).tolist(), strict=True))
+        memory = len(templates[which[t]].levels) - 1
+        width = templates[which[t]].levels[memory].word_bits / 8
+        if not np.isfinite(latency):
+            return np.inf, 0.0, 1.0, width * sum(shape.tensor_words), 0.0, 0.0
+        outer = temporal[(*at, memory)]  # loops of the off-chip memory
+        inside = dict(zip(DIMS, (np.asarray(shape.bounds) // outer).tolist(), strict=True))
         tile = WorkloadShape(**inside, stride=shape.stride, dilation=shape.dilation)
-        steps = math.prod(outer[at].tolist())
-        return latency, sum(tile.tensor_words), steps, sum(shape.tensor_words), traffic[at], energy * 1e-12
+        words = np.asarray([sum(tile.tensor_words), sum(shape.tensor_words)]) * width
+        return latency, words[0], math.prod(outer.tolist()), words[1], traffic[at], energy * 1e-12
 
+    found = {core: np.asarray([one(core, u) for u in range(len(unique))], float) for core in cores}
+    for u, layer in enumerate(unique):
+        if not any(np.isfinite(rows[u, 0]) for rows in found.values()):
+            raise InputError(
+                f"no core runs a {layer.type} layer {layer.shape}",
+                item="platform",
+                remedy="add a core whose template runs it",
+            )
     place = {layer: u for u, layer in enumerate(unique)}
-    rows = [place[layer] for layer in layers]
-    found = {core: np.asarray([one(core, u) for u in range(len(unique))], float)[rows] for core in cores}
-    return {core: JobAnalysis(*columns.T) for core, columns in found.items()}
+    at = [place[layer] for layer in layers]
+    return {core: JobAnalysis(*rows[at].T) for core, rows in found.items()}
