@@ -1,18 +1,20 @@
 """How fast schedules are evaluated: the closed form of one shared link against the event simulation, and the sorts.
 
-Prints evaluations per second for 100 jobs on S4 against the size of the population, of the closed form
+Writes evaluations per second for 100 jobs on S4 against the size of the population, of the closed form
 (`schedule.shared_link`) and of `schedule.fluid.completion`, and a whole search of 100 x 100; then the time of one sort
 of events by the bitonic network and by XLA's own sort. The smallest of several times, apart from compile time.
 
-    python experiments/gsharp_speed.py
+    python experiments/gsharp_speed.py [--largest 100000] [--out experiments/results/gsharp_speed.md]
 """
 
+import argparse
+import pathlib
 import time
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from gsharp_cases import case_table
+from gsharp_cases import Report, case_table, when_and_where
 
 from mohamjax.schedule.fluid import completion, predecessor_bits
 from mohamjax.schedule.shared_link import _sorted, priority_order
@@ -60,31 +62,47 @@ def simulated(genes: JobGenes, problem):
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--largest", type=int, default=max(POPULATIONS), help="no larger populations than this")
+    parser.add_argument("--out", type=pathlib.Path, help="also write the tables to this file")
+    arguments = parser.parse_args()
+    report = Report()
+    report.say(
+        "# Speed of G#'s evaluation", "", f"`experiments/gsharp_speed.py`, {when_and_where()}. 100 jobs on S4 at 1"
+    )
+    report.say("byte/cycle, single precision; the smallest of several times, compile time apart.", "")
     problem = job_problem(case_table("mix0", "S4", 1))
     jobs = problem.mask.shape[0]
-    print("| schedules | closed form [1/s] | simulation [1/s] | ratio | largest difference |")
-    print("| --- | --- | --- | --- | --- |")
-    for population in POPULATIONS:
+    report.head("schedules", "closed form [1/s]", "simulation [1/s]", "ratio", "largest difference")
+    for population in (p for p in POPULATIONS if p <= arguments.largest):
         genes = decode(jax.random.uniform(jax.random.key(0), (population, 2 * jobs)), problem)
         ours, theirs = seconds(closed_form, genes, problem), seconds(simulated, genes, problem)
         apart = np.max(np.abs(closed_form(genes, problem)[:, 0] / simulated(genes, problem) - 1))
-        print(
-            f"| {population:,} | {population / ours:,.0f} | {population / theirs:,.0f} | {theirs / ours:.1f} | "
-            f"{apart:.0e} |",
-            flush=True,
+        report.row(
+            f"{population:,}",
+            f"{population / ours:,.0f}",
+            f"{population / theirs:,.0f}",
+            f"{theirs / ours:.1f}",
+            f"{apart:.0e}",
         )
     config = JobSearchConfig(population=100, generations=99)
     context = jax.tree.map(lambda leaf: leaf[None], problem)
     whole = seconds(lambda: search_islands(jax.random.key(1), context, config, rates=PAPER_RATES)[1], repeats=3)
-    print(f"\nsearch of {config.evaluations:,} schedules (100 x 100), operators and survival included: {whole:.2f} s")
+    report.say(
+        "",
+        f"A whole search of {config.evaluations:,} schedules (100 x 100), the paper's operators and survival included, "
+        f"takes {whole:.2f} s.",
+        "",
+    )
     keys = jax.random.uniform(jax.random.key(2), (128, 256))
     network = jax.jit(lambda x: _sorted((x, x)))
     library = jax.jit(lambda x: jax.lax.sort((x, x), dimension=0, num_keys=1))
     rows = jax.jit(lambda x: jax.lax.sort((x, x), dimension=1, num_keys=1))
-    print(
-        f"a sort of 256 x 128 events with a payload: bitonic network {1e3 * seconds(network, keys):.2f} ms, XLA "
-        f"along the first axis {1e3 * seconds(library, keys):.2f} ms, the last {1e3 * seconds(rows, keys.T):.2f} ms"
+    report.say(
+        f"A sort of 256 x 128 events with a payload: bitonic network {1e3 * seconds(network, keys):.2f} ms, XLA along "
+        f"the first axis {1e3 * seconds(library, keys):.2f} ms, along the last {1e3 * seconds(rows, keys.T):.2f} ms."
     )
+    report.write(arguments.out)
 
 
 if __name__ == "__main__":
