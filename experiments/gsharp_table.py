@@ -6,7 +6,12 @@
 `run` appends a row per (case, method, seed) to `experiments/results/gsharp_runs.csv` and skips what is there, so that
 it can be stopped and gone on with; `report` writes `experiments/results/gsharp_table.md`. Cases that separate methods
 (mix on S2 at 16, all batches on S3 to S6 at 1) run first. Genetic methods and random search run several cases and seeds
-side by side; methods of nevergrad run one by one and need the extra `baselines`.
+side by side; A2C, PPO and the methods of nevergrad (extra `baselines`) run one by one. The table of these, on the cases
+for which results of the released GA are known:
+
+    python experiments/gsharp_table.py run --cases released --seeds 3 --methods A2C,PPO,DE,CMA-ES,... --runs OTHERS.csv
+    python experiments/gsharp_table.py report --runs OTHERS.csv gsharp_runs.csv --cases released --transpose \\
+        --out OTHERS.md
 """
 
 import argparse
@@ -54,22 +59,46 @@ def separates(case) -> bool:
     )
 
 
+RELEASED = {
+    ("mix0", "S4", 1): 4.145e6,
+    ("vision0", "S4", 1): 2.688e6,
+    ("lang0", "S4", 1): 0.869e6,
+    ("recom0", "S4", 1): 0.605e6,
+    ("mix0", "S2", 16): 4.719e6,
+}
+"""Makespans that the released GA reached with as many evaluations (LB_rs, as-released), to four digits."""
+
+
+def chosen_cases(text: str) -> list:
+    """`all`, `released`, the first so many, or cases such as mix0/S4/1 separated by commas."""
+    if text in ("all", "released"):
+        return list(RELEASED) if text == "released" else ORDER
+    if text.isdigit():
+        return ORDER[: int(text)]
+    named = {"/".join(map(str, case)): case for case in ORDER}
+    unknown = [name for name in text.split(",") if name not in named]
+    if unknown:
+        raise SystemExit(f"unknown case {unknown[0]}, expected such as {next(iter(named))}")
+    return [named[name] for name in text.split(",")]
+
+
 ORDER = sorted(CASES, key=lambda case: (not separates(case), not case[0].endswith("0"), CASES.index(case)))
 
 
-def read_runs() -> dict[tuple, float]:
-    if not RUNS.exists():
-        return {}
-    with open(RUNS) as stream:
-        return {
-            (r["batch"], r["setting"], int(r["bandwidth"]), r["method"], int(r["seed"])): float(r["makespan"])
-            for r in csv.DictReader(stream)
-        }
+def read_runs(files) -> dict[tuple, float]:
+    found = {}
+    for path in files:
+        if path.exists():
+            with open(path) as stream:
+                for r in csv.DictReader(stream):
+                    key = r["batch"], r["setting"], int(r["bandwidth"]), r["method"], int(r["seed"])
+                    found[key] = float(r["makespan"])
+    return found
 
 
-def append(rows) -> None:
-    new = not RUNS.exists()
-    with open(RUNS, "a", newline="") as stream:
+def append(path, rows) -> None:
+    new = not path.exists()
+    with open(path, "a", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         if new:
             writer.writerow(COLUMNS)
@@ -120,12 +149,12 @@ def island_rows(method: str, cases, seeds):
 
 
 def run(arguments) -> None:
-    seeds = list(range(arguments.seeds))
-    cases = ORDER[: arguments.cases]
+    seeds, path = list(range(arguments.seeds)), arguments.runs[0]
+    cases = chosen_cases(arguments.cases)
     for method in arguments.methods.split(","):
         if method not in (*METHODS, "heuristics"):
             raise SystemExit(f"unknown method {method}")
-        done = read_runs()
+        done = read_runs([path])
         if method == "heuristics":
             for case in cases:
                 if (*case, "bound", 0) not in done:
@@ -133,9 +162,10 @@ def run(arguments) -> None:
                     values = evaluate_plans(table, [run_heuristic(name, table) for name in HEURISTICS])
                     bound = job_bound(table)
                     append(
+                        path,
                         [(*case, name, 0, v["makespan"], 1) for name, v in zip(HEURISTICS, values, strict=True)]
                         + [(*case, "bound", 0, bound.best, 0)]
-                        + [(*case, "bound-released", 0, max(bound.longest, bound.assignment), 0)]
+                        + [(*case, "bound-released", 0, max(bound.longest, bound.assignment), 0)],
                     )
             continue
         missing = [case for case in cases if any((*case, method, s) not in done for s in seeds)]
@@ -144,14 +174,14 @@ def run(arguments) -> None:
             groups = [missing[i : i + GROUP] for i in range(0, len(missing), GROUP)]
             for n, group in enumerate(groups):
                 rows = island_rows(method, (group * GROUP)[:GROUP], seeds)[: len(group) * len(seeds)]
-                append([row for row in rows if tuple(row[:5]) not in done])
+                append(path, [row for row in rows if tuple(row[:5]) not in done])
                 print(f"{method}: {n + 1} of {len(groups)} groups, {time.perf_counter() - began:.0f} s", flush=True)
         else:
             for case in missing:
                 for seed in seeds:
                     if (*case, method, seed) not in done:
                         found = run_method(method, case_table(*case), config_of(method, seed)).best
-                        append([(*case, method, seed, found.objectives["makespan"], found.evaluations)])
+                        append(path, [(*case, method, seed, found.objectives["makespan"], found.evaluations)])
                 print(f"{method}: {case}, {time.perf_counter() - began:.0f} s", flush=True)
 
 
@@ -160,17 +190,21 @@ def spread(values) -> str:
     return f"{middle:.3f}" if high - low < 5e-4 else f"{middle:.3f} ({low:.3f} to {high:.3f})"
 
 
-def report(_) -> None:
-    runs = read_runs()
+def report(arguments) -> None:
+    runs = read_runs(arguments.runs)
+    wanted = chosen_cases(arguments.cases)
     by = collections.defaultdict(lambda: collections.defaultdict(list))
     for (batch, setting, bandwidth, method, _), value in runs.items():
-        by[batch, setting, bandwidth][method].append(value)
-    methods = [m for m in METHODS if m not in HEURISTICS and any(m in found for found in by.values())]
+        if (batch, setting, bandwidth) in wanted:
+            by[batch, setting, bandwidth][method].append(value)
+    listed = METHODS if arguments.methods is None else arguments.methods.split(",")
+    methods = [m for m in listed if m not in HEURISTICS and any(m in found for found in by.values())]
     seeds = {m: max(len(found[m]) for found in by.values()) for m in methods}
+    sources = " and ".join(f"`{path.name}`" for path in arguments.runs)
     lines = [
         "# G# and its baselines on the reference batches",
         "",
-        f"Made by `experiments/gsharp_table.py report` from `gsharp_runs.csv`. Every search spends {EVALUATIONS:,}",
+        f"Made by `experiments/gsharp_table.py report` from {sources}. Every search spends {EVALUATIONS:,}",
         "evaluations (the seeding heuristics of `gsharp` count among them). LB cores are `LB_rs`, bandwidth demand is",
         "`as-released`. Numbers are makespans over the lower bound of the case (1.000 is optimal): the median over",
         "seeds and, where they differ, the quartiles. The bound is `search/jobs/bounds.py`'s; the one without stalls",
@@ -186,7 +220,7 @@ def report(_) -> None:
     ):
         shown = [m for m in methods if any(m in by[c] for c in chosen)]
         head = ["case", "bound [cycles]", "plain", *shown, "LPT-EFT", "best heuristic"]
-        lines += [f"## {title}", "", "| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+        grid = [head]
         for case in chosen:
             found = by[case]
             bound = found["bound"][0]
@@ -194,32 +228,28 @@ def report(_) -> None:
             cells += [spread(np.asarray(found[m]) / bound) if found[m] else "" for m in shown]
             least = min(best_simple, key=lambda h, found=found: found[h][0])
             cells += [f"{found['LPT-EFT'][0] / bound:.3f}", f"{found[least][0] / bound:.3f} {least}"]
-            lines.append("| " + " | ".join(cells) + " |")
-        lines.append("")
-    lines += against_released(by) + does_not_separate(by) + summary(by, methods)
-    (RESULTS / "gsharp_table.md").write_text("\n".join(lines) + "\n")
+            grid.append(cells)
+        if chosen:
+            lines += [f"## {title}", "", *markdown(grid, arguments.transpose), ""]
+    lines += against_released(by, methods, arguments.transpose) + does_not_separate(by) + summary(by, methods)
+    arguments.out.write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
 
 
-RELEASED = {
-    ("mix0", "S4", 1): 4.145e6,
-    ("vision0", "S4", 1): 2.688e6,
-    ("lang0", "S4", 1): 0.869e6,
-    ("recom0", "S4", 1): 0.605e6,
-    ("mix0", "S2", 16): 4.719e6,
-}
-"""Makespans that the released GA reached with as many evaluations (LB_rs, as-released), to four digits."""
+def markdown(grid, transpose: bool) -> list[str]:
+    """Lines of a table whose first row is the head."""
+    grid = [*zip(*grid, strict=True)] if transpose else grid
+    rows = ["| " + " | ".join(cells) + " |" for cells in grid]
+    return [rows[0], "|" + " --- |" * len(grid[0]), *rows[1:]]
 
 
-def against_released(by) -> list[str]:
-    head = ["case", "released [cycles]", "gsharp", "gsharp-unseeded", "gsharp-paper"]
-    lines = ["## Against the released GA (median over its result)", "", "| " + " | ".join(head) + " |"]
-    lines.append("|" + " --- |" * len(head))
+def against_released(by, methods, transpose: bool) -> list[str]:
+    grid = [["case", "released [cycles]", *(m for m in methods if m not in ("standard-ga", "random"))]]
     for case, value in RELEASED.items():
         if case in by:
-            ratios = [f"{statistics.median(by[case][m]) / value:.4f}" if by[case][m] else "" for m in head[2:]]
-            lines.append(f"| {case[0]} {case[1]} at {case[2]} | {value:,.0f} | " + " | ".join(ratios) + " |")
-    return [*lines, ""]
+            ratios = [f"{statistics.median(by[case][m]) / value:.4f}" if by[case][m] else "" for m in grid[0][2:]]
+            grid.append([f"{case[0]} {case[1]} at {case[2]}", f"{value:,.0f}", *ratios])
+    return ["## Against the released GA (median over its result)", "", *markdown(grid, transpose), ""]
 
 
 def does_not_separate(by) -> list[str]:
@@ -227,15 +257,19 @@ def does_not_separate(by) -> list[str]:
     even = []
     for case in by:
         found = by[case]
-        best = min(statistics.median(found[m]) for m in found if m in SIZES)
+        best = min((statistics.median(found[m]) for m in found if m in SIZES), default=-np.inf)
         if min(found["LPT-EFT"][0], found["HEFT"][0]) <= 1.001 * best:
             even.append(case)
-    named = ", ".join(f"{b} {s} at {w}" for b, s, w in sorted(even, key=ORDER.index))
+    named = ", ".join(f"{b} {s} at {w}" for b, s, w in sorted(even, key=ORDER.index)) or "nowhere"
     return [
         "## Where the problem does not separate methods",
         "",
         f"In {len(even)} of {len(by)} cases one pass of LPT-EFT or HEFT is within 0.1 % of the best search: {named}.",
-        "Where all methods agree on a value well above 1.000 (recom0 on S5 at 256), the bound is probably loose.",
+        *(
+            ["Where all methods agree on a value well above 1.000 (recom0 on S5 at 256), the bound is probably loose."]
+            if ("recom0", "S5", 256) in by
+            else []
+        ),
         "",
     ]
 
@@ -250,7 +284,7 @@ def summary(by, methods) -> list[str]:
         cases = [c for c in by if by[c][method]]
         apart = [c for c in cases if separates(c)]
         for name, chosen in (("all cases", cases), ("separating cases", apart)):
-            if not chosen:
+            if not chosen or (chosen == cases and name == "separating cases"):
                 continue
             ratios = [statistics.median(by[c][method]) / by[c]["bound"][0] for c in chosen]
             runs = [v / by[c]["LPT-EFT"][0] for c in chosen for v in by[c][method]]
@@ -271,12 +305,17 @@ def summary(by, methods) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    running = verbs.add_parser("run")
+    running, reporting = verbs.add_parser("run"), verbs.add_parser("report")
     running.add_argument("--methods", default="heuristics,gsharp,gsharp-unseeded,gsharp-paper,standard-ga,random")
     running.add_argument("--seeds", type=int, default=10)
-    running.add_argument("--cases", type=int, default=len(CASES), help="only the first so many")
     running.set_defaults(act=run)
-    verbs.add_parser("report").set_defaults(act=report)
+    reporting.add_argument("--methods", help="only these (default: all that there are)")
+    reporting.add_argument("--out", type=pathlib.Path, default=RESULTS / "gsharp_table.md")
+    reporting.add_argument("--transpose", action="store_true", help="a row per method")
+    reporting.set_defaults(act=report)
+    for verb in (running, reporting):
+        verb.add_argument("--runs", type=pathlib.Path, nargs="+", default=[RUNS], help="run: the first is appended to")
+        verb.add_argument("--cases", default="all", help="all, released, the first so many, or mix0/S4/1,...")
     arguments = parser.parse_args()
     arguments.act(arguments)
 
