@@ -10,11 +10,13 @@ import pytest
 
 from mohamjax.cli import main
 from mohamjax.hardware import load_technology, load_template, template_from_dict, template_to_dict, template_to_yaml
+from mohamjax.io.jobs import read_jobs
 from mohamjax.schedule.job_analysis import NEST_DEMANDS, STYLES, bandwidth_demand, job_layer
 from mohamjax.schedule.job_platform import Core, JobBatch, Platform, analysis_table
 from mohamjax.schedule.job_templates import core_template
 from mohamjax.search import BUDGETS
 from mohamjax.search.jobs import nest_analyses
+from mohamjax.workload import UniqueLayer, WorkloadShape
 
 CORES = (Core("HB", 8, 16), Core("LB_rs", 8, 16), Core("LB_os", 8, 16), Core("HB", 4, 4, flexible=True))
 JOBS = """type,K,C,P,Q,R,S
@@ -61,6 +63,15 @@ def test_jobs_are_the_same_layers_in_both_models():
     assert batch.shapes.macs.tolist() == [layer.shape.macs for layer in LAYERS]
     assert batch.shapes.P.tolist() == [8, 16, 8, 16, 1]
     assert LAYERS[2].shape.tensor_words == (24 * 9, 24 * 17 * 17, 24 * 64)
+
+
+def test_strides_and_dilations_are_read_with_the_jobs(tmp_path):
+    (tmp_path / "jobs.csv").write_text(
+        "type,K,C,P,Q,R,S,stride_h,stride_w,dilation_h,dilation_w\nconv,8,4,5,6,3,3,2,3,1,2\nbmm,8,4,5,1,1,1,,,,\n"
+    )
+    one, two = read_jobs(tmp_path / "jobs.csv").layers
+    assert one == UniqueLayer("conv", WorkloadShape(K=8, C=4, P=5, Q=6, R=3, S=3, stride=(2, 3), dilation=(1, 2)))
+    assert two == UniqueLayer("bmm", WorkloadShape(N=5, K=8, C=4))
 
 
 def test_the_fastest_mapping_fills_the_array_along_the_loops_of_its_style(fastest):

@@ -21,9 +21,9 @@ Two checks hold by construction where MAESTRO's own model breaks them: a depthwi
 elements hold runs in several rounds, and no core does more multiply-accumulates per cycle than it has elements
 (`LB_rs` would, where P exceeds w h / S).
 
-There are no closed forms of energies: what MAESTRO prints counts the accesses of two buffers, by rules for the edges of
-tiles that no closed form has, and neither multiply-accumulates nor the off-chip memory. The loop-nest model has them
-(`search.jobs.nest_analyses`).
+There are no energies here: what MAESTRO prints leaves out multiply-accumulates and the off-chip memory, and its counts
+of buffer accesses follow rules at the edges of tiles for which no closed form is known to us. The loop-nest model has
+energies (`search.jobs.nest_analyses`).
 
 Axes: N jobs.
 """

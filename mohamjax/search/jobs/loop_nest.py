@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from mohamjax.errors import InputError
-from mohamjax.hardware import Technology, Template
+from mohamjax.hardware import Technology, Template, fits
 from mohamjax.schedule.job_analysis import JobAnalysis
 from mohamjax.schedule.job_platform import Core, TemplateCore
 from mohamjax.schedule.job_templates import core_template
@@ -80,6 +80,13 @@ def nest_analyses(
     unique = list(dict.fromkeys(layers))
     each = {core: _templates_of(core) for core in cores}
     templates = list(dict.fromkeys(template for own in each.values() for template in own))
+    for layer in unique:
+        if all(fits(template, layer.type, layer.shape) is not None for template in templates):
+            raise InputError(
+                f"no core runs a {layer.type} layer {layer.shape}",
+                item="platform",
+                remedy="add a core whose template runs it",
+            )
     levels = max(_PACKAGED_LEVELS, *(len(template.levels) for template in templates))
     tables = map_layers(key, unique, templates, technology, config, progress=progress, cache=cache, levels=levels)
     objectives = np.asarray(tables.objectives, float)  # [U, T, M, 3]: cycles, pJ, um^2; +inf beyond a set
@@ -103,13 +110,6 @@ def nest_analyses(
         return latency, words[0], math.prod(outer.tolist()), words[1], traffic[at], energy * 1e-12
 
     found = {core: np.asarray([one(core, u) for u in range(len(unique))], float) for core in cores}
-    for u, layer in enumerate(unique):
-        if not any(np.isfinite(rows[u, 0]) for rows in found.values()):
-            raise InputError(
-                f"no core runs a {layer.type} layer {layer.shape}",
-                item="platform",
-                remedy="add a core whose template runs it",
-            )
     place = {layer: u for u, layer in enumerate(unique)}
     at = [place[layer] for layer in layers]
     return {core: JobAnalysis(*rows[at].T) for core, rows in found.items()}

@@ -310,7 +310,8 @@ def run_method(
 
     Args:
         method: of `METHODS`. `gsharp` starts from the heuristics of `SEEDS`, `gsharp-unseeded` from random schedules;
-            `gsharp-paper` has the paper's operators and rates alone and evenly drawn schedules.
+            `gsharp-paper` has the paper's operators and rates alone and evenly drawn schedules. A2C and PPO learn from
+            batches of as many episodes as the population has schedules.
         table: independent jobs behind one bandwidth.
         config: sizes, objectives and seed; default 10,000 evaluations, makespan.
         goals: weights, deadlines and targets of the jobs.
