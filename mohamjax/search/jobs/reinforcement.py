@@ -7,8 +7,8 @@ methods), then policy and critic learn from it.
 
 Policy and critic are networks of three hidden layers of 128; discount 0.99; A2C takes one step of RMSProp (0.0007) per
 batch, PPO four epochs of four minibatches with Adam (0.00025) and a clipping range of 0.2. What Table 5 leaves open
-(generalised advantages, weights of entropy and value, clipped gradients) is as in the common library that these values
-are the defaults of; advantages are normalised in both methods.
+(generalised advantages, weights of entropy and value, clipped gradients) is as in Stable Baselines, of whose A2C and
+PPO2 these values are the defaults, except that both learn from whole episodes, with normalised advantages.
 
 Axes: E episodes of a batch, J jobs (padded), A accelerators, F features.
 """
