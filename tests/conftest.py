@@ -1,7 +1,9 @@
 """Where the reference data lies, and what happens to a test when it does not."""
 
+import gc
 import pathlib
 
+import jax
 import pytest
 from small_search import small_network
 
@@ -37,8 +39,24 @@ def networks(tmp_path_factory):
 _TOGETHER = {"test_search.py": "search", "test_requirements.py": "search"}
 
 
+def _group(item):
+    """The files whose tests run in one process and share programs."""
+    name = item.path.name
+    return _TOGETHER.get(name, name)
+
+
 def pytest_collection_modifyitems(items):
     """Keeps the tests of a file, and of files that search the same networks, in one process: they share programs."""
     for item in items:
-        name = item.path.name
-        item.add_marker(pytest.mark.xdist_group(_TOGETHER.get(name, name)))
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
+
+
+def pytest_runtest_teardown(item, nextitem):
+    """Drops the programs of a group when it is done.
+
+    XLA maps every kernel into memory by itself: a process that compiles all that the suite does exceeds the mappings
+    that Linux allows (vm.max_map_count, 65,530) and dies of a segmentation fault in whatever compiles next.
+    """
+    if nextitem is None or _group(nextitem) != _group(item):
+        jax.clear_caches()
+        gc.collect()
