@@ -90,7 +90,7 @@ def measure(scenario: str, arguments: argparse.Namespace) -> tuple[dict[str, lis
         "random search": lambda: random_search(search_key, context, unseeded, evaluations)[1][-1],
     }
     for priority, name in (("heft", "HEFT lists alone"), ("lpt", "LPT-EFT lists alone")):
-        lists = list_designs(application, tables, default.package, site, layers, priority=priority)
+        lists = list_designs(application, tables, default.package, site, layers, priorities=[priority])
         assert lists is not None
         methods[name] = lambda lists=lists: archive_of(lists, context, config)[1]
     found: dict[str, list[float]] = {}

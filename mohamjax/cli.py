@@ -411,8 +411,7 @@ class _Terminal:
             self.line(f"compiled in {progress.compile_s:.1f} s")
         done = progress.generation
         rate = progress.fresh_evaluations / max(progress.seconds, 1e-9)
-        per_generation = progress.evaluations / max(done, 1)
-        left = (generations - done) * per_generation / max(rate, 1e-9) if done else None
+        left = (generations - done) * progress.step_s / len(progress.hypervolume) if done else None
         self.status(
             f"search  generation {done}/{generations}  {rate:,.0f} designs/s  front {progress.front_size[-1]}  "
             f"hypervolume {progress.hypervolume[-1]:.4f}  {_duration(left)} left",

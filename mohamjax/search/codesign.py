@@ -86,7 +86,10 @@ class Budget:
 
 
 BUDGETS = {
-    "tiny": Budget(MapperConfig(population=48, generations=8, descent=8), MohamConfig(population=128, generations=40)),
+    "tiny": Budget(
+        MapperConfig(population=48, generations=8, descent=8),
+        MohamConfig(population=128, generations=40, seed_batches=8),
+    ),
     "small": Budget(MapperConfig(population=96, generations=15), MohamConfig(population=250, generations=200)),
     "paper": Budget(MapperConfig(population=120, generations=15), MohamConfig(population=250, generations=300)),
 }
@@ -482,7 +485,7 @@ def _rows(progress: Progress, config: MohamConfig, known: int, before_s: float) 
     rows = [
         {
             "generation": first + i,
-            "evaluations": (first + i + 1) * per_generation,
+            "evaluations": progress.evaluations - (count - 1 - i) * per_generation,
             "seconds": round(before_s + progress.seconds - (count - 1 - i) * progress.step_s / max(count, 1), 3),
             "hypervolume": progress.hypervolume[i],
             "front_size": progress.front_size[i],
@@ -526,7 +529,7 @@ def expected_cost(application: ApplicationModel, pairs: int, settings: Settings)
     mapper, moham = settings.mapper, settings.moham
     mappings = pairs * mapper.evaluations
     offspring = moham.islands * (moham.population + moham.immigrant_count)
-    designs = (moham.generations + 1) * offspring
+    designs = (moham.generations + (moham.seed_batches if moham.seeded else 1)) * offspring
     layers = len(application.layers)
     seconds = mappings / _MAPPINGS_PER_S + designs * layers / _LAYER_EVALUATIONS_PER_S
     # Per design: genes, one row of the tables per layer, and the fluid model's state; single precision.
