@@ -79,7 +79,12 @@ def measure(scenario: str, arguments: argparse.Namespace) -> tuple[dict[str, lis
         again = jax.vmap(lambda genes, valid: archive_of(genes, context, config, valid)[1][0])
         return jax.jit(again)(state.archive.genes, state.archive.valid)
 
-    evaluations = (arguments.generations + 1) * (config.population + config.immigrant_count)
+    # The list schedules are evaluated before the first generation: those who start without them get as many more.
+    given = 0 if seeds is None else -(-len(seeds.template) // config.population)
+    longer = {"generations": arguments.generations + given - 1, "chunk": arguments.generations + given - 1}
+    unseeded = dataclasses.replace(unseeded, **longer)
+    paper = dataclasses.replace(paper, moham=dataclasses.replace(paper.moham, **longer))
+    evaluations = (arguments.generations + given) * (config.population + config.immigrant_count)
     plain = dataclasses.replace(default, moham=unseeded)
     methods = {
         "mohamjax": lambda: searched(default, first=seeds),
@@ -94,7 +99,8 @@ def measure(scenario: str, arguments: argparse.Namespace) -> tuple[dict[str, lis
         assert lists is not None
         methods[name] = lambda lists=lists: archive_of(lists, context, config)[1]
     found: dict[str, list[float]] = {}
-    for name, method in methods.items():
+    for name in arguments.methods.split(",") if arguments.methods else methods:
+        method = methods[name]
         began = time.perf_counter()
         found[name] = [float(x) for x in method()]
         seconds = time.perf_counter() - began
@@ -117,7 +123,8 @@ def main() -> None:
     parser.add_argument("--scenarios", default=",".join(SCENARIOS))
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--population", type=int, default=250)
-    parser.add_argument("--generations", type=int, default=50)
+    parser.add_argument("--generations", type=int, default=100)
+    parser.add_argument("--methods", default="", help="names as in the table, with commas; default all")
     arguments = parser.parse_args()
 
     lines, tests = [], []
