@@ -244,6 +244,15 @@ class Fields:
             return default
         return choice(self.need(key), known, what=what, file=self.file, item=self.path(key))
 
+    def flag(self, key: str, default: bool) -> bool:
+        """True or false."""
+        value = self.data[key] if self.has(key) else default
+        if not isinstance(value, bool):
+            raise InputError(
+                f"expected true or false, found {value!r}", file=self.file, item=self.path(key), remedy="write one"
+            )
+        return value
+
     def sequence(self, key: str, default: Sequence[Any] | None = None) -> list[Any]:
         """A list; required without a default."""
         if default is not None and not self.has(key):

@@ -427,21 +427,12 @@ def requirements_from_dict(data: Mapping[str, Any], *, file: str = "") -> Requir
         most=counts.integer("most") if counts.has("most") else None,
         template_least=of_template["least"],
         template_most=of_template["most"],
-        homogeneous=_flag(top, "homogeneous", False),
+        homogeneous=top.flag("homogeneous", False),
         chiplets=_read_chiplets(package, rows),
-        open=_flag(package, "open", False) if rows else True,
+        open=package.flag("open", False) if rows else True,
         pins=_read_pins(top),
         file=file,
     )
-
-
-def _flag(fields: Fields, key: str, default: bool) -> bool:
-    value = fields.data.get(key, default)
-    if not isinstance(value, bool):
-        raise InputError(
-            f"expected true or false, found {value!r}", file=fields.file, item=fields.path(key), remedy="write one"
-        )
-    return value
 
 
 def _read_chiplets(package: Fields, rows: Sequence[Any]) -> tuple[FixedChiplet, ...]:
