@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mohamjax import __version__, cli_schedule
+from mohamjax.cli_options import refuse
 from mohamjax.errors import InputError
 from mohamjax.text import table as _table
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from mohamjax.workload import ApplicationModel
 
 __all__ = ["main"]
+
+_MOST_ENUMERATED = 10**8  # mappings of a layer on a template: minutes
 
 
 # ---------------------------------------------------------------- arguments
@@ -123,8 +126,9 @@ def _workload_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _common(parser: argparse.ArgumentParser, out: str) -> None:
-    parser.add_argument("--seed", type=_seed, default=0, help="seed of all randomness (default 0)")
+def _common(parser: argparse.ArgumentParser, out: str, *, random: bool = False) -> None:
+    seed = "seed of all randomness (default 0)" if random else "taken by every verb; nothing is random here"
+    parser.add_argument("--seed", type=_seed, default=0, help=seed)
     parser.add_argument("--out", metavar="PATH", help=out)
     parser.add_argument(
         "--no-compile-cache", action="store_true", help="do not keep compiled programs in the user's cache folder"
@@ -218,7 +222,7 @@ def _parser() -> argparse.ArgumentParser:
     search.add_argument("--no-mapping-cache", action="store_true", help="neither read nor keep mapping tables on disk")
     _workload_arguments(search)
     _hardware_arguments(search)
-    _common(search, "results folder (default results/<scenario>-<budget>)")
+    _common(search, "results folder (default results/<scenario>-<budget>)", random=True)
 
     map_ = verbs.add_parser(
         "map",
@@ -227,19 +231,22 @@ def _parser() -> argparse.ArgumentParser:
     )
     map_.add_argument("workload", nargs="+", help="ONNX files, a scenario name or a scenario YAML")
     map_.add_argument(
-        "--template", dest="templates", metavar="NAME|FILE,...", help="templates (default: the packaged ones)"
+        "--template",
+        "--templates",
+        dest="templates",
+        metavar="NAME|FILE,...",
+        help="sub-accelerator templates, by name or YAML file, separated by commas (default: the packaged ones)",
     )
     map_.add_argument("--technology", metavar="FILE", help="a technology table of your own (YAML)")
     _word_argument(map_)
-    map_.add_argument("--budget", default="small", help="tiny, small (default) or paper")
+    map_.add_argument("--budget", help="how many mappings to evaluate: tiny, small (default) or paper")
     map_.add_argument(
         "--exhaustive", action="store_true", help="evaluate every mapping instead: the true Pareto sets of small spaces"
     )
     map_.add_argument(
         "--limit",
         type=_positive,
-        default=10**8,
-        help="most mappings to evaluate per layer and template with --exhaustive (default 1e8)",
+        help=f"most mappings to evaluate per layer and template with --exhaustive (default {_MOST_ENUMERATED:,})",
     )
     map_.add_argument(
         "--inject",
@@ -255,55 +262,71 @@ def _parser() -> argparse.ArgumentParser:
     map_.add_argument("--timeloop", metavar="FOLDER", help="export every mapping as Timeloop's YAML files")
     map_.add_argument("--no-mapping-cache", action="store_true", help="neither read nor keep mapping tables on disk")
     _workload_arguments(map_)
-    _common(map_, "JSON file for the Pareto sets with their loop nests")
+    _common(map_, "JSON file for the Pareto sets with their loop nests; - for standard output", random=True)
 
     evaluate = verbs.add_parser("evaluate", help="evaluate mappings, schedules or designs from files")
     kinds = evaluate.add_subparsers(dest="kind", required=True, metavar="KIND")
     mappings = kinds.add_parser("mappings", help="loop nests on given architectures, as Timeloop counts them")
-    mappings.add_argument("--architectures", metavar="FILE", help="architectures.json")
-    mappings.add_argument("--samples", metavar="FILE", help="samples, .jsonl or .jsonl.gz")
+    mappings.add_argument(
+        "--architectures", metavar="FILE", help="architectures with their energies [pJ] and areas [um^2] (JSON)"
+    )
+    mappings.add_argument("--samples", metavar="FILE", help="layers and their loop nests on these (.jsonl, .jsonl.gz)")
     mappings.add_argument(
         "--timeloop",
         nargs="+",
         metavar="FILE",
         help="Timeloop's own YAML instead: architecture, problem, mapping and, if any, ERT, ART and constraints",
     )
-    mappings.add_argument("--links", choices=("on", "off"), default="on", help="link transfers (default on)")
-    mappings.add_argument("--float32", action="store_true", help="compute in single precision")
+    mappings.add_argument(
+        "--links",
+        choices=("on", "off"),
+        default="on",
+        help="count what neighbours hand on to each other where an architecture has such links (default on)",
+    )
+    mappings.add_argument("--float32", action="store_true", help="compute in single precision (default double)")
     mappings.add_argument(
         "--explain",
         nargs="?",
         choices=("text", "json"),
         const="text",
-        help="also print why each mapping costs what it does: a table, or JSON",
+        help="also print why each mapping costs what it does: a table (text, the default) or JSON",
     )
-    _common(mappings, "predictions (.jsonl)")
+    _common(mappings, "predictions (.jsonl); - for standard output, the default")
     schedules = kinds.add_parser(
         "schedules", help="schedules in the formats fluid-schedule/1, job-table/1, schedule/1 and designs/1"
     )
     schedules.add_argument("file", help="the JSON file")
-    schedules.add_argument("--float32", action="store_true", help="compute in single precision")
-    schedules.add_argument("--timelines", action="store_true", help="also write when each job is slowed")
-    _common(schedules, "results (JSON; CSV for schedule/1 and designs/1)")
+    schedules.add_argument("--float32", action="store_true", help="compute in single precision (default double)")
+    schedules.add_argument(
+        "--timelines",
+        action="store_true",
+        help="also write when each job runs and is slowed, in the file's time unit (fluid-schedule/1, job-table/1)",
+    )
+    _common(schedules, "results (JSON; CSV for schedule/1 and designs/1); - for standard output, the default")
     designs = kinds.add_parser("designs", help="designs of designs.json, or schedule/1 files")
     designs.add_argument("file", help="the JSON file")
-    designs.add_argument("--technology", metavar="FILE", help="the technology table that the designs were made with")
-    designs.add_argument("--float32", action="store_true", help="compute in single precision")
+    designs.add_argument(
+        "--technology",
+        metavar="FILE",
+        help="the technology table that the designs were made with (default: the packaged one)",
+    )
+    designs.add_argument("--float32", action="store_true", help="compute in single precision (default double)")
     designs.add_argument(
         "--explain",
         metavar="ID",
         nargs="?",
         const="",
-        help="say where the time, the energy and the area of the design with this design_id go, or of all designs",
+        help="say where the time, the energy and the area of the design with this design_id go (without ID: of all "
+        "designs), instead of the table unless --out asks for it too",
     )
-    designs.add_argument("--json", action="store_true", help="with --explain: as JSON")
+    designs.add_argument("--json", action="store_true", help="with --explain: as JSON instead of text")
     designs.add_argument(
         "--trace", metavar="FILE", help="also write the timelines in the Chrome trace format (Perfetto)"
     )
     designs.add_argument(
         "--timeloop", metavar="FOLDER", help="also write every chiplet and its layers as input files of Timeloop"
     )
-    _common(designs, "table of objectives (CSV); - for standard output, the default")
+    _common(designs, "table of objectives [s, J, mm^2] (CSV); - for standard output, the default")
 
     schedule = verbs.add_parser(
         "schedule",
@@ -312,7 +335,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     cli_schedule.add_arguments(schedule, _positive)
     _workload_arguments(schedule)
-    _common(schedule, "results folder (default: none is written)")
+    _common(schedule, "results folder (default: none is written)", random=True)
 
     workload = verbs.add_parser("workload", help="print the layers of networks")
     workload.add_argument("workload", nargs="+", help="ONNX files, a scenario name or a scenario YAML")
@@ -475,16 +498,16 @@ def _technology(arguments: argparse.Namespace) -> Technology:
     return load_technology(arguments.technology)
 
 
-def _probe(path: str | None) -> None:
-    """Complains about a file that cannot be written before the work is done that would go there."""
+def _probe(path: str | None, item: str = "--out") -> None:
+    """Complains about a file that cannot be written before the work is done that would go there; names the option."""
     from mohamjax.io import prepare_folder
 
     if path not in (None, "-"):
         assert path is not None
         target = pathlib.Path(path)
         if target.is_dir():
-            raise InputError("is a folder", file=path, item="--out", remedy="name a file")
-        prepare_folder(target.parent)
+            raise InputError("is a folder", file=path, item=item, remedy="name a file")
+        prepare_folder(target.parent, item)
 
 
 def _write(path: str | None, text: str) -> None:
@@ -749,7 +772,7 @@ def _map(arguments: argparse.Namespace) -> int:
 
     import jax
 
-    from mohamjax.io import best_nests, given_mappings, mappings_document, write_timeloop_mappings
+    from mohamjax.io import best_nests, given_mappings, mappings_document, prepare_folder, write_timeloop_mappings
     from mohamjax.plot.style import known_format
     from mohamjax.search import (
         BUDGETS,
@@ -761,17 +784,26 @@ def _map(arguments: argparse.Namespace) -> int:
         runnable,
     )
 
-    settings = Settings.preset(arguments.budget)
+    if arguments.exhaustive:
+        refuse("an enumeration needs no mappings of yours", "leave out either option", inject=arguments.inject)
+        refuse(
+            "is for a search, not for an enumeration",
+            budget=arguments.budget,
+            no_mapping_cache=arguments.no_mapping_cache,
+        )
+    else:
+        refuse("is for an enumeration", "add --exhaustive, or leave it out", limit=arguments.limit)
+    settings = Settings.preset(arguments.budget or "small")
     application, technology = _application(arguments), _technology(arguments)
     templates = _templates(arguments, application)
     runnable(application, templates)
     given = given_mappings(arguments.inject, application, templates, technology)
-    if given and arguments.exhaustive:
-        raise InputError("an enumeration needs no mappings of yours", item="--inject", remedy="leave out either option")
     if arguments.figure is not None:
         known_format(pathlib.Path(arguments.figure).suffix.removeprefix(".").lower())
-    for path in (arguments.out, arguments.nests, arguments.figure):
-        _probe(path)
+    for option in ("out", "nests", "figure"):
+        _probe(getattr(arguments, option), f"--{option}")
+    if arguments.timeloop is not None:
+        prepare_folder(arguments.timeloop, "--timeloop")
     terminal = _Terminal()
     search_key, _, network_key = jax.random.split(jax.random.key(arguments.seed), 3)
     layers = application.unique_layers
@@ -782,7 +814,7 @@ def _map(arguments: argparse.Namespace) -> int:
                 layers,
                 templates,
                 technology,
-                limit=arguments.limit,
+                limit=arguments.limit or _MOST_ENUMERATED,
                 progress=terminal.enumeration,
                 announce=lambda layer, template, size: terminal.line(
                     f"{layer.type} {_bounds(layer)} on {template.name}: {size.mappings:,} mappings, {size.classes:,} "
@@ -936,11 +968,16 @@ def _evaluate_mappings(arguments: argparse.Namespace) -> int:
 
 
 def _evaluate_schedules(arguments: argparse.Namespace) -> int:
-    from mohamjax.io import DESIGNS_FORMAT, SCHEDULE_FORMAT, evaluate_schedules, read_format
+    from mohamjax.io import DESIGNS_FORMAT, SCHEDULE_FORMAT, check_format, evaluate_schedules, read_json
+    from mohamjax.io.schedules import SCHEDULE_READERS
 
-    if read_format(arguments.file) in (DESIGNS_FORMAT, SCHEDULE_FORMAT):
+    designs = (SCHEDULE_FORMAT, DESIGNS_FORMAT)
+    if check_format(read_json(arguments.file), (*SCHEDULE_READERS, *designs), arguments.file) in designs:
+        refuse("is for schedules of jobs", "use evaluate designs --trace FILE", timelines=arguments.timelines)
         arguments.technology = arguments.trace = arguments.timeloop = arguments.explain = None
+        arguments.json = False
         return _evaluate_designs(arguments)
+    _probe(arguments.out)
     summary = evaluate_schedules(
         arguments.file, arguments.out or "-", float32=arguments.float32, timelines=arguments.timelines
     )
@@ -958,11 +995,14 @@ def _evaluate_designs(arguments: argparse.Namespace) -> int:
         write_timeloop_designs,
     )
 
-    if getattr(arguments, "json", False) and arguments.explain is None:
-        raise InputError("is the form of an explanation", item="--json", remedy="add --explain, or leave it out")
+    if arguments.explain is None:
+        refuse("is the form of an explanation", "add --explain, or leave it out", json=arguments.json)
     technology = _technology(arguments) if arguments.technology else None
-    _probe(arguments.out)
-    rows, evaluated = evaluate_designs(arguments.file, technology=technology, float32=arguments.float32)
+    for option in ("out", "trace"):
+        _probe(getattr(arguments, option), f"--{option}")
+    rows, evaluated = evaluate_designs(
+        arguments.file, technology=technology, float32=arguments.float32, wanted=arguments.explain or None
+    )
     told = None if arguments.explain is None else explain_designs(rows, evaluated, arguments.explain or None)
     if told is None or arguments.out is not None:
         _write(arguments.out, evaluation_csv(rows))
@@ -998,6 +1038,8 @@ def _workload(arguments: argparse.Namespace) -> int:
     from mohamjax.workload import LAYER_COLUMNS, layer_rows
 
     application = _application(arguments)
+    if arguments.csv:
+        refuse("is the same as --csv", "give one of the two", out=arguments.out)
     target = arguments.csv or arguments.out
     if target is not None:
         if len(application.networks) != 1:
@@ -1050,6 +1092,9 @@ def _templates_verb(arguments: argparse.Namespace) -> int:
         _write(arguments.out, _table(rows) + "\n")
         return 0
     if arguments.example:
+        refuse("is for a template, not for the example, which is a YAML file", yaml=arguments.yaml)
+        if arguments.name:
+            raise InputError("--example is no template", item=arguments.name, remedy="leave out either")
         _write(arguments.out, example_yaml())
         return 0
     if arguments.name is None:

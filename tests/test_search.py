@@ -239,8 +239,28 @@ def test_designs_are_explained_from_the_command_line(results, tmp_path, capsys):
     assert main([*command, "3"]) == 0
     text = capsys.readouterr().out
     assert text.startswith("design 3: latency") and "critical chain" in text and "design 4" not in text
-    assert main([*command, "none"]) == 2
-    assert "design none" in capsys.readouterr().err
+
+
+def test_who_asks_for_what_is_not_there_need_not_wait(results, tmp_path, capsys, monkeypatch):
+    def never(*_, **__):
+        raise AssertionError("evaluated before the complaint")
+
+    monkeypatch.setattr("mohamjax.io.designs.reevaluate", never)
+    file = str(results / "designs.json")
+    (tmp_path / "other.json").write_text('{"format": "config/1"}')
+    for command, words in (
+        (["designs", file, "--explain", "none"], ["design none", "not in the file", "such as 0"]),
+        (["designs", file, "--json"], ["--json", "--explain"]),
+        (["designs", file, "--trace", str(tmp_path)], ["--trace", "is a folder"]),
+        (["schedules", file, "--timelines"], ["--timelines", "--trace"]),
+        (
+            ["schedules", str(tmp_path / "other.json")],
+            ["unknown format 'config/1'", "fluid-schedule/1, job-table/1, schedule/1 or designs/1"],
+        ),
+    ):
+        assert main(["evaluate", *command]) == 2
+        (said,) = capsys.readouterr().err.splitlines()
+        assert all(word in said for word in words), said
 
 
 def test_interrupt_keeps_what_was_found(networks, tmp_path, monkeypatch, capsys):
