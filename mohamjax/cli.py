@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from mohamjax import __version__, cli_schedule
 from mohamjax.cli_options import refuse
 from mohamjax.errors import InputError
+from mohamjax.text import plural
 from mohamjax.text import table as _table
 
 if TYPE_CHECKING:
@@ -590,9 +591,10 @@ def _search(arguments: argparse.Namespace) -> int:
     began = time.perf_counter()
     terminal = _Terminal()
     terminal.line(
-        f"{application.name}: {len(application.networks)} networks, {len(application.layers)} layers, "
+        f"{application.name}: {plural(len(application.networks), 'network')}, "
+        f"{plural(len(application.layers), 'layer')}, "
         f"{len(application.unique_layers)} unique, {application.macs / 1e9:.2f} GMAC; "
-        f"{len(site.templates)} templates; budget {arguments.budget}, seed {arguments.seed}"
+        f"{plural(len(site.templates), 'template')}; budget {arguments.budget}, seed {arguments.seed}"
     )
     try:
         result = co_optimise(
@@ -698,9 +700,10 @@ def _landmark_table(landmarks: dict[str, int], front: Any, bounds: Bounds) -> st
         for cell in (_digits(bound * scale), "")
     ]
     body.append(["lower bound", "", *limits, ""])
-    return f"front of {len(rows)} designs; / bound: times what no design over the mappings found goes below\n" + _table(
-        [head, *body]
+    heading = (
+        f"front of {plural(len(rows), 'design')}; / bound: times what no design over the mappings found goes below"
     )
+    return f"{heading}\n{_table([head, *body])}"
 
 
 def _summary(
@@ -758,8 +761,9 @@ def _plan(
             f"scenario {application.name}, budget {settings.budget}, seed {settings.seed}",
             _table(rows),
             _table(kinds),
-            f"mapper: {cost.mappings:,} mappings of {int(runs.sum())} (unique layer, template) pairs\n"
-            f"search: {cost.designs:,} designs, {settings.moham.generations} generations of "
+            f"mapper: {plural(cost.mappings, 'mapping')} of {plural(int(runs.sum()), 'pair')} of unique layer and "
+            f"template\n"
+            f"search: {plural(cost.designs, 'design')}, {plural(settings.moham.generations, 'generation')} of "
             f"{settings.moham.population}\n"
             f"to expect on two cores: about {_duration(cost.seconds)} after compiling (30 to 120 s when nothing is "
             f"cached), {cost.memory_MB:,.0f} MB",
@@ -807,9 +811,10 @@ def _map(arguments: argparse.Namespace) -> int:
     terminal = _Terminal()
     search_key, _, network_key = jax.random.split(jax.random.key(arguments.seed), 3)
     layers = application.unique_layers
+    problems = f"{plural(len(layers), 'unique layer')} on {plural(len(templates), 'template')}"
     try:
         if arguments.exhaustive:
-            terminal.line(f"counting the mappings of {len(layers)} unique layers on {len(templates)} templates")
+            terminal.line(f"counting the mappings of {problems}")
             tables = map_exhaustively(
                 layers,
                 templates,
@@ -817,12 +822,12 @@ def _map(arguments: argparse.Namespace) -> int:
                 limit=arguments.limit or _MOST_ENUMERATED,
                 progress=terminal.enumeration,
                 announce=lambda layer, template, size: terminal.line(
-                    f"{layer.type} {_bounds(layer)} on {template.name}: {size.mappings:,} mappings, {size.classes:,} "
-                    f"of different cost"
+                    f"{layer.type} {_bounds(layer)} on {template.name}: {plural(size.mappings, 'mapping')}, "
+                    f"{size.classes:,} of different cost"
                 ),
             )
         else:
-            terminal.line(f"mapping {len(layers)} unique layers on {len(templates)} templates; compiling")
+            terminal.line(f"mapping {problems}; compiling")
             tables = map_layers(
                 search_key,
                 layers,
@@ -847,7 +852,7 @@ def _map(arguments: argparse.Namespace) -> int:
         _write(arguments.out, json.dumps(report, indent=1) + "\n")
     if arguments.timeloop is not None:
         number = write_timeloop_mappings(arguments.timeloop, application, templates, technology, tables)
-        terminal.line(f"{number} mappings as Timeloop's files in {arguments.timeloop}")
+        terminal.line(f"{plural(number, 'mapping')} as Timeloop's files in {arguments.timeloop}")
     if arguments.figure is not None:
         terminal.line(f"figure {_draw_mappings(report, application, arguments.figure)}")
     text = _set_table(report) + "\n"
@@ -1018,7 +1023,7 @@ def _evaluate_designs(arguments: argparse.Namespace) -> int:
         for item, target in asked.items():
             {"--trace": write_design_trace, "--timeloop": write_timeloop_designs}[item](target, evaluated)
     good = sum(row["valid"] for row in rows)
-    print(f"{good} of {len(rows)} designs are valid", file=sys.stderr)
+    print(f"{plural(len(rows), 'design')}, {good} valid", file=sys.stderr)
     return 0
 
 

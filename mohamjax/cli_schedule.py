@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mohamjax.cli_options import refuse
 from mohamjax.errors import InputError
+from mohamjax.text import plural
 from mohamjax.text import table as text_table
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ def _problem(
     batch = _batch(arguments, application)
     table = platform_table(batch.names, batch.shapes, platform, arguments.bandwidth, demand=demand)
     goals = JobGoals(weight=batch.weight, deadline=batch.deadline, target=batch.target)
-    title = f"{len(batch.names)} jobs of {name} on {platform.name}, {arguments.bandwidth:g} bytes/cycle"
+    title = f"{plural(len(batch.names), 'job')} of {name} on {platform.name}, {arguments.bandwidth:g} bytes/cycle"
     return table, goals, batch.tenants, title
 
 

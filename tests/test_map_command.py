@@ -155,6 +155,11 @@ def test_wrong_options_get_their_reason(network, capsys, options, reason):
     assert reason in capsys.readouterr().err.strip().splitlines()[-1]
 
 
+def test_one_template_is_no_templates(network, capsys):
+    cli.main(["map", str(network), "--template", "simba", "--exhaustive", "--limit", "10"])
+    assert "of 2 unique layers on 1 template\n" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("command", "item"),
     [

@@ -56,6 +56,7 @@ from mohamjax.search.moham import (
     state_like,
 )
 from mohamjax.search.requirements import Requirements, Site, survey
+from mohamjax.text import plural
 from mohamjax.workload import ApplicationModel
 
 __all__ = [
@@ -369,7 +370,9 @@ def co_optimise(
     map_key, context_key, search_key = jax.random.split(jax.random.key(settings.seed), 3)
 
     began = time.perf_counter()
-    listener.announce(f"mapping {len(application.unique_layers)} unique layers on {len(templates)} templates")
+    listener.announce(
+        f"mapping {plural(len(application.unique_layers), 'unique layer')} on {plural(len(templates), 'template')}"
+    )
     tables = map_layers(
         map_key,
         application.unique_layers,

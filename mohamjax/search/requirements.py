@@ -41,6 +41,7 @@ import numpy as np
 from mohamjax.errors import InputError
 from mohamjax.hardware import Template, template_from_dict, template_to_dict
 from mohamjax.reader import Fields, choice, number, read_yaml
+from mohamjax.text import plural
 from mohamjax.workload import ApplicationModel
 
 __all__ = ["CLOSED", "FREE", "LIMITS", "FixedChiplet", "Pin", "Requirements", "Site", "load_requirements"]
@@ -284,7 +285,9 @@ def _sized(
         if words is not None:
             if level.capacity_words is None or words > level.capacity_words:
                 most = (
-                    "has no capacity" if level.capacity_words is None else f"has at most {level.capacity_words} words"
+                    "has no capacity"
+                    if level.capacity_words is None
+                    else f"has at most {plural(level.capacity_words, 'word')}"
                 )
                 raise r.complaint(f"level {level.name} of {template.name} {most}", f"{item}.{level.name}", "change it")
             level = dataclasses.replace(level, capacity_words=words)
@@ -322,7 +325,7 @@ def _counts(
             )
     if r.most is not None and r.most > room:
         raise r.complaint(
-            f"{r.most} chiplets, where the package and --max-chiplets leave room for {room}",
+            f"{plural(r.most, 'chiplet')}, where the package and --max-chiplets leave room for {room}",
             "chiplets.most",
             "lower it, or make room",
         )
