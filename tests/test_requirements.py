@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import jax
 import jax.numpy as jnp
@@ -168,10 +169,46 @@ def test_every_design_keeps_the_limits(networks, free, tmp_path):
     assert all(int(row["n_chiplets"]) >= 2 for row in table(tmp_path / "out" / "front.csv"))
 
 
-def test_limits_that_nothing_keeps_end_with_one_line(networks, tmp_path, capsys):
+def test_limits_that_nothing_keeps_end_with_one_line(networks, free, tmp_path, capsys):
     assert search(networks, tmp_path / "out", *demand(tmp_path, limits={"latency_s": 1e-12})) == 2
     said = capsys.readouterr().err.strip().splitlines()[-1]
-    assert "limits" in said and "loosen" in said
+    assert "requirements.yaml: limits.latency_s: no design keeps the requirements" in said and "loosen" in said
+    found = re.search(r"at best limits.latency_s (\S+) \(at most 1e-12\), .* goes below (\S+);", said)
+    assert found, said
+    fastest, floor = map(float, found.groups())
+    assert 1e-12 < floor <= fastest <= 1.05 * objectives(table(free / "front.csv"))[:, 0].min()
+
+
+def test_what_fails_and_what_was_reached_is_named():
+    wanted = requirements_from_dict(
+        {
+            "limits": {"latency_s": 2.0, "area_mm2": 4.0, "power_W": 9.0},
+            "chiplets": {"least": 2, "templates": {"simba": {"most": 1}}},
+        },
+        file="mine.yaml",
+    )
+    site = survey(wanted, demo_application(), load_templates(), 4, 4)
+    simba = [t.name for t in site.templates].index("simba")
+    package = np.array([[simba, 0, -1, -1], [simba, -1, -1, -1], [0, simba, simba, -1]])
+    good = np.array([[2.0, 8.0, 4.0], [1.0, 9.5, 3.0], [3.0, 8.0, 5.0]])
+    assert requirements.keeps(site, good, package).tolist() == [True, False, False]
+
+    def said(rows, *more):
+        return str(requirements.unmet(site, np.array(rows), *more, np.array([1.5, 0.0, 5.0])))
+
+    # The area is never kept, and cannot be; the second comes nearest: one factor of 1.5 against one of 1.25 and two.
+    text = said([[1.0, 8.0, 5.0], [1.0, 8.0, 4.5], [3.0, 8.0, 6.0]], np.repeat(package[:1], 3, axis=0))
+    assert text.startswith("mine.yaml: limits.area_mm2: no design keeps")
+    assert "at best limits.area_mm2 4.5 (at most 4), and no design over the mappings found goes below 5;" in text
+    nearest = text.split("the nearest has ")[1]
+    assert nearest.startswith("limits.latency_s 1 (at most 2), limits.area_mm2 4.5 (at most 4), limits.power_W 8 (at")
+    # Each demand is kept by some design, but none keeps all.
+    text = said(good[1:] * [1, 1, 0.5], package[1:])
+    assert text.startswith("mine.yaml: limits.latency_s, ") and "each is kept by some of them, but not all" in text
+    assert "limits.power_W 9.5 (at most 9), chiplets.templates.simba.most 1 (at most 1), chiplets.least 1 (at" in text
+    # A limit that single precision cannot tell from what is reached.
+    text = said([[2.000001, 8.0, 4.0]], package[:1])
+    assert "limits.latency_s 2.000001 (at most 2)" in text
 
 
 def test_a_closed_package_is_all_there_is(networks, tmp_path):

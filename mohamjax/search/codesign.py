@@ -55,7 +55,7 @@ from mohamjax.search.moham import (
     staffed,
     state_like,
 )
-from mohamjax.search.requirements import Requirements, Site, survey
+from mohamjax.search.requirements import Requirements, Site, keeps, survey, unmet
 from mohamjax.text import plural
 from mohamjax.workload import ApplicationModel
 
@@ -439,21 +439,17 @@ def co_optimise(
     save()
 
     listener.announce("evaluating the front again in double precision")
-    lost = InputError(
-        f"none of the designs seen keeps the requirements; the best latency [s], energy [J] and area [mm^2] that "
-        f"layers allow by themselves are {', '.join(f'{float(x):.4g}' for x in context.ideal)}",
-        file=site.file or None,
-        item="limits or chiplets",
-        remedy="loosen them or search longer; --resume goes on from the checkpoint",
-    )
-    kept = np.nonzero(np.asarray(state.archive.valid))
+    kept, genes = np.nonzero(np.asarray(state.archive.valid)), state.archive.genes
     if not kept[0].size:
-        raise lost
-    found = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], state.archive.genes)
+        # No design keeps the requirements. The population holds those that come nearest; what they reach, which the
+        # search hides behind its penalty, is said.
+        kept, genes = np.nonzero(np.asarray(state.population.rank) >= 0), state.population.genes
+    found = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], genes)
     evaluated = reevaluate(application, templates, technology, package, tables.mapping, np.asarray(tables.count), found)
-    within = np.flatnonzero(_within(np.asarray(evaluated.reports.objectives), site))
+    reached = np.asarray(evaluated.reports.objectives), np.asarray(evaluated.designs.template)
+    within = np.flatnonzero(keeps(site, *reached))
     if not within.size:
-        raise lost
+        raise unmet(site, *reached, evaluated.bounds(config.max_chiplets).objectives)
     front = non_dominated(evaluated.take(within))
     return SearchResult(
         front=front,
@@ -469,12 +465,6 @@ def co_optimise(
         tables=tables,
         interrupted=interrupted,
     )
-
-
-def _within(objectives: np.ndarray, site: Site) -> np.ndarray:
-    """Which designs keep the limits in double precision: `[N]` bool from `[N, 3]`."""
-    reached = np.concatenate([objectives, objectives[:, 1:2] / objectives[:, 0:1]], axis=1)
-    return np.all(reached <= np.asarray(site.limits) * (1 + 1e-9), axis=1)
 
 
 def _rows(progress: Progress, config: MohamConfig, known: int, before_s: float) -> list[dict[str, Any]]:

@@ -385,6 +385,100 @@ def _pins(
     return allowed, tile
 
 
+# ---------------------------------------------------------------- what designs reach
+
+
+@dataclasses.dataclass(frozen=True)
+class Demand:
+    """One demand and what designs reach of it.
+
+    Attributes:
+        key: its key in the requirements.
+        reached: `[N]`, in the key's unit.
+        bound: what is demanded.
+        upper: at most so much, else at least.
+    """
+
+    key: str
+    reached: np.ndarray
+    bound: float
+    upper: bool
+
+    @property
+    def excess(self) -> np.ndarray:
+        """`[N]`, by how much each design breaks it, 0 where it keeps it: the measure of `moham.violation`."""
+        if self.key.startswith("limits"):
+            return np.maximum(np.log(self.reached / self.bound) - _ROUNDING, 0.0)
+        return np.maximum(self.reached - self.bound if self.upper else self.bound - self.reached, 0)
+
+    def told(self, value: float) -> str:
+        """A value beside the bound, in as many digits as tell the two apart."""
+        for digits in (4, 7, 12):
+            text, bound = f"{value:.{digits}g}", f"{self.bound:.{digits}g}"
+            if text != bound or value == self.bound:
+                break
+        return f"{self.key} {text} (at {'most' if self.upper else 'least'} {bound})"
+
+
+_ROUNDING = 1e-9  # relative excess over a limit that double precision leaves open
+
+
+def demands(site: Site, objectives: np.ndarray, template: np.ndarray) -> list[Demand]:
+    """What designs reach of every limit and every number of chiplets.
+
+    Args:
+        site: the requirements.
+        objectives: `[N, 3]` float, latency [s], energy [J], area [mm^2]; inf where a design has no result.
+        template: `[N, S]` int, template on each tile, -1 where empty.
+    """
+    power = objectives[:, 1] / objectives[:, 0]
+    found = [
+        Demand(f"limits.{name}", values, limit, True)
+        for name, values, limit in zip(LIMITS, [*objectives.T, power], site.limits, strict=True)
+        if math.isfinite(limit)
+    ]
+    kinds = [(template == t).sum(axis=1) for t in range(len(site.templates))]
+    keys = [*(f"chiplets.templates.{t.name}" for t in site.templates), "chiplets"]
+    for key, count, least, most in zip(keys, [*kinds, np.sum(kinds, axis=0)], site.least, site.most, strict=True):
+        found += [Demand(f"{key}.least", count, int(least), False), Demand(f"{key}.most", count, int(most), True)]
+    return found
+
+
+def keeps(site: Site, objectives: np.ndarray, template: np.ndarray) -> np.ndarray:
+    """Which designs keep every limit and number of chiplets, `[N]` bool; arguments as for `demands`."""
+    return np.all([demand.excess == 0 for demand in demands(site, objectives, template)], axis=0)
+
+
+def unmet(site: Site, objectives: np.ndarray, template: np.ndarray, floor: np.ndarray) -> InputError:
+    """The complaint that no design meets the requirements: which demands fail, and what was reached of them.
+
+    Args:
+        site: the requirements.
+        objectives: of the designs that come nearest, as for `demands`.
+        template: likewise.
+        floor: `[3]` float, latency, energy and area that no design goes below.
+    """
+    found = [d for d in demands(site, objectives, template) if d.key.startswith("limits") or d.excess.any()]
+    never = [demand for demand in found if demand.excess.all()]
+    floors = {f"limits.{name}": value for name, value in zip(LIMITS, floor, strict=False)}
+    parts = []
+    for demand in never:
+        part = demand.told((np.min if demand.upper else np.max)(demand.reached))
+        if floors.get(demand.key, 0.0) > demand.bound:
+            part += f", and no design over the mappings found goes below {floors[demand.key]:.4g}"
+        parts.append(part)
+    told = f"at best {'; '.join(parts)}" if parts else "each is kept by some of them, but not all by one"
+    if len(found) > 1:
+        nearest = np.argmin(np.nan_to_num(np.sum([demand.excess for demand in found], axis=0), nan=np.inf))
+        told += f"; the nearest has {', '.join(demand.told(demand.reached[nearest]) for demand in found)}"
+    return InputError(
+        f"no design keeps the requirements; of the {len(objectives)} that come nearest: {told}",
+        file=site.file or None,
+        item=", ".join(demand.key for demand in never or found),
+        remedy="loosen them or search longer; --resume goes on from the checkpoint",
+    )
+
+
 # ---------------------------------------------------------------- reading
 
 
