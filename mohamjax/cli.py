@@ -27,7 +27,7 @@ from mohamjax.text import table as _table
 if TYPE_CHECKING:
     from mohamjax.hardware import Technology, Template
     from mohamjax.schedule import Bounds
-    from mohamjax.search import ExhaustiveProgress, ExpectedCost, MapperProgress, Progress, Settings
+    from mohamjax.search import ExhaustiveProgress, ExpectedCost, MapperProgress, Progress, Requirements, Settings
     from mohamjax.workload import ApplicationModel
 
 __all__ = ["main"]
@@ -580,7 +580,8 @@ def _search(arguments: argparse.Namespace) -> int:
     if arguments.dry_run:
         cost = expected_cost(application, int(runs.sum()), settings)
         if arguments.json:
-            print(json.dumps({**_sizes(application, settings), **dataclasses.asdict(cost)}, indent=2))
+            demands = {"requirements": settings.requirements.to_dict()}
+            print(json.dumps({**_sizes(application, settings), **demands, **dataclasses.asdict(cost)}, indent=2))
         else:
             print(_plan(application, site.templates, runs, settings, cost))
         return 0
@@ -741,6 +742,17 @@ def _sizes(application: ApplicationModel, settings: Settings) -> dict[str, Any]:
     }
 
 
+def _demands(requirements: Requirements) -> str:
+    """The requirements as they were read, in the form in which they are written."""
+    import yaml
+
+    content = {key: value for key, value in requirements.to_dict().items() if key != "format"}
+    if not content:
+        return "requirements: none"
+    text = yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=110)
+    return "\n".join([f"requirements of {requirements.file}:", *(f"  {line}" for line in text.splitlines())])
+
+
 def _plan(
     application: ApplicationModel, templates: Sequence[Template], runs: Any, settings: Settings, cost: ExpectedCost
 ) -> str:
@@ -761,6 +773,7 @@ def _plan(
             f"scenario {application.name}, budget {settings.budget}, seed {settings.seed}",
             _table(rows),
             _table(kinds),
+            _demands(settings.requirements),
             f"mapper: {plural(cost.mappings, 'mapping')} of {plural(int(runs.sum()), 'pair')} of unique layer and "
             f"template\n"
             f"search: {plural(cost.designs, 'design')}, {plural(settings.moham.generations, 'generation')} of "

@@ -385,13 +385,28 @@ def test_requirements_survive_a_round_trip(tmp_path):
         "limits": {"area_mm2": 3.0},
         "chiplets": {"least": 2, "most": 6, "templates": {"simba": {"most": 4}}},
         "homogeneous": True,
-        "package": {"open": True, "chiplets": [{"template": "simba", "tile": 1, "levels": {}}]},
+        "package": {"open": True, "chiplets": [{"template": "simba", "tile": 1, "sizes": "largest"}]},
         "pin": [{"layers": "a/*", "chiplet": 0}, {"layers": "*", "templates": ["simba"]}],
     }
     (tmp_path / "r.yaml").write_text(yaml.safe_dump(content))
     read = load_requirements(tmp_path / "r.yaml")
     assert read.to_dict() == content
     assert dataclasses.replace(requirements_from_dict(read.to_dict()), file=read.file) == read
+
+
+def test_a_dry_run_lists_the_requirements(networks, tmp_path, capsys):
+    assert search(networks, tmp_path, "--dry-run") == 0
+    assert "\nrequirements: none\n" in capsys.readouterr().out
+    package = {"open": True, "chiplets": [{"template": "simba"}, {"template": "eyeriss", "sizes": "largest"}]}
+    content = {"limits": {"area_mm2": 30.0}, "chiplets": {"most": 6}, "package": package}
+    asked = demand(tmp_path, **content, pin=[{"layers": "one/*", "chiplet": 0}])
+    assert search(networks, tmp_path, "--dry-run", *asked) == 0
+    said = capsys.readouterr().out.split("requirements.yaml:\n")[1].split("\n\n")[0]
+    package["chiplets"] = [{**chiplet, "tile": i} for i, chiplet in enumerate(package["chiplets"])]
+    whole = {**content, "pin": [{"layers": "one/*", "chiplet": 0}]}
+    assert yaml.safe_load(said) == whole
+    assert search(networks, tmp_path, "--dry-run", "--json", *asked) == 0
+    assert json.loads(capsys.readouterr().out)["requirements"] == {"format": "requirements/1", **whole}
 
 
 def test_weights_need_the_product(networks, tmp_path, capsys):

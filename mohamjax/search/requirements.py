@@ -134,7 +134,8 @@ class Requirements:
             out["homogeneous"] = True
         if self.chiplets:
             rows = [
-                {"template": c.template, "tile": c.tile} | ({} if c.levels is None else {"levels": dict(c.levels)})
+                {"template": c.template, "tile": c.tile}
+                | ({} if c.levels is None else {"levels": dict(c.levels)} if c.levels else {"sizes": "largest"})
                 for c in self.chiplets
             ]
             out["package"] = {"open": self.open, "chiplets": rows}
