@@ -127,6 +127,12 @@ def test_mistakes_name_file_key_and_remedy(nets, text, words):
         assert word in message, message
 
 
+def test_requirements_beside_a_scenario_are_no_second_scenario(nets):
+    path = write(nets, "limits: {area_mm2: 3}\n")
+    with pytest.raises(InputError, match=r"mine\.yaml: is a requirements/1 file.*--require"):
+        load_scenario(["ar-vr", path])
+
+
 @pytest.mark.parametrize(
     ("spec", "word"),
     [

@@ -144,6 +144,10 @@ def _entries(specs: Sequence[str | os.PathLike[str]]) -> tuple[str, list[_Entry]
             + f"give one of {', '.join(SCENARIOS)}, a YAML file or ONNX files",
         )
     for spec in specs:
+        path = pathlib.Path(spec)
+        if path.suffix.lower() in (".yaml", ".yml") and path.is_file():
+            _refuse_other_formats(read_yaml(path), path)
+    for spec in specs:
         if os.fspath(spec).lower().endswith((".yaml", ".yml")) or os.fspath(spec).lower() in (*SCENARIOS, *_ALIASES):
             raise InputError(
                 "several scenarios at once",
