@@ -614,22 +614,28 @@ def _search(arguments: argparse.Namespace) -> int:
     bounds = result.front.bounds(settings.moham.max_chiplets)
     config = {**result.config, "inputs": inputs}
     write_results(folder, result.front, result.history, config, bounds)
+    drawing = time.perf_counter()
     if not arguments.no_figures:
         from mohamjax.plot import plot_evaluated
 
         terminal.line("drawing figures")
         title = f"{application.name}, budget {arguments.budget}, seed {arguments.seed}"
         plot_evaluated(result.front, folder / "figures", title=title, history=result.history)
-    total = time.perf_counter() - began
-    timings = result.timings
-    terminal.line(
-        f"mapping {timings['mapping_s']:.1f} s, compiling the search {timings['compile_s']:.1f} s, searching "
-        f"{timings['search_s']:.1f} s ({timings['designs_per_s']:,.0f} designs/s), {total:.1f} s in all"
-    )
+    ended = time.perf_counter()
+    timings = {**result.timings, "figures_s": ended - drawing, "total_s": ended - began}
+    steps = {
+        "mapping": "mapping_s",
+        "compiling the search": "compile_s",
+        f"searching at {timings['designs_per_s']:,.0f} designs/s": "search_s",
+        "evaluating the front again in double precision": "reevaluation_s",
+        "drawing figures": "figures_s",
+    }
+    spent = ", ".join(f"{step} {timings[key]:.1f} s" for step, key in steps.items())
+    terminal.line(f"{spent}; {timings['total_s']:.1f} s in all")
     terminal.line(f"results in {folder}{' (stopped early)' if result.interrupted else ''}")
     roles = landmarks(result.front.reports.objectives)
     if arguments.json:
-        summary = _summary(result, application, settings, roles, folder, total)
+        summary = _summary(result, application, settings, roles, folder, timings)
         print(json.dumps({**summary, "bounds": bounds.to_dict()}, indent=2))
     else:
         print(_landmark_table(roles, result.front, bounds))
@@ -713,7 +719,7 @@ def _summary(
     settings: Settings,
     landmarks: dict[str, int],
     folder: pathlib.Path,
-    total: float,
+    timings: dict[str, float],
 ) -> dict[str, Any]:
     from mohamjax.io import front_rows
 
@@ -725,7 +731,7 @@ def _summary(
         "hypervolume": result.history[-1]["hypervolume"],
         "evaluations": result.history[-1]["evaluations"],
         "landmarks": {name: rows[i] for name, i in landmarks.items()},
-        "seconds": {**result.timings, "total_s": total},
+        "seconds": timings,
         "folder": str(folder),
     }
 

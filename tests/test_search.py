@@ -214,8 +214,14 @@ def test_resume_before_the_first_checkpoint_starts_from_the_beginning(networks, 
 
 def test_json_summary(networks, tmp_path, capsys):
     assert search(networks, tmp_path, "--no-figures", "--json") == 0
-    summary = json.loads(capsys.readouterr().out)
+    said = capsys.readouterr()
+    summary = json.loads(said.out)
     assert summary["front_size"] == len(table(tmp_path / "front.csv"))
+    seconds = summary["seconds"]
+    steps = [seconds[f"{step}_s"] for step in ("mapping", "compile", "search", "reevaluation", "figures")]
+    assert min(steps[:4]) > 0 and sum(steps) <= seconds["total_s"]
+    (line,) = (line for line in said.err.splitlines() if line.endswith("in all"))
+    assert "again in double precision" in line and "figures" in line
     assert set(summary["landmarks"]) == {"fastest", "most frugal", "smallest", "knee"}
     bounds = [summary["bounds"][k] for k in ("latency_s", "energy_J", "area_mm2")]
     assert (objectives(table(tmp_path / "front.csv")) >= np.asarray(bounds) * (1 - 1e-9)).all()
