@@ -136,17 +136,19 @@ def _common(parser: argparse.ArgumentParser, out: str, *, random: bool = False) 
     )
 
 
-def _hardware_arguments(parser: argparse.ArgumentParser) -> None:
+def _hardware_arguments(parser: argparse.ArgumentParser, *names: str) -> None:
     parser.add_argument(
+        *names,
         "--templates",
+        dest="templates",
         metavar="NAME|FILE,...",
         help="sub-accelerator templates, by name or YAML file, separated by commas (default: the packaged ones)",
     )
-    parser.add_argument("--technology", metavar="FILE", help="a technology table of your own (YAML)")
-    _word_argument(parser)
-
-
-def _word_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--technology",
+        metavar="FILE",
+        help="a technology of your own: YAML, or a CSV table of SRAMs (default: the packaged 45 nm)",
+    )
     parser.add_argument(
         "--word-bits",
         choices=("template", "model"),
@@ -188,7 +190,10 @@ def _parser() -> argparse.ArgumentParser:
         help="front (default), or one number to minimise: latency, energy, area, or product with --weights",
     )
     search.add_argument(
-        "--weights", type=_weights, metavar="L,E,A", help="exponents of latency, energy and area in the product"
+        "--weights",
+        type=_weights,
+        metavar="L,E,A",
+        help="exponents of latency, energy and area in the product (default 1,1,1)",
     )
     search.add_argument(
         "--rate",
@@ -228,18 +233,11 @@ def _parser() -> argparse.ArgumentParser:
     map_ = verbs.add_parser(
         "map",
         help="search the Pareto sets of mappings of every layer of networks on templates",
-        description="Searches the Pareto-optimal mappings (latency, energy, area) of every unique layer.",
+        description="Searches the Pareto-optimal mappings (latency [cycles], energy [pJ], area [um^2]) of every unique "
+        "layer on every template.",
     )
     map_.add_argument("workload", nargs="+", help="ONNX files, a scenario name or a scenario YAML")
-    map_.add_argument(
-        "--template",
-        "--templates",
-        dest="templates",
-        metavar="NAME|FILE,...",
-        help="sub-accelerator templates, by name or YAML file, separated by commas (default: the packaged ones)",
-    )
-    map_.add_argument("--technology", metavar="FILE", help="a technology table of your own (YAML)")
-    _word_argument(map_)
+    _hardware_arguments(map_, "--template")
     map_.add_argument("--budget", help="how many mappings to evaluate: tiny, small (default) or paper")
     map_.add_argument(
         "--exhaustive", action="store_true", help="evaluate every mapping instead: the true Pareto sets of small spaces"
@@ -258,7 +256,11 @@ def _parser() -> argparse.ArgumentParser:
         help="mappings of your own that join the first population: a JSON file as --out writes, or the YAML files of "
         "one mapping in Timeloop's format, or their folder; may be given several times",
     )
-    map_.add_argument("--nests", metavar="FILE", help="write the best mappings as loop nests; - for standard output")
+    map_.add_argument(
+        "--nests",
+        metavar="FILE",
+        help="write the best mappings as loop nests [cycles, uJ, mm^2]; - for standard output",
+    )
     map_.add_argument("--figure", metavar="FILE", help="draw the sets of the largest layers (.png, .svg or .pdf)")
     map_.add_argument("--timeloop", metavar="FOLDER", help="export every mapping as Timeloop's YAML files")
     map_.add_argument("--no-mapping-cache", action="store_true", help="neither read nor keep mapping tables on disk")
@@ -296,7 +298,7 @@ def _parser() -> argparse.ArgumentParser:
     schedules = kinds.add_parser(
         "schedules", help="schedules in the formats fluid-schedule/1, job-table/1, schedule/1 and designs/1"
     )
-    schedules.add_argument("file", help="the JSON file")
+    schedules.add_argument("file", help="a JSON file of one of these formats")
     schedules.add_argument("--float32", action="store_true", help="compute in single precision (default double)")
     schedules.add_argument(
         "--timelines",
@@ -305,11 +307,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     _common(schedules, "results (JSON; CSV for schedule/1 and designs/1); - for standard output, the default")
     designs = kinds.add_parser("designs", help="designs of designs.json, or schedule/1 files")
-    designs.add_argument("file", help="the JSON file")
+    designs.add_argument("file", help="designs.json of a search, or a schedule/1 file")
     designs.add_argument(
         "--technology",
         metavar="FILE",
-        help="the technology table that the designs were made with (default: the packaged one)",
+        help="the technology that the designs were made with (default: the packaged one)",
     )
     designs.add_argument("--float32", action="store_true", help="compute in single precision (default double)")
     designs.add_argument(

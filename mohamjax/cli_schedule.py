@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser, positive: Callable[[str], int
     )
     parser.add_argument("--platform", metavar="NAME|FILE", help="S1 to S6 of G#'s Table 4, or a YAML file with cores")
     parser.add_argument(
-        "--bandwidth", type=_bandwidth, metavar="B", help="that all cores share [bytes/cycle, GB/s at 1 GHz]"
+        "--bandwidth", type=_bandwidth, metavar="B", help="bandwidth that all cores share [bytes/cycle, GB/s at 1 GHz]"
     )
     parser.add_argument(
         "--method",
