@@ -823,6 +823,8 @@ def _map(arguments: argparse.Namespace) -> int:
     templates = _templates(arguments, application)
     runnable(application, templates)
     given = given_mappings(arguments.inject, application, templates, technology)
+    if arguments.out == arguments.nests == "-":
+        raise InputError("standard output takes --out already", item="--nests", remedy="name a file for one of them")
     if arguments.figure is not None:
         known_format(pathlib.Path(arguments.figure).suffix.removeprefix(".").lower())
     for option in ("out", "nests", "figure"):

@@ -147,6 +147,7 @@ def test_a_wrong_file_gets_its_reason(mapped, network, tmp_path, capsys, change,
         (["--exhaustive", "--budget", "tiny"], "--budget"),
         (["--exhaustive", "--no-mapping-cache"], "--no-mapping-cache"),
         (["--exhaustive", "--inject", "mine.json"], "--inject"),
+        (["--out", "-", "--nests", "-"], "--nests"),
         (["--figure", "/dev/null/x.png"], "--figure"),
     ],
 )
