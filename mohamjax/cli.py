@@ -786,8 +786,8 @@ def _plan(
             f"template\n"
             f"search: {plural(cost.designs, 'design')}, {plural(settings.moham.generations, 'generation')} of "
             f"{settings.moham.population}\n"
-            f"to expect on two cores: about {_duration(cost.seconds)} after compiling (30 to 120 s when nothing is "
-            f"cached), {cost.memory_MB:,.0f} MB",
+            f"to expect on two cores: about {_duration(cost.seconds)}, and about {_duration(cost.compile_s)} of "
+            f"compiling on top, less where an earlier search has left programs in the cache; {cost.memory_MB:,.0f} MB",
         ]
     )
 

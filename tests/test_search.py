@@ -228,6 +228,20 @@ def test_json_summary(networks, tmp_path, capsys):
     assert json.loads((tmp_path / "designs.json").read_text())["bounds"] == summary["bounds"]
 
 
+@pytest.mark.parametrize(
+    ("budget", "measured"),
+    [("tiny", 15), ("small", 32)],  # on two cores, compiling (45 s) apart; a forecast may be off by a factor of two
+)
+def test_a_dry_run_tells_the_time_and_that_of_compiling(budget, measured, capsys):
+    command = ["search", "ar-vr", "--budget", budget, "--dry-run"]
+    assert main([*command, "--json"]) == 0
+    cost = json.loads(capsys.readouterr().out)
+    assert 0.5 < cost["seconds"] / measured < 2 and 0.5 < cost["compile_s"] / 45 < 2
+    assert main(command) == 0
+    said = f"about {cost['seconds']:.0f} s, and about {cost['compile_s']:.0f} s of compiling on top"
+    assert said in capsys.readouterr().out
+
+
 def test_designs_are_explained_from_the_command_line(results, tmp_path, capsys):
     file = str(results / "designs.json")
     command = ["evaluate", "designs", file, "--out", str(tmp_path / "out.csv"), "--explain"]
