@@ -1019,6 +1019,7 @@ def _evaluate_designs(arguments: argparse.Namespace) -> int:
         evaluation_csv,
         explain_designs,
         explanations_text,
+        prepare_folder,
         write_design_trace,
         write_timeloop_designs,
     )
@@ -1028,6 +1029,8 @@ def _evaluate_designs(arguments: argparse.Namespace) -> int:
     technology = _technology(arguments) if arguments.technology else None
     for option in ("out", "trace"):
         _probe(getattr(arguments, option), f"--{option}")
+    if arguments.timeloop is not None:
+        prepare_folder(arguments.timeloop, "--timeloop")
     rows, evaluated = evaluate_designs(
         arguments.file, technology=technology, float32=arguments.float32, wanted=arguments.explain or None
     )

@@ -272,6 +272,7 @@ def test_who_asks_for_what_is_not_there_need_not_wait(results, tmp_path, capsys,
         (["designs", file, "--explain", "none"], ["design none", "not in the file", "such as 0"]),
         (["designs", file, "--json"], ["--json", "--explain"]),
         (["designs", file, "--trace", str(tmp_path)], ["--trace", "is a folder"]),
+        (["designs", file, "--timeloop", file], ["--timeloop", "cannot be written"]),
         (["schedules", file, "--timelines"], ["--timelines", "--trace"]),
         (
             ["schedules", str(tmp_path / "other.json")],
