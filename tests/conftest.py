@@ -36,27 +36,12 @@ def networks(tmp_path_factory):
     return [str(folder / "one.onnx"), str(folder / "two.onnx")]
 
 
-_TOGETHER = {"test_search.py": "search", "test_requirements.py": "search"}
-
-
-def _group(item):
-    """The files whose tests run in one process and share programs."""
-    name = item.path.name
-    return _TOGETHER.get(name, name)
-
-
-def pytest_collection_modifyitems(items):
-    """Keeps the tests of a file, and of files that search the same networks, in one process: they share programs."""
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_group(item)))
-
-
 def pytest_runtest_teardown(item, nextitem):
-    """Drops the programs of a group when it is done.
+    """Drops the compiled programs of a file when it is done.
 
     XLA maps every kernel into memory by itself: a process that compiles all that the suite does exceeds the mappings
     that Linux allows (vm.max_map_count, 65,530) and dies of a segmentation fault in whatever compiles next.
     """
-    if nextitem is None or _group(nextitem) != _group(item):
+    if nextitem is None or nextitem.path != item.path:
         jax.clear_caches()
         gc.collect()
