@@ -84,9 +84,9 @@ def measure(scenario: str, arguments: argparse.Namespace) -> tuple[dict[str, lis
 
     # The list schedules are evaluated before the first generation: those who start without them get as many more.
     given = 0 if seeds is None else -(-len(seeds.template) // config.population)
-    longer = {"generations": arguments.generations + given - 1, "chunk": arguments.generations + given - 1}
-    unseeded = dataclasses.replace(unseeded, **longer)
-    paper = dataclasses.replace(paper, moham=dataclasses.replace(paper.moham, **longer))
+    longer = arguments.generations + given - 1
+    unseeded = dataclasses.replace(unseeded, generations=longer)
+    paper = dataclasses.replace(paper, moham=dataclasses.replace(paper.moham, generations=longer))
     evaluations = (arguments.generations + given) * (config.population + config.immigrant_count)
     plain = dataclasses.replace(default, moham=unseeded)
     methods = {
@@ -126,7 +126,7 @@ def main() -> None:
     parser.add_argument("--scenarios", default=",".join(SCENARIOS))
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--population", type=int, default=250)
-    parser.add_argument("--generations", type=int, default=100)
+    parser.add_argument("--generations", type=int, default=50)
     parser.add_argument("--methods", default="", help="names as in the table, with commas; default all")
     parser.add_argument("--out", type=pathlib.Path, help="write the tables as Markdown")
     arguments = parser.parse_args()

@@ -1,7 +1,9 @@
 """Where the reference data lies, and what happens to a test when it does not."""
 
 import gc
+import os
 import pathlib
+import tempfile
 
 import jax
 import pytest
@@ -34,6 +36,19 @@ def networks(tmp_path_factory):
     small_network(folder / "one.onnx", 16)
     small_network(folder / "two.onnx", 24)
     return [str(folder / "one.onnx"), str(folder / "two.onnx")]
+
+
+def pytest_configure(config):
+    """Gives all processes of a run one cache folder of its own: mapping sets that a test has found serve the others."""
+    if not hasattr(config, "workerinput"):
+        config.own_cache = tempfile.TemporaryDirectory()
+        os.environ["XDG_CACHE_HOME"] = config.own_cache.name
+
+
+def pytest_unconfigure(config):
+    """Removes it."""
+    if hasattr(config, "own_cache"):
+        config.own_cache.cleanup()
 
 
 def pytest_runtest_teardown(item, nextitem):

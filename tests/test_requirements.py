@@ -264,7 +264,8 @@ def test_one_number_on_two_islands_ends_at_its_best_design(networks, free, tmp_p
     assert search(networks, out, "--objective", "product", "--weights", "1,1,0", *switched) == 0
     best, found = (objectives(table(folder / "front.csv")) for folder in (free, out))
     assert (found[:, 0] * found[:, 1]).min() <= 1.05 * (best[:, 0] * best[:, 1]).min()
-    assert int(table(out / "history.csv")[-1]["evaluations"]) == 2 * 13 * 35
+    counts = [int(row["evaluations"]) for row in table(out / "history.csv")]
+    assert counts[-1] - counts[0] == 2 * 12 * 35
     config = yaml.safe_load((out / "config.yaml").read_text())
     assert config["rates"]["opening_mutation"] == 0 and config["rates"]["splitting_mutation"] > 0
     assert config["weights"] == [1, 1, 0]
