@@ -10,7 +10,10 @@ budget, seed 0.
 
 import argparse
 import dataclasses
+import datetime
 import json
+import os
+import pathlib
 import resource
 import statistics
 import subprocess
@@ -50,7 +53,7 @@ def measure(scenario: str, population: int, repeats: int) -> dict[str, float]:
     context = build_context(context_key, application, templates, single, tables, settings.package, config)
     site = anywhere(application, templates, config)
     # As many list schedules as a small population has: the rest is random, as for every size.
-    few = dataclasses.replace(config, population=min(population, 128))
+    few = dataclasses.replace(config, population=min(population, 128), seed_batches=1)
     seeds = seed_designs(application, tables, settings.package, few, context.bench.unique.shape[0], site)
     problem = design_problem(config)
     rates = jax.tree.map(jnp.float32, Rates())
@@ -89,27 +92,37 @@ def main() -> None:
     parser.add_argument("--scenario", default="ar-vr")
     parser.add_argument("--populations", default="256,1024,4096,16384,65536")
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--out", type=pathlib.Path, help="write the table as Markdown")
     parser.add_argument("--one", action="store_true", help="measure in this process, print JSON")
     arguments = parser.parse_args()
     sizes = [int(n) for n in arguments.populations.split(",")]
     if arguments.one:
         print(json.dumps(measure(arguments.scenario, sizes[0], arguments.repeats)))
         return
-    device = jax.devices()[0].device_kind
-    print(f"{arguments.scenario}, {device}\n")
-    print("| population | designs/s, evaluation | designs/s, generation | compile [s] | memory [MB] |")
-    print("| ---: | ---: | ---: | ---: | ---: |", flush=True)
+    lines = [
+        f"{datetime.date.today()}, JAX {jax.__version__}, {jax.devices()[0].device_kind}, {os.cpu_count()} cores; "
+        f"{arguments.scenario}.",
+        "",
+        (__doc__ or "").split("\n\n")[1].strip(),
+        "",
+        "| population | designs/s, evaluation | designs/s, generation | compile [s] | memory [MB] |",
+        "| ---: | ---: | ---: | ---: | ---: |",
+    ]
+    print("\n".join(lines), flush=True)
     for size in sizes:
         command = [sys.executable, __file__, "--one", "--populations", str(size), "--scenario", arguments.scenario]
         done = subprocess.run(
             [*command, "--repeats", str(arguments.repeats)], check=True, capture_output=True, text=True
         )
         row = json.loads(done.stdout.splitlines()[-1])
-        print(
+        lines.append(
             f"| {size:,} | {row['evaluation']:,.0f} | {row['generation']:,.0f} | {row['compile_s']:.0f} | "
-            f"{row['memory_MB']:,.0f} |",
-            flush=True,
+            f"{row['memory_MB']:,.0f} |"
         )
+        print(lines[-1], flush=True)
+    if arguments.out is not None:
+        arguments.out.parent.mkdir(parents=True, exist_ok=True)
+        arguments.out.write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """The co-optimiser against its baselines at equal evaluations, on the packaged scenarios, seeds side by side.
 
-Hypervolume on log axes, as the share of the box between the ideal and the reference point of each scenario, which the
-script prints: they depend on the mapping tables (small budget, seed 0) and the package alone. Every method is evaluated
-under the default package; the `paper` preset searches under its own contention and its archive is evaluated again. The
-seeds are islands of one run, so that a method compiles once. Random search has a last batch more than the others. p:
+Hypervolume on log axes, as the share of the box between the ideal and the reference point of each scenario, which stand
+above its table: they depend on the mapping tables (small budget, seed 0) and the package alone. Every method is
+evaluated under the default package; the `paper` preset searches under its own contention and its archive is evaluated
+again. Those who start from list schedules evaluate all of them first; those who do not have as many generations more.
+The seeds are islands of one run: a method compiles once. Random search has a last batch more than the others. p:
 Wilcoxon's rank-sum test (two-sided, exact) of "mohamjax" against the method, after Holm over all tests of the run.
 Deterministic methods have one value.
 
@@ -12,6 +13,8 @@ Deterministic methods have one value.
 
 import argparse
 import dataclasses
+import datetime
+import pathlib
 import time
 
 import jax
@@ -79,7 +82,12 @@ def measure(scenario: str, arguments: argparse.Namespace) -> tuple[dict[str, lis
         again = jax.vmap(lambda genes, valid: archive_of(genes, context, config, valid)[1][0])
         return jax.jit(again)(state.archive.genes, state.archive.valid)
 
-    evaluations = (arguments.generations + 1) * (config.population + config.immigrant_count)
+    # The list schedules are evaluated before the first generation: those who start without them get as many more.
+    given = 0 if seeds is None else -(-len(seeds.template) // config.population)
+    longer = arguments.generations + given - 1
+    unseeded = dataclasses.replace(unseeded, generations=longer)
+    paper = dataclasses.replace(paper, moham=dataclasses.replace(paper.moham, generations=longer))
+    evaluations = (arguments.generations + given) * (config.population + config.immigrant_count)
     plain = dataclasses.replace(default, moham=unseeded)
     methods = {
         "mohamjax": lambda: searched(default, first=seeds),
@@ -90,11 +98,12 @@ def measure(scenario: str, arguments: argparse.Namespace) -> tuple[dict[str, lis
         "random search": lambda: random_search(search_key, context, unseeded, evaluations)[1][-1],
     }
     for priority, name in (("heft", "HEFT lists alone"), ("lpt", "LPT-EFT lists alone")):
-        lists = list_designs(application, tables, default.package, site, layers, priority=priority)
+        lists = list_designs(application, tables, default.package, site, layers, priorities=[priority])
         assert lists is not None
         methods[name] = lambda lists=lists: archive_of(lists, context, config)[1]
     found: dict[str, list[float]] = {}
-    for name, method in methods.items():
+    for name in arguments.methods.split(",") if arguments.methods else methods:
+        method = methods[name]
         began = time.perf_counter()
         found[name] = [float(x) for x in method()]
         seconds = time.perf_counter() - began
@@ -118,6 +127,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--population", type=int, default=250)
     parser.add_argument("--generations", type=int, default=50)
+    parser.add_argument("--methods", default="", help="names as in the table, with commas; default all")
+    parser.add_argument("--out", type=pathlib.Path, help="write the tables as Markdown")
     arguments = parser.parse_args()
 
     lines, tests = [], []
@@ -137,9 +148,18 @@ def main() -> None:
             row = f"| {name} | {middle:.4f} | {high - low:.4f} | {min(values):.4f} | {max(values):.4f} |"
             lines.append((row, -1 if test is None else test))
     corrected = holm(tests)
-    print()
-    for text, test in lines:
-        print(text if test is None else f"{text} {f'{corrected[test]:.1e}' if test >= 0 else ''} |")
+    text = [
+        f"{datetime.date.today()}, JAX {jax.__version__}, {jax.devices()[0].device_kind}; {arguments.seeds} seeds, "
+        f"populations of {arguments.population}, {arguments.generations} generations after the list schedules.",
+        "",
+        (__doc__ or "").split("\n\n")[1].strip(),
+    ]
+    for row, test in lines:
+        text.append(row if test is None else f"{row} {f'{corrected[test]:.1e}' if test >= 0 else ''} |")
+    print("\n".join(["", *text]))
+    if arguments.out is not None:
+        arguments.out.parent.mkdir(parents=True, exist_ok=True)
+        arguments.out.write_text("\n".join(text) + "\n")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ For each (layer, template) pair every mapping is evaluated, which gives the true
 area; then the mapper searches it with its default budget from several seeds. Stated is the hypervolume of the mapper's
 front as a share of that of the true one: logarithms of the objectives, reference point 1.1 times the largest value of
 each objective in the true front. `all` is the front that the search remembers, `handed on` what its table passes to the
-scheduler: at most 16 mappings, which no method could make 100 %; `best 16` is the true front thinned in the same way.
+scheduler, which is thinned where it is larger; `thinned` is the true front thinned in the same way.
 """
 
 import argparse
@@ -104,8 +104,10 @@ def main() -> None:
         "",
         (__doc__ or "").split("\n\n")[-1].strip(),
         "",
+        f"At most {default.entries} mappings are handed on.",
+        "",
         "| layer | template | mappings | of different cost | true front | all, median | worst | handed on, median | "
-        "best 16 |",
+        "thinned |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     medians, worsts = [], []

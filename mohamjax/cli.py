@@ -19,16 +19,20 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mohamjax import __version__, cli_schedule
+from mohamjax.cli_options import refuse
 from mohamjax.errors import InputError
+from mohamjax.text import plural
 from mohamjax.text import table as _table
 
 if TYPE_CHECKING:
     from mohamjax.hardware import Technology, Template
     from mohamjax.schedule import Bounds
-    from mohamjax.search import ExhaustiveProgress, ExpectedCost, MapperProgress, Progress, Settings
+    from mohamjax.search import ExhaustiveProgress, ExpectedCost, MapperProgress, Progress, Requirements, Settings
     from mohamjax.workload import ApplicationModel
 
 __all__ = ["main"]
+
+_MOST_ENUMERATED = 10**8  # mappings of a layer on a template: minutes
 
 
 # ---------------------------------------------------------------- arguments
@@ -123,25 +127,28 @@ def _workload_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _common(parser: argparse.ArgumentParser, out: str) -> None:
-    parser.add_argument("--seed", type=_seed, default=0, help="seed of all randomness (default 0)")
+def _common(parser: argparse.ArgumentParser, out: str, *, random: bool = False) -> None:
+    seed = "seed of all randomness (default 0)" if random else "taken by every verb; nothing is random here"
+    parser.add_argument("--seed", type=_seed, default=0, help=seed)
     parser.add_argument("--out", metavar="PATH", help=out)
     parser.add_argument(
         "--no-compile-cache", action="store_true", help="do not keep compiled programs in the user's cache folder"
     )
 
 
-def _hardware_arguments(parser: argparse.ArgumentParser) -> None:
+def _hardware_arguments(parser: argparse.ArgumentParser, *names: str) -> None:
     parser.add_argument(
+        *names,
         "--templates",
+        dest="templates",
         metavar="NAME|FILE,...",
         help="sub-accelerator templates, by name or YAML file, separated by commas (default: the packaged ones)",
     )
-    parser.add_argument("--technology", metavar="FILE", help="a technology table of your own (YAML)")
-    _word_argument(parser)
-
-
-def _word_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--technology",
+        metavar="FILE",
+        help="a technology of your own: YAML, or a CSV table of SRAMs (default: the packaged 45 nm)",
+    )
     parser.add_argument(
         "--word-bits",
         choices=("template", "model"),
@@ -183,7 +190,10 @@ def _parser() -> argparse.ArgumentParser:
         help="front (default), or one number to minimise: latency, energy, area, or product with --weights",
     )
     search.add_argument(
-        "--weights", type=_weights, metavar="L,E,A", help="exponents of latency, energy and area in the product"
+        "--weights",
+        type=_weights,
+        metavar="L,E,A",
+        help="exponents of latency, energy and area in the product (default 1,1,1)",
     )
     search.add_argument(
         "--rate",
@@ -218,28 +228,24 @@ def _parser() -> argparse.ArgumentParser:
     search.add_argument("--no-mapping-cache", action="store_true", help="neither read nor keep mapping tables on disk")
     _workload_arguments(search)
     _hardware_arguments(search)
-    _common(search, "results folder (default results/<scenario>-<budget>)")
+    _common(search, "results folder (default results/<scenario>-<budget>)", random=True)
 
     map_ = verbs.add_parser(
         "map",
         help="search the Pareto sets of mappings of every layer of networks on templates",
-        description="Searches the Pareto-optimal mappings (latency, energy, area) of every unique layer.",
+        description="Searches the Pareto-optimal mappings (latency [cycles], energy [pJ], area [um^2]) of every unique "
+        "layer on every template.",
     )
     map_.add_argument("workload", nargs="+", help="ONNX files, a scenario name or a scenario YAML")
-    map_.add_argument(
-        "--template", dest="templates", metavar="NAME|FILE,...", help="templates (default: the packaged ones)"
-    )
-    map_.add_argument("--technology", metavar="FILE", help="a technology table of your own (YAML)")
-    _word_argument(map_)
-    map_.add_argument("--budget", default="small", help="tiny, small (default) or paper")
+    _hardware_arguments(map_, "--template")
+    map_.add_argument("--budget", help="how many mappings to evaluate: tiny, small (default) or paper")
     map_.add_argument(
         "--exhaustive", action="store_true", help="evaluate every mapping instead: the true Pareto sets of small spaces"
     )
     map_.add_argument(
         "--limit",
         type=_positive,
-        default=10**8,
-        help="most mappings to evaluate per layer and template with --exhaustive (default 1e8)",
+        help=f"most mappings to evaluate per layer and template with --exhaustive (default {_MOST_ENUMERATED:,})",
     )
     map_.add_argument(
         "--inject",
@@ -250,60 +256,80 @@ def _parser() -> argparse.ArgumentParser:
         help="mappings of your own that join the first population: a JSON file as --out writes, or the YAML files of "
         "one mapping in Timeloop's format, or their folder; may be given several times",
     )
-    map_.add_argument("--nests", metavar="FILE", help="write the best mappings as loop nests; - for standard output")
+    map_.add_argument(
+        "--nests",
+        metavar="FILE",
+        help="write the best mappings as loop nests [cycles, uJ, mm^2]; - for standard output",
+    )
     map_.add_argument("--figure", metavar="FILE", help="draw the sets of the largest layers (.png, .svg or .pdf)")
     map_.add_argument("--timeloop", metavar="FOLDER", help="export every mapping as Timeloop's YAML files")
     map_.add_argument("--no-mapping-cache", action="store_true", help="neither read nor keep mapping tables on disk")
     _workload_arguments(map_)
-    _common(map_, "JSON file for the Pareto sets with their loop nests")
+    _common(map_, "JSON file for the Pareto sets with their loop nests; - for standard output", random=True)
 
     evaluate = verbs.add_parser("evaluate", help="evaluate mappings, schedules or designs from files")
     kinds = evaluate.add_subparsers(dest="kind", required=True, metavar="KIND")
     mappings = kinds.add_parser("mappings", help="loop nests on given architectures, as Timeloop counts them")
-    mappings.add_argument("--architectures", metavar="FILE", help="architectures.json")
-    mappings.add_argument("--samples", metavar="FILE", help="samples, .jsonl or .jsonl.gz")
+    mappings.add_argument(
+        "--architectures", metavar="FILE", help="architectures with their energies [pJ] and areas [um^2] (JSON)"
+    )
+    mappings.add_argument("--samples", metavar="FILE", help="layers and their loop nests on these (.jsonl, .jsonl.gz)")
     mappings.add_argument(
         "--timeloop",
         nargs="+",
         metavar="FILE",
         help="Timeloop's own YAML instead: architecture, problem, mapping and, if any, ERT, ART and constraints",
     )
-    mappings.add_argument("--links", choices=("on", "off"), default="on", help="link transfers (default on)")
-    mappings.add_argument("--float32", action="store_true", help="compute in single precision")
+    mappings.add_argument(
+        "--links",
+        choices=("on", "off"),
+        default="on",
+        help="count what neighbours hand on to each other where an architecture has such links (default on)",
+    )
+    mappings.add_argument("--float32", action="store_true", help="compute in single precision (default double)")
     mappings.add_argument(
         "--explain",
         nargs="?",
         choices=("text", "json"),
         const="text",
-        help="also print why each mapping costs what it does: a table, or JSON",
+        help="also print why each mapping costs what it does: a table (text, the default) or JSON",
     )
-    _common(mappings, "predictions (.jsonl)")
+    _common(mappings, "predictions (.jsonl); - for standard output, the default")
     schedules = kinds.add_parser(
         "schedules", help="schedules in the formats fluid-schedule/1, job-table/1, schedule/1 and designs/1"
     )
-    schedules.add_argument("file", help="the JSON file")
-    schedules.add_argument("--float32", action="store_true", help="compute in single precision")
-    schedules.add_argument("--timelines", action="store_true", help="also write when each job is slowed")
-    _common(schedules, "results (JSON; CSV for schedule/1 and designs/1)")
+    schedules.add_argument("file", help="a JSON file of one of these formats")
+    schedules.add_argument("--float32", action="store_true", help="compute in single precision (default double)")
+    schedules.add_argument(
+        "--timelines",
+        action="store_true",
+        help="also write when each job runs and is slowed, in the file's time unit (fluid-schedule/1, job-table/1)",
+    )
+    _common(schedules, "results (JSON; CSV for schedule/1 and designs/1); - for standard output, the default")
     designs = kinds.add_parser("designs", help="designs of designs.json, or schedule/1 files")
-    designs.add_argument("file", help="the JSON file")
-    designs.add_argument("--technology", metavar="FILE", help="the technology table that the designs were made with")
-    designs.add_argument("--float32", action="store_true", help="compute in single precision")
+    designs.add_argument("file", help="designs.json of a search, or a schedule/1 file")
+    designs.add_argument(
+        "--technology",
+        metavar="FILE",
+        help="the technology that the designs were made with (default: the packaged one)",
+    )
+    designs.add_argument("--float32", action="store_true", help="compute in single precision (default double)")
     designs.add_argument(
         "--explain",
         metavar="ID",
         nargs="?",
         const="",
-        help="say where the time, the energy and the area of the design with this design_id go, or of all designs",
+        help="say where the time, the energy and the area of the design with this design_id go (without ID: of all "
+        "designs), instead of the table unless --out asks for it too",
     )
-    designs.add_argument("--json", action="store_true", help="with --explain: as JSON")
+    designs.add_argument("--json", action="store_true", help="with --explain: as JSON instead of text")
     designs.add_argument(
         "--trace", metavar="FILE", help="also write the timelines in the Chrome trace format (Perfetto)"
     )
     designs.add_argument(
         "--timeloop", metavar="FOLDER", help="also write every chiplet and its layers as input files of Timeloop"
     )
-    _common(designs, "table of objectives (CSV); - for standard output, the default")
+    _common(designs, "table of objectives [s, J, mm^2] (CSV); - for standard output, the default")
 
     schedule = verbs.add_parser(
         "schedule",
@@ -312,7 +338,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     cli_schedule.add_arguments(schedule, _positive)
     _workload_arguments(schedule)
-    _common(schedule, "results folder (default: none is written)")
+    _common(schedule, "results folder (default: none is written)", random=True)
 
     workload = verbs.add_parser("workload", help="print the layers of networks")
     workload.add_argument("workload", nargs="+", help="ONNX files, a scenario name or a scenario YAML")
@@ -411,8 +437,7 @@ class _Terminal:
             self.line(f"compiled in {progress.compile_s:.1f} s")
         done = progress.generation
         rate = progress.fresh_evaluations / max(progress.seconds, 1e-9)
-        per_generation = progress.evaluations / max(done, 1)
-        left = (generations - done) * per_generation / max(rate, 1e-9) if done else None
+        left = (generations - done) * progress.step_s / len(progress.hypervolume) if done else None
         self.status(
             f"search  generation {done}/{generations}  {rate:,.0f} designs/s  front {progress.front_size[-1]}  "
             f"hypervolume {progress.hypervolume[-1]:.4f}  {_duration(left)} left",
@@ -476,16 +501,16 @@ def _technology(arguments: argparse.Namespace) -> Technology:
     return load_technology(arguments.technology)
 
 
-def _probe(path: str | None) -> None:
-    """Complains about a file that cannot be written before the work is done that would go there."""
+def _probe(path: str | None, item: str = "--out") -> None:
+    """Complains about a file that cannot be written before the work is done that would go there; names the option."""
     from mohamjax.io import prepare_folder
 
     if path not in (None, "-"):
         assert path is not None
         target = pathlib.Path(path)
         if target.is_dir():
-            raise InputError("is a folder", file=path, item="--out", remedy="name a file")
-        prepare_folder(target.parent)
+            raise InputError("is a folder", file=path, item=item, remedy="name a file")
+        prepare_folder(target.parent, item)
 
 
 def _write(path: str | None, text: str) -> None:
@@ -557,7 +582,8 @@ def _search(arguments: argparse.Namespace) -> int:
     if arguments.dry_run:
         cost = expected_cost(application, int(runs.sum()), settings)
         if arguments.json:
-            print(json.dumps({**_sizes(application, settings), **dataclasses.asdict(cost)}, indent=2))
+            demands = {"requirements": settings.requirements.to_dict()}
+            print(json.dumps({**_sizes(application, settings), **demands, **dataclasses.asdict(cost)}, indent=2))
         else:
             print(_plan(application, site.templates, runs, settings, cost))
         return 0
@@ -568,9 +594,10 @@ def _search(arguments: argparse.Namespace) -> int:
     began = time.perf_counter()
     terminal = _Terminal()
     terminal.line(
-        f"{application.name}: {len(application.networks)} networks, {len(application.layers)} layers, "
+        f"{application.name}: {plural(len(application.networks), 'network')}, "
+        f"{plural(len(application.layers), 'layer')}, "
         f"{len(application.unique_layers)} unique, {application.macs / 1e9:.2f} GMAC; "
-        f"{len(site.templates)} templates; budget {arguments.budget}, seed {arguments.seed}"
+        f"{plural(len(site.templates), 'template')}; budget {arguments.budget}, seed {arguments.seed}"
     )
     try:
         result = co_optimise(
@@ -589,22 +616,28 @@ def _search(arguments: argparse.Namespace) -> int:
     bounds = result.front.bounds(settings.moham.max_chiplets)
     config = {**result.config, "inputs": inputs}
     write_results(folder, result.front, result.history, config, bounds)
+    drawing = time.perf_counter()
     if not arguments.no_figures:
         from mohamjax.plot import plot_evaluated
 
         terminal.line("drawing figures")
         title = f"{application.name}, budget {arguments.budget}, seed {arguments.seed}"
         plot_evaluated(result.front, folder / "figures", title=title, history=result.history)
-    total = time.perf_counter() - began
-    timings = result.timings
-    terminal.line(
-        f"mapping {timings['mapping_s']:.1f} s, compiling the search {timings['compile_s']:.1f} s, searching "
-        f"{timings['search_s']:.1f} s ({timings['designs_per_s']:,.0f} designs/s), {total:.1f} s in all"
-    )
+    ended = time.perf_counter()
+    timings = {**result.timings, "figures_s": ended - drawing, "total_s": ended - began}
+    steps = {
+        "mapping": "mapping_s",
+        "compiling the search": "compile_s",
+        f"searching at {timings['designs_per_s']:,.0f} designs/s": "search_s",
+        "evaluating the front again in double precision": "reevaluation_s",
+        "drawing figures": "figures_s",
+    }
+    spent = ", ".join(f"{step} {timings[key]:.1f} s" for step, key in steps.items())
+    terminal.line(f"{spent}; {timings['total_s']:.1f} s in all")
     terminal.line(f"results in {folder}{' (stopped early)' if result.interrupted else ''}")
     roles = landmarks(result.front.reports.objectives)
     if arguments.json:
-        summary = _summary(result, application, settings, roles, folder, total)
+        summary = _summary(result, application, settings, roles, folder, timings)
         print(json.dumps({**summary, "bounds": bounds.to_dict()}, indent=2))
     else:
         print(_landmark_table(roles, result.front, bounds))
@@ -676,9 +709,10 @@ def _landmark_table(landmarks: dict[str, int], front: Any, bounds: Bounds) -> st
         for cell in (_digits(bound * scale), "")
     ]
     body.append(["lower bound", "", *limits, ""])
-    return f"front of {len(rows)} designs; / bound: times what no design over the mappings found goes below\n" + _table(
-        [head, *body]
+    heading = (
+        f"front of {plural(len(rows), 'design')}; / bound: times what no design over the mappings found goes below"
     )
+    return f"{heading}\n{_table([head, *body])}"
 
 
 def _summary(
@@ -687,7 +721,7 @@ def _summary(
     settings: Settings,
     landmarks: dict[str, int],
     folder: pathlib.Path,
-    total: float,
+    timings: dict[str, float],
 ) -> dict[str, Any]:
     from mohamjax.io import front_rows
 
@@ -699,7 +733,7 @@ def _summary(
         "hypervolume": result.history[-1]["hypervolume"],
         "evaluations": result.history[-1]["evaluations"],
         "landmarks": {name: rows[i] for name, i in landmarks.items()},
-        "seconds": {**result.timings, "total_s": total},
+        "seconds": timings,
         "folder": str(folder),
     }
 
@@ -714,6 +748,17 @@ def _sizes(application: ApplicationModel, settings: Settings) -> dict[str, Any]:
         "budget": settings.budget,
         "seed": settings.seed,
     }
+
+
+def _demands(requirements: Requirements) -> str:
+    """The requirements as they were read, in the form in which they are written."""
+    import yaml
+
+    content = {key: value for key, value in requirements.to_dict().items() if key != "format"}
+    if not content:
+        return "requirements: none"
+    text = yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=110)
+    return "\n".join([f"requirements of {requirements.file}:", *(f"  {line}" for line in text.splitlines())])
 
 
 def _plan(
@@ -736,11 +781,13 @@ def _plan(
             f"scenario {application.name}, budget {settings.budget}, seed {settings.seed}",
             _table(rows),
             _table(kinds),
-            f"mapper: {cost.mappings:,} mappings of {int(runs.sum())} (unique layer, template) pairs\n"
-            f"search: {cost.designs:,} designs, {settings.moham.generations} generations of "
+            _demands(settings.requirements),
+            f"mapper: {plural(cost.mappings, 'mapping')} of {plural(int(runs.sum()), 'pair')} of unique layer and "
+            f"template\n"
+            f"search: {plural(cost.designs, 'design')}, {plural(settings.moham.generations, 'generation')} of "
             f"{settings.moham.population}\n"
-            f"to expect on two cores: about {_duration(cost.seconds)} after compiling (30 to 120 s when nothing is "
-            f"cached), {cost.memory_MB:,.0f} MB",
+            f"to expect on two cores: about {_duration(cost.seconds)}, and about {_duration(cost.compile_s)} of "
+            f"compiling on top, less where an earlier search has left programs in the cache; {cost.memory_MB:,.0f} MB",
         ]
     )
 
@@ -750,7 +797,7 @@ def _map(arguments: argparse.Namespace) -> int:
 
     import jax
 
-    from mohamjax.io import best_nests, given_mappings, mappings_document, write_timeloop_mappings
+    from mohamjax.io import best_nests, given_mappings, mappings_document, prepare_folder, write_timeloop_mappings
     from mohamjax.plot.style import known_format
     from mohamjax.search import (
         BUDGETS,
@@ -762,36 +809,48 @@ def _map(arguments: argparse.Namespace) -> int:
         runnable,
     )
 
-    settings = Settings.preset(arguments.budget)
+    if arguments.exhaustive:
+        refuse("an enumeration needs no mappings of yours", "leave out either option", inject=arguments.inject)
+        refuse(
+            "is for a search, not for an enumeration",
+            budget=arguments.budget,
+            no_mapping_cache=arguments.no_mapping_cache,
+        )
+    else:
+        refuse("is for an enumeration", "add --exhaustive, or leave it out", limit=arguments.limit)
+    settings = Settings.preset(arguments.budget or "small")
     application, technology = _application(arguments), _technology(arguments)
     templates = _templates(arguments, application)
     runnable(application, templates)
     given = given_mappings(arguments.inject, application, templates, technology)
-    if given and arguments.exhaustive:
-        raise InputError("an enumeration needs no mappings of yours", item="--inject", remedy="leave out either option")
+    if arguments.out == arguments.nests == "-":
+        raise InputError("standard output takes --out already", item="--nests", remedy="name a file for one of them")
     if arguments.figure is not None:
         known_format(pathlib.Path(arguments.figure).suffix.removeprefix(".").lower())
-    for path in (arguments.out, arguments.nests, arguments.figure):
-        _probe(path)
+    for option in ("out", "nests", "figure"):
+        _probe(getattr(arguments, option), f"--{option}")
+    if arguments.timeloop is not None:
+        prepare_folder(arguments.timeloop, "--timeloop")
     terminal = _Terminal()
     search_key, _, network_key = jax.random.split(jax.random.key(arguments.seed), 3)
     layers = application.unique_layers
+    problems = f"{plural(len(layers), 'unique layer')} on {plural(len(templates), 'template')}"
     try:
         if arguments.exhaustive:
-            terminal.line(f"counting the mappings of {len(layers)} unique layers on {len(templates)} templates")
+            terminal.line(f"counting the mappings of {problems}")
             tables = map_exhaustively(
                 layers,
                 templates,
                 technology,
-                limit=arguments.limit,
+                limit=arguments.limit or _MOST_ENUMERATED,
                 progress=terminal.enumeration,
                 announce=lambda layer, template, size: terminal.line(
-                    f"{layer.type} {_bounds(layer)} on {template.name}: {size.mappings:,} mappings, {size.classes:,} "
-                    f"of different cost"
+                    f"{layer.type} {_bounds(layer)} on {template.name}: {plural(size.mappings, 'mapping')}, "
+                    f"{size.classes:,} of different cost"
                 ),
             )
         else:
-            terminal.line(f"mapping {len(layers)} unique layers on {len(templates)} templates; compiling")
+            terminal.line(f"mapping {problems}; compiling")
             tables = map_layers(
                 search_key,
                 layers,
@@ -816,7 +875,7 @@ def _map(arguments: argparse.Namespace) -> int:
         _write(arguments.out, json.dumps(report, indent=1) + "\n")
     if arguments.timeloop is not None:
         number = write_timeloop_mappings(arguments.timeloop, application, templates, technology, tables)
-        terminal.line(f"{number} mappings as Timeloop's files in {arguments.timeloop}")
+        terminal.line(f"{plural(number, 'mapping')} as Timeloop's files in {arguments.timeloop}")
     if arguments.figure is not None:
         terminal.line(f"figure {_draw_mappings(report, application, arguments.figure)}")
     text = _set_table(report) + "\n"
@@ -937,11 +996,16 @@ def _evaluate_mappings(arguments: argparse.Namespace) -> int:
 
 
 def _evaluate_schedules(arguments: argparse.Namespace) -> int:
-    from mohamjax.io import DESIGNS_FORMAT, SCHEDULE_FORMAT, evaluate_schedules, read_format
+    from mohamjax.io import DESIGNS_FORMAT, SCHEDULE_FORMAT, check_format, evaluate_schedules, read_json
+    from mohamjax.io.schedules import SCHEDULE_READERS
 
-    if read_format(arguments.file) in (DESIGNS_FORMAT, SCHEDULE_FORMAT):
+    designs = (SCHEDULE_FORMAT, DESIGNS_FORMAT)
+    if check_format(read_json(arguments.file), (*SCHEDULE_READERS, *designs), arguments.file) in designs:
+        refuse("is for schedules of jobs", "use evaluate designs --trace FILE", timelines=arguments.timelines)
         arguments.technology = arguments.trace = arguments.timeloop = arguments.explain = None
+        arguments.json = False
         return _evaluate_designs(arguments)
+    _probe(arguments.out)
     summary = evaluate_schedules(
         arguments.file, arguments.out or "-", float32=arguments.float32, timelines=arguments.timelines
     )
@@ -955,15 +1019,21 @@ def _evaluate_designs(arguments: argparse.Namespace) -> int:
         evaluation_csv,
         explain_designs,
         explanations_text,
+        prepare_folder,
         write_design_trace,
         write_timeloop_designs,
     )
 
-    if getattr(arguments, "json", False) and arguments.explain is None:
-        raise InputError("is the form of an explanation", item="--json", remedy="add --explain, or leave it out")
+    if arguments.explain is None:
+        refuse("is the form of an explanation", "add --explain, or leave it out", json=arguments.json)
     technology = _technology(arguments) if arguments.technology else None
-    _probe(arguments.out)
-    rows, evaluated = evaluate_designs(arguments.file, technology=technology, float32=arguments.float32)
+    for option in ("out", "trace"):
+        _probe(getattr(arguments, option), f"--{option}")
+    if arguments.timeloop is not None:
+        prepare_folder(arguments.timeloop, "--timeloop")
+    rows, evaluated = evaluate_designs(
+        arguments.file, technology=technology, float32=arguments.float32, wanted=arguments.explain or None
+    )
     told = None if arguments.explain is None else explain_designs(rows, evaluated, arguments.explain or None)
     if told is None or arguments.out is not None:
         _write(arguments.out, evaluation_csv(rows))
@@ -979,7 +1049,7 @@ def _evaluate_designs(arguments: argparse.Namespace) -> int:
         for item, target in asked.items():
             {"--trace": write_design_trace, "--timeloop": write_timeloop_designs}[item](target, evaluated)
     good = sum(row["valid"] for row in rows)
-    print(f"{good} of {len(rows)} designs are valid", file=sys.stderr)
+    print(f"{plural(len(rows), 'design')}, {good} valid", file=sys.stderr)
     return 0
 
 
@@ -999,6 +1069,8 @@ def _workload(arguments: argparse.Namespace) -> int:
     from mohamjax.workload import LAYER_COLUMNS, layer_rows
 
     application = _application(arguments)
+    if arguments.csv:
+        refuse("is the same as --csv", "give one of the two", out=arguments.out)
     target = arguments.csv or arguments.out
     if target is not None:
         if len(application.networks) != 1:
@@ -1051,6 +1123,9 @@ def _templates_verb(arguments: argparse.Namespace) -> int:
         _write(arguments.out, _table(rows) + "\n")
         return 0
     if arguments.example:
+        refuse("is for a template, not for the example, which is a YAML file", yaml=arguments.yaml)
+        if arguments.name:
+            raise InputError("--example is no template", item=arguments.name, remedy="leave out either")
         _write(arguments.out, example_yaml())
         return 0
     if arguments.name is None:

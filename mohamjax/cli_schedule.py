@@ -10,7 +10,9 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from mohamjax.cli_options import refuse
 from mohamjax.errors import InputError
+from mohamjax.text import plural
 from mohamjax.text import table as text_table
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ __all__ = ["add_arguments", "schedule"]
 _DEFAULT_METHODS = "gsharp,LPT-EFT,LPT-stall,HEFT,SJF-MET,FCFS-MET,SJF-OLB,FCFS-OLB"
 
 _COST_MODELS = ("closed-form", "loop-nest")
-_NEST_OPTIONS = ("mapping", "budget", "technology")
+_NEST_OPTIONS = ("mapping", "budget", "technology", "no_mapping_cache")
 
 _SETTINGS = (
     "jobs",
@@ -69,17 +71,36 @@ def add_arguments(parser: argparse.ArgumentParser, positive: Callable[[str], int
         required=True,
         nargs="+",
         metavar="FILE",
-        help="jobs: a CSV file with a row per job, a job-table/1 JSON, ONNX files or a scenario",
+        help="jobs: a CSV file with a row per job, a job-table/1 JSON, ONNX files or a scenario (a job per layer)",
     )
     parser.add_argument("--platform", metavar="NAME|FILE", help="S1 to S6 of G#'s Table 4, or a YAML file with cores")
     parser.add_argument(
-        "--bandwidth", type=_bandwidth, metavar="B", help="that all cores share [bytes/cycle, GB/s at 1 GHz]"
+        "--bandwidth", type=_bandwidth, metavar="B", help="bandwidth that all cores share [bytes/cycle, GB/s at 1 GHz]"
     )
-    parser.add_argument("--method", default=_DEFAULT_METHODS, help=f"one or several (default {_DEFAULT_METHODS})")
+    parser.add_argument(
+        "--method",
+        default=_DEFAULT_METHODS,
+        help=f"one or several, separated by commas (default {_DEFAULT_METHODS}). On the own loop: gsharp, "
+        "gsharp-unseeded, gsharp-paper, standard-ga, random, A2C, PPO. Heuristics: HEFT, LPT-EFT, LPT-stall, and "
+        "ORDER-CORE with ORDER FCFS, SJF or random and CORE OLB, MET, RR or random. By nevergrad: DE, (1+1)-ES, CMA-ES, PSO, TBPSA, "
+        "CLHS, Halton, Hammersley, portfolio",
+    )
     parser.add_argument(
         "--objective",
         default="makespan",
-        help="makespan (default), energy, edp, unsatisfied, tardiness or mean-end; several give a front",
+        help="makespan (default) [cycles], energy [J], edp (energy times makespan) [J cycles], unsatisfied (share of "
+        "jobs that end far from their target place), tardiness (weighted, beyond deadlines) [cycles] or "
+        "mean-end [cycles]; several, separated by commas, give a front",
+    )
+    parser.add_argument(
+        "--demand",
+        help="bandwidth that a job asks for: as-released (default of closed-form: a tile set per run of the layer, as "
+        "published), per-tile (a tile set per tile), compulsory (every tensor once), or with loop-nest traffic "
+        "(default there: what the mapping moves)",
+    )
+    parser.add_argument("--lb", help="what the LB cores of S1 to S6 are: LB_rs (default) or LB_os")
+    parser.add_argument(
+        "--flexible", action="store_true", help="shape the arrays of S1 to S6 anew for each job, elements unchanged"
     )
     parser.add_argument(
         "--cost-model",
@@ -92,21 +113,18 @@ def add_arguments(parser: argparse.ArgumentParser, positive: Callable[[str], int
     )
     parser.add_argument("--budget", help="with loop-nest: of the mapper, tiny, small (default) or paper")
     parser.add_argument("--technology", metavar="FILE", help="with loop-nest: a technology table of your own (YAML)")
-    parser.add_argument("--no-mapping-cache", action="store_true", help="neither read nor keep mapping tables on disk")
     parser.add_argument(
-        "--demand",
-        help="bandwidth that jobs ask for: as-released (default of closed-form), per-tile, compulsory, or with "
-        "loop-nest what the mapping moves, traffic (default there)",
+        "--no-mapping-cache", action="store_true", help="with loop-nest: neither read nor keep mapping sets on disk"
     )
-    parser.add_argument("--lb", default="LB_rs", help="what LB cores are: LB_rs (default) or LB_os")
-    parser.add_argument("--flexible", action="store_true", help="shape every core's array for each job")
     parser.add_argument(
         "--sample", type=positive, metavar="N", help="draw N jobs with replacement from the layers of the networks"
     )
-    parser.add_argument("--population", type=positive, default=50, help="schedules of a generation (default 50)")
-    parser.add_argument("--generations", type=positive, default=199, help="generations (default 199)")
+    parser.add_argument("--population", type=positive, help="schedules of a generation of a search (default 50)")
+    parser.add_argument(
+        "--generations", type=positive, help="generations of a search after its first population (default 199)"
+    )
     parser.add_argument("--json", action="store_true", help="print a summary as JSON on standard output")
-    parser.add_argument("--no-figures", action="store_true", help="draw no figures")
+    parser.add_argument("--no-figures", action="store_true", help="draw no figures into the results folder")
 
 
 def _chosen(name: str, item: str, known: tuple[str, ...]) -> str:
@@ -115,14 +133,18 @@ def _chosen(name: str, item: str, known: tuple[str, ...]) -> str:
     return name
 
 
+def _of_networks(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Options that say how jobs are made of networks."""
+    return {name: getattr(arguments, name) for name in ("sample", "batch", "shape", "skip_unknown")}
+
+
 def _batch(arguments: argparse.Namespace, application: Callable[[argparse.Namespace], ApplicationModel]) -> JobBatch:
     """Jobs from a CSV file or from networks."""
     from mohamjax.io.jobs import read_jobs
     from mohamjax.schedule.job_platform import batch_of_layers
 
     if len(arguments.jobs) == 1 and arguments.jobs[0].lower().endswith(".csv"):
-        if arguments.sample:
-            raise InputError("draws from networks, not from a list of jobs", item="--sample", remedy="leave it out")
+        refuse("is for networks, not for a list of jobs", **_of_networks(arguments))
         return read_jobs(arguments.jobs[0])
     arguments.workload = arguments.jobs
     return batch_of_layers(application(arguments), sample=arguments.sample, seed=arguments.seed)
@@ -145,13 +167,8 @@ def _table(
 
     arguments.cost_model = _chosen(arguments.cost_model or _COST_MODELS[0], "--cost-model", _COST_MODELS)
     if arguments.cost_model == "closed-form":
-        for name in _NEST_OPTIONS:
-            if getattr(arguments, name) is not None:
-                raise InputError(
-                    "closed forms know no mappings",
-                    item=f"--{name}",
-                    remedy="add --cost-model loop-nest, or leave it out",
-                )
+        nests = {name: getattr(arguments, name) for name in _NEST_OPTIONS}
+        refuse("closed forms know no mappings", "add --cost-model loop-nest, or leave it out", **nests)
         arguments.demand = _chosen(arguments.demand or DEMANDS[0], "--demand", DEMANDS)
         return platform_table(batch.names, batch.shapes, platform, arguments.bandwidth, demand=arguments.demand)
     arguments.demand = _chosen(arguments.demand or NEST_DEMANDS[0], "--demand", NEST_DEMANDS)
@@ -176,6 +193,7 @@ def _problem(
     mapping: Callable[[MapperProgress], None],
 ) -> tuple[JobTable, JobGoals, tuple[str, ...], str]:
     """Table, goals, tenants and a title."""
+    from mohamjax.schedule.job_platform import PLATFORMS
     from mohamjax.search.jobs import JobGoals
 
     name = pathlib.PurePath(arguments.jobs[0]).name
@@ -184,10 +202,9 @@ def _problem(
         from mohamjax.io.files import check_format
         from mohamjax.io.schedules import JOB_TABLE_FORMAT, read_job_table
 
-        for given in ("platform", "bandwidth", "cost_model", "demand", *_NEST_OPTIONS):
-            if getattr(arguments, given) is not None:
-                option = f"--{given.replace('_', '-')}"
-                raise InputError("the job table says that itself", item=option, remedy="leave it out")
+        names = ("platform", "bandwidth", "cost_model", "demand", "lb", "flexible", *_NEST_OPTIONS)
+        given = {name: getattr(arguments, name) for name in names}
+        refuse("the job table says that itself", **given, **_of_networks(arguments))
         document = read_json(arguments.jobs[0])
         check_format(document, (JOB_TABLE_FORMAT,), arguments.jobs[0])
         table = read_job_table(document, arguments.jobs[0])
@@ -196,18 +213,21 @@ def _problem(
         return table, JobGoals(), ("",) * len(table.jobs), name
     from mohamjax.io.jobs import load_platform
 
-    lb = _chosen(arguments.lb, "--lb", ("LB_rs", "LB_os"))
     for given, option, example in (
         (arguments.platform, "--platform", "S4"),
         (arguments.bandwidth, "--bandwidth", "1"),
     ):
         if given is None:
             raise InputError("is missing", item=option, remedy=f"say {option} {example}, or give a job table")
+    if arguments.platform.upper() not in PLATFORMS:
+        own = {"lb": arguments.lb, "flexible": arguments.flexible}
+        refuse("is for S1 to S6", "leave it out: a platform of your own says it core by core", **own)
+    lb = arguments.lb = _chosen(arguments.lb or "LB_rs", "--lb", ("LB_rs", "LB_os"))
     platform = load_platform(arguments.platform, lb=lb, flexible=arguments.flexible)
     batch = _batch(arguments, application)
     table = _table(arguments, batch, platform, mapping)
     goals = JobGoals(weight=batch.weight, deadline=batch.deadline, target=batch.target)
-    title = f"{len(batch.names)} jobs of {name} on {platform.name}, {arguments.bandwidth:g} bytes/cycle"
+    title = f"{plural(len(batch.names), 'job')} of {name} on {platform.name}, {arguments.bandwidth:g} bytes/cycle"
     if arguments.cost_model == "loop-nest":
         title += ", loop-nest model"
     return table, goals, batch.tenants, title
@@ -229,6 +249,7 @@ def schedule(
     """
     from mohamjax.io import prepare_folder
     from mohamjax.search.jobs import (
+        HEURISTICS,
         JobSearchConfig,
         check_method,
         check_problem,
@@ -238,14 +259,17 @@ def schedule(
     )
 
     methods = [name for name in arguments.method.split(",") if name]
+    sizes = {name: getattr(arguments, name) for name in ("population", "generations")}
+    if set(methods) <= set(HEURISTICS):
+        refuse("is for methods that search; heuristics do not", "leave it out, or add gsharp to --method", **sizes)
     config = JobSearchConfig(
-        population=arguments.population,
-        generations=arguments.generations,
+        **{name: size for name, size in sizes.items() if size is not None},
         objectives=objective_names(arguments.objective),
         seed=arguments.seed,
     )
     for name in methods or [""]:
         check_method(name, config)
+    arguments.population, arguments.generations = config.population, config.generations  # for the record
     table, goals, tenants, title = _problem(arguments, application, mapping)
     check_problem(table, config, goals)
     folder = None if arguments.out is None else prepare_folder(arguments.out)

@@ -124,11 +124,13 @@ def number(
     exclusive: bool = False,
     integer: bool = False,
     finite: bool = True,
+    maximum: float = math.inf,
 ) -> float:
     """`value` as a number within its limits (an int if `integer`).
 
     Raises:
-        InputError: If it is no number, not whole where it must be, below the minimum, infinite or NaN.
+        InputError: If it is no number, not whole where it must be, below the minimum, above the maximum, infinite or
+            NaN.
     """
     if isinstance(value, str):
         # YAML reads 1e3 as text; people mean the number.
@@ -142,8 +144,9 @@ def number(
             item=item,
             remedy=f"write {expected}",
         )
-    if value > _LARGEST_WHOLE and (integer or isinstance(value, int)):
-        raise InputError("is too large", file=file, item=item, remedy=f"write {expected} up to {_LARGEST_WHOLE}")
+    most = min(maximum, _LARGEST_WHOLE) if integer or isinstance(value, int) else maximum
+    if value > most:
+        raise InputError("is too large", file=file, item=item, remedy=f"write {expected} up to {most}")
     if finite and math.isinf(value):
         raise InputError(f"{value!r} is not finite", file=file, item=item, remedy="write a finite number")
     if value < minimum or (exclusive and value == minimum):
@@ -231,15 +234,24 @@ class Fields:
             )
         return value
 
-    def integer(self, key: str, default: int | None = None, minimum: int = 1) -> int:
+    def integer(self, key: str, default: int | None = None, minimum: int = 1, maximum: float = math.inf) -> int:
         """A whole number; required without a default."""
-        return int(self.number(key, default, minimum=minimum, integer=True))
+        return int(self.number(key, default, minimum=minimum, maximum=maximum, integer=True))
 
     def choice(self, key: str, known: Sequence[str], what: str, default: str | None = None) -> str:
         """One of the words in `known`; required without a default."""
         if default is not None and not self.has(key):
             return default
         return choice(self.need(key), known, what=what, file=self.file, item=self.path(key))
+
+    def flag(self, key: str, default: bool) -> bool:
+        """True or false."""
+        value = self.data[key] if self.has(key) else default
+        if not isinstance(value, bool):
+            raise InputError(
+                f"expected true or false, found {value!r}", file=self.file, item=self.path(key), remedy="write one"
+            )
+        return value
 
     def sequence(self, key: str, default: Sequence[Any] | None = None) -> list[Any]:
         """A list; required without a default."""

@@ -1,11 +1,16 @@
-"""Text for people: tables in a fixed-width font."""
+"""Text for people: tables in a fixed-width font, numbers of things."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-__all__ = ["table"]
+__all__ = ["plural", "table"]
+
+
+def plural(number: int, noun: str) -> str:
+    """So many of something, as `1 template` and `2,000 templates`; for nouns that take an s."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:

@@ -1,7 +1,11 @@
 """Where the reference data lies, and what happens to a test when it does not."""
 
+import gc
+import os
 import pathlib
+import tempfile
 
+import jax
 import pytest
 from small_search import small_network
 
@@ -34,11 +38,25 @@ def networks(tmp_path_factory):
     return [str(folder / "one.onnx"), str(folder / "two.onnx")]
 
 
-_TOGETHER = {"test_search.py": "search", "test_requirements.py": "search", "test_job_loop_nest.py": "search"}
+def pytest_configure(config):
+    """Gives all processes of a run one cache folder of its own: mapping sets that a test has found serve the others."""
+    if not hasattr(config, "workerinput"):
+        config.own_cache = tempfile.TemporaryDirectory()
+        os.environ["XDG_CACHE_HOME"] = config.own_cache.name
 
 
-def pytest_collection_modifyitems(items):
-    """Keeps the tests of a file, and of files that search the same networks, in one process: they share programs."""
-    for item in items:
-        name = item.path.name
-        item.add_marker(pytest.mark.xdist_group(_TOGETHER.get(name, name)))
+def pytest_unconfigure(config):
+    """Removes it."""
+    if hasattr(config, "own_cache"):
+        config.own_cache.cleanup()
+
+
+def pytest_runtest_teardown(item, nextitem):
+    """Drops the compiled programs of a file when it is done.
+
+    XLA maps every kernel into memory by itself: a process that compiles all that the suite does exceeds the mappings
+    that Linux allows (vm.max_map_count, 65,530) and dies of a segmentation fault in whatever compiles next.
+    """
+    if nextitem is None or nextitem.path != item.path:
+        jax.clear_caches()
+        gc.collect()

@@ -20,6 +20,8 @@ from mohamjax.schedule.shared_link import link_ends, link_makespan, priority_ord
 from mohamjax.search.jobs import (
     DEFAULT_RATES,
     HEURISTICS,
+    METHODS,
+    OBJECTIVES,
     JobGenes,
     JobGoals,
     JobRates,
@@ -448,6 +450,19 @@ def test_schedule_from_the_command_line(tmp_path, capsys):
     command = ["schedule", "--jobs", str(out / "job_table.json"), "--method", "HEFT", "--no-compile-cache"]
     assert main(command) == 0
     assert "HEFT" in capsys.readouterr().out
+    # It says what it costs by itself.
+    for option in (["--flexible"], ["--demand", "compulsory"], ["--shape", "x=1,2"], ["--platform", "S1"]):
+        assert main([*command, *option]) == 2
+        assert option[0] in capsys.readouterr().err
+
+
+def test_the_help_names_every_method_and_objective(capsys):
+    with pytest.raises(SystemExit):
+        main(["schedule", "--help"])
+    said = "".join(capsys.readouterr().out.split())  # lines are broken anywhere
+    lists = {name for name in HEURISTICS if name.split("-")[0] in ("FCFS", "SJF", "random")}
+    for word in (*(set(METHODS) - lists), *itertools.chain(*(name.split("-") for name in lists)), *OBJECTIVES):
+        assert word in said, word
 
 
 BAD = [
@@ -459,6 +474,9 @@ BAD = [
     (["--platform", "S2", "--bandwidth", "1", "--objective", "speed"], None, "objective"),
     (["--platform", "S2", "--bandwidth", "1", "--demand", "none"], None, "--demand"),
     (["--platform", "S2", "--bandwidth", "1", "--sample", "3"], None, "--sample"),
+    (["--platform", "S2", "--bandwidth", "1", "--batch", "3"], None, "--batch"),
+    (["--platform", "S2", "--bandwidth", "1", "--method", "HEFT", "--generations", "9"], None, "--generations"),
+    (["--platform", "mine.yaml", "--bandwidth", "1", "--lb", "LB_os"], None, "--lb"),
     (["--platform", "S2", "--bandwidth", "1", "--cost-model", "magic"], None, "--cost-model"),
     (["--platform", "S2", "--bandwidth", "1", "--demand", "traffic"], None, "--demand"),
     (["--platform", "S2", "--bandwidth", "1", "--mapping", "energy"], None, "--mapping"),
@@ -494,7 +512,7 @@ def test_a_platform_of_ones_own(tmp_path, capsys):
     assert main([*command, "--method", "HEFT", "--json", "--no-compile-cache"]) == 0
     assert json.loads(capsys.readouterr().out)["accelerators"] == ["0 HB 16x32", "1 HB 16x32", "2 LB_os 8x64 flexible"]
     for text, said in (
-        ("cores: []", "`cores`"),
+        ("cores: []", "cores: is empty"),
         ("cores:\n- {style: XB, rows: 4}", "style"),
         ("cores:\n- {style: HB, rows: 0}", "rows"),
         ("cores:\n- {style: HB, rows: 4, depth: 1}", "cores[0]"),

@@ -143,11 +143,35 @@ def test_a_wrong_file_gets_its_reason(mapped, network, tmp_path, capsys, change,
         (["--exhaustive", "--limit", "10"], "more than 10 mappings"),
         (["--figure", "sets.bmp"], "cannot be written as 'bmp'"),
         (["--inject", "nowhere.json"], "no such file"),
+        (["--limit", "10"], "--limit: is for an enumeration"),
+        (["--exhaustive", "--budget", "tiny"], "--budget"),
+        (["--exhaustive", "--no-mapping-cache"], "--no-mapping-cache"),
+        (["--exhaustive", "--inject", "mine.json"], "--inject"),
+        (["--out", "-", "--nests", "-"], "--nests"),
+        (["--figure", "/dev/null/x.png"], "--figure"),
     ],
 )
 def test_wrong_options_get_their_reason(network, capsys, options, reason):
     assert cli.main(["map", str(network), "--template", "simba", *options]) == 2
     assert reason in capsys.readouterr().err.strip().splitlines()[-1]
+
+
+def test_one_template_is_no_templates(network, capsys):
+    cli.main(["map", str(network), "--template", "simba", "--exhaustive", "--limit", "10"])
+    assert "of 2 unique layers on 1 template\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "item"),
+    [
+        (["workload", "NET", "--csv", "-", "--out", "layers.csv"], "--out"),
+        (["templates", "show", "simba", "--example"], "simba"),
+        (["templates", "show", "--example", "--yaml"], "--yaml"),
+    ],
+)
+def test_options_that_nothing_would_read_are_refused(network, capsys, command, item):
+    assert cli.main([str(network) if word == "NET" else word for word in command]) == 2
+    assert capsys.readouterr().err.startswith(f"mohamjax: {item}: ")
 
 
 def test_a_problem_that_is_not_of_the_network_is_refused(mapped, tmp_path):

@@ -265,12 +265,13 @@ def test_yaml_names_a_table_beside_it(tmp_path):
     [
         ("a.csv", "", ["a.csv", "width_bits", "columns"]),
         ("a.csv", HEADER, ["holds no rows"]),
-        ("a.csv", HEADER + "64,100,1,2,3\n", ["line 2, area_um2", "no positive number"]),
-        ("a.csv", HEADER + "64,100,1,2,-3,5\n", ["line 2, write_energy", "'-3'"]),
-        ("a.csv", HEADER + "64,100,1,2,nan,5\n", ["line 2, write_energy", "'nan'"]),
+        ("a.csv", HEADER + "64,100,1,2,3\n", ["line 2, area_um2", "expected a number"]),
+        ("a.csv", HEADER + "64,100,1,2,-3,5\n", ["line 2, write_energy", "-3.0 is too small"]),
+        ("a.csv", HEADER + "64,100,1,2,nan,5\n", ["line 2, write_energy", "nan"]),
         ("a.csv", HEADER + "64,100,3,2,3,5\n", ["line 2", "3 ports"]),
         ("a.csv", HEADER + "64,100,1,2,3,5\n64,100,1,2,3,5\n", ["line 3", "twice"]),
         ("a.csv", None, ["a.csv", "no such file"]),
+        ("folder.csv", None, ["is a folder", "CSV file"]),
         ("a.yaml", None, ["a.yaml", "no such file"]),
         ("a.yaml", "sram: b.csv\n", ["b.csv", "no such file"]),
         ("a.yaml", "scael: {energy: 1}\n", ["scael", "did you mean 'scale'"]),
@@ -283,6 +284,7 @@ def test_yaml_names_a_table_beside_it(tmp_path):
     ],
 )
 def test_bad_technology_is_one_line_that_says_where(tmp_path, name, text, parts):
+    (tmp_path / "folder.csv").mkdir()
     if text is not None:
         (tmp_path / name).write_text(text)
     with pytest.raises(InputError) as error:

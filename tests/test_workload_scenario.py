@@ -87,30 +87,34 @@ def test_shapes_may_be_text(nets):
         ("networks:\n  - fil: nets/a.onnx\n", ["networks[0].fil", "did you mean 'file'?"]),
         ("netwoks:\n  - file: nets/a.onnx\n", ["netwoks", "did you mean 'networks'?"]),
         ("networks:\n  - file: nets/a.onnx\n    copys: 2\n", ["networks[0].copys", "did you mean 'copies'?"]),
-        ("networks:\n  - file: nets/a.onnx\n    colour: red\n", ["networks[0].colour", "the keys are"]),
+        ("networks:\n  - file: nets/a.onnx\n    colour: red\n", ["networks[0].colour", "known keys"]),
         ("networks: []\n", ["networks", "list at least one"]),
-        ("name: x\n", ["networks", "list at least one"]),
-        ("networks: nets/a.onnx\n", ["networks", "is no list"]),
-        ("networks: [3]\n", ["networks[0]", "write `- file"]),
+        ("name: x\n", ["networks", "is missing"]),
+        ("networks: nets/a.onnx\n", ["networks", "expected a list"]),
+        ("networks: [3]\n", ["networks[0]", "expected a mapping"]),
         ("networks:\n  - {name: x}\n", ["networks[0].file", "is missing"]),
-        ("networks:\n  - {file: 3}\n", ["networks[0].file", "is 3"]),
+        ("networks:\n  - {file: 3}\n", ["networks[0].file", "expected text, found number 3"]),
         ("networks:\n  - {file: nets/absent.onnx}\n", ["networks[0].file", "no file 'nets/absent.onnx'"]),
         ("networks:\n  - {file: nets/aa.onnx}\n", ["networks[0].file", "did you mean 'a.onnx'?"]),
-        ("networks:\n  - {file: nets/a.onnx, copies: 0}\n", ["networks[0].copies", "is 0"]),
-        ("networks:\n  - {file: nets/a.onnx, copies: 1.5}\n", ["networks[0].copies", "is 1.5"]),
-        ("networks:\n  - {file: nets/a.onnx, copies: 99999999}\n", ["networks[0].copies", "to 1000"]),
-        ("networks:\n  - {file: nets/a.onnx, batch: yes}\n", ["networks[0].batch", "is True"]),
-        ("networks:\n  - {file: nets/a.onnx, shapes: 3}\n", ["networks[0].shapes", "is 3"]),
-        ("networks:\n  - {file: nets/a.onnx, shapes: {x: [1, -4]}}\n", ["networks[0].shapes.x", "positive sizes"]),
+        ("networks:\n  - {file: nets/a.onnx, copies: 0}\n", ["networks[0].copies", "0 is too small"]),
+        ("networks:\n  - {file: nets/a.onnx, copies: 1.5}\n", ["networks[0].copies", "1.5 is not whole"]),
+        ("networks:\n  - {file: nets/a.onnx, copies: 99999999}\n", ["networks[0].copies", "up to 1000"]),
+        ("networks:\n  - {file: nets/a.onnx, batch: yes}\n", ["networks[0].batch", "found true/false"]),
+        ("networks:\n  - {file: nets/a.onnx, shapes: 3}\n", ["networks[0].shapes", "expected a mapping"]),
+        ("networks:\n  - {file: nets/a.onnx, shapes: {x: [1, -4]}}\n", ["networks[0].shapes.x", "-4 is too small"]),
+        ("networks:\n  - {file: nets/a.onnx, shapes: {x: '3,,4'}}\n", ["networks[0].shapes.x", "a whole number"]),
         ("networks:\n  - {file: nets/a.onnx, name: [1]}\n", ["networks[0].name"]),
-        ("networks:\n  - {file: nets/a.onnx, file: nets/b.onnx}\n", ["'file' stands twice", "line 2"]),
-        ("networks:\n  - file: nets/a.onnx\n   batch: 2\n", ["no valid YAML", "line 3"]),
-        ("networks: [\n", ["no valid YAML"]),
-        ("name: {}\nnetworks: [{file: nets/a.onnx}]\n", ["name", "give a text"]),
-        ("- file: nets/a.onnx\n", ["no mapping", "networks"]),
-        ("", ["no mapping", "networks"]),
+        ("networks:\n  - {file: nets/a.onnx, file: nets/b.onnx}\n", ["'file' is written twice", "line 2"]),
+        ("networks:\n  - file: nets/a.onnx\n   batch: 2\n", ["not valid YAML", "line 3"]),
+        ("networks: [\n", ["not valid YAML"]),
+        ("name: {}\nnetworks: [{file: nets/a.onnx}]\n", ["name", "expected text"]),
+        ("- file: nets/a.onnx\n", ["holds a list at its top"]),
+        ("", ["is empty"]),
         ("a: &a [*a]\nnetworks: *a\n", ["mine.yaml"]),
-        ("networks: !!python/object/apply:os.system ['true']\n", ["no valid YAML"]),
+        ("networks: !!python/object/apply:os.system ['true']\n", ["not valid YAML"]),
+        ("format: requirements/1\n", ["is a requirements/1 file", "--require"]),
+        ("limits: {area_mm2: 3}\n", ["is a requirements/1 file", "--require"]),
+        ("format: technology/1\n", ["is a technology/1 file", "--technology"]),
     ],
 )
 def test_mistakes_name_file_key_and_remedy(nets, text, words):
@@ -121,6 +125,12 @@ def test_mistakes_name_file_key_and_remedy(nets, text, words):
     assert message.startswith(str(path)) and "\n" not in message and caught.value.remedy
     for word in words:
         assert word in message, message
+
+
+def test_requirements_beside_a_scenario_are_no_second_scenario(nets):
+    path = write(nets, "limits: {area_mm2: 3}\n")
+    with pytest.raises(InputError, match=r"mine\.yaml: is a requirements/1 file.*--require"):
+        load_scenario(["ar-vr", path])
 
 
 @pytest.mark.parametrize(
@@ -144,8 +154,8 @@ def test_specs_that_name_nothing(spec, word):
 def test_yaml_that_is_no_text(tmp_path):
     path = tmp_path / "bad.yaml"
     path.write_bytes(b"\xff\xfe\x00\x01")
-    with pytest.raises(InputError, match="no UTF-8"):
+    with pytest.raises(InputError, match="not UTF-8"):
         load_scenario(path)
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="is a folder"):
         (tmp_path / "folder.yaml").mkdir()
         load_scenario(tmp_path / "folder.yaml")

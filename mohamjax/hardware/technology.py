@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.errors import InputError
-from mohamjax.reader import Fields, read_yaml
+from mohamjax.reader import Fields, number, read_text, read_yaml
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
     from dataclasses import dataclass
@@ -351,13 +351,7 @@ def _override(
 
 def _read_sram_file(path: pathlib.Path) -> np.ndarray:
     """Rows of a user's SRAM table."""
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except FileNotFoundError:
-        raise InputError("no such file", file=path, remedy="check the path of the SRAM table") from None
-    except (OSError, UnicodeDecodeError):
-        raise InputError("cannot be read as text", file=path, remedy="give a CSV file") from None
-    return read_sram_rows(text, path)
+    return read_sram_rows(read_text(path, "CSV file"), path)
 
 
 def packaged_sram_rows() -> np.ndarray:
@@ -391,20 +385,7 @@ def read_sram_rows(text: str, file: object) -> np.ndarray:
     rows, seen = [], set()
     for row in reader:
         item = f"line {reader.line_num}"
-        values = []
-        for column in _SRAM_COLUMNS:
-            try:
-                value = float(row[column])
-            except (TypeError, ValueError):
-                value = math.nan
-            if not (math.isfinite(value) and value > 0):
-                raise InputError(
-                    f"{row[column]!r} is no positive number",
-                    file=file,
-                    item=f"{item}, {column}",
-                    remedy="write a positive number",
-                )
-            values.append(value)
+        values = [number(row[c], file=file, item=f"{item}, {c}", exclusive=True) for c in _SRAM_COLUMNS]
         if values[2] not in (1, 2) or values[1] < 1:
             raise InputError(
                 f"{values[1]:g} rows and {values[2]:g} ports",

@@ -17,7 +17,7 @@ from mohamjax.io.designs import (
     write_design_trace,
     write_designs,
 )
-from mohamjax.io.files import dump_json, read_format, read_json, write_text
+from mohamjax.io.files import check_format, dump_json, read_json, write_text
 from mohamjax.io.mappings import MAPPINGS_FORMAT, best_nests, given_mappings, mappings_document
 from mohamjax.io.results import (
     HISTORY_COLUMNS,
@@ -49,6 +49,7 @@ __all__ = [
     "Evaluated",
     "TimeloopInput",
     "best_nests",
+    "check_format",
     "designs_document",
     "dump_json",
     "evaluate_designs",
@@ -65,7 +66,6 @@ __all__ = [
     "prepare_folder",
     "read_checkpoint",
     "read_designs",
-    "read_format",
     "read_json",
     "read_timeloop",
     "reevaluate",

@@ -763,7 +763,11 @@ def _imported_application(document: Mapping[str, Any], path: pathlib.Path) -> Ap
 
 
 def evaluate_designs(
-    path: str | pathlib.Path, *, technology: Technology | None = None, float32: bool = False
+    path: str | pathlib.Path,
+    *,
+    technology: Technology | None = None,
+    float32: bool = False,
+    wanted: str | None = None,
 ) -> tuple[list[dict[str, Any]], Evaluated | None]:
     """Evaluates the designs of a `designs/1` or `schedule/1` file in one batch, in double precision.
 
@@ -773,13 +777,14 @@ def evaluate_designs(
         path: the file.
         technology: energy and area tables; default the packaged ones, which must be those of the file.
         float32: compute in single precision.
+        wanted: `design_id` of a design that must be in the file and read well, which is checked first.
 
     Returns:
         Rows of `design_id, latency_s, energy_J, area_mm2, valid, reason` in input order, and the valid designs
         with their reports (None where there are none).
 
     Raises:
-        InputError: the file as a whole cannot be read.
+        InputError: the file as a whole cannot be read, or there is no design `wanted` or it is broken.
     """
     technology = load_technology() if technology is None else technology
     file = read_designs(path, technology=technology)
@@ -787,6 +792,8 @@ def evaluate_designs(
         {"design_id": name, "latency_s": "", "energy_J": "", "area_mm2": "", "valid": 0, "reason": reason}
         for name, reason in zip(file.names, file.reasons, strict=True)
     ]
+    if wanted is not None:
+        _check_wanted(table, wanted)
     if file.designs is None or file.mappings is None:
         return table, None
     evaluated = reevaluate(
@@ -808,6 +815,18 @@ def evaluate_designs(
             latency, energy, area = (float(x) for x in evaluated.reports.objectives[k])
             row |= {"valid": 1, "latency_s": latency, "energy_J": energy, "area_mm2": area}
     return table, evaluated.take(np.asarray(valid, int)) if valid else None
+
+
+def _check_wanted(rows: Sequence[Mapping[str, Any]], wanted: str) -> None:
+    """Complains where no row has the `design_id`, or all that have it are broken."""
+    reasons = [row["reason"] for row in rows if str(row["design_id"]) == wanted]
+    if not reasons or all(reasons):
+        good = next((f", such as {row['design_id']}" for row in rows if not row["reason"]), "")
+        raise InputError(
+            f"is invalid: {reasons[0]}" if reasons else "is not in the file",
+            item=f"design {wanted}",
+            remedy=f"name a valid design of the file{good}",
+        )
 
 
 def _misfit(evaluated: Evaluated, k: int, capacity: np.ndarray, fanout: np.ndarray) -> str:
@@ -871,13 +890,13 @@ def explain_designs(
     Raises:
         InputError: there is no such design, or it is invalid.
     """
+    if wanted is not None:
+        _check_wanted(rows, wanted)
     valid = [row for row in rows if row["valid"]]
     chosen = [k for k, row in enumerate(valid) if wanted is None or str(row["design_id"]) == wanted]
-    if not chosen or evaluated is None:
-        named = [row for row in rows if wanted is None or str(row["design_id"]) == wanted]
-        reason = f"is invalid: {named[0]['reason']}" if named else "is not in the file"
-        item = "--explain" if wanted is None else f"design {wanted}"
-        raise InputError(reason, item=item, remedy="name a valid design of the file")
+    if evaluated is None:
+        reason = f"no design of the file is valid: {rows[0]['reason']}" if rows else "the file holds no designs"
+        raise InputError(reason, item="--explain", remedy="give a file with a valid design")
     found = []
     for k in chosen:
         design, own = jax.tree.map(lambda leaf, k=k: leaf[k], (evaluated.designs, evaluated.reports))

@@ -13,7 +13,7 @@ from typing import Any
 from mohamjax.errors import InputError
 from mohamjax.reader import read_text
 
-__all__ = ["check_format", "dump_json", "read_format", "read_json", "write_bytes", "write_json", "write_text"]
+__all__ = ["check_format", "dump_json", "read_json", "write_bytes", "write_json", "write_text"]
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -64,7 +64,8 @@ def check_format(document: Any, known: Iterable[str], file: object) -> str:
     Raises:
         InputError: the document is no object, says no format, or one that is not known.
     """
-    remedy = f"give a file of format {' or '.join(known)}"
+    *others, last = known
+    remedy = f"give a file of format {', '.join(others)}{' or ' if others else ''}{last}"
     if not isinstance(document, dict):
         raise InputError("holds no JSON object", file=file, remedy=remedy)
     if "format" not in document:
@@ -73,17 +74,6 @@ def check_format(document: Any, known: Iterable[str], file: object) -> str:
     if not isinstance(name, str) or name not in known:
         raise InputError(f"unknown format {name!r}", file=file, item="format", remedy=remedy)
     return name
-
-
-def read_format(path: str | pathlib.Path) -> str | None:
-    """The `format` that a JSON file states, None where it states none.
-
-    Raises:
-        InputError: the file cannot be read as JSON.
-    """
-    document = read_json(path)
-    name = document.get("format") if isinstance(document, dict) else None
-    return name if isinstance(name, str) else None
 
 
 def write_bytes(path: str | pathlib.Path, data: bytes) -> None:

@@ -24,13 +24,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import yaml
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import load_template
 from mohamjax.io.files import dump_json, write_text
-from mohamjax.reader import read_text
-from mohamjax.schedule.job_analysis import job_layer
+from mohamjax.reader import Fields, read_text, read_yaml
+from mohamjax.schedule.job_analysis import STYLES, job_layer
 from mohamjax.schedule.job_platform import PLATFORMS, Core, JobBatch, Platform, TemplateCore, named_platform
 from mohamjax.schedule.job_table import JobTable
 
@@ -39,6 +38,8 @@ __all__ = ["csv_text", "job_table_document", "load_platform", "read_jobs", "writ
 _NAMES = ("job", "layer", "layer_id", "name")
 _TENANTS = ("tenant", "network", "model")
 _LARGEST = 2**31
+_LARGEST_ARRAY = 2**16
+_MOST_CORES = 63  # the simulation packs a core and a priority into 32 bits
 
 
 def _text(path: pathlib.Path) -> str:
@@ -175,41 +176,28 @@ def load_platform(name: str, *, lb: str = "LB_rs", flexible: bool = False) -> Pl
         raise InputError(
             f"{name!r} is no platform", item="--platform", remedy=f"name {', '.join(PLATFORMS)} or a YAML file"
         )
-    try:
-        document = yaml.safe_load(_text(path))
-    except yaml.YAMLError as error:
-        raise InputError(f"is not YAML ({type(error).__name__})", file=path, remedy="mend the file") from None
-    entries = document.get("cores") if isinstance(document, Mapping) else None
-    if not isinstance(entries, list) or not entries:
-        raise InputError("`cores` is missing or no list", file=path, remedy="list at least one core")
-    unknown = [key for key in document if key not in ("name", "cores")]
-    if unknown:
-        raise InputError(f"the key {unknown[0]!r} is not known", file=path, remedy="give name and cores")
+    top = Fields(read_yaml(path), ("name", "cores"), file=path)
+    entries = top.sequence("cores")
+    if not entries:
+        raise InputError("is empty", file=path, item="cores", remedy="list at least one core")
     cores: list[Core | TemplateCore] = []
-    for number, entry in enumerate(entries):
-        item = f"cores[{number}]"
+    for i, entry in enumerate(entries):
         templated = isinstance(entry, Mapping) and "template" in entry
         known = ("template", "count") if templated else ("style", "rows", "columns", "count", "flexible")
-        if not isinstance(entry, Mapping) or any(key not in known for key in entry):
-            raise InputError(f"is no table of {', '.join(known)}", file=path, item=item, remedy="mend it")
-        defaults = {"count": 1} if templated else {"rows": None, "columns": 64, "count": 1}
-        sizes = {key: entry.get(key, default) for key, default in defaults.items()}
-        for key, value in sizes.items():
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 2**16:
-                raise InputError(f"{key} is {value!r}", file=path, item=item, remedy="write an integer from 1 to 65536")
+        fields = Fields(entry, known, file=path, where=f"cores[{i}]")
         if templated:
-            cores += [TemplateCore(load_template(_beside(path, entry["template"])))] * sizes["count"]
-            continue
-        if not isinstance(entry.get("flexible", False), bool):
-            raise InputError("flexible is not true or false", file=path, item=item, remedy="write true or false")
-        try:
-            core = Core(str(entry.get("style")), sizes["rows"], sizes["columns"], entry.get("flexible", False))
-        except ValueError as error:
-            raise InputError(str(error), file=path, item=item, remedy="mend it") from None
-        cores += [core] * sizes["count"]
-    if len(cores) > 63:
-        raise InputError(f"there are {len(cores)} cores", file=path, item="cores", remedy="take at most 63")
-    return Platform(str(document.get("name", path.stem)), tuple(cores))
+            core = TemplateCore(load_template(_beside(path, fields.text("template"))))
+        else:
+            core = Core(
+                fields.choice("style", STYLES, "style"),
+                fields.integer("rows", maximum=_LARGEST_ARRAY),
+                fields.integer("columns", 64, maximum=_LARGEST_ARRAY),
+                fields.flag("flexible", False),
+            )
+        cores += [core] * fields.integer("count", 1, maximum=_MOST_CORES)
+    if len(cores) > _MOST_CORES:
+        raise InputError(f"there are {len(cores)} cores", file=path, item="cores", remedy=f"take at most {_MOST_CORES}")
+    return Platform(top.text("name", path.stem), tuple(cores))
 
 
 def _beside(path: pathlib.Path, name: object) -> str:

@@ -39,8 +39,12 @@ ROLES = ("fastest", "most frugal", "smallest", "knee")
 HISTORY_COLUMNS = ("generation", "evaluations", "seconds", "hypervolume", "front_size", "stability")
 
 
-def prepare_folder(path: str | pathlib.Path) -> pathlib.Path:
+def prepare_folder(path: str | pathlib.Path, item: str = "--out") -> pathlib.Path:
     """Creates the folder and proves that it can be written, before any long computation.
+
+    Args:
+        path: the folder.
+        item: the option that names it, for complaints.
 
     Raises:
         InputError: it cannot be created or written.
@@ -52,7 +56,7 @@ def prepare_folder(path: str | pathlib.Path) -> pathlib.Path:
             pass
     except OSError as error:
         raise InputError(
-            f"cannot be written ({error.strerror})", file=folder, item="--out", remedy="name a folder that can be"
+            f"cannot be written ({error.strerror})", file=folder, item=item, remedy="name a folder that can be"
         ) from None
     return folder
 

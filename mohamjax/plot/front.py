@@ -16,6 +16,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from mohamjax.io.results import ROLES, landmarks
 from mohamjax.plot.style import clean, heading, legend_below, new_figure, objectives_text, si, styled
+from mohamjax.text import plural
 
 __all__ = ["Front", "convergence", "front_projections"]
 
@@ -177,10 +178,9 @@ def front_projections(front: Front, *, title: str) -> Figure:
         for number in dict.fromkeys(int(f(front.chiplets)) for f in (np.min, np.median, np.max)):
             size = math.sqrt(float(_size_of(np.asarray(float(number)))))
             handles.append(Line2D([], [], ls="", marker="o", ms=size, mfc="0.8", mec="0.25", mew=0.3))
-            texts.append("1 chiplet" if number == 1 else f"{number} chiplets")
+            texts.append(plural(number, "chiplet"))
     legend_below(figure, handles, texts)
-    count = len(front.objectives)
-    heading(figure, title, "one non-dominated design" if count == 1 else f"{count} non-dominated designs")
+    heading(figure, title, plural(len(front.objectives), "non-dominated design"))
     return figure
 
 

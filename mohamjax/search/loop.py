@@ -103,7 +103,8 @@ class SearchState:
     Attributes:
         key: typed key of the whole search; generation g draws from `fold_in(key, g)`, so that a resumed search
             repeats itself.
-        generation: `[]` int32, generations done; -1 before the first population is evaluated.
+        generation: `[]` int32, generations done; -1 before the first population is evaluated, and less where further
+            individuals are to be evaluated before that (`breed`).
         population: the survivors.
         archive: `emo.Archive` with a leading `[I]` axis: every non-dominated design seen.
     """
@@ -203,10 +204,19 @@ def start(
     )
 
 
-def breed(state: SearchState, context: Context, rates: Rates, *, problem: Problem, immigrants: int) -> Genes:
+def breed(
+    state: SearchState,
+    context: Context,
+    rates: Rates,
+    newcomers: Genes | None = None,
+    *,
+    problem: Problem,
+    immigrants: int,
+) -> Genes:
     """The individuals that a generation evaluates, `[I, P + immigrants, ...]`: offspring of tournament winners.
 
-    Where the state's population has not been evaluated yet, it takes the place of its offspring: that is generation 0.
+    Up to generation 0 `newcomers` `[I, P, ...]` take the place of offspring, by default the state's own population,
+    which has not been evaluated then.
     """
     parents = state.population
     islands, size = parents.rank.shape
@@ -226,7 +236,8 @@ def breed(state: SearchState, context: Context, rates: Rates, *, problem: Proble
     )
     offspring = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=1)[:, :size], *children)
     unborn = state.generation < 0
-    offspring = jax.tree.map(lambda given, bred: jnp.where(unborn, given, bred), parents.genes, offspring)
+    newcomers = parents.genes if newcomers is None else newcomers
+    offspring = jax.tree.map(lambda given, bred: jnp.where(unborn, given, bred), newcomers, offspring)
     if immigrants:
         random = _sample(immigrant_key, problem, context, islands, immigrants)
         offspring = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=1), offspring, random)
@@ -265,14 +276,20 @@ def enter(archive: emo.Archive, genes: Genes, objectives: jax.Array, problem: Pr
 
 
 def generation(
-    state: SearchState, context: Context, rates: Rates, *, problem: Problem, immigrants: int
+    state: SearchState,
+    context: Context,
+    rates: Rates,
+    newcomers: Genes | None = None,
+    *,
+    problem: Problem,
+    immigrants: int,
 ) -> tuple[SearchState, Metrics]:
     """One generation on every island: tournament, variation, immigrants, evaluation, survival, archive.
 
     Pure and not jitted; `generations` is the jitted form. Parents, offspring (as many as parents) and `immigrants`
     random individuals compete for survival (MOHaM, Section V-B; DESIGN section 7).
     """
-    offspring = breed(state, context, rates, problem=problem, immigrants=immigrants)
+    offspring = breed(state, context, rates, newcomers, problem=problem, immigrants=immigrants)
     return select(state, offspring, problem.evaluate(offspring, context), context, problem=problem)
 
 
@@ -282,6 +299,7 @@ def generations(
     context: Context,
     rates: Rates,
     count: jax.typing.ArrayLike,
+    newcomers: Genes | None = None,
     *,
     problem: Problem,
     immigrants: int,
@@ -294,6 +312,8 @@ def generations(
         context: arrays that the problem's functions read.
         rates: operator probabilities, traced.
         count: `[]` int, generations to do, at most `chunk`; traced.
+        newcomers: genes `[I, P, ...]` that are evaluated up to generation 0 in the place of offspring; default the
+            state's own population.
         problem: what is searched.
         immigrants: random individuals per generation.
         chunk: most generations of a call.
@@ -303,12 +323,13 @@ def generations(
     """
     step = functools.partial(generation, problem=problem, immigrants=immigrants)
     blank = jax.tree.map(
-        lambda leaf: jnp.zeros((chunk, *leaf.shape), leaf.dtype), jax.eval_shape(step, state, context, rates)[1]
+        lambda leaf: jnp.zeros((chunk, *leaf.shape), leaf.dtype),
+        jax.eval_shape(step, state, context, rates, newcomers)[1],
     )
 
     def one(i: jax.Array, carry: tuple[SearchState, Metrics]) -> tuple[SearchState, Metrics]:
         state, record = carry
-        state, metrics = step(state, context, rates)
+        state, metrics = step(state, context, rates, newcomers)
         return state, jax.tree.map(lambda rows, row: rows.at[i].set(row), record, metrics)
 
     return jax.lax.fori_loop(0, count, one, (state, blank))

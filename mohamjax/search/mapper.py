@@ -111,7 +111,7 @@ class MapperConfig:
     immigrants: int = 12
     descent: int = 32
     archive: int = 256
-    entries: int = 16
+    entries: int = 128
     block: int = 32
     threads: int = 0
     fixed: bool = False
@@ -381,11 +381,19 @@ _SEARCH_FILES = ("loop.py", "mapper.py", "mapping_operators.py")
 
 @dataclasses.dataclass(frozen=True)
 class _Pair:
-    """One problem on the host: which unique layer on which template, and the hash of all that decides its result."""
+    """One problem on the host.
+
+    Attributes:
+        layer: unique layer.
+        template: the template.
+        digest: hash of inputs and settings, from which its random numbers derive: an edit of the code leaves them.
+        file: name of its cache file; hash of the code as well.
+    """
 
     layer: int
     template: int
     digest: str
+    file: str
 
 
 def _pairs(
@@ -406,19 +414,20 @@ def _pairs(
             "technology": technology_hash(technology),
             "config": sizes,
             "rates": {k: float(v) for k, v in dataclasses.asdict(rates).items()},
-            "code": _code_hash(),
             **layout,
         },
         sort_keys=True,
     )
     hashes = [template.content_hash() for template in templates]
+    code = _code_hash()
     out = []
     for u, layer in enumerate(layers):
         for t, template in enumerate(templates):
             if fits(template, layer.type, layer.shape) is None:
                 seeds = [[np.asarray(x).tolist() for x in jax.tree.leaves(m)] for m in given.get((u, t), ())]
                 content = json.dumps([common, hashes[t], layer.type, dataclasses.asdict(layer.shape), seeds])
-                out.append(_Pair(u, t, hashlib.sha256(content.encode()).hexdigest()))
+                digest, file = (hashlib.sha256(text.encode()).hexdigest() for text in (content, content + code))
+                out.append(_Pair(u, t, digest, f"{file}.npz"))
     return out
 
 
@@ -630,7 +639,7 @@ def map_layers(
             warnings.warn(f"mapping sets are not kept: {cache} cannot be written ({error.strerror})", stacklevel=2)
             cache = None
     if cache is not None:
-        found = {pair: hit for pair in pairs if (hit := _load(cache / f"{pair.digest}.npz")) is not None}
+        found = {pair: hit for pair in pairs if (hit := _load(cache / pair.file)) is not None}
     open_ = [pair for pair in pairs if pair not in found]
 
     def space(pair: _Pair) -> MapSpace:
@@ -662,7 +671,7 @@ def map_layers(
         for i, pair in enumerate(block):
             found[pair] = jax.tree.map(lambda leaf, i=i: leaf[i], result)
             if cache is not None:
-                _save(cache / f"{pair.digest}.npz", found[pair])
+                _save(cache / pair.file, found[pair])
 
     blocks = [open_[i : i + config.block] for i in range(0, len(open_), config.block)]
     threads = min(config.threads or os.cpu_count() or 1, max(1, len(blocks)))

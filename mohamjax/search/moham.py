@@ -26,7 +26,7 @@ from mohamjax.search import operators
 from mohamjax.search.loop import Metrics, Problem, SearchState, generations, start
 from mohamjax.search.operators import Genetics
 from mohamjax.search.requirements import Requirements, Site, survey
-from mohamjax.search.seeds import ListScheduler, seed_packages
+from mohamjax.search.seeds import PRIORITIES, ListScheduler, Plans, padded_rows, seed_packages
 from mohamjax.workload import ApplicationModel
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
@@ -124,6 +124,8 @@ class MohamConfig:
             need, or `linear`.
         rate_unit: `layer` or `individual`: what the scheduling, mapping and assignment mutation rates count.
         seeded: start from list schedules on homogeneous and mixed packages.
+        seed_batches: populations of list schedules that are evaluated before the first generation, at most: the first
+            population is what survives of all of them. Where there are more, estimates choose.
         stop: `generations`, or `stability` for Roudenko and Schoenauer's rule as well.
         window: generations that the rule looks back on.
         delta: its threshold.
@@ -142,6 +144,7 @@ class MohamConfig:
     scale: str = "log"
     rate_unit: str = "layer"
     seeded: bool = True
+    seed_batches: int = 12
     stop: str = "generations"
     window: int = 40
     delta: float = 0.02
@@ -150,7 +153,8 @@ class MohamConfig:
 
     def __post_init__(self) -> None:
         """Checks the values that a user can set."""
-        for name, low in (("population", 4), ("generations", 0), ("max_chiplets", 1), ("archive", 8), ("islands", 1)):
+        least = {"population": 4, "generations": 0, "max_chiplets": 1, "archive": 8, "islands": 1, "seed_batches": 1}
+        for name, low in least.items():
             if getattr(self, name) < low:
                 raise InputError(
                     f"{name} is {getattr(self, name)}", item="search settings", remedy=f"use {low} or more"
@@ -211,15 +215,6 @@ class MohamContext:
 
 
 # ---------------------------------------------------------------- building the problem
-
-
-def _padded(rows: Sequence[Sequence[int]], length: int) -> np.ndarray:
-    """Ragged rows as `[length, longest]` int32, padded with -1."""
-    width = max([1, *(len(row) for row in rows)])
-    out = np.full((length, width), -1, np.int32)
-    for i, row in enumerate(rows):
-        out[i, : len(row)] = row
-    return out
 
 
 @functools.partial(jax.jit, static_argnames=("count",))
@@ -320,14 +315,14 @@ def build_context(
     for layer, needs in enumerate(predecessors):
         for p in needs:
             successors[p].append(layer)
-    needs = jnp.asarray(_padded(predecessors, total))
+    needs = jnp.asarray(padded_rows(predecessors, total, -1))
     layers = jnp.int32(len(predecessors))
     ideal, reference = _span(application, tables, bench, package, config)
     genetics = Genetics(
         layers=layers,
         unique=bench.unique,
         predecessors=needs,
-        successors=jnp.asarray(_padded(successors, total)),
+        successors=jnp.asarray(padded_rows(successors, total, -1)),
         count=jnp.asarray(tables.count),
         able=jnp.asarray(np.pad(able, ((0, padding), (0, 0)))),
         transform=jnp.asarray(mapping_transform(np.asarray(tables.objectives), count)),
@@ -501,10 +496,10 @@ def list_designs(
     site: Site,
     total_layers: int,
     *,
-    priority: str = "heft",
+    priorities: Sequence[str] = PRIORITIES,
     keep: int | None = None,
 ) -> Design | None:
-    """List schedules over homogeneous and mixed packages under several choices of mappings, as designs.
+    """List schedules over homogeneous and mixed packages under several choices of mappings, as distinct designs.
 
     Args:
         application: networks.
@@ -512,27 +507,30 @@ def list_designs(
         package: package parameters.
         site: tiles, fixed chiplets and their numbers.
         total_layers: L after padding.
-        priority: `heft` or `lpt`, see `search.seeds`.
+        priorities: of `search.seeds.PRIORITIES`.
         keep: most designs, those that NSGA-II's survival prefers by their estimates; default all.
 
     Returns:
         `Design` with a leading `[K]` axis, or None where no such package may be.
     """
     scheduler = list_scheduler(application, tables, package, site)
-    plans = scheduler.plans(_seed_packages(site, scheduler.able), priority)
-    if not plans:
+    packages = _seed_packages(site, scheduler.able)
+    found = [scheduler.plans(packages, priority) for priority in priorities]
+    plans = Plans(**{f.name: np.concatenate([getattr(p, f.name) for p in found]) for f in dataclasses.fields(Plans)})
+    if not len(plans):
         return None
-    if keep is not None and keep < len(plans):
-        kept, _, _ = emo.survive(np.log(np.stack([plan.estimate for plan in plans])), keep)
-        plans = [plans[i] for i in np.sort(np.asarray(kept))]
-    tiles = np.concatenate([site.fixed, site.free])
-    genes = []
-    for plan in plans:
-        template = np.where(site.tiles >= 0, site.tiles, -1).astype(np.int32)
-        used = np.unique(plan.tile)
-        template[tiles[used]] = np.asarray(plan.package, np.int32)[used]
-        genes.append((plan.order, tiles[plan.tile].astype(np.int32), plan.mapping, template))
-    order, assignment, mapping, template = (jnp.asarray(np.stack(column)) for column in zip(*genes, strict=True))
+    used = (plans.tile[:, None, :] == np.arange(plans.package.shape[1])[:, None]).any(axis=2)
+    tiles = np.concatenate([site.fixed, site.free]).astype(np.int32)[: used.shape[1]]
+    template = np.tile(np.where(site.tiles >= 0, site.tiles, -1).astype(np.int32), (len(plans), 1))
+    template[:, tiles] = np.where(used, plans.package, template[:, tiles])
+    columns = (plans.order, tiles[plans.tile], plans.mapping, template)
+    # A chiplet more, or another rule, often changes nothing.
+    _, first = np.unique(np.concatenate(columns, axis=1), axis=0, return_index=True)
+    kept = np.sort(first)
+    if keep is not None and keep < len(kept):
+        index, _, _ = emo.survive(np.log(plans.estimate[kept]), keep)
+        kept = kept[np.sort(np.asarray(index))]
+    order, assignment, mapping, template = (jnp.asarray(column[kept]) for column in columns)
     return padded(Design(order=order, assignment=assignment, mapping=mapping, template=template), total_layers)
 
 
@@ -560,7 +558,7 @@ def seed_designs(
     *,
     injected: Design | None = None,
 ) -> Design | None:
-    """First individuals: a user's own designs, then list schedules; random ones are those where both are too few.
+    """First individuals: a user's own designs, then list schedules.
 
     Args:
         application: networks.
@@ -572,7 +570,8 @@ def seed_designs(
         injected: the user's designs `[K, ...]`, at most a population, layers not padded.
 
     Returns:
-        `Design` with a leading axis, or None where there are none.
+        `Design` with a leading axis, as many as `config.seed_batches` populations at most, or None where there are
+        none.
 
     Raises:
         InputError: more designs are injected than the population holds.
@@ -586,7 +585,7 @@ def seed_designs(
         )
     lists = None
     if config.seeded and config.population > given:
-        keep = config.population - given
+        keep = config.population * config.seed_batches - given
         lists = list_designs(application, tables, package, site, total_layers, keep=keep)
     own = None if injected is None else padded(injected, total_layers)
     chosen = [designs for designs in (own, lists) if designs is not None]
@@ -815,7 +814,7 @@ def run(
         context: the problem.
         config: settings.
         rates: operator probabilities; default `Rates()`.
-        seeds: first individuals `[K, ...]`.
+        seeds: first individuals `[K, ...]`, any number: all are evaluated, and the first population is what survives.
         resume: a state to go on from instead of a first population.
         history: rows of the generations before it, whose `stability` the stop rule looks back on.
         announce: called with a line before each compile.
@@ -831,28 +830,33 @@ def run(
     began = time.perf_counter()
     if resume is None:
         announce("drawing the first population")
-        shared = None
-        if seeds is not None:
-            shared = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (config.islands, *leaf.shape)), seeds)
-        state = _first(key, context, shared, **_sizes(config, problem))
+        state = _first(key, context, **_sizes(config, problem))
     else:
         state = resume
+    batches = _batches(seeds, state.population.genes, config)
     announce(f"compiling the generation of {config.population} designs")
     # No generations: this compiles, or finds the program of an earlier search of the same shapes.
-    jax.block_until_ready(generations(state, context, rates, jnp.int32(0), **fixed))
+    jax.block_until_ready(generations(state, context, rates, jnp.int32(0), batches[0], **fixed))
     compile_s = time.perf_counter() - began
     per_generation = config.islands * (config.population + config.immigrant_count)
-    done = before = int(state.generation)
+    done = before = -len(batches) if resume is None else int(state.generation)
+    if resume is None:
+        # The first population is what survives of all that was given.
+        state = dataclasses.replace(state, generation=jnp.int32(done))
+        for batch in batches[:-1]:
+            state, _ = generations(state, context, rates, jnp.int32(1), batch, **fixed)
+            done += 1
     settled = [float(row["stability"]) for row in history if row["generation"] > 0]
 
     def settled_down() -> bool:
         return config.stop == "stability" and emo.should_stop(settled, config.window, config.delta)
 
+    newcomers = batches[-1]
     while done < config.generations and not settled_down():
         # Calls end at multiples of their length, so that a resumed search makes the same ones.
         count = min(config.chunk - done % config.chunk, config.generations - done)
         tick = time.perf_counter()
-        state, metrics = generations(state, context, rates, jnp.int32(count), **fixed)
+        state, metrics = generations(state, context, rates, jnp.int32(count), newcomers, **fixed)
         metrics = _best_island(jax.tree.map(lambda leaf, n=count: leaf[:n], jax.device_get(metrics)))
         done += count
         settled.extend(float(x) for x in metrics.stability[max(0, count - done) :])  # generation 0 is no step
@@ -861,7 +865,7 @@ def run(
             state,
             Progress(
                 generation=done,
-                evaluations=(done + 1) * per_generation,
+                evaluations=(done + len(batches)) * per_generation,
                 fresh_evaluations=(done - before) * per_generation,
                 seconds=time.perf_counter() - began - compile_s,
                 step_s=time.perf_counter() - tick,
@@ -872,6 +876,22 @@ def run(
                 best=(float(best[0]), float(best[1]), float(best[2])),
             ),
         )
+
+
+def _batches(seeds: Design | None, random: Design, config: MohamConfig) -> list[Design]:
+    """Seeds `[K, ...]` as batches `[I, P, ...]` for every island, the last filled up with random designs.
+
+    Without seeds the random population `[I, P, ...]` is the only batch.
+    """
+    size = config.population
+    if seeds is None:
+        return [random]
+    shared = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (config.islands, *leaf.shape)), seeds)
+    missing = -len(seeds.template) % size
+    filled = jax.tree.map(lambda s, r: jnp.concatenate([s, r[:, :missing]], axis=1), shared, random)
+    return [
+        jax.tree.map(lambda leaf, i=i: leaf[:, i : i + size], filled) for i in range(0, filled.template.shape[1], size)
+    ]
 
 
 def _best_island(metrics: Metrics) -> Metrics:
@@ -898,10 +918,10 @@ def _sizes(config: MohamConfig, problem: Problem) -> dict[str, Any]:
 
 
 _first = functools.partial(jax.jit, static_argnames=("problem", "islands", "population", "archive"))(start)
-"""The state before the first generation; seeds `[I, K, ...]`."""
+"""The state before the first generation, all individuals random."""
 
 
 def state_like(context: MohamContext, config: MohamConfig) -> SearchState:
     """Shapes and dtypes of the search's state, for reading a checkpoint back."""
     first = functools.partial(_first, **_sizes(config, design_problem(config)))
-    return jax.eval_shape(first, jax.random.key(0), context, None)
+    return jax.eval_shape(first, jax.random.key(0), context)

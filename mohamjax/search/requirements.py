@@ -41,6 +41,7 @@ import numpy as np
 from mohamjax.errors import InputError
 from mohamjax.hardware import Template, template_from_dict, template_to_dict
 from mohamjax.reader import Fields, choice, number, read_yaml
+from mohamjax.text import plural
 from mohamjax.workload import ApplicationModel
 
 __all__ = ["CLOSED", "FREE", "LIMITS", "FixedChiplet", "Pin", "Requirements", "Site", "load_requirements"]
@@ -133,7 +134,8 @@ class Requirements:
             out["homogeneous"] = True
         if self.chiplets:
             rows = [
-                {"template": c.template, "tile": c.tile} | ({} if c.levels is None else {"levels": dict(c.levels)})
+                {"template": c.template, "tile": c.tile}
+                | ({} if c.levels is None else {"levels": dict(c.levels)} if c.levels else {"sizes": "largest"})
                 for c in self.chiplets
             ]
             out["package"] = {"open": self.open, "chiplets": rows}
@@ -284,7 +286,9 @@ def _sized(
         if words is not None:
             if level.capacity_words is None or words > level.capacity_words:
                 most = (
-                    "has no capacity" if level.capacity_words is None else f"has at most {level.capacity_words} words"
+                    "has no capacity"
+                    if level.capacity_words is None
+                    else f"has at most {plural(level.capacity_words, 'word')}"
                 )
                 raise r.complaint(f"level {level.name} of {template.name} {most}", f"{item}.{level.name}", "change it")
             level = dataclasses.replace(level, capacity_words=words)
@@ -322,7 +326,7 @@ def _counts(
             )
     if r.most is not None and r.most > room:
         raise r.complaint(
-            f"{r.most} chiplets, where the package and --max-chiplets leave room for {room}",
+            f"{plural(r.most, 'chiplet')}, where the package and --max-chiplets leave room for {room}",
             "chiplets.most",
             "lower it, or make room",
         )
@@ -382,6 +386,100 @@ def _pins(
     return allowed, tile
 
 
+# ---------------------------------------------------------------- what designs reach
+
+
+@dataclasses.dataclass(frozen=True)
+class Demand:
+    """One demand and what designs reach of it.
+
+    Attributes:
+        key: its key in the requirements.
+        reached: `[N]`, in the key's unit.
+        bound: what is demanded.
+        upper: at most so much, else at least.
+    """
+
+    key: str
+    reached: np.ndarray
+    bound: float
+    upper: bool
+
+    @property
+    def excess(self) -> np.ndarray:
+        """`[N]`, by how much each design breaks it, 0 where it keeps it: the measure of `moham.violation`."""
+        if self.key.startswith("limits"):
+            return np.maximum(np.log(self.reached / self.bound) - _ROUNDING, 0.0)
+        return np.maximum(self.reached - self.bound if self.upper else self.bound - self.reached, 0)
+
+    def told(self, value: float) -> str:
+        """A value beside the bound, in as many digits as tell the two apart."""
+        for digits in (4, 7, 12):
+            text, bound = f"{value:.{digits}g}", f"{self.bound:.{digits}g}"
+            if text != bound or value == self.bound:
+                break
+        return f"{self.key} {text} (at {'most' if self.upper else 'least'} {bound})"
+
+
+_ROUNDING = 1e-9  # relative excess over a limit that double precision leaves open
+
+
+def demands(site: Site, objectives: np.ndarray, template: np.ndarray) -> list[Demand]:
+    """What designs reach of every limit and every number of chiplets.
+
+    Args:
+        site: the requirements.
+        objectives: `[N, 3]` float, latency [s], energy [J], area [mm^2]; inf where a design has no result.
+        template: `[N, S]` int, template on each tile, -1 where empty.
+    """
+    power = objectives[:, 1] / objectives[:, 0]
+    found = [
+        Demand(f"limits.{name}", values, limit, True)
+        for name, values, limit in zip(LIMITS, [*objectives.T, power], site.limits, strict=True)
+        if math.isfinite(limit)
+    ]
+    kinds = [(template == t).sum(axis=1) for t in range(len(site.templates))]
+    keys = [*(f"chiplets.templates.{t.name}" for t in site.templates), "chiplets"]
+    for key, count, least, most in zip(keys, [*kinds, np.sum(kinds, axis=0)], site.least, site.most, strict=True):
+        found += [Demand(f"{key}.least", count, int(least), False), Demand(f"{key}.most", count, int(most), True)]
+    return found
+
+
+def keeps(site: Site, objectives: np.ndarray, template: np.ndarray) -> np.ndarray:
+    """Which designs keep every limit and number of chiplets, `[N]` bool; arguments as for `demands`."""
+    return np.all([demand.excess == 0 for demand in demands(site, objectives, template)], axis=0)
+
+
+def unmet(site: Site, objectives: np.ndarray, template: np.ndarray, floor: np.ndarray) -> InputError:
+    """The complaint that no design meets the requirements: which demands fail, and what was reached of them.
+
+    Args:
+        site: the requirements.
+        objectives: of the designs that come nearest, as for `demands`.
+        template: likewise.
+        floor: `[3]` float, latency, energy and area that no design goes below.
+    """
+    found = [d for d in demands(site, objectives, template) if d.key.startswith("limits") or d.excess.any()]
+    never = [demand for demand in found if demand.excess.all()]
+    floors = {f"limits.{name}": value for name, value in zip(LIMITS, floor, strict=False)}
+    parts = []
+    for demand in never:
+        part = demand.told((np.min if demand.upper else np.max)(demand.reached))
+        if floors.get(demand.key, 0.0) > demand.bound:
+            part += f", and no design over the mappings found goes below {floors[demand.key]:.4g}"
+        parts.append(part)
+    told = f"at best {'; '.join(parts)}" if parts else "each is kept by some of them, but not all by one"
+    if len(found) > 1:
+        nearest = np.argmin(np.nan_to_num(np.sum([demand.excess for demand in found], axis=0), nan=np.inf))
+        told += f"; the nearest has {', '.join(demand.told(demand.reached[nearest]) for demand in found)}"
+    return InputError(
+        f"no design keeps the requirements; of the {len(objectives)} that come nearest: {told}",
+        file=site.file or None,
+        item=", ".join(demand.key for demand in never or found),
+        remedy="loosen them or search longer; --resume goes on from the checkpoint",
+    )
+
+
 # ---------------------------------------------------------------- reading
 
 
@@ -427,21 +525,12 @@ def requirements_from_dict(data: Mapping[str, Any], *, file: str = "") -> Requir
         most=counts.integer("most") if counts.has("most") else None,
         template_least=of_template["least"],
         template_most=of_template["most"],
-        homogeneous=_flag(top, "homogeneous", False),
+        homogeneous=top.flag("homogeneous", False),
         chiplets=_read_chiplets(package, rows),
-        open=_flag(package, "open", False) if rows else True,
+        open=package.flag("open", False) if rows else True,
         pins=_read_pins(top),
         file=file,
     )
-
-
-def _flag(fields: Fields, key: str, default: bool) -> bool:
-    value = fields.data.get(key, default)
-    if not isinstance(value, bool):
-        raise InputError(
-            f"expected true or false, found {value!r}", file=fields.file, item=fields.path(key), remedy="write one"
-        )
-    return value
 
 
 def _read_chiplets(package: Fields, rows: Sequence[Any]) -> tuple[FixedChiplet, ...]:

@@ -4,20 +4,19 @@ On a fixed package, layers are taken by upward rank (longest remaining path, mea
 whose predecessors have been taken, the longest first (LPT-EFT), and each goes to the chiplet where it would end first.
 Which mapping a layer takes on a template follows from one rule for all layers: the best in one objective among those
 whose own hardware is no larger than a cap. A chiplet is as large as its largest mapping, so that a cap that all layers
-keep is what makes small chiplets. Runs on the host once, before the search.
+keep is what makes small chiplets. Runs on the host once, before the search, all schedules side by side.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import heapq
 import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-__all__ = ["PRIORITIES", "ListScheduler", "Plan", "seed_packages"]
+__all__ = ["PRIORITIES", "ListScheduler", "Plans", "padded_rows", "seed_packages"]
 
 PRIORITIES = ("heft", "lpt")
 """Orders in which layers are taken: by upward rank, or the longest of those that are ready."""
@@ -53,23 +52,30 @@ def seed_packages(templates: int, tiles: int, runs_all: Any) -> list[tuple[int, 
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
-    """One list schedule.
+class Plans:
+    """List schedules, B of them; L layers, S chiplets of the largest package.
 
     Attributes:
-        package: template of each chiplet.
-        order: `[L]` int32, layers by priority.
-        tile: `[L]` int32, index into `package`.
-        mapping: `[L]` int32.
-        estimate: `[3]` float, latency [cycles], energy [pJ] and area [um^2] without contention, the package, and the
-            cost of running on a chiplet larger than a mapping needs.
+        package: `[B, S]` int32, template of each chiplet, -1 behind the last.
+        order: `[B, L]` int32, layers by priority.
+        tile: `[B, L]` int32, chiplet of each layer.
+        mapping: `[B, L]` int32.
+        estimate: `[B, 3]` float, latency [cycles], energy [pJ] and area [um^2] without contention, the package, and
+            the cost of running on a chiplet larger than a mapping needs.
     """
 
-    package: tuple[int, ...]
+    package: np.ndarray
     order: np.ndarray
     tile: np.ndarray
     mapping: np.ndarray
     estimate: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def take(self, index: np.ndarray) -> Plans:
+        """The schedules at these places."""
+        return Plans(**{f.name: getattr(self, f.name)[index] for f in dataclasses.fields(self)})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,72 +130,110 @@ class ListScheduler:
         named = [(objective, cap) for cap in self.caps() for objective in (0, 1)] + [(2, np.inf)]
         return [self.choose(*rule) for rule in named]
 
-    def plans(self, packages: Sequence[tuple[int, ...]], priority: str = "heft") -> list[Plan]:
+    def plans(self, packages: Sequence[tuple[int, ...]], priority: str = "heft") -> Plans:
         """List schedules under every rule for the mappings, on those packages that run every layer.
 
         Args:
             packages: templates of the chiplets of each.
             priority: one of `PRIORITIES`.
         """
-        choices = list({c.tobytes(): c for c in self.rules()}.values())
+        rules = np.stack(list({c.tobytes(): c for c in self.rules()}.values()))
         good = [package for package in packages if self.able[:, list(package)].any(axis=1).all()]
-        return [self.schedule(package, chosen, priority) for package in good for chosen in choices]
+        template = np.full((len(good), max(map(len, good), default=0)), -1, np.int32)
+        for row, package in zip(template, good, strict=True):
+            row[: len(package)] = package
+        which, rule = (x.ravel() for x in np.indices((len(good), len(rules))))
+        return self.schedule(template[which], rules, rule, priority)
 
-    def schedule(self, package: tuple[int, ...], chosen: np.ndarray, priority: str = "heft") -> Plan:
-        """One list schedule on a fixed package that can run every layer.
+    def schedule(self, template: np.ndarray, rules: np.ndarray, rule: np.ndarray, priority: str = "heft") -> Plans:
+        """List schedules on fixed packages that can run every layer, all side by side.
 
         Args:
-            package: template of each chiplet.
-            chosen: `[U, T]` int, mapping of each unique layer on each template.
+            template: `[B, S]` int, template of each chiplet, -1 where there is none.
+            rules: `[C, U, T]` int, mapping of each unique layer on each template under each rule.
+            rule: `[B]` int, the rule that each schedule keeps.
             priority: one of `PRIORITIES`.
         """
-        template = np.asarray(package)
-        rows = self.unique[:, None], template[None, :], chosen[self.unique][:, template]
-        able = self.able[:, template] & ((self.pin[:, None] < 0) | (self.pin[:, None] == np.arange(len(template))))
-        times = np.where(able, self.duration[rows], np.inf)
-        mean = np.nanmean(np.where(able, times, np.nan), axis=1)
-        order = self.by_upward_rank(mean) if priority == "heft" else self.by_longest_ready(mean)
-        free = np.zeros(len(template))
-        end = np.zeros(len(self.unique))
-        tile = np.zeros(len(self.unique), np.int32)
-        for layer in order:
-            ready = max((end[p] for p in self.predecessors[layer]), default=0.0)
-            finish = np.maximum(free, ready) + times[layer]
-            tile[layer] = place = int(np.argmin(finish))
-            end[layer] = free[place] = finish[place]
-        mapping = rows[2][np.arange(len(tile)), tile].astype(np.int32)
-        cost = self.objectives[self.unique, template[tile], mapping]
-        area = sum(cost[tile == place, 2].max() for place in np.unique(tile))
-        estimate = np.asarray([end.max(), cost[:, 1].sum(), area])
-        return Plan(package=package, order=order, tile=tile, mapping=mapping, estimate=estimate)
+        rows, chiplets = template.shape
+        layers, batch = len(self.unique), np.arange(rows)
+        templates = self.able.shape[1]
+        duration = np.take_along_axis(self.duration, rules.transpose(1, 2, 0), axis=2)  # [U, T, C]
+        # A column for chiplets that are not there, which index -1 finds; likewise a layer for predecessors.
+        able = np.pad(self.able, ((0, 0), (0, 1)))
+        duration = np.pad(duration, ((0, 0), (0, 1), (0, 0)), constant_values=np.inf)
+        before = padded_rows(self.predecessors, layers, layers)
+        order = self._order(template, duration[:, :templates], rule, priority)
+        free = np.zeros((rows, chiplets))
+        end = np.zeros((rows, layers + 1))
+        tile = np.zeros((rows, layers), np.int32)
+        for layer in order.T:
+            possible = able[layer[:, None], template]
+            pin = self.pin[layer, None]
+            possible &= (pin < 0) | (pin == np.arange(chiplets))
+            times = np.where(possible, duration[self.unique[layer, None], template, rule[:, None]], np.inf)
+            ready = end[batch[:, None], before[layer]].max(axis=1, initial=0.0)
+            finish = np.maximum(free, ready[:, None]) + times
+            place = np.argmin(finish, axis=1)
+            tile[batch, layer] = place
+            end[batch, layer] = free[batch, place] = finish[batch, place]
+        own = np.take_along_axis(template, tile, axis=1)
+        mapping = rules[rule[:, None], self.unique, own].astype(np.int32)
+        cost = self.objectives[self.unique, own, mapping]
+        area = sum(np.where(tile == s, cost[..., 2], 0.0).max(axis=1) for s in range(chiplets))
+        estimate = np.stack([end.max(axis=1), cost[..., 1].sum(axis=1), np.broadcast_to(area, rows)], axis=1)
+        return Plans(package=template, order=order, tile=tile, mapping=mapping, estimate=estimate)
+
+    def _order(self, template: np.ndarray, duration: np.ndarray, rule: np.ndarray, priority: str) -> np.ndarray:
+        """`[B, L]` int32, layers by priority, from their mean durations `[U, T, C]` over the chiplets that run them."""
+        templates = self.able.shape[1]
+        # Chiplets of each template that a layer may run on, [B, L, T]: all of the package, or the one it is pinned to.
+        seats = (template[:, :, None] == np.arange(templates)).sum(axis=1)
+        pinned = self.pin >= 0
+        weight = np.where(self.able, seats[:, None, :], 0.0)
+        weight[:, pinned] = self.able[pinned] & (template[:, self.pin[pinned], None] == np.arange(templates))
+        times = np.where(self.able[..., None], duration[self.unique], 0.0)  # [L, T, C]
+        total = np.zeros(weight.shape[:2])
+        for t in range(templates):
+            total += weight[..., t] * times[:, t, rule].T
+        mean = total / weight.sum(axis=2)
+        return self.by_upward_rank(mean) if priority == "heft" else self.by_longest_ready(mean)
 
     def by_longest_ready(self, duration: np.ndarray) -> np.ndarray:
-        """`[L]` int32, among the layers whose predecessors have been taken always the longest next."""
-        waiting = [len(set(before)) for before in self.predecessors]
-        followers: list[list[int]] = [[] for _ in waiting]
+        """Among the layers whose predecessors have been taken always the longest next, `[B, L]` from `[B, L]`."""
+        rows, layers = duration.shape
+        batch = np.arange(rows)
+        followers: list[list[int]] = [[] for _ in range(layers)]
         for layer, before in enumerate(self.predecessors):
             for p in set(before):
                 followers[p].append(layer)
-        ready = [(-duration[layer], layer) for layer, left in enumerate(waiting) if not left]
-        heapq.heapify(ready)
-        order = []
-        while ready:
-            _, layer = heapq.heappop(ready)
-            order.append(layer)
-            for follower in followers[layer]:
-                waiting[follower] -= 1
-                if not waiting[follower]:
-                    heapq.heappush(ready, (-duration[follower], follower))
-        return np.asarray(order, np.int32)
+        after = padded_rows(followers, layers, layers)
+        waiting = np.append([len(set(before)) for before in self.predecessors], layers)  # the last is for padding
+        waiting = np.broadcast_to(waiting, (rows, layers + 1)).copy()
+        order = np.zeros((rows, layers), np.int32)
+        for place in range(layers):
+            layer = np.argmax(np.where(waiting[:, :layers] == 0, duration, -np.inf), axis=1)
+            order[:, place] = layer
+            waiting[batch, layer] = -1
+            waiting[batch[:, None], after[layer]] -= 1
+        return order
 
     def by_upward_rank(self, duration: np.ndarray) -> np.ndarray:
-        """`[L]` int32, layers by falling longest remaining path: a topological order."""
-        rank = duration.astype(float).copy()
-        depth = np.zeros(len(rank), int)
+        """Layers by falling longest remaining path: topological orders `[B, L]` from durations `[B, L]`."""
+        rank = duration.astype(float)
+        depth = np.zeros(rank.shape[1], int)
         # Layers are numbered in a topological order, so that one pass from the end sees successors first.
-        for layer in range(len(rank) - 1, -1, -1):
+        for layer in range(rank.shape[1] - 1, -1, -1):
             for p in self.predecessors[layer]:
-                rank[p] = max(rank[p], duration[p] + rank[layer])
+                rank[:, p] = np.maximum(rank[:, p], duration[:, p] + rank[:, layer])
                 depth[p] = max(depth[p], depth[layer] + 1)
         # Equal ranks (zero durations) fall back on the depth, so that dependencies are always kept.
-        return np.lexsort((np.arange(len(rank)), -depth, -rank)).astype(np.int32)
+        number = np.broadcast_to(np.arange(rank.shape[1]), rank.shape)
+        return np.lexsort((number, np.broadcast_to(-depth, rank.shape), -rank)).astype(np.int32)
+
+
+def padded_rows(rows: Sequence[Sequence[int]], length: int, filler: int) -> np.ndarray:
+    """Ragged rows as `[length, longest]` int32, padded with `filler`."""
+    out = np.full((length, max([1, *map(len, rows)])), filler, np.int32)
+    for row, values in zip(out, rows, strict=False):
+        row[: len(values)] = values
+    return out

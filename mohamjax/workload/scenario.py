@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from mohamjax.errors import InputError
+from mohamjax.reader import Fields, number, read_yaml
 from mohamjax.workload.importer import network_name, read_network, tensor_names
 from mohamjax.workload.layer import ApplicationModel, Network
 
@@ -34,6 +35,8 @@ _ALIASES = {
 }
 _KEYS = ("name", "description", "networks")
 _NETWORK_KEYS = ("file", "name", "copies", "batch", "shapes")
+_ELSEWHERE = {"requirements/1": "--require", "template/1": "--templates", "technology/1": "--technology"}
+_OF_REQUIREMENTS = frozenset(("limits", "chiplets", "homogeneous", "pin"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,6 +144,10 @@ def _entries(specs: Sequence[str | os.PathLike[str]]) -> tuple[str, list[_Entry]
             + f"give one of {', '.join(SCENARIOS)}, a YAML file or ONNX files",
         )
     for spec in specs:
+        path = pathlib.Path(spec)
+        if path.suffix.lower() in (".yaml", ".yml") and path.is_file():
+            _refuse_other_formats(read_yaml(path), path)
+    for spec in specs:
         if os.fspath(spec).lower().endswith((".yaml", ".yml")) or os.fspath(spec).lower() in (*SCENARIOS, *_ALIASES):
             raise InputError(
                 "several scenarios at once",
@@ -156,99 +163,49 @@ def _packaged(key: str) -> list[_Entry]:
     return [_Entry(_DATA / network["file"]) for network in document["scenarios"][key]["networks"]]
 
 
-class _StrictLoader(yaml.SafeLoader):
-    """Refuses a key that stands twice in one mapping: YAML would silently take the last."""
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict:
-        """The mapping, after a look for keys that repeat."""
-        seen = set()
-        for key_node, _ in node.value:
-            key = getattr(key_node, "value", None)
-            if isinstance(key, str):
-                if key in seen:
-                    raise yaml.constructor.ConstructorError(
-                        None, None, f"key {key!r} stands twice", key_node.start_mark
-                    )
-                seen.add(key)
-        return super().construct_mapping(node, deep)
-
-
 def _from_yaml(path: pathlib.Path) -> tuple[str, list[_Entry]]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise InputError("there is no such file", file=path, remedy="check the path") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
-        raise InputError(f"cannot be read ({reason})", file=path, remedy="name a YAML text file") from error
-    try:
-        document = yaml.load(text, _StrictLoader)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
-        problem = getattr(error, "problem", None) or type(error).__name__
-        raise InputError(f"is no valid YAML: {problem}{where}", file=path, remedy="correct that line") from error
-    if not isinstance(document, dict):
-        raise InputError(
-            "is no mapping with the key 'networks'",
-            file=path,
-            remedy="write `networks:` and below it `- file: NET.onnx`",
-        )
-    _check_keys(document, _KEYS, path, "")
-    networks = document.get("networks")
-    if not isinstance(networks, list) or not networks:
-        raise InputError(
-            "is missing or no list" if not networks else "is no list",
-            file=path,
-            item="networks",
-            remedy="list at least one `- file: NET.onnx`",
-        )
-    name = document.get("name", path.stem)
-    if not isinstance(name, (str, int, float)) or str(name) == "":
-        raise InputError(f"is {name!r}", file=path, item="name", remedy="give a text")
-    return network_name(str(name)), [_entry(entry, i, path) for i, entry in enumerate(networks)]
+    document = read_yaml(path)
+    _refuse_other_formats(document, path)
+    top = Fields(document, _KEYS, file=path)
+    networks = top.sequence("networks")
+    if not networks:
+        raise InputError("is empty", file=path, item="networks", remedy="list at least one `- file: NET.onnx`")
+    name = top.text("name") if top.has("name") else path.stem
+    return network_name(name), [_entry(entry, i, path) for i, entry in enumerate(networks)]
 
 
-def _check_keys(mapping: Mapping, allowed: Sequence[str], path: pathlib.Path, prefix: str) -> None:
-    for key in mapping:
-        if key not in allowed:
-            near = difflib.get_close_matches(str(key), allowed, 1, 0.5)
-            guess = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(allowed)}"
-            raise InputError("unknown key", file=path, item=f"{prefix}{key}", remedy=guess)
+def _refuse_other_formats(document: Mapping[Any, Any], path: pathlib.Path) -> None:
+    """Says where a file belongs that is not a scenario but something else that a search reads."""
+    stated = document.get("format")
+    if stated is None and "networks" not in document and not _OF_REQUIREMENTS.isdisjoint(document):
+        stated = "requirements/1"  # they need not state it
+    if isinstance(stated, str) and stated in _ELSEWHERE:
+        raise InputError(
+            f"is a {stated} file, not a scenario",
+            file=path,
+            remedy=f"give it to a search with {_ELSEWHERE[stated]}, and name a scenario or ONNX files here",
+        )
 
 
 def _entry(entry: object, i: int, path: pathlib.Path) -> _Entry:
-    where = f"networks[{i}]"
-    if isinstance(entry, str):
-        entry = {"file": entry}
-    if not isinstance(entry, dict):
-        raise InputError(f"is {entry!r}", file=path, item=where, remedy="write `- file: NET.onnx`")
-    _check_keys(entry, _NETWORK_KEYS, path, f"{where}.")
-    file = entry.get("file")
-    if not isinstance(file, str) or not file:
-        raise InputError(
-            "is missing" if file is None else f"is {file!r}",
-            file=path,
-            item=f"{where}.file",
-            remedy="name an ONNX file",
-        )
+    fields = Fields(
+        {"file": entry} if isinstance(entry, str) else entry, _NETWORK_KEYS, file=path, where=f"networks[{i}]"
+    )
+    file = fields.text("file")
     target = path.parent / pathlib.Path(file).expanduser()
     if not target.exists():
         raise InputError(
             f"there is no file {file!r}",
             file=path,
-            item=f"{where}.file",
+            item=fields.path("file"),
             remedy=_near_file(target) or "give its path relative to the YAML file",
         )
-    name = entry.get("name")
-    if name is not None and (not isinstance(name, (str, int, float)) or str(name) == ""):
-        raise InputError(f"is {name!r}", file=path, item=f"{where}.name", remedy="give a text")
     return _Entry(
         target,
-        None if name is None else str(name),
-        _positive(entry, "copies", where, path, MAX_COPIES) or 1,
-        _positive(entry, "batch", where, path, 2**31 - 1),
-        _shapes(entry.get("shapes"), where, path),
+        fields.text("name") if fields.has("name") else None,
+        fields.integer("copies", 1, maximum=MAX_COPIES),
+        fields.integer("batch") if fields.has("batch") else None,
+        _shapes(fields) if fields.has("shapes") else None,
     )
 
 
@@ -261,39 +218,13 @@ def _near_file(target: pathlib.Path) -> str:
     return f"did you mean {near[0]!r}?" if near else ""
 
 
-def _positive(entry: Mapping, key: str, where: str, path: pathlib.Path, most: int) -> int | None:
-    value = entry.get(key)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise InputError(
-            f"is {value!r}", file=path, item=f"{where}.{key}", remedy=f"give a whole number from 1 to {most}"
-        )
-    return value
-
-
-def _shapes(value: object, where: str, path: pathlib.Path) -> dict[str, tuple[int, ...]] | None:
-    if value is None:
-        return None
-    if not isinstance(value, dict):
-        raise InputError(
-            f"is {value!r}", file=path, item=f"{where}.shapes", remedy="write `shapes: {INPUT: [1, 3, 224, 224]}`"
-        )
-    out = {}
-    for name, sizes in value.items():
-        parts = sizes.replace("x", ",").split(",") if isinstance(sizes, str) else sizes
-        try:
-            if not isinstance(parts, list) or any(isinstance(d, (bool, float)) for d in parts):
-                raise ValueError
-            shape = tuple(int(d) for d in parts)
-            if any(d < 1 for d in shape):
-                raise ValueError
-        except (TypeError, ValueError):
-            raise InputError(
-                f"is {sizes!r}",
-                file=path,
-                item=f"{where}.shapes.{name}",
-                remedy="give positive sizes: [1, 3, 224, 224]",
-            ) from None
-        out[str(name)] = shape
-    return out
+def _shapes(fields: Fields) -> dict[str, tuple[int, ...]]:
+    """Shapes by tensor name: lists of sizes, or texts such as `1,3,224,224` and `1x3x224x224`."""
+    value, where = fields.data["shapes"], fields.path("shapes")
+    tensors = Fields(value, tuple(value) if isinstance(value, Mapping) else ("TENSOR",), file=fields.file, where=where)
+    shapes = {}
+    for name, sizes in tensors.data.items():
+        parts = sizes.replace("x", ",").split(",") if isinstance(sizes, str) else tensors.sequence(name)
+        item = tensors.path(str(name))
+        shapes[str(name)] = tuple(int(number(d, file=fields.file, item=item, minimum=1, integer=True)) for d in parts)
+    return shapes
