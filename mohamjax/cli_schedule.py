@@ -82,8 +82,8 @@ def add_arguments(parser: argparse.ArgumentParser, positive: Callable[[str], int
         default=_DEFAULT_METHODS,
         help=f"one or several, separated by commas (default {_DEFAULT_METHODS}). On the own loop: gsharp, "
         "gsharp-unseeded, gsharp-paper, standard-ga, random, A2C, PPO. Heuristics: HEFT, LPT-EFT, LPT-stall, and "
-        "ORDER-CORE with ORDER FCFS, SJF or random and CORE OLB, MET, RR or random. By nevergrad: DE, (1+1)-ES, CMA-ES, PSO, TBPSA, "
-        "CLHS, Halton, Hammersley, portfolio",
+        "ORDER-CORE with ORDER FCFS, SJF or random and CORE OLB, MET, RR or random. By nevergrad: DE, (1+1)-ES, "
+        "CMA-ES, PSO, TBPSA, CLHS, Halton, Hammersley, portfolio",
     )
     parser.add_argument(
         "--objective",
