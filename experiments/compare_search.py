@@ -41,6 +41,11 @@ from mohamjax.search import (
 )
 from mohamjax.workload import SCENARIOS, load_scenario
 
+METHODS = (
+    "mohamjax", "mohamjax without seeds", "NSGA-II with our seeds", "NSGA-II", "paper preset", "random search",
+    "HEFT lists alone", "LPT-EFT lists alone",
+)  # fmt: skip
+
 
 def sized(settings: Settings, arguments: argparse.Namespace) -> Settings:
     sizes = {
@@ -92,7 +97,7 @@ def measure(scenario: str, arguments: argparse.Namespace) -> tuple[dict[str, lis
     methods = {
         "mohamjax": lambda: searched(default, first=seeds),
         "mohamjax without seeds": lambda: searched(plain),
-        "NSGA-II, our seeds": lambda: searched(default, textbook, seeds),
+        "NSGA-II with our seeds": lambda: searched(default, textbook, seeds),
         "NSGA-II": lambda: searched(plain, plain_problem(unseeded)),
         "paper preset": lambda: searched(paper, own=contended),
         "random search": lambda: random_search(search_key, context, unseeded, evaluations)[1][-1],
@@ -101,8 +106,9 @@ def measure(scenario: str, arguments: argparse.Namespace) -> tuple[dict[str, lis
         lists = list_designs(application, tables, default.package, site, layers, priorities=[priority])
         assert lists is not None
         methods[name] = lambda lists=lists: archive_of(lists, context, config)[1]
+    assert tuple(methods) == METHODS
     found: dict[str, list[float]] = {}
-    for name in arguments.methods.split(",") if arguments.methods else methods:
+    for name in arguments.methods.split(",") if arguments.methods else METHODS:
         method = methods[name]
         began = time.perf_counter()
         found[name] = [float(x) for x in method()]
@@ -130,6 +136,8 @@ def main() -> None:
     parser.add_argument("--methods", default="", help="names as in the table, with commas; default all")
     parser.add_argument("--out", type=pathlib.Path, help="write the tables as Markdown")
     arguments = parser.parse_args()
+    if unknown := set(filter(None, arguments.methods.split(","))) - set(METHODS):
+        parser.error(f"--methods: {', '.join(sorted(unknown))}: name some of {', '.join(METHODS)}")
 
     lines, tests = [], []
     for scenario in arguments.scenarios.split(","):
@@ -142,7 +150,7 @@ def main() -> None:
         for name, values in found.items():
             low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
             test = None
-            if name != "mohamjax" and len(values) > 1:
+            if name != "mohamjax" and "mohamjax" in found and len(values) > 1:
                 test = len(tests)
                 tests.append(float(mannwhitneyu(found["mohamjax"], values, method="exact").pvalue))
             row = f"| {name} | {middle:.4f} | {high - low:.4f} | {min(values):.4f} | {max(values):.4f} |"

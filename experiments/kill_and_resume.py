@@ -1,6 +1,6 @@
 """Kills searches at random moments (kill -9), resumes them, and compares their files with an undisturbed search's.
 
-    python experiments/kill_and_resume.py --kills 10 > experiments/kill_and_resume.csv
+    python experiments/kill_and_resume.py --kills 10 > experiments/results/kill_and_resume.csv
 
 Each killed search starts without mapping tables, so that moments in the layer mapper count too; compiled programs are
 shared. Files must be equal but for seconds: front, designs, settings and figures byte for byte (but for the one whose

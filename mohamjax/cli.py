@@ -210,7 +210,7 @@ def _parser() -> argparse.ArgumentParser:
         help="requirements (YAML): limits, numbers of chiplets, a fixed package, pinned layers",
     )
     search.add_argument(
-        "--inject", metavar="FILE", help="designs.json or a schedule/1 file whose designs join the first population"
+        "--inject", metavar="FILE", help="designs.json or a schedule/1 file whose designs are evaluated first"
     )
     search.add_argument("--stop", choices=("generations", "stability"), help="when to stop (default generations)")
     search.add_argument("--package", metavar="FILE", help="package parameters (YAML)")
@@ -611,7 +611,7 @@ def _search(arguments: argparse.Namespace) -> int:
             checkpoint_every_s=arguments.checkpoint_every,
         )
     except KeyboardInterrupt:
-        terminal.line("stopped by hand before the first designs were evaluated; nothing to write")
+        terminal.line("stopped by hand before the first generation; nothing to write")
         return 130
     bounds = result.front.bounds(settings.moham.max_chiplets)
     config = {**result.config, "inputs": inputs}
@@ -784,7 +784,7 @@ def _plan(
             _demands(settings.requirements),
             f"mapper: {plural(cost.mappings, 'mapping')} of {plural(int(runs.sum()), 'pair')} of unique layer and "
             f"template\n"
-            f"search: {plural(cost.designs, 'design')}, {plural(settings.moham.generations, 'generation')} of "
+            f"search: at most {plural(cost.designs, 'design')}, {plural(settings.moham.generations, 'generation')} of "
             f"{settings.moham.population}\n"
             f"to expect on two cores: about {_duration(cost.seconds)}, and about {_duration(cost.compile_s)} of "
             f"compiling on top, less where an earlier search has left programs in the cache; {cost.memory_MB:,.0f} MB",
@@ -862,7 +862,8 @@ def _map(arguments: argparse.Namespace) -> int:
                 cache=None if arguments.no_mapping_cache else cache_folder(),
             )
     except KeyboardInterrupt:
-        terminal.line("stopped by hand; finished sets are in the cache")
+        kept = not (arguments.exhaustive or arguments.no_mapping_cache)
+        terminal.line("stopped by hand" + ("; finished sets are in the cache" if kept else ""))
         return 130
     terminal.close()
     choices = network_choices(network_key, application, templates, technology, tables)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mohamjax.schedule.job_platform import JobBatch, Platform
     from mohamjax.schedule.job_table import JobTable
     from mohamjax.search import MapperProgress
-    from mohamjax.search.jobs import JobFront, JobGoals, JobSchedule
+    from mohamjax.search.jobs import JobFront, JobGoals, JobSchedule, JobSearchConfig
     from mohamjax.workload import ApplicationModel
 
 __all__ = ["add_arguments", "schedule"]
@@ -112,7 +112,9 @@ def add_arguments(parser: argparse.ArgumentParser, positive: Callable[[str], int
         help="with loop-nest: the mapping that a job has on a core, the best in latency (default), energy or edp",
     )
     parser.add_argument("--budget", help="with loop-nest: of the mapper, tiny, small (default) or paper")
-    parser.add_argument("--technology", metavar="FILE", help="with loop-nest: a technology table of your own (YAML)")
+    parser.add_argument(
+        "--technology", metavar="FILE", help="with loop-nest: a technology of your own: YAML, or a CSV table of SRAMs"
+    )
     parser.add_argument(
         "--no-mapping-cache", action="store_true", help="with loop-nest: neither read nor keep mapping sets on disk"
     )
@@ -191,10 +193,11 @@ def _problem(
     arguments: argparse.Namespace,
     application: Callable[[argparse.Namespace], ApplicationModel],
     mapping: Callable[[MapperProgress], None],
+    config: JobSearchConfig,
 ) -> tuple[JobTable, JobGoals, tuple[str, ...], str]:
-    """Table, goals, tenants and a title."""
+    """Table, goals, tenants and a title; complains before the mapper runs where that can be."""
     from mohamjax.schedule.job_platform import PLATFORMS
-    from mohamjax.search.jobs import JobGoals
+    from mohamjax.search.jobs import JobGoals, check_goals, check_size
 
     name = pathlib.PurePath(arguments.jobs[0]).name
     if len(arguments.jobs) == 1 and arguments.jobs[0].lower().endswith(".json"):
@@ -219,14 +222,18 @@ def _problem(
     ):
         if given is None:
             raise InputError("is missing", item=option, remedy=f"say {option} {example}, or give a job table")
-    if arguments.platform.upper() not in PLATFORMS:
+    lb = _chosen(arguments.lb or "LB_rs", "--lb", ("LB_rs", "LB_os"))
+    platform = load_platform(arguments.platform, lb=lb, flexible=arguments.flexible)
+    if arguments.platform.upper() in PLATFORMS:
+        arguments.lb = lb  # for the record
+    else:
         own = {"lb": arguments.lb, "flexible": arguments.flexible}
         refuse("is for S1 to S6", "leave it out: a platform of your own says it core by core", **own)
-    lb = arguments.lb = _chosen(arguments.lb or "LB_rs", "--lb", ("LB_rs", "LB_os"))
-    platform = load_platform(arguments.platform, lb=lb, flexible=arguments.flexible)
     batch = _batch(arguments, application)
-    table = _table(arguments, batch, platform, mapping)
     goals = JobGoals(weight=batch.weight, deadline=batch.deadline, target=batch.target)
+    check_size(len(batch.names), len(platform.cores))
+    check_goals(config, goals)
+    table = _table(arguments, batch, platform, mapping)
     title = f"{plural(len(batch.names), 'job')} of {name} on {platform.name}, {arguments.bandwidth:g} bytes/cycle"
     if arguments.cost_model == "loop-nest":
         title += ", loop-nest model"
@@ -270,9 +277,9 @@ def schedule(
     for name in methods or [""]:
         check_method(name, config)
     arguments.population, arguments.generations = config.population, config.generations  # for the record
-    table, goals, tenants, title = _problem(arguments, application, mapping)
-    check_problem(table, config, goals)
     folder = None if arguments.out is None else prepare_folder(arguments.out)
+    table, goals, tenants, title = _problem(arguments, application, mapping, config)
+    check_problem(table, config, goals)
     bound = job_bound(table)
     say(f"{title}; lower bound {bound.best:,.0f} {table.time_unit}")
     fronts: list[JobFront] = []

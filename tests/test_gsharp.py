@@ -3,6 +3,7 @@
 import csv
 import itertools
 import json
+import re
 
 import jax
 import jax.numpy as jnp
@@ -459,7 +460,7 @@ def test_schedule_from_the_command_line(tmp_path, capsys):
 def test_the_help_names_every_method_and_objective(capsys):
     with pytest.raises(SystemExit):
         main(["schedule", "--help"])
-    said = "".join(capsys.readouterr().out.split())  # lines are broken anywhere
+    said = set(re.split(r"[\s,.:;\[\]]+", capsys.readouterr().out))
     lists = {name for name in HEURISTICS if name.split("-")[0] in ("FCFS", "SJF", "random")}
     for word in (*(set(METHODS) - lists), *itertools.chain(*(name.split("-") for name in lists)), *OBJECTIVES):
         assert word in said, word

@@ -93,6 +93,7 @@ def test_tables_obey_what_must_hold(fastest):
         np.testing.assert_array_equal(one.tensor_bytes, [sum(layer.shape.tensor_words) for layer in LAYERS])
         assert np.all(one.traffic_bytes >= one.tensor_bytes * (1 - 1e-6))
         assert np.all(one.tile_bytes <= one.tensor_bytes) and np.all(one.tile_bytes * one.tiles >= one.tensor_bytes)
+        assert np.any(one.tiles > 1) and np.any(one.tile_bytes < one.tensor_bytes)
         assert np.all(one.energy > macs * 0.2e-12)  # a multiply-accumulate of 8 bits in 45 nm alone
         demand = {name: bandwidth_demand(one, name) for name in NEST_DEMANDS}
         assert np.all(demand["compulsory"] <= demand["traffic"] * (1 + 1e-6))

@@ -22,6 +22,7 @@ from mohamjax.io import read_designs
 from mohamjax.mapping import layer_arrays, tabulate
 from mohamjax.search import Requirements, operators, requirements, survey
 from mohamjax.search.injection import inject
+from mohamjax.search.moham import list_packages
 from mohamjax.search.requirements import CLOSED, FREE, load_requirements, requirements_from_dict
 from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape, load_scenario
 
@@ -192,6 +193,7 @@ def test_what_fails_and_what_was_reached_is_named():
     package = np.array([[simba, 0, -1, -1], [simba, -1, -1, -1], [0, simba, simba, -1]])
     good = np.array([[2.0, 8.0, 4.0], [1.0, 9.5, 3.0], [3.0, 8.0, 5.0]])
     assert requirements.keeps(site, good, package).tolist() == [True, False, False]
+    assert requirements.keeps(site, np.full((3, 3), np.inf), package).tolist() == [False, False, False]
 
     def said(rows, *more):
         return str(requirements.unmet(site, np.array(rows), *more, np.array([1.5, 0.0, 5.0])))
@@ -209,6 +211,30 @@ def test_what_fails_and_what_was_reached_is_named():
     # A limit that single precision cannot tell from what is reached.
     text = said([[2.000001, 8.0, 4.0]], package[:1])
     assert "limits.latency_s 2.000001 (at most 2)" in text
+
+
+@pytest.mark.parametrize(
+    "chiplets",
+    [
+        {"least": 5, "most": 5},
+        {"least": 9, "most": 11},
+        {"most": 4, "templates": {"simba": {"least": 3}, "eyeriss": {"least": 1}}},
+        {"most": 3, "templates": {"simba": {"least": 2}}},
+    ],
+)
+@pytest.mark.parametrize("fixed", [[], [{"template": "simba"}]])
+def test_list_schedules_have_as_many_chiplets_as_are_demanded(chiplets, fixed):
+    wanted = {"format": "requirements/1", "chiplets": chiplets, "package": {"open": True, "chiplets": fixed}}
+    wanted = requirements_from_dict(wanted if fixed else {k: v for k, v in wanted.items() if k != "package"})
+    application = demo_application()
+    site = survey(wanted, application, load_templates(), 16, 16)
+    packages = list_packages(site, np.ones((len(application.layers), len(site.templates)), bool))
+    assert packages
+    for package in packages:
+        count = np.bincount(package, minlength=len(site.templates))
+        count = np.append(count, count.sum())
+        assert (count >= site.least).all() and (count <= site.most).all()
+        assert package[: len(site.fixed)] == tuple(site.tiles[site.fixed])
 
 
 def test_a_closed_package_is_all_there_is(networks, tmp_path):

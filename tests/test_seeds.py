@@ -89,6 +89,22 @@ def test_schedules_side_by_side_are_those_of_a_plain_scheduler(priority, pinned)
             np.testing.assert_allclose(plans.estimate[b], estimate, rtol=1e-12)
 
 
+@pytest.mark.parametrize("pinned", [False, True])
+def test_no_package_gives_no_schedules(pinned):
+    it = problem(0, pinned)
+    only = next(t for t in range(TEMPLATES) if not it.able[:, t].all())
+    for packages in ([], [(only,)]):
+        for priority in PRIORITIES:
+            plans = it.plans(packages, priority)
+            assert len(plans) == 0 and plans.order.shape == (0, LAYERS)
+
+
+def test_packages_have_the_sizes_that_are_asked_for():
+    runs_all = np.array([True, False, True])
+    assert {len(p) for p in seed_packages(TEMPLATES, 7, runs_all)} == {1, 2, 3, 4, 6, 7}
+    assert {len(p) for p in seed_packages(TEMPLATES, 11, runs_all, [9, -3, 40])} == {1, 2, 3, 4, 6, 8, 9, 11}
+
+
 def test_a_layer_that_many_wait_for_goes_first_under_heft_and_the_longest_under_lpt():
     """Layer 0 (1 cycle) starts a chain of 1 + 5; layer 2 (4 cycles) stands alone: upward ranks 6, 5, 4."""
     it = ListScheduler(

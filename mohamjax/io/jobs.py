@@ -186,7 +186,11 @@ def load_platform(name: str, *, lb: str = "LB_rs", flexible: bool = False) -> Pl
         known = ("template", "count") if templated else ("style", "rows", "columns", "count", "flexible")
         fields = Fields(entry, known, file=path, where=f"cores[{i}]")
         if templated:
-            core = TemplateCore(load_template(_beside(path, fields.text("template"))))
+            try:
+                core = TemplateCore(load_template(_beside(path, fields.text("template"))))
+            except InputError as error:
+                told = f"{error.file}: {error.message}" if error.file else error.message
+                raise InputError(told, file=path, item=fields.path("template"), remedy=error.remedy) from None
         else:
             core = Core(
                 fields.choice("style", STYLES, "style"),
@@ -197,7 +201,7 @@ def load_platform(name: str, *, lb: str = "LB_rs", flexible: bool = False) -> Pl
         cores += [core] * fields.integer("count", 1, maximum=_MOST_CORES)
     if len(cores) > _MOST_CORES:
         raise InputError(f"there are {len(cores)} cores", file=path, item="cores", remedy=f"take at most {_MOST_CORES}")
-    return Platform(top.text("name", path.stem), tuple(cores))
+    return Platform(top.text("name") if top.has("name") else path.stem, tuple(cores))
 
 
 def _beside(path: pathlib.Path, name: object) -> str:

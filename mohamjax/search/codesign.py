@@ -348,7 +348,7 @@ def co_optimise(
         templates: sub-accelerator templates; default the packaged ones.
         settings: default the `small` budget.
         listener: told how it goes.
-        designs: a `designs/1` or `schedule/1` file whose designs join the first population.
+        designs: a `designs/1` or `schedule/1` file whose designs are evaluated first.
         checkpoint: npz file that the state is written to now and then, and at the end; None writes none.
         resume: go on from that file; where there is none yet, from the beginning.
         checkpoint_every_s: seconds between checkpoints, which are written between calls of the jitted step.
@@ -497,7 +497,7 @@ class ExpectedCost:
 
     Attributes:
         mappings: mappings that the layer mapper evaluates.
-        designs: designs that the co-optimiser evaluates.
+        designs: designs that the co-optimiser evaluates, at most: there may be fewer list schedules.
         seconds: on two cores, without compiling.
         compile_s: what compiling adds on two cores where no program is cached.
         memory_MB: of the largest arrays together.

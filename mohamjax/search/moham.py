@@ -269,10 +269,10 @@ def mapping_transform(objectives: np.ndarray, count: np.ndarray) -> np.ndarray:
     with np.errstate(invalid="ignore"):
         scaled = np.where(valid[..., None], (objectives - low) / span, 0.0)
     out = np.zeros((unique, templates, size, templates), np.int32)
-    for target in range(templates):
-        gap = np.sum((scaled[:, :, :, None, :] - scaled[:, target][:, None, None, :, :]) ** 2, axis=-1)
-        gap = np.where(valid[:, target][:, None, None, :], gap, np.inf)
-        out[..., target] = np.where(count[:, target][:, None, None] > 0, np.argmin(gap, axis=-1), 0)
+    for u, target in np.ndindex(unique, templates):  # one by one: distances take the square of the size in memory
+        if count[u, target]:
+            gap = np.sum((scaled[u, :, :, None] - scaled[u, target, : count[u, target]]) ** 2, axis=-1)
+            out[u, ..., target] = np.argmin(gap, axis=-1)
     return out
 
 
@@ -473,12 +473,23 @@ def list_scheduler(
     )
 
 
-def _seed_packages(site: Site, able: np.ndarray) -> list[tuple[int, ...]]:
-    """Packages to schedule on: the fixed chiplets, and beside them those of `seed_packages` on free tiles."""
-    fixed = tuple(int(t) for t in site.tiles[site.fixed])
-    room = min(int(site.most[-1]) - len(fixed), len(site.free))
-    added = seed_packages(able.shape[1], room, able.all(axis=0)) if room else []
-    packages = [fixed + extra for extra in ([()] if fixed else []) + added]
+def list_packages(site: Site, able: np.ndarray) -> list[tuple[int, ...]]:
+    """Packages to schedule on: fixed chiplets and those demanded at least, and beside them those of `seed_packages`.
+
+    Args:
+        site: the user's requirements.
+        able: `[layers, T]` bool, templates that run each layer.
+
+    Returns:
+        Template of each chiplet, the fixed ones first; only packages with the numbers of chiplets that are demanded.
+    """
+    templates = able.shape[1]
+    base = tuple(int(t) for t in site.tiles[site.fixed])
+    for t in range(templates):
+        base += (t,) * max(int(site.least[t]) - base.count(t), 0)
+    room = min(int(site.most[-1]), len(site.fixed) + len(site.free)) - len(base)
+    added = seed_packages(templates, room, able.all(axis=0), [int(site.least[-1]) - len(base)]) if room > 0 else []
+    packages = [base + extra for extra in ([()] if base else []) + added]
 
     def allowed(package: tuple[int, ...]) -> bool:
         counts = np.bincount(package, minlength=able.shape[1])
@@ -514,9 +525,9 @@ def list_designs(
         `Design` with a leading `[K]` axis, or None where no such package may be.
     """
     scheduler = list_scheduler(application, tables, package, site)
-    packages = _seed_packages(site, scheduler.able)
+    packages = list_packages(site, scheduler.able)
     found = [scheduler.plans(packages, priority) for priority in priorities]
-    plans = Plans(**{f.name: np.concatenate([getattr(p, f.name) for p in found]) for f in dataclasses.fields(Plans)})
+    plans = Plans.joined(found)
     if not len(plans):
         return None
     used = (plans.tile[:, None, :] == np.arange(plans.package.shape[1])[:, None]).any(axis=2)
@@ -567,7 +578,7 @@ def seed_designs(
         config: settings; `seeded` switches the list schedules off, not the user's designs.
         total_layers: L after padding.
         site: requirements of the user; `anywhere` where there are none.
-        injected: the user's designs `[K, ...]`, at most a population, layers not padded.
+        injected: the user's designs `[K, ...]`, layers not padded.
 
     Returns:
         `Design` with a leading axis, as many as `config.seed_batches` populations at most, or None where there are
@@ -577,15 +588,15 @@ def seed_designs(
         InputError: more designs are injected than the population holds.
     """
     given = 0 if injected is None else len(injected.template)
-    if given > config.population:
+    keep = config.population * config.seed_batches - given
+    if keep < 0:
         raise InputError(
-            f"{given} designs are to be injected into a population of {config.population}",
+            f"{given} designs are to be injected, {given + keep} can be evaluated before the first generation",
             item="--inject",
             remedy="give fewer, or raise --population",
         )
     lists = None
-    if config.seeded and config.population > given:
-        keep = config.population * config.seed_batches - given
+    if config.seeded and keep:
         lists = list_designs(application, tables, package, site, total_layers, keep=keep)
     own = None if injected is None else padded(injected, total_layers)
     chosen = [designs for designs in (own, lists) if designs is not None]

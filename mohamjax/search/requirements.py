@@ -409,7 +409,8 @@ class Demand:
     def excess(self) -> np.ndarray:
         """`[N]`, by how much each design breaks it, 0 where it keeps it: the measure of `moham.violation`."""
         if self.key.startswith("limits"):
-            return np.maximum(np.log(self.reached / self.bound) - _ROUNDING, 0.0)
+            excess = np.maximum(np.log(self.reached / self.bound) - _ROUNDING, 0.0)
+            return np.where(np.isnan(excess), np.inf, excess)  # the power of a design without a result
         return np.maximum(self.reached - self.bound if self.upper else self.bound - self.reached, 0)
 
     def told(self, value: float) -> str:
@@ -432,7 +433,8 @@ def demands(site: Site, objectives: np.ndarray, template: np.ndarray) -> list[De
         objectives: `[N, 3]` float, latency [s], energy [J], area [mm^2]; inf where a design has no result.
         template: `[N, S]` int, template on each tile, -1 where empty.
     """
-    power = objectives[:, 1] / objectives[:, 0]
+    with np.errstate(invalid="ignore"):
+        power = objectives[:, 1] / objectives[:, 0]
     found = [
         Demand(f"limits.{name}", values, limit, True)
         for name, values, limit in zip(LIMITS, [*objectives.T, power], site.limits, strict=True)
@@ -446,8 +448,9 @@ def demands(site: Site, objectives: np.ndarray, template: np.ndarray) -> list[De
 
 
 def keeps(site: Site, objectives: np.ndarray, template: np.ndarray) -> np.ndarray:
-    """Which designs keep every limit and number of chiplets, `[N]` bool; arguments as for `demands`."""
-    return np.all([demand.excess == 0 for demand in demands(site, objectives, template)], axis=0)
+    """Which designs have a result and keep every limit and number of chiplets, `[N]` bool; arguments as `demands`."""
+    kept = [demand.excess == 0 for demand in demands(site, objectives, template)]
+    return np.all([np.isfinite(objectives).all(axis=1), *kept], axis=0)
 
 
 def unmet(site: Site, objectives: np.ndarray, template: np.ndarray, floor: np.ndarray) -> InputError:
@@ -464,13 +467,13 @@ def unmet(site: Site, objectives: np.ndarray, template: np.ndarray, floor: np.nd
     floors = {f"limits.{name}": value for name, value in zip(LIMITS, floor, strict=False)}
     parts = []
     for demand in never:
-        part = demand.told((np.min if demand.upper else np.max)(demand.reached))
+        part = demand.told((np.nanmin if demand.upper else np.nanmax)(demand.reached))
         if floors.get(demand.key, 0.0) > demand.bound:
             part += f", and no design over the mappings found goes below {floors[demand.key]:.4g}"
         parts.append(part)
     told = f"at best {'; '.join(parts)}" if parts else "each is kept by some of them, but not all by one"
     if len(found) > 1:
-        nearest = np.argmin(np.nan_to_num(np.sum([demand.excess for demand in found], axis=0), nan=np.inf))
+        nearest = np.argmin(np.sum([demand.excess for demand in found], axis=0))
         told += f"; the nearest has {', '.join(demand.told(demand.reached[nearest]) for demand in found)}"
     return InputError(
         f"no design keeps the requirements; of the {len(objectives)} that come nearest: {told}",

@@ -21,22 +21,26 @@ __all__ = ["PRIORITIES", "ListScheduler", "Plans", "padded_rows", "seed_packages
 PRIORITIES = ("heft", "lpt")
 """Orders in which layers are taken: by upward rank, or the longest of those that are ready."""
 
+_BLOCK = 2048
+"""Schedules that are made side by side."""
+
 _CAPS = 12
 """Caps on the area of a mapping's own hardware, spread evenly on a log axis."""
 
 
-def seed_packages(templates: int, tiles: int, runs_all: Any) -> list[tuple[int, ...]]:
+def seed_packages(templates: int, tiles: int, runs_all: Any, sizes: Sequence[int] = ()) -> list[tuple[int, ...]]:
     """Packages to schedule on: homogeneous, of two templates and of all, from one chiplet to a full package.
 
     Args:
         templates: T.
         tiles: S, most chiplets.
         runs_all: `[T]`, whether the template runs every layer; where no member of a mix does, one that does joins.
+        sizes: further numbers of chiplets.
 
     Returns:
         Template of each chiplet, per package.
     """
-    sizes = [n for n in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32) if n <= tiles]
+    sizes = [n for n in sorted({1, 2, 3, 4, 6, 8, 12, 16, 24, 32, tiles, *sizes}) if 1 <= n <= tiles]
     helper = next((t for t in range(templates) if runs_all[t]), None)
     packages: list[tuple[int, ...]] = []
     every = range(templates)
@@ -73,9 +77,11 @@ class Plans:
     def __len__(self) -> int:
         return len(self.order)
 
-    def take(self, index: np.ndarray) -> Plans:
-        """The schedules at these places."""
-        return Plans(**{f.name: getattr(self, f.name)[index] for f in dataclasses.fields(self)})
+    @staticmethod
+    def joined(several: Sequence[Plans]) -> Plans:
+        """The schedules of all, over packages of as many tiles."""
+        names = [f.name for f in dataclasses.fields(Plans)]
+        return Plans(**{name: np.concatenate([getattr(plans, name) for plans in several]) for name in names})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,7 +149,9 @@ class ListScheduler:
         for row, package in zip(template, good, strict=True):
             row[: len(package)] = package
         which, rule = (x.ravel() for x in np.indices((len(good), len(rules))))
-        return self.schedule(template[which], rules, rule, priority)
+        # In blocks, for the sake of memory; an empty one gives the shapes where there is no package.
+        blocks = [slice(i, i + _BLOCK) for i in range(0, max(len(rule), 1), _BLOCK)]
+        return Plans.joined([self.schedule(template[which[b]], rules, rule[b], priority) for b in blocks])
 
     def schedule(self, template: np.ndarray, rules: np.ndarray, rule: np.ndarray, priority: str = "heft") -> Plans:
         """List schedules on fixed packages that can run every layer, all side by side.
@@ -155,6 +163,9 @@ class ListScheduler:
             priority: one of `PRIORITIES`.
         """
         rows, chiplets = template.shape
+        if not rows:
+            none = np.zeros((0, len(self.unique)), np.int32)
+            return Plans(package=template, order=none, tile=none, mapping=none, estimate=np.zeros((0, 3)))
         layers, batch = len(self.unique), np.arange(rows)
         templates = self.able.shape[1]
         duration = np.take_along_axis(self.duration, rules.transpose(1, 2, 0), axis=2)  # [U, T, C]

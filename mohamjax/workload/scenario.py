@@ -36,7 +36,7 @@ _ALIASES = {
 _KEYS = ("name", "description", "networks")
 _NETWORK_KEYS = ("file", "name", "copies", "batch", "shapes")
 _ELSEWHERE = {"requirements/1": "--require", "template/1": "--templates", "technology/1": "--technology"}
-_OF_REQUIREMENTS = frozenset(("limits", "chiplets", "homogeneous", "pin"))
+_OF_REQUIREMENTS = frozenset(("limits", "chiplets", "homogeneous", "package", "pin"))
 
 
 @dataclasses.dataclass(frozen=True)

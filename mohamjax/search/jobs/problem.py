@@ -26,6 +26,7 @@ __all__ = [
     "OBJECTIVES",
     "JobGenes",
     "JobProblem",
+    "check_size",
     "decode",
     "evaluate",
     "informed_accelerator",
@@ -85,6 +86,20 @@ class JobProblem:
     target: jax.Array
 
 
+def check_size(jobs: int, accelerators: int) -> None:
+    """Complains about more jobs and accelerators than the closed form of a shared link takes.
+
+    Raises:
+        InputError: too many.
+    """
+    if not link_fits(32 * -(-jobs // 32), accelerators):
+        raise InputError(
+            f"{jobs} jobs on {accelerators} accelerators are too many at once",
+            item="jobs",
+            remedy="schedule batches of at most 1024 jobs on at most 63 accelerators",
+        )
+
+
 def job_problem(
     table: JobTable,
     *,
@@ -129,12 +144,7 @@ def job_problem(
     if wide < cores or deep < count:
         raise ValueError(f"{count} jobs on {cores} accelerators do not fit {deep} on {wide}")
 
-    if not link_fits(32 * -(-deep // 32), wide):
-        raise InputError(
-            f"{count} jobs on {cores} accelerators are too many at once",
-            item="jobs",
-            remedy="schedule batches of at most 1024 jobs on at most 63 accelerators",
-        )
+    check_size(deep, wide)
 
     def vector(values, default: float, name: str) -> jax.Array:
         filled = np.full(count, default) if values is None else np.asarray(values, float)

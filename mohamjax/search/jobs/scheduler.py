@@ -39,6 +39,7 @@ __all__ = [
     "JobGoals",
     "JobSchedule",
     "JobSearchConfig",
+    "check_goals",
     "check_method",
     "check_problem",
     "evaluate_plans",
@@ -281,6 +282,18 @@ def check_method(method: str, config: JobSearchConfig) -> None:
         raise InputError(f"{method} takes one objective", item="objective", remedy="name one, or use gsharp")
 
 
+def check_goals(config: JobSearchConfig, goals: JobGoals) -> None:
+    """Complains about objectives that the goals have no data for.
+
+    Raises:
+        InputError: tardiness without a deadline.
+    """
+    if "tardiness" in config.objectives and not np.isfinite(goals.deadline or np.inf).any():
+        raise InputError(
+            "no job has a deadline", item="objective", remedy="give deadline_cycles, or leave tardiness out"
+        )
+
+
 def check_problem(table: JobTable, config: JobSearchConfig, goals: JobGoals) -> None:
     """Complains about what no method can schedule, or not for these objectives.
 
@@ -294,10 +307,7 @@ def check_problem(table: JobTable, config: JobSearchConfig, goals: JobGoals) -> 
             item="objective",
             remedy="take --cost-model loop-nest, give a job table with energy_J, or minimise makespan",
         )
-    if "tardiness" in config.objectives and not np.isfinite(goals.deadline or np.inf).any():
-        raise InputError(
-            "no job has a deadline", item="objective", remedy="give deadline_cycles, or leave tardiness out"
-        )
+    check_goals(config, goals)
 
 
 def run_method(
