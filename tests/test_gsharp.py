@@ -460,7 +460,8 @@ def test_schedule_from_the_command_line(tmp_path, capsys):
 def test_the_help_names_every_method_and_objective(capsys):
     with pytest.raises(SystemExit):
         main(["schedule", "--help"])
-    said = set(re.split(r"[\s,.:;\[\]]+", capsys.readouterr().out))
+    text = re.sub(r"-\n\s+", "-", capsys.readouterr().out)  # lines are broken at hyphens, too
+    said = set(re.split(r"[\s,.:;\[\]]+", text))
     lists = {name for name in HEURISTICS if name.split("-")[0] in ("FCFS", "SJF", "random")}
     for word in (*(set(METHODS) - lists), *itertools.chain(*(name.split("-") for name in lists)), *OBJECTIVES):
         assert word in said, word
@@ -477,7 +478,7 @@ BAD = [
     (["--platform", "S2", "--bandwidth", "1", "--sample", "3"], None, "--sample"),
     (["--platform", "S2", "--bandwidth", "1", "--batch", "3"], None, "--batch"),
     (["--platform", "S2", "--bandwidth", "1", "--method", "HEFT", "--generations", "9"], None, "--generations"),
-    (["--platform", "mine.yaml", "--bandwidth", "1", "--lb", "LB_os"], None, "--lb"),
+    (["--platform", "none.yaml", "--bandwidth", "1", "--lb", "LB_os"], None, "none.yaml: no such file"),
     (["--platform", "S2", "--bandwidth", "1", "--cost-model", "magic"], None, "--cost-model"),
     (["--platform", "S2", "--bandwidth", "1", "--demand", "traffic"], None, "--demand"),
     (["--platform", "S2", "--bandwidth", "1", "--mapping", "energy"], None, "--mapping"),
@@ -512,8 +513,12 @@ def test_a_platform_of_ones_own(tmp_path, capsys):
     )
     assert main([*command, "--method", "HEFT", "--json", "--no-compile-cache"]) == 0
     assert json.loads(capsys.readouterr().out)["accelerators"] == ["0 HB 16x32", "1 HB 16x32", "2 LB_os 8x64 flexible"]
+    assert main([*command, "--lb", "LB_os", "--no-compile-cache"]) == 2
+    assert "--lb: is for S1 to S6" in capsys.readouterr().err
     for text, said in (
         ("cores: []", "cores: is empty"),
+        ("name: ''\ncores:\n- {style: HB, rows: 4}", "name"),
+        ("cores:\n- {template: none.yaml}", "mine.yaml: cores[0].template: none.yaml"),
         ("cores:\n- {style: XB, rows: 4}", "style"),
         ("cores:\n- {style: HB, rows: 0}", "rows"),
         ("cores:\n- {style: HB, rows: 4, depth: 1}", "cores[0]"),
