@@ -19,8 +19,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import datetime
-import os
 import pathlib
 import statistics
 import time
@@ -29,6 +27,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from report import when_and_where
 
 from mohamjax.hardware import load_technology, load_templates, template_arrays
 from mohamjax.mapping import constraints, evaluate_batch, map_space
@@ -107,14 +106,12 @@ COLUMNS = ("batch", "variant", "mappings/s", "fastest/s", "us of processor", "by
 
 def report(options: argparse.Namespace, rows: list[tuple[str, ...]], pairs: int) -> str:
     """The table in Markdown."""
-    device = jax.devices()[0]
-    what = f"{os.cpu_count()} cores of a shared server" if device.platform == "cpu" else device.device_kind
     precision = "double" if options.double else "single"
     lines = [
         "# Speed of the loop-nest cost model",
         "",
-        f"`experiments/bench_cost_model.py`, {datetime.date.today().isoformat()}: {what}, JAX {jax.__version__}, "
-        f"{precision} precision, blocks of {options.block} mappings, load {os.getloadavg()[0]:.1f} at the end. "
+        f"`experiments/bench_cost_model.py`, {when_and_where()}, {precision} precision, blocks of "
+        f"{options.block} mappings. "
         f"Scenario {options.scenario}, {options.layers} layers on every packaged template that runs them: {pairs} "
         "pairs, mixed in each batch; one compilation per batch size serves them all.",
         "",

@@ -10,9 +10,7 @@ budget, seed 0.
 
 import argparse
 import dataclasses
-import datetime
 import json
-import os
 import pathlib
 import resource
 import statistics
@@ -22,6 +20,7 @@ import time
 
 import jax
 import jax.numpy as jnp
+from report import Report, when_and_where
 
 from mohamjax.hardware import load_technology, load_templates
 from mohamjax.search import (
@@ -99,30 +98,18 @@ def main() -> None:
     if arguments.one:
         print(json.dumps(measure(arguments.scenario, sizes[0], arguments.repeats)))
         return
-    lines = [
-        f"{datetime.date.today()}, JAX {jax.__version__}, {jax.devices()[0].device_kind}, {os.cpu_count()} cores; "
-        f"{arguments.scenario}.",
-        "",
-        (__doc__ or "").split("\n\n")[1].strip(),
-        "",
-        "| population | designs/s, evaluation | designs/s, generation | compile [s] | memory [MB] |",
-        "| ---: | ---: | ---: | ---: | ---: |",
-    ]
-    print("\n".join(lines), flush=True)
+    report = Report()
+    report.say(f"{when_and_where()}; {arguments.scenario}.", "", (__doc__ or "").split("\n\n")[1].strip(), "")
+    report.head("population", "designs/s, evaluation", "designs/s, generation", "compile [s]", "memory [MB]")
     for size in sizes:
         command = [sys.executable, __file__, "--one", "--populations", str(size), "--scenario", arguments.scenario]
         done = subprocess.run(
             [*command, "--repeats", str(arguments.repeats)], check=True, capture_output=True, text=True
         )
         row = json.loads(done.stdout.splitlines()[-1])
-        lines.append(
-            f"| {size:,} | {row['evaluation']:,.0f} | {row['generation']:,.0f} | {row['compile_s']:.0f} | "
-            f"{row['memory_MB']:,.0f} |"
-        )
-        print(lines[-1], flush=True)
-    if arguments.out is not None:
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.write_text("\n".join(lines) + "\n")
+        speeds = [f"{row[name]:,.0f}" for name in ("evaluation", "generation")]
+        report.row(f"{size:,}", *speeds, f"{row['compile_s']:.0f}", f"{row['memory_MB']:,.0f}")
+    report.write(arguments.out)
 
 
 if __name__ == "__main__":

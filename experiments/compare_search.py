@@ -13,13 +13,13 @@ Deterministic methods have one value.
 
 import argparse
 import dataclasses
-import datetime
 import pathlib
 import time
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from report import Report, when_and_where
 from scipy.stats import mannwhitneyu
 
 from mohamjax.hardware import load_technology, load_templates
@@ -156,18 +156,16 @@ def main() -> None:
             row = f"| {name} | {middle:.4f} | {high - low:.4f} | {min(values):.4f} | {max(values):.4f} |"
             lines.append((row, -1 if test is None else test))
     corrected = holm(tests)
-    text = [
-        f"{datetime.date.today()}, JAX {jax.__version__}, {jax.devices()[0].device_kind}; {arguments.seeds} seeds, "
-        f"populations of {arguments.population}, {arguments.generations} generations after the list schedules.",
+    report = Report()
+    report.say(
+        f"{when_and_where()}; {arguments.seeds} seeds, populations of {arguments.population}, {arguments.generations} "
+        "generations after the list schedules.",
         "",
         (__doc__ or "").split("\n\n")[1].strip(),
-    ]
+    )
     for row, test in lines:
-        text.append(row if test is None else f"{row} {f'{corrected[test]:.1e}' if test >= 0 else ''} |")
-    print("\n".join(["", *text]))
-    if arguments.out is not None:
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.write_text("\n".join(text) + "\n")
+        report.say(row if test is None else f"{row} {f'{corrected[test]:.1e}' if test >= 0 else ''} |")
+    report.write(arguments.out)
 
 
 if __name__ == "__main__":

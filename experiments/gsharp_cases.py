@@ -5,12 +5,9 @@ Read from the reference data beside the checkout (`../shared/reference/maestro`)
 """
 
 import csv
-import datetime
 import functools
-import os
 import pathlib
 
-import jax
 import numpy as np
 
 from mohamjax.schedule.job_analysis import JobShapes, job_shapes, layer_shape
@@ -28,35 +25,6 @@ def bandwidths(setting: str) -> tuple[int, int]:
 
 
 CASES = tuple((batch, setting, b) for setting in SETTINGS for b in bandwidths(setting) for batch in BATCHES)
-
-
-class Report:
-    """Lines of a Markdown table, printed as they come, kept for a file."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def say(self, *lines: str) -> None:
-        self.lines += lines
-        print(*lines, sep="\n", flush=True)
-
-    def head(self, *columns: str) -> None:
-        self.row(*columns)
-        self.row(*["---"] * len(columns))
-
-    def row(self, *cells: object) -> None:
-        self.say("| " + " | ".join(map(str, cells)) + " |")
-
-    def write(self, out: pathlib.Path | None) -> None:
-        if out is not None:
-            out.write_text("\n".join(self.lines) + "\n")
-
-
-def when_and_where() -> str:
-    """Date and machine, for the head of a table."""
-    device = jax.devices()[0]
-    what = f"{os.cpu_count()} cores of a shared server" if device.platform == "cpu" else device.device_kind
-    return f"{datetime.date.today().isoformat()}: {what}, load {os.getloadavg()[0]:.1f}, JAX {jax.__version__}"
 
 
 @functools.cache

@@ -14,7 +14,8 @@ import time
 import jax
 import jax.numpy as jnp
 import numpy as np
-from gsharp_cases import Report, case_table, when_and_where
+from gsharp_cases import case_table
+from report import Report, when_and_where
 
 from mohamjax.schedule.fluid import completion, predecessor_bits
 from mohamjax.schedule.shared_link import _sorted, priority_order

@@ -18,7 +18,8 @@ import pathlib
 import jax
 import jax.numpy as jnp
 import numpy as np
-from gsharp_cases import Report, case_table, fresh_table, when_and_where
+from gsharp_cases import case_table, fresh_table
+from report import Report, when_and_where
 
 from mohamjax.schedule.shared_link import priority_order
 from mohamjax.search.jobs import (

@@ -204,10 +204,10 @@ def load_platform(name: str, *, lb: str = "LB_rs", flexible: bool = False) -> Pl
     return Platform(top.text("name") if top.has("name") else path.stem, tuple(cores))
 
 
-def _beside(path: pathlib.Path, name: object) -> str:
+def _beside(path: pathlib.Path, name: str) -> str:
     """A template's name, or the path of its file as seen from the platform's."""
-    beside = path.parent / str(name)
-    return str(beside) if beside.is_file() else str(name)
+    beside = path.parent / name
+    return str(beside) if beside.is_file() else name
 
 
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -29,7 +29,6 @@ __all__ = [
     "SearchState",
     "breed",
     "enter",
-    "generation",
     "generations",
     "select",
     "start",
@@ -169,7 +168,7 @@ def start(
 ) -> SearchState:
     """Draws the first population: seeds first, random individuals for the rest.
 
-    Nothing is evaluated here: the first call of `generation` does that instead of breeding, so that the evaluation is
+    Nothing is evaluated here: the first call of `generations` does that instead of breeding, so that the evaluation is
     compiled once and not twice. Not jitted; wrap it. `problem`, `islands`, `population` and `archive` are static.
 
     Args:
@@ -275,24 +274,6 @@ def enter(archive: emo.Archive, genes: Genes, objectives: jax.Array, problem: Pr
     return jax.vmap(functools.partial(emo.archive_update, log_crowding=problem.log_archive))(archive, genes, found)
 
 
-def generation(
-    state: SearchState,
-    context: Context,
-    rates: Rates,
-    newcomers: Genes | None = None,
-    *,
-    problem: Problem,
-    immigrants: int,
-) -> tuple[SearchState, Metrics]:
-    """One generation on every island: tournament, variation, immigrants, evaluation, survival, archive.
-
-    Pure and not jitted; `generations` is the jitted form. Parents, offspring (as many as parents) and `immigrants`
-    random individuals compete for survival (MOHaM, Section V-B; DESIGN section 7).
-    """
-    offspring = breed(state, context, rates, newcomers, problem=problem, immigrants=immigrants)
-    return select(state, offspring, problem.evaluate(offspring, context), context, problem=problem)
-
-
 @functools.partial(jax.jit, static_argnames=("problem", "immigrants", "chunk"))
 def generations(
     state: SearchState,
@@ -306,6 +287,10 @@ def generations(
     chunk: int,
 ) -> tuple[SearchState, Metrics]:
     """`count` generations in one call; jitted, recompiles per problem, shapes, `immigrants` and `chunk`.
+
+    A generation is tournament, variation, immigrants, evaluation, survival and archive on every island: parents,
+    offspring (as many as parents) and `immigrants` random individuals compete for survival (MOHaM, Section V-B; DESIGN
+    section 7).
 
     Args:
         state: from `start` or an earlier call.
@@ -321,15 +306,16 @@ def generations(
     Returns:
         The state, and the metrics of the generations `[chunk, I, ...]`, of which the first `count` mean something.
     """
-    step = functools.partial(generation, problem=problem, immigrants=immigrants)
-    blank = jax.tree.map(
-        lambda leaf: jnp.zeros((chunk, *leaf.shape), leaf.dtype),
-        jax.eval_shape(step, state, context, rates, newcomers)[1],
-    )
+
+    def step(state: SearchState) -> tuple[SearchState, Metrics]:
+        offspring = breed(state, context, rates, newcomers, problem=problem, immigrants=immigrants)
+        return select(state, offspring, problem.evaluate(offspring, context), context, problem=problem)
+
+    blank = jax.tree.map(lambda leaf: jnp.zeros((chunk, *leaf.shape), leaf.dtype), jax.eval_shape(step, state)[1])
 
     def one(i: jax.Array, carry: tuple[SearchState, Metrics]) -> tuple[SearchState, Metrics]:
         state, record = carry
-        state, metrics = step(state, context, rates, newcomers)
+        state, metrics = step(state)
         return state, jax.tree.map(lambda rows, row: rows.at[i].set(row), record, metrics)
 
     return jax.lax.fori_loop(0, count, one, (state, blank))

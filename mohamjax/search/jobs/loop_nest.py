@@ -89,13 +89,12 @@ def nest_analyses(
             )
     levels = max(_PACKAGED_LEVELS, *(len(template.levels) for template in templates))
     tables = map_layers(key, unique, templates, technology, config, progress=progress, cache=cache, levels=levels)
-    for u, layer in enumerate(unique):
-        if not np.any(np.asarray(tables.count[u])):
-            raise InputError(
-                f"no mapping of a {layer.type} layer {layer.shape} was found on any core",
-                item="platform",
-                remedy="raise --budget, or add a core with larger buffers",
-            )
+    for u in np.flatnonzero(~np.asarray(tables.count).any(axis=1)):
+        raise InputError(
+            f"no mapping of a {unique[u].type} layer {unique[u].shape} was found on any core",
+            item="platform",
+            remedy="raise --budget, or add a core with larger buffers",
+        )
     objectives = np.asarray(tables.objectives, float)  # [U, T, M, 3]: cycles, pJ, um^2; +inf beyond a set
     traffic = np.asarray(tables.offchip_bytes, float)
     temporal = np.asarray(tables.mapping.temporal)

@@ -32,6 +32,7 @@ __all__ = [
     "informed_accelerator",
     "job_problem",
     "objective_names",
+    "padded_jobs",
 ]
 
 OBJECTIVES = ("makespan", "energy", "edp", "unsatisfied", "tardiness", "mean-end")
@@ -86,13 +87,18 @@ class JobProblem:
     target: jax.Array
 
 
+def padded_jobs(jobs: int) -> int:
+    """Jobs with padding: tables of nearly equal size share one program."""
+    return 32 * -(-jobs // 32)
+
+
 def check_size(jobs: int, accelerators: int) -> None:
     """Complains about more jobs and accelerators than the closed form of a shared link takes.
 
     Raises:
         InputError: too many.
     """
-    if not link_fits(32 * -(-jobs // 32), accelerators):
+    if not link_fits(padded_jobs(jobs), accelerators):
         raise InputError(
             f"{jobs} jobs on {accelerators} accelerators are too many at once",
             item="jobs",

@@ -27,7 +27,7 @@ from mohamjax.search.jobs.genetic import (
     standard_problem,
 )
 from mohamjax.search.jobs.heuristics import HEURISTICS, Plan, run_heuristic
-from mohamjax.search.jobs.problem import OBJECTIVES, JobGenes, JobProblem, evaluate, job_problem
+from mohamjax.search.jobs.problem import OBJECTIVES, JobGenes, JobProblem, evaluate, job_problem, padded_jobs
 from mohamjax.search.jobs.reinforcement import LEARNING_METHODS, learning_search
 from mohamjax.search.loop import Problem, generations, start
 
@@ -151,11 +151,6 @@ def genes_of(plans: Sequence[Plan], jobs: int) -> JobGenes:
     )
 
 
-def _padded(jobs: int) -> int:
-    """Jobs with padding: tables of nearly equal size share one program."""
-    return 32 * -(-jobs // 32)
-
-
 def _plans(genes: JobGenes, count: int) -> list[Plan]:
     """Plans of genes `[K, J]`, the first `count` jobs of which are real."""
     where = np.asarray(genes.accelerator)[:, :count]
@@ -235,7 +230,7 @@ def _genetic(
     seeded: bool,
 ) -> tuple[list[Plan], list[tuple[int, float]]]:
     """Non-dominated plans of one search, seeds among them, and its history."""
-    jobs = _padded(len(table.jobs))
+    jobs = padded_jobs(len(table.jobs))
     context = jax.tree.map(lambda leaf: leaf[None], goals.problem(table, jobs=jobs))
     plans = seed_plans(table)[: config.population] if seeded else []
     seeds = jax.tree.map(lambda leaf: leaf[None], genes_of(plans, jobs)) if plans else None
@@ -343,7 +338,7 @@ def run_method(
     elif method in HEURISTICS:
         plans, evaluations = [run_heuristic(method, table, config.seed)], 1
     elif method in LEARNING_METHODS:
-        genes, history = learning_search(method, goals.problem(table, jobs=_padded(len(table.jobs))), config)
+        genes, history = learning_search(method, goals.problem(table, jobs=padded_jobs(len(table.jobs))), config)
         plans = _plans(genes, len(table.jobs))
     else:
         genes, history = library_search(method, goals.problem(table), config)
