@@ -1,7 +1,7 @@
 """Small co-optimisation problems with made-up Pareto tables: they need no mapper and compile fast.
 
 The numbers of a table are drawn, the costs of its sizes are the technology's: everything that evaluates a design from
-tables works on them as on real ones. Their loop nests are empty.
+tables works on them as on real ones. Their loop nests are whole spatially only: K runs along X, C along Y.
 """
 
 import dataclasses
@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.hardware import PackageParameters, load_technology, load_templates, resize, template_arrays
-from mohamjax.mapping import Mapping, MappingTables, area
+from mohamjax.mapping import Mapping, MappingTables, Wires, area, hop_columns, wires
 from mohamjax.schedule import Design, report, workbench
-from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape
+from mohamjax.workload import DIMS, ApplicationModel, Layer, Network, WorkloadShape
 
 TEMPLATES = tuple(load_templates(["eyeriss", "simba", "shidiannao"]))
 TECHNOLOGY = load_technology()
@@ -83,7 +83,7 @@ def tables(
         "offchip_words": np.ones((*shape, 3, 2)),
         "block_reads": words[0],
         "block_writes": words[1],
-        "hops": words[0] / 4,
+        "delivered": words[0][..., None] / np.asarray([4.0, 16.0, 64.0]),
         "mac_energy": np.exp(rng.uniform(8, 12, shape)),
         "capacity": capacity,
         "fanout": fanout,
@@ -96,18 +96,33 @@ def tables(
 
         costs = jax.device_get(_own(arrays, TECHNOLOGY, flat(capacity), flat(fanout)))
     access, hop, space = (np.moveaxis(x.reshape(shape[1], shape[0], entries, *x.shape[2:]), 0, 1) for x in costs)
-    energy = (words[0] * access[..., 0] + words[1] * access[..., 1] + drawn["hops"] * hop).sum(-1) + drawn["mac_energy"]
     drawn = {k: np.where(exists.reshape(exists.shape + (1,) * (x.ndim - 3)), x, 0) for k, x in drawn.items()}
-    drawn["objectives"] = np.where(exists[..., None], np.stack([drawn["cycles"], energy, space], axis=-1), np.inf)
     unit = np.arange(8, dtype=np.int32)
+    spatial = np.ones((*shape, 2, LEVELS, 8), np.int32)
+    spatial[:, :, :, 0, :, DIMS.index("K")], spatial[:, :, :, 1, :, DIMS.index("C")] = np.moveaxis(fanout, -1, 0)
     nest = Mapping(
         temporal=np.ones((*shape, LEVELS, 8), np.int32),
         order=np.broadcast_to(unit, (*shape, LEVELS, 8)).copy(),
-        spatial=np.ones((*shape, 2, LEVELS, 8), np.int32),
+        spatial=spatial,
         spatial_order=np.broadcast_to(unit, (*shape, 2, LEVELS, 8)).copy(),
         keep=np.ones((*shape, LEVELS, 3), bool),
     )
-    return MappingTables(mapping=nest, count=count, **drawn)
+    drawn["objectives"] = np.full((*shape, 3), np.inf)
+    made = MappingTables(mapping=nest, count=count, **drawn)
+    found = wires_of(problem, made, templates)
+    for u, t, m in np.argwhere(exists):
+        sizes = jax.tree.map(lambda leaf, t=t: leaf[t], found.sizes)
+        own = words[0, u, t, m] @ access[u, t, m, :, 0] + words[1, u, t, m] @ access[u, t, m, :, 1]
+        own += found.hops[u, t, m][hop_columns(sizes, fanout[u, t, m])] @ hop[u, t, m][sizes.level]
+        made.objectives[u, t, m] = made.cycles[u, t, m], own + made.mac_energy[u, t, m], space[u, t, m]
+    return made
+
+
+def wires_of(problem, made: MappingTables, templates=TEMPLATES) -> Wires:
+    """The wires of the tables' mappings, NumPy leaves."""
+    with jax.enable_x64(True):
+        arrays = template_arrays(templates, TECHNOLOGY, levels=LEVELS, dtype=jnp.float64)
+        return wires([layer.shape for layer in problem.unique_layers], arrays, made)
 
 
 def recast(made: MappingTables, dtype) -> MappingTables:

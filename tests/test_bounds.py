@@ -6,7 +6,7 @@ import itertools
 import jax
 import numpy as np
 import pytest
-from design_cases import TECHNOLOGY, TEMPLATES, application, bench, chains, random_designs, reports, tables
+from design_cases import TECHNOLOGY, TEMPLATES, application, bench, chains, random_designs, reports, tables, wires_of
 
 from mohamjax.hardware import PackageParameters
 from mohamjax.schedule import Design
@@ -21,8 +21,9 @@ def evaluated(problem, made, designs, package):
         return reports(designs, bench(problem, made, package))
 
 
-def of_designs(problem, made, designs, found, package):
-    return design_bounds(problem, package, made, designs, found.chiplets, found.objectives[:, 2])
+def of_designs(problem, made, designs, found, package, templates=TEMPLATES):
+    found_wires = wires_of(problem, made, templates)
+    return design_bounds(problem, package, made, found_wires, designs, found.chiplets, found.objectives[:, 2])
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -32,7 +33,7 @@ def test_no_design_is_below_a_bound(seed):
     package = (SMALL, PackageParameters(max_tiles=4, contention="interface"))[seed % 2]
     designs = random_designs(problem, made, seed, 64, tiles=4)
     found = evaluated(problem, made, designs, package)
-    every = scenario_bounds(problem, TEMPLATES, TECHNOLOGY, package, made)
+    every = scenario_bounds(problem, TEMPLATES, TECHNOLOGY, package, made, wires_of(problem, made))
     assert (every.objectives <= found.objectives * SLACK).all()
     for own, values in zip(of_designs(problem, made, designs, found, package), found.objectives, strict=True):
         assert (own.objectives <= values * SLACK).all()
@@ -46,7 +47,8 @@ def test_bounds_of_fewer_chiplets_are_higher():
     problem = chains(9)
     made = tables(problem, 9)
     latency = [
-        scenario_bounds(problem, TEMPLATES, TECHNOLOGY, PackageParameters(), made, n).latency_s for n in (1, 2, 4, 16)
+        scenario_bounds(problem, TEMPLATES, TECHNOLOGY, PackageParameters(), made, wires_of(problem, made), n).latency_s
+        for n in (1, 2, 4, 16)
     ]
     assert latency == sorted(latency, reverse=True) and latency[0] > latency[-1]
 
@@ -61,7 +63,7 @@ def test_costs_that_fall_with_size_do_not_break_the_bound():
         on = bench(problem, made, SMALL)
         on = dataclasses.replace(on, technology=jax.tree.map(np.asarray, falling))
         found = reports(designs, on)
-    every = scenario_bounds(problem, TEMPLATES, falling, SMALL, made)
+    every = scenario_bounds(problem, TEMPLATES, falling, SMALL, made, wires_of(problem, made))
     assert (every.objectives <= found.objectives * SLACK).all()
 
 
@@ -97,8 +99,10 @@ def design(order, tile, tiles=4):
 def both(problem, made, chosen, package, most):
     with jax.enable_x64(True):
         found = reports(chosen, bench(problem, made, package, templates=TEMPLATES[1:2]))
-    every = scenario_bounds(problem, TEMPLATES[1:2], TECHNOLOGY, package, made, most)
-    (own,) = of_designs(problem, made, chosen, found, package)
+    every = scenario_bounds(
+        problem, TEMPLATES[1:2], TECHNOLOGY, package, made, wires_of(problem, made, TEMPLATES[1:2]), most
+    )
+    (own,) = of_designs(problem, made, chosen, found, package, TEMPLATES[1:2])
     return found.objectives[0], every, own
 
 
@@ -171,8 +175,10 @@ def test_the_balance_reaches_the_best_of_small_cases():
         with jax.enable_x64(True):
             found = reports(designs, bench(problem, made, package, templates=TEMPLATES[1:2]))
         best = found.objectives[:, 0].min()
-        own = of_designs(problem, made, designs, found, package)
-        every = scenario_bounds(problem, TEMPLATES[1:2], TECHNOLOGY, package, made, 2)
+        own = of_designs(problem, made, designs, found, package, TEMPLATES[1:2])
+        every = scenario_bounds(
+            problem, TEMPLATES[1:2], TECHNOLOGY, package, made, wires_of(problem, made, TEMPLATES[1:2]), 2
+        )
         assert max(b.latency_s for b in own) <= best * SLACK and every.latency_s <= best * SLACK
         ratios.append(max(b.latency_s for b in own) / best)
     assert np.median(ratios) > 0.85

@@ -7,7 +7,18 @@ import json
 import jax
 import numpy as np
 import pytest
-from design_cases import TECHNOLOGY, TEMPLATES, application, bench, chains, random_designs, recast, reports, tables
+from design_cases import (
+    TECHNOLOGY,
+    TEMPLATES,
+    application,
+    bench,
+    chains,
+    random_designs,
+    recast,
+    reports,
+    tables,
+    wires_of,
+)
 from test_bounds import alike, design
 
 from mohamjax.errors import InputError
@@ -27,7 +38,8 @@ def with_nests(made, share=0.75):
 def evaluated(problem, made, designs, package, templates=TEMPLATES):
     with jax.enable_x64(True):
         found = reports(designs, bench(problem, made, package, templates=templates))
-    return Evaluated(problem, templates, TECHNOLOGY, package, made, designs, found)
+    wires = wires_of(problem, made, templates)
+    return Evaluated(problem, templates, TECHNOLOGY, package, made, wires, designs, found)
 
 
 def rows(count):
@@ -78,7 +90,7 @@ def test_single_precision_adds_up_too():
     designs = random_designs(problem, made, 0, 8, tiles=4)
     single = recast(made, np.float32)
     reported = reports(designs, bench(problem, single, PACKAGE))
-    found = Evaluated(problem, TEMPLATES, TECHNOLOGY, PACKAGE, single, designs, reported)
+    found = Evaluated(problem, TEMPLATES, TECHNOLOGY, PACKAGE, single, wires_of(problem, single), designs, reported)
     for said in explain_designs(rows(8), found)["designs"]:
         assert time(said["critical_chain"]) == pytest.approx(said["latency_s"], rel=2e-6)
         total = sum(sum(c["energy_J"].values()) for c in said["chiplets"])

@@ -14,7 +14,7 @@ from mohamjax import cli
 from mohamjax.errors import InputError
 from mohamjax.hardware import resize, template_arrays
 from mohamjax.io import given_mappings
-from mohamjax.mapping import MappingTables, area
+from mohamjax.mapping import ArraySizes, MappingTables, Wires, area
 from mohamjax.search.network_level import NetworkConfig, choose_mappings
 from mohamjax.workload import load_scenario
 
@@ -200,15 +200,23 @@ def test_choices_reach_the_front_of_all_choices():
     fanout = np.minimum(rng.integers(1, 5, (*shape, levels, 2)), np.asarray(arrays.machine.fanout))
     columns = {
         "cycles": draw() * 1e4, "block_reads": draw(levels) * 1e3, "block_writes": draw(levels) * 1e3,
-        "hops": draw(levels) * 1e3, "mac_energy": draw() * 1e4, "capacity": capacity.astype(np.float32),
+        "mac_energy": draw() * 1e4, "capacity": capacity.astype(np.float32),
         "fanout": fanout.astype(np.float32),
     }  # fmt: skip
-    rest = {name: np.zeros(1) for name in ("offchip_bytes", "offchip_words")}
+    rest = {name: np.zeros(1) for name in ("offchip_bytes", "offchip_words", "delivered")}
     objectives = np.stack([columns["cycles"], columns["mac_energy"], capacity.sum(axis=-1)], axis=-1)
     tables = MappingTables(mapping=None, count=np.full(4, 5, np.int32), objectives=objectives, **columns, **rest)  # pyright: ignore[reportArgumentType]
+    # Wires at one level: a column for each of 4 widths and 4 heights, after that of the padding.
+    (level,) = np.flatnonzero(np.asarray(arrays.machine.hop_energy))
+    axis = np.arange(1, 5, dtype=np.float32)[None]
+    one = np.ones(1, np.int32)
+    sizes = ArraySizes(level=one * level, width=axis, height=axis, start=one, step=4 * one)  # pyright: ignore[reportArgumentType]
+    found = Wires(sizes=sizes, hops=draw(17) * 1e3)  # pyright: ignore[reportArgumentType]
     times = np.array([1, 3, 1, 2])
     config = NetworkConfig(population=64, generations=40, archive=128)
-    choices, values, (sizes, _) = choose_mappings(jax.random.key(0), tables, times, template, TECHNOLOGY, config)
+    choices, values, (merged_capacity, _) = choose_mappings(
+        jax.random.key(0), tables, found, times, template, TECHNOLOGY, config
+    )
 
     every = np.array(list(itertools.product(range(5), repeat=4)))
     layer = np.arange(4)
@@ -218,12 +226,13 @@ def test_choices_reach_the_front_of_all_choices():
     plain = []
     for i, choice in enumerate(every):
         pick = {name: column[layer, choice].astype(float) for name, column in columns.items()}
-        spent = pick["mac_energy"] + pick["hops"] @ hop[i]
+        x, y = merged[1][i, level].astype(int)
+        spent = pick["mac_energy"] + found.hops[layer, choice, 1 + 4 * (x - 1) + y - 1].astype(float) * hop[i, level]
         spent += pick["block_reads"] @ access[i, :, 0] + pick["block_writes"] @ access[i, :, 1]
         plain.append([(times * pick["cycles"]).sum(), (times * spent).sum(), areas[i]])
     plain = np.array(plain)
     assert (np.diff(values[:, 0]) >= 0).all()
-    for choice, row, size in zip(choices, values, sizes, strict=True):
+    for choice, row, size in zip(choices, values, merged_capacity, strict=True):
         index = int(np.flatnonzero((every == choice).all(axis=1))[0])
         np.testing.assert_allclose(row, plain[index], rtol=1e-5)
         finite = np.isfinite(largest)

@@ -14,7 +14,17 @@ from mapping_cases import TECHNOLOGY, TEMPLATES, quick_jit, toy, violations
 from mohamjax import emo
 from mohamjax.errors import InputError
 from mohamjax.hardware import resize, template_arrays
-from mohamjax.mapping import Mapping, MappingTables, area, count_accesses, cycles, energy, offchip_bytes
+from mohamjax.mapping import (
+    Mapping,
+    MappingTables,
+    area,
+    count_accesses,
+    cycles,
+    energy,
+    hop_columns,
+    offchip_bytes,
+    wires,
+)
 from mohamjax.mapping.space import layer_arrays, sample
 from mohamjax.search import mapper
 from mohamjax.search.mapper import MapperConfig, cache_folder, map_layers
@@ -66,7 +76,16 @@ def test_sets_exist_where_a_template_runs_the_layer(tables):
     assert (tables.count <= CONFIG.entries).all()
     padding = np.arange(CONFIG.entries) >= tables.count[..., None]
     assert np.isinf(tables.objectives[padding]).all() and np.isfinite(tables.objectives[~padding]).all()
-    for name in ("cycles", "offchip_bytes", "block_reads", "block_writes", "hops", "mac_energy", "capacity", "fanout"):
+    for name in (
+        "cycles",
+        "offchip_bytes",
+        "block_reads",
+        "block_writes",
+        "delivered",
+        "mac_energy",
+        "capacity",
+        "fanout",
+    ):
         assert not getattr(tables, name)[padding].any()
 
 
@@ -100,8 +119,11 @@ def test_tables_say_what_the_cost_model_says_in_double_precision(tables):
                 out.append((*costs, spent.total, area(machine), offchip_bytes(counts, machine)))
             return out
 
+        found = wires([layer.shape for layer in LAYERS], arrays, tables)
         for u, t, m in entries(tables):
             row = entry(tables, u, t, m)
+            sizes = jax.tree.map(lambda leaf, t=t: leaf[t], found.sizes)
+            hops = found.hops[u, t, m][hop_columns(sizes, row.fanout)].astype(float)
             template = jax.tree.map(lambda leaf, t=t: leaf[t], arrays)
             capacity = jnp.where(jnp.isinf(template.machine.capacity), jnp.inf, row.capacity.astype(np.float64))
             results = both(
@@ -109,7 +131,7 @@ def test_tables_say_what_the_cost_model_says_in_double_precision(tables):
             )
             for i, (access, hop, onchip, total, space, traffic) in enumerate(jax.device_get(results)):
                 again = row.block_reads.astype(float) @ access[:, 0] + row.block_writes.astype(float) @ access[:, 1]
-                again += row.hops.astype(float) @ hop + float(row.mac_energy)
+                again += hops @ hop[sizes.level] + float(row.mac_energy)
                 np.testing.assert_allclose(again, total, rtol=1e-6)
                 np.testing.assert_allclose(row.cycles, onchip, rtol=1e-6, atol=1)  # a ceil of float32
                 np.testing.assert_allclose(row.offchip_bytes, traffic, rtol=1e-6)

@@ -58,6 +58,7 @@ from mohamjax.io.trace import TraceRow, chrome_trace
 from mohamjax.mapping import Mapping as Nest
 from mohamjax.mapping import (
     MappingTables,
+    Wires,
     constraints,
     encode,
     layer_arrays,
@@ -104,6 +105,7 @@ class Evaluated:
         technology: energy and area tables.
         package: package parameters.
         tables: Pareto tables in double precision.
+        wires: wires of their mappings.
         designs: `Design`, leading axis `[N]`.
         reports: `DesignReport`, leading axis `[N]`.
     """
@@ -113,6 +115,7 @@ class Evaluated:
     technology: Technology
     package: PackageParameters
     tables: MappingTables
+    wires: Wires
     designs: Design
     reports: DesignReport
 
@@ -128,15 +131,14 @@ class Evaluated:
     def bounds(self, max_chiplets: int | None = None) -> Bounds:
         """What no design over the tables goes below; `max_chiplets` defaults to the tiles of the package."""
         return scenario_bounds(
-            self.application, self.templates, self.technology, self.package, self.tables, max_chiplets
+            self.application, self.templates, self.technology, self.package, self.tables, self.wires, max_chiplets
         )
 
     def design_bounds(self) -> list[Bounds]:
         """What no schedule on the chiplets of each design goes below."""
-        area = self.reports.objectives[:, 2]
-        return design_bounds(
-            self.application, self.package, self.tables, self.designs, self.reports.chiplets, np.asarray(area)
-        )
+        area = np.asarray(self.reports.objectives[:, 2])
+        chips = self.reports.chiplets
+        return design_bounds(self.application, self.package, self.tables, self.wires, self.designs, chips, area)
 
 
 @jax.jit
@@ -173,8 +175,8 @@ def reevaluate(
         mappings: loop nests, leading axes `[U, T, M]`.
         count: `[U, T]` int, entries that exist.
         designs: leading axis `[N]`; layers padded or not.
-        sizes: capacities `[N, S, V]` and fanouts `[N, S, V, 2]` of the chiplets, 0 where they are to be just large
-            enough; default 0 everywhere.
+        sizes: capacities `[N, S, V]` and fanouts `[N, S, V, 2]` of the chiplets, -1 where they are to be just large
+            enough; default -1 everywhere.
         float32: compute in single precision instead.
 
     Returns:
@@ -185,24 +187,29 @@ def reevaluate(
     number = len(designs.template)
     dtype = np.float32 if float32 else np.float64
     if sizes is None:
-        sizes = np.zeros((number, tiles, levels)), np.zeros((number, tiles, levels, 2))
+        sizes = np.full((number, tiles, levels), -1.0), np.full((number, tiles, levels, 2), -1.0)
     with jax.enable_x64(not float32):
         arrays = template_arrays(templates, technology, levels=levels, dtype=dtype)
         shapes = [unique.shape for unique in application.unique_layers]
         layers = jax.tree.map(lambda *leaves: jnp.stack(leaves), *map(layer_arrays, shapes))
         cast = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), technology)
         tables = tabulate(layers, arrays, cast, mappings, jnp.asarray(count, jnp.int32))
-        bench = workbench(application, templates, technology, tables, package, padded_layers=designs.order.shape[-1])
+        given = np.asarray(designs.template).reshape(-1), np.asarray(sizes[1]).reshape(-1, levels, 2)
+        bench = workbench(
+            application, templates, technology, tables, package, padded_layers=designs.order.shape[-1], given=given
+        )
         rows = _some_rows(number)
-        padded, *given = jax.tree.map(lambda leaf: jnp.asarray(leaf)[rows], (designs, *sizes))
-        reports = _reports(padded, *(size.astype(dtype) for size in given), bench)
-        tables, reports = jax.device_get((tables, jax.tree.map(lambda leaf: leaf[:number], reports)))
+        padded, *stated = jax.tree.map(lambda leaf: jnp.asarray(leaf)[rows], (designs, *sizes))
+        reports = _reports(padded, *(size.astype(dtype) for size in stated), bench)
+        reports = jax.tree.map(lambda leaf: leaf[:number], reports)
+        tables, wires, reports = jax.device_get((tables, bench.wires, reports))
     return Evaluated(
         application=application,
         templates=tuple(templates),
         technology=technology,
         package=package,
         tables=tables,
+        wires=wires,
         designs=jax.device_get(designs),
         reports=reports,
     )
@@ -512,9 +519,9 @@ class _Nests:
 
 
 def _sizes(chip: Mapping[str, Any], template: Template, item: str) -> tuple[np.ndarray, np.ndarray]:
-    """Capacities `[levels]` and fanouts `[levels, 2]` that a chiplet states; 0 where it states none."""
+    """Capacities `[levels]` and fanouts `[levels, 2]` that a chiplet states; -1 where it states none."""
     levels = len(template.levels)
-    capacity, fanout = np.zeros(levels), np.zeros((levels, 2))
+    capacity, fanout = np.full(levels, -1.0), np.full((levels, 2), -1.0)
     rows = chip.get("levels")
     if rows is None:
         return capacity, fanout
@@ -567,7 +574,7 @@ def _design(row: Any, nests: _Nests, names: Mapping[str, int], tiles: int) -> _P
     if not isinstance(chips, list) or not 1 <= len(chips) <= tiles:
         raise InputError(f"`chiplets` is not a list of 1 to {tiles} chiplets")
     template = np.full(tiles, -1, np.int32)
-    capacity, fanout = np.zeros((tiles, nests.levels)), np.zeros((tiles, nests.levels, 2))
+    capacity, fanout = np.full((tiles, nests.levels), -1.0), np.full((tiles, nests.levels, 2), -1.0)
     kinds = [t.name for t in templates]
     for k, chip in enumerate(chips):
         item = f"chiplet {k}"
@@ -842,11 +849,11 @@ def _misfit(evaluated: Evaluated, k: int, capacity: np.ndarray, fanout: np.ndarr
             return f"{name}: its mapping does not fit template {template.name} at its largest sizes"
         for v, level in enumerate(template.levels):
             need, has = tables.capacity[entry][v], capacity[tile, v]
-            if has and need > has:
+            if 0 <= has < need:
                 return f"{name}: level {level.name} of chiplet {tile} needs {need:.0f} words and has {has:.0f}"
             for axis in range(2):
                 need, has = tables.fanout[entry][v, axis], fanout[tile, v, axis]
-                if has and need > has:
+                if 0 <= has < need:
                     return (
                         f"{name}: level {level.name} of chiplet {tile} needs fanout {need:.0f} along "
                         f"{'XY'[axis]} and has {has:.0f}"

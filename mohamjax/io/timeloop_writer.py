@@ -327,8 +327,7 @@ def write_timeloop_designs(folder: str | pathlib.Path, evaluated: Evaluated) -> 
     `folder/design-<i>/<chiplet>-<template>/` holds `arch.yaml`, `ERT.yaml` and `ART.yaml`, a folder in it per
     mapping `problem.yaml` and `mapping.yaml`. `folder/index.csv` has a row per layer of each design: `design`,
     `network`, `layer`, `chiplet`, `folder` (layers with the same shape and mapping share one), `cycles` (without
-    off-chip limits), `energy_pJ` (without the package) and `wires_pJ`, the part of it that differs in Timeloop where a
-    chiplet is larger than the layer needs: Timeloop lays the layer out on the whole array, we in a corner of it.
+    off-chip limits), `energy_pJ` (without the package) and `wires_pJ`, the part of it that the wires take.
 
     Args:
         folder: Where to; made if absent.
@@ -364,7 +363,6 @@ def write_timeloop_designs(folder: str | pathlib.Path, evaluated: Evaluated) -> 
                 parts = timeloop_documents(known[tile], application.unique_layers[u].shape, nest)
                 places[tile, u, m] = f"{home}/{layer:03d}-{_safe(name)}"
                 _write(folder / places[tile, u, m], {key: parts[key] for key in ("problem", "mapping")})
-            hops = np.asarray(tables.hops)[u, t, m]
             rows.append(
                 {
                     "design": i,
@@ -374,7 +372,7 @@ def write_timeloop_designs(folder: str | pathlib.Path, evaluated: Evaluated) -> 
                     "folder": places[tile, u, m],
                     "cycles": float(evaluated.reports.duration[i, layer]),
                     "energy_pJ": float(evaluated.reports.layer_energy[i, layer]),
-                    "wires_pJ": float(np.sum(hops * np.asarray(machines.hop_energy)[tile])),
+                    "wires_pJ": float(evaluated.reports.wire_energy[i, layer].sum()),
                 }
             )
     _index(folder, rows)

@@ -21,10 +21,12 @@ from mohamjax.mapping.nest import LayerArrays, Mapping
 from mohamjax.mapping.notation import loop_nest, mapping_from_dict, mapping_to_dict
 from mohamjax.mapping.space import Constraints, constraints, encode, layer_arrays, map_space, prime_factors
 from mohamjax.mapping.tables import MappingTables, OwnHardware, on_own_hardware, tabulate
+from mohamjax.mapping.wires import ArraySizes, Wires, hop_columns, least_hops, wires
 
 __all__ = [
     "REASONS",
     "AccessCounts",
+    "ArraySizes",
     "Constraints",
     "CycleCounts",
     "EnergyBreakdown",
@@ -33,6 +35,7 @@ __all__ = [
     "Mapping",
     "MappingTables",
     "OwnHardware",
+    "Wires",
     "area",
     "constraints",
     "count_accesses",
@@ -42,7 +45,9 @@ __all__ = [
     "evaluate_batch",
     "explain",
     "explanation_text",
+    "hop_columns",
     "layer_arrays",
+    "least_hops",
     "loop_nest",
     "map_space",
     "mapping_from_dict",
@@ -54,4 +59,5 @@ __all__ = [
     "prime_factors",
     "tabulate",
     "validity",
+    "wires",
 ]

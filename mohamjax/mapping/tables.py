@@ -44,7 +44,8 @@ class MappingTables:
     """Pareto-optimal mappings and all that a design's evaluation needs of them.
 
     Entries at or beyond `count` are padding: their objectives are +inf, everything else is 0. The loop-nest model is
-    not called again once the tables exist: energy at other buffer sizes follows from the block accesses.
+    not called again once the tables exist: energy at other sizes follows from the block accesses and, for the wires,
+    from the words delivered (`wires.Wires`).
 
     Attributes:
         mapping: `Mapping` with leading axes `[U, T, M]`.
@@ -56,8 +57,8 @@ class MappingTables:
         offchip_words: `[U, T, M, V, 2]` float, words read from and written to it per data space.
         block_reads: `[U, T, M, L]` float, block reads of a level over all its instances and data spaces.
         block_writes: `[U, T, M, L]` float, block fills and updates, likewise.
-        hops: `[U, T, M, L]` float, words times hops on the network below each level, over all its instances, on the
-            mapping's own minimal array: a layer on a larger chiplet is laid out in a corner of its arrays.
+        delivered: `[U, T, M, L, V]` float, words that a group of children of each level receives, over all its
+            instances.
         mac_energy: `[U, T, M]` float, pJ.
         capacity: `[U, T, M, L]` float, words per instance of the minimal hardware.
         fanout: `[U, T, M, L, 2]` float, fanout X and Y of the minimal hardware.
@@ -71,7 +72,7 @@ class MappingTables:
     offchip_words: jax.Array
     block_reads: jax.Array
     block_writes: jax.Array
-    hops: jax.Array
+    delivered: jax.Array
     mac_energy: jax.Array
     capacity: jax.Array
     fanout: jax.Array
@@ -217,7 +218,7 @@ def _columns(own: OwnHardware, fixed: bool) -> dict[str, jax.Array]:
         "offchip_words": jnp.sum(jnp.where(outermost(machine)[:, None, None], words, 0.0), axis=0),
         "block_reads": blocks(counts.reads),
         "block_writes": blocks(counts.fills, counts.updates),
-        "hops": jnp.sum(counts.hops, axis=1) * counts.instances_used,
+        "delivered": counts.delivered * counts.instances_used[:, None],
         "mac_energy": own.energy.mac,
         "capacity": jnp.where(jnp.isfinite(own.capacity), own.capacity, 0.0),
         "fanout": own.fanout,

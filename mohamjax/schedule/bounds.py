@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.hardware import PackageParameters, Technology, Template, package_tables, resize, template_arrays
-from mohamjax.mapping import MappingTables
+from mohamjax.mapping import ArraySizes, MappingTables, Wires, hop_columns, least_hops
 from mohamjax.schedule.design import CYCLE_S, Chiplets, Design
 from mohamjax.workload import ApplicationModel
 
@@ -141,6 +141,7 @@ def _least_costs(
     technology: Technology,
     package: PackageParameters,
     tables: MappingTables,
+    found: Wires,
     hops: float,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Energy [pJ, with the package's] and chiplet area [um^2] below which no chiplet runs each mapping, `[U, T, M]`.
@@ -167,7 +168,7 @@ def _least_costs(
     shrunk = np.min(np.where(machine.area > 0, area / np.where(machine.area > 0, machine.area, 1), 1), axis=2)
     hop = machine.hop_energy * np.sqrt(shrunk)[..., None]
     accesses = by_template(tables.block_reads) * read + by_template(tables.block_writes) * write
-    energy = np.sum(accesses + by_template(tables.hops) * hop, axis=2) + by_template(tables.mac_energy)
+    energy = np.sum(accesses + by_template(least_hops(found, levels)) * hop, axis=2) + by_template(tables.mac_energy)
     energy += by_template(tables.offchip_bytes) * 8 * hops * package.hop_energy
     chip = np.sum(np.where(machine.level_mask, area * machine.instances, 0), axis=2)
     chip += machine.mac_area * machine.mac_instances
@@ -185,6 +186,7 @@ def scenario_bounds(
     technology: Technology,
     package: PackageParameters,
     tables: MappingTables,
+    found: Wires,
     max_chiplets: int | None = None,
 ) -> Bounds:
     """Bounds that hold for every design over these tables whose chiplets are as large as their layers need.
@@ -195,6 +197,7 @@ def scenario_bounds(
         technology: energy and area tables.
         package: package parameters.
         tables: Pareto tables `[U, T, M, ...]`; double precision for bounds that double precision keeps.
+        found: wires of their mappings.
         max_chiplets: most chiplets of a design; default as many as the package has tiles.
     """
     most = package.max_tiles if max_chiplets is None else max_chiplets
@@ -207,7 +210,7 @@ def scenario_bounds(
     )
     present = np.arange(places.hops.shape[1]) < np.arange(places.hops.shape[0])[:, None]
     hops = float(places.hops[: most + 1][present[: most + 1]].min())
-    energy, area = _least_costs(templates, technology, package, tables, hops)
+    energy, area = _least_costs(templates, technology, package, tables, found, hops)
 
     # Prices: a share x on the chiplets, evenly, the rest on the interfaces.
     shares = np.linspace(0.0, 1.0, _MIXES)
@@ -253,7 +256,8 @@ class _Entries:
         traffic: `[E]`, bytes.
         reads: `[E, V]`, block reads.
         writes: `[E, V]`, block writes.
-        hops: `[E, V]`, words times hops on the networks.
+        sizes: what chiplets' columns in `hops` are found with.
+        hops: `[E, K]`, words times hops on the networks, as in `Wires`.
         mac_energy: `[E]`, pJ.
     """
 
@@ -265,11 +269,12 @@ class _Entries:
     traffic: np.ndarray
     reads: np.ndarray
     writes: np.ndarray
+    sizes: ArraySizes
     hops: np.ndarray
     mac_energy: np.ndarray
 
 
-def _entries(tables: MappingTables, package: PackageParameters, template: int) -> _Entries:
+def _entries(tables: MappingTables, found: Wires, package: PackageParameters, template: int) -> _Entries:
     unique, mapping = np.nonzero(_valid(tables)[:, template])
     layers, starts = np.unique(unique, return_index=True)
 
@@ -285,7 +290,8 @@ def _entries(tables: MappingTables, package: PackageParameters, template: int) -
         traffic=at(tables.offchip_bytes),
         reads=at(tables.block_reads),
         writes=at(tables.block_writes),
-        hops=at(tables.hops),
+        sizes=jax.tree.map(lambda leaf: np.asarray(leaf)[template], found.sizes),
+        hops=at(found.hops),
         mac_energy=at(tables.mac_energy),
     )
 
@@ -299,7 +305,9 @@ def _on_chiplet(entries: _Entries, chips: Any, tile: int, hop_energy: float) -> 
     fits = (entries.capacity <= chips.capacity[tile]).all(axis=1)
     fits &= (entries.fanout <= chips.fanout[tile]).all(axis=(1, 2))
     read, write = machine.access_energy[tile].T
-    energy = entries.reads @ read + entries.writes @ write + entries.hops @ machine.hop_energy[tile]
+    columns = hop_columns(entries.sizes, chips.fanout[tile])
+    energy = entries.reads @ read + entries.writes @ write
+    energy += entries.hops[:, columns] @ machine.hop_energy[tile][entries.sizes.level]
     energy += entries.mac_energy + entries.traffic * 8 * chips.hops[tile] * hop_energy
     columns = (np.where(fits, x, np.inf) for x in (entries.duration, entries.traffic, energy))
     return tuple(np.minimum.reduceat(x, entries.starts) for x in columns)
@@ -348,6 +356,7 @@ def design_bounds(
     application: ApplicationModel,
     package: PackageParameters,
     tables: MappingTables,
+    found: Wires,
     designs: Design,
     chips: Chiplets,
     area_mm2: np.ndarray,
@@ -358,6 +367,7 @@ def design_bounds(
         application: networks.
         package: package parameters.
         tables: Pareto tables `[U, T, M, ...]`.
+        found: wires of their mappings, those on the chiplets among them.
         designs: leading axis `[N]`.
         chips: their chiplets, leading axis `[N]`, NumPy leaves.
         area_mm2: `[N]` their areas, which no schedule changes.
@@ -374,9 +384,9 @@ def design_bounds(
         for tile in np.flatnonzero(designs.template[n] >= 0):
             kind = int(designs.template[n, tile])
             if kind not in entries:
-                entries[kind] = _entries(tables, package, kind)
-            found = _on_chiplet(entries[kind], own, int(tile), package.hop_energy)
-            for row, values in zip(least, found, strict=True):
+                entries[kind] = _entries(tables, found, package, kind)
+            costs = _on_chiplet(entries[kind], own, int(tile), package.hop_energy)
+            for row, values in zip(least, costs, strict=True):
                 row[n, entries[kind].layers, tile] = values
     duration, traffic, energy = least
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from mohamjax.hardware import Machine, PackageTables, Technology, TemplateArrays, resize
-from mohamjax.mapping import MappingTables, area
+from mohamjax.mapping import MappingTables, Wires, area, hop_columns
 from mohamjax.schedule.fluid import Timeline, simulate
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
@@ -88,6 +88,7 @@ class Workbench:
         layer_mask: `[L]` bool, the layer exists.
         predecessor_bits: `[L, W]` uint32, bit set of each layer's predecessors.
         tables: Pareto tables `[U, T, M, ...]`.
+        wires: wires of their mappings on the arrays that chiplets may have.
         templates: the templates, leading axis `[T]`.
         technology: energy and area tables.
         package: the package.
@@ -98,6 +99,7 @@ class Workbench:
     layer_mask: jax.Array
     predecessor_bits: jax.Array
     tables: MappingTables
+    wires: Wires
     templates: TemplateArrays
     technology: Technology
     package: Package
@@ -137,6 +139,7 @@ class DesignReport:
         duration: `[L]` float, on-chip-limited cycles of each layer.
         offchip_bytes: `[L]` float, off-chip traffic of each layer.
         layer_energy: `[L]` float, pJ on its chiplet, without the package.
+        wire_energy: `[L, V]` float, pJ of it that the wires below each level take.
         noc_energy: `[L]` float, pJ of the network-on-package for the layer's traffic.
     """
 
@@ -146,6 +149,7 @@ class DesignReport:
     duration: jax.Array
     offchip_bytes: jax.Array
     layer_energy: jax.Array
+    wire_energy: jax.Array
     noc_energy: jax.Array
 
 
@@ -161,7 +165,7 @@ def chiplets(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array
     Args:
         design: the chromosome.
         bench: everything else.
-        sizes: capacities `[S, V]` and fanouts `[S, V, 2]` that are given and not to be chosen; 0 where they are not.
+        sizes: capacities `[S, V]` and fanouts `[S, V, 2]` that are given and not to be chosen; -1 where they are not.
     """
     rows = _rows(design, bench)
     tiles = design.template.shape[0]
@@ -176,8 +180,8 @@ def chiplets(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array
     capacity = most(bench.tables.capacity[rows], 0.0)
     fanout = most(bench.tables.fanout[rows], 1.0)
     if sizes is not None:
-        capacity = jnp.where(sizes[0] > 0, sizes[0], capacity)
-        fanout = jnp.where(sizes[1] > 0, sizes[1], fanout)
+        capacity = jnp.where(sizes[0] >= 0, sizes[0], capacity)
+        fanout = jnp.where(sizes[1] >= 0, sizes[1], fanout)
     of_tile = jax.tree.map(lambda leaf: leaf[jnp.maximum(design.template, 0)], bench.templates)
     machine = jax.vmap(resize, in_axes=(0, None, 0, 0))(of_tile, bench.technology, capacity, fanout)
     areas = jnp.where(occupied, jax.vmap(area)(machine), 0.0)
@@ -220,14 +224,31 @@ def _schedule(design: Design, bench: Workbench, chips: Chiplets) -> tuple[jax.Ar
     return duration, traffic, timeline
 
 
-def _energy(design: Design, bench: Workbench, chips: Chiplets, traffic: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _wires(design: Design, bench: Workbench, chips: Chiplets) -> tuple[jax.Array, jax.Array]:
+    """Levels with wires of the chiplet of every layer, `[L, N]` int32, and what they cost the layer, pJ `[L, N]`."""
+    sizes = jax.tree.map(lambda leaf: leaf[jnp.maximum(design.template, 0)], bench.wires.sizes)
+    columns = jax.vmap(hop_columns)(sizes, chips.fanout)
+    cost = jnp.take_along_axis(chips.machine.hop_energy, sizes.level, axis=1)
+    unique, template, mapping = _rows(design, bench)
+    _, templates, mappings, width = bench.wires.hops.shape
+    row = ((unique * templates + template) * mappings + mapping) * width
+    hops = bench.wires.hops.reshape(-1)
+    # One level at a time from a flat table: the compiler makes a slower loop of one gather over all axes.
+    energy = [
+        hops[row + columns[design.assignment, n]] * cost[design.assignment, n] for n in range(sizes.level.shape[1])
+    ]
+    return sizes.level[design.assignment], jnp.where(bench.layer_mask[:, None], jnp.stack(energy, axis=1), 0.0)
+
+
+def _energy(
+    design: Design, bench: Workbench, chips: Chiplets, wires: jax.Array, traffic: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """Energy of every layer on its chiplet, and of its off-chip traffic on the package, pJ `[L]` each."""
     rows = _rows(design, bench)
     tables = bench.tables
     read, write = jnp.moveaxis(chips.machine.access_energy[design.assignment], -1, 0)
-    hop = chips.machine.hop_energy[design.assignment]
-    accesses = tables.block_reads[rows] * read + tables.block_writes[rows] * write + tables.hops[rows] * hop
-    layer = jnp.sum(accesses, axis=-1) + tables.mac_energy[rows]
+    accesses = tables.block_reads[rows] * read + tables.block_writes[rows] * write
+    layer = jnp.sum(accesses, axis=-1) + jnp.sum(wires, axis=-1) + tables.mac_energy[rows]
     noc = traffic * 8.0 * chips.hops[design.assignment] * bench.package.hop_energy
     return jnp.where(bench.layer_mask, layer, 0.0), noc
 
@@ -240,7 +261,9 @@ def report(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array] 
     """
     chips = chiplets(design, bench, sizes)
     duration, traffic, timeline = _schedule(design, bench, chips)
-    layer_energy, noc_energy = _energy(design, bench, chips, traffic)
+    levels, wires = _wires(design, bench, chips)
+    layer_energy, noc_energy = _energy(design, bench, chips, wires, traffic)
+    by_level = jnp.zeros((len(wires), chips.capacity.shape[1]), wires.dtype)
     package_area = jnp.sum(chips.occupied) * bench.package.tile_area
     objectives = jnp.stack(
         [
@@ -256,6 +279,7 @@ def report(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array] 
         duration=duration,
         offchip_bytes=traffic,
         layer_energy=layer_energy,
+        wire_energy=by_level.at[jnp.arange(len(wires))[:, None], levels].add(wires),
         noc_energy=noc_energy,
     )
 

@@ -63,7 +63,7 @@ def energy_parts(design: Any, report: Any, tables: MappingTables, unique: np.nda
     return {
         "mac": np.asarray(tables.mac_energy[at]),
         "levels": np.asarray(tables.block_reads[at]) * read + np.asarray(tables.block_writes[at]) * write,
-        "networks": np.asarray(tables.hops[at]) * np.asarray(machine.hop_energy)[tile],
+        "networks": np.asarray(report.wire_energy[:real]),
         "package": np.asarray(report.noc_energy[:real]),
     }
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.hardware import PackageParameters, Technology, Template, package_tables, template_arrays
-from mohamjax.mapping import MappingTables
+from mohamjax.mapping import MappingTables, wires
 from mohamjax.schedule.design import Package, Workbench
 from mohamjax.schedule.fluid import predecessor_bits
 from mohamjax.workload import ApplicationModel
@@ -41,6 +41,7 @@ def workbench(
     package: PackageParameters,
     *,
     padded_layers: int | None = None,
+    given: tuple[Any, Any] | None = None,
 ) -> Workbench:
     """Builds the arrays of the evaluation.
 
@@ -51,6 +52,7 @@ def workbench(
         tables: Pareto tables `[U, T, M, ...]`; their float dtype is that of the evaluation.
         package: package parameters.
         padded_layers: L after padding; default the next multiple of 32.
+        given: templates `[n]` and fanouts `[n, V, 2]` of chiplets of stated sizes, -1 where they are not stated.
     """
     layers = len(application.layers)
     total = padded_layers or 32 * math.ceil(layers / 32)
@@ -68,6 +70,7 @@ def workbench(
         layer_mask=jnp.arange(total) < layers,
         predecessor_bits=jnp.asarray(predecessor_bits([x.predecessors for x in application.layers], total)),
         tables=jax.tree.map(jnp.asarray, tables),
+        wires=jax.tree.map(jnp.asarray, wires([u.shape for u in application.unique_layers], arrays, tables, given)),
         templates=arrays,
         technology=jax.tree.map(cast, technology),
         package=packaged,

@@ -768,7 +768,8 @@ def assemble(
     dims, spaces = len(DIMS), 3
     shapes: dict[str, tuple[int, ...]] = {
         "objectives": (3,), "cycles": (), "offchip_bytes": (), "offchip_words": (spaces, 2), "block_reads": (levels,),
-        "block_writes": (levels,), "hops": (levels,), "mac_energy": (), "capacity": (levels,), "fanout": (levels, 2),
+        "block_writes": (levels,), "delivered": (levels, spaces), "mac_energy": (), "capacity": (levels,),
+        "fanout": (levels, 2),
     }  # fmt: skip
     lead = (layers, templates)
     columns: dict[str, Any] = {name: np.zeros((*lead, entries, *shape), dtype) for name, shape in shapes.items()}

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.hardware import Technology, Template, TemplateArrays, resize, template_arrays
-from mohamjax.mapping import MappingTables, area
+from mohamjax.mapping import ArraySizes, MappingTables, Wires, area, hop_columns, wires
 from mohamjax.search import loop
 from mohamjax.workload import ApplicationModel
 
@@ -79,7 +79,8 @@ class _Context:
     Attributes:
         count: `[U]` int32, entries of each set; 0 where padded.
         times: `[U]` float, layers that share the set.
-        columns: `MappingTables` columns `[U, M, ...]` by name.
+        columns: `MappingTables` columns `[U, M, ...]` by name, and `hops` `[U, M, K]` as in `Wires`.
+        sizes: what the chiplet's columns in `hops` are found with.
         template: the template.
         technology: energy and area tables.
         rate: `[]` float, see `NetworkConfig`.
@@ -88,12 +89,13 @@ class _Context:
     count: jax.Array
     times: jax.Array
     columns: dict[str, jax.Array]
+    sizes: ArraySizes
     template: TemplateArrays
     technology: Technology
     rate: jax.Array
 
 
-_COLUMNS = ("cycles", "block_reads", "block_writes", "hops", "mac_energy", "capacity", "fanout")
+_COLUMNS = ("cycles", "block_reads", "block_writes", "mac_energy", "capacity", "fanout")
 
 
 def _merged(choice: jax.Array, context: _Context) -> tuple[jax.Array, Any]:
@@ -106,7 +108,8 @@ def _merged(choice: jax.Array, context: _Context) -> tuple[jax.Array, Any]:
 
     capacity, fanout = most(rows["capacity"]), jnp.maximum(most(rows["fanout"]), 1)
     machine = resize(context.template, context.technology, capacity, fanout)
-    energy = rows["mac_energy"] + rows["hops"] @ machine.hop_energy
+    hops = rows["hops"][:, hop_columns(context.sizes, machine.fanout)]
+    energy = rows["mac_energy"] + hops @ machine.hop_energy[context.sizes.level]
     energy += rows["block_reads"] @ machine.access_energy[:, 0] + rows["block_writes"] @ machine.access_energy[:, 1]
     total = [jnp.sum(jnp.where(exists, values, 0) * context.times) for values in (rows["cycles"], energy)]
     return jnp.stack([*total, area(machine)]), (capacity, fanout)
@@ -148,6 +151,7 @@ _PROBLEM = loop.Problem(
 def choose_mappings(
     key: jax.Array,
     tables: MappingTables,
+    found: Wires,
     times: np.ndarray,
     template: Template,
     technology: Technology,
@@ -161,6 +165,7 @@ def choose_mappings(
     Args:
         key: typed key, consumed.
         tables: columns `[U, M, ...]` of the network's unique layers on the template; every set has an entry.
+        found: their wires on the template: `hops` `[U, M, K]`, the rest without the T axis.
         times: `[U]`, layers that share each set.
         template: the template.
         technology: energy and area tables.
@@ -173,7 +178,8 @@ def choose_mappings(
     config = config or NetworkConfig()
     used = len(times)
     padding = _STEP * -(-used // _STEP) - used
-    columns = {name: jnp.asarray(_padded(getattr(tables, name), padding)) for name in _COLUMNS}
+    chosen = {name: getattr(tables, name) for name in _COLUMNS} | {"hops": found.hops}
+    columns = {name: jnp.asarray(_padded(column, padding)) for name, column in chosen.items()}
     dtype = columns["cycles"].dtype
     levels = tables.capacity.shape[-1]
     arrays = template_arrays([template], technology, levels=levels, dtype=dtype)
@@ -181,6 +187,7 @@ def choose_mappings(
         count=jnp.asarray(_padded(tables.count, padding), jnp.int32),
         times=jnp.asarray(_padded(times, padding), dtype),
         columns=columns,
+        sizes=jax.tree.map(jnp.asarray, found.sizes),
         template=jax.tree.map(lambda leaf: leaf[0], arrays),
         technology=jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), technology),
         rate=jnp.asarray(config.rate, dtype),
@@ -239,6 +246,9 @@ def network_choices(
     """
     out: dict[tuple[str, str], list[NetworkChoice]] = {}
     owners = np.asarray(application.unique_of_layer)
+    levels, dtype = tables.capacity.shape[-1], np.asarray(tables.cycles).dtype
+    arrays = template_arrays(templates, technology, levels=levels, dtype=dtype)
+    found = wires([unique.shape for unique in application.unique_layers], arrays, tables)
     for n, network in enumerate(application.networks):
         mine = owners[np.asarray(application.network_of_layer) == n]
         unique, times = np.unique(mine, return_counts=True)
@@ -246,8 +256,12 @@ def network_choices(
             if not len(unique) or not (np.asarray(tables.count)[unique, t] > 0).all():
                 continue
             rows = jax.tree.map(lambda leaf, t=t, unique=unique: np.asarray(leaf)[unique, t], tables)
+            sizes = jax.tree.map(lambda leaf, t=t: leaf[t], found.sizes)
+            own_wires = Wires(sizes=sizes, hops=found.hops[unique, t])
             own = jax.random.fold_in(jax.random.fold_in(key, n), t)
-            choices, objectives, (capacity, fanout) = choose_mappings(own, rows, times, template, technology, config)
+            choices, objectives, (capacity, fanout) = choose_mappings(
+                own, rows, own_wires, times, template, technology, config
+            )
             depth = len(template.levels)
             place = np.searchsorted(unique, mine)
             out[network.name, template.name] = [

@@ -1,0 +1,267 @@
+"""Wires of mappings on arrays larger than they need: a chiplet is as large as its most demanding layer.
+
+How far words travel below a level depends on the width and the height of the whole array, not only on the part that a
+mapping uses. Few widths and heights occur, and few ways to spread loops over children, so that the hops are counted on
+the host, once for every way and every size, and looked up in the evaluation.
+
+Axes: U unique layers, T templates, M mappings, L levels, N levels with wires, K columns (a level, width and height).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from mohamjax.hardware import TemplateArrays
+from mohamjax.mapping.children import RELEVANT
+from mohamjax.mapping.tables import MappingTables
+from mohamjax.workload import DIMS, WorkloadShape
+
+if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
+    from dataclasses import dataclass
+else:
+    from chex import dataclass
+
+__all__ = ["ArraySizes", "Wires", "hop_columns", "least_hops", "wires"]
+
+_WEIGHTS, _INPUTS, _OUTPUTS = range(3)
+_OUTER, _WINDOWS = ("G", "N", "C"), (("P", "R"), ("Q", "S"))
+_AT = {name: d for d, name in enumerate(DIMS)}
+
+
+@dataclass(frozen=True)
+class ArraySizes:
+    """The arrays that chiplets may have, and where their wires stand.
+
+    Attributes:
+        level: `[T, N]` int32, levels whose networks cost energy; 0 in padding.
+        width: `[T, N, H]` float, children along X that a chiplet may have there, rising; inf in padding.
+        height: `[T, N, V]` float, likewise along Y.
+        start: `[T, N]` int32, column of the smallest width and height; 0 in padding.
+        step: `[T, N]` int32, columns from one width to the next.
+    """
+
+    level: jax.Array
+    width: jax.Array
+    height: jax.Array
+    start: jax.Array
+    step: jax.Array
+
+
+@dataclass(frozen=True)
+class Wires:
+    """Words times hops of every mapping on every array that a chiplet may have.
+
+    Attributes:
+        sizes: the arrays.
+        hops: `[U, T, M, K]` float, words times hops over all instances of the level; 0 in column 0.
+    """
+
+    sizes: ArraySizes
+    hops: jax.Array
+
+
+def hop_columns(sizes: ArraySizes, fanout: jax.Array) -> jax.Array:
+    """Columns of `Wires.hops` for a chiplet: `[N]` int32, a level each.
+
+    Args:
+        sizes: of the chiplet's template, that is without the T axis.
+        fanout: `[L, 2]` float, the chiplet's: sizes that `wires` counted. NumPy or JAX.
+    """
+    own = fanout[sizes.level]
+    x, y = ((known < own[:, axis, None]).sum(axis=1) for axis, known in enumerate((sizes.width, sizes.height)))
+    return sizes.start + x * sizes.step + y
+
+
+def least_hops(found: Wires, levels: int) -> np.ndarray:
+    """Fewest words times hops of every mapping on any of the arrays, `[U, T, M, levels]`; 0 where wires are free."""
+    sizes, hops = jax.tree.map(np.asarray, (found.sizes, found.hops))
+    out = np.zeros((*hops.shape[:3], levels), hops.dtype)
+    for t, n in zip(*np.nonzero(sizes.start), strict=True):
+        start, step = sizes.start[t, n], sizes.step[t, n]
+        columns = step * np.isfinite(sizes.width[t, n]).sum()
+        out[:, t, :, sizes.level[t, n]] = hops[:, t, :, start : start + columns].min(axis=-1)
+    return out
+
+
+def _patterns(
+    spatial: np.ndarray, order: np.ndarray, child: np.ndarray, stride: np.ndarray, dilation: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Ways to spread loops over the children of one level.
+
+    Args:
+        spatial: `[E, 2, D]` factors of each of E mappings.
+        order: `[E, 2, D]` their order.
+        child: `[E, D]` extents of a child's tile.
+        stride: `[E, 2]`.
+        dilation: `[E, 2]`.
+
+    Returns:
+        Distinct ways `[B, 36]`: (dimension, factor) of the loops along X and Y, innermost first, those of factor 1 as
+        (0, 1) at the end; then how far a step along P, R, Q, S moves the inputs, in units common to the two of a
+        window. And the way of each mapping, `[E]`.
+    """
+    factor = np.take_along_axis(spatial, order, axis=2)
+    idle = factor == 1
+    loops = np.stack([np.where(idle, 0, order), factor], axis=3)
+    loops = np.take_along_axis(loops, np.argsort(idle, axis=2, kind="stable")[..., None], axis=2)
+    spread = spatial.prod(axis=1)
+    shifts = np.ones((len(spatial), 4), np.int64)
+    for a, (out, tap) in enumerate(_WINDOWS):
+        out, tap = _AT[out], _AT[tap]
+        both = (spread[:, out] > 1) & (spread[:, tap] > 1)  # one of them alone never makes two children coincide
+        steps = np.stack([child[:, out] * stride[:, a], child[:, tap] * dilation[:, a]], axis=1)
+        steps //= np.gcd(*steps.T)[:, None]
+        shifts[:, 2 * a : 2 * a + 2] = np.where(both[:, None], steps, 1)
+    rows = np.concatenate([loops.reshape(len(loops), -1), shifts], axis=1)
+    ways, which = np.unique(rows, axis=0, return_inverse=True)
+    return ways, which.reshape(-1)
+
+
+def _groups(way: np.ndarray) -> tuple[tuple[int, int], list[np.ndarray]]:
+    """Children along X and Y, and per data space the group of each child: those of one tile share a number.
+
+    Children are numbered as in `children`. Two hold the same tile if they stand at the same offset (Section 4 of the
+    reference's semantics).
+    """
+    loops, shifts = way[:-4].reshape(2, -1, 2), way[-4:]
+    along = int(loops[0, :, 1].prod()), int(loops[1, :, 1].prod())
+    rest = np.arange(along[0] * along[1])
+    index, spread = np.zeros((len(DIMS), len(rest)), np.int64), [1] * len(DIMS)
+    for d, factor in loops.reshape(-1, 2):
+        rest, digit = np.divmod(rest, factor)
+        index[d] += spread[d] * digit
+        spread[d] *= int(factor)
+    windows = [index[_AT[p]] * shifts[2 * a] + index[_AT[r]] * shifts[2 * a + 1] for a, (p, r) in enumerate(_WINDOWS)]
+    offsets = [
+        index[list(RELEVANT[_WEIGHTS])],
+        np.stack([*(index[_AT[d]] for d in _OUTER), *windows]),
+        index[list(RELEVANT[_OUTPUTS])],
+    ]
+    groups = []
+    for offset in offsets:
+        number = np.zeros_like(rest)
+        for row in offset:
+            number = number * (row.max() + 1) + row
+        groups.append(np.unique(number, return_inverse=True)[1].reshape(-1))
+    return along, groups
+
+
+def _hops(group: np.ndarray, columns: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Hops of one word for every group, summed, on meshes of H numbers of columns and V of rows: `[H, V]`.
+
+    As `children.sorted_groups` counts them: the last column, and in each column the way from between the middle rows
+    up to the group's first and down to its last.
+    """
+    count = group.max() + 1
+    mesh = np.arange(len(columns))[:, None]
+    row, column = np.divmod(np.arange(len(group)), columns[:, None])
+    width = column.max() + 1
+    cell = ((mesh * count + group) * width + column).reshape(-1)
+    order = np.argsort(cell, kind="stable")  # within a column of a group by rising row
+    cell, row = cell[order], row.reshape(-1)[order]
+    edge = np.flatnonzero(np.diff(cell)) + 1
+    first, last = np.append(0, edge), np.append(edge - 1, len(cell) - 1)
+    farthest = np.zeros(len(columns) * count, np.int64)
+    np.maximum.at(farthest, cell[first] // width, cell[first] % width)
+    place = np.arange(row.max() + 1)
+    middle = (rows - 1) / 2
+    found = np.repeat(farthest.reshape(-1, count).sum(axis=1)[:, None].astype(float), len(rows), axis=1)
+    for ends, way in ((first, middle - place[:, None]), (last, place[:, None] - middle)):
+        at = cell[ends] // (count * width) * len(place) + row[ends]
+        held = np.bincount(at, minlength=len(columns) * len(place)).reshape(len(columns), -1)
+        found += held @ np.maximum(way, 0)
+    return found
+
+
+def _hops_of_ways(ways: np.ndarray, widths: np.ndarray, heights: np.ndarray) -> np.ndarray:
+    """Hops of one word for every group, `[B, 3, H, V]` for B ways and the three data spaces."""
+    out = np.zeros((len(ways), 3, len(widths), len(heights)))
+
+    @functools.cache
+    def hops(along: tuple[int, int], group: bytes) -> np.ndarray:
+        labels = np.frombuffer(group, np.int64)
+        return _hops(labels, np.maximum(widths, along[0]), np.maximum(heights, along[1]))
+
+    for b, way in enumerate(ways):
+        along, groups = _groups(way)
+        if along != (1, 1):  # a single child is not on a network
+            for v, group in enumerate(groups):
+                out[b, v] = hops(along, group.astype(np.int64).tobytes())
+    return out
+
+
+def wires(
+    layers: Sequence[WorkloadShape],
+    templates: TemplateArrays,
+    tables: MappingTables,
+    given: tuple[Any, Any] | None = None,
+) -> Wires:
+    """Counts the wires of all mappings of Pareto tables on all arrays that chiplets with them may have.
+
+    Those are as wide as some mapping of the template uses and as high as some uses, as the template's largest, or as
+    a user states. Sizes are padded to powers of two, so that tables of one problem share one program. On the host.
+
+    Args:
+        layers: shapes of the U unique layers.
+        templates: templates, leading axis `[T]`.
+        tables: Pareto tables `[U, T, M, ...]`.
+        given: templates `[n]` of chiplets and their fanouts `[n, L, 2]` that a user states; -1 where not.
+
+    Returns:
+        `Wires`, NumPy arrays in the float dtype of the tables.
+    """
+    machine: Any = jax.tree.map(np.asarray, templates.machine)
+    nest = jax.tree.map(np.asarray, tables.mapping)
+    dtype = np.asarray(tables.cycles).dtype
+    exists = np.arange(tables.cycles.shape[2]) < np.asarray(tables.count)[..., None]
+    stride, dilation = (np.asarray([getattr(x, name) for x in layers], np.int64) for name in ("stride", "dilation"))
+    costly = (machine.hop_energy > 0) | np.asarray(templates.wired)
+    costly &= machine.level_mask & (machine.fanout.prod(axis=2) > 1)
+
+    widths: dict[tuple[int, int], list[np.ndarray]] = {}
+    columns: dict[tuple[int, int], tuple[tuple[np.ndarray, ...], np.ndarray]] = {}
+    for t in range(costly.shape[0]):
+        at = np.nonzero(exists[:, t])
+        if not len(at[0]):
+            continue  # the template runs none of the layers
+        spatial, order, temporal = (
+            getattr(nest, name)[:, t][at].astype(np.int64) for name in ("spatial", "spatial_order", "temporal")
+        )
+        tiles = np.cumprod(spatial.prod(axis=1) * temporal, axis=1)
+        fanout, words = (np.asarray(x)[:, t][at].astype(float) for x in (tables.fanout, tables.delivered))
+        for level in np.flatnonzero(costly[t]):
+            said = np.zeros((0, 2)) if given is None else np.asarray(given[1])[np.asarray(given[0]) == t][:, level]
+            known = np.concatenate([fanout[:, level], machine.fanout[t, level][None], said])
+            axes = [np.unique(x[x > 0]).astype(np.int64) for x in known.T]
+            child = tiles[:, level - 1] if level else np.ones_like(tiles[:, 0])
+            ways, which = _patterns(spatial[:, :, level], order[:, :, level], child, stride[at[0]], dilation[at[0]])
+            of_ways = _hops_of_ways(ways, *axes).reshape(len(ways), 3, -1)
+            widths[t, int(level)] = axes
+            columns[t, int(level)] = at, np.einsum("ev,evk->ek", words[:, level], of_ways[which])
+
+    def padded(count: int) -> int:
+        return 1 << (count - 1).bit_length()
+
+    most = max(1, *costly.sum(axis=1))
+    room = [padded(max([1, *(len(axes[a]) for axes in widths.values())])) for a in range(2)]
+    total = [1 + sum(c.shape[1] for (own, _), (_, c) in columns.items() if own == t) for t in range(len(costly))]
+    shape = (len(costly), most)
+    level, start, step = (np.zeros(shape, np.int32) for _ in range(3))
+    width, height = (np.full((*shape, n), np.inf, dtype) for n in room)
+    hops = np.zeros((*exists.shape, padded(max(total))), dtype)
+    filled = np.zeros(len(costly), np.int32)
+    after = np.ones(len(costly), np.int32)  # column 0 is for padding
+    for (t, own), (where, found) in columns.items():
+        n, (across, along) = filled[t], widths[t, own]
+        level[t, n], start[t, n], step[t, n] = own, after[t], len(along)
+        width[t, n, : len(across)], height[t, n, : len(along)] = across, along
+        hops[where[0], t, where[1], after[t] : after[t] + found.shape[1]] = found
+        filled[t] += 1
+        after[t] += found.shape[1]
+    sizes: Any = ArraySizes(level=level, width=width, height=height, start=start, step=step)  # pyright: ignore[reportArgumentType]
+    return Wires(sizes=sizes, hops=hops)  # pyright: ignore[reportArgumentType]

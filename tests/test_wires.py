@@ -1,0 +1,149 @@
+"""Wires on arrays larger than a mapping needs, against the plain rules and the cost model."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import numpy as np
+import plain_timeloop
+import pytest
+from design_cases import LEVELS as DESIGN_LEVELS
+from design_cases import bench, chains, random_designs, reports, tables, wires_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_nests import LEVELS, random_layer_and_mapping, random_machine, stack
+
+from mohamjax.mapping import count_accesses, hop_columns, least_hops, wires
+
+BATCH = 8
+
+
+@pytest.fixture(scope="module")
+def counted():
+    return jax.jit(jax.vmap(count_accesses))
+
+
+def random_problem(seed):
+    """Random nests on machines with larger meshes: layers, mappings, machines, and the fanouts that nests use."""
+    rng = np.random.default_rng(seed)
+    layers, mappings, machines, used = [], [], [], []
+    for _ in range(BATCH):
+        layer, mapping = random_layer_and_mapping(rng)
+        own = np.prod(mapping.spatial, axis=2).T.astype(float)
+        machine = random_machine(rng, mapping)
+        layers.append(layer)
+        mappings.append(mapping)
+        machines.append(machine.replace(fanout=own + rng.integers(0, 6, own.shape)))
+        used.append(own)
+    return layers, mappings, machines, np.stack(used)
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_hops_on_any_array_are_those_of_the_plain_rules(counted, seed):
+    layers, mappings, machines, used = random_problem(seed)
+    with jax.enable_x64(True):
+        counts = jax.device_get(counted(stack(layers), stack(mappings), stack(machines)))
+    words = counts.delivered * counts.instances_used[..., None]
+    lead = {"count": np.ones((BATCH, 1), np.int32), "cycles": np.zeros((BATCH, 1, 1))}
+    pareto: Any = SimpleNamespace(
+        mapping=jax.tree.map(lambda leaf: leaf[:, None, None], stack(mappings)),
+        fanout=used[:, None, None],
+        delivered=words[:, None, None],
+        **lead,
+    )
+    # A template as large as the largest machine, with wires everywhere.
+    machine = machines[0].replace(
+        fanout=np.max([m.fanout for m in machines], axis=0),
+        hop_energy=np.ones(LEVELS),
+        level_mask=np.ones(LEVELS, bool),
+    )
+    template: Any = SimpleNamespace(machine=stack([machine]), wired=np.zeros((1, LEVELS), bool))
+    shapes: Any = [SimpleNamespace(stride=tuple(x.stride), dilation=tuple(x.dilation)) for x in layers]
+    chips = np.zeros(BATCH, int), np.stack([m.fanout for m in machines])
+    found = wires(shapes, template, pareto, chips)
+    sizes = jax.tree.map(lambda leaf: leaf[0], found.sizes)
+    fewest = least_hops(found, LEVELS)
+    assert not found.hops[..., 0].any()
+    for n, (layer, mapping, own) in enumerate(zip(layers, mappings, machines, strict=True)):
+        plain = np.sum(plain_timeloop.count(layer, mapping, own)["hops"], axis=1) * counts.instances_used[n]
+        columns = hop_columns(sizes, own.fanout)
+        real = sizes.start > 0
+        np.testing.assert_allclose(found.hops[n, 0, 0][columns][real], plain[sizes.level[real]], rtol=1e-12)
+        assert np.all(fewest[n, 0, 0, sizes.level[real]] <= plain[sizes.level[real]] * (1 + 1e-12))
+        free = np.setdiff1d(np.arange(LEVELS), sizes.level[real])
+        assert not plain[free].any()
+
+
+def test_a_layer_pays_for_the_wires_of_its_whole_chiplet():
+    """The same layer on a chiplet that another layer makes larger: wires by hand, K along X and C along Y."""
+    problem = chains(1)
+    made = tables(problem, 1)
+    designs = random_designs(problem, made, 2, 64, tiles=4)
+    with jax.enable_x64(True):
+        found = reports(designs, bench(problem, made))
+    real = len(problem.layers)
+    unique = np.asarray(problem.unique_of_layer)
+    larger = 0
+    for n in range(64):
+        tile = designs.assignment[n, :real]
+        t, m = designs.template[n, tile], designs.mapping[n, :real]
+        chip, own = found.chiplets.fanout[n, tile], made.fanout[unique, t, m]
+        expected = np.zeros((real, DESIGN_LEVELS))
+        for i in range(real):
+            cost = found.chiplets.machine.hop_energy[n, tile[i]]
+            for level in np.flatnonzero(cost):
+                words = made.delivered[unique[i], t[i], m[i], level]
+                hops = by_hand(*own[i, level], *chip[i, level])
+                expected[i, level] = words @ hops * cost[level]
+                larger += not np.array_equal(own[i, level], chip[i, level])
+        np.testing.assert_allclose(found.wire_energy[n, :real], expected, rtol=1e-9)
+    assert larger > 100
+
+
+def by_hand(k, c, width, height):
+    """Hops of a word for every group of weights, inputs and outputs: K along X and C along Y of a larger array."""
+    if k * c == 1:
+        return np.zeros(3)
+    child = np.arange(int(k * c))
+    row, column = np.divmod(child, int(max(width, k)))
+    along, across = child % int(k), child // int(k)
+    middle = (max(height, c) - 1) / 2
+    out = []
+    for label in (child, across, along):
+        total = 0.0
+        for group in set(label):
+            mine = label == group
+            total += column[mine].max()
+            for x in set(column[mine]):
+                rows = row[mine & (column == x)]
+                total += max(0, middle - rows.min()) + max(0, rows.max() - middle)
+        out.append(total)
+    return np.asarray(out)
+
+
+def test_tables_of_one_kind_share_a_shape():
+    """Sizes are padded, so that other mappings of the same layers take no new program."""
+    problem = chains(4)
+    for seed in range(3):
+        found = wires_of(problem, tables(problem, seed))
+        for size in (found.sizes.width.shape[-1], found.sizes.height.shape[-1], found.hops.shape[-1]):
+            assert size & (size - 1) == 0
+        used = (found.sizes.start + found.sizes.step * np.isfinite(found.sizes.width).sum(axis=-1)).max()
+        assert found.hops.shape[-1] // 2 < used <= found.hops.shape[-1]
+
+
+def test_stated_sizes_are_counted():
+    problem = chains(5)
+    made = tables(problem, 5)
+    with jax.enable_x64(True):
+        on = bench(problem, made)
+    fanout = np.asarray(on.templates.machine.fanout)
+    stated = np.where(fanout > 1, fanout - 1, fanout)
+    with jax.enable_x64(True):
+        shapes = [layer.shape for layer in problem.unique_layers]
+        found = wires(shapes, on.templates, made, (np.arange(len(fanout)), stated))
+    for t, size in enumerate(stated):
+        sizes = jax.tree.map(lambda leaf, t=t: leaf[t], found.sizes)
+        for n in np.flatnonzero(sizes.start):
+            assert size[sizes.level[n], 0] in sizes.width[n] and size[sizes.level[n], 1] in sizes.height[n]
