@@ -127,12 +127,20 @@ def _workload_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _common(parser: argparse.ArgumentParser, out: str, *, random: bool = False) -> None:
+def _common(parser: argparse.ArgumentParser, out: str, *, random: bool = False, inner: bool = False) -> None:
+    """Options of every verb; those of an `inner` verb leave alone what the outer one was given."""
+
+    def default(value: Any) -> Any:
+        return argparse.SUPPRESS if inner else value
+
     seed = "seed of all randomness (default 0)" if random else "taken by every verb; nothing is random here"
-    parser.add_argument("--seed", type=_seed, default=0, help=seed)
-    parser.add_argument("--out", metavar="PATH", help=out)
+    parser.add_argument("--seed", type=_seed, default=default(0), help=seed)
+    parser.add_argument("--out", metavar="PATH", default=default(None), help=out)
     parser.add_argument(
-        "--no-compile-cache", action="store_true", help="do not keep compiled programs in the user's cache folder"
+        "--no-compile-cache",
+        action="store_true",
+        default=default(False),
+        help="do not keep compiled programs in the user's cache folder",
     )
 
 
@@ -268,6 +276,7 @@ def _parser() -> argparse.ArgumentParser:
     _common(map_, "JSON file for the Pareto sets with their loop nests; - for standard output", random=True)
 
     evaluate = verbs.add_parser("evaluate", help="evaluate mappings, schedules or designs from files")
+    _common(evaluate, "results; - for standard output, the default")
     kinds = evaluate.add_subparsers(dest="kind", required=True, metavar="KIND")
     mappings = kinds.add_parser("mappings", help="loop nests on given architectures, as Timeloop counts them")
     mappings.add_argument(
@@ -294,7 +303,7 @@ def _parser() -> argparse.ArgumentParser:
         const="text",
         help="also print why each mapping costs what it does: a table (text, the default) or JSON",
     )
-    _common(mappings, "predictions (.jsonl); - for standard output, the default")
+    _common(mappings, "predictions (.jsonl); - for standard output, the default", inner=True)
     schedules = kinds.add_parser(
         "schedules", help="schedules in the formats fluid-schedule/1, job-table/1, schedule/1 and designs/1"
     )
@@ -303,9 +312,10 @@ def _parser() -> argparse.ArgumentParser:
     schedules.add_argument(
         "--timelines",
         action="store_true",
-        help="also write when each job runs and is slowed, in the file's time unit (fluid-schedule/1, job-table/1)",
+        help="also write when each job runs and is slowed, in the file's time unit; for schedule/1 and designs/1 when "
+        "each layer runs, and where",
     )
-    _common(schedules, "results (JSON; CSV for schedule/1 and designs/1); - for standard output, the default")
+    _common(schedules, "results (JSON); - for standard output, the default", inner=True)
     designs = kinds.add_parser("designs", help="designs of designs.json, or schedule/1 files")
     designs.add_argument("file", help="designs.json of a search, or a schedule/1 file")
     designs.add_argument(
@@ -329,7 +339,7 @@ def _parser() -> argparse.ArgumentParser:
     designs.add_argument(
         "--timeloop", metavar="FOLDER", help="also write every chiplet and its layers as input files of Timeloop"
     )
-    _common(designs, "table of objectives [s, J, mm^2] (CSV); - for standard output, the default")
+    _common(designs, "table of objectives [s, J, mm^2] (CSV); - for standard output, the default", inner=True)
 
     schedule = verbs.add_parser(
         "schedule",
@@ -347,15 +357,16 @@ def _parser() -> argparse.ArgumentParser:
     _common(workload, "same as --csv")
 
     templates = verbs.add_parser("templates", help="list or show sub-accelerator templates")
+    _common(templates, "write what is printed to a file instead")
     actions = templates.add_subparsers(dest="action", required=True, metavar="ACTION")
     listing = actions.add_parser("list", help="names and sizes")
     listing.add_argument("files", nargs="*", help="template files to list beside the packaged ones")
-    _common(listing, "write the list to a file instead")
+    _common(listing, "write the list to a file instead", inner=True)
     show = actions.add_parser("show", help="one template in full")
     show.add_argument("name", nargs="?", help="name or YAML file")
     show.add_argument("--yaml", action="store_true", help="print it as a YAML file")
     show.add_argument("--example", action="store_true", help="print a documented example of a template file")
-    _common(show, "write it to a file instead")
+    _common(show, "write it to a file instead", inner=True)
 
     plot = verbs.add_parser("plot", help="draw the figures of a results folder again")
     plot.add_argument("folder", help="a results folder")
@@ -997,15 +1008,25 @@ def _evaluate_mappings(arguments: argparse.Namespace) -> int:
 
 
 def _evaluate_schedules(arguments: argparse.Namespace) -> int:
-    from mohamjax.io import DESIGNS_FORMAT, SCHEDULE_FORMAT, check_format, evaluate_schedules, read_json
+    from mohamjax.io import (
+        DESIGNS_FORMAT,
+        SCHEDULE_FORMAT,
+        check_format,
+        dump_json,
+        evaluate_designs,
+        evaluate_schedules,
+        read_json,
+        schedules_document,
+    )
     from mohamjax.io.schedules import SCHEDULE_READERS
 
     designs = (SCHEDULE_FORMAT, DESIGNS_FORMAT)
     if check_format(read_json(arguments.file), (*SCHEDULE_READERS, *designs), arguments.file) in designs:
-        refuse("is for schedules of jobs", "use evaluate designs --trace FILE", timelines=arguments.timelines)
-        arguments.technology = arguments.trace = arguments.timeloop = arguments.explain = None
-        arguments.json = False
-        return _evaluate_designs(arguments)
+        _probe(arguments.out)
+        rows, evaluated = evaluate_designs(arguments.file, float32=arguments.float32)
+        _write(arguments.out, dump_json(schedules_document(rows, evaluated, timelines=arguments.timelines)))
+        _count_designs(rows)
+        return 0
     _probe(arguments.out)
     summary = evaluate_schedules(
         arguments.file, arguments.out or "-", float32=arguments.float32, timelines=arguments.timelines
@@ -1049,9 +1070,13 @@ def _evaluate_designs(arguments: argparse.Namespace) -> int:
     if evaluated is not None:
         for item, target in asked.items():
             {"--trace": write_design_trace, "--timeloop": write_timeloop_designs}[item](target, evaluated)
+    _count_designs(rows)
+    return 0
+
+
+def _count_designs(rows: Sequence[dict[str, Any]]) -> None:
     good = sum(row["valid"] for row in rows)
     print(f"{plural(len(rows), 'design')}, {good} valid", file=sys.stderr)
-    return 0
 
 
 def _evaluate(arguments: argparse.Namespace) -> int:

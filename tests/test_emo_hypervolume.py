@@ -57,7 +57,8 @@ def test_rows_that_add_nothing(m):
     idle = np.concatenate([front[2:4], front + 0.01, on_the_border, np.full((1, m), np.inf), np.full((1, m), np.nan)])
     np.testing.assert_allclose(emo.hypervolume(np.concatenate([front, idle]), reference), volume, rtol=1e-12)
     assert float(emo.hypervolume(np.concatenate([on_the_border, idle[-2:]]), reference)) == 0
-    assert float(emo.hypervolume(np.zeros((0, m)), reference)) == 0
+    for none in (np.zeros((0, m)), np.zeros(0), []):
+        assert float(emo.hypervolume(none, reference)) == 0
 
 
 def test_unbounded_volumes_are_infinite_not_nan():

@@ -417,10 +417,28 @@ def test_a_schedule_written_by_hand(results, networks, tmp_path):
     }
     path = tmp_path / "mine.json"
     path.write_text(json.dumps(schedule))
-    assert main(["evaluate", "schedules", str(path), "--out", str(tmp_path / "mine.csv")]) == 0
+    keys = ("latency_s", "energy_J", "area_mm2")
+    assert main(["evaluate", "designs", str(path), "--out", str(tmp_path / "mine.csv")]) == 0
     (row,) = table(tmp_path / "mine.csv")
     assert row["design_id"] == "mine" and row["valid"] == "1"
-    np.testing.assert_allclose(objectives([row])[0], [first[k] for k in ("latency_s", "energy_J", "area_mm2")])
+    np.testing.assert_allclose(objectives([row])[0], [first[k] for k in keys])
+
+    schedule["schedules"].insert(0, {**schedule["schedules"][0], "name": "broken", "chiplets": []})
+    path.write_text(json.dumps(schedule))
+    out = tmp_path / "mine.out.json"
+    assert main(["evaluate", "schedules", str(path), "--timelines", "--out", str(out)]) == 0
+    said = json.loads(out.read_text())
+    broken, mine = said["schedules"]
+    assert said["format"] == "schedule/1" and (broken["name"], mine["name"]) == ("broken", "mine")
+    assert not broken["valid"] and broken["reason"] and broken["latency_s"] is None and "timeline" not in broken
+    assert mine["valid"] and not mine["reason"]
+    np.testing.assert_allclose([mine[k] for k in keys], [first[k] for k in keys])
+    assert [f"{r['network']}/{r['layer']}" for r in mine["timeline"]] == names
+    assert max(r["end_s"] for r in mine["timeline"]) == pytest.approx(mine["latency_s"], rel=1e-12)
+    for step in first["schedule"]:
+        row = mine["timeline"][step["layer"]]
+        assert row["chiplet"] == step["chiplet"]
+        np.testing.assert_allclose([row["start_s"], row["end_s"]], [step["start_s"], step["end_s"]], atol=1e-15)
 
 
 def test_a_design_goes_to_timeloop_and_back(results, tmp_path):

@@ -1,5 +1,6 @@
 """On an instance small enough to try every design, the search finds the whole front, whatever its seed."""
 
+import dataclasses
 import functools
 import itertools
 
@@ -11,7 +12,7 @@ from design_cases import TECHNOLOGY, TEMPLATES, application, recast, tables
 
 from mohamjax.hardware import PackageParameters
 from mohamjax.schedule import Design, evaluate
-from mohamjax.search.moham import MohamConfig, Rates, build_context, run
+from mohamjax.search.moham import MohamConfig, Rates, build_context, design_problem, run
 
 TWO = TEMPLATES[:2]
 PROBLEM = application([[], [0], [0]], [[], [0]])
@@ -106,3 +107,41 @@ def test_the_search_finds_the_front_from_ten_seeds(instance):
         assert reached.all(), f"seed {seed} misses {(~reached).sum()} of {len(front)} designs"
         sound = (front[None] <= archive[:, None] * (1 + 1e-6)).all(axis=2).any(axis=1)
         assert sound.all(), f"seed {seed} has designs that no enumerated one reaches"
+
+
+def test_the_stability_rule_stops_at_the_first_generation_that_it_names(instance):
+    """Also within a call of many generations, with what a search of just so many generations has."""
+    context = instance[0]
+    whole = list(run(jax.random.key(1), context, CONFIG, rates=RATES))
+    history = [value for _, progress in whole for value in progress.stability][1:]  # generation 0 is no step
+    window = 8
+    spread = [np.std(history[end - window : end]) for end in range(window, len(history) + 1)]
+    # The first window that is calmer than all before it, and ends within a call.
+    ends = [i for i in range(20, len(spread)) if spread[i] < min(spread[:i]) and (i + window) % CONFIG.chunk]
+    expected = ends[0] + window
+    settled = dataclasses.replace(CONFIG, stop="stability", window=window, delta=float(min(spread[: ends[0]])))
+    *_, (state, progress) = run(jax.random.key(1), context, settled, rates=RATES)
+    assert progress.generation == expected and progress.stability[-1] == history[expected - 1]
+    exactly = dataclasses.replace(CONFIG, generations=expected)
+    *_, (same, _) = run(jax.random.key(1), context, exactly, rates=RATES)
+    for a, b in zip(*map(jax.tree.leaves, (state.archive, same.archive)), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_rates_per_layer_change_some_layers_of_a_small_design_at_least(instance):
+    """0.001 per layer is next to nothing on five layers: `least_layers` raises it, and 0 takes it as it is."""
+    context, designs, _ = instance
+    vary = design_problem(CONFIG).vary
+    design = jax.tree.map(lambda leaf: jnp.asarray(leaf[len(leaf) // 2]), designs)
+    off = Rates(**{field.name: 0.0 for field in dataclasses.fields(Rates)})
+
+    @jax.jit
+    def children(rates):
+        return jax.vmap(lambda key: vary(key, design, design, context, rates))(jax.random.split(jax.random.key(0), 512))
+
+    def changed(**rates):
+        first, _ = children(jax.tree.map(jnp.float32, dataclasses.replace(off, **rates)))
+        return float(np.mean(np.any(np.asarray(first.mapping) != np.asarray(design.mapping), axis=1)))
+
+    assert changed(mapping_mutation=1e-6) == 0 == changed(least_layers=1.0)
+    assert 0.2 < changed(mapping_mutation=1e-6, least_layers=0.5) < changed(mapping_mutation=1e-6, least_layers=1.0)

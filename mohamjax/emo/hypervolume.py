@@ -23,7 +23,7 @@ def hypervolume(front: chex.ArrayTree, reference: chex.ArrayTree) -> jax.Array:
     Vmappable.
 
     Args:
-        front: `[N, M]` floats, M = 1, 2 or 3.
+        front: `[N, M]` floats, M = 1, 2 or 3; of an empty front `[0]` will do.
         reference: `[M]` floats.
 
     Returns:
@@ -33,8 +33,10 @@ def hypervolume(front: chex.ArrayTree, reference: chex.ArrayTree) -> jax.Array:
         ValueError: If M is not 1, 2 or 3 or the reference has another M.
     """
     with precision(front):
-        f = as_objectives(front)
-        point = jnp.asarray(reference, f.dtype)
+        # An empty list has no columns to count: it is a front of as many objectives as the reference.
+        rows, point = jnp.asarray(front), jnp.asarray(reference)
+        f = as_objectives(rows.reshape(0, *point.shape) if rows.shape == (0,) else rows)
+        point = point.astype(f.dtype)
         if f.shape[1] > 3:
             raise ValueError(f"front: the hypervolume is exact for 1 to 3 objectives, got {f.shape[1]}")
         if point.shape != f.shape[1:]:

@@ -14,6 +14,7 @@ from mohamjax.io.designs import (
     explanations_text,
     read_designs,
     reevaluate,
+    schedules_document,
     write_design_trace,
     write_designs,
 )
@@ -69,6 +70,7 @@ __all__ = [
     "read_json",
     "read_timeloop",
     "reevaluate",
+    "schedules_document",
     "template_architecture",
     "timeloop_documents",
     "write_checkpoint",

@@ -69,6 +69,8 @@ from mohamjax.mapping import (
     tabulate,
 )
 from mohamjax.schedule import (
+    CYCLE_S,
+    OBJECTIVES,
     Bounds,
     Design,
     DesignReport,
@@ -89,6 +91,7 @@ __all__ = [
     "evaluate_designs",
     "read_designs",
     "reevaluate",
+    "schedules_document",
 ]
 
 DESIGNS_FORMAT = "designs/1"
@@ -240,7 +243,7 @@ def _layer_row(layer: Layer, network: int) -> dict[str, Any]:
 def network_latencies(evaluated: Evaluated) -> np.ndarray:
     """`[N, networks]` float, seconds until the last layer of each network has ended."""
     owner = np.asarray(evaluated.application.network_of_layer)
-    end = evaluated.reports.timeline.end[:, : len(owner)] * 1e-9
+    end = evaluated.reports.timeline.end[:, : len(owner)] * CYCLE_S
     return np.stack([end[:, owner == n].max(axis=1) for n in range(len(evaluated.application.networks))], axis=1)
 
 
@@ -861,6 +864,51 @@ def _misfit(evaluated: Evaluated, k: int, capacity: np.ndarray, fanout: np.ndarr
     if not np.isfinite(evaluated.reports.objectives[k]).all():
         return "its objectives are not finite"
     return ""
+
+
+def schedules_document(
+    rows: Sequence[Mapping[str, Any]], evaluated: Evaluated | None, *, timelines: bool = False
+) -> dict[str, Any]:
+    """The rows of `evaluate_designs` as JSON (DESIGN section 8).
+
+    Args:
+        rows: of `evaluate_designs`.
+        evaluated: the valid designs, in that order.
+        timelines: also write when each layer runs, and where.
+
+    Returns:
+        `{"format": "schedule/1", "schedules": [{"name", "latency_s", "energy_J", "area_mm2", "valid", "reason"}]}`, the
+        objectives null where a schedule is invalid; with timelines those that are valid also have `timeline`, per layer
+        `{"network", "layer", "chiplet", "start_s", "end_s"}`.
+    """
+    schedules, valid = [], itertools.count()
+    for row in rows:
+        good = bool(row["valid"])
+        out: dict[str, Any] = {"name": row["design_id"]}
+        out |= {name: row[name] if good else None for name in OBJECTIVES}
+        out |= {"valid": good, "reason": row["reason"]}
+        index = next(valid) if good else None
+        if timelines and evaluated is not None and index is not None:
+            out["timeline"] = _timeline(evaluated, index)
+        schedules.append(out)
+    return {"format": SCHEDULE_FORMAT, "schedules": schedules}
+
+
+def _timeline(evaluated: Evaluated, index: int) -> list[dict[str, Any]]:
+    """When and on which chiplet each layer of a design runs, in the order of the application."""
+    design, _, timeline = _one(evaluated, index)
+    number = {int(tile): k for k, tile in enumerate(np.flatnonzero(design.template >= 0))}
+    application = evaluated.application
+    return [
+        {
+            "network": application.networks[n].name,
+            "layer": layer.name,
+            "chiplet": number[int(design.assignment[i])],
+            "start_s": float(timeline.start[i]) * CYCLE_S,
+            "end_s": float(timeline.end[i]) * CYCLE_S,
+        }
+        for i, (layer, n) in enumerate(zip(application.layers, application.network_of_layer, strict=True))
+    ]
 
 
 def evaluation_csv(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -59,10 +59,10 @@ class Rates:
 
     Crossovers apply once per pair and the other operators once per individual, except that with
     `MohamConfig.rate_unit = "layer"` scheduling, mapping and assignment mutation apply with their probability to
-    every layer, on average to half a layer of a design at least unless it is 0: on five layers 0.001 each would change
-    next to nothing. The defaults were chosen with experiments/compare_search.py, those of whole designs on `ar-vr`: a
-    factor of two in any of them changes little, leaving out the resizing mutation a lot. Of the layers half a one per
-    design is best on `ar-vr`, `edge` and `mobile`; three layers of 541 are too many.
+    every layer, and on average to `least_layers` of a design at least unless it is 0: on five layers 0.001 each would
+    change next to nothing. The defaults were chosen with experiments/compare_search.py, those of whole designs on
+    `ar-vr`: a factor of two in any of them changes little, leaving out the resizing mutation a lot. Of the layers half
+    a one per design is best on `ar-vr`, `edge` and `mobile`; three layers of 541 are too many.
     """
 
     scheduling_crossover: jax.typing.ArrayLike = 0.3
@@ -77,6 +77,7 @@ class Rates:
     position_mutation: jax.typing.ArrayLike = 0.1
     template_mutation: jax.typing.ArrayLike = 0.15
     resizing_mutation: jax.typing.ArrayLike = 0.7
+    least_layers: jax.typing.ArrayLike = 0.5
 
 
 PAPER_RATES = Rates(
@@ -92,6 +93,7 @@ PAPER_RATES = Rates(
     position_mutation=0.027,
     template_mutation=0.041,
     resizing_mutation=0.0,
+    least_layers=0.0,
 )
 """MOHaM, Table 4."""
 
@@ -665,7 +667,7 @@ def _mutate(key: jax.Array, design: Design, genetics: Genetics, rates: Rates, pe
     if per_layer:
 
         def of_layer(rate: jax.typing.ArrayLike) -> jax.Array:
-            return jnp.where(jnp.asarray(rate) > 0, jnp.maximum(rate, 0.5 / genetics.layers), 0.0)
+            return jnp.where(jnp.asarray(rate) > 0, jnp.maximum(rate, rates.least_layers / genetics.layers), 0.0)
 
         design = _swaps(swap_key, design, genetics, of_layer(rates.scheduling_mutation))
         coin_key, use_key = jax.random.split(mapping_key)
@@ -863,15 +865,26 @@ def run(
     def settled_down() -> bool:
         return config.stop == "stability" and emo.should_stop(settled, config.window, config.delta)
 
+    def advance(before: SearchState, count: int) -> tuple[SearchState, Metrics]:
+        state, metrics = generations(before, context, rates, jnp.int32(count), newcomers, **fixed)
+        return state, _best_island(jax.tree.map(lambda leaf: leaf[:count], jax.device_get(metrics)))
+
     newcomers = batches[-1]
     while done < config.generations and not settled_down():
         # Calls end at multiples of their length, so that a resumed search makes the same ones.
         count = min(config.chunk - done % config.chunk, config.generations - done)
         tick = time.perf_counter()
-        state, metrics = generations(state, context, rates, jnp.int32(count), newcomers, **fixed)
-        metrics = _best_island(jax.tree.map(lambda leaf, n=count: leaf[:n], jax.device_get(metrics)))
+        previous = state
+        state, metrics = advance(previous, count)
+        for n, value in enumerate(metrics.stability, start=1):
+            if done + n > 0:  # generation 0 is no step
+                settled.append(float(value))
+            if n < count and settled_down():
+                # The rule holds within the call: the same generations again, up to the one that it names.
+                count = n
+                state, metrics = advance(previous, count)
+                break
         done += count
-        settled.extend(float(x) for x in metrics.stability[max(0, count - done) :])  # generation 0 is no step
         best = metrics.best[-1]
         yield (
             state,
