@@ -43,6 +43,7 @@ _SETTINGS = (
     "lb",
     "flexible",
     "sample",
+    "pool",
     "population",
     "generations",
     "seed",
@@ -68,10 +69,10 @@ def add_arguments(parser: argparse.ArgumentParser, positive: Callable[[str], int
     """
     parser.add_argument(
         "--jobs",
-        required=True,
         nargs="+",
         metavar="FILE",
-        help="jobs: a CSV file with a row per job, a job-table/1 JSON, ONNX files or a scenario (a job per layer)",
+        help="jobs: a CSV file with a row per job, a job-table/1 JSON, ONNX files or a scenario (a job per layer); "
+        "may be left out with --pool",
     )
     parser.add_argument("--platform", metavar="NAME|FILE", help="S1 to S6 of G#'s Table 4, or a YAML file with cores")
     parser.add_argument(
@@ -121,6 +122,12 @@ def add_arguments(parser: argparse.ArgumentParser, positive: Callable[[str], int
     parser.add_argument(
         "--sample", type=positive, metavar="N", help="draw N jobs with replacement from the layers of the networks"
     )
+    parser.add_argument(
+        "--pool",
+        help="with --sample: draw from the vision, language or recommendation networks alone, or mixed: equal shares "
+        "of the three. Of all packaged networks without --jobs, else of a scenario (in YAML of your own `task: vision` "
+        "stands with each network)",
+    )
     parser.add_argument("--population", type=positive, help="schedules of a generation of a search (default 50)")
     parser.add_argument(
         "--generations", type=positive, help="generations of a search after its first population (default 199)"
@@ -137,19 +144,36 @@ def _chosen(name: str, item: str, known: tuple[str, ...]) -> str:
 
 def _of_networks(arguments: argparse.Namespace) -> dict[str, Any]:
     """Options that say how jobs are made of networks."""
-    return {name: getattr(arguments, name) for name in ("sample", "batch", "shape", "skip_unknown")}
+    return {name: getattr(arguments, name) for name in ("sample", "pool", "batch", "shape", "skip_unknown")}
 
 
 def _batch(arguments: argparse.Namespace, application: Callable[[argparse.Namespace], ApplicationModel]) -> JobBatch:
     """Jobs from a CSV file or from networks."""
     from mohamjax.io.jobs import read_jobs
-    from mohamjax.schedule.job_platform import batch_of_layers
+    from mohamjax.schedule.job_platform import POOLS, batch_of_layers
+    from mohamjax.workload import packaged_networks
 
-    if len(arguments.jobs) == 1 and arguments.jobs[0].lower().endswith(".csv"):
+    file = _single(arguments.jobs)
+    if file.lower().endswith(".csv"):
         refuse("is for networks, not for a list of jobs", **_of_networks(arguments))
-        return read_jobs(arguments.jobs[0])
-    arguments.workload = arguments.jobs
-    return batch_of_layers(application(arguments), sample=arguments.sample, seed=arguments.seed)
+        return read_jobs(file)
+    if arguments.pool is not None:
+        _chosen(arguments.pool, "--pool", POOLS)
+        if arguments.sample is None:
+            raise InputError("jobs are drawn from a pool", item="--pool", remedy="say how many: --sample 100")
+    if arguments.jobs is None:
+        own = {name: getattr(arguments, name) for name in ("batch", "shape", "skip_unknown")}
+        refuse("is for networks of --jobs; the packaged ones are whole", **own)
+        networks = packaged_networks()
+    else:
+        arguments.workload = arguments.jobs
+        networks = application(arguments)
+    return batch_of_layers(networks, sample=arguments.sample, seed=arguments.seed, pool=arguments.pool)
+
+
+def _single(jobs: list[str] | None) -> str:
+    """The one file that is given; empty where there are several or none."""
+    return jobs[0] if jobs is not None and len(jobs) == 1 else ""
 
 
 def _table(
@@ -199,8 +223,13 @@ def _problem(
     from mohamjax.schedule.job_platform import PLATFORMS
     from mohamjax.search.jobs import JobGoals, check_goals, check_size
 
-    name = pathlib.PurePath(arguments.jobs[0]).name
-    if len(arguments.jobs) == 1 and arguments.jobs[0].lower().endswith(".json"):
+    if arguments.jobs is None and arguments.pool is None:
+        raise InputError("is missing", item="--jobs", remedy="give jobs, or draw some: --sample 100 --pool mixed")
+    name = "packaged networks" if arguments.jobs is None else pathlib.PurePath(arguments.jobs[0]).name
+    if arguments.pool is not None:
+        name = f"{name} ({arguments.pool})"
+    file = _single(arguments.jobs)
+    if file.lower().endswith(".json"):
         from mohamjax.io import read_json
         from mohamjax.io.files import check_format
         from mohamjax.io.schedules import JOB_TABLE_FORMAT, read_job_table
@@ -208,11 +237,11 @@ def _problem(
         names = ("platform", "bandwidth", "cost_model", "demand", "lb", "flexible", *_NEST_OPTIONS)
         given = {name: getattr(arguments, name) for name in names}
         refuse("the job table says that itself", **given, **_of_networks(arguments))
-        document = read_json(arguments.jobs[0])
-        check_format(document, (JOB_TABLE_FORMAT,), arguments.jobs[0])
-        table = read_job_table(document, arguments.jobs[0])
+        document = read_json(file)
+        check_format(document, (JOB_TABLE_FORMAT,), file)
+        table = read_job_table(document, file)
         if not table.jobs:
-            raise InputError("there are no jobs", file=arguments.jobs[0], remedy="give at least one")
+            raise InputError("there are no jobs", file=file, remedy="give at least one")
         return table, JobGoals(), ("",) * len(table.jobs), name
     from mohamjax.io.jobs import load_platform
 
