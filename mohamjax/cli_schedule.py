@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mohamjax.schedule.job_platform import JobBatch, Platform
     from mohamjax.schedule.job_table import JobTable
     from mohamjax.search import MapperProgress
-    from mohamjax.search.jobs import JobFront, JobGoals, JobSchedule, JobSearchConfig
+    from mohamjax.search.jobs import JobFront, JobGoals, JobSchedule, JobSearchConfig, Transfer
     from mohamjax.workload import ApplicationModel
 
 __all__ = ["add_arguments", "schedule"]
@@ -44,6 +44,7 @@ _SETTINGS = (
     "flexible",
     "sample",
     "pool",
+    "transfer",
     "population",
     "generations",
     "seed",
@@ -127,6 +128,13 @@ def add_arguments(parser: argparse.ArgumentParser, positive: Callable[[str], int
         help="with --sample: draw from the vision, language or recommendation networks alone, or mixed: equal shares "
         "of the three. Of all packaged networks without --jobs, else of a scenario (in YAML of your own `task: vision` "
         "stands with each network)",
+    )
+    parser.add_argument(
+        "--transfer",
+        metavar="FILE",
+        help="transfer.json of another batch of as many jobs on as many accelerators: its schedule, taken over by the "
+        "rank of the jobs' mean times, is evaluated as it is (method transfer) and starts gsharp, gsharp-unseeded, "
+        "gsharp-paper and standard-ga",
     )
     parser.add_argument("--population", type=positive, help="schedules of a generation of a search (default 50)")
     parser.add_argument(
@@ -218,10 +226,11 @@ def _problem(
     application: Callable[[argparse.Namespace], ApplicationModel],
     mapping: Callable[[MapperProgress], None],
     config: JobSearchConfig,
+    transfer: Transfer | None,
 ) -> tuple[JobTable, JobGoals, tuple[str, ...], str]:
     """Table, goals, tenants and a title; complains before the mapper runs where that can be."""
     from mohamjax.schedule.job_platform import PLATFORMS
-    from mohamjax.search.jobs import JobGoals, check_goals, check_size
+    from mohamjax.search.jobs import JobGoals, check_goals, check_size, check_transfer
 
     if arguments.jobs is None and arguments.pool is None:
         raise InputError("is missing", item="--jobs", remedy="give jobs, or draw some: --sample 100 --pool mixed")
@@ -242,6 +251,8 @@ def _problem(
         table = read_job_table(document, file)
         if not table.jobs:
             raise InputError("there are no jobs", file=file, remedy="give at least one")
+        if transfer is not None:
+            check_transfer(transfer, *table.duration.shape, file=arguments.transfer)
         return table, JobGoals(), ("",) * len(table.jobs), name
     from mohamjax.io.jobs import load_platform
 
@@ -262,6 +273,8 @@ def _problem(
     goals = JobGoals(weight=batch.weight, deadline=batch.deadline, target=batch.target)
     check_size(len(batch.names), len(platform.cores))
     check_goals(config, goals)
+    if transfer is not None:
+        check_transfer(transfer, len(batch.names), len(platform.cores), file=arguments.transfer)
     table = _table(arguments, batch, platform, mapping)
     title = f"{plural(len(batch.names), 'job')} of {name} on {platform.name}, {arguments.bandwidth:g} bytes/cycle"
     if arguments.cost_model == "loop-nest":
@@ -286,12 +299,17 @@ def schedule(
     from mohamjax.io import prepare_folder
     from mohamjax.search.jobs import (
         HEURISTICS,
+        STARTED,
         JobSearchConfig,
         check_method,
         check_problem,
+        direct_transfer,
         job_bound,
         objective_names,
+        read_transfer,
         run_method,
+        transfer_of,
+        write_transfer,
     )
 
     methods = [name for name in arguments.method.split(",") if name]
@@ -306,21 +324,36 @@ def schedule(
     for name in methods or [""]:
         check_method(name, config)
     arguments.population, arguments.generations = config.population, config.generations  # for the record
+    transfer = None if arguments.transfer is None else read_transfer(arguments.transfer)
     folder = None if arguments.out is None else prepare_folder(arguments.out)
-    table, goals, tenants, title = _problem(arguments, application, mapping, config)
+    table, goals, tenants, title = _problem(arguments, application, mapping, config, transfer)
     check_problem(table, config, goals)
     bound = job_bound(table)
     say(f"{title}; lower bound {bound.best:,.0f} {table.time_unit}")
     fronts: list[JobFront] = []
+
+    def add(front: JobFront) -> None:
+        fronts.append(front)
+        best = front.best
+        say(f"{front.method}: makespan {best.objectives['makespan']:,.0f} {table.time_unit}, {best.seconds:.1f} s")
+
+    starts = [name for name in dict.fromkeys(methods) if name in STARTED]
+    if transfer is not None:
+        told = f"by {transfer.method} on {transfer.batch or 'another batch'}"
+        say(f"{arguments.transfer}: {told}; starts {', '.join(starts) or 'no method'}")
+        if transfer.accelerators != table.accelerators:
+            say(f"{arguments.transfer}: learnt on other accelerators: {', '.join(transfer.accelerators)}")
+        add(direct_transfer(table, transfer, config, goals))
+    given = [front.best.plan for front in fronts]
     for name in dict.fromkeys(methods):
-        fronts.append(run_method(name, table, config, goals))
-        best = fronts[-1].best
-        say(f"{name}: makespan {best.objectives['makespan']:,.0f} {table.time_unit}, {best.seconds:.1f} s")
+        add(run_method(name, table, config, goals, given))
     first = config.objectives[0]
     fronts.sort(key=lambda front: front.best.objectives[first])
     rows = [_row(one, bound.best, config.objectives) for front in fronts for one in front.schedules]
     if folder is not None:
         _write(folder, table, tenants, fronts, rows, bound, arguments, title, first)
+        kept = transfer_of(table, fronts[0].best, title, _shown(config.objectives))
+        write_transfer(folder / "transfer.json", kept)
         say(f"results in {folder}")
     if arguments.json:
         summary = {
@@ -331,6 +364,8 @@ def schedule(
             "lower_bound": {**bound._asdict(), "best": bound.best},
             "schedules": rows,
         }
+        if transfer is not None:
+            summary["transfer"] = {"file": arguments.transfer, "batch": transfer.batch, "starts": starts}
         print(json.dumps(summary, indent=2))
     else:
         head = ["method", *(f"{o} [{table.time_unit}]" if o == "makespan" else o for o in _shown(config.objectives))]
