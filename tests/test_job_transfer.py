@@ -85,9 +85,9 @@ def test_a_transfer_is_worth_what_it_learnt_and_starts_a_search(learnt):
 
 def test_another_size_is_refused(learnt):
     check_transfer(learnt, JOBS, 4)
-    with pytest.raises(InputError, match=r"f.json: accelerators: was learnt on 4 accelerators, and there are 3; .* 4"):
+    with pytest.raises(InputError, match=r"f.json: was learnt on 4 accelerators, and there are 3; take 4 "):
         check_transfer(learnt, JOBS, 3, "f.json")
-    with pytest.raises(InputError, match=r"place: was learnt on 24 jobs, and there are 9; schedule 24 jobs at a time"):
+    with pytest.raises(InputError, match=r"was learnt on 24 jobs, and there are 9; take 24 jobs"):
         check_transfer(learnt, 9, 4)
 
 

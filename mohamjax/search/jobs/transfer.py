@@ -174,21 +174,16 @@ def check_transfer(transfer: Transfer, jobs: int, accelerators: int, file: objec
     Raises:
         InputError: the numbers of accelerators or of jobs differ.
     """
-    kept = len(transfer.accelerators), len(transfer.ranked.place)
-    if kept[0] != accelerators:
-        raise InputError(
-            f"was learnt on {kept[0]} accelerators, and there are {accelerators}",
-            file=file,
-            item="accelerators",
-            remedy=f"take a platform of {kept[0]}, or learn on one of {accelerators}",
-        )
-    if kept[1] != jobs:
-        raise InputError(
-            f"was learnt on {kept[1]} jobs, and there are {jobs}",
-            file=file,
-            item="place",
-            remedy=f"schedule {kept[1]} jobs at a time, or learn on {jobs}",
-        )
+    for what, kept, there in (
+        ("accelerators", len(transfer.accelerators), accelerators),
+        ("jobs", len(transfer.ranked.place), jobs),
+    ):
+        if kept != there:
+            raise InputError(
+                f"was learnt on {kept} {what}, and there are {there}",
+                file=file,
+                remedy=f"take {kept} {what}, or learn on {there}",
+            )
 
 
 def write_transfer(path: str | pathlib.Path, transfer: Transfer) -> None:
