@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mohamjax.schedule.job_platform import JobBatch, Platform
     from mohamjax.schedule.job_table import JobTable
     from mohamjax.search import MapperProgress
-    from mohamjax.search.jobs import JobFront, JobGoals, JobSchedule, JobSearchConfig
+    from mohamjax.search.jobs import JobFront, JobGoals, JobSchedule, JobSearchConfig, Transfer
     from mohamjax.workload import ApplicationModel
 
 __all__ = ["add_arguments", "schedule"]
@@ -43,6 +43,8 @@ _SETTINGS = (
     "lb",
     "flexible",
     "sample",
+    "pool",
+    "transfer",
     "population",
     "generations",
     "seed",
@@ -68,10 +70,10 @@ def add_arguments(parser: argparse.ArgumentParser, positive: Callable[[str], int
     """
     parser.add_argument(
         "--jobs",
-        required=True,
         nargs="+",
         metavar="FILE",
-        help="jobs: a CSV file with a row per job, a job-table/1 JSON, ONNX files or a scenario (a job per layer)",
+        help="jobs: a CSV file with a row per job, a job-table/1 JSON, ONNX files or a scenario (a job per layer); "
+        "may be left out with --pool",
     )
     parser.add_argument("--platform", metavar="NAME|FILE", help="S1 to S6 of G#'s Table 4, or a YAML file with cores")
     parser.add_argument(
@@ -121,6 +123,19 @@ def add_arguments(parser: argparse.ArgumentParser, positive: Callable[[str], int
     parser.add_argument(
         "--sample", type=positive, metavar="N", help="draw N jobs with replacement from the layers of the networks"
     )
+    parser.add_argument(
+        "--pool",
+        help="with --sample: draw from the vision, language or recommendation networks alone, or mixed: equal shares "
+        "of the three. Of all packaged networks without --jobs, else of a scenario (in YAML of your own `task: vision` "
+        "stands with each network)",
+    )
+    parser.add_argument(
+        "--transfer",
+        metavar="FILE",
+        help="transfer.json of another batch of as many jobs on as many accelerators: its schedule, taken over by the "
+        "rank of the jobs' mean times, is evaluated as it is (method transfer) and starts gsharp, gsharp-unseeded, "
+        "gsharp-paper and standard-ga",
+    )
     parser.add_argument("--population", type=positive, help="schedules of a generation of a search (default 50)")
     parser.add_argument(
         "--generations", type=positive, help="generations of a search after its first population (default 199)"
@@ -137,19 +152,36 @@ def _chosen(name: str, item: str, known: tuple[str, ...]) -> str:
 
 def _of_networks(arguments: argparse.Namespace) -> dict[str, Any]:
     """Options that say how jobs are made of networks."""
-    return {name: getattr(arguments, name) for name in ("sample", "batch", "shape", "skip_unknown")}
+    return {name: getattr(arguments, name) for name in ("sample", "pool", "batch", "shape", "skip_unknown")}
 
 
 def _batch(arguments: argparse.Namespace, application: Callable[[argparse.Namespace], ApplicationModel]) -> JobBatch:
     """Jobs from a CSV file or from networks."""
     from mohamjax.io.jobs import read_jobs
-    from mohamjax.schedule.job_platform import batch_of_layers
+    from mohamjax.schedule.job_platform import POOLS, batch_of_layers
+    from mohamjax.workload import packaged_networks
 
-    if len(arguments.jobs) == 1 and arguments.jobs[0].lower().endswith(".csv"):
+    file = _single(arguments.jobs)
+    if file.lower().endswith(".csv"):
         refuse("is for networks, not for a list of jobs", **_of_networks(arguments))
-        return read_jobs(arguments.jobs[0])
-    arguments.workload = arguments.jobs
-    return batch_of_layers(application(arguments), sample=arguments.sample, seed=arguments.seed)
+        return read_jobs(file)
+    if arguments.pool is not None:
+        _chosen(arguments.pool, "--pool", POOLS)
+        if arguments.sample is None:
+            raise InputError("jobs are drawn from a pool", item="--pool", remedy="say how many: --sample 100")
+    if arguments.jobs is None:
+        own = {name: getattr(arguments, name) for name in ("batch", "shape", "skip_unknown")}
+        refuse("is for networks of --jobs; the packaged ones are whole", **own)
+        networks = packaged_networks()
+    else:
+        arguments.workload = arguments.jobs
+        networks = application(arguments)
+    return batch_of_layers(networks, sample=arguments.sample, seed=arguments.seed, pool=arguments.pool)
+
+
+def _single(jobs: list[str] | None) -> str:
+    """The one file that is given; empty where there are several or none."""
+    return jobs[0] if jobs is not None and len(jobs) == 1 else ""
 
 
 def _table(
@@ -194,13 +226,19 @@ def _problem(
     application: Callable[[argparse.Namespace], ApplicationModel],
     mapping: Callable[[MapperProgress], None],
     config: JobSearchConfig,
+    transfer: Transfer | None,
 ) -> tuple[JobTable, JobGoals, tuple[str, ...], str]:
     """Table, goals, tenants and a title; complains before the mapper runs where that can be."""
     from mohamjax.schedule.job_platform import PLATFORMS
-    from mohamjax.search.jobs import JobGoals, check_goals, check_size
+    from mohamjax.search.jobs import JobGoals, check_goals, check_size, check_transfer
 
-    name = pathlib.PurePath(arguments.jobs[0]).name
-    if len(arguments.jobs) == 1 and arguments.jobs[0].lower().endswith(".json"):
+    if arguments.jobs is None and arguments.pool is None:
+        raise InputError("is missing", item="--jobs", remedy="give jobs, or draw some: --sample 100 --pool mixed")
+    name = "packaged networks" if arguments.jobs is None else pathlib.PurePath(arguments.jobs[0]).name
+    if arguments.pool is not None:
+        name = f"{name} ({arguments.pool})"
+    file = _single(arguments.jobs)
+    if file.lower().endswith(".json"):
         from mohamjax.io import read_json
         from mohamjax.io.files import check_format
         from mohamjax.io.schedules import JOB_TABLE_FORMAT, read_job_table
@@ -208,11 +246,13 @@ def _problem(
         names = ("platform", "bandwidth", "cost_model", "demand", "lb", "flexible", *_NEST_OPTIONS)
         given = {name: getattr(arguments, name) for name in names}
         refuse("the job table says that itself", **given, **_of_networks(arguments))
-        document = read_json(arguments.jobs[0])
-        check_format(document, (JOB_TABLE_FORMAT,), arguments.jobs[0])
-        table = read_job_table(document, arguments.jobs[0])
+        document = read_json(file)
+        check_format(document, (JOB_TABLE_FORMAT,), file)
+        table = read_job_table(document, file)
         if not table.jobs:
-            raise InputError("there are no jobs", file=arguments.jobs[0], remedy="give at least one")
+            raise InputError("there are no jobs", file=file, remedy="give at least one")
+        if transfer is not None:
+            check_transfer(transfer, *table.duration.shape, file=arguments.transfer)
         return table, JobGoals(), ("",) * len(table.jobs), name
     from mohamjax.io.jobs import load_platform
 
@@ -233,6 +273,8 @@ def _problem(
     goals = JobGoals(weight=batch.weight, deadline=batch.deadline, target=batch.target)
     check_size(len(batch.names), len(platform.cores))
     check_goals(config, goals)
+    if transfer is not None:
+        check_transfer(transfer, len(batch.names), len(platform.cores), file=arguments.transfer)
     table = _table(arguments, batch, platform, mapping)
     title = f"{plural(len(batch.names), 'job')} of {name} on {platform.name}, {arguments.bandwidth:g} bytes/cycle"
     if arguments.cost_model == "loop-nest":
@@ -257,12 +299,17 @@ def schedule(
     from mohamjax.io import prepare_folder
     from mohamjax.search.jobs import (
         HEURISTICS,
+        STARTED,
         JobSearchConfig,
         check_method,
         check_problem,
+        direct_transfer,
         job_bound,
         objective_names,
+        read_transfer,
         run_method,
+        transfer_of,
+        write_transfer,
     )
 
     methods = [name for name in arguments.method.split(",") if name]
@@ -277,21 +324,36 @@ def schedule(
     for name in methods or [""]:
         check_method(name, config)
     arguments.population, arguments.generations = config.population, config.generations  # for the record
+    transfer = None if arguments.transfer is None else read_transfer(arguments.transfer)
     folder = None if arguments.out is None else prepare_folder(arguments.out)
-    table, goals, tenants, title = _problem(arguments, application, mapping, config)
+    table, goals, tenants, title = _problem(arguments, application, mapping, config, transfer)
     check_problem(table, config, goals)
     bound = job_bound(table)
     say(f"{title}; lower bound {bound.best:,.0f} {table.time_unit}")
     fronts: list[JobFront] = []
+
+    def add(front: JobFront) -> None:
+        fronts.append(front)
+        best = front.best
+        say(f"{front.method}: makespan {best.objectives['makespan']:,.0f} {table.time_unit}, {best.seconds:.1f} s")
+
+    starts = [name for name in dict.fromkeys(methods) if name in STARTED]
+    if transfer is not None:
+        told = f"by {transfer.method} on {transfer.batch or 'another batch'}"
+        say(f"{arguments.transfer}: {told}; starts {', '.join(starts) or 'no method'}")
+        if transfer.accelerators != table.accelerators:
+            say(f"{arguments.transfer}: learnt on other accelerators: {', '.join(transfer.accelerators)}")
+        add(direct_transfer(table, transfer, config, goals))
+    given = [front.best.plan for front in fronts]
     for name in dict.fromkeys(methods):
-        fronts.append(run_method(name, table, config, goals))
-        best = fronts[-1].best
-        say(f"{name}: makespan {best.objectives['makespan']:,.0f} {table.time_unit}, {best.seconds:.1f} s")
+        add(run_method(name, table, config, goals, given))
     first = config.objectives[0]
     fronts.sort(key=lambda front: front.best.objectives[first])
     rows = [_row(one, bound.best, config.objectives) for front in fronts for one in front.schedules]
     if folder is not None:
         _write(folder, table, tenants, fronts, rows, bound, arguments, title, first)
+        kept = transfer_of(table, fronts[0].best, title, _shown(config.objectives))
+        write_transfer(folder / "transfer.json", kept)
         say(f"results in {folder}")
     if arguments.json:
         summary = {
@@ -302,6 +364,8 @@ def schedule(
             "lower_bound": {**bound._asdict(), "best": bound.best},
             "schedules": rows,
         }
+        if transfer is not None:
+            summary["transfer"] = {"file": arguments.transfer, "batch": transfer.batch, "starts": starts}
         print(json.dumps(summary, indent=2))
     else:
         head = ["method", *(f"{o} [{table.time_unit}]" if o == "makespan" else o for o in _shown(config.objectives))]

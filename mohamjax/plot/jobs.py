@@ -190,9 +190,9 @@ def job_convergence(
     for i, (name, history) in enumerate(histories.items()):
         evaluations, best = np.asarray(history, float).T
         best = best * factor
-        (line,) = axes.plot(
-            evaluations, best, color=PALETTE[i % len(PALETTE)], ls=("-", "--", ":")[i // len(PALETTE) % 3], lw=1.4
-        )
+        style = ("-", "--", ":")[i // len(PALETTE) % 3]
+        mark = "o" if len(history) == 1 else None  # a line of one point would not be seen
+        (line,) = axes.plot(evaluations, best, color=PALETTE[i % len(PALETTE)], ls=style, lw=1.4, marker=mark, ms=4)
         handles.append(line)
         texts.append(clean(name, 30))
     if bound is not None:

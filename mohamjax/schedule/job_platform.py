@@ -21,10 +21,11 @@ from mohamjax.schedule.job_analysis import (
     layer_shape,
 )
 from mohamjax.schedule.job_table import JobTable
-from mohamjax.workload import DIMS, ApplicationModel, UniqueLayer
+from mohamjax.workload import DIMS, TASKS, ApplicationModel, UniqueLayer
 
 __all__ = [
     "PLATFORMS",
+    "POOLS",
     "Core",
     "JobBatch",
     "Platform",
@@ -156,16 +157,67 @@ def named_platform(name: str, *, lb: str = "LB_rs", flexible: bool = False) -> P
     return Platform(f"{name}{' flexible' if flexible else ''}", cores)
 
 
-def batch_of_layers(application: ApplicationModel, *, sample: int | None = None, seed: int = 0) -> JobBatch:
+POOLS = (*TASKS, "mixed")
+"""Classes of networks that jobs are drawn from (G#, Section 5.1.1); mixed is all of them."""
+
+
+def _drawn(application: ApplicationModel, pool: str, sample: int, seed: int) -> list[int]:
+    """Layers drawn with replacement from the networks of a pool.
+
+    Raises:
+        ValueError: there is no such pool.
+        InputError: a network says no task, or a task of the pool has no layers.
+    """
+    if pool not in POOLS:
+        raise ValueError(f"pool is {pool!r}, expected one of {', '.join(POOLS)}")
+    for network in application.networks:
+        if not network.task:
+            raise InputError(
+                "no task is said, so that it is in no pool",
+                item=f"network {network.name}",
+                remedy=f"list the networks in a scenario YAML with `task: {TASKS[0]}` (or {' or '.join(TASKS[1:])})",
+            )
+    tasks = TASKS if pool == "mixed" else (pool,)
+    owners = [application.networks[n].task for n in application.network_of_layer]
+    own = [[i for i, task in enumerate(owners) if task == wanted] for wanted in tasks]
+    for task, layers in zip(tasks, own, strict=True):
+        if not layers:
+            there = [known for known in TASKS if known in owners]
+            raise InputError(
+                f"the pool {pool} needs {task} networks, and {application.name} has none",
+                item="--pool",
+                remedy=f"draw from {' or '.join(there)}, or add networks of this task",
+            )
+    rng = np.random.default_rng(seed)
+    shares = rng.permutation(np.resize(rng.permutation(len(tasks)), sample))
+    place = rng.integers([len(own[k]) for k in shares])
+    return [own[k][p] for k, p in zip(shares, place, strict=True)]
+
+
+def batch_of_layers(
+    application: ApplicationModel, *, sample: int | None = None, seed: int = 0, pool: str | None = None
+) -> JobBatch:
     """Independent jobs from the layers of networks: a tenant per network.
 
     Args:
         application: networks.
         sample: how many jobs to draw with replacement, as G# does; None takes every layer once.
         seed: of the draw.
+        pool: of `POOLS`, draws from the networks of this task alone, every layer as likely. `mixed` draws equal shares
+            (to one job) from each task, however many layers its networks have: a recommendation model has few.
+
+    Raises:
+        ValueError: there is no such pool, or one without `sample`.
+        InputError: a network says no task, or a task of the pool has no layers.
     """
-    count = len(application.layers)
-    chosen = np.arange(count) if sample is None else np.random.default_rng(seed).integers(count, size=sample)
+    if pool is not None:
+        if sample is None:
+            raise ValueError(f"the pool {pool} is to draw jobs from; say how many")
+        chosen = _drawn(application, pool, sample, seed)
+    elif sample is not None:
+        chosen = np.random.default_rng(seed).integers(len(application.layers), size=sample)
+    else:
+        chosen = range(len(application.layers))
     layers, names, tenants = [], [], []
     for place, i in enumerate(chosen):
         layer = application.layers[i]

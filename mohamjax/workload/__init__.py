@@ -4,19 +4,21 @@ from mohamjax.workload.importer import LAYER_COLUMNS, layer_rows, read_network
 from mohamjax.workload.layer import (
     DIMS,
     LAYER_TYPES,
+    TASKS,
     ApplicationModel,
     Layer,
     Network,
     UniqueLayer,
     WorkloadShape,
 )
-from mohamjax.workload.scenario import SCENARIOS, load_scenario
+from mohamjax.workload.scenario import SCENARIOS, load_scenario, packaged_networks
 
 __all__ = [
     "DIMS",
     "LAYER_COLUMNS",
     "LAYER_TYPES",
     "SCENARIOS",
+    "TASKS",
     "ApplicationModel",
     "Layer",
     "Network",
@@ -24,5 +26,6 @@ __all__ = [
     "WorkloadShape",
     "layer_rows",
     "load_scenario",
+    "packaged_networks",
     "read_network",
 ]

@@ -9,13 +9,16 @@ import dataclasses
 import functools
 import math
 
-__all__ = ["DIMS", "LAYER_TYPES", "ApplicationModel", "Layer", "Network", "UniqueLayer", "WorkloadShape"]
+__all__ = ["DIMS", "LAYER_TYPES", "TASKS", "ApplicationModel", "Layer", "Network", "UniqueLayer", "WorkloadShape"]
 
 DIMS = ("G", "N", "K", "C", "P", "Q", "R", "S")
 """Loop dimensions: groups, batch, output and input channels per group, output extent along the first and
 second spatial axis, filter extent along the first and second. P goes with R, Q with S."""
 
 LAYER_TYPES = ("conv", "dwconv", "gconv", "tconv", "fc", "bmm", "rnn")
+
+TASKS = ("vision", "language", "recommendation")
+"""What networks are for: the classes of G# (Section 5.1.1)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,11 +97,19 @@ class Layer:
 
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """A directed acyclic graph of layers from one ONNX graph, in topological order."""
+    """A directed acyclic graph of layers from one ONNX graph, in topological order.
+
+    Attributes:
+        name: distinct within an application model.
+        layers: predecessors are indices of this tuple.
+        source: where it was read from.
+        task: what it is for, of `TASKS`; empty where nobody says.
+    """
 
     name: str
     layers: tuple[Layer, ...]
     source: str = ""
+    task: str = ""
 
     @property
     def macs(self) -> int:

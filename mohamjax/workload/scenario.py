@@ -14,9 +14,9 @@ import yaml
 from mohamjax.errors import InputError
 from mohamjax.reader import Fields, number, read_yaml
 from mohamjax.workload.importer import network_name, read_network, tensor_names
-from mohamjax.workload.layer import ApplicationModel, Network
+from mohamjax.workload.layer import TASKS, ApplicationModel, Network
 
-__all__ = ["SCENARIOS", "load_scenario"]
+__all__ = ["SCENARIOS", "load_scenario", "packaged_networks"]
 
 SCENARIOS = ("mobile", "edge", "ar-vr", "data-center")
 """Packaged scenarios: A to D of the MOHaM paper (Table 3)."""
@@ -34,7 +34,7 @@ _ALIASES = {
     "datacenter": "data-center",
 }
 _KEYS = ("name", "description", "networks")
-_NETWORK_KEYS = ("file", "name", "copies", "batch", "shapes")
+_NETWORK_KEYS = ("file", "name", "copies", "batch", "shapes", "task")
 _ELSEWHERE = {"requirements/1": "--require", "template/1": "--templates", "technology/1": "--technology"}
 _OF_REQUIREMENTS = frozenset(("limits", "chiplets", "homogeneous", "package", "pin"))
 
@@ -48,6 +48,7 @@ class _Entry:
     copies: int = 1
     batch: int | None = None
     shapes: Mapping[str, Sequence[int]] | None = None
+    task: str = ""
 
 
 def load_scenario(
@@ -61,7 +62,8 @@ def load_scenario(
     """Loads an application model.
 
     A user's scenario is YAML: `name` (optional), `description` (optional) and `networks`, a list of `file` (relative to
-    the YAML file) with, optionally, `name`, `copies`, `batch` and `shapes` (`{tensor: [d, d, ...]}`).
+    the YAML file) with, optionally, `name`, `copies`, `batch`, `shapes` (`{tensor: [d, d, ...]}`) and `task` (of
+    `TASKS`, for those who draw jobs from the networks of one).
 
     Args:
         spec: A packaged name (`SCENARIOS`, or A to D), a YAML file, an ONNX file, or several ONNX files.
@@ -94,8 +96,15 @@ def load_scenario(
             warn=warn,
         )
         for _ in range(entry.copies):
-            networks.append(dataclasses.replace(network, name=_distinct(network.name, used)))
+            networks.append(dataclasses.replace(network, name=_distinct(network.name, used), task=entry.task))
     return ApplicationModel(name, tuple(networks))
+
+
+def packaged_networks() -> ApplicationModel:
+    """All networks of the packaged scenarios, each once, with their tasks."""
+    files = dict.fromkeys(entry for name in SCENARIOS for entry in _packaged(name))
+    read = (dataclasses.replace(read_network(entry.file), task=entry.task) for entry in files)
+    return ApplicationModel("packaged", tuple(read))
 
 
 def _distinct(name: str, used: set[str]) -> str:
@@ -160,7 +169,8 @@ def _entries(specs: Sequence[str | os.PathLike[str]]) -> tuple[str, list[_Entry]
 
 def _packaged(key: str) -> list[_Entry]:
     document = yaml.safe_load((_DATA / "scenarios.yaml").read_text(encoding="utf-8"))
-    return [_Entry(_DATA / network["file"]) for network in document["scenarios"][key]["networks"]]
+    files = [network["file"] for network in document["scenarios"][key]["networks"]]
+    return [_Entry(_DATA / file, task=document["provenance"][file]["task"]) for file in files]
 
 
 def _from_yaml(path: pathlib.Path) -> tuple[str, list[_Entry]]:
@@ -206,6 +216,7 @@ def _entry(entry: object, i: int, path: pathlib.Path) -> _Entry:
         fields.integer("copies", 1, maximum=MAX_COPIES),
         fields.integer("batch") if fields.has("batch") else None,
         _shapes(fields) if fields.has("shapes") else None,
+        fields.choice("task", TASKS, "task", ""),
     )
 
 

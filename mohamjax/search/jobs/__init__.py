@@ -17,6 +17,7 @@ from mohamjax.search.jobs.problem import (
 from mohamjax.search.jobs.scheduler import (
     METHODS,
     SEEDS,
+    STARTED,
     JobFront,
     JobGoals,
     JobSchedule,
@@ -30,7 +31,17 @@ from mohamjax.search.jobs.scheduler import (
     search_islands,
     seed_plans,
 )
-from mohamjax.search.jobs.transfer import RankedSchedule, apply_ranked, ranked_schedule
+from mohamjax.search.jobs.transfer import (
+    RankedSchedule,
+    Transfer,
+    apply_ranked,
+    check_transfer,
+    direct_transfer,
+    ranked_schedule,
+    read_transfer,
+    transfer_of,
+    write_transfer,
+)
 
 __all__ = [
     "DEFAULT_RATES",
@@ -41,6 +52,7 @@ __all__ = [
     "PAPER_RATES",
     "SEEDS",
     "STANDARD_RATES",
+    "STARTED",
     "JobBound",
     "JobFront",
     "JobGenes",
@@ -51,12 +63,15 @@ __all__ = [
     "JobSearchConfig",
     "Plan",
     "RankedSchedule",
+    "Transfer",
     "apply_ranked",
     "check_goals",
     "check_method",
     "check_problem",
     "check_size",
+    "check_transfer",
     "decode",
+    "direct_transfer",
     "evaluate",
     "evaluate_plans",
     "genes_of",
@@ -66,8 +81,11 @@ __all__ = [
     "nest_analyses",
     "objective_names",
     "ranked_schedule",
+    "read_transfer",
     "run_heuristic",
     "run_method",
     "search_islands",
     "seed_plans",
+    "transfer_of",
+    "write_transfer",
 ]

@@ -35,6 +35,7 @@ __all__ = [
     "GENETIC",
     "METHODS",
     "SEEDS",
+    "STARTED",
     "JobFront",
     "JobGoals",
     "JobSchedule",
@@ -228,11 +229,12 @@ def _genetic(
     rates: JobRates,
     make: Callable[[tuple[str, ...]], Problem],
     seeded: bool,
+    given: Sequence[Plan] = (),
 ) -> tuple[list[Plan], list[tuple[int, float]]]:
     """Non-dominated plans of one search, seeds among them, and its history."""
     jobs = padded_jobs(len(table.jobs))
     context = jax.tree.map(lambda leaf: leaf[None], goals.problem(table, jobs=jobs))
-    plans = seed_plans(table)[: config.population] if seeded else []
+    plans = [*given, *(seed_plans(table) if seeded else ())][: config.population]
     seeds = jax.tree.map(lambda leaf: leaf[None], genes_of(plans, jobs)) if plans else None
     archive, best = search_islands(
         jax.random.key(config.seed), context, config, rates=rates, seeds=seeds, problem=make(config.objectives)
@@ -256,6 +258,9 @@ GENETIC: dict[str, dict[str, Any]] = {
 }
 
 """Methods on the shared loop: rates, the problem of the loop for some objectives, whether heuristics seed it."""
+
+STARTED = tuple(name for name in GENETIC if name != "random")
+"""Methods that start from schedules that are given, before those of heuristics. Random search draws all anew."""
 
 METHODS = (*GENETIC, *HEURISTICS, *LEARNING_METHODS, *LIBRARY_METHODS)
 """Names of all methods: G# in three forms, baselines on the same loop, heuristics, learning methods, optimisers of a
@@ -310,6 +315,7 @@ def run_method(
     table: JobTable,
     config: JobSearchConfig | None = None,
     goals: JobGoals | None = None,
+    given: Sequence[Plan] = (),
 ) -> JobFront:
     """Schedules a table by one method.
 
@@ -320,6 +326,8 @@ def run_method(
         table: independent jobs behind one bandwidth.
         config: sizes, objectives and seed; default 10,000 evaluations, makespan.
         goals: weights, deadlines and targets of the jobs.
+        given: schedules that are there already, such as a transferred one; first individuals of the methods in
+            `STARTED`, as many as the population takes; the others do not look at them.
 
     Returns:
         The best schedule, or with several objectives the schedules that do not dominate each other.
@@ -334,7 +342,7 @@ def run_method(
     history: list[tuple[int, float]] = []
     evaluations = config.evaluations
     if method in GENETIC:
-        plans, history = _genetic(table, goals, config, **GENETIC[method])
+        plans, history = _genetic(table, goals, config, **GENETIC[method], given=given if method in STARTED else ())
     elif method in HEURISTICS:
         plans, evaluations = [run_heuristic(method, table, config.seed)], 1
     elif method in LEARNING_METHODS:
