@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mohamjax.cli_options import refuse
 from mohamjax.errors import InputError
-from mohamjax.text import plural
+from mohamjax.text import amount, plural
 from mohamjax.text import table as text_table
 
 if TYPE_CHECKING:
@@ -281,12 +281,12 @@ def schedule(
     table, goals, tenants, title = _problem(arguments, application, mapping, config)
     check_problem(table, config, goals)
     bound = job_bound(table)
-    say(f"{title}; lower bound {bound.best:,.0f} {table.time_unit}")
+    say(f"{title}; lower bound {amount(bound.best)} {table.time_unit}")
     fronts: list[JobFront] = []
     for name in dict.fromkeys(methods):
         fronts.append(run_method(name, table, config, goals))
         best = fronts[-1].best
-        say(f"{name}: makespan {best.objectives['makespan']:,.0f} {table.time_unit}, {best.seconds:.1f} s")
+        say(f"{name}: makespan {amount(best.objectives['makespan'])} {table.time_unit}, {best.seconds:.1f} s")
     first = config.objectives[0]
     fronts.sort(key=lambda front: front.best.objectives[first])
     rows = [_row(one, bound.best, config.objectives) for front in fronts for one in front.schedules]
@@ -311,7 +311,7 @@ def schedule(
             for row in rows
         ]  # fmt: skip
         print(text_table([[*head, "over bound", "evaluations", "seconds"], *body]))
-        print(f"lower bound of the makespan: {bound.best:,.0f} {table.time_unit}")
+        print(f"lower bound of the makespan: {amount(bound.best)} {table.time_unit}")
     return 0
 
 

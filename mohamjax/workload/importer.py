@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from mohamjax.errors import InputError
+from mohamjax.errors import InputError, one_line
 from mohamjax.workload.graph import Walk, static_shape
 from mohamjax.workload.layer import Network
 from mohamjax.workload.onnx_file import load_model
@@ -74,7 +74,7 @@ def read_network(
     report = warn or _print_warning
 
     def tell(line: str) -> None:
-        report(f"{path}: {line}")
+        report(one_line(f"{path}: {line}"))
 
     if batch is not None and (isinstance(batch, bool) or not isinstance(batch, int) or batch < 1):
         raise InputError(f"a batch of {batch!r}", file=path, item="batch", remedy="give a positive integer")
