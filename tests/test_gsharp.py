@@ -510,6 +510,14 @@ def test_bad_input_is_one_line(arguments, jobs, said, tmp_path, capsys):
     assert said in error and error.count("\n") == 1
 
 
+def test_a_bandwidth_of_almost_nothing_is_told_in_a_few_digits(tmp_path, capsys):
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    arguments = ["--platform", "S2", "--bandwidth", "1e-300", "--method", "LPT-EFT", "--no-compile-cache"]
+    assert main(["schedule", "--jobs", str(tmp_path / "jobs.csv"), *arguments]) == 0
+    said = capsys.readouterr()
+    assert "e+30" in said.err and max(map(len, (said.out + said.err).splitlines())) < 120
+
+
 def test_a_platform_of_ones_own(tmp_path, capsys):
     (tmp_path / "jobs.csv").write_text(JOBS)
     mine = tmp_path / "mine.yaml"
