@@ -1205,10 +1205,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         # What no reader or writer of ours has put better: a full disk, or a terminal that lacks a character.
         name = getattr(error, "filename", None)
         reason = getattr(error, "strerror", None) or str(error)
-        print(
-            f"mohamjax: {InputError(reason, file=name, remedy='check the path, its rights and the disk')}",
-            file=sys.stderr,
-        )
+        remedy = "check the path, its rights and the disk" if isinstance(error, OSError) else "set PYTHONUTF8=1"
+        print(f"mohamjax: {InputError(reason, file=name, remedy=remedy)}", file=sys.stderr)
         return 2
     except Exception:
         traceback.print_exc()

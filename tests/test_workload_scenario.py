@@ -171,7 +171,10 @@ def test_what_the_system_refuses_is_one_line(nets, capsys, monkeypatch):
     network = str(nets / "nets" / "a.onnx")
     for error, words in (
         (OSError(errno.ENOSPC, "No space left on device", "x.csv"), "x.csv: No space left on device; check the path"),
-        (UnicodeEncodeError("ascii", "\u03b1", 0, 1, "ordinal not in range(128)"), "'ascii' codec can't encode"),
+        (
+            UnicodeEncodeError("ascii", "\u03b1", 0, 1, "ordinal not in range(128)"),
+            "ordinal not in range(128); set PYTHONUTF8=1",
+        ),
         (ZeroDivisionError(), "this is a fault of ours"),
     ):
         monkeypatch.setitem(cli._VERBS, "workload", Mock(side_effect=error))

@@ -231,10 +231,11 @@ def evaluate_timeloop(
         )
     if given.constraints is not None:
         _obey(given.mapping, given.constraints, given.architecture, listed)
-    for table, figures in _TABLES.items():
-        if table not in given.tables:
-            told = f"{listed}: there is no {table}: {figures} that the architecture does not state count as 0"
-            warnings.warn(told, stacklevel=2)
+    missing = [table for table in _TABLES if table not in given.tables]
+    if missing:
+        figures = " and ".join(_TABLES[table] for table in missing)
+        told = f"there is no {' and no '.join(missing)}: {figures} that the architecture does not state count as 0"
+        warnings.warn(f"{listed}: {told}", stacklevel=2)
     name = next(str(path) for path in paths if any(key == "mapping" for key, _ in _documents(pathlib.Path(path))))
     sample = Sample(name, given.architecture, given.shape, given.mapping)
     return report_samples([sample], out_path, links=links, float32=float32, explain=explain)
