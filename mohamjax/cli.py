@@ -1,7 +1,8 @@
 """The command line. Thin: it parses, calls the rooms of the house, and prints.
 
-Results go to standard output, progress and warnings to standard error. Exit codes: 0 done, 2 bad input (one line that
-says what is wrong and how to mend it), 1 a fault of ours, 130 stopped by hand before there was anything to keep.
+Results go to standard output, progress and warnings to standard error. Exit codes: 0 done, 2 bad input or what the
+system refuses (one line that says what is wrong and how to mend it), 1 a fault of ours, 130 stopped by hand before
+there was anything to keep.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from mohamjax import __version__, cli_schedule
 from mohamjax.cli_options import refuse
-from mohamjax.errors import InputError
+from mohamjax.errors import InputError, one_line
 from mohamjax.text import plural
 from mohamjax.text import table as _table
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
+_MOST_DESIGNS = 2**20  # of a generation: 16 times as many as were ever measured
 _MOST_ENUMERATED = 10**8  # mappings of a layer on a template: minutes
 
 
@@ -463,7 +465,7 @@ def _duration(seconds: float | None) -> str:
 
 
 def _warn(text: str) -> None:
-    print(f"warning: {text}", file=sys.stderr, flush=True)
+    print(f"warning: {one_line(text)}", file=sys.stderr, flush=True)
 
 
 # ---------------------------------------------------------------- shared pieces
@@ -515,11 +517,12 @@ def _technology(arguments: argparse.Namespace) -> Technology:
 def _probe(path: str | None, item: str = "--out") -> None:
     """Complains about a file that cannot be written before the work is done that would go there; names the option."""
     from mohamjax.io import prepare_folder
+    from mohamjax.reader import found
 
     if path not in (None, "-"):
         assert path is not None
         target = pathlib.Path(path)
-        if target.is_dir():
+        if found(target, folder=True):
             raise InputError("is a folder", file=path, item=item, remedy="name a file")
         prepare_folder(target.parent, item)
 
@@ -563,6 +566,11 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     tiles = settings.package.max_tiles
     chosen.setdefault("max_chiplets", min(settings.moham.max_chiplets, tiles))
     changes: dict[str, Any] = {"moham": dataclasses.replace(settings.moham, tiles=tiles, **chosen)}
+    together = changes["moham"].population * changes["moham"].islands
+    if together > _MOST_DESIGNS:
+        raise InputError(
+            f"{together:,} designs at once", item="--population", remedy=f"at most {_MOST_DESIGNS:,}, islands counted"
+        )
     if arguments.weights:
         if chosen["objective"] != "product":
             raise InputError("are for --objective product", item="--weights", remedy="leave one of the two out")
@@ -659,9 +667,11 @@ def _inputs(arguments: argparse.Namespace, application: ApplicationModel) -> dic
     """What the command line named, and the contents of its files: with it, a search can be repeated and checked."""
     import hashlib
 
+    from mohamjax.reader import found
+
     files = [*arguments.workload, arguments.technology, arguments.package, arguments.require, arguments.inject]
     files += [network.source for network in application.networks]
-    files += [name for name in (arguments.templates or "").split(",") if pathlib.Path(name).is_file()]
+    files += (arguments.templates or "").split(",")
     return {
         "workload": list(arguments.workload),
         "batch": arguments.batch,
@@ -677,7 +687,7 @@ def _inputs(arguments: argparse.Namespace, application: ApplicationModel) -> dic
         "sha256": {
             str(name): hashlib.sha256(pathlib.Path(name).read_bytes()).hexdigest()
             for name in files
-            if name and pathlib.Path(name).is_file()
+            if name and found(name, folder=False)
         },
     }
 
@@ -1216,6 +1226,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output has gone; nothing is left to say, and Python must not say it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except (OSError, UnicodeError) as error:
+        # What no reader or writer of ours has put better: a full disk, or a terminal that lacks a character.
+        name = getattr(error, "filename", None)
+        reason = getattr(error, "strerror", None) or str(error)
+        remedy = "check the path, its rights and the disk" if isinstance(error, OSError) else "set PYTHONUTF8=1"
+        print(f"mohamjax: {InputError(reason, file=name, remedy=remedy)}", file=sys.stderr)
+        return 2
     except Exception:
         traceback.print_exc()
         print("mohamjax: this is a fault of ours; please report it with the lines above", file=sys.stderr)

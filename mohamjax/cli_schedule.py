@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mohamjax.cli_options import refuse
 from mohamjax.errors import InputError
-from mohamjax.text import plural
+from mohamjax.text import amount, plural
 from mohamjax.text import table as text_table
 
 if TYPE_CHECKING:
@@ -329,13 +329,13 @@ def schedule(
     table, goals, tenants, title = _problem(arguments, application, mapping, config, transfer)
     check_problem(table, config, goals)
     bound = job_bound(table)
-    say(f"{title}; lower bound {bound.best:,.0f} {table.time_unit}")
+    say(f"{title}; lower bound {amount(bound.best)} {table.time_unit}")
     fronts: list[JobFront] = []
 
     def add(front: JobFront) -> None:
         fronts.append(front)
         best = front.best
-        say(f"{front.method}: makespan {best.objectives['makespan']:,.0f} {table.time_unit}, {best.seconds:.1f} s")
+        say(f"{front.method}: makespan {amount(best.objectives['makespan'])} {table.time_unit}, {best.seconds:.1f} s")
 
     starts = [name for name in dict.fromkeys(methods) if name in STARTED]
     if transfer is not None:
@@ -375,7 +375,7 @@ def schedule(
             for row in rows
         ]  # fmt: skip
         print(text_table([[*head, "over bound", "evaluations", "seconds"], *body]))
-        print(f"lower bound of the makespan: {bound.best:,.0f} {table.time_unit}")
+        print(f"lower bound of the makespan: {amount(bound.best)} {table.time_unit}")
     return 0
 
 

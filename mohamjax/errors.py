@@ -1,12 +1,26 @@
 """Errors that a user can mend. Everything else that escapes is a fault of ours."""
 
-__all__ = ["InputError"]
+__all__ = ["InputError", "one_line"]
+
+_LONGEST = 400  # characters of a message, file, item or remedy: room for any name, none for a file's contents
+
+
+def one_line(text: str) -> str:
+    """The text with every run of white space, line breaks included, as one space."""
+    return " ".join(text.split())
+
+
+def _shortened(text: object) -> str:
+    """One line, the middle of a long one left out: what a file holds may be of any length."""
+    line = one_line(str(text))
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 100]} ... {line[-90:]}"
 
 
 class InputError(ValueError):
     """Bad input: one line that names the file, the item and the remedy.
 
-    The command line prints it without a traceback and exits with code 2.
+    The command line prints it without a traceback and exits with code 2. Long parts lose their middle, so that values
+    can be quoted whatever they are.
 
     Args:
         message: What is wrong, without a trailing full stop.
@@ -16,12 +30,12 @@ class InputError(ValueError):
     """
 
     def __init__(self, message: str, *, file: object = None, item: object = None, remedy: str | None = None) -> None:
-        self.message = message
-        self.file = None if file is None else str(file)
-        self.item = None if item is None else str(item)
-        self.remedy = remedy
+        self.message = _shortened(message)
+        self.file = None if file is None else _shortened(file)
+        self.item = None if item is None else _shortened(item)
+        self.remedy = None if remedy is None else _shortened(remedy)
         where = ": ".join(part for part in (self.file, self.item) if part)
-        text = f"{where}: {message}" if where else message
+        text = f"{where}: {self.message}" if where else self.message
         if remedy:
-            text = f"{text}; {remedy}"
-        super().__init__(" ".join(text.split()))
+            text = f"{text}; {self.remedy}"
+        super().__init__(text)

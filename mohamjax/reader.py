@@ -3,35 +3,142 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import difflib
+import errno
+import io
 import math
+import os
 import pathlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
 
 from mohamjax.errors import InputError
 
-__all__ = ["Fields", "choice", "number", "read_text", "read_yaml", "suggestion"]
+__all__ = [
+    "NO_UNICODE",
+    "Fields",
+    "StrictLoader",
+    "check_digits",
+    "choice",
+    "found",
+    "is_unicode",
+    "number",
+    "read_table",
+    "read_text",
+    "read_yaml",
+    "suggestion",
+]
 
+NO_UNICODE = "a text holds half a character (a lone surrogate)"
+
+_MOST_DIGITS = 250  # of an integer: within the range of floats in whatever base
 _LARGEST_WHOLE = 2**30  # sizes and factors become int32 genes
+_MOST_NODES = 10**6
 
 
-class _UniqueKeyLoader(yaml.SafeLoader):
-    """SafeLoader that refuses a key written twice (PyYAML silently takes the last)."""
+class StrictLoader(yaml.SafeLoader):
+    """SafeLoader that refuses what would be lost in silence or take the machine down.
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
-        for key, _ in node.value:
+    That is a key written twice (PyYAML takes the last), integers that no float holds, texts that are no Unicode (a lone
+    surrogate), a node inside itself, and aliases that stand for more than `_MOST_NODES` nodes: a few hundred bytes can
+    stand for more than any memory holds.
+    """
+
+    def get_single_node(self) -> yaml.Node | None:
+        """The document's node graph, checked before anything is built of it."""
+        node = super().get_single_node()
+        if node is not None:
+            _count_nodes(node, {})
+        return node
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        """An integer of at most `_MOST_DIGITS` digits."""
+        try:
+            check_digits(node.value)
+        except ValueError as error:
+            raise _refusal(str(error), node) from None
+        return super().construct_yaml_int(node)
+
+
+StrictLoader.add_constructor("tag:yaml.org,2002:int", StrictLoader.construct_yaml_int)
+
+
+def _refusal(problem: str, node: yaml.Node) -> yaml.MarkedYAMLError:
+    return yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+
+
+def _count_nodes(node: yaml.Node, known: dict[int, int]) -> int:
+    """How many nodes a node stands for, aliases counted each time; refuses what `StrictLoader` refuses.
+
+    Args:
+        node: The node.
+        known: Counts by node identity, of those around it 0.
+    """
+    if id(node) in known:
+        if not known[id(node)]:
+            raise _refusal("refers to itself", node)
+        return known[id(node)]
+    known[id(node)] = 0
+    total, seen = 1, set()
+    if isinstance(node, yaml.ScalarNode):
+        if not is_unicode(node.value):
+            raise _refusal(NO_UNICODE, node)
+    elif isinstance(node, yaml.SequenceNode):
+        total += sum(_count_nodes(entry, known) for entry in node.value)
+    elif isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value != "<<":
                 if key.value in seen:
-                    raise yaml.constructor.ConstructorError(
-                        None, None, f"the key {key.value!r} is written twice", key.start_mark
-                    )
+                    raise _refusal(f"the key {key.value!r} is written twice", key)
                 seen.add(key.value)
-        return super().construct_mapping(node, deep)
+            total += _count_nodes(key, known) + _count_nodes(value, known)
+    if total > _MOST_NODES:
+        raise _refusal(f"its aliases stand for more than {_MOST_NODES:,} entries", node)
+    known[id(node)] = total
+    return total
+
+
+def check_digits(text: str) -> None:
+    """Raises ValueError for an integer of more than `_MOST_DIGITS` digits, which not even a float holds."""
+    if len(text) > _MOST_DIGITS:
+        raise ValueError(f"the integer {text[:10]}... has {len(text):,} digits, more than the {_MOST_DIGITS} allowed")
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text can be written: escapes can make lone surrogates, which are no characters."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def found(path: str | os.PathLike[str], *, folder: bool | None = None) -> bool:
+    """Whether there is a file or folder of that name; unlike `pathlib`, no name and no rights make it fail.
+
+    Args:
+        path: The path; one that cannot exist (too long, a NUL inside) does not.
+        folder: True asks for a folder, False for a regular file, None for anything.
+
+    Raises:
+        InputError: A folder on the way cannot be looked into.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return False
+    except OSError as error:
+        if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+            return False
+        raise InputError(
+            f"cannot be looked at ({error.strerror})", file=path, remedy="check the permissions of its folders"
+        ) from None
+    return folder is None or (stat.S_ISDIR(mode) if folder else stat.S_ISREG(mode))
 
 
 def read_text(path: pathlib.Path, kind: str) -> str:
@@ -56,8 +163,12 @@ def read_text(path: pathlib.Path, kind: str) -> str:
         raise InputError(f"cannot be read ({error.strerror})", file=path, remedy="check its permissions") from None
 
 
-def read_yaml(path: str | pathlib.Path) -> dict[Any, Any]:
+def read_yaml(path: str | pathlib.Path, loader: type[StrictLoader] = StrictLoader) -> dict[Any, Any]:
     """Read a YAML file whose top is a mapping.
+
+    Args:
+        path: The file.
+        loader: Knows more tags, if need be.
 
     Raises:
         InputError: If the file is missing, unreadable, empty, no YAML, or no mapping at its top.
@@ -65,7 +176,7 @@ def read_yaml(path: str | pathlib.Path) -> dict[Any, Any]:
     path = pathlib.Path(path)
     text = read_text(path, "YAML file")
     try:
-        data = yaml.load(text, Loader=_UniqueKeyLoader)
+        data = yaml.load(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise InputError(
@@ -74,7 +185,9 @@ def read_yaml(path: str | pathlib.Path) -> dict[Any, Any]:
             item=None if mark is None else f"line {mark.line + 1}, column {mark.column + 1}",
             remedy="mend the syntax there (indentation, colons, brackets, quotes)",
         ) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except RecursionError:
+        raise InputError("is not valid YAML: nested too deeply", file=path, remedy="mend the syntax") from None
+    except (yaml.YAMLError, ValueError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"is not valid YAML: {reason}", file=path, remedy="mend the syntax") from None
     if data is None:
@@ -82,6 +195,50 @@ def read_yaml(path: str | pathlib.Path) -> dict[Any, Any]:
     if not isinstance(data, dict):
         raise InputError(f"holds a {_type_name(data)} at its top", file=path, remedy="write `key: value` lines there")
     return data
+
+
+def read_table(text: str, file: object) -> tuple[list[str], Iterator[tuple[int, dict[str, str]]]]:
+    """A CSV text with a header; lines may end as on any system.
+
+    Args:
+        text: The content.
+        file: Where it comes from, for complaints.
+
+    Returns:
+        The columns' names, and the rows: (line number, text by column, empty where the line ends early).
+
+    Raises:
+        InputError: A column comes twice. While the rows are read: one has more entries than the header, or an entry
+            is longer than anything sensible.
+    """
+    reader = csv.reader(io.StringIO(text, newline=None))
+
+    def lines() -> Iterator[list[str]]:
+        while True:
+            try:
+                row = next(reader, None)
+            except csv.Error as error:
+                item = f"line {max(reader.line_num, 1)}"
+                raise InputError(f"is no CSV: {error}", file=file, item=item, remedy="mend the line") from None
+            if row is None:
+                return
+            if row:
+                yield row
+
+    entries = lines()
+    header = [name.strip() for name in next(entries, [])]
+    twice = [name for i, name in enumerate(header) if name and name in header[:i]]
+    if twice:
+        raise InputError(f"column {twice[0]} comes twice", file=file, item="header", remedy="remove or rename one")
+
+    def rows() -> Iterator[tuple[int, dict[str, str]]]:
+        for row in entries:
+            if len(row) > len(header):
+                item = f"line {reader.line_num}, row"
+                raise InputError("has more entries than the header", file=file, item=item, remedy="mend the line")
+            yield reader.line_num, dict(zip(header, [*row, *[""] * (len(header) - len(row))], strict=True))
+
+    return header, rows()
 
 
 def _type_name(value: object) -> str:

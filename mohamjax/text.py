@@ -5,12 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-__all__ = ["plural", "table"]
+__all__ = ["amount", "plural", "table"]
 
 
 def plural(number: int, noun: str) -> str:
     """So many of something, as `1 template` and `2,000 templates`; for nouns that take an s."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def amount(value: float) -> str:
+    """A large number, such as cycles: whole with separators, from 1e15 on with an exponent."""
+    return f"{value:,.0f}" if abs(value) < 1e15 else f"{value:.6g}"
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:

@@ -83,6 +83,11 @@ def spoil(row, path, value):
         (["mapping", "levels", 0, "temporal", "factors"], {"K": 0}, "is not a positive integer"),
         (["mapping", "levels", 0, "temporal", "perm"], "KK", "names a dimension twice"),
         (["mapping", "levels", 0, "spatial", "X"], [["K"]], "is not a list of [dimension, factor]"),
+        (["mapping", "levels", 0, "tempral"], {}, "unknown key 'tempral' in a level; known are name, keep, temporal"),
+        (["mapping", "levels", 0, "temporal", "order"], "K", "unknown key 'order' in temporal"),
+        (["mapping", "levels", 0, "spatial", "Z"], [], "unknown key 'Z' in spatial"),
+        (["mapping", "levels", 0, "keep"], [1, {}, 1], "keep is [1, {}, 1]; write 0 or 1"),
+        (["mapping", "levels", 0, "keep"], [float("nan"), 1, 1], "keep is [nan, 1, 1]"),
         (["mapping", "levels", 0, "temporal", "factors"], {"K": 2, "P": 7}, "multiply to"),
     ],
 )
@@ -113,8 +118,11 @@ def test_a_residual_factor_is_refused_not_evaluated(tmp_path, architectures, row
     [
         (b"", "holds no sample"),
         (b"{", "line 1: is not valid JSON"),
-        (b"[" * 100_000, "line 1: is not valid JSON"),
+        (b"[" * 100_000, "line 1: is nested too deeply"),
         (b"3\n", "line 1: is no JSON object"),
+        (b'{"id": ' + b"9" * 5000 + b"}\n", "line 1: the integer 9999999999... has 5,000 digits"),
+        (b'\n{"id": 1, "id": 2}\n', "line 2: the key 'id' is written twice"),
+        (gzip.compress(b"\xef\xbb\xbf3\n", mtime=0), "line 1: is no JSON object"),
         (b"\xff\xfe\x00", "is not UTF-8 text"),
         (b"\x1f\x8b\x08\x00garbage", "is a broken gzip file"),
         # Without the time of day in its header: all processes of a run must collect the same tests.
@@ -145,6 +153,9 @@ def test_an_unreadable_sample_file_is_one_line(tmp_path, content, says):
         (["architectures", 0, "levels", 1, "name"], "psum_spad", "two levels share a name"),
         (["architectures", 0, "mac"], KeyError, "the key is missing"),
         (["architectures", 0, "mac", "energy_pJ"], "cheap", "'cheap' is no number"),
+        (["architectures", 0, "mac", "energy_pJ"], 10**400, "the integer 1000000000... has 401 digits"),
+        (["architectures", 0, "levels", 0, "read_bw"], 0, "0 is too small; give a positive number"),
+        (["architectures", 0, "mac", "name"], "\ud800", "a lone surrogate"),
     ],
 )
 def test_a_bad_architecture_is_refused(tmp_path, path, value, says):
@@ -155,6 +166,20 @@ def test_a_bad_architecture_is_refused(tmp_path, path, value, says):
         read_architectures(file)
     assert says in str(error.value)
     assert str(error.value).startswith(str(file))
+
+
+def test_figures_beyond_the_numbers_are_refused_with_their_sample(tmp_path, rows):
+    """An energy of 1e308 pJ is a number; that of all accesses together is none."""
+    sample = next(r for r in rows if r["ok"] and not r["out_nolink"])
+    others = [next(r for r in rows if not r["ok"])]  # as many as below: one program serves both
+    document = json.loads(reference("timeloop/architectures.json").read_text())
+    for level in next(a for a in document["architectures"] if a["name"] == sample["arch"])["levels"]:
+        level["energy_read_pJ"] = 1e308
+    (tmp_path / "a.json").write_text(json.dumps(document))
+    (tmp_path / "s.jsonl").write_text("\n".join(map(json.dumps, [sample, *others])))
+    with pytest.raises(InputError, match=rf"^sample {sample['id']}: its energy, or another figure, is too large"):
+        evaluate_samples(tmp_path / "a.json", tmp_path / "s.jsonl", tmp_path / "out", links=False)
+    assert not (tmp_path / "out").exists()
 
 
 def test_predictions_and_explanations_go_where_they_should(tmp_path, rows, capsys):

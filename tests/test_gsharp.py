@@ -490,6 +490,12 @@ BAD = [
     (["--platform", "S2", "--bandwidth", "1"], "type,K,C,P,Q,R,S\n", "no jobs"),
     (["--platform", "S2", "--bandwidth", "1"], "", "is empty"),
     (["--platform", "S2", "--bandwidth", "1"], JOBS.replace("64,3", "64,zero"), "line 2, C"),
+    (["--platform", "S2", "--bandwidth", "1"], JOBS.replace("64,3", "64,zero").replace("\n", "\r"), "line 2, C"),
+    (["--platform", "S2", "--bandwidth", "1"], "type,K,C,P,Q,job\nCONV,1,1,2,2," + "a" * 200_000, "is no CSV: field"),
+    (["--platform", "S2", "--bandwidth", "1"], "type,K,K,C,P,Q\nCONV,1,2,1,2,2\n", "column K comes twice"),
+    (["--platform", "S2", "--bandwidth", "1"], "type,K,C,P,Q,wieght\nCONV,1,1,2,2,5\n", "did you mean 'weight'?"),
+    (["--platform", "a" * 300, "--bandwidth", "1"], None, "is no platform"),
+    (["--platform", "S2", "--bandwidth", "1", "--population", "1000000000000"], None, "take at most 1,048,576"),
     (["--platform", "S2", "--bandwidth", "1"], JOBS.replace("GEMM", "POOL"), "line 4, type"),
     (["--platform", "S2", "--bandwidth", "1"], JOBS.replace("9000", "soon"), "line 3, deadline_cycles"),
     (["--platform", "S2", "--bandwidth", "1"], "type,K,C,Y,X,R,S\nCONV,1,1,2,2,3,3\n", "larger than the input"),
@@ -502,6 +508,14 @@ def test_bad_input_is_one_line(arguments, jobs, said, tmp_path, capsys):
     assert main(["schedule", "--jobs", str(tmp_path / "jobs.csv"), *arguments, "--no-compile-cache"]) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
+
+
+def test_a_bandwidth_of_almost_nothing_is_told_in_a_few_digits(tmp_path, capsys):
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    arguments = ["--platform", "S2", "--bandwidth", "1e-300", "--method", "LPT-EFT", "--no-compile-cache"]
+    assert main(["schedule", "--jobs", str(tmp_path / "jobs.csv"), *arguments]) == 0
+    said = capsys.readouterr()
+    assert "e+30" in said.err and max(map(len, (said.out + said.err).splitlines())) < 120
 
 
 def test_a_platform_of_ones_own(tmp_path, capsys):

@@ -242,7 +242,7 @@ del_ = object()
         (["duration", 1], "4", ["duration[1]", "is a text"]),
         (["duration", 1], None, ["duration[1]", "is null"]),
         (["duration", 1], True, ["duration[1]", "truth value"]),
-        (["duration", 1], 10**400, ["duration[1]", "finite"]),
+        (["duration", 1], 10**400, ["the integer 1000000000...", "401 digits", "more than the 250 allowed"]),
         (["duration", 1], 0, ["duration[1]", "moves 12 bytes"]),
         (["bytes", 0], -1, ["bytes[0]", "is -1"]),
         (["bytes"], [1, 2], ["bytes", "2 entries", "each job, 3"]),
@@ -310,6 +310,11 @@ def test_bad_tables(tmp_path, path, value, words):
         ('{"format": "job-table/1", "format": "job-table/1"}', ["'format' is written twice"]),
         ('{"format": "fluid-schedule/1"}', ["'cases' is missing"]),
         ("[" * 100_000, ["nested too deeply"]),
+        ("[" * 101 + "]" * 101, ["nested too deeply"]),
+        ('{"format": "fluid-schedule/1", "cases": [{"name": "\\ud800"}]}', ["a lone surrogate"]),
+        ('{"format": "fluid-schedule/1", "\\uD800": 1}', ["a lone surrogate"]),
+        ('{"format": ' + "9" * 5000 + "}", ["the integer 9999999999... has 5,000 digits"]),
+        ('{"format": "' + "x" * 10**6 + '"}', ["unknown format 'xxx", " ... "]),
     ],
 )
 def test_bad_files(tmp_path, document, words):
@@ -322,6 +327,7 @@ def _refused(tmp_path, document, words):
         evaluate_schedules(path, tmp_path / "out.json")
     message = str(caught.value)
     assert message.startswith(str(path)) and "\n" not in message and caught.value.remedy
+    assert len(message) < 2000
     for word in words:
         assert word in message
     assert not (tmp_path / "out.json").exists()

@@ -464,10 +464,10 @@ def test_broken_rows_are_named(folder):
     front_csv = folder / "front.csv"
     good = front_csv.read_text()
     lines = good.splitlines()
-    front_csv.write_text("\n".join([lines[0], "0,nan" + lines[1][lines[1].index(",", 2) :]]))
+    front_csv.write_text("\n".join([lines[0], "0,nan" + lines[1][lines[1].index(",", 2) :], ""]))
     with pytest.raises(InputError, match=r"front.csv: line 2: latency_s is 'nan'"):
         plot.plot_results(folder)
-    front_csv.write_text("\n".join([lines[0], "0,-1" + lines[1][lines[1].index(",", 2) :]]))
+    front_csv.write_text("\n".join([lines[0], "0,-1" + lines[1][lines[1].index(",", 2) :], ""]))
     with pytest.raises(InputError, match=r"line 2: latency_s is -1, not positive"):
         plot.plot_results(folder)
     front_csv.write_text(lines[0] + "\n")
@@ -476,11 +476,20 @@ def test_broken_rows_are_named(folder):
     front_csv.write_text(good.replace("energy_J", "energy"))
     with pytest.raises(InputError, match="column energy_J is missing"):
         plot.plot_results(folder)
-    front_csv.write_text("\n".join([lines[0], *["9" + line[1:] for line in lines[1:]]]))
+    front_csv.write_text("\n".join([lines[0], *["9" + line[1:] for line in lines[1:]], ""]))
     with pytest.raises(InputError, match=r"design 9\d?: is in front.csv but not in this file"):
+        plot.plot_results(folder)
+    front_csv.write_text("\n".join([*lines[:-1], ""]))
+    with pytest.raises(InputError, match=r"front.csv: design \d+ of designs.json is missing: the file is cut off"):
         plot.plot_results(folder)
     assert not (folder / "figures").exists()
     front_csv.write_text(good)
+    for name in ("front.csv", "history.csv", "config.yaml"):
+        whole = (folder / name).read_text()
+        (folder / name).write_text(whole[:-2])
+        with pytest.raises(InputError, match=f"{name}: its last line has no end: the file is cut off"):
+            plot.plot_results(folder)
+        (folder / name).write_text(whole)
     (folder / "config.yaml").write_text(yaml.safe_dump({"scenario": "toy", "seed": 0}))
     with pytest.raises(InputError, match="`budget` is missing"):
         plot.plot_results(folder)

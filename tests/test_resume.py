@@ -11,6 +11,8 @@ import time
 import pytest
 from small_search import small_network
 
+from mohamjax.errors import InputError
+from mohamjax.io.checkpoint import read_checkpoint
 from mohamjax.io.files import write_bytes
 
 _SCRIPT = pathlib.Path(__file__).parents[1] / "experiments" / "kill_and_resume.py"
@@ -82,6 +84,13 @@ def test_files_that_differ_are_told(undisturbed, tmp_path):
         (copy / name).write_text("\n".join([*rows[:-1], rows[-1].replace("e-0", "e-1").replace("0.", "1.")]) + "\n")
     (copy / "extra").write_text("")
     assert kills.differences(undisturbed / "out", copy) == ["extra", "front.csv", "history.csv"]
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"[]"])
+def test_a_broken_checkpoint_is_one_line(tmp_path, content):
+    (tmp_path / "checkpoint.npz").write_bytes(content)
+    with pytest.raises(InputError, match=r"checkpoint\.npz: the checkpoint cannot be read .*without --resume$"):
+        read_checkpoint(tmp_path / "checkpoint.npz", {})
 
 
 def test_a_file_is_whole_or_as_it_was(tmp_path):

@@ -246,6 +246,17 @@ def test_a_dry_run_tells_the_time_and_that_of_compiling(budget, measured, capsys
     assert said in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    "sizes",
+    [["--population", "1000000000000"], ["--population", "65536", "--islands", "17"], ["--islands", "1" + "0" * 30]],
+)
+def test_a_generation_that_no_machine_holds_is_refused(networks, sizes, capsys):
+    assert main(["search", *networks, "--dry-run", *sizes]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.count("\n") == 1
+    assert "designs at once; at most 1,048,576, islands counted" in said.err
+
+
 def test_designs_are_explained_from_the_command_line(results, tmp_path, capsys):
     file = str(results / "designs.json")
     command = ["evaluate", "designs", file, "--out", str(tmp_path / "out.csv"), "--explain"]
@@ -348,6 +359,24 @@ BROKEN = {
 @pytest.mark.parametrize("word", BROKEN)
 def test_a_broken_design_is_a_row_with_its_reason(results, tmp_path, word):
     assert word in reason(results, tmp_path, BROKEN[word])
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ({"clock_GHz": 2}, "clock_GHz: is 2; write 1"),
+        ({"clock_GHz": "1"}, "clock_GHz: is '1'; write 1"),
+        ({"clock_GHz": 1.0, "networks": []}, "`layers` is missing; compare"),
+        ({"networks": ["a"], "layers": [3]}, "layers[0]: a layer is not a table; write network, name, type and bounds"),
+        ({"networks": ["a"], "layers": []}, "layers: there are no layers; list those of every network"),
+    ],
+)
+def test_a_broken_file_is_one_line_with_a_remedy(tmp_path, capsys, document, said):
+    path = tmp_path / "designs.json"
+    path.write_text(json.dumps({"format": "designs/1", **document}))
+    assert main(["evaluate", "designs", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.startswith(f"mohamjax: {path}: ") and error.count("\n") == 1
 
 
 def test_a_mapping_of_another_layer_is_refused(results, tmp_path):

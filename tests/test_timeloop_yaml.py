@@ -259,6 +259,10 @@ def test_the_preset_problem(tmp_path):
         ("read_bandwidth: 16", "shared_bandwidth: 16", "shared_bandwidth: is not modelled"),
         ("read_bandwidth: 16", "multiple-buffering: 2", "multiple-buffering: is not modelled"),
         ("read_bandwidth: 16", "network_read: noc", "network_read: is not modelled"),
+        ("read_bandwidth: 16", "read_bandwidth: 0", "read_bandwidth: is 0"),
+        ("memory_depth: 16768", "memory_depth: 1" + "0" * 400, "the integer 1000000000... has 401 digits"),
+        ("memory_depth: 16768", "memory_depth: 1" + "0" * 40, "is no whole number up to 2^53"),
+        ("column[0..13]", "column[0.." + "9" * 5000 + "]", "the range is too large"),
         ("class: intmac", "class: regfile", "does not end in a MAC"),
         ("class: regfile", "class: intmac", "a second arithmetic component"),
         ("PE[0..167]", "PE[0..166]", "is not 167 instances"),
@@ -266,7 +270,7 @@ def test_the_preset_problem(tmp_path):
         ("name: spad", "name: glb", "the name comes twice"),
         ("ERT:", "compound_components:", "'compound_components' is not read"),
         ("  - name: system\n", "  - name: other\n  - name: system\n", "has several roots"),
-        ("technology: 45nm", "technology: 45nm, technology: 40nm", "the key 'technology' comes twice"),
+        ("technology: 45nm", "technology: 45nm, technology: 40nm", "the key 'technology' is written twice"),
         ("architecture:\n", "architecture: [\n", "is not valid YAML"),
     ],
 )
@@ -302,6 +306,8 @@ def test_nodes_outside_the_subset_are_refused(tmp_path, old, new, says):
         ("[C, M, R", "[C, X, R", "unknown dimension 'X'"),
         ("[C, M, R", "[K, M, R", "name a dimension twice"),
         ("C: 8", "C: 0", "C: 0 is no positive integer"),
+        ("- {name: Wstride, default: 1}", "- 3", "coefficients: is no mapping of keys to values"),
+        ("R=3 C=8", "R=3 C=" + "9" * 5000, "is no factor"),
         ("C: 8, ", "", "the bound is missing"),
         ("read-write: True", "read-write: False", "is out of order"),
         ("R=3 C=8", "R=3 C=4", "factors of C multiply to 4, its bound is 8"),
@@ -403,7 +409,18 @@ def test_the_command_evaluates_timeloop_files(exported, tmp_path, capsys):
         assert got["out"][key] == row["out"][key]
     for key in ("energy_pJ", "area_um2"):
         assert got["out"][key] == pytest.approx(row["out"][key], rel=1e-9)
-    assert json.loads(capsys.readouterr().out)["levels"][0]["name"] == row["out"]["levels"][0]["name"]
+    said = capsys.readouterr()
+    assert json.loads(said.out)["levels"][0]["name"] == row["out"]["levels"][0]["name"]
+    assert "warning" not in said.err
+
+
+def test_figures_without_a_table_are_told_to_be_zero(exported, tmp_path, capsys):
+    names = [str(f) for f in exported[0] if f.name.upper() not in ("ERT.YAML", "ART.YAML")]
+    assert len(names) == len(exported[0]) - 2
+    assert main(["evaluate", "mappings", "--timeloop", *names, "--out", str(tmp_path / "out")]) == 0
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
+    assert len(told) == 1
+    assert "there is no ERT and no ART: energies and areas that the architecture does not state" in told[0]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import gzip
 import os
 import time
+import tracemalloc
 
 import numpy as np
 import onnx
@@ -139,14 +140,22 @@ def doubling(depth):
     return products(nodes, [info("x", (2, 4))], [weight("w", (4, 4))], functions=functions, domains=("local",))
 
 
-def endless():
+def split(op, outputs, parts=False, **attributes):
+    """An axis of ten million entries cut into as many parts."""
+    nodes = [node(op, "x", outputs, "cut", axis=0, **attributes)]
+    nodes += [node("SequenceAt", "s k", "u")] if parts else [node("Identity", "s", "u")]
+    weights = [weight("w", (4, 4)), const("k", np.int64(3))]
+    return products([*nodes, node("MatMul", "u w", "y")], [info("x", (10**7, 4))], weights, opset=18)
+
+
+def endless(trips=None):
     go = [info("i", (), INT64), info("c", (), BOOL), info("h", None)]
     body = helper.make_graph(
         [node("Identity", "c", "d"), node("MatMul", "h w", "k")], "b", go, [info("d", None), info("k", None)]
     )
-    return products(
-        [node("Loop", ["", "", "x"], "y", "forever", body=body)], [info("x", (4, 4))], [weight("w", (4, 4))]
-    )
+    weights = [weight("w", (4, 4))] + ([] if trips is None else [const("n", np.int64(trips))])
+    loop = node("Loop", ["" if trips is None else "n", "", "x"], "y", "forever", body=body)
+    return products([loop], [info("x", (4, 4))], weights)
 
 
 def external(location, **fields):
@@ -262,10 +271,14 @@ GRAPHS = {
         ),
         "bias",
     ),
-    "conv_empty": (lambda: conv((0, 3, 8, 8), (4, 3, 3, 3)), "empty"),
+    "conv_empty": (lambda: conv((1, 3, 0, 8), (4, 3, 3, 3)), "empty"),
     "conv_empty_channels": (lambda: conv((1, 0, 8, 8), (4, 0, 3, 3)), "empty"),
     "negative_weight_size": (lambda: conv((1, 3, 8, 8), (4, -3, 3, 3)), "negative size"),
-    "negative_input_size": (lambda: conv((-1, 3, 8, 8), (4, 3, 3, 3)), "--shape x="),
+    "negative_input_size": (lambda: conv((1, 3, -1, 8), (4, 3, 3, 3)), "--shape x=1,3,d,8"),
+    "negative_sizes": (lambda: conv((-1, 3, -1, -1), (4, 3, 3, 3)), "--shape x=1,3,d,d"),
+    "split_in_many": (lambda: split("Split", "s t", num_outputs=10**7), "2 outputs for 10000000 parts"),
+    "split_sequence": (lambda: split("SplitToSequence", "s", parts=True), "the shape of its first operand is unknown"),
+    "loop_in_many": (lambda: endless(20_000), "its 20,000 iterations are more than the 10,000 that are unrolled"),
     "tconv_channels": (
         lambda: products(
             [node("ConvTranspose", "x w", "y", "t")], [info("x", (1, 3, 8, 8))], [weight("w", (4, 3, 3, 3))]
@@ -282,7 +295,7 @@ GRAPHS = {
     ),
     "matmul_scalar": (lambda: products([node("MatMul", "x w", "y", "m")], [info("x", ())], [W]), "scalar"),
     "matmul_empty": (
-        lambda: products([node("MatMul", "x w", "y", "m")], [info("x", (0, 4))], [W]),
+        lambda: products([node("MatMul", "x w", "y", "m")], [info("x", (2, 0, 4))], [W]),
         "nothing to compute",
     ),
     "gemm_depth": (lambda: products([node("Gemm", "x w", "y", "g", transB=1)], [X], [W]), "channel mismatch"),
@@ -364,6 +377,17 @@ GRAPHS = {
 def test_graphs_that_cannot_be_read(tmp_path, kind):
     make, word = GRAPHS[kind]
     refused(save(tmp_path, make()), word)
+
+
+@pytest.mark.parametrize("kind", ["split_in_many", "split_sequence"])
+def test_parts_are_counted_before_they_are_made(tmp_path, kind):
+    path = save(tmp_path, GRAPHS[kind][0]())
+    tracemalloc.start()
+    try:
+        refused(path)
+        assert tracemalloc.get_traced_memory()[1] < 10e6  # ten million parts are 80 MB
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_link_that_leaves_the_folder_is_refused(tmp_path):

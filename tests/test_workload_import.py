@@ -9,7 +9,8 @@ from onnx import TensorProto, helper
 from workload_models import BOOL, FLOAT, INT8, INT32, INT64, UINT8, brief, const, edges, info, model, node, save, weight
 
 from mohamjax.errors import InputError
-from mohamjax.workload import layer_rows, read_network
+from mohamjax.workload import graph, layer_rows, read_network
+from mohamjax.workload.tensor import Tensor
 
 
 def read(folder, proto, **keywords):
@@ -790,10 +791,11 @@ def test_a_size_that_depends_on_data_can_be_given(tmp_path):
 # ---------------------------------------------------------------------------------------------- input shapes
 
 
-@pytest.mark.parametrize("symbol", ["batch", "N", "batch_size", "unk__12", "s77", "", "None", "dynamic_axes_1"])
+@pytest.mark.parametrize("symbol", ["batch", "N", "batch_size", "unk__12", "s77", "", "None", "dynamic_axes_1", -1, 0])
 def test_a_symbolic_batch_is_one_with_one_warning(tmp_path, symbol):
     nodes = [node("Add", "x z", "a"), node("MatMul", "a w", "y")]
-    inputs = [info("x", (symbol or None, 4)), info("z", (symbol or None, 4))]
+    size = None if symbol == "" else symbol
+    inputs = [info("x", (size, 4)), info("z", (size, 4))]
     proto = model(nodes, inputs, ["y"], [weight("w", (4, 5))])
     network, warnings = read(tmp_path, proto)
     assert brief(network) == [("fc", {"K": 5, "C": 4})]
@@ -815,6 +817,12 @@ def test_other_symbolic_sizes_are_errors_that_name_the_option(tmp_path, shape):
     network, warnings = read(tmp_path, proto, shapes={"x": full})
     assert network.macs == int(np.prod(full)) * 5
     assert warnings == []
+
+
+def test_warnings_are_one_line(tmp_path):
+    proto = model([node("MatMul", "x w", "y")], [info("x", ("batch\nsize", 4))], ["y"], [weight("w", (4, 5))])
+    _, warnings = read(tmp_path, proto)
+    assert len(warnings) == 1 and "\n" not in warnings[0]
 
 
 def test_a_leading_symbol_that_stands_elsewhere_is_no_batch(tmp_path):
@@ -980,6 +988,24 @@ def test_loop_with_a_constant_trip_count_unrolls(tmp_path):
     assert network.layers[3].shape.N == 6
 
 
+def test_folded_values_are_kept_up_to_a_budget(tmp_path, monkeypatch):
+    """Chains of large integers, and what loops gather of them, are not worth any amount of memory; shapes go on."""
+    body = loop_body(
+        [node("Identity", "go_in", "go"), node("Identity", "v", "out")], [], [info("out", (1 << 16,), INT64)]
+    )
+    nodes = [node("Add", "v v", "t0"), *(node("Add", f"t{i} v", f"t{i + 1}") for i in range(30))]
+    nodes += [node("Loop", ["n", ""], "all", "loop", body=body), node("Shape", "all", "s"), node("MatMul", "x w", "y")]
+    weights = [const("v", np.arange(1 << 16)), const("n", np.int64(3)), weight("w", (4, 4))]
+    monkeypatch.setattr(graph, "MAX_FOLDED", 1 << 19)
+    walk = graph.Walk(model(nodes, [info("x", (2, 4))], ["y"], weights), tmp_path, print)
+    scope = walk.run({"x": Tensor((2, 4), producers=frozenset())})
+    kept = [name for name in scope if name[0] == "t" and scope[name].data is not None]
+    assert kept == [f"t{i}" for i in range(8)]
+    assert scope["t30"].shape == (1 << 16,) and scope["t30"].const
+    assert scope["all"].data is None
+    assert scope["s"].data.tolist() == [3, 1 << 16]
+
+
 def test_loop_that_ends_by_its_condition(tmp_path):
     body = loop_body(
         [node("Add", "i one", "j"), node("Less", "j four", "go"), node("Gemm", "h w", "h2", "step")],
@@ -1047,6 +1073,35 @@ def test_scan_unrolls_over_its_axis(tmp_path):
     network = single(tmp_path, nodes, [info("h0", (2, 4)), info("x", (2, 5, 4))], weights)
     assert [x.name for x in network.layers] == [f"scan.{i}/step" for i in range(5)] + ["after"]
     assert len(network.layers[5].predecessors) == 5
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_scan_of_operator_set_8_runs_for_each_entry_of_the_batch(tmp_path, batch):
+    body = helper.make_graph(
+        [node("Add", "h t", "s"), node("MatMul", "s w", "h2", "step"), node("Identity", "h2", "out")],
+        "body",
+        [info("h", None), info("t", None)],
+        [info("h2", None), info("out", None)],
+    )
+    nodes = [
+        node("Scan", ["", "h0", "x"], "last all", "scan", body=body, num_scan_inputs=1),
+        node("MatMul", "all w", "y", "after"),
+        node("MatMul", "last w", "z", "end"),
+    ]
+    inputs = [info("h0", (batch, 2, 4)), info("x", (batch, 5, 2, 4))]
+    proto = model(nodes, inputs, ["y", "z"], [weight("w", (4, 4))], opset=8)
+    network, warnings = read(tmp_path, proto)
+    assert warnings == []
+    runs = [f"scan.{b}.{i}/step" if batch > 1 else f"scan.{i}/step" for b in range(batch) for i in range(5)]
+    assert [layer.name for layer in network.layers] == [*runs, "after", "end"]
+    before = edges(network)
+    for k, name in enumerate(runs):
+        assert before[name] == ({runs[k - 1]} if k % 5 else set())
+    assert before["after"] == set(runs) and before["end"] == set(runs[4::5])
+    assert [layer.shape.macs for layer in network.layers[-2:]] == [batch * 5 * 2 * 16, batch * 2 * 16]
+    proto = model(nodes, [inputs[0], info("x", ("batch", "seq", 2, 4))], ["y"], [weight("w", (4, 4))], opset=8)
+    with pytest.raises(InputError, match="symbolic size 'seq'"):
+        read(tmp_path, proto)
 
 
 def test_sequence_map_runs_its_body_per_element(tmp_path):

@@ -12,13 +12,13 @@ from mohamjax.workload.tensor import INT64, Tensor
 
 pytestmark = pytest.mark.slow  # the suite makes its own cases: about ten seconds
 
-# Sizes that depend on data, results that no rule follows (strings, optimisers, images, trees), and an old Scan.
+# Sizes that depend on data, results that no rule follows (strings, optimisers, images, trees).
 UNKNOWN = {
     "Adagrad", "Adam", "ArrayFeatureExtractor", "ImageDecoder", "LabelEncoder", "Momentum", "NonMaxSuppression",
     "StringNormalizer", "StringSplit", "TfIdfVectorizer", "TreeEnsemble", "Unique",
 }  # fmt: skip
 REFUSED = {"CausalConvWithState", "LinearAttention", "SwiGLU"}  # operator sets beyond 23
-REFUSED_CASES = {"test_convtranspose_3d", "test_scan_sum"}
+REFUSED_CASES = {"test_convtranspose_3d"}
 
 
 def given(info, value):

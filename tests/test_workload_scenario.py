@@ -1,8 +1,15 @@
 """Scenarios: YAML lists of networks, several ONNX files, and what can be wrong with them."""
 
+import errno
+import itertools
+import os
+from unittest.mock import Mock
+
 import pytest
 from workload_models import info, model, node, save, weight
 
+from mohamjax import cli
+from mohamjax.cli import main
 from mohamjax.errors import InputError
 from mohamjax.workload import load_scenario
 
@@ -24,6 +31,12 @@ def write(folder, text):
     path.write_text(text, encoding="utf-8")
     return path
 
+
+# Each line stands for ten times the one before: 10^8 entries in all. The same with keys that are merged.
+BOMB = "a: &a [x]\n" + "".join(f"{k}: &{k} [{', '.join(['*' + j] * 10)}]\n" for j, k in itertools.pairwise("abcdefghi"))
+MERGES = "a: &a {x: 1}\n" + "".join(
+    f"{k}: &{k} {{<<: [{', '.join(['*' + j] * 10)}]}}\n" for j, k in itertools.pairwise("abcdefghi")
+)
 
 GOOD = """
 name: my mix
@@ -110,7 +123,14 @@ def test_shapes_may_be_text(nets):
         ("name: {}\nnetworks: [{file: nets/a.onnx}]\n", ["name", "expected text"]),
         ("- file: nets/a.onnx\n", ["holds a list at its top"]),
         ("", ["is empty"]),
-        ("a: &a [*a]\nnetworks: *a\n", ["mine.yaml"]),
+        ("a: &a [*a]\nnetworks: *a\n", ["line 1", "refers to itself"]),
+        (BOMB + "networks: [{file: *i}]\n", ["its aliases stand for more than 1,000,000 entries"]),
+        (MERGES + "networks: [{file: *i}]\n", ["its aliases stand for more than 1,000,000 entries"]),
+        ("networks: [{file: nets/a.onnx, copies: 0x" + "f" * 300 + "}]\n", ["line 1", "has 302 digits"]),
+        ('name: "\\ud800"\nnetworks: [{file: nets/a.onnx}]\n', ["line 1", "a lone surrogate"]),
+        ('networks: [{file: "~nouser/x.onnx"}]\n', ["networks[0].file", "no file '~nouser/x.onnx'"]),
+        (f"networks: [{{file: {'a' * 300}}}]\n", ["networks[0].file", "no file 'aaa"]),
+        (f"networks: [{{file: [{'a' * 10**6}]}}]\n", ["networks[0].file", "expected text, found list ['aaa", " ... "]),
         ("networks: !!python/object/apply:os.system ['true']\n", ["not valid YAML"]),
         ("format: requirements/1\n", ["is a requirements/1 file", "--require"]),
         ("limits: {area_mm2: 3}\n", ["is a requirements/1 file", "--require"]),
@@ -125,6 +145,42 @@ def test_mistakes_name_file_key_and_remedy(nets, text, words):
     assert message.startswith(str(path)) and "\n" not in message and caught.value.remedy
     for word in words:
         assert word in message, message
+    assert len(message) < 2000
+
+
+def test_what_the_system_refuses_is_one_line(nets, capsys, monkeypatch):
+    """A folder that may not be looked into, a name too long for a file, a full disk: none is a fault of ours."""
+    (nets / "locked").mkdir()
+    real, denied = os.stat, PermissionError(errno.EACCES, "Permission denied")
+
+    def stat(path, *more, **named):
+        if "locked" in str(path):
+            raise denied
+        return real(path, *more, **named)
+
+    monkeypatch.setattr(os, "stat", stat)
+    path = write(nets, "networks: [{file: locked/a.onnx}]\n")
+    for argument, words in (
+        (str(path), "a.onnx: cannot be looked at (Permission denied); check the permissions"),
+        (str(nets / "locked" / "x"), "cannot be looked at (Permission denied); check the permissions"),
+        ("a" * 300, "there is no such scenario or file"),
+    ):
+        assert main(["workload", argument, "--no-compile-cache"]) == 2
+        said = capsys.readouterr().err
+        assert words in said and said.count("\n") == 1
+    network = str(nets / "nets" / "a.onnx")
+    for error, words in (
+        (OSError(errno.ENOSPC, "No space left on device", "x.csv"), "x.csv: No space left on device; check the path"),
+        (
+            UnicodeEncodeError("ascii", "\u03b1", 0, 1, "ordinal not in range(128)"),
+            "ordinal not in range(128); set PYTHONUTF8=1",
+        ),
+        (ZeroDivisionError(), "this is a fault of ours"),
+    ):
+        monkeypatch.setitem(cli._VERBS, "workload", Mock(side_effect=error))
+        assert main(["workload", network, "--no-compile-cache"]) == (1 if "fault" in words else 2)
+        said = capsys.readouterr().err
+        assert words in said and (said.count("\n") == 1 or "fault" in words)
 
 
 def test_requirements_beside_a_scenario_are_no_second_scenario(nets):

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.errors import InputError
-from mohamjax.reader import Fields, number, read_text, read_yaml
+from mohamjax.reader import Fields, number, read_table, read_text, read_yaml
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
     from dataclasses import dataclass
@@ -373,8 +373,8 @@ def read_sram_rows(text: str, file: object) -> np.ndarray:
         InputError: If a column is missing, a value is no positive number, the ports are neither 1 nor 2, a size
             occurs twice, or nothing is in it.
     """
-    reader = csv.DictReader(io.StringIO(text))
-    missing = [c for c in _SRAM_COLUMNS if c not in (reader.fieldnames or ())]
+    header, lines = read_table(text, file)
+    missing = [c for c in _SRAM_COLUMNS if c not in header]
     if missing:
         raise InputError(
             f"column {missing[0]!r} is missing",
@@ -383,8 +383,8 @@ def read_sram_rows(text: str, file: object) -> np.ndarray:
             remedy=f"an SRAM table has the columns {', '.join(_SRAM_COLUMNS)}",
         )
     rows, seen = [], set()
-    for row in reader:
-        item = f"line {reader.line_num}"
+    for line, row in lines:
+        item = f"line {line}"
         values = [number(row[c], file=file, item=f"{item}, {c}", exclusive=True) for c in _SRAM_COLUMNS]
         if values[2] not in (1, 2) or values[1] < 1:
             raise InputError(

@@ -19,7 +19,7 @@ import yaml
 from mohamjax.errors import InputError
 from mohamjax.hardware.machine import DATA_SPACES
 from mohamjax.hardware.technology import COMPONENT_CLASSES, DRAM_TYPES
-from mohamjax.reader import Fields, choice, number, read_yaml, suggestion
+from mohamjax.reader import Fields, choice, found, number, read_yaml, suggestion
 
 __all__ = [
     "KINDS",
@@ -243,7 +243,7 @@ def load_template(name_or_path: str | pathlib.Path) -> Template:
         with importlib.resources.as_file(_packaged_file(text)) as path:
             return template_from_dict(read_yaml(path), file=text)
     path = pathlib.Path(text)
-    if not path.exists() and path.suffix.lower() not in (".yaml", ".yml") and len(path.parts) == 1:
+    if not found(path) and path.suffix.lower() not in (".yaml", ".yml") and len(path.parts) == 1:
         raise InputError(
             f"no packaged template and no file is called {text!r}",
             item="templates",

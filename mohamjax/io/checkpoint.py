@@ -70,7 +70,7 @@ def read_checkpoint(path: str | pathlib.Path, like: Any) -> tuple[Any, dict[str,
             arrays = {name: data[name] for name in data.files if name != "meta"}
     except FileNotFoundError:
         raise InputError("there is no checkpoint", file=path, remedy=remedy) from None
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(f"the checkpoint cannot be read ({type(error).__name__})", file=path, remedy=remedy) from None
     if not isinstance(meta, dict) or meta.get("format") != CHECKPOINT_FORMAT:
         raise InputError("is no checkpoint of this version", file=path, remedy=remedy)

@@ -2,7 +2,7 @@
 
 Format `designs/1` (JSON, one object):
 
-- `format`, `mohamjax` (version), `scenario`, `clock_GHz`;
+- `format`, `mohamjax` (version), `scenario`, `clock_GHz` (1, nothing else);
 - `technology`: `{"hash"}` of the energy and area tables;
 - `templates`: list, as in a template file; `package`: package parameters;
 - `networks`: list of `{"name", "source"}`; `layers`: list of `{"network" (index), "name", "type", "op", "word_bits",
@@ -68,6 +68,7 @@ from mohamjax.mapping import (
     prime_factors,
     tabulate,
 )
+from mohamjax.reader import found
 from mohamjax.schedule import (
     CYCLE_S,
     OBJECTIVES,
@@ -376,7 +377,9 @@ def _application(document: Mapping[str, Any], file: object) -> ApplicationModel:
     for i, row in enumerate(rows):
         item = f"layers[{i}]"
         if not isinstance(row, Mapping):
-            raise InputError("a layer is not a table", file=file, item=item)
+            raise InputError(
+                "a layer is not a table", file=file, item=item, remedy="write network, name, type and bounds"
+            )
         n = _need(row, "network", int, file=file, item=item)
         if not 0 <= n < len(names) or (base and n < base[-1]):
             raise InputError(
@@ -431,7 +434,7 @@ def _application(document: Mapping[str, Any], file: object) -> ApplicationModel:
             )
         )
     if not rows:
-        raise InputError("there are no layers", file=file, item="layers")
+        raise InputError("there are no layers", file=file, item="layers", remedy="list those of every network")
     networks = tuple(
         Network(
             name=str(n.get("name", i)) if isinstance(n, Mapping) else str(n),
@@ -653,7 +656,7 @@ def _templates(document: Mapping[str, Any], file: pathlib.Path) -> tuple[Templat
             out.append(template_from_dict(row, file=f"{file}: templates[{i}]"))
         elif isinstance(row, str):
             local = file.parent / row
-            out.extend(load_templates([str(local) if local.is_file() else row]))
+            out.extend(load_templates([str(local) if found(local, folder=False) else row]))
         else:
             raise InputError("a template is neither a table nor a name", file=file, item=f"templates[{i}]")
     if not out:
@@ -706,6 +709,9 @@ def read_designs(path: str | pathlib.Path, *, technology: Technology) -> DesignF
     path = pathlib.Path(path)
     document = read_json(path)
     check_format(document, (DESIGNS_FORMAT, SCHEDULE_FORMAT), path)
+    clock = document.get("clock_GHz", 1)
+    if isinstance(clock, bool) or clock != 1:
+        raise InputError(f"is {clock!r}", file=path, item="clock_GHz", remedy="write 1: all times are at 1 GHz")
     stated = document.get("technology", {})
     if not isinstance(stated, Mapping):
         raise InputError("`technology` is not a table", file=path, remedy='write {"hash": ...} or leave it out')
@@ -767,7 +773,7 @@ def _imported_application(document: Mapping[str, Any], path: pathlib.Path) -> Ap
                 "is not a list of files", file=path, item="application", remedy="put copies into a scenario file"
             )
         spec = [str(path.parent / name) for name in spec]
-    elif (path.parent / spec).is_file():
+    elif found(path.parent / spec, folder=False):
         spec = str(path.parent / spec)
     return load_scenario(spec)
 

@@ -11,9 +11,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from mohamjax.errors import InputError
-from mohamjax.reader import read_text
+from mohamjax.reader import NO_UNICODE, check_digits, is_unicode, read_text
 
-__all__ = ["check_format", "dump_json", "read_json", "write_bytes", "write_json", "write_text"]
+__all__ = ["check_format", "dump_json", "parse_json", "read_json", "write_bytes", "write_json", "write_text"]
+
+_MOST_LEVELS = 100  # lists and objects inside each other; our own formats have a dozen
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -28,29 +30,70 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
+def _integer(digits: str) -> int:
+    """An integer of JSON that a float holds too."""
+    check_digits(digits)
+    return int(digits)
+
+
+def _nested_deeper(document: Any, most: int) -> bool:
+    """Whether lists and objects lie more than `most` deep inside each other."""
+    containers = (dict, list)
+    level = [document] if isinstance(document, containers) else []
+    for _ in range(most):
+        members = (one.values() if isinstance(one, dict) else one for one in level)
+        level = [value for values in members for value in values if isinstance(value, containers)]
+        if not level:
+            return False
+    return True
+
+
+def parse_json(text: str, file: object, item: str | None = None) -> Any:
+    """A JSON text; every reader of JSON goes through here.
+
+    Refused is also what Python's reader accepts: a key written twice, integers that no float holds, lone surrogates
+    (which cannot be written again) and more than 100 levels.
+
+    Args:
+        text: the JSON.
+        file: where it comes from, for complaints.
+        item: the place in the file, if it holds several; default line and column.
+
+    Raises:
+        InputError: it is no JSON, or one of these.
+    """
+    deep = InputError("is nested too deeply", file=file, item=item, remedy="give a file of a known format")
+    try:
+        document = json.loads(text, object_pairs_hook=_unique, parse_int=_integer)
+        if "\\ud" in text.lower() and not is_unicode(json.dumps(document, ensure_ascii=False)):
+            raise ValueError(NO_UNICODE)
+    except json.JSONDecodeError as error:
+        raise InputError(
+            f"is not valid JSON: {error.msg}",
+            file=file,
+            item=item or f"line {error.lineno}, column {error.colno}",
+            remedy="mend or make the file again; it may be cut off",
+        ) from None
+    except RecursionError:
+        raise deep from None
+    except ValueError as error:
+        raise InputError(str(error), file=file, item=item, remedy="mend the file") from None
+    if _nested_deeper(document, _MOST_LEVELS):
+        raise deep
+    return document
+
+
 def read_json(path: str | pathlib.Path) -> Any:
     """Reads a JSON file.
 
     Raises:
-        InputError: the file is missing, unreadable, empty or no JSON.
+        InputError: the file is missing, unreadable, empty or not what `parse_json` takes.
     """
     path = pathlib.Path(path)
     text = read_text(path, "JSON file")
     if not text.strip():
         raise InputError("is empty", file=path, remedy="give a JSON file")
-    try:
-        return json.loads(text, object_pairs_hook=_unique)
-    except json.JSONDecodeError as error:
-        raise InputError(
-            f"is not valid JSON: {error.msg}",
-            file=path,
-            item=f"line {error.lineno}, column {error.colno}",
-            remedy="mend or make the file again; it may be cut off",
-        ) from None
-    except RecursionError:
-        raise InputError("is nested too deeply", file=path, remedy="give a file of a known format") from None
-    except ValueError as error:
-        raise InputError(str(error), file=path, remedy="mend the file") from None
+    return parse_json(text, path)
 
 
 def check_format(document: Any, known: Iterable[str], file: object) -> str:
@@ -125,8 +168,17 @@ def _remove_leftovers(target: pathlib.Path) -> None:
 
 
 def write_text(path: str | pathlib.Path, text: str) -> None:
-    """Writes a text file in UTF-8 as `write_bytes` does."""
-    write_bytes(path, text.encode("utf-8"))
+    """Writes a text file in UTF-8 as `write_bytes` does.
+
+    Raises:
+        InputError: also where the text holds what is no Unicode, such as half a character in a file's name.
+    """
+    try:
+        data = text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        bad = f"cannot be written: {error.object[error.start]!r} is no Unicode character"
+        raise InputError(bad, file=path, remedy="rename what holds it") from None
+    write_bytes(path, data)
 
 
 def dump_json(document: Any) -> str:

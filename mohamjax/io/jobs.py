@@ -7,7 +7,8 @@ Jobs, a CSV file with a header and a row per job:
   where they are not 1. A depthwise layer has its channels in C (K = 1) or in G;
 - optional: `stride_h, stride_w, dilation_h, dilation_w` (1), which the loop-nest model alone heeds;
 - optional: a name (`job`, `layer` or `layer_id`), a `tenant` (or `network`, `model`), a `weight`, a `deadline_cycles`
-  (empty: none) and a `target` (rank by which the job should end; any numbers, ties by row).
+  (empty: none) and a `target` (rank by which the job should end; any numbers, ties by row). Other columns are left
+  alone, unless their name is nearly one of these.
 
 Platform, a YAML file: `cores`, a list of `{style: HB | LB_rs | LB_os, rows, columns, count, flexible}`, of which
 columns (64), count (1) and flexible (false) may be left out, or of `{template, count}` with the name or the YAML file
@@ -17,6 +18,7 @@ of a template, which is taken at its largest sizes (loop-nest model alone); and 
 from __future__ import annotations
 
 import csv
+import difflib
 import io
 import math
 import pathlib
@@ -28,7 +30,7 @@ import numpy as np
 from mohamjax.errors import InputError
 from mohamjax.hardware import load_template
 from mohamjax.io.files import dump_json, write_text
-from mohamjax.reader import Fields, read_text, read_yaml
+from mohamjax.reader import Fields, found, read_table, read_text, read_yaml
 from mohamjax.schedule.job_analysis import STYLES, job_layer
 from mohamjax.schedule.job_platform import PLATFORMS, Core, JobBatch, Platform, TemplateCore, named_platform
 from mohamjax.schedule.job_table import JobTable
@@ -37,6 +39,8 @@ __all__ = ["csv_text", "job_table_document", "load_platform", "read_jobs", "writ
 
 _NAMES = ("job", "layer", "layer_id", "name")
 _TENANTS = ("tenant", "network", "model")
+_COLUMNS = ("type", *"GNKCRSPQYX", *(f"{kind}_{axis}" for kind in ("stride", "dilation") for axis in "hw"))
+_COLUMNS += (*_NAMES, *_TENANTS, "weight", "deadline_cycles", "target")
 _LARGEST = 2**31
 _LARGEST_ARRAY = 2**16
 _MOST_CORES = 63  # the simulation packs a core and a priority into 32 bits
@@ -52,18 +56,18 @@ def _text(path: pathlib.Path) -> str:
 class _Row:
     """A row of a CSV file: gets values out of it with complaints that name it."""
 
-    def __init__(self, values: Mapping[str, Any], path: pathlib.Path, line: int) -> None:
+    def __init__(self, values: Mapping[str, str], path: pathlib.Path, line: int) -> None:
         self.values, self.path, self.line = values, path, line
 
     def error(self, column: str, message: str, remedy: str) -> InputError:
         return InputError(message, file=self.path, item=f"line {self.line}, {column}", remedy=remedy)
 
     def has(self, column: str) -> bool:
-        return (self.values.get(column) or "").strip() != ""
+        return self.values.get(column, "").strip() != ""
 
     def bound(self, column: str) -> int:
         """A positive integer; 1 where there is none."""
-        text = (self.values.get(column) or "").strip()
+        text = self.values.get(column, "").strip()
         if not text:
             return 1
         try:
@@ -79,7 +83,7 @@ class _Row:
         return self.bound(f"{name}_h"), self.bound(f"{name}_w")
 
     def number(self, column: str, default: float) -> float:
-        text = (self.values.get(column) or "").strip()
+        text = self.values.get(column, "").strip()
         if not text:
             return default
         try:
@@ -109,23 +113,25 @@ def read_jobs(path: str | pathlib.Path) -> JobBatch:
         InputError: the file cannot be read, or a row breaks the format.
     """
     path = pathlib.Path(path)
-    reader = csv.DictReader(io.StringIO(_text(path)))
-    header = [name.strip() for name in reader.fieldnames or ()]
-    reader.fieldnames = header
+    header, lines = read_table(_text(path), path)
     needed = [name for name in ("type", "K", "C") if name not in header]
     if needed:
         raise InputError(
             f"column {needed[0]} is missing", file=path, item="header", remedy="give type, K, C, P, Q, R and S"
         )
+    for name in header:
+        near = difflib.get_close_matches(name, _COLUMNS, 1, 0.8)
+        if name not in _COLUMNS and near and near[0] not in header and len(name) > 2:
+            raise InputError(
+                f"unknown column {name!r}", file=path, item="header", remedy=f"did you mean {near[0]!r}? or rename it"
+            )
     names: dict[str, int] = {}
     layers, tenants, weights, deadlines, targets = [], [], [], [], []
-    for values in reader:
-        row = _Row(values, path, reader.line_num)
-        if None in values:
-            raise row.error("row", "has more entries than the header", "mend the line")
+    for line, values in lines:
+        row = _Row(values, path, line)
         bounds = {letter: row.bound(letter) for letter in "GNKCRS"}
         bounds |= {"P": row.output("P", "Y", "R"), "Q": row.output("Q", "X", "S")}
-        kind = (values["type"] or "").strip()
+        kind = values["type"].strip()
         try:
             layers.append(job_layer(kind, bounds, row.pair("stride"), row.pair("dilation")))
         except ValueError as error:
@@ -172,7 +178,7 @@ def load_platform(name: str, *, lb: str = "LB_rs", flexible: bool = False) -> Pl
     if name.upper() in PLATFORMS:
         return named_platform(name.upper(), lb=lb, flexible=flexible)
     path = pathlib.Path(name)
-    if not path.suffix and not path.exists():
+    if not path.suffix and not found(path):
         raise InputError(
             f"{name!r} is no platform", item="--platform", remedy=f"name {', '.join(PLATFORMS)} or a YAML file"
         )
@@ -207,7 +213,7 @@ def load_platform(name: str, *, lb: str = "LB_rs", flexible: bool = False) -> Pl
 def _beside(path: pathlib.Path, name: str) -> str:
     """A template's name, or the path of its file as seen from the platform's."""
     beside = path.parent / name
-    return str(beside) if beside.is_file() else name
+    return str(beside) if found(beside, folder=False) else name
 
 
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:

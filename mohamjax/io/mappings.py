@@ -33,6 +33,7 @@ from mohamjax.mapping import (
     mapping_to_dict,
     prime_factors,
 )
+from mohamjax.reader import found
 from mohamjax.workload import DIMS, ApplicationModel, UniqueLayer
 
 __all__ = ["MAPPINGS_FORMAT", "best_nests", "given_mappings", "mappings_document"]
@@ -267,7 +268,7 @@ def given_mappings(
         paths = [
             file
             for path in map(pathlib.Path, group)
-            for file in (sorted(path.glob("*.yaml")) if path.is_dir() else [path])
+            for file in (sorted(path.glob("*.yaml")) if found(path, folder=True) else [path])
         ]
         if not paths:
             raise InputError("holds no YAML files", file=group[0], item="--inject", remedy="name the files")

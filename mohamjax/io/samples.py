@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import gzip
-import json
 import math
 import pathlib
 import sys
@@ -23,7 +22,7 @@ import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.hardware.machine import DATA_SPACES, Machine
-from mohamjax.io.files import dump_json, read_json, write_text
+from mohamjax.io.files import dump_json, parse_json, read_json, write_text
 from mohamjax.mapping.cost import Evaluation, area, evaluate_batch
 from mohamjax.mapping.explain import explain_evaluation, explanation_text, rejection, whole
 from mohamjax.mapping.nest import LayerArrays, Mapping
@@ -213,7 +212,7 @@ def _lines(path: str | pathlib.Path) -> Iterator[tuple[int, str]]:
     try:
         with open(path, "rb") as raw:
             zipped = raw.read(2) == b"\x1f\x8b"
-        with gzip.open(path, "rt", encoding="utf-8") if zipped else open(path, encoding="utf-8-sig") as stream:
+        with (gzip.open if zipped else open)(path, "rt", encoding="utf-8-sig") as stream:
             for number, line in enumerate(stream, 1):
                 if line.strip():
                     yield number, line
@@ -260,11 +259,7 @@ def _swap_channels(mapping: Mapping) -> Mapping:
 
 
 def _sample(line: str, architectures: dict[str, Architecture], path: object, item: str) -> Sample:
-    try:
-        data = json.loads(line)
-    except (json.JSONDecodeError, RecursionError):
-        raise InputError("is not valid JSON", file=path, item=item, remedy="give one JSON object per line") from None
-    row = _Fields(data, path, item)
+    row = _Fields(parse_json(line, path, item), path, item)
     name = row.text("arch")
     if name not in architectures:
         raise row.error("arch", f"{name!r} is unknown", f"use one of {', '.join(architectures)}")
@@ -295,7 +290,7 @@ def _sample(line: str, architectures: dict[str, Architecture], path: object, ite
                 item=f"{item}, mapping",
                 remedy="make them equal; residual factors are not modelled",
             )
-    return Sample(str(data.get("id", item)), architecture, shape, mapping)
+    return Sample(str(row.data.get("id", item)), architecture, shape, mapping)
 
 
 def read_samples(path: str | pathlib.Path, architectures: dict[str, Architecture]) -> Iterator[Sample]:
@@ -496,6 +491,18 @@ def _statistics(result: Any, area_um2: float, sample: Sample) -> dict[str, Any]:
     }
 
 
+def _row(result: dict[str, Any]) -> str:
+    """The JSON line of a sample; refuses one whose figures left the range of the numbers."""
+    try:
+        return dump_json(result)
+    except ValueError:
+        raise InputError(
+            "its energy, or another figure, is too large to be a number",
+            item=f"sample {result['id']}",
+            remedy="write smaller energies, areas and sizes for its architecture",
+        ) from None
+
+
 def evaluate_samples(
     architectures_path: str | pathlib.Path,
     samples_path: str | pathlib.Path,
@@ -568,13 +575,13 @@ def report_samples(
             if not result.plausible:
                 raise AssertionError(f"{sample.id}: the MACs counted are not those of the layer, or more than run")
         out = None if failed else _statistics(result, areas[n], sample)
-        rows.append({"id": sample.id, "ok": failed is None, "reject": [failed] if failed else None, "out": out})
+        rows.append(_row({"id": sample.id, "ok": failed is None, "reject": [failed] if failed else None, "out": out}))
         if explain is not None:
             reasons = explain_evaluation(result, architecture.machine, *names)
             head = {"id": sample.id, "arch": architecture.name}
             table = f"{sample.id} on {architecture.name}\n{explanation_text(reasons)}\n\n"
-            explanations.append(dump_json({**head, **reasons}) if explain == "json" else table)
-    text = "".join(dump_json(row) for row in rows)
+            explanations.append(_row({**head, **reasons}) if explain == "json" else table)
+    text = "".join(rows)
     if str(out_path) == "-":
         sys.stdout.write(text)
     else:

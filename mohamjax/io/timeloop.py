@@ -16,6 +16,7 @@ import dataclasses
 import math
 import pathlib
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -27,7 +28,7 @@ from mohamjax.hardware.machine import DATA_SPACES, Machine
 from mohamjax.io.samples import Architecture, Sample, report_samples
 from mohamjax.mapping.nest import Mapping as Nest
 from mohamjax.mapping.space import UNLIMITED, Constraints
-from mohamjax.reader import read_text
+from mohamjax.reader import StrictLoader, read_yaml
 from mohamjax.workload.layer import DIMS, WorkloadShape
 
 __all__ = ["SECOND", "TimeloopInput", "evaluate_timeloop", "read_timeloop"]
@@ -36,13 +37,16 @@ SECOND = {"G": "H", "N": "B", "K": "L", "C": "D"}
 """Dimensions whose spatial loops may be written in two parts, and what the second part is called."""
 
 _ALIASES = {"M": "K"}
+_LARGEST_WHOLE = 2**53  # what a float counts exactly
 _LETTERS = (*DIMS, *SECOND.values())
 _DIMENSION = (*range(len(DIMS)), *(DIMS.index(d) for d in SECOND))
 _KNOWN = {"architecture", "problem", "mapping", "architecture_constraints", "mapspace_constraints", "constraints"}
 _KNOWN |= {"mapspace", "mapper", "ERT", "ART"}
 _RANGE = re.compile(r"^(?P<name>.+?)\s*\[\s*(?P<first>\d+)\s*\.\.\s*(?P<last>\d+)\s*\]$")
-_FACTOR = re.compile(r"^(?P<dim>[A-Z])\s*(?P<sign><=|>=|=)?\s*(?P<value>\d+)$")
+_DIGITS = 9  # of factors and indices, which become int32
+_FACTOR = re.compile(rf"^(?P<dim>[A-Z])\s*(?P<sign><=|>=|=)?\s*(?P<value>\d{{1,{_DIGITS}}})$")
 _COUNTS = ("Weights", "Inputs", "Outputs")
+_TABLES = {"ERT": "energies", "ART": "areas"}
 _MACS = re.compile(r"mac|compute|multiplier", re.IGNORECASE)
 
 # Attributes that say how large or fast a level is, by their names in the versions of the format.
@@ -77,26 +81,21 @@ class TimeloopInput:
         shape: The layer; a depthwise one has its channels on G.
         mapping: The loop nest, NumPy arrays.
         constraints: Limits of the map space, NumPy arrays. "= n" above 1 is read as "at most n", as everywhere here.
+        tables: Which of ERT (energies) and ART (areas) were there.
     """
 
     architecture: Architecture | None = None
     shape: WorkloadShape | None = None
     mapping: Nest | None = None
     constraints: Constraints | None = None
+    tables: tuple[str, ...] = ()
 
 
-class _Loader(yaml.SafeLoader):
-    """SafeLoader that knows the node tags of version 0.4 and refuses a key written twice."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        for key in keys:
-            if keys.count(key) > 1 and key != "<<":
-                raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} comes twice", node.start_mark)
-        return super().construct_mapping(node, deep)
+class _Loader(StrictLoader):
+    """Knows the node tags of version 0.4."""
 
 
-def _tagged(loader: _Loader, suffix: str, node: yaml.Node) -> dict[str, Any]:
+def _tagged(loader: _Loader, suffix: str, node: yaml.Node) -> dict[Any, Any]:
     if not isinstance(node, yaml.MappingNode):
         raise yaml.constructor.ConstructorError(None, None, f"!{suffix} is no mapping", node.start_mark)
     return {**loader.construct_mapping(node, deep=True), "!": suffix}
@@ -132,24 +131,15 @@ class _At:
             raise self.error(f"{value!r} is an expression or text", "expressions are not read; write the number")
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
             raise self.error(f"{value!r} is no number of 0 or more", "give one")
-        if whole and value != int(value):
-            raise self.error(f"{value!r} is no whole number", "give one")
+        if whole and (value != int(value) or value > _LARGEST_WHOLE):
+            raise self.error(f"{value!r} is no whole number up to 2^53", "give one")
         return float(value)
 
 
 def _documents(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
     """Top-level (key, value) pairs of a YAML file."""
-    text = read_text(path, "YAML file")
-    try:
-        document = yaml.load(text, _Loader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        item = f"line {mark.line + 1}" if mark else None
-        message = f"is not valid YAML: {error.problem or error.context}"
-        raise InputError(message, file=path, item=item, remedy="mend the file") from None
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise InputError(f"is not valid YAML: {error}", file=path, remedy="mend the file") from None
-    if not isinstance(document, dict) or not document:
+    document = read_yaml(path, _Loader)
+    if not document:
         raise InputError("holds no keys", file=path, remedy="give one of architecture, problem, mapping, constraints")
     for key, value in document.items():
         if key not in _KNOWN:
@@ -187,8 +177,8 @@ def read_timeloop(*paths: str | pathlib.Path) -> TimeloopInput:
 
     architecture = shape = mapping = limits = None
     depthwise, spaces = False, _COUNTS
+    tables = {name: _energies(*found[name]) for name in _TABLES if name in found}
     if "architecture" in found:
-        tables = {name: _energies(*found[name]) for name in ("ERT", "ART") if name in found}
         architecture = _architecture(*found["architecture"], tables.get("ERT", {}), tables.get("ART", {}))
     if "problem" in found:
         shape, depthwise, spaces = _problem(*found["problem"])
@@ -202,7 +192,9 @@ def read_timeloop(*paths: str | pathlib.Path) -> TimeloopInput:
         if architecture is None:
             raise at.error("need an architecture", "give its file too")
         limits = _constraints(rows, architecture, depthwise, spaces)
-    return TimeloopInput(architecture=architecture, shape=shape, mapping=mapping, constraints=limits)
+    return TimeloopInput(
+        architecture=architecture, shape=shape, mapping=mapping, constraints=limits, tables=tuple(tables)
+    )
 
 
 def evaluate_timeloop(
@@ -225,6 +217,9 @@ def evaluate_timeloop(
     Returns:
         As `report_samples`.
 
+    Warns:
+        UserWarning: an energy or area table is missing, so that its figures are 0.
+
     Raises:
         InputError: as `read_timeloop`; there is no mapping; the mapping breaks constraints that are given too.
     """
@@ -236,6 +231,11 @@ def evaluate_timeloop(
         )
     if given.constraints is not None:
         _obey(given.mapping, given.constraints, given.architecture, listed)
+    missing = [table for table in _TABLES if table not in given.tables]
+    if missing:
+        figures = " and ".join(_TABLES[table] for table in missing)
+        told = f"there is no {' and no '.join(missing)}: {figures} that the architecture does not state count as 0"
+        warnings.warn(f"{listed}: {told}", stacklevel=2)
     name = next(str(path) for path in paths if any(key == "mapping" for key, _ in _documents(pathlib.Path(path))))
     sample = Sample(name, given.architecture, given.shape, given.mapping)
     return report_samples([sample], out_path, links=links, float32=float32, explain=explain)
@@ -299,6 +299,8 @@ def _named(at: _At, data: dict[str, Any]) -> tuple[str, int]:
     match = _RANGE.match(name)
     if match is None:
         return name, 1
+    if max(len(match["first"]), len(match["last"])) > _DIGITS:
+        raise (at / name).error("the range is too large", f"write numbers of at most {_DIGITS} digits")
     count = int(match["last"]) - int(match["first"]) + 1
     if count < 1:
         raise (at / name).error("the range is empty", "write it as [0..n-1]")
@@ -436,6 +438,8 @@ def _architecture(at: _At, value: Any, ert: dict[str, Any], art: dict[str, Any])
 def _mesh(part: _Component) -> tuple[int, int]:
     """Instances along X and Y over the whole chip."""
     at, attributes = part.at, part.attributes
+    if part.instances > _LARGEST_WHOLE:
+        raise at.error("there are more instances than 2^53", "give a smaller machine")
     if part.spatial is not None:
         return part.spatial
     count = int((at / "instances").number(attributes.get("instances", part.instances), whole=True))
@@ -490,10 +494,12 @@ def _storage(
         capacity = math.floor(kilobytes * 1024 * 8 / word_bits)
     elif not dram:
         raise at.error("has no size", "give entries, depth or sizeKB")
-    bandwidth = [
-        (at / key).number(attributes[key]) if key in attributes else math.inf
-        for key in ("read_bandwidth", "write_bandwidth")
-    ]
+    bandwidth = [math.inf, math.inf]
+    for i, key in enumerate(("read_bandwidth", "write_bandwidth")):
+        if key in attributes:
+            bandwidth[i] = (at / key).number(attributes[key])
+            if bandwidth[i] == 0:
+                raise (at / key).error("is 0: nothing would ever arrive", "write a number above 0, or leave it out")
     access = attributes.get("vector-access-energy", attributes.get("vector_access_energy"))
     base = 0.0 if access is None else (at / "vector-access-energy").number(access)
     read = energy.get("read", energy.get("random_read", base))
@@ -552,9 +558,10 @@ def _problem(at: _At, value: Any) -> tuple[WorkloadShape, bool, tuple[str, ...]]
     dims = [_letter(at_shape, d, second=True) for d in (at_shape / "dimensions").list(shape.get("dimensions"))]
     if len(set(dims)) != len(dims):
         raise (at_shape / "dimensions").error("name a dimension twice", "K and M are the same here")
+    coefficients = at_shape / "coefficients"
     defaults = {
         str(row.get("name")): int(at_shape.number(row.get("default", 1), whole=True))
-        for row in (at_shape / "coefficients").list(shape.get("coefficients", []))
+        for row in map(coefficients.table, coefficients.list(shape.get("coefficients", [])))
     }
     spaces = (at_shape / "data-spaces").list(shape.get("data-spaces", shape.get("data_spaces")))
     if len(spaces) != len(DATA_SPACES):

@@ -76,6 +76,25 @@ def _factor(value: Any, item: str) -> int:
     return value
 
 
+def _table(data: Any, known: Sequence[str], item: str, what: str) -> MappingABC[str, Any]:
+    """A table with no other keys than those known."""
+    if not isinstance(data, MappingABC):
+        raise InputError(f"{what} is not a table", item=item, remedy=f"give {', '.join(known)}")
+    for key in data:
+        if key not in known:
+            raise InputError(f"unknown key {key!r} in {what}", item=item, remedy=f"known are {', '.join(known)}")
+    return data
+
+
+def _flags(data: Any, item: str) -> list[bool]:
+    """The three flags of `keep`."""
+    if not isinstance(data, Sequence) or len(data) != len(DATA_SPACES):
+        raise InputError("keep needs three flags", item=item, remedy="one each for W, I and O")
+    if any(not isinstance(flag, int | np.bool_) or flag not in (0, 1) for flag in data):
+        raise InputError(f"keep is {list(data)!r}", item=item, remedy="write 0 or 1, one each for W, I and O")
+    return [bool(flag) for flag in data]
+
+
 def mapping_from_dict(
     data: Any,
     level_names: Sequence[str],
@@ -115,22 +134,20 @@ def mapping_from_dict(
         )
     for i, (row, name) in enumerate(zip(rows, level_names, strict=True)):
         where = f"{item}, level {i}"
-        if not isinstance(row, MappingABC):
-            raise InputError("a level is not a table", item=where, remedy="give name, temporal and spatial")
+        row = _table(row, ("name", "keep", "temporal", "spatial"), where, "a level")
         if row.get("name", name) != name:
             raise InputError(
                 f"level is called {row.get('name')!r}", item=where, remedy=f"the template calls it {name!r}"
             )
         where = f"{item}, level {name}"
-        part = row.get("temporal", {})
-        if not isinstance(part, MappingABC) or not isinstance(part.get("factors", {}), MappingABC):
-            raise InputError("temporal is not a table", item=where, remedy="give factors and perm")
-        for letter, value in part.get("factors", {}).items():
+        part = _table(row.get("temporal", {}), ("factors", "perm"), where, "temporal")
+        factors = part.get("factors", {})
+        if not isinstance(factors, MappingABC):
+            raise InputError("temporal.factors is not a table", item=where, remedy="write {dimension: factor}")
+        for letter, value in factors.items():
             temporal[i, _dimension(letter, where)] = _factor(value, where)
         order[i] = _permutation(part.get("perm", ""), where)
-        part = row.get("spatial", {})
-        if not isinstance(part, MappingABC):
-            raise InputError("spatial is not a table", item=where, remedy="give X and Y")
+        part = _table(row.get("spatial", {}), ("X", "Y"), where, "spatial")
         for x, axis in enumerate("XY"):
             loops = part.get(axis, [])
             if not isinstance(loops, list) or any(not isinstance(p, list | tuple) or len(p) != 2 for p in loops):
@@ -147,10 +164,7 @@ def mapping_from_dict(
                 given.append(index)
                 spatial[x, i, index] = _factor(value, where)
             spatial_order[x, i] = given + [k for k in range(d) if k not in given]
-        flags = row.get("keep", default_keep[i])
-        if not isinstance(flags, Sequence) or len(flags) != len(DATA_SPACES):
-            raise InputError("keep needs three flags", item=where, remedy="one each for W, I and O")
-        keep[i] = [bool(flag) for flag in flags]
+        keep[i] = _flags(row["keep"], where) if "keep" in row else default_keep[i]
     return Mapping(temporal=temporal, order=order, spatial=spatial, spatial_order=spatial_order, keep=keep)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import math
 import pathlib
@@ -10,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import yaml
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import Technology
@@ -19,6 +17,7 @@ from mohamjax.io.results import landmarks
 from mohamjax.plot.design import DesignView, area_shares, design_view, energy_breakdown, gantt
 from mohamjax.plot.front import Front, convergence, front_projections, roles_by_row
 from mohamjax.plot.style import known_format, save
+from mohamjax.reader import found, read_table, read_text, read_yaml
 
 __all__ = ["plot_evaluated", "plot_results"]
 
@@ -91,12 +90,15 @@ def plot_evaluated(
 
 
 def _text(path: pathlib.Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise InputError("there is no such file", file=path, remedy=_REMEDY) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read ({type(error).__name__})", file=path, remedy=_REMEDY) from None
+    """A text file that a search wrote: whole, for such files end in a line break."""
+    text = read_text(path, "results folder")
+    if not text.endswith("\n"):
+        raise InputError(
+            "its last line has no end: the file is cut off",
+            file=path,
+            remedy="copy the file again, or end the line if it is whole",
+        )
+    return text
 
 
 def _table(path: pathlib.Path, columns: Sequence[str], names: Sequence[str] = ()) -> list[dict[str, Any]]:
@@ -105,18 +107,17 @@ def _table(path: pathlib.Path, columns: Sequence[str], names: Sequence[str] = ()
     Raises:
         InputError: a column or all rows are missing, or a value is no number.
     """
-    lines = _text(path).splitlines()
-    reader = csv.DictReader(lines)
-    missing = [c for c in (*names, *columns) if c not in (reader.fieldnames or ())]
+    header, lines = read_table(_text(path), path)
+    missing = [c for c in (*names, *columns) if c not in header]
     if missing:
         raise InputError(f"column {missing[0]} is missing", file=path, item="header", remedy=_REMEDY)
     rows: list[dict[str, Any]] = []
-    for number, row in enumerate(reader, start=2):
-        out: dict[str, Any] = {name: row[name] or "" for name in names}
+    for number, row in lines:
+        out: dict[str, Any] = {name: row[name] for name in names}
         for column in columns:
             try:
                 out[column] = float(row[column])
-            except (TypeError, ValueError):
+            except ValueError:
                 out[column] = math.nan
             if not math.isfinite(out[column]):
                 raise InputError(
@@ -155,12 +156,8 @@ def _front(path: pathlib.Path) -> Front:
 
 def _title(path: pathlib.Path) -> str:
     """Scenario, budget and seed out of `config.yaml`."""
-    try:
-        config = yaml.safe_load(_text(path))
-    except yaml.YAMLError as error:
-        raise InputError(f"is not YAML ({type(error).__name__})", file=path, remedy=_REMEDY) from None
-    if not isinstance(config, Mapping):
-        raise InputError("is not a table of settings", file=path, remedy=_REMEDY)
+    _text(path)
+    config = read_yaml(path)
     for key in ("scenario", "budget", "seed"):
         if key not in config:
             raise InputError(f"`{key}` is missing", file=path, remedy=_REMEDY)
@@ -193,7 +190,7 @@ def plot_results(
         InputError: the folder or a file is missing, malformed or empty, or the files do not belong together.
     """
     folder = pathlib.Path(folder)
-    if not folder.is_dir():
+    if not found(folder, folder=True):
         raise InputError("there is no such folder", file=folder, remedy=_REMEDY)
     for name in formats:
         known_format(name)
@@ -203,6 +200,14 @@ def plot_results(
     designs = folder / "designs.json"
     rows, evaluated = evaluate_designs(designs, technology=technology)
     place = {str(row["design_id"]): i for i, row in enumerate(r for r in rows if r["valid"])}
+    stated, listed = {str(row["design_id"]) for row in rows}, {front.name(row) for row in range(len(front.latency_s))}
+    lost = sorted(stated - listed)
+    if lost and listed <= stated:
+        raise InputError(
+            f"design {lost[0]} of {designs.name} is missing: the file is cut off, or of another search",
+            file=folder / "front.csv",
+            remedy="use the files of one search",
+        )
 
     def view(row: int) -> DesignView:
         name = front.name(row)

@@ -13,7 +13,7 @@ import collections
 import dataclasses
 import difflib
 import heapq
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,10 +21,10 @@ import numpy as np
 from mohamjax.errors import InputError
 from mohamjax.workload.contrib import CONTRIB_RULES
 from mohamjax.workload.layer import Layer, WorkloadShape
-from mohamjax.workload.onnx_file import read_tensor
+from mohamjax.workload.onnx_file import MAX_FOLDED_INTEGERS, read_tensor
 from mohamjax.workload.products import CONTRIB_PRODUCTS, PRODUCTS
 from mohamjax.workload.shapes import PURE_RANDOM, QUANTISED_THROUGH, RULES, Rule
-from mohamjax.workload.tensor import BOOL, INT64, TYPE_BITS, Call, Shape, Tensor, is_known, show
+from mohamjax.workload.tensor import BOOL, INT64, TYPE_BITS, Call, Shape, Tensor, count, is_known, show
 
 if TYPE_CHECKING:
     import onnx
@@ -40,6 +40,12 @@ MAX_TRIPS = 10_000
 
 MAX_TRIAL = 1_000
 """Iterations after which a loop without a trip count is taken for endless."""
+
+MAX_FOLDED = 1 << 25
+"""Values that a walk computes and keeps, in all; those of small tensors, of which shapes are made, are not counted."""
+
+_SMALL = 1 << 8
+"""Elements of a tensor that counts as small."""
 
 MAX_DEPTH = 64
 """Functions and control flow inside each other."""
@@ -377,6 +383,7 @@ class Walk:
         self._warn = warn
         self._warned: set[str] = set()
         self._steps = 0
+        self._folded = 0
         self._names: dict[str, int] = {}
         self._functions = {(f.domain if f.domain != "ai.onnx" else "", f.name, f.overload): f for f in model.functions}
         self._function_plans: dict[tuple[str, str, str], GraphPlan] = {}
@@ -518,6 +525,8 @@ class Walk:
         rule = _find_rule(node.domain, node.op)
         if rule is None:
             return self._unknown(node, scope, inputs)
+        if self._folded > MAX_FOLDED:
+            inputs = [None if t is None else _without_large(t) for t in inputs]
         call = Call(
             op=node.op,
             domain=node.domain,
@@ -561,6 +570,10 @@ class Walk:
                     out.bits = narrow if narrow <= 8 else operands[0].bits
                 elif const:
                     out.bits = next((t.bits for t in operands if t.bits), None)
+            if out.data is not None and out.data.size > _SMALL:
+                self._folded += out.data.size
+                if self._folded > MAX_FOLDED:
+                    out.data = None
             if not is_known(out.shape) and not out.sequence and not out.why:
                 lost = next((t.why for t in operands if t.why), "")
                 out.why = lost or f"{call.label} makes a size that depends on data"
@@ -810,7 +823,8 @@ class Walk:
             if trips is None and limit is not None:
                 why = "its trip count depends on data"
             elif trips is not None:
-                why = f"its {trips} iterations are more than are unrolled"
+                most = min(MAX_TRIPS, MAX_STEPS // 2 // weight)
+                why = f"its {trips:,} iterations are more than the {most:,} that are unrolled"
             else:
                 why = "its end depends on data, or lies too far away to unroll it"
             return self._refused(
@@ -900,52 +914,53 @@ class Walk:
     def _scan(
         self, node: NodePlan, scope: _Scope, inputs: list[Tensor | None], attributes: Mapping[str, Any]
     ) -> list[Tensor]:
+        """Unrolls a Scan; that of operator set 8 runs anew for every entry of a batch, axis 0 of all its operands."""
         body = self._body(node, scope, attributes, "body")
-        if scope.opsets.get("", 1) < 9:
-            return self._refused(node, scope, inputs, "Scan of an operator set below 9 is not read")
+        batched = scope.opsets.get("", 1) < 9
+        operands = inputs[1:] if batched else inputs
         scanned = int(attributes.get("num_scan_inputs", 0))
-        states = len(inputs) - scanned
-        if scanned < 1 or states < 0 or len(body.inputs) < len(inputs) or len(body.outputs) < states:
+        states = len(operands) - scanned
+        if scanned < 1 or states < 0 or len(body.inputs) < len(operands) or len(body.outputs) < states:
             raise self._error(node, scope, "its body does not fit its inputs", "correct the model and export it again")
-        axes = attributes.get("scan_input_axes") or [0] * scanned
-        lengths: set[int | None] = set()
-        slices: list[Tensor] = []
-        for tensor, axis in zip(inputs[states:], axes, strict=True):
-            if tensor is None or tensor.shape is None:
-                lengths.add(None)
-                slices.append(Tensor(None, producers=_union([tensor])))
-                continue
-            at = axis % len(tensor.shape)
-            lengths.add(tensor.shape[at])
-            rest = tensor.shape[:at] + tensor.shape[at + 1 :]
-            slices.append(dataclasses.replace(tensor, shape=rest, data=None))
-        length = lengths.pop() if len(lengths) == 1 else None
-        if length is None or length > MAX_TRIPS or length * max(len(body.nodes), 1) > MAX_STEPS:
-            if self._has_layers(body):
-                return self._refused(
-                    node,
-                    scope,
-                    inputs,
-                    f"its length ({length or 'unknown'}) does not unroll and there are layers in its body",
-                )
-            length_run = 1
+        batch: int | None = 1
+        axes = [0] * scanned
+        if batched:
+            if inputs[0] is not None:
+                self.warn(f"{self._label(node, scope)}: its sequences are counted at their full length")
+            operands, batch = _slices(operands, [0] * len(operands))
         else:
-            length_run = length
-        state = list(inputs[:states])
-        gathered: list[list[Tensor]] = [[] for _ in range(len(body.outputs) - states)]
-        for i in range(length_run):
-            inner = scope.inner(body.hints, f"{scope.prefix}{node.name}.{i}/")
-            for name, value in zip(body.inputs, [*state, *slices], strict=False):
-                inner.tensors[name] = value
-            made = self._run_graph(body, inner)
-            state = list(made[:states])
-            for bucket, value in zip(gathered, made[states:], strict=True):
-                bucket.append(value)
-        out_axes = attributes.get("scan_output_axes") or [0] * len(gathered)
-        out = [t if t is not None else Tensor(None, 0, producers=frozenset()) for t in state]
-        for bucket, axis in zip(gathered, out_axes, strict=True):
-            out.append(_stacked(bucket, length, frozenset(), self._label(node, scope), axis))
-        return out
+            axes = attributes.get("scan_input_axes") or axes
+        slices, length = _slices(operands[states:], axes)
+        steps = None if length is None or batch is None else length * batch
+        runs = (batch or 1, length or 0)
+        if steps is None or steps > MAX_TRIPS or steps * max(len(body.nodes), 1) > MAX_STEPS:
+            if self._has_layers(body):
+                many = "unknown" if steps is None else f"{steps:,}"
+                message = f"its length ({many}) does not unroll and there are layers in its body"
+                return self._refused(node, scope, inputs, message)
+            runs = (1, 1)
+        out_axes = attributes.get("scan_output_axes") or [0] * (len(body.outputs) - states)
+        label = self._label(node, scope)
+        parts: list[list[Tensor]] = []
+        for b in range(runs[0]):
+            prefix = f"{scope.prefix}{node.name}." + (f"{b}." if runs[0] > 1 else "")
+            state = list(operands[:states])
+            gathered: list[list[Tensor]] = [[] for _ in range(len(body.outputs) - states)]
+            for i in range(runs[1]):
+                inner = scope.inner(body.hints, f"{prefix}{i}/")
+                for name, value in zip(body.inputs, [*state, *slices], strict=False):
+                    inner.tensors[name] = value
+                made = self._run_graph(body, inner)
+                state = list(made[:states])
+                for bucket, value in zip(gathered, made[states:], strict=True):
+                    bucket.append(value)
+            out = [t if t is not None else Tensor(None, 0, producers=frozenset()) for t in state]
+            for bucket, axis in zip(gathered, out_axes, strict=True):
+                out.append(_stacked(bucket, length, frozenset(), label, axis))
+            parts.append(out)
+        if not batched:
+            return parts[0]
+        return [_stacked(list(bucket), batch, frozenset(), label) for bucket in zip(*parts, strict=True)]
 
     def _sequence_map(
         self, node: NodePlan, scope: _Scope, inputs: list[Tensor | None], attributes: Mapping[str, Any]
@@ -1000,6 +1015,13 @@ def _union(tensors: Iterable[Tensor | None]) -> frozenset[int]:
     return out
 
 
+def _without_large(tensor: Tensor) -> Tensor:
+    """The tensor, without its values unless they are few."""
+    if tensor.data is None or tensor.data.size <= _SMALL:
+        return tensor
+    return dataclasses.replace(tensor, data=None)
+
+
 def _single(tensor: Tensor | None) -> Any:
     """The one value of a known tensor, None where it is not known."""
     if tensor is None or not tensor.values_known or tensor.data is None or tensor.data.size != 1:
@@ -1017,6 +1039,22 @@ def _common(a: Shape | None, b: Shape | None) -> Shape | None:
     return tuple(x if x == y else None for x, y in zip(a, b, strict=True))
 
 
+def _slices(tensors: Sequence[Tensor | None], axes: Sequence[int]) -> tuple[list[Tensor | None], int | None]:
+    """What one step along an axis of each tensor sees of them, and the length that they share, None if unknown."""
+    lengths: set[int | None] = set()
+    slices: list[Tensor | None] = []
+    for tensor, axis in zip(tensors, axes, strict=True):
+        if tensor is None or tensor.shape is None:
+            lengths.add(None)
+            slices.append(Tensor(None, producers=_union([tensor])))
+            continue
+        at = axis % len(tensor.shape)
+        lengths.add(tensor.shape[at])
+        rest = tensor.shape[:at] + tensor.shape[at + 1 :]
+        slices.append(dataclasses.replace(tensor, shape=rest, data=None))
+    return slices, lengths.pop() if len(lengths) == 1 else None
+
+
 def _stacked(parts: list[Tensor], length: int | None, control: frozenset[int], label: str, axis: int = 0) -> Tensor:
     """The parts of a loop's iterations along a new axis."""
     if not parts:
@@ -1028,7 +1066,13 @@ def _stacked(parts: list[Tensor], length: int | None, control: frozenset[int], l
         at = axis % (len(shape) + 1)
         shape = (*shape[:at], length, *shape[at:])
     data = None
-    if length == len(parts) and axis == 0 and all(p.values_known for p in parts) and is_known(shape):
+    if (
+        length == len(parts)
+        and axis == 0
+        and is_known(shape)
+        and (count(shape) or 0) <= MAX_FOLDED_INTEGERS
+        and all(p.values_known for p in parts)
+    ):
         data = np.stack([p.data for p in parts])  # type: ignore[misc]
     const = not control and all(p.const for p in parts)
     return Tensor(

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from mohamjax.errors import InputError
+from mohamjax.errors import InputError, one_line
 from mohamjax.workload.graph import Walk, static_shape
 from mohamjax.workload.layer import Network
 from mohamjax.workload.onnx_file import load_model
@@ -74,7 +74,7 @@ def read_network(
     report = warn or _print_warning
 
     def tell(line: str) -> None:
-        report(f"{path}: {line}")
+        report(one_line(f"{path}: {line}"))
 
     if batch is not None and (isinstance(batch, bool) or not isinstance(batch, int) or batch < 1):
         raise InputError(f"a batch of {batch!r}", file=path, item="batch", remedy="give a positive integer")
@@ -233,14 +233,19 @@ def _input_tensors(
 
 
 def _sizes(info: onnx.ValueInfoProto) -> list[int | str] | None:
-    """Sizes as the file has them: integers, symbol names, `""` where nothing is said; None without a shape."""
+    """Sizes as the file has them: integers, symbol names, `""` where nothing is said; None without a shape.
+
+    Some exporters write -1 for a size that they do not know, or 0 for the batch of a tensor of several axes.
+    """
     kind = info.type.WhichOneof("value")
     if kind not in ("tensor_type", "sparse_tensor_type"):
         return None
     tensor = getattr(info.type, kind)
     if not tensor.HasField("shape"):
         return None
-    return [d.dim_value if d.WhichOneof("value") == "dim_value" else d.dim_param for d in tensor.shape.dim]
+    sizes = [d.dim_value if d.WhichOneof("value") == "dim_value" else d.dim_param for d in tensor.shape.dim]
+    least = [1 if axis == 0 and len(sizes) > 1 else 0 for axis in range(len(sizes))]
+    return ["" if isinstance(d, int) and d < m else d for d, m in zip(sizes, least, strict=True)]
 
 
 def _is_batch(symbol: str, axis: int) -> bool:
@@ -282,18 +287,13 @@ def _resolved(
         )
     out: list[int] = []
     for axis, (size, d) in enumerate(zip(sizes, shape, strict=True)):
-        if isinstance(size, int) and size < 0:
-            raise InputError(
-                f"axis {axis} has the size {size}",
-                file=path,
-                item=f"input {info.name!r}",
-                remedy=f"give the shape with --shape {info.name}=d,d,...",
-            )
-        if d is None and size == "" and _is_batch("", axis):
-            d = batch
+        if size == "":
+            d = batch if _is_batch("", axis) else None
         if d is None:
+            bound = {**symbols, **({"": batch} if sizes[0] == "" else {})}
             text = ",".join(
-                "d" if isinstance(s, str) and s not in symbols else str(symbols.get(str(s), s)) for s in sizes
+                str(s) if isinstance(s, int) else str(bound.get(s, "d") if s or i == 0 else "d")
+                for i, s in enumerate(sizes)
             )
             raise InputError(
                 f"axis {axis} has the symbolic size {size or '?'!r}",

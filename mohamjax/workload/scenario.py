@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from mohamjax.errors import InputError
-from mohamjax.reader import Fields, number, read_yaml
+from mohamjax.reader import Fields, found, number, read_yaml
 from mohamjax.workload.importer import network_name, read_network, tensor_names
 from mohamjax.workload.layer import TASKS, ApplicationModel, Network
 
@@ -143,7 +143,7 @@ def _entries(specs: Sequence[str | os.PathLike[str]]) -> tuple[str, list[_Entry]
         path = pathlib.Path(text)
         if path.suffix.lower() in (".yaml", ".yml"):
             return _from_yaml(path)
-        if path.suffix.lower() == ".onnx" or path.exists():
+        if path.suffix.lower() == ".onnx" or found(path):
             return network_name(path.stem), [_Entry(path)]
         near = difflib.get_close_matches(key, SCENARIOS, 1, 0.5)
         raise InputError(
@@ -154,7 +154,7 @@ def _entries(specs: Sequence[str | os.PathLike[str]]) -> tuple[str, list[_Entry]
         )
     for spec in specs:
         path = pathlib.Path(spec)
-        if path.suffix.lower() in (".yaml", ".yml") and path.is_file():
+        if path.suffix.lower() in (".yaml", ".yml") and found(path, folder=False):
             _refuse_other_formats(read_yaml(path), path)
     for spec in specs:
         if os.fspath(spec).lower().endswith((".yaml", ".yml")) or os.fspath(spec).lower() in (*SCENARIOS, *_ALIASES):
@@ -202,8 +202,8 @@ def _entry(entry: object, i: int, path: pathlib.Path) -> _Entry:
         {"file": entry} if isinstance(entry, str) else entry, _NETWORK_KEYS, file=path, where=f"networks[{i}]"
     )
     file = fields.text("file")
-    target = path.parent / pathlib.Path(file).expanduser()
-    if not target.exists():
+    target = path.parent / os.path.expanduser(file)
+    if not found(target):
         raise InputError(
             f"there is no file {file!r}",
             file=path,

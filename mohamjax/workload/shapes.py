@@ -663,8 +663,10 @@ def _split(call: Call) -> list[Tensor]:
         sizes: list[int | None] = [*fixed]
     elif call.has(1):
         sizes = [None] * n
+    elif call.int_attr("num_outputs", n) != n:
+        raise call.error(f"{n} outputs for {call.int_attr('num_outputs', n)} parts")
     else:
-        sizes = _even_parts(call, shape[axis], call.int_attr("num_outputs", n))
+        sizes = _even_parts(call, shape[axis], n)
     if len(sizes) != n:
         raise call.error(f"{n} outputs for {len(sizes)} parts")
     total = None if None in sizes else sum(sizes)  # type: ignore[arg-type]
@@ -1269,6 +1271,10 @@ def _sequence_length(call: Call) -> list[Tensor]:
     return [Tensor((), INT64, data=None if elements is None else np.asarray(len(elements), np.int64))]
 
 
+_MOST_PARTS = 10_000
+"""Members of a sequence that are told apart."""
+
+
 @_rule("SplitToSequence")
 def _split_to_sequence(call: Call) -> list[Tensor]:
     shape, dtype = call.shape(0), call.get(0).dtype
@@ -1276,19 +1282,16 @@ def _split_to_sequence(call: Call) -> list[Tensor]:
         return [_sequence(None, dtype)]
     axis = call.axis(call.int_attr("axis", 0), len(shape))
     d = shape[axis]
-    keep = True
-    if not call.has(1):
-        sizes = None if d is None else [1] * d
-        keep = bool(call.attr("keepdims", 1))
-    else:
-        given = call.ints(1)
-        sizes = None if given is None or None in given else [s for s in given if s is not None]
-        if sizes is not None and call.shape(1) == () and d is not None:
-            if sizes[0] < 1:
-                raise call.error(f"parts of size {sizes[0]}")
-            whole = d // sizes[0]
-            sizes = [sizes[0]] * whole + ([d % sizes[0]] if d % sizes[0] else [])
-    if sizes is None or len(sizes) > 10000:
+    given = call.ints(1) if call.has(1) else [1]
+    keep = call.has(1) or bool(call.attr("keepdims", 1))
+    sizes = None if given is None or None in given else [s for s in given if s is not None]
+    if sizes is not None and (not call.has(1) or call.shape(1) == ()):
+        if sizes[0] < 1:
+            raise call.error(f"parts of size {sizes[0]}")
+        if d is None or -(-d // sizes[0]) > _MOST_PARTS:  # counted before any list of them is made
+            return [_sequence(None, dtype)]
+        sizes = [sizes[0]] * (d // sizes[0]) + ([d % sizes[0]] if d % sizes[0] else [])
+    if sizes is None or len(sizes) > _MOST_PARTS:
         return [_sequence(None, dtype)]
     parts = []
     for s in sizes:

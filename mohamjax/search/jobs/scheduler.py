@@ -54,6 +54,10 @@ SEEDS = ("LPT-EFT", "LPT-stall", "HEFT", "FCFS-MET", "SJF-MET", "SJF-OLB", "FCFS
 """Heuristics whose schedules seed G#."""
 
 
+MAX_POPULATION = 2**20
+"""Schedules of a generation; far more than pay off, and few enough for arrays of them."""
+
+
 @dataclasses.dataclass(frozen=True)
 class JobSearchConfig:
     """Sizes of a search.
@@ -79,6 +83,10 @@ class JobSearchConfig:
                 f"{self.population} schedules and {self.generations} generations are too few",
                 item="search",
                 remedy="take at least 2 schedules and 0 generations",
+            )
+        if self.population > MAX_POPULATION:
+            raise InputError(
+                f"{self.population:,} schedules at once", item="population", remedy=f"take at most {MAX_POPULATION:,}"
             )
 
     @property
