@@ -211,7 +211,8 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME=P",
-        help="probability of an operator, as in config.yaml (0 switches it off); may be given several times",
+        help="probability of an operator, as in config.yaml (0 switches it off), or least_layers=N: layers (0 to 1) "
+        "that each mutation with a rate per layer changes on average at least; may be given several times",
     )
     search.add_argument("--no-seeds", action="store_true", help="start from random designs alone")
     search.add_argument(
@@ -310,6 +311,11 @@ def _parser() -> argparse.ArgumentParser:
         "schedules", help="schedules in the formats fluid-schedule/1, job-table/1, schedule/1 and designs/1"
     )
     schedules.add_argument("file", help="a JSON file of one of these formats")
+    schedules.add_argument(
+        "--technology",
+        metavar="FILE",
+        help="with schedule/1 and designs/1: the technology that they were made with (default: the packaged one)",
+    )
     schedules.add_argument("--float32", action="store_true", help="compute in single precision (default double)")
     schedules.add_argument(
         "--timelines",
@@ -1033,10 +1039,12 @@ def _evaluate_schedules(arguments: argparse.Namespace) -> int:
     designs = (SCHEDULE_FORMAT, DESIGNS_FORMAT)
     if check_format(read_json(arguments.file), (*SCHEDULE_READERS, *designs), arguments.file) in designs:
         _probe(arguments.out)
-        rows, evaluated = evaluate_designs(arguments.file, float32=arguments.float32)
+        technology = _technology(arguments) if arguments.technology else None
+        rows, evaluated = evaluate_designs(arguments.file, technology=technology, float32=arguments.float32)
         _write(arguments.out, dump_json(schedules_document(rows, evaluated, timelines=arguments.timelines)))
         _count_designs(rows)
         return 0
+    refuse("is for the formats schedule/1 and designs/1", "leave it out", technology=arguments.technology)
     _probe(arguments.out)
     summary = evaluate_schedules(
         arguments.file, arguments.out or "-", float32=arguments.float32, timelines=arguments.timelines
@@ -1226,7 +1234,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output has gone; nothing is left to say, and Python must not say it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (OSError, UnicodeError) as error:
+    except (OSError, UnicodeEncodeError) as error:
         # What no reader or writer of ours has put better: a full disk, or a terminal that lacks a character.
         name = getattr(error, "filename", None)
         reason = getattr(error, "strerror", None) or str(error)

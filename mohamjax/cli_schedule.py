@@ -369,8 +369,12 @@ def schedule(
         print(json.dumps(summary, indent=2))
     else:
         head = ["method", *(f"{o} [{table.time_unit}]" if o == "makespan" else o for o in _shown(config.objectives))]
+
+        def value(row: dict[str, Any], name: str) -> str:
+            return amount(row[name]) if name == "makespan" else f"{row[name]:,.6g}"
+
         body = [
-            [row["method"], *(f"{row[o]:,.6g}" for o in _shown(config.objectives)), f"{row['over_bound']:.4f}",
+            [row["method"], *(value(row, o) for o in _shown(config.objectives)), f"{row['over_bound']:.4f}",
              f"{row['evaluations']:,}", f"{row['seconds']:.1f}"]
             for row in rows
         ]  # fmt: skip

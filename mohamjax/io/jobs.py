@@ -119,8 +119,9 @@ def read_jobs(path: str | pathlib.Path) -> JobBatch:
         raise InputError(
             f"column {needed[0]} is missing", file=path, item="header", remedy="give type, K, C, P, Q, R and S"
         )
+    known = {column.lower(): column for column in _COLUMNS}
     for name in header:
-        near = difflib.get_close_matches(name, _COLUMNS, 1, 0.8)
+        near = [known[found] for found in difflib.get_close_matches(name.lower(), known, 1, 0.8)]
         if name not in _COLUMNS and near and near[0] not in header and len(name) > 2:
             raise InputError(
                 f"unknown column {name!r}", file=path, item="header", remedy=f"did you mean {near[0]!r}? or rename it"

@@ -28,6 +28,7 @@ else:
 
 __all__ = ["ArraySizes", "Wires", "hop_columns", "least_hops", "wires"]
 
+_EVERY = 16
 _WEIGHTS, _INPUTS, _OUTPUTS = range(3)
 _OUTER, _WINDOWS = ("G", "N", "C"), (("P", "R"), ("Q", "S"))
 _AT = {name: d for d, name in enumerate(DIMS)}
@@ -77,9 +78,9 @@ def hop_columns(sizes: ArraySizes, fanout: jax.Array) -> jax.Array:
     return sizes.start + x * sizes.step + y
 
 
-def least_hops(found: Wires, levels: int) -> np.ndarray:
+def least_hops(wires: Wires, levels: int) -> np.ndarray:
     """Fewest words times hops of every mapping on any of the arrays, `[U, T, M, levels]`; 0 where wires are free."""
-    sizes, hops = jax.tree.map(np.asarray, (found.sizes, found.hops))
+    sizes, hops = jax.tree.map(np.asarray, (wires.sizes, wires.hops))
     out = np.zeros((*hops.shape[:3], levels), hops.dtype)
     for t, n in zip(*np.nonzero(sizes.start), strict=True):
         start, step = sizes.start[t, n], sizes.step[t, n]
@@ -195,6 +196,22 @@ def _hops_of_ways(ways: np.ndarray, widths: np.ndarray, heights: np.ndarray) -> 
     return out
 
 
+def _axis_sizes(largest: int, used: np.ndarray) -> np.ndarray:
+    """Children along an axis of the arrays that are counted, rising.
+
+    All that there can be where they are few: sizes then follow from the template alone. Else those that occur.
+    """
+    if largest <= _EVERY:
+        return np.arange(1, largest + 1)
+    return np.unique([*used[used > 0], largest]).astype(np.int64)
+
+
+def _padded(count: int) -> int:
+    """Room for so many sizes or columns: an eighth more at most."""
+    step = max(1, (1 << (count - 1).bit_length()) // 16)
+    return step * -(-count // step)
+
+
 def wires(
     layers: Sequence[WorkloadShape],
     templates: TemplateArrays,
@@ -203,8 +220,10 @@ def wires(
 ) -> Wires:
     """Counts the wires of all mappings of Pareto tables on all arrays that chiplets with them may have.
 
-    Those are as wide as some mapping of the template uses and as high as some uses, as the template's largest, or as
-    a user states. Sizes are padded to powers of two, so that tables of one problem share one program. On the host.
+    On axes of up to 16 children those are arrays of every size: the shapes of the result then follow from the templates
+    and the shape of the tables, and all tables of one problem share one program. On longer axes they are as long as
+    some mapping of the template uses, as the template's largest, or as a user states; their number is padded, and where
+    it changes by more than an eighth, programs are compiled anew. On the host.
 
     Args:
         layers: shapes of the U unique layers.
@@ -224,44 +243,41 @@ def wires(
     costly &= machine.level_mask & (machine.fanout.prod(axis=2) > 1)
 
     widths: dict[tuple[int, int], list[np.ndarray]] = {}
-    columns: dict[tuple[int, int], tuple[tuple[np.ndarray, ...], np.ndarray]] = {}
+    columns: dict[tuple[int, int], tuple[Any, np.ndarray]] = {}
     for t in range(costly.shape[0]):
         at = np.nonzero(exists[:, t])
-        if not len(at[0]):
-            continue  # the template runs none of the layers
         spatial, order, temporal = (
             getattr(nest, name)[:, t][at].astype(np.int64) for name in ("spatial", "spatial_order", "temporal")
         )
         tiles = np.cumprod(spatial.prod(axis=1) * temporal, axis=1)
         fanout, words = (np.asarray(x)[:, t][at].astype(float) for x in (tables.fanout, tables.delivered))
-        for level in np.flatnonzero(costly[t]):
+        for level in map(int, np.flatnonzero(costly[t])):
             said = np.zeros((0, 2)) if given is None else np.asarray(given[1])[np.asarray(given[0]) == t][:, level]
-            known = np.concatenate([fanout[:, level], machine.fanout[t, level][None], said])
-            axes = [np.unique(x[x > 0]).astype(np.int64) for x in known.T]
+            used = np.concatenate([fanout[:, level], said])
+            axes = [_axis_sizes(int(machine.fanout[t, level, axis]), used[:, axis]) for axis in range(2)]
+            widths[t, level] = axes
+            if not len(at[0]):
+                continue  # the template runs none of the layers
             child = tiles[:, level - 1] if level else np.ones_like(tiles[:, 0])
             ways, which = _patterns(spatial[:, :, level], order[:, :, level], child, stride[at[0]], dilation[at[0]])
             of_ways = _hops_of_ways(ways, *axes).reshape(len(ways), 3, -1)
-            widths[t, int(level)] = axes
-            columns[t, int(level)] = at, np.einsum("ev,evk->ek", words[:, level], of_ways[which])
+            columns[t, level] = at, np.einsum("ev,evk->ek", words[:, level], of_ways[which])
 
-    def padded(count: int) -> int:
-        return 1 << (count - 1).bit_length()
-
-    most = max(1, *costly.sum(axis=1))
-    room = [padded(max([1, *(len(axes[a]) for axes in widths.values())])) for a in range(2)]
-    total = [1 + sum(c.shape[1] for (own, _), (_, c) in columns.items() if own == t) for t in range(len(costly))]
-    shape = (len(costly), most)
+    shape = len(costly), max(1, *costly.sum(axis=1))
+    room = [max([1, *(len(axes[axis]) for axes in widths.values())]) for axis in range(2)]
+    total = np.ones(len(costly), np.int32)  # column 0 is for padding
     level, start, step = (np.zeros(shape, np.int32) for _ in range(3))
-    width, height = (np.full((*shape, n), np.inf, dtype) for n in room)
-    hops = np.zeros((*exists.shape, padded(max(total))), dtype)
+    width, height = (np.full((*shape, _padded(n)), np.inf, dtype) for n in room)
     filled = np.zeros(len(costly), np.int32)
-    after = np.ones(len(costly), np.int32)  # column 0 is for padding
-    for (t, own), (where, found) in columns.items():
-        n, (across, along) = filled[t], widths[t, own]
-        level[t, n], start[t, n], step[t, n] = own, after[t], len(along)
+    for (t, own), (across, along) in widths.items():
+        n = filled[t]
+        level[t, n], start[t, n], step[t, n] = own, total[t], len(along)
         width[t, n, : len(across)], height[t, n, : len(along)] = across, along
-        hops[where[0], t, where[1], after[t] : after[t] + found.shape[1]] = found
         filled[t] += 1
-        after[t] += found.shape[1]
+        total[t] += len(across) * len(along)
+    hops = np.zeros((*exists.shape, _padded(int(max(total)))), dtype)
+    for (t, own), ((unique, entry), counted) in columns.items():
+        first = start[t, list(level[t]).index(own)]
+        hops[unique, t, entry, first : first + counted.shape[1]] = counted
     sizes: Any = ArraySizes(level=level, width=width, height=height, start=start, step=step)  # pyright: ignore[reportArgumentType]
     return Wires(sizes=sizes, hops=hops)  # pyright: ignore[reportArgumentType]

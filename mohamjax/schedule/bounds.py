@@ -141,7 +141,7 @@ def _least_costs(
     technology: Technology,
     package: PackageParameters,
     tables: MappingTables,
-    found: Wires,
+    wires: Wires,
     hops: float,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Energy [pJ, with the package's] and chiplet area [um^2] below which no chiplet runs each mapping, `[U, T, M]`.
@@ -168,7 +168,7 @@ def _least_costs(
     shrunk = np.min(np.where(machine.area > 0, area / np.where(machine.area > 0, machine.area, 1), 1), axis=2)
     hop = machine.hop_energy * np.sqrt(shrunk)[..., None]
     accesses = by_template(tables.block_reads) * read + by_template(tables.block_writes) * write
-    energy = np.sum(accesses + by_template(least_hops(found, levels)) * hop, axis=2) + by_template(tables.mac_energy)
+    energy = np.sum(accesses + by_template(least_hops(wires, levels)) * hop, axis=2) + by_template(tables.mac_energy)
     energy += by_template(tables.offchip_bytes) * 8 * hops * package.hop_energy
     chip = np.sum(np.where(machine.level_mask, area * machine.instances, 0), axis=2)
     chip += machine.mac_area * machine.mac_instances
@@ -186,7 +186,7 @@ def scenario_bounds(
     technology: Technology,
     package: PackageParameters,
     tables: MappingTables,
-    found: Wires,
+    wires: Wires,
     max_chiplets: int | None = None,
 ) -> Bounds:
     """Bounds that hold for every design over these tables whose chiplets are as large as their layers need.
@@ -197,7 +197,7 @@ def scenario_bounds(
         technology: energy and area tables.
         package: package parameters.
         tables: Pareto tables `[U, T, M, ...]`; double precision for bounds that double precision keeps.
-        found: wires of their mappings.
+        wires: those of their mappings.
         max_chiplets: most chiplets of a design; default as many as the package has tiles.
     """
     most = package.max_tiles if max_chiplets is None else max_chiplets
@@ -210,7 +210,7 @@ def scenario_bounds(
     )
     present = np.arange(places.hops.shape[1]) < np.arange(places.hops.shape[0])[:, None]
     hops = float(places.hops[: most + 1][present[: most + 1]].min())
-    energy, area = _least_costs(templates, technology, package, tables, found, hops)
+    energy, area = _least_costs(templates, technology, package, tables, wires, hops)
 
     # Prices: a share x on the chiplets, evenly, the rest on the interfaces.
     shares = np.linspace(0.0, 1.0, _MIXES)
@@ -274,7 +274,7 @@ class _Entries:
     mac_energy: np.ndarray
 
 
-def _entries(tables: MappingTables, found: Wires, package: PackageParameters, template: int) -> _Entries:
+def _entries(tables: MappingTables, wires: Wires, package: PackageParameters, template: int) -> _Entries:
     unique, mapping = np.nonzero(_valid(tables)[:, template])
     layers, starts = np.unique(unique, return_index=True)
 
@@ -290,8 +290,8 @@ def _entries(tables: MappingTables, found: Wires, package: PackageParameters, te
         traffic=at(tables.offchip_bytes),
         reads=at(tables.block_reads),
         writes=at(tables.block_writes),
-        sizes=jax.tree.map(lambda leaf: np.asarray(leaf)[template], found.sizes),
-        hops=at(found.hops),
+        sizes=jax.tree.map(lambda leaf: np.asarray(leaf)[template], wires.sizes),
+        hops=at(wires.hops),
         mac_energy=at(tables.mac_energy),
     )
 
@@ -356,7 +356,7 @@ def design_bounds(
     application: ApplicationModel,
     package: PackageParameters,
     tables: MappingTables,
-    found: Wires,
+    wires: Wires,
     designs: Design,
     chips: Chiplets,
     area_mm2: np.ndarray,
@@ -367,7 +367,7 @@ def design_bounds(
         application: networks.
         package: package parameters.
         tables: Pareto tables `[U, T, M, ...]`.
-        found: wires of their mappings, those on the chiplets among them.
+        wires: those of their mappings, those on the chiplets among them.
         designs: leading axis `[N]`.
         chips: their chiplets, leading axis `[N]`, NumPy leaves.
         area_mm2: `[N]` their areas, which no schedule changes.
@@ -384,7 +384,7 @@ def design_bounds(
         for tile in np.flatnonzero(designs.template[n] >= 0):
             kind = int(designs.template[n, tile])
             if kind not in entries:
-                entries[kind] = _entries(tables, found, package, kind)
+                entries[kind] = _entries(tables, wires, package, kind)
             costs = _on_chiplet(entries[kind], own, int(tile), package.hop_energy)
             for row, values in zip(least, costs, strict=True):
                 row[n, entries[kind].layers, tile] = values

@@ -516,7 +516,7 @@ _MAPPINGS_PER_S = 7e4
 _LAYER_EVALUATIONS_PER_S = 2e6
 _FINISH_S = 8.0  # the front in double precision, its bounds, figures and files
 _COMPILE_S = 55.0
-_BASE_MB = 1600.0  # a search of 256 designs (experiments/results/bench_search.md)
+_BASE_MB = 1900.0  # searches of 128 to 1,024 designs take 1,600 to 2,000 (experiments/results/bench_search.md)
 
 
 def expected_cost(application: ApplicationModel, pairs: int, settings: Settings) -> ExpectedCost:

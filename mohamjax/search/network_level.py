@@ -151,7 +151,7 @@ _PROBLEM = loop.Problem(
 def choose_mappings(
     key: jax.Array,
     tables: MappingTables,
-    found: Wires,
+    wires: Wires,
     times: np.ndarray,
     template: Template,
     technology: Technology,
@@ -165,7 +165,7 @@ def choose_mappings(
     Args:
         key: typed key, consumed.
         tables: columns `[U, M, ...]` of the network's unique layers on the template; every set has an entry.
-        found: their wires on the template: `hops` `[U, M, K]`, the rest without the T axis.
+        wires: theirs on the template: `hops` `[U, M, K]`, the rest without the T axis.
         times: `[U]`, layers that share each set.
         template: the template.
         technology: energy and area tables.
@@ -178,7 +178,7 @@ def choose_mappings(
     config = config or NetworkConfig()
     used = len(times)
     padding = _STEP * -(-used // _STEP) - used
-    chosen = {name: getattr(tables, name) for name in _COLUMNS} | {"hops": found.hops}
+    chosen = {name: getattr(tables, name) for name in _COLUMNS} | {"hops": wires.hops}
     columns = {name: jnp.asarray(_padded(column, padding)) for name, column in chosen.items()}
     dtype = columns["cycles"].dtype
     levels = tables.capacity.shape[-1]
@@ -187,7 +187,7 @@ def choose_mappings(
         count=jnp.asarray(_padded(tables.count, padding), jnp.int32),
         times=jnp.asarray(_padded(times, padding), dtype),
         columns=columns,
-        sizes=jax.tree.map(jnp.asarray, found.sizes),
+        sizes=jax.tree.map(jnp.asarray, wires.sizes),
         template=jax.tree.map(lambda leaf: leaf[0], arrays),
         technology=jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), technology),
         rate=jnp.asarray(config.rate, dtype),
@@ -248,7 +248,7 @@ def network_choices(
     owners = np.asarray(application.unique_of_layer)
     levels, dtype = tables.capacity.shape[-1], np.asarray(tables.cycles).dtype
     arrays = template_arrays(templates, technology, levels=levels, dtype=dtype)
-    found = wires([unique.shape for unique in application.unique_layers], arrays, tables)
+    every = wires([unique.shape for unique in application.unique_layers], arrays, tables)
     for n, network in enumerate(application.networks):
         mine = owners[np.asarray(application.network_of_layer) == n]
         unique, times = np.unique(mine, return_counts=True)
@@ -256,8 +256,8 @@ def network_choices(
             if not len(unique) or not (np.asarray(tables.count)[unique, t] > 0).all():
                 continue
             rows = jax.tree.map(lambda leaf, t=t, unique=unique: np.asarray(leaf)[unique, t], tables)
-            sizes = jax.tree.map(lambda leaf, t=t: leaf[t], found.sizes)
-            own_wires = Wires(sizes=sizes, hops=found.hops[unique, t])
+            sizes = jax.tree.map(lambda leaf, t=t: leaf[t], every.sizes)
+            own_wires = Wires(sizes=sizes, hops=every.hops[unique, t])
             own = jax.random.fold_in(jax.random.fold_in(key, n), t)
             choices, objectives, (capacity, fanout) = choose_mappings(
                 own, rows, own_wires, times, template, technology, config
