@@ -283,12 +283,13 @@ def test_who_asks_for_what_is_not_there_need_not_wait(results, tmp_path, capsys,
     monkeypatch.setattr("mohamjax.io.designs.reevaluate", never)
     file = str(results / "designs.json")
     (tmp_path / "other.json").write_text('{"format": "config/1"}')
+    (tmp_path / "fluid.json").write_text('{"format": "fluid-schedule/1", "cases": []}')
     for command, words in (
         (["designs", file, "--explain", "none"], ["design none", "not in the file", "such as 0"]),
         (["designs", file, "--json"], ["--json", "--explain"]),
         (["designs", file, "--trace", str(tmp_path)], ["--trace", "is a folder"]),
         (["designs", file, "--timeloop", file], ["--timeloop", "cannot be written"]),
-        (["schedules", file, "--timelines"], ["--timelines", "--trace"]),
+        (["schedules", str(tmp_path / "fluid.json"), "--technology", file], ["--technology", "schedule/1"]),
         (
             ["schedules", str(tmp_path / "other.json")],
             ["unknown format 'config/1'", "fluid-schedule/1, job-table/1, schedule/1 or designs/1"],

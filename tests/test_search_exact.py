@@ -111,18 +111,18 @@ def test_the_search_finds_the_front_from_ten_seeds(instance):
 
 def test_the_stability_rule_stops_at_the_first_generation_that_it_names(instance):
     """Also within a call of many generations, with what a search of just so many generations has."""
-    context = instance[0]
-    whole = list(run(jax.random.key(1), context, CONFIG, rates=RATES))
+    context, config = instance[0], dataclasses.replace(CONFIG, generations=100)
+    whole = list(run(jax.random.key(1), context, config, rates=RATES))
     history = [value for _, progress in whole for value in progress.stability][1:]  # generation 0 is no step
     window = 8
     spread = [np.std(history[end - window : end]) for end in range(window, len(history) + 1)]
     # The first window that is calmer than all before it, and ends within a call.
     ends = [i for i in range(20, len(spread)) if spread[i] < min(spread[:i]) and (i + window) % CONFIG.chunk]
     expected = ends[0] + window
-    settled = dataclasses.replace(CONFIG, stop="stability", window=window, delta=float(min(spread[: ends[0]])))
+    settled = dataclasses.replace(config, stop="stability", window=window, delta=float(min(spread[: ends[0]])))
     *_, (state, progress) = run(jax.random.key(1), context, settled, rates=RATES)
     assert progress.generation == expected and progress.stability[-1] == history[expected - 1]
-    exactly = dataclasses.replace(CONFIG, generations=expected)
+    exactly = dataclasses.replace(config, generations=expected)
     *_, (same, _) = run(jax.random.key(1), context, exactly, rates=RATES)
     for a, b in zip(*map(jax.tree.leaves, (state.archive, same.archive)), strict=True):
         np.testing.assert_array_equal(a, b)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mapping_cases import ARRAYS, LEVELS, PRIMES, TEMPLATES, random_shape, space, toy, violations
 
@@ -178,6 +178,7 @@ def test_a_move_that_would_overflow_is_refused():
 
 @settings(max_examples=25, deadline=None)
 @given(seed=SEEDS, template=st.integers(0, len(TEMPLATES) - 1))
+@example(seed=1, template=2)  # the innermost level that overflows loses its last prime before the next one fits
 def test_eviction_mends_capacities_and_leaves_the_rest(seed, template):
     rng = np.random.default_rng(seed)
     shape = random_shape(rng)

@@ -425,8 +425,8 @@ def evict(key: Array, slot: Array, space: MapSpace) -> Array:
         index = jnp.argmax(jnp.where(candidate, own + draw, -1))
         shifted = _shifted(state, index, space.outermost, space)
         state = _moved(state, index, space.outermost, jnp.any(candidate), shifted, space)
-        left = jnp.sum(candidate) > 1
-        return state, jnp.any(overflows(state.extents, space)) & left
+        # Another level may overflow once this one has lost all that it could lose.
+        return state, jnp.any(overflows(state.extents, space)) & jnp.any(candidate)
 
     state = nest(slot, space)
     return jax.lax.while_loop(over, step, (state, jnp.any(overflows(state.extents, space))))[0].slot
