@@ -8,7 +8,7 @@ them, and one compilation serves all, which the script asserts. Each mapping get
 energy. Variants:
 
 - `counts`: without wire energy;
-- `own wires`: wires on the array that the mapping uses, as the search counts them;
+- `own wires`: wires on the array that the mapping uses, as the mapper counts them;
 - `full wires`: wires on the template's full array, as Timeloop counts them.
 
 Runs of the variants alternate. A row gives the median and the fastest, the processor time per mapping (which other
@@ -115,7 +115,7 @@ def report(options: argparse.Namespace, rows: list[tuple[str, ...]], pairs: int)
         f"Scenario {options.scenario}, {options.layers} layers on every packaged template that runs them: {pairs} "
         "pairs, mixed in each batch; one compilation per batch size serves them all.",
         "",
-        "`counts`: no wire energy; `own wires`: wires on the array that the mapping uses, as the search counts them; "
+        "`counts`: no wire energy; `own wires`: wires on the array that the mapping uses, as the mapper counts them; "
         "`full wires`: on the template's full array, as Timeloop counts them. Medians of alternating runs; processor "
         "time and bytes (arguments and working space) are per mapping; compile time is apart.",
         "",
