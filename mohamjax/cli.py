@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_MOST_DESIGNS = 2**20  # of a generation: 16 times as many as were ever measured
 _MOST_ENUMERATED = 10**8  # mappings of a layer on a template: minutes
 
 
@@ -572,10 +571,12 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     tiles = settings.package.max_tiles
     chosen.setdefault("max_chiplets", min(settings.moham.max_chiplets, tiles))
     changes: dict[str, Any] = {"moham": dataclasses.replace(settings.moham, tiles=tiles, **chosen)}
+    from mohamjax.search.loop import MAX_POPULATION
+
     together = changes["moham"].population * changes["moham"].islands
-    if together > _MOST_DESIGNS:
+    if together > MAX_POPULATION:
         raise InputError(
-            f"{together:,} designs at once", item="--population", remedy=f"at most {_MOST_DESIGNS:,}, islands counted"
+            f"{together:,} designs at once", item="--population", remedy=f"at most {MAX_POPULATION:,}, islands counted"
         )
     if arguments.weights:
         if chosen["objective"] != "product":

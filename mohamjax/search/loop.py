@@ -23,6 +23,7 @@ else:
     from chex import dataclass
 
 __all__ = [
+    "MAX_POPULATION",
     "Metrics",
     "Population",
     "Problem",
@@ -33,6 +34,9 @@ __all__ = [
     "select",
     "start",
 ]
+
+MAX_POPULATION = 2**20
+"""Individuals of a generation; far more than pay off, and few enough for arrays of them."""
 
 Genes = Any
 Context = Any

@@ -29,7 +29,7 @@ from mohamjax.search.jobs.genetic import (
 from mohamjax.search.jobs.heuristics import HEURISTICS, Plan, run_heuristic
 from mohamjax.search.jobs.problem import OBJECTIVES, JobGenes, JobProblem, evaluate, job_problem, padded_jobs
 from mohamjax.search.jobs.reinforcement import LEARNING_METHODS, learning_search
-from mohamjax.search.loop import Problem, generations, start
+from mohamjax.search.loop import MAX_POPULATION, Problem, generations, start
 
 __all__ = [
     "GENETIC",
@@ -52,10 +52,6 @@ __all__ = [
 
 SEEDS = ("LPT-EFT", "LPT-stall", "HEFT", "FCFS-MET", "SJF-MET", "SJF-OLB", "FCFS-OLB")
 """Heuristics whose schedules seed G#."""
-
-
-MAX_POPULATION = 2**20
-"""Schedules of a generation; far more than pay off, and few enough for arrays of them."""
 
 
 @dataclasses.dataclass(frozen=True)
