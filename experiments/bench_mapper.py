@@ -26,7 +26,7 @@ import numpy as np
 from mohamjax import emo
 from mohamjax.hardware import load_technology, load_templates
 from mohamjax.mapping.space import sample
-from mohamjax.search import mapper
+from mohamjax.search import loop, mapper
 from mohamjax.search.mapper import MapperConfig, map_layers
 from mohamjax.search.mapping_operators import PAPER_RATES, MapperRates
 from mohamjax.workload import UniqueLayer, WorkloadShape, load_scenario
@@ -48,13 +48,24 @@ LAYERS = {
 DEALT = [(name, t % len(TEMPLATES)) for t, name in enumerate(LAYERS)]
 
 
+WORDS = {
+    "crossover": "level crossover",
+    "random": "random mutation",
+    "fill": "bottom-up fill",
+    "parallelise": "parallelising mutation",
+}
+
+
 def methods(default: MapperConfig) -> dict[str, tuple[MapperConfig, MapperRates]]:
     """What `quality` compares, each with as many evaluations as the default at most."""
     bred = dataclasses.replace(default, generations=default.generations + default.descent, descent=0)
+    operators = [field.name for field in dataclasses.fields(MapperRates)]
+    rates = {name: dataclasses.replace(MapperRates(), **{name: np.float32(0)}) for name in operators}
     return {
         "default": (default, MapperRates()),
         "without descent": (bred, MapperRates()),
         "without descent, equal objectives may repeat": (dataclasses.replace(bred, distinct=False), MapperRates()),
+        **{f"without descent and {WORDS[name]}": (bred, rates[name]) for name in operators},
         "MEDEA alone: the paper's operators and rates": (dataclasses.replace(bred, distinct=False), PAPER_RATES),
     }
 
@@ -106,6 +117,24 @@ def searched(seed: int, config: MapperConfig, operators: MapperRates) -> list[np
     return [fronts[name] for name, _ in DEALT]
 
 
+def last_populations(seeds: int, config: MapperConfig) -> list[list[np.ndarray]]:
+    """Fronts of the last populations, without descent or archive, per seed in the order of `DEALT`."""
+    generations = config.generations + config.descent
+    sizes = {"islands": seeds, "population": config.population, "archive": config.archive}
+    columns = []
+    for name, t in DEALT:
+        problem = mapper.context(LAYERS[name], TEMPLATES[t], TECHNOLOGY)
+        search = mapper.mapping_problem(False, mapper.children_room([problem.space]), config.distinct)
+        state = loop.start(jax.random.key(0), problem, problem=search, **sizes)
+        state, _ = loop.generations(
+            state, problem, MapperRates(), generations + 1,
+            problem=search, immigrants=config.immigrants, chunk=generations + 1,
+        )  # fmt: skip
+        population = jax.device_get(state.population)
+        columns.append([finite(o[r == 0]) for o, r in zip(population.objectives, population.rank, strict=True)])
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
 def quality(seeds: int, config: MapperConfig) -> list[dict[str, object]]:
     """Per method the share of the joint hypervolume."""
     # The deepest template sets the number of levels; one block per template, so that all share their programs.
@@ -118,6 +147,7 @@ def quality(seeds: int, config: MapperConfig) -> list[dict[str, object]]:
     }
     for name, (sizes, operators) in methods(config).items():
         fronts[name] = [searched(seed, sizes, operators) for seed in range(seeds)]
+    fronts["without descent, the last population instead of an archive"] = last_populations(seeds, config)
     shares = {name: np.zeros((seeds, len(DEALT))) for name in fronts}
     for i in range(len(DEALT)):
         merged = np.concatenate([run[i] for runs in fronts.values() for run in runs])

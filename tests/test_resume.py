@@ -90,7 +90,7 @@ def test_files_that_differ_are_told(undisturbed, tmp_path):
 def test_a_broken_checkpoint_is_one_line(tmp_path, content):
     (tmp_path / "checkpoint.npz").write_bytes(content)
     with pytest.raises(InputError, match=r"checkpoint\.npz: the checkpoint cannot be read .*without --resume$"):
-        read_checkpoint(tmp_path / "checkpoint.npz", {})
+        read_checkpoint(tmp_path / "checkpoint.npz")
 
 
 def test_a_file_is_whole_or_as_it_was(tmp_path):

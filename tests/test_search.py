@@ -204,10 +204,17 @@ def test_resume_ends_where_an_undisturbed_search_ends(networks, results, tmp_pat
     assert drop == [{k: v for k, v in row.items() if k != "seconds"} for row in table(results / "history.csv")]
 
 
-def test_resume_refuses_another_search(networks, results, tmp_path, capsys):
+def test_a_checkpoint_that_does_not_fit_is_told_before_mapping(networks, results, tmp_path, capsys, monkeypatch):
+    def never(*_, **__):
+        raise AssertionError("mapped before the complaint")
+
+    monkeypatch.setattr("mohamjax.search.codesign.map_layers", never)
     shutil.copytree(results, tmp_path / "copy")
     assert search(networks, tmp_path / "copy", "--resume", "--seed", "3") == 2
-    assert "checkpoint" in capsys.readouterr().err
+    assert "checkpoint.npz: the checkpoint is of a search with other inputs" in capsys.readouterr().err
+    (tmp_path / "copy" / "checkpoint.npz").write_bytes(b"PK")
+    assert search(networks, tmp_path / "copy", "--resume") == 2
+    assert "checkpoint.npz: the checkpoint cannot be read" in capsys.readouterr().err
 
 
 def test_resume_before_the_first_checkpoint_starts_from_the_beginning(networks, results, tmp_path, capsys):

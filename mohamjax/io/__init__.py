@@ -1,6 +1,6 @@
 """Files in and out: results, designs, schedules, mappings, samples, checkpoints."""
 
-from mohamjax.io.checkpoint import read_checkpoint, write_checkpoint
+from mohamjax.io.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from mohamjax.io.designs import (
     DESIGNS_FORMAT,
     EXPLANATIONS_FORMAT,
@@ -46,6 +46,7 @@ __all__ = [
     "MAPPINGS_FORMAT",
     "ROLES",
     "SCHEDULE_FORMAT",
+    "Checkpoint",
     "DesignFile",
     "Evaluated",
     "TimeloopInput",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import pathlib
@@ -16,9 +17,11 @@ import numpy as np
 from mohamjax.errors import InputError
 from mohamjax.io.files import write_bytes
 
-__all__ = ["CHECKPOINT_FORMAT", "read_checkpoint", "write_checkpoint"]
+__all__ = ["CHECKPOINT_FORMAT", "Checkpoint", "read_checkpoint", "write_checkpoint"]
 
 CHECKPOINT_FORMAT = "checkpoint/1"
+
+_REMEDY = "start the search again without --resume"
 
 
 def _named(tree: Any) -> tuple[dict[str, Any], Any]:
@@ -50,37 +53,56 @@ def write_checkpoint(path: str | pathlib.Path, tree: Any, meta: Mapping[str, Any
     write_bytes(path, buffer.getvalue())
 
 
-def read_checkpoint(path: str | pathlib.Path, like: Any) -> tuple[Any, dict[str, Any]]:
-    """Reads a checkpoint into the structure of `like`.
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    """What a checkpoint file holds.
 
-    Args:
-        path: the npz file.
-        like: pytree with the wanted structure, shapes and dtypes (arrays or `jax.ShapeDtypeStruct`).
+    Attributes:
+        path: the file.
+        meta: the record that was written with the arrays.
+        arrays: the leaves by path.
+    """
 
-    Returns:
-        The tree and the record.
+    path: str | pathlib.Path
+    meta: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+
+    def restore(self, like: Any) -> Any:
+        """The tree, in the structure of `like`.
+
+        Args:
+            like: pytree with the wanted structure, shapes and dtypes (arrays or `jax.ShapeDtypeStruct`).
+
+        Raises:
+            InputError: the file is of another search.
+        """
+        named, structure = _named(like)
+        leaves = []
+        for name, leaf in named.items():
+            wrapped = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+            shape = jax.eval_shape(jax.random.key_data, leaf).shape if wrapped else leaf.shape
+            if name not in self.arrays or self.arrays[name].shape != shape:
+                told = f"the checkpoint is of another search ({name} differs)"
+                raise InputError(told, file=self.path, remedy=_REMEDY)
+            value = jnp.asarray(self.arrays[name])
+            leaves.append(jax.random.wrap_key_data(value) if wrapped else value.astype(leaf.dtype))
+        return jax.tree_util.tree_unflatten(structure, leaves)
+
+
+def read_checkpoint(path: str | pathlib.Path) -> Checkpoint:
+    """Reads a file of `write_checkpoint`.
 
     Raises:
-        InputError: missing, damaged, or of another search.
+        InputError: missing or damaged.
     """
-    remedy = "start the search again without --resume"
     try:
         with np.load(path, allow_pickle=False) as data:
             meta = json.loads(str(data["meta"]))
             arrays = {name: data[name] for name in data.files if name != "meta"}
     except FileNotFoundError:
-        raise InputError("there is no checkpoint", file=path, remedy=remedy) from None
+        raise InputError("there is no checkpoint", file=path, remedy=_REMEDY) from None
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"the checkpoint cannot be read ({type(error).__name__})", file=path, remedy=remedy) from None
+        raise InputError(f"the checkpoint cannot be read ({type(error).__name__})", file=path, remedy=_REMEDY) from None
     if not isinstance(meta, dict) or meta.get("format") != CHECKPOINT_FORMAT:
-        raise InputError("is no checkpoint of this version", file=path, remedy=remedy)
-    named, structure = _named(like)
-    leaves = []
-    for name, leaf in named.items():
-        wrapped = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-        shape = jax.eval_shape(jax.random.key_data, leaf).shape if wrapped else leaf.shape
-        if name not in arrays or arrays[name].shape != shape:
-            raise InputError(f"the checkpoint is of another search ({name} differs)", file=path, remedy=remedy)
-        value = jnp.asarray(arrays[name])
-        leaves.append(jax.random.wrap_key_data(value) if wrapped else value.astype(leaf.dtype))
-    return jax.tree_util.tree_unflatten(structure, leaves), meta
+        raise InputError("is no checkpoint of this version", file=path, remedy=_REMEDY)
+    return Checkpoint(path, meta, arrays)

@@ -34,11 +34,11 @@ from mohamjax.hardware import (
     template_arrays,
     template_to_dict,
 )
-from mohamjax.io.checkpoint import read_checkpoint, write_checkpoint
+from mohamjax.io.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from mohamjax.io.designs import DesignFile, Evaluated, read_designs, reevaluate
 from mohamjax.io.results import non_dominated, plain
 from mohamjax.mapping import MappingTables, area
-from mohamjax.schedule import Design
+from mohamjax.schedule import Design, scenario_bounds
 from mohamjax.search.injection import check_injected, inject
 from mohamjax.search.loop import SearchState
 from mohamjax.search.mapper import MapperConfig, MapperProgress, cache_folder, map_layers
@@ -55,7 +55,7 @@ from mohamjax.search.moham import (
     staffed,
     state_like,
 )
-from mohamjax.search.requirements import Requirements, Site, keeps, survey, unmet
+from mohamjax.search.requirements import Requirements, Site, keeps, out_of_reach, survey, unmet
 from mohamjax.text import plural
 from mohamjax.workload import ApplicationModel
 
@@ -269,22 +269,13 @@ def _check_fixed_area(site: Site, technology: Technology) -> None:
 
 
 def fingerprint(
-    application: ApplicationModel,
-    templates: Sequence[Template],
-    settings: Settings,
-    tables: MappingTables,
-    seeds: Design | None,
+    application: ApplicationModel, templates: Sequence[Template], settings: Settings, technology: Technology
 ) -> str:
-    """Hash of everything that decides what a search does; a checkpoint goes on only under the same one."""
+    """Hash of the inputs and settings that decide what a search does; a checkpoint goes on only under the same one."""
     moham = dataclasses.asdict(settings.moham)
     for loose in ("generations", "chunk", "stop", "window", "delta"):
         moham.pop(loose)
-    technology = load_technology() if settings.technology is None else settings.technology
-    digest = hashlib.sha256()
-    for leaf in jax.tree.leaves((tables, seeds)):
-        digest.update(np.ascontiguousarray(leaf).tobytes())
     record = {
-        "tables": digest.hexdigest(),
         "layers": [plain(layer) for layer in application.layers],
         "templates": [t.content_hash() for t in templates],
         "technology": technology_hash(technology),
@@ -298,6 +289,24 @@ def fingerprint(
         "version": __version__,
     }
     return hashlib.sha256(json.dumps(record, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _tables_hash(tables: MappingTables, seeds: Design | None) -> str:
+    """Hash of what the mapper and the seeds made of the inputs: a checkpoint's designs point into these tables."""
+    digest = hashlib.sha256()
+    for leaf in jax.tree.leaves((tables, seeds)):
+        digest.update(np.ascontiguousarray(leaf).tobytes())
+    return digest.hexdigest()
+
+
+def _same_search(saved: Checkpoint | None, marks: dict[str, str]) -> None:
+    """Complains where a checkpoint was written under other marks."""
+    if saved is not None and any(saved.meta.get(name) != mark for name, mark in marks.items()):
+        raise InputError(
+            "the checkpoint is of a search with other inputs or settings",
+            file=saved.path,
+            remedy="use the same command line, or start again without --resume",
+        )
 
 
 def _record(
@@ -368,6 +377,17 @@ def co_optimise(
     site, file = prepare(application, templates, settings, designs)
     templates = site.templates
     map_key, context_key, search_key = jax.random.split(jax.random.key(settings.seed), 3)
+    marks = {"fingerprint": fingerprint(application, templates, settings, technology)}
+    saved: Checkpoint | None = None
+    if resume:
+        if checkpoint is None:
+            raise InputError("there is no checkpoint to go on from", item="resume", remedy="name the checkpoint file")
+        if pathlib.Path(checkpoint).exists():
+            saved = read_checkpoint(checkpoint)
+            _same_search(saved, marks)
+        else:
+            # A search that was stopped before its first checkpoint: what it did is done again, with the same result.
+            listener.announce(f"no checkpoint in {pathlib.Path(checkpoint).parent} yet; starting from the beginning")
 
     began = time.perf_counter()
     listener.announce(
@@ -391,32 +411,25 @@ def co_optimise(
     context = build_context(
         context_key, application, templates, single, tables, package, config, site, settings.weights
     )
+    # The bounds are of chiplets as large as their layers need.
+    if np.isfinite(site.limits).any() and not site.fixed.any():
+        wires = context.bench.wires
+        floor = scenario_bounds(application, templates, technology, package, tables, wires, config.max_chiplets)
+        hopeless = out_of_reach(site, floor.objectives, LIMIT_TOLERANCE)
+        if hopeless is not None:
+            raise hopeless
     seeds = seed_designs(application, tables, package, config, context.bench.unique.shape[0], site, injected=injected)
-    mark = fingerprint(application, templates, settings, tables, seeds)
-    history: list[dict[str, Any]] = []
-    state: SearchState | None = None
-    if resume:
-        if checkpoint is None:
-            raise InputError("there is no checkpoint to go on from", item="resume", remedy="name the checkpoint file")
-        if pathlib.Path(checkpoint).exists():
-            state, meta = read_checkpoint(checkpoint, state_like(context, config))
-            if meta.get("fingerprint") != mark:
-                raise InputError(
-                    "the checkpoint is of a search with other inputs or settings",
-                    file=checkpoint,
-                    remedy="use the same command line, or start again without --resume",
-                )
-            history = meta["history"]
-        else:
-            # A search that was stopped before its first checkpoint: what it did is done again, with the same result.
-            listener.announce(f"no checkpoint in {pathlib.Path(checkpoint).parent} yet; starting from the beginning")
+    marks["tables"] = _tables_hash(tables, seeds)
+    _same_search(saved, marks)
+    state: SearchState | None = None if saved is None else saved.restore(state_like(context, config))
+    history: list[dict[str, Any]] = [] if saved is None else saved.meta["history"]
 
-    interrupted, saved, last = False, time.perf_counter(), None
+    interrupted, saved_s, last = False, time.perf_counter(), None
     before_s = history[-1]["seconds"] if history else 0.0
 
     def save() -> None:
         if checkpoint is not None and state is not None:
-            write_checkpoint(checkpoint, state, {"fingerprint": mark, "history": history})
+            write_checkpoint(checkpoint, state, {**marks, "history": history})
 
     steps = run(
         search_key, context, config, rates=settings.rates, seeds=seeds, resume=state, history=history,
@@ -427,9 +440,9 @@ def co_optimise(
             state, last = step
             history.extend(_rows(last, config, len(history), before_s))
             listener.progress(last, config.generations)
-            if time.perf_counter() - saved > checkpoint_every_s:
+            if time.perf_counter() - saved_s > checkpoint_every_s:
                 save()
-                saved = time.perf_counter()
+                saved_s = time.perf_counter()
     except KeyboardInterrupt:
         if state is None:
             raise
@@ -450,7 +463,7 @@ def co_optimise(
     reached = np.asarray(evaluated.reports.objectives), np.asarray(evaluated.designs.template)
     within = np.flatnonzero(keeps(site, *reached))
     if not within.size:
-        raise unmet(site, *reached, evaluated.bounds(config.max_chiplets).objectives)
+        raise unmet(site, *reached)
     front = non_dominated(evaluated.take(within))
     return SearchResult(
         front=front,

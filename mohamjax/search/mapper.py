@@ -75,6 +75,7 @@ __all__ = [
     "children_room",
     "context",
     "map_layers",
+    "mapping_problem",
     "objectives",
 ]
 
@@ -214,8 +215,14 @@ def objectives(
 
 
 @functools.cache
-def _problem(fixed: bool, max_children: int, distinct: bool) -> loop.Problem:
-    """The mapper as a problem of the generation loop: islands that share a context search the same problem."""
+def mapping_problem(fixed: bool, max_children: int, distinct: bool) -> loop.Problem:
+    """The mapper as a problem of the generation loop: islands that share a context search the same problem.
+
+    Args:
+        fixed: as in `MapperConfig`.
+        max_children: from `children_room`.
+        distinct: as in `MapperConfig`.
+    """
     evaluate = functools.partial(objectives, fixed=fixed, max_children=max_children)
     return loop.Problem(
         sample=lambda key, context: sample(key, context.space),
@@ -519,7 +526,7 @@ class _Search:
     ) -> dict[str, Any]:
         """The programs of a block by name, compiled side by side."""
         config = self.config
-        problem = _problem(config.fixed, self.max_children, config.distinct)
+        problem = mapping_problem(config.fixed, self.max_children, config.distinct)
         sizes = {"problem": problem, "population": config.population, "archive": config.archive}
         bred = {"problem": problem, "immigrants": config.immigrants}
         count = config.population + config.immigrants

@@ -453,24 +453,41 @@ def keeps(site: Site, objectives: np.ndarray, template: np.ndarray) -> np.ndarra
     return np.all([np.isfinite(objectives).all(axis=1), *kept], axis=0)
 
 
-def unmet(site: Site, objectives: np.ndarray, template: np.ndarray, floor: np.ndarray) -> InputError:
+def out_of_reach(site: Site, floor: np.ndarray, tolerance: float) -> InputError | None:
+    """The complaint about limits below what any design reaches, None where there is none.
+
+    Args:
+        site: the requirements.
+        floor: `[3]` float, latency [s], energy [J] and area [mm^2] that no design goes below.
+        tolerance: relative excess over a limit that is none.
+    """
+    over = [
+        (f"limits.{name}", value, limit)
+        for name, value, limit in zip(LIMITS, floor, site.limits, strict=False)
+        if value > limit * (1 + tolerance)
+    ]
+    if not over:
+        return None
+    told = "; ".join(f"{key} is {limit:.4g}, no design goes below {value:.4g}" for key, value, limit in over)
+    return InputError(
+        f"out of reach over the mappings found: {told}",
+        file=site.file or None,
+        item=", ".join(key for key, _, _ in over),
+        remedy="loosen it, or let the mapper search longer",
+    )
+
+
+def unmet(site: Site, objectives: np.ndarray, template: np.ndarray) -> InputError:
     """The complaint that no design meets the requirements: which demands fail, and what was reached of them.
 
     Args:
         site: the requirements.
         objectives: of the designs that come nearest, as for `demands`.
         template: likewise.
-        floor: `[3]` float, latency, energy and area that no design goes below.
     """
     found = [d for d in demands(site, objectives, template) if d.key.startswith("limits") or d.excess.any()]
     never = [demand for demand in found if demand.excess.all()]
-    floors = {f"limits.{name}": value for name, value in zip(LIMITS, floor, strict=False)}
-    parts = []
-    for demand in never:
-        part = demand.told((np.nanmin if demand.upper else np.nanmax)(demand.reached))
-        if floors.get(demand.key, 0.0) > demand.bound:
-            part += f", and no design over the mappings found goes below {floors[demand.key]:.4g}"
-        parts.append(part)
+    parts = [demand.told((np.nanmin if demand.upper else np.nanmax)(demand.reached)) for demand in never]
     told = f"at best {'; '.join(parts)}" if parts else "each is kept by some of them, but not all by one"
     if len(found) > 1:
         nearest = np.argmin(np.sum([demand.excess for demand in found], axis=0))
