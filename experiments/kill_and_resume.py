@@ -14,7 +14,6 @@ import json
 import os
 import pathlib
 import random
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -58,8 +57,9 @@ def differences(one: pathlib.Path, two: pathlib.Path) -> list[str]:
 
 
 def search(arguments: list[str], out: pathlib.Path, cache: pathlib.Path) -> subprocess.Popen:
-    """Starts a search that checkpoints as often as it can."""
-    command = [sys.executable, "-m", "mohamjax.cli", "search", *arguments, "--checkpoint-every", "0", "--out", str(out)]
+    """Starts a search that checkpoints as often as it can; only its compiled programs may be there already."""
+    command = [sys.executable, "-m", "mohamjax.cli", "search", *arguments, "--checkpoint-every", "0"]
+    command += ["--no-mapping-cache", "--out", str(out)]
     environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
@@ -68,12 +68,6 @@ def phase(lines: str) -> str:
     """What a killed search was at, from what it had said."""
     marks = ("results in", "double precision", "search  generation", "compiling the generation", "mapping")
     return next((mark for mark in marks if mark in lines), "starting")
-
-
-def forget_mappings(cache: pathlib.Path) -> pathlib.Path:
-    """Removes the mapping tables from a cache; compiled programs stay, whose keys contain the cache's path."""
-    shutil.rmtree(cache / "mohamjax" / "mappings", ignore_errors=True)
-    return cache
 
 
 def main() -> int:
@@ -89,7 +83,7 @@ def main() -> int:
         cache = base / "cache"
         for name in ("compiling", "undisturbed"):
             began = time.perf_counter()
-            first = search(arguments, base / name, forget_mappings(cache))
+            first = search(arguments, base / name, cache)
             _, said = first.communicate()
             if first.returncode:
                 sys.exit(said)
@@ -100,7 +94,7 @@ def main() -> int:
         for k in range(options.kills):
             moment = moments.uniform(0, seconds)
             out = base / f"killed-{k}"
-            process = search(arguments, out, forget_mappings(cache))
+            process = search(arguments, out, cache)
             try:
                 _, said = process.communicate(timeout=moment)
             except subprocess.TimeoutExpired:

@@ -39,10 +39,13 @@ def networks(tmp_path_factory):
 
 
 def pytest_configure(config):
-    """Gives all processes of a run one cache folder of its own: mapping sets that a test has found serve the others."""
+    """Gives all processes of a run one cache folder: what a test has mapped or compiled serves the others."""
     if not hasattr(config, "workerinput"):
         config.own_cache = tempfile.TemporaryDirectory()
         os.environ["XDG_CACHE_HOME"] = config.own_cache.name
+    # As the command line keeps programs.
+    jax.config.update("jax_compilation_cache_dir", os.path.join(os.environ["XDG_CACHE_HOME"], "mohamjax", "compiled"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
 
 
 def pytest_unconfigure(config):

@@ -8,7 +8,7 @@ from onnx import TensorProto, helper
 
 from mohamjax.cli import main
 
-SIZES = ["--population", "32", "--generations", "12", "--no-compile-cache"]
+SIZES = ["--population", "32", "--generations", "12"]
 
 
 def small_network(path, width):

@@ -427,7 +427,7 @@ d,FC,1000,512,1,1,1,1,recom,
 def test_schedule_from_the_command_line(tmp_path, capsys):
     (tmp_path / "jobs.csv").write_text(JOBS)
     out = tmp_path / "out"
-    arguments = ["--population", "8", "--generations", "3", "--no-compile-cache"]
+    arguments = ["--population", "8", "--generations", "3"]
     command = ["schedule", "--jobs", str(tmp_path / "jobs.csv"), "--platform", "S2", "--bandwidth", "1", "--json"]
     assert main([*command, "--method", "gsharp,LPT-EFT,FCFS-OLB", "--out", str(out), *arguments]) == 0
     summary = json.loads(capsys.readouterr().out)
@@ -448,7 +448,7 @@ def test_schedule_from_the_command_line(tmp_path, capsys):
     again = json.loads((tmp_path / "again.json").read_text())["schedules"]
     assert [row["makespan"] for row in again] == pytest.approx(values, rel=1e-9)
     # And is a problem itself.
-    command = ["schedule", "--jobs", str(out / "job_table.json"), "--method", "HEFT", "--no-compile-cache"]
+    command = ["schedule", "--jobs", str(out / "job_table.json"), "--method", "HEFT"]
     assert main(command) == 0
     assert "HEFT" in capsys.readouterr().out
     # It says what it costs by itself.
@@ -505,14 +505,14 @@ BAD = [
 @pytest.mark.parametrize(("arguments", "jobs", "said"), BAD)
 def test_bad_input_is_one_line(arguments, jobs, said, tmp_path, capsys):
     (tmp_path / "jobs.csv").write_text(JOBS if jobs is None else jobs)
-    assert main(["schedule", "--jobs", str(tmp_path / "jobs.csv"), *arguments, "--no-compile-cache"]) == 2
+    assert main(["schedule", "--jobs", str(tmp_path / "jobs.csv"), *arguments]) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
 
 
 def test_a_bandwidth_of_almost_nothing_is_told_in_a_few_digits(tmp_path, capsys):
     (tmp_path / "jobs.csv").write_text(JOBS)
-    arguments = ["--platform", "S2", "--bandwidth", "1e-300", "--method", "LPT-EFT", "--no-compile-cache"]
+    arguments = ["--platform", "S2", "--bandwidth", "1e-300", "--method", "LPT-EFT"]
     assert main(["schedule", "--jobs", str(tmp_path / "jobs.csv"), *arguments]) == 0
     said = capsys.readouterr()
     assert "e+30" in said.err and max(map(len, (said.out + said.err).splitlines())) < 120
@@ -525,9 +525,9 @@ def test_a_platform_of_ones_own(tmp_path, capsys):
     mine.write_text(
         "cores:\n- {style: HB, rows: 16, columns: 32, count: 2}\n- {style: LB_os, rows: 8, flexible: true}\n"
     )
-    assert main([*command, "--method", "HEFT", "--json", "--no-compile-cache"]) == 0
+    assert main([*command, "--method", "HEFT", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["accelerators"] == ["0 HB 16x32", "1 HB 16x32", "2 LB_os 8x64 flexible"]
-    assert main([*command, "--lb", "LB_os", "--no-compile-cache"]) == 2
+    assert main([*command, "--lb", "LB_os"]) == 2
     assert "--lb: is for S1 to S6" in capsys.readouterr().err
     for text, said in (
         ("cores: []", "cores: is empty"),
@@ -540,7 +540,7 @@ def test_a_platform_of_ones_own(tmp_path, capsys):
         ("cores: {", "YAML"),
     ):
         mine.write_text(text)
-        assert main([*command, "--no-compile-cache"]) == 2
+        assert main([*command]) == 2
         assert said in capsys.readouterr().err
 
 
@@ -558,7 +558,7 @@ def test_jobs_drawn_from_networks(capsys):
         "--method",
         "HEFT",
     ]
-    assert main([*command, "--json", "--seed", "4", "--no-compile-cache"]) == 0
+    assert main([*command, "--json", "--seed", "4"]) == 0
     summary = json.loads(capsys.readouterr().out)
     assert summary["jobs"] == 12
     assert "12 jobs of ar-vr" in summary["title"]

@@ -134,7 +134,7 @@ def test_without_the_library_one_line_says_what_to_do(method, monkeypatch, tmp_p
         run_method(method, TABLE, JobSearchConfig(population=8, generations=1))
     (tmp_path / "jobs.csv").write_text("type,K,C,P,Q,R,S\nFC,8,8,1,1,1,1\n")
     command = ["schedule", "--jobs", str(tmp_path / "jobs.csv"), "--platform", "S2", "--bandwidth", "1"]
-    assert main([*command, "--method", f"HEFT,{method}", "--no-compile-cache"]) == 2
+    assert main([*command, "--method", f"HEFT,{method}"]) == 2
     error = capsys.readouterr().err
     assert "pip install" in error and error.count("\n") == 1
 

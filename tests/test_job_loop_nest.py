@@ -127,7 +127,7 @@ def test_schedule_with_the_loop_nest_model(tmp_path, capsys):
     command = ["schedule", "--jobs", str(tmp_path / "jobs.csv"), "--platform", "S2", "--bandwidth", "1"]
     command += ["--cost-model", "loop-nest", "--budget", "tiny", "--objective", "makespan,energy"]
     command += ["--method", "LPT-EFT,HEFT", "--no-figures", "--json"]
-    assert main([*command, "--out", str(out), "--no-mapping-cache", "--no-compile-cache"]) == 0
+    assert main([*command, "--out", str(out), "--no-mapping-cache"]) == 0
     summary = json.loads(capsys.readouterr().out)
     for row in summary["schedules"]:
         assert row["makespan"] >= summary["lower_bound"]["best"] * (1 - 1e-9)
@@ -146,7 +146,7 @@ def test_a_platform_of_templates(tmp_path, capsys):
     platform = tmp_path / "mine.yaml"
     command = ["schedule", "--jobs", str(tmp_path / "jobs.csv"), "--platform", str(platform), "--bandwidth", "1"]
     nest = [*command, "--cost-model", "loop-nest", "--budget", "tiny", "--method", "LPT-EFT,random-random"]
-    nest += ["--no-mapping-cache", "--no-compile-cache", "--no-figures"]
+    nest += ["--no-mapping-cache", "--no-figures"]
     platform.write_text("cores: [{template: simba, count: 2}, {template: own.yaml}, {style: HB, rows: 8}]")
     assert main([*nest, "--json", "--out", str(tmp_path / "out")]) == 0
     summary = json.loads(capsys.readouterr().out)

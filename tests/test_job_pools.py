@@ -83,7 +83,7 @@ def test_pools_of_a_scenario_of_ones_own(tmp_path, networks):
         load_scenario(mine)
 
 
-COMMAND = ["schedule", "--platform", "S4", "--bandwidth", "1", "--method", "HEFT", "--no-compile-cache"]
+COMMAND = ["schedule", "--platform", "S4", "--bandwidth", "1", "--method", "HEFT"]
 
 
 def test_drawn_from_the_command_line(tmp_path, capsys):

@@ -149,7 +149,7 @@ def test_a_method_of_one_point_can_be_seen():
 
 def test_from_one_batch_to_the_next_on_the_command_line(tmp_path, capsys):
     first, second = tmp_path / "first", tmp_path / "second"
-    command = ["schedule", "--pool", "language", "--sample", str(JOBS), "--bandwidth", "1", "--no-compile-cache"]
+    command = ["schedule", "--pool", "language", "--sample", str(JOBS), "--bandwidth", "1"]
     on = [*command, "--platform", "S2", "--no-figures", "--json"]
     assert main([*on, "--seed", "1", "--method", "LPT-stall", "--out", str(first)]) == 0
     (kept,) = json.loads(capsys.readouterr().out)["schedules"]

@@ -39,7 +39,7 @@ def mapped(network, tmp_path_factory):
     code = cli.main(
         ["map", str(network), "--template", "simba", "--exhaustive", "--out", str(folder / "sets.json"),
          "--nests", str(folder / "nests.txt"), "--figure", str(folder / "figure.png"),
-         "--timeloop", str(folder / "timeloop"), "--no-compile-cache"]
+         "--timeloop", str(folder / "timeloop")]
     )  # fmt: skip
     assert code == 0
     return folder

@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from small_search import small_network
+from small_search import SIZES
 
 from mohamjax.errors import InputError
 from mohamjax.io.checkpoint import read_checkpoint
@@ -22,27 +22,20 @@ _SPEC.loader.exec_module(kills)
 
 
 @pytest.fixture(scope="module")
-def network(tmp_path_factory):
-    path = tmp_path_factory.mktemp("network") / "net.onnx"
-    small_network(path, 8)
-    return [
-        str(path),
-        "--budget",
-        "tiny",
-        "--population",
-        "16",
-        "--generations",
-        "120",
-        "--templates",
-        "simba",
-        "--no-figures",
-    ]
+def arguments(networks):
+    return [*networks, "--budget", "tiny", *SIZES, "--generations", "120", "--no-figures"]
 
 
 @pytest.fixture(scope="module")
-def undisturbed(network, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("undisturbed")
-    process = kills.search(network, folder / "out", folder / "cache")
+def cache():
+    """The cache folder of all tests: what they have compiled need not be compiled again."""
+    return pathlib.Path(os.environ["XDG_CACHE_HOME"])
+
+
+@pytest.fixture(scope="module")
+def undisturbed(arguments, cache, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("undisturbed") / "out"
+    process = kills.search(arguments, folder, cache)
     _, said = process.communicate()
     assert process.returncode == 0, said
     return folder
@@ -62,28 +55,27 @@ def kill_when(process, mark: str, delay: float) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("mark", "delay"), [("mapper ", 0.2), ("search  generation 0", 0.1)])
-def test_a_killed_search_resumes_to_the_same_files(network, undisturbed, tmp_path, mark, delay):
-    cache = kills.forget_mappings(undisturbed / "cache")
-    process = kills.search(network, tmp_path / "out", cache)
+def test_a_killed_search_resumes_to_the_same_files(arguments, cache, undisturbed, tmp_path, mark, delay):
+    process = kills.search(arguments, tmp_path / "out", cache)
     kill_when(process, mark, delay)
     assert process.returncode == -9
-    resumed = kills.search([*network, "--resume"], tmp_path / "out", cache)
+    resumed = kills.search([*arguments, "--resume"], tmp_path / "out", cache)
     _, said = resumed.communicate()
     assert resumed.returncode == 0, said
     assert ("starting from the beginning" in said) == (mark == "mapper ")
-    assert kills.differences(undisturbed / "out", tmp_path / "out") == []
+    assert kills.differences(undisturbed, tmp_path / "out") == []
 
 
 @pytest.mark.slow
 def test_files_that_differ_are_told(undisturbed, tmp_path):
     copy = tmp_path / "copy"
-    shutil.copytree(undisturbed / "out", copy)
-    assert kills.differences(undisturbed / "out", copy) == []
+    shutil.copytree(undisturbed, copy)
+    assert kills.differences(undisturbed, copy) == []
     for name in ("front.csv", "history.csv"):
         rows = (copy / name).read_text().splitlines()
         (copy / name).write_text("\n".join([*rows[:-1], rows[-1].replace("e-0", "e-1").replace("0.", "1.")]) + "\n")
     (copy / "extra").write_text("")
-    assert kills.differences(undisturbed / "out", copy) == ["extra", "front.csv", "history.csv"]
+    assert kills.differences(undisturbed, copy) == ["extra", "front.csv", "history.csv"]
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"[]"])

@@ -165,7 +165,7 @@ def test_what_the_system_refuses_is_one_line(nets, capsys, monkeypatch):
         (str(nets / "locked" / "x"), "cannot be looked at (Permission denied); check the permissions"),
         ("a" * 300, "there is no such scenario or file"),
     ):
-        assert main(["workload", argument, "--no-compile-cache"]) == 2
+        assert main(["workload", argument]) == 2
         said = capsys.readouterr().err
         assert words in said and said.count("\n") == 1
     network = str(nets / "nets" / "a.onnx")
@@ -178,7 +178,7 @@ def test_what_the_system_refuses_is_one_line(nets, capsys, monkeypatch):
         (ZeroDivisionError(), "this is a fault of ours"),
     ):
         monkeypatch.setitem(cli._VERBS, "workload", Mock(side_effect=error))
-        assert main(["workload", network, "--no-compile-cache"]) == (1 if "fault" in words else 2)
+        assert main(["workload", network]) == (1 if "fault" in words else 2)
         said = capsys.readouterr().err
         assert words in said and (said.count("\n") == 1 or "fault" in words)
 

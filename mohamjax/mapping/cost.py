@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from mohamjax.blocks import in_blocks
 from mohamjax.hardware.machine import DATA_SPACES, Machine
 from mohamjax.mapping.children import (
     ALL,
@@ -714,27 +715,19 @@ def map_blocks(function, arrays, shared=(), *, block_size: int = 128):
         function: `function(arrays, shared)`, indexing leading axes only; it sees the batch as the last axis.
         arrays: Pytree whose leaves have a leading batch axis N.
         shared: Pytree whose leaves have none; the function sees them with a last axis of size 1.
-        block_size: Static. Mappings per block; the last block is padded with copies of the last mapping.
+        block_size: Static. Mappings per block at most.
 
     Returns:
         The function's pytree with a leading batch axis N.
     """
-    count = jax.tree.leaves(arrays)[0].shape[0]
-    block = max(min(block_size, count), 1)
-    blocks = -(-count // block)
     shared = jax.tree.map(lambda x: jnp.asarray(x)[..., None], shared)
 
-    def split(x):
-        x = jnp.asarray(x)
-        padding = [(0, blocks * block - count)] + [(0, 0)] * (x.ndim - 1)
-        return jnp.pad(x, padding, mode="edge").reshape((blocks, block, *x.shape[1:]))
-
     def one(chunk):
+        block = jax.tree.leaves(chunk)[0].shape[0]
         result = function(jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), chunk), shared)
         return jax.tree.map(lambda x: jnp.moveaxis(jnp.broadcast_to(x, (*x.shape[:-1], block)), -1, 0), result)
 
-    result = lax.map(one, jax.tree.map(split, arrays))
-    return jax.tree.map(lambda x: x.reshape((blocks * block, *x.shape[2:]))[:count], result)
+    return in_blocks(one, jax.tree.map(jnp.asarray, arrays), max(block_size, 1))
 
 
 def evaluate_batch(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import jax
 import jax.numpy as jnp
 
+from mohamjax.blocks import in_blocks
 from mohamjax.hardware import Machine, Technology, TemplateArrays, resize
 from mohamjax.mapping.cost import (
     MAX_CHILDREN,
@@ -188,7 +189,7 @@ def tabulate(
         return jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), _columns(own, fixed))
 
     # Blocks bound the memory: the wires of one mapping may need a table over all children of a level.
-    values = jax.lax.map(one, (which[0], which[1], sets), batch_size=max(1, _BLOCK // max(1, shape[2])))
+    values = in_blocks(jax.vmap(one), (which[0], which[1], sets), max(1, _BLOCK // max(1, shape[2])))
     values = jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[2:]), values)
     exists = jnp.arange(shape[2]) < count[..., None]
 

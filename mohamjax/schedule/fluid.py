@@ -26,6 +26,8 @@ import numpy as np
 from jax import custom_batching, lax
 from numpy.typing import ArrayLike
 
+from mohamjax.blocks import in_blocks
+
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
     from dataclasses import dataclass
 else:
@@ -407,21 +409,12 @@ def _blocks(arguments: tuple[jax.Array, ...]) -> _Outcome:
     # Arrays of 8 KiB: larger ones leave the first cache, and XLA splits the work on them among threads, which
     # costs more than it saves (measured by experiments/bench_fluid.py).
     most = max(32, 8192 // (arguments[0].dtype.itemsize * arguments[5].shape[1]))
-    count = -(-lanes // most)
-    if count == 1:
-        return _block(arguments)
-    block = -(-lanes // count)
 
-    def split(x):
-        padding = [(0, count * block - lanes)] + [(0, 0)] * (x.ndim - 1)
-        return jnp.pad(x, padding, mode="edge").reshape(count, block, *x.shape[1:])
+    def one(varying: list[jax.Array]) -> _Outcome:
+        rest = iter(varying)
+        return _block(tuple(next(rest) if x.shape[0] > 1 else x for x in arguments))
 
-    def one(varying):
-        varying = iter(varying)
-        return _block(tuple(next(varying) if x.shape[0] > 1 else x for x in arguments))
-
-    outcome = lax.map(one, [split(x) for x in arguments if x.shape[0] > 1])
-    return jax.tree.map(lambda x: x.reshape(count * block, *x.shape[2:])[:lanes], outcome)
+    return in_blocks(one, [x for x in arguments if x.shape[0] > 1], most) if lanes > most else _block(arguments)
 
 
 @custom_batching.custom_vmap

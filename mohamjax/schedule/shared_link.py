@@ -21,6 +21,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from mohamjax.blocks import in_blocks
+
 __all__ = ["PRIORITY_LEVELS", "link_ends", "link_fits", "link_makespan", "priority_order"]
 
 _PRIORITY_BITS = 16
@@ -122,25 +124,17 @@ def _padded(*arrays: jax.Array) -> tuple[jax.Array, ...]:
     return tuple(jnp.pad(x, [(0, more), (0, 0)]) for x in arrays)
 
 
-def _in_blocks(run: Callable[[jax.Array, jax.Array], jax.Array], accelerator: jax.Array, priority: jax.Array):
+def _cached(run: Callable[[jax.Array, jax.Array], jax.Array], accelerator: jax.Array, priority: jax.Array):
     """`run` on blocks of schedules one after another, which stay in a processor's cache; `[B, ...]`.
 
     In a loop XLA's CPU compiler also leaves each step to one thread: shared among threads, steps as short as these take
     longer, to run and to compile.
     """
-    lanes, jobs = accelerator.shape
-    count = -(-lanes // _LANES)
-    width = -(-lanes // count)
-
-    def split(x: jax.Array) -> jax.Array:
-        return jnp.pad(x, [(0, count * width - lanes), (0, 0)]).reshape(count, width, jobs)
-
-    found = lax.map(lambda block: run(*block), (split(accelerator), split(priority)))
-    return found.reshape(count * width, *found.shape[2:])[:lanes]
+    return in_blocks(lambda block: run(*block), (accelerator, priority), _LANES)
 
 
 def _population(run: Callable[[jax.Array, jax.Array], jax.Array], accelerator: jax.Array, priority: jax.Array):
-    return lax.platform_dependent(accelerator, priority, cpu=functools.partial(_in_blocks, run), default=run)
+    return lax.platform_dependent(accelerator, priority, cpu=functools.partial(_cached, run), default=run)
 
 
 def link_makespan(

@@ -268,8 +268,21 @@ def select(
         best=jnp.min(archive.objectives, axis=1),
         merit=jnp.full(islands, jnp.nan) if problem.observe is None else problem.observe(archive.objectives, context),
     )
+    metrics = jax.tree.map(lambda leaf, like: leaf.astype(like.dtype), metrics, _no_metrics(archive, ()))
     state = SearchState(key=state.key, generation=state.generation + 1, population=population, archive=archive)
     return state, metrics
+
+
+def _no_metrics(archive: emo.Archive, lead: tuple[int, ...]) -> Metrics:
+    """Zeros in the place of metrics, with leading axes; `archive` has an islands axis."""
+    islands, _, objectives = archive.objectives.shape
+    zeros = functools.partial(jnp.zeros, dtype=archive.objectives.dtype)
+    return Metrics(
+        stability=zeros((*lead, islands)),
+        front_size=jnp.zeros((*lead, islands), jnp.int32),
+        best=zeros((*lead, islands, objectives)),
+        merit=zeros((*lead, islands)),
+    )
 
 
 def enter(archive: emo.Archive, genes: Genes, objectives: jax.Array, problem: Problem) -> emo.Archive:
@@ -315,11 +328,10 @@ def generations(
         offspring = breed(state, context, rates, newcomers, problem=problem, immigrants=immigrants)
         return select(state, offspring, problem.evaluate(offspring, context), context, problem=problem)
 
-    blank = jax.tree.map(lambda leaf: jnp.zeros((chunk, *leaf.shape), leaf.dtype), jax.eval_shape(step, state)[1])
-
     def one(i: jax.Array, carry: tuple[SearchState, Metrics]) -> tuple[SearchState, Metrics]:
         state, record = carry
         state, metrics = step(state)
         return state, jax.tree.map(lambda rows, row: rows.at[i].set(row), record, metrics)
 
-    return jax.lax.fori_loop(0, count, one, (state, blank))
+    # The record's shapes are written down, not asked of `step`: that would trace it twice, which takes seconds.
+    return jax.lax.fori_loop(0, count, one, (state, _no_metrics(state.archive, (chunk,))))

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax import emo
+from mohamjax.blocks import in_blocks
 from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters, Technology, Template
 from mohamjax.mapping import MappingTables, area
@@ -248,7 +249,7 @@ def random_orders(key: jax.Array, predecessors: jax.Array, layers: jax.Array, *,
         order, _ = jax.lax.fori_loop(0, total, take, (jnp.zeros(total, jnp.int32), jnp.zeros(total, bool)))
         return order
 
-    return jax.lax.map(one, jax.random.split(key, count), batch_size=64)
+    return in_blocks(jax.vmap(one), jax.random.split(key, count), 64)
 
 
 def mapping_transform(objectives: np.ndarray, count: np.ndarray) -> np.ndarray:
