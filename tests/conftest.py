@@ -7,7 +7,7 @@ import tempfile
 
 import jax
 import pytest
-from small_search import small_network
+from small_search import search, small_network
 
 SHARED = pathlib.Path(__file__).resolve().parents[2] / "shared"
 
@@ -36,6 +36,14 @@ def networks(tmp_path_factory):
     small_network(folder / "one.onnx", 16)
     small_network(folder / "two.onnx", 24)
     return [str(folder / "one.onnx"), str(folder / "two.onnx")]
+
+
+@pytest.fixture(scope="session")
+def results(networks, tmp_path_factory):
+    """Results folder of a small search over them, with figures."""
+    folder = tmp_path_factory.mktemp("results")
+    assert search(networks, folder) == 0
+    return folder
 
 
 def pytest_configure(config):

@@ -132,14 +132,6 @@ def test_repair_makes_designs_of_arbitrary_genes(seed):
 # The networks and sizes of test_search.py, so that programs are compiled once for both files.
 
 
-@pytest.fixture(scope="module")
-def free(networks, tmp_path_factory):
-    """An undemanding search: its results folder."""
-    folder = tmp_path_factory.mktemp("free")
-    assert search(networks, folder, "--no-figures") == 0
-    return folder
-
-
 def demand(tmp_path, **content):
     path = tmp_path / "requirements.yaml"
     path.write_text(yaml.safe_dump({"format": "requirements/1", **content}))
@@ -158,8 +150,8 @@ def some_of(folder, path):
     return str(path), objectives(document["designs"])
 
 
-def test_every_design_keeps_the_limits(networks, free, tmp_path):
-    values = objectives(table(free / "front.csv"))
+def test_every_design_keeps_the_limits(networks, results, tmp_path):
+    values = objectives(table(results / "front.csv"))
     latency, energy, area = (float(x) for x in np.median(values, axis=0))
     limits = {"latency_s": latency, "energy_J": 2 * energy, "area_mm2": 3 * area, "power_W": 3 * energy / latency}
     assert search(networks, tmp_path / "out", *demand(tmp_path, limits=limits, chiplets={"least": 2})) == 0
@@ -170,8 +162,8 @@ def test_every_design_keeps_the_limits(networks, free, tmp_path):
     assert all(int(row["n_chiplets"]) >= 2 for row in table(tmp_path / "out" / "front.csv"))
 
 
-def test_limits_that_nothing_keeps_end_with_one_line(networks, free, tmp_path, capsys):
-    values = objectives(table(free / "front.csv"))
+def test_limits_that_nothing_keeps_end_with_one_line(networks, results, tmp_path, capsys):
+    values = objectives(table(results / "front.csv"))
     assert len(values) > 1
     latency, _, area = (float(x) for x in values.min(axis=0))
     limits = {"latency_s": latency * 1.0001, "area_mm2": area * 1.0001}
@@ -180,7 +172,7 @@ def test_limits_that_nothing_keeps_end_with_one_line(networks, free, tmp_path, c
     assert re.search(r"requirements.yaml: limits.*: no design keeps the requirements", said) and "loosen" in said
 
 
-def test_a_limit_below_the_bound_is_told_before_the_search(networks, free, tmp_path, capsys, monkeypatch):
+def test_a_limit_below_the_bound_is_told_before_the_search(networks, results, tmp_path, capsys, monkeypatch):
     def never(*_, **__):
         raise AssertionError("searched before the complaint")
 
@@ -191,7 +183,7 @@ def test_a_limit_below_the_bound_is_told_before_the_search(networks, free, tmp_p
     assert "requirements.yaml: limits.latency_s, limits.area_mm2: out of reach" in said and "loosen" in said
     found = re.search(r"latency_s is 1e-12, .* below (\S+); limits.area_mm2 is 1e-06, .* below (\S+);", said)
     assert found, said
-    fastest, _, smallest = objectives(table(free / "front.csv")).min(axis=0)
+    fastest, _, smallest = objectives(table(results / "front.csv")).min(axis=0)
     floors = [float(x) for x in found.groups()]
     assert 1e-12 < floors[0] <= fastest <= 1.05 * floors[0] and 1e-6 < floors[1] <= smallest * 1.001, said
 
@@ -300,11 +292,11 @@ def test_pinned_layers_stay_where_they_are_pinned(networks, tmp_path):
                 assert chips[step["chiplet"]]["template"] == "simba"
 
 
-def test_one_number_on_two_islands_ends_at_its_best_design(networks, free, tmp_path):
+def test_one_number_on_two_islands_ends_at_its_best_design(networks, results, tmp_path):
     out = tmp_path / "out"
     switched = ["--rate", "opening_mutation=0", "--islands", "2", "--no-figures"]
     assert search(networks, out, "--objective", "product", "--weights", "1,1,0", *switched) == 0
-    best, found = (objectives(table(folder / "front.csv")) for folder in (free, out))
+    best, found = (objectives(table(folder / "front.csv")) for folder in (results, out))
     assert (found[:, 0] * found[:, 1]).min() <= 1.05 * (best[:, 0] * best[:, 1]).min()
     counts = [int(row["evaluations"]) for row in table(out / "history.csv")]
     assert counts[-1] - counts[0] == 2 * 12 * 35
@@ -313,8 +305,8 @@ def test_one_number_on_two_islands_ends_at_its_best_design(networks, free, tmp_p
     assert config["weights"] == [1, 1, 0]
 
 
-def test_injected_designs_are_the_first_ones(networks, free, tmp_path):
-    own, given = some_of(free, tmp_path / "own.json")
+def test_injected_designs_are_the_first_ones(networks, results, tmp_path):
+    own, given = some_of(results, tmp_path / "own.json")
     more = ["--inject", own, "--no-seeds", "--generations", "1", "--no-figures"]
     assert search(networks, tmp_path / "out", *more) == 0
     found = objectives(table(tmp_path / "out" / "front.csv"))
@@ -322,10 +314,10 @@ def test_injected_designs_are_the_first_ones(networks, free, tmp_path):
         assert (found <= row * (1 + 1e-6)).all(axis=1).any(), "an injected design is lost"
 
 
-def test_injected_loop_nests_join_the_tables(networks, free):
+def test_injected_loop_nests_join_the_tables(networks, results):
     application = load_scenario(networks)
     technology = load_technology()
-    file = read_designs(free / "designs.json", technology=technology)
+    file = read_designs(results / "designs.json", technology=technology)
     site = survey(Requirements(), application, load_templates(), 16, 16)
     # Tables that know a single nest of each set, the last one of the file's.
     known = jax.tree.map(lambda leaf: np.take_along_axis(
@@ -346,8 +338,8 @@ def test_injected_loop_nests_join_the_tables(networks, free):
             np.testing.assert_array_equal(have, getattr(file.mappings, name)[unique, *stated])
 
 
-def test_designs_of_other_networks_are_refused(networks, free, tmp_path, capsys):
-    assert search(networks[:1], tmp_path / "out", "--inject", str(free / "designs.json")) == 2
+def test_designs_of_other_networks_are_refused(networks, results, tmp_path, capsys):
+    assert search(networks[:1], tmp_path / "out", "--inject", str(results / "designs.json")) == 2
     assert "other networks" in capsys.readouterr().err
 
 

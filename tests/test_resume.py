@@ -54,15 +54,19 @@ def kill_when(process, mark: str, delay: float) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("mark", "delay"), [("mapper ", 0.2), ("search  generation 0", 0.1)])
-def test_a_killed_search_resumes_to_the_same_files(arguments, cache, undisturbed, tmp_path, mark, delay):
-    process = kills.search(arguments, tmp_path / "out", cache)
-    kill_when(process, mark, delay)
-    assert process.returncode == -9
-    resumed = kills.search([*arguments, "--resume"], tmp_path / "out", cache)
+def test_a_search_killed_twice_resumes_to_the_same_files(arguments, cache, undisturbed, tmp_path):
+    """In the mapper, where nothing is saved yet, and in the search."""
+    more = []
+    for mark, delay in (("mapper ", 0.2), ("search  generation 0", 0.1)):
+        process = kills.search([*arguments, *more], tmp_path / "out", cache)
+        said = kill_when(process, mark, delay)
+        assert process.returncode == -9
+        assert ("starting from the beginning" in said) == bool(more)
+        more = ["--resume"]
+    resumed = kills.search([*arguments, *more], tmp_path / "out", cache)
     _, said = resumed.communicate()
     assert resumed.returncode == 0, said
-    assert ("starting from the beginning" in said) == (mark == "mapper ")
+    assert "starting from the beginning" not in said
     assert kills.differences(undisturbed, tmp_path / "out") == []
 
 

@@ -17,13 +17,6 @@ from mohamjax.search import BUDGETS
 from mohamjax.search.loop import generations
 
 
-@pytest.fixture(scope="module")
-def results(networks, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("results")
-    assert search(networks, folder) == 0
-    return folder
-
-
 def test_the_folder_holds_all_files(results):
     names = {p.name for p in results.iterdir()}
     assert names == {"front.csv", "designs.json", "history.csv", "config.yaml", "checkpoint.npz", "figures"}
