@@ -1,7 +1,7 @@
 """The co-optimiser against its baselines at equal evaluations, on the packaged scenarios, seeds side by side.
 
 Hypervolume on log axes, as the share of the box between the ideal and the reference point of each scenario, which stand
-above its table: they depend on the mapping tables (small budget, seed 0) and the package alone. Every method is
+above its table: they depend on the mapping tables (seed 0) and the package alone. Every method is
 evaluated under the default package; the `paper` preset searches under its own contention and its archive is evaluated
 again. Those who start from list schedules evaluate all of them first; those who do not have as many generations more.
 The seeds are islands of one run: a method compiles once. Random search has a last batch more than the others. p:
@@ -9,6 +9,7 @@ Wilcoxon's rank-sum test (two-sided, exact) of "mohamjax" against the method, af
 Deterministic methods have one value.
 
     python experiments/compare_search.py --scenarios ar-vr --seeds 10 --population 250 --generations 50
+    python experiments/compare_search.py --scenarios ar-vr --seeds 5 --budget tiny --population 128 --generations 40
 """
 
 import argparse
@@ -64,10 +65,15 @@ def measure(scenario: str, arguments: argparse.Namespace) -> tuple[dict[str, lis
     single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), technology)
     map_key, context_key, search_key = jax.random.split(jax.random.key(0), 3)
     tables = map_layers(
-        map_key, application.unique_layers, templates, technology, BUDGETS["small"].mapper, cache=cache_folder()
+        map_key,
+        application.unique_layers,
+        templates,
+        technology,
+        BUDGETS[arguments.budget].mapper,
+        cache=cache_folder(),
     )
-    default = sized(Settings.preset("small"), arguments)
-    paper = sized(Settings.preset("small", preset="paper"), arguments)
+    default = sized(Settings.preset(arguments.budget), arguments)
+    paper = sized(Settings.preset(arguments.budget, preset="paper"), arguments)
     config = default.moham
     unseeded = dataclasses.replace(config, seeded=False)
     site = anywhere(application, templates, config)
@@ -131,6 +137,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scenarios", default=",".join(SCENARIOS))
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--budget", default="small", choices=list(BUDGETS), help="of the mapper and the list schedules")
     parser.add_argument("--population", type=int, default=250)
     parser.add_argument("--generations", type=int, default=50)
     parser.add_argument("--methods", default="", help="names as in the table, with commas; default all")
@@ -159,7 +166,7 @@ def main() -> None:
     report = Report()
     report.say(
         f"{when_and_where()}; {arguments.seeds} seeds, populations of {arguments.population}, {arguments.generations} "
-        "generations after the list schedules.",
+        f"generations after the list schedules; mapping tables of the budget `{arguments.budget}`.",
         "",
         (__doc__ or "").split("\n\n")[1].strip(),
     )
