@@ -64,14 +64,8 @@ def measure(scenario: str, arguments: argparse.Namespace) -> tuple[dict[str, lis
     templates, technology = load_templates(), load_technology()
     single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), technology)
     map_key, context_key, search_key = jax.random.split(jax.random.key(0), 3)
-    tables = map_layers(
-        map_key,
-        application.unique_layers,
-        templates,
-        technology,
-        BUDGETS[arguments.budget].mapper,
-        cache=cache_folder(),
-    )
+    mapper = BUDGETS[arguments.budget].mapper
+    tables = map_layers(map_key, application.unique_layers, templates, technology, mapper, cache=cache_folder())
     default = sized(Settings.preset(arguments.budget), arguments)
     paper = sized(Settings.preset(arguments.budget, preset="paper"), arguments)
     config = default.moham
