@@ -151,9 +151,9 @@ def _reports(designs: Design, capacity: jax.Array, fanout: jax.Array, bench: Any
     return jax.vmap(lambda design, c, f: one(design, sizes=(c, f)))(designs, capacity, fanout)
 
 
-def _some_rows(number: int) -> np.ndarray:
-    """Rows 0 to `number` - 1, the last one again up to a power of two: few batch sizes are compiled."""
-    size = max(64, 1 << (number - 1).bit_length())
+def _some_rows(number: int, least: int) -> np.ndarray:
+    """Rows 0 to `number` - 1, the last one again up to a power of two: few sizes are compiled."""
+    size = max(least, 1 << (number - 1).bit_length())
     return np.minimum(np.arange(size), number - 1)
 
 
@@ -197,12 +197,14 @@ def reevaluate(
         shapes = [unique.shape for unique in application.unique_layers]
         layers = jax.tree.map(lambda *leaves: jnp.stack(leaves), *map(layer_arrays, shapes))
         cast = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), technology)
+        entries = _some_rows(mappings.temporal.shape[2], 16)
+        mappings = jax.tree.map(lambda leaf: np.asarray(leaf)[:, :, entries], mappings)
         tables = tabulate(layers, arrays, cast, mappings, jnp.asarray(count, jnp.int32))
         given = np.asarray(designs.template).reshape(-1), np.asarray(sizes[1]).reshape(-1, levels, 2)
         bench = workbench(
             application, templates, technology, tables, package, padded_layers=designs.order.shape[-1], given=given
         )
-        rows = _some_rows(number)
+        rows = _some_rows(number, 64)
         padded, *stated = jax.tree.map(lambda leaf: jnp.asarray(leaf)[rows], (designs, *sizes))
         reports = _reports(padded, *(size.astype(dtype) for size in stated), bench)
         reports = jax.tree.map(lambda leaf: leaf[:number], reports)
