@@ -215,9 +215,10 @@ def test_it_beats_random_search_at_equal_evaluations():
         return 2.0 ** emo.archive_update(archive, genes, mapper.objectives(genes, context)).objectives
 
     ratios = []
+    levels = max(len(template.levels) for template in TEMPLATES)  # one compile for all
     for u, layer in enumerate(layers):
         for t in range(len(TEMPLATES)):
-            context = mapper.context(layer, TEMPLATES[t], TECHNOLOGY)
+            context = mapper.context(layer, TEMPLATES[t], TECHNOLOGY, levels=levels)
             random = [np.asarray(random_search(jax.random.key(100 + seed), context)) for seed in seeds]
             ours = [f.objectives[u, t] for f in found]
             reference = 2 * np.concatenate([*(r[np.isfinite(r).all(axis=1)] for r in random)]).max(axis=0)
