@@ -19,7 +19,7 @@ def in_blocks(function: Callable[[Any], Any], rows: Any, most: int) -> Any:
 
     Args:
         function: from a pytree with leading axis `[n]` to another, row by row; n is static and at most `most`.
-        rows: pytree with leading axis `[N]`, N at least 1.
+        rows: pytree with leading axis `[N]`, of any length.
         most: static, rows of a block at most; at least 1.
 
     Returns:
@@ -27,7 +27,7 @@ def in_blocks(function: Callable[[Any], Any], rows: Any, most: int) -> Any:
     """
     total = jax.tree.leaves(rows)[0].shape[0]
     count = -(-total // most)
-    if count == 1:
+    if count <= 1:
         return function(rows)
     width = -(-total // count)
     more = count * width - total

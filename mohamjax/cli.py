@@ -1182,14 +1182,11 @@ def _templates_verb(arguments: argparse.Namespace) -> int:
 
 
 def _plot(arguments: argparse.Namespace) -> int:
-    from mohamjax.io import prepare_folder
     from mohamjax.plot import plot_results
 
     formats = tuple(f for f in arguments.format.split(",") if f)
     if not formats:
         raise InputError("no format is named", item="--format", remedy="use png, svg or pdf")
-    if arguments.out is not None:
-        prepare_folder(arguments.out)
     for path in plot_results(arguments.folder, out=arguments.out, formats=formats):
         print(path)
     return 0

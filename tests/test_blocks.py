@@ -25,6 +25,10 @@ def test_blocks_change_nothing(total, most):
     assert len(widths) == 2 and widths[0] <= most and widths[1] == total
 
 
+def test_no_rows_are_no_rows():
+    assert in_blocks(lambda rows: rows + 1, jnp.zeros((0, 3)), 8).shape == (0, 3)
+
+
 @pytest.mark.parametrize("total", [64, 65, 127])
 def test_under_jit_it_is_traced_once(total):
     calls = []

@@ -492,8 +492,12 @@ def test_broken_rows_are_named(folder):
         plot.plot_results(folder)
 
 
-def test_folder_and_format_are_checked_first(folder, tmp_path):
+def test_folders_and_format_are_checked_first(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("mohamjax.plot.results.evaluate_designs", None)
     with pytest.raises(InputError, match="no such folder"):
         plot.plot_results(tmp_path / "nowhere")
     with pytest.raises(InputError, match="use png, svg, pdf"):
         plot.plot_results(folder, formats=("gif",))
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(InputError, match=r"taken: --out: cannot be written"):
+        plot.plot_results(folder, tmp_path / "taken")

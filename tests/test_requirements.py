@@ -188,6 +188,17 @@ def test_a_limit_below_the_bound_is_told_before_the_search(networks, results, tm
     assert 1e-12 < floors[0] <= fastest <= 1.05 * floors[0] and 1e-6 < floors[1] <= smallest * 1.001, said
 
 
+def test_a_bound_is_told_so_that_it_would_do():
+    wanted = requirements_from_dict({"limits": {"latency_s": 0.01234, "area_mm2": 12.35, "energy_J": 1.0}}, file="")
+    site = survey(wanted, demo_application(), load_templates(), 4, 4)
+    said = str(requirements.out_of_reach(site, np.array([0.012344, 0.5, 12.3521]), 1e-5))
+    assert "latency_s is 0.01234, no design goes below 0.01235; limits.area_mm2 is 12.35, " in said
+    assert said.split("below ")[2].startswith("12.36; loosen")
+    said = str(requirements.out_of_reach(site, np.array([0.01234 * 1.00002, 0.5, 1.0]), 1e-5))
+    assert "latency_s is 0.01234, no design goes below 0.01235; loosen" in said
+    assert requirements.out_of_reach(site, np.array([0.0123400001, 0.5, 12.35]), 1e-5) is None
+
+
 def test_what_fails_and_what_was_reached_is_named():
     wanted = requirements_from_dict(
         {

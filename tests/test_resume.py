@@ -1,6 +1,7 @@
 """A search that is killed (kill -9) and resumed ends with the files of one that was left alone."""
 
 import importlib.util
+import io
 import os
 import pathlib
 import shutil
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 from small_search import SIZES
 
@@ -82,7 +84,22 @@ def test_files_that_differ_are_told(undisturbed, tmp_path):
     assert kills.differences(undisturbed, copy) == ["extra", "front.csv", "history.csv"]
 
 
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"[]"])
+def array_file():
+    buffer = io.BytesIO()
+    np.save(buffer, np.zeros(3))
+    return buffer.getvalue()
+
+
+def packed_in_another_way():
+    """A checkpoint of which one byte, the way in which its first member is packed, has changed."""
+    buffer = io.BytesIO()
+    np.savez(buffer, meta=np.asarray("{}"))
+    content = bytearray(buffer.getvalue())
+    content[content.index(b"PK\x01\x02") + 10] = 99
+    return bytes(content)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"[]", array_file(), packed_in_another_way()])
 def test_a_broken_checkpoint_is_one_line(tmp_path, content):
     (tmp_path / "checkpoint.npz").write_bytes(content)
     with pytest.raises(InputError, match=r"checkpoint\.npz: the checkpoint cannot be read .*without --resume$"):

@@ -4,6 +4,7 @@ import itertools
 import json
 import shutil
 
+import jax
 import numpy as np
 import pytest
 import yaml
@@ -208,6 +209,30 @@ def test_a_checkpoint_that_does_not_fit_is_told_before_mapping(networks, results
     (tmp_path / "copy" / "checkpoint.npz").write_bytes(b"PK")
     assert search(networks, tmp_path / "copy", "--resume") == 2
     assert "checkpoint.npz: the checkpoint cannot be read" in capsys.readouterr().err
+    shutil.copy(results / "checkpoint.npz", tmp_path / "copy")
+    given = ["--inject", str(results / "designs.json")]
+    assert search(networks, tmp_path / "copy", "--resume", *given) == 2
+    assert "checkpoint.npz: the checkpoint is of a search with other inputs" in capsys.readouterr().err
+
+
+def test_a_checkpoint_of_other_mapping_tables_is_refused(networks, results, tmp_path, capsys):
+    with np.load(results / "checkpoint.npz") as data:
+        arrays = dict(data)
+    meta = json.loads(str(arrays["meta"]))
+    assert len(meta["tables"]) == len(meta["fingerprint"]) == 64 and meta["tables"] != meta["fingerprint"]
+    np.savez(tmp_path / "checkpoint.npz", **{**arrays, "meta": json.dumps({**meta, "tables": "0" * 64})})
+    assert search(networks, tmp_path, "--resume", "--no-figures") == 2
+    assert "checkpoint.npz: the checkpoint is of a search with other inputs" in capsys.readouterr().err
+
+
+def test_programs_are_kept_unless_the_user_wants_none(networks, tmp_path, monkeypatch):
+    kept = jax.config.jax_compilation_cache_dir
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert main(["workload", networks[0], "--no-compile-cache"]) == 0
+    assert not (tmp_path / "mohamjax").exists() and jax.config.jax_compilation_cache_dir == kept
+    assert main(["workload", networks[0]]) == 0
+    assert jax.config.jax_compilation_cache_dir == str(tmp_path / "mohamjax" / "compiled")
+    jax.config.update("jax_compilation_cache_dir", kept)
 
 
 def test_resume_before_the_first_checkpoint_starts_from_the_beginning(networks, results, tmp_path, capsys):

@@ -19,7 +19,7 @@ from mohamjax.io.files import write_bytes
 
 __all__ = ["CHECKPOINT_FORMAT", "Checkpoint", "read_checkpoint", "write_checkpoint"]
 
-CHECKPOINT_FORMAT = "checkpoint/1"
+CHECKPOINT_FORMAT = "checkpoint/2"
 
 _REMEDY = "start the search again without --resume"
 
@@ -101,7 +101,7 @@ def read_checkpoint(path: str | pathlib.Path) -> Checkpoint:
             arrays = {name: data[name] for name in data.files if name != "meta"}
     except FileNotFoundError:
         raise InputError("there is no checkpoint", file=path, remedy=_REMEDY) from None
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, EOFError, TypeError, NotImplementedError, zipfile.BadZipFile) as error:
         raise InputError(f"the checkpoint cannot be read ({type(error).__name__})", file=path, remedy=_REMEDY) from None
     if not isinstance(meta, dict) or meta.get("format") != CHECKPOINT_FORMAT:
         raise InputError("is no checkpoint of this version", file=path, remedy=_REMEDY)

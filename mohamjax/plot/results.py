@@ -13,7 +13,7 @@ import numpy as np
 from mohamjax.errors import InputError
 from mohamjax.hardware import Technology
 from mohamjax.io.designs import Evaluated, evaluate_designs
-from mohamjax.io.results import landmarks
+from mohamjax.io.results import landmarks, prepare_folder
 from mohamjax.plot.design import DesignView, area_shares, design_view, energy_breakdown, gantt
 from mohamjax.plot.front import Front, convergence, front_projections, roles_by_row
 from mohamjax.plot.style import known_format, save
@@ -187,7 +187,8 @@ def plot_results(
         The files.
 
     Raises:
-        InputError: the folder or a file is missing, malformed or empty, or the files do not belong together.
+        InputError: the folder or a file is missing, malformed or empty, the files do not belong together, or the
+            figures cannot be written.
     """
     folder = pathlib.Path(folder)
     if not found(folder, folder=True):
@@ -198,6 +199,7 @@ def plot_results(
     history = _table(folder / "history.csv", ("generation", "evaluations", "seconds", "hypervolume", "front_size"))
     title = _title(folder / "config.yaml")
     designs = folder / "designs.json"
+    out = prepare_folder(folder / "figures" if out is None else out)
     rows, evaluated = evaluate_designs(designs, technology=technology)
     place = {str(row["design_id"]): i for i, row in enumerate(r for r in rows if r["valid"])}
     stated, listed = {str(row["design_id"]) for row in rows}, {front.name(row) for row in range(len(front.latency_s))}
@@ -221,4 +223,4 @@ def plot_results(
             )
         return design_view(evaluated, place[name], name)
 
-    return _draw(front, view, history, folder / "figures" if out is None else pathlib.Path(out), title, formats)
+    return _draw(front, view, history, out, title, formats)

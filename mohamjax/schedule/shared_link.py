@@ -127,8 +127,8 @@ def _padded(*arrays: jax.Array) -> tuple[jax.Array, ...]:
 def _cached(run: Callable[[jax.Array, jax.Array], jax.Array], accelerator: jax.Array, priority: jax.Array):
     """`run` on blocks of schedules one after another, which stay in a processor's cache; `[B, ...]`.
 
-    In a loop XLA's CPU compiler also leaves each step to one thread: shared among threads, steps as short as these take
-    longer, to run and to compile.
+    In a loop over several blocks XLA's CPU compiler also leaves each step to one thread: shared among threads, steps as
+    short as these take longer, to run and to compile.
     """
     return in_blocks(lambda block: run(*block), (accelerator, priority), _LANES)
 

@@ -269,7 +269,11 @@ def _check_fixed_area(site: Site, technology: Technology) -> None:
 
 
 def fingerprint(
-    application: ApplicationModel, templates: Sequence[Template], settings: Settings, technology: Technology
+    application: ApplicationModel,
+    templates: Sequence[Template],
+    settings: Settings,
+    technology: Technology,
+    designs: str | pathlib.Path | None,
 ) -> str:
     """Hash of the inputs and settings that decide what a search does; a checkpoint goes on only under the same one."""
     moham = dataclasses.asdict(settings.moham)
@@ -286,6 +290,7 @@ def fingerprint(
         "requirements": settings.requirements.to_dict(),
         "weights": settings.weights,
         "seed": settings.seed,
+        "designs": None if designs is None else hashlib.sha256(pathlib.Path(designs).read_bytes()).hexdigest(),
         "version": __version__,
     }
     return hashlib.sha256(json.dumps(record, sort_keys=True, default=str).encode()).hexdigest()
@@ -377,7 +382,7 @@ def co_optimise(
     site, file = prepare(application, templates, settings, designs)
     templates = site.templates
     map_key, context_key, search_key = jax.random.split(jax.random.key(settings.seed), 3)
-    marks = {"fingerprint": fingerprint(application, templates, settings, technology)}
+    marks = {"fingerprint": fingerprint(application, templates, settings, technology, designs)}
     saved: Checkpoint | None = None
     if resume:
         if checkpoint is None:
@@ -411,8 +416,7 @@ def co_optimise(
     context = build_context(
         context_key, application, templates, single, tables, package, config, site, settings.weights
     )
-    # The bounds are of chiplets as large as their layers need.
-    if np.isfinite(site.limits).any() and not site.fixed.any():
+    if np.isfinite(site.limits).any():
         wires = context.bench.wires
         floor = scenario_bounds(application, templates, technology, package, tables, wires, config.max_chiplets)
         hopeless = out_of_reach(site, floor.objectives, LIMIT_TOLERANCE)

@@ -29,6 +29,7 @@ Tiles give the order in which chiplets stand on the mesh: empty ones are squeeze
 from __future__ import annotations
 
 import dataclasses
+import decimal
 import fnmatch
 import itertools
 import math
@@ -453,6 +454,17 @@ def keeps(site: Site, objectives: np.ndarray, template: np.ndarray) -> np.ndarra
     return np.all([np.isfinite(objectives).all(axis=1), *kept], axis=0)
 
 
+def _beyond(key: str, floor: float, limit: float) -> str:
+    """A limit and what no design goes below, rounded up so that it would do, in digits that tell the two apart."""
+    texts = "", ""
+    for digits in (4, 7, 12):
+        up = decimal.Context(prec=digits, rounding=decimal.ROUND_CEILING).create_decimal_from_float(floor)
+        texts = f"{limit:.{digits}g}", f"{float(up):.{digits}g}"
+        if texts[0] != texts[1]:
+            break
+    return f"{key} is {texts[0]}, no design goes below {texts[1]}"
+
+
 def out_of_reach(site: Site, floor: np.ndarray, tolerance: float) -> InputError | None:
     """The complaint about limits below what any design reaches, None where there is none.
 
@@ -468,12 +480,12 @@ def out_of_reach(site: Site, floor: np.ndarray, tolerance: float) -> InputError 
     ]
     if not over:
         return None
-    told = "; ".join(f"{key} is {limit:.4g}, no design goes below {value:.4g}" for key, value, limit in over)
+    told = "; ".join(_beyond(*row) for row in over)
     return InputError(
         f"out of reach over the mappings found: {told}",
         file=site.file or None,
         item=", ".join(key for key, _, _ in over),
-        remedy="loosen it, or let the mapper search longer",
+        remedy="loosen what is out of reach, or let the mapper search longer",
     )
 
 
