@@ -199,7 +199,8 @@ def report(arguments) -> None:
             by[batch, setting, bandwidth][method].append(value)
     listed = METHODS if arguments.methods is None else arguments.methods.split(",")
     methods = [m for m in listed if m not in HEURISTICS and any(m in found for found in by.values())]
-    seeds = {m: max(len(found[m]) for found in by.values()) for m in methods}
+    counts = {m: sorted({len(found[m]) for found in by.values()}) for m in methods}
+    seeds = [f"{m} {n[0]}" if len(n) == 1 else f"{m} {n[0]} to {n[-1]}" for m, n in counts.items()]
     sources = " and ".join(f"`{path.name}`" for path in arguments.runs)
     lines = [
         "# G# and its baselines on the reference batches",
@@ -210,7 +211,7 @@ def report(arguments) -> None:
         "seeds and, where they differ, the quartiles. The bound is `search/jobs/bounds.py`'s; the one without stalls",
         "(longest job, machine time, bytes) is given as its share in the column `plain`.",
         "",
-        "Seeds: " + ", ".join(f"{m} {seeds[m]}" for m in methods) + ".",
+        f"Seeds: {', '.join(seeds)}.",
         "",
     ]
     best_simple = [h for h in HEURISTICS if not h.endswith("random") and not h.startswith("random")]
