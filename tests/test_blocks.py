@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mohamjax.blocks import in_blocks
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(total=st.integers(1, 40), most=st.integers(1, 17))
 def test_blocks_change_nothing(total, most):
     rows = {"key": jax.random.split(jax.random.key(total), total), "row": jnp.arange(3 * total).reshape(total, 3)}

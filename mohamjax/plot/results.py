@@ -199,7 +199,7 @@ def plot_results(
     history = _table(folder / "history.csv", ("generation", "evaluations", "seconds", "hypervolume", "front_size"))
     title = _title(folder / "config.yaml")
     designs = folder / "designs.json"
-    out = prepare_folder(folder / "figures" if out is None else out)
+    out = folder / "figures" if out is None else prepare_folder(out)
     rows, evaluated = evaluate_designs(designs, technology=technology)
     place = {str(row["design_id"]): i for i, row in enumerate(r for r in rows if r["valid"])}
     stated, listed = {str(row["design_id"]) for row in rows}, {front.name(row) for row in range(len(front.latency_s))}
