@@ -48,7 +48,7 @@ LAYERS = {
 DEALT = [(name, t % len(TEMPLATES)) for t, name in enumerate(LAYERS)]
 
 
-WORDS = {
+OPERATORS = {
     "crossover": "level crossover",
     "random": "random mutation",
     "fill": "bottom-up fill",
@@ -59,13 +59,12 @@ WORDS = {
 def methods(default: MapperConfig) -> dict[str, tuple[MapperConfig, MapperRates]]:
     """What `quality` compares, each with as many evaluations as the default at most."""
     bred = dataclasses.replace(default, generations=default.generations + default.descent, descent=0)
-    operators = [field.name for field in dataclasses.fields(MapperRates)]
-    rates = {name: dataclasses.replace(MapperRates(), **{name: np.float32(0)}) for name in operators}
+    off = {words: dataclasses.replace(MapperRates(), **{name: np.float32(0)}) for name, words in OPERATORS.items()}
     return {
         "default": (default, MapperRates()),
         "without descent": (bred, MapperRates()),
         "without descent, equal objectives may repeat": (dataclasses.replace(bred, distinct=False), MapperRates()),
-        **{f"without descent and {WORDS[name]}": (bred, rates[name]) for name in operators},
+        **{f"without descent and {words}": (bred, rates) for words, rates in off.items()},
         "MEDEA alone: the paper's operators and rates": (dataclasses.replace(bred, distinct=False), PAPER_RATES),
     }
 

@@ -253,9 +253,14 @@ def test_the_cache_gives_the_same_tables_without_searching(tables, tmp_path):
     assert same(first, tables) and same(again, tables)
     assert all(p.evaluations == 0 and p.cached == 7 for p in seen) and seen
 
+    flipped = bytearray(files[1].read_bytes())
+    flipped[flipped.index(b"PK\x01\x02") + 10] = 99  # the way in which its first array is packed
+    files[1].write_bytes(flipped)
+    files[2].write_bytes(files[2].read_bytes()[:1000])
     files[0].write_bytes(b"damaged")
-    with pytest.warns(UserWarning, match="damaged cache entry"):
+    with pytest.warns(UserWarning, match="damaged cache entry") as told:
         mended = map_layers(KEY, LAYERS, TEMPLATES, TECHNOLOGY, CONFIG, cache=tmp_path)
+    assert sum("damaged cache entry" in str(warning.message) for warning in told) == 3
     assert same(mended, tables) and files[0].stat().st_size > 100
 
     other = dataclasses.replace(CONFIG, generations=1)

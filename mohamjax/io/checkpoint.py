@@ -6,7 +6,6 @@ import dataclasses
 import io
 import json
 import pathlib
-import zipfile
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.errors import InputError
-from mohamjax.io.files import write_bytes
+from mohamjax.io.files import read_arrays, write_bytes
 
 __all__ = ["CHECKPOINT_FORMAT", "Checkpoint", "read_checkpoint", "write_checkpoint"]
 
@@ -96,13 +95,12 @@ def read_checkpoint(path: str | pathlib.Path) -> Checkpoint:
         InputError: missing or damaged.
     """
     try:
-        with np.load(path, allow_pickle=False) as data:
-            meta = json.loads(str(data["meta"]))
-            arrays = {name: data[name] for name in data.files if name != "meta"}
+        arrays = read_arrays(path)
+        meta = json.loads(str(arrays.pop("meta")))
     except FileNotFoundError:
         raise InputError("there is no checkpoint", file=path, remedy=_REMEDY) from None
-    except (OSError, ValueError, KeyError, EOFError, TypeError, NotImplementedError, zipfile.BadZipFile) as error:
-        raise InputError(f"the checkpoint cannot be read ({type(error).__name__})", file=path, remedy=_REMEDY) from None
+    except (ValueError, KeyError) as error:
+        raise InputError(f"the checkpoint cannot be read ({error})", file=path, remedy=_REMEDY) from None
     if not isinstance(meta, dict) or meta.get("format") != CHECKPOINT_FORMAT:
         raise InputError("is no checkpoint of this version", file=path, remedy=_REMEDY)
     return Checkpoint(path, meta, arrays)

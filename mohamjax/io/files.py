@@ -1,4 +1,4 @@
-"""Files as everybody reads and writes them: JSON with one-line complaints, and writing that is all or nothing."""
+"""Files as everybody reads and writes them: JSON with one-line complaints, arrays, writing that is all or nothing."""
 
 from __future__ import annotations
 
@@ -7,13 +7,26 @@ import json
 import os
 import pathlib
 import stat
+import zipfile
+import zlib
 from collections.abc import Iterable
 from typing import Any
+
+import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.reader import NO_UNICODE, check_digits, is_unicode, read_text
 
-__all__ = ["check_format", "dump_json", "parse_json", "read_json", "write_bytes", "write_json", "write_text"]
+__all__ = [
+    "check_format",
+    "dump_json",
+    "parse_json",
+    "read_arrays",
+    "read_json",
+    "write_bytes",
+    "write_json",
+    "write_text",
+]
 
 _MOST_LEVELS = 100  # lists and objects inside each other; our own formats have a dozen
 
@@ -94,6 +107,23 @@ def read_json(path: str | pathlib.Path) -> Any:
     if not text.strip():
         raise InputError("is empty", file=path, remedy="give a JSON file")
     return parse_json(text, path)
+
+
+def read_arrays(path: str | pathlib.Path) -> dict[str, Any]:
+    """All arrays of an npz file by name.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        ValueError: it is damaged, in any of the ways in which NumPy and zipfile say so, of which this gives the name.
+    """
+    damage = (OSError, ValueError, KeyError, EOFError, TypeError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+    try:
+        with np.load(path, allow_pickle=False) as data:
+            return {name: data[name] for name in data.files}
+    except FileNotFoundError:
+        raise
+    except damage as error:
+        raise ValueError(type(error).__name__) from error
 
 
 def check_format(document: Any, known: Iterable[str], file: object) -> str:

@@ -42,7 +42,7 @@ from mohamjax.hardware import (
     technology_hash,
     template_arrays,
 )
-from mohamjax.io.files import write_bytes
+from mohamjax.io.files import read_arrays, write_bytes
 from mohamjax.mapping.cost import MAX_CHILDREN
 from mohamjax.mapping.nest import Array, Mapping
 from mohamjax.mapping.space import (
@@ -445,12 +445,12 @@ _MAPPING_FIELDS = tuple(f.name for f in dataclasses.fields(Mapping))
 def _load(path: pathlib.Path) -> MappingTables | None:
     """One cached set `[M, ...]`, or None where there is none or the file is damaged (it is then written anew)."""
     try:
-        with np.load(path, allow_pickle=False) as data:
-            mapping = Mapping(**{name: data[f"mapping.{name}"] for name in _MAPPING_FIELDS})
-            return MappingTables(mapping=mapping, **{name: data[name] for name in _FIELDS})
+        data = read_arrays(path)
+        mapping = Mapping(**{name: data[f"mapping.{name}"] for name in _MAPPING_FIELDS})
+        return MappingTables(mapping=mapping, **{name: data[name] for name in _FIELDS})
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, EOFError) as error:
+    except (ValueError, KeyError) as error:
         warnings.warn(f"{path}: damaged cache entry ({error}); searching again", stacklevel=2)
         return None
 

@@ -390,6 +390,17 @@ def _pins(
 # ---------------------------------------------------------------- what designs reach
 
 
+def _apart(value: float, bound: float, rounding: str) -> tuple[str, str]:
+    """A value and a bound in as many digits as tell the two apart; the value is rounded as `decimal` says."""
+    texts = "", ""
+    for digits in (4, 7, 12):
+        rounded = decimal.Context(prec=digits, rounding=rounding).create_decimal_from_float(float(value))
+        texts = f"{float(rounded):.{digits}g}", f"{bound:.{digits}g}"
+        if texts[0] != texts[1] or value == bound:
+            break
+    return texts
+
+
 @dataclasses.dataclass(frozen=True)
 class Demand:
     """One demand and what designs reach of it.
@@ -416,10 +427,7 @@ class Demand:
 
     def told(self, value: float) -> str:
         """A value beside the bound, in as many digits as tell the two apart."""
-        for digits in (4, 7, 12):
-            text, bound = f"{value:.{digits}g}", f"{self.bound:.{digits}g}"
-            if text != bound or value == self.bound:
-                break
+        text, bound = _apart(value, self.bound, decimal.ROUND_HALF_EVEN)
         return f"{self.key} {text} (at {'most' if self.upper else 'least'} {bound})"
 
 
@@ -454,17 +462,6 @@ def keeps(site: Site, objectives: np.ndarray, template: np.ndarray) -> np.ndarra
     return np.all([np.isfinite(objectives).all(axis=1), *kept], axis=0)
 
 
-def _beyond(key: str, floor: float, limit: float) -> str:
-    """A limit and what no design goes below, rounded up so that it would do, in digits that tell the two apart."""
-    texts = "", ""
-    for digits in (4, 7, 12):
-        up = decimal.Context(prec=digits, rounding=decimal.ROUND_CEILING).create_decimal_from_float(floor)
-        texts = f"{limit:.{digits}g}", f"{float(up):.{digits}g}"
-        if texts[0] != texts[1]:
-            break
-    return f"{key} is {texts[0]}, no design goes below {texts[1]}"
-
-
 def out_of_reach(site: Site, floor: np.ndarray, tolerance: float) -> InputError | None:
     """The complaint about limits below what any design reaches, None where there is none.
 
@@ -480,9 +477,13 @@ def out_of_reach(site: Site, floor: np.ndarray, tolerance: float) -> InputError 
     ]
     if not over:
         return None
-    told = "; ".join(_beyond(*row) for row in over)
+    parts = []
+    for key, value, limit in over:
+        # Rounded up, so that who copies it is not refused again.
+        least, stated = _apart(value, limit, decimal.ROUND_CEILING)
+        parts.append(f"{key} is {stated}, no design goes below {least}")
     return InputError(
-        f"out of reach over the mappings found: {told}",
+        f"out of reach over the mappings found: {'; '.join(parts)}",
         file=site.file or None,
         item=", ".join(key for key, _, _ in over),
         remedy="loosen what is out of reach, or let the mapper search longer",
