@@ -9,7 +9,9 @@ import moocore
 import numpy as np
 import plain_timeloop
 import pytest
-from mapping_cases import TECHNOLOGY, TEMPLATES, quick_jit, toy, violations
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mapping_cases import TECHNOLOGY, TEMPLATES, quick_jit, random_shape, toy, violations
 
 from mohamjax import emo
 from mohamjax.errors import InputError
@@ -23,16 +25,20 @@ from mohamjax.mapping import (
     energy,
     hop_columns,
     offchip_bytes,
+    tabulate,
+    tabulate_sets,
     wires,
 )
-from mohamjax.mapping.space import layer_arrays, sample
-from mohamjax.search import mapper
-from mohamjax.search.mapper import MapperConfig, cache_folder, map_layers
+from mohamjax.mapping.space import decode, layer_arrays, sample
+from mohamjax.mapping.tables import _evaluate_rows as table_rows
+from mohamjax.mapping.tables import column_shapes, room_for_children
+from mohamjax.search import BUDGETS, mapper
+from mohamjax.search.mapper import cache_folder, map_layers
 from mohamjax.workload import UniqueLayer, WorkloadShape
 
 KEY = jax.random.key(7)
 TEMPLATES = TEMPLATES[:3]
-CONFIG = MapperConfig(population=80, generations=12, immigrants=8, descent=6, archive=64, entries=64, block=6)
+CONFIG = dataclasses.replace(BUDGETS["tiny"].mapper, generations=15)  # of its sizes: other files compile them too
 LAYERS = (
     UniqueLayer("conv", WorkloadShape(K=64, C=32, P=28, Q=28, R=3, S=3)),
     UniqueLayer("fc", WorkloadShape(N=96, K=256, C=512)),
@@ -137,6 +143,53 @@ def test_tables_say_what_the_cost_model_says_in_double_precision(tables):
                 np.testing.assert_allclose(row.offchip_bytes, traffic, rtol=1e-6)
                 if i == 0:
                     np.testing.assert_allclose(row.objectives[1:], [total, space], rtol=2e-6)
+
+
+def test_sets_are_evaluated_alike_in_any_company_by_one_program(tables):
+    single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
+    layers = jax.tree.map(lambda *x: np.stack(x), *[layer_arrays(u.shape) for u in LAYERS])
+    arrays = template_arrays(TEMPLATES, single)
+    whole = tabulate(layers, arrays, single, tables.mapping, tables.count)
+    assert same(whole, tables)
+    programs = table_rows._cache_size()
+    few = np.minimum(tables.count[1:, :2], 3)
+    layers, arrays = rows(layers, slice(1, 3)), jax.tree.map(lambda leaf: leaf[:2], arrays)
+    cut = tabulate(layers, arrays, single, rows(tables.mapping, slice(1, 3), slice(0, 2), slice(0, 5)), few)
+    exists = np.arange(5) < few[..., None]
+    for name in column_shapes(1, 1):
+        column, before = getattr(cut, name), getattr(tables, name)[1:, :2, :5]
+        np.testing.assert_array_equal(column[exists], before[exists], name)
+        assert (column[~exists] == (np.inf if name == "objectives" else 0)).all()
+    nothing = tabulate(layers, arrays, single, cut.mapping, np.zeros_like(few))
+    assert np.isinf(nothing.objectives).all() and not nothing.count.any()
+    assert table_rows._cache_size() == programs
+
+
+@quick_jit
+def _draw(keys, space):
+    return jax.vmap(lambda key: decode(sample(key, space), space))(keys)
+
+
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 2**16))
+def test_room_for_children_changes_nothing_where_it_is_not_needed(seed):
+    """Mappings that need the tables over children in one call with some that do not, which then are evaluated alone."""
+    shape = dataclasses.replace(random_shape(np.random.default_rng(seed)), P=12, R=4)
+    context = mapper.context(UniqueLayer("conv", shape), toy(), TECHNOLOGY)
+    nests = jax.device_get(_draw(jax.random.split(jax.random.key(seed), 256), context.space))
+    needs = np.array([room_for_children(along > 1) > 0 for along in nests.spatial])
+    assert 0 < needs.sum() < len(needs)
+    one = jax.tree.map(lambda leaf: np.asarray(leaf)[None], (context.space.layer, context.template))
+
+    def evaluated(which):
+        part = jax.tree.map(lambda leaf: leaf[which][None], nests)
+        return tabulate_sets(*one, context.technology, part, np.array([which.sum()]))
+
+    together = evaluated(np.ones(len(needs), bool))
+    for which in (needs, ~needs):
+        alone = evaluated(which)
+        for name in column_shapes(1, 1):
+            np.testing.assert_allclose(getattr(alone, name)[0], getattr(together, name)[0, which], rtol=1e-6)
 
 
 def test_tables_say_what_the_plain_rules_say(tables):

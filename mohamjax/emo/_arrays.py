@@ -1,15 +1,16 @@
-"""How objectives enter the package: float dtype of the caller, NaN as +inf."""
+"""How objectives enter the package: float dtype of the caller, NaN as +inf, few sizes."""
 
 from __future__ import annotations
 
 import contextlib
+from typing import Any
 
 import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["as_objectives", "precision"]
+__all__ = ["as_objectives", "filled", "precision"]
 
 
 def precision(objectives: chex.ArrayTree) -> contextlib.AbstractContextManager:
@@ -36,3 +37,16 @@ def as_objectives(objectives: chex.ArrayTree) -> jax.Array:
     if not jnp.issubdtype(values.dtype, jnp.floating):
         values = values.astype(jnp.result_type(float))
     return jnp.where(jnp.isnan(values), jnp.asarray(jnp.inf, values.dtype), values)
+
+
+def filled(objectives: Any) -> np.ndarray:
+    """`[N, M]` objectives with rows of +inf at the end, up to a power of two: for sets of any size that come once.
+
+    Ranking, survival and landmarks, which compile per N, prefer every finite row to these.
+
+    Args:
+        objectives: `[N, M]` floats, NumPy.
+    """
+    values = np.asarray(objectives)
+    spare = (1 << max(0, len(values) - 1).bit_length()) - len(values)
+    return np.concatenate([values, np.full((spare, *values.shape[1:]), np.inf, values.dtype)])

@@ -68,6 +68,7 @@ from mohamjax.mapping import (
     prime_factors,
     tabulate,
 )
+from mohamjax.programs import light_jit
 from mohamjax.reader import found
 from mohamjax.schedule import (
     CYCLE_S,
@@ -145,16 +146,19 @@ class Evaluated:
         return design_bounds(self.application, self.package, self.tables, self.wires, self.designs, chips, area)
 
 
-@jax.jit
+@light_jit
 def _reports(designs: Design, capacity: jax.Array, fanout: jax.Array, bench: Any) -> DesignReport:
     one = functools.partial(report, bench=bench)
     return jax.vmap(lambda design, c, f: one(design, sizes=(c, f)))(designs, capacity, fanout)
 
 
-def _some_rows(number: int, least: int) -> np.ndarray:
-    """Rows 0 to `number` - 1, the last one again up to a power of two: few sizes are compiled."""
-    size = max(least, 1 << (number - 1).bit_length())
-    return np.minimum(np.arange(size), number - 1)
+_ROWS = 64
+
+
+def _batches(number: int) -> list[np.ndarray]:
+    """Indices 0 to `number` - 1 in batches of one size, the last one filled up: two sizes are compiled at most."""
+    width = _ROWS if number <= 16 * _ROWS else 16 * _ROWS
+    return [np.minimum(np.arange(first, first + width), number - 1) for first in range(0, number, width)]
 
 
 def reevaluate(
@@ -197,18 +201,19 @@ def reevaluate(
         shapes = [unique.shape for unique in application.unique_layers]
         layers = jax.tree.map(lambda *leaves: jnp.stack(leaves), *map(layer_arrays, shapes))
         cast = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), technology)
-        entries = _some_rows(mappings.temporal.shape[2], 16)
+        # Few numbers of entries are compiled: powers of two.
+        most = mappings.temporal.shape[2]
+        entries = np.minimum(np.arange(max(16, 1 << (most - 1).bit_length())), most - 1)
         mappings = jax.tree.map(lambda leaf: np.asarray(leaf)[:, :, entries], mappings)
         tables = tabulate(layers, arrays, cast, mappings, jnp.asarray(count, jnp.int32))
-        given = np.asarray(designs.template).reshape(-1), np.asarray(sizes[1]).reshape(-1, levels, 2)
+        arrays = np.asarray(designs.template).reshape(-1), np.asarray(sizes[1]).reshape(-1, levels, 2)
         bench = workbench(
-            application, templates, technology, tables, package, padded_layers=designs.order.shape[-1], given=given
+            application, templates, technology, tables, package, padded_layers=designs.order.shape[-1], given=arrays
         )
-        rows = _some_rows(number, 64)
-        padded, *stated = jax.tree.map(lambda leaf: jnp.asarray(leaf)[rows], (designs, *sizes))
-        reports = _reports(padded, *(size.astype(dtype) for size in stated), bench)
-        reports = jax.tree.map(lambda leaf: leaf[:number], reports)
-        tables, wires, reports = jax.device_get((tables, bench.wires, reports))
+        given = jax.tree.map(np.asarray, (designs, *(np.asarray(size, dtype) for size in sizes)))
+        parts = [_reports(*jax.tree.map(lambda leaf, r=rows: leaf[r], given), bench) for rows in _batches(number)]
+        reports = jax.tree.map(lambda *leaves: np.concatenate(leaves)[:number], *jax.device_get(parts))
+        wires = jax.device_get(bench.wires)
     return Evaluated(
         application=application,
         templates=tuple(templates),

@@ -20,7 +20,7 @@ from mohamjax.mapping.explain import explain, explanation_text
 from mohamjax.mapping.nest import LayerArrays, Mapping
 from mohamjax.mapping.notation import loop_nest, mapping_from_dict, mapping_to_dict
 from mohamjax.mapping.space import Constraints, constraints, encode, layer_arrays, map_space, prime_factors
-from mohamjax.mapping.tables import MappingTables, OwnHardware, on_own_hardware, tabulate
+from mohamjax.mapping.tables import MappingTables, OwnHardware, on_own_hardware, tabulate, tabulate_sets
 from mohamjax.mapping.wires import ArraySizes, Wires, hop_columns, least_hops, wires
 
 __all__ = [
@@ -58,6 +58,7 @@ __all__ = [
     "plausible",
     "prime_factors",
     "tabulate",
+    "tabulate_sets",
     "validity",
     "wires",
 ]

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from mohamjax.blocks import in_blocks
 from mohamjax.hardware import Machine, Technology, TemplateArrays, resize
+from mohamjax.mapping.children import P, Q, R, S
 from mohamjax.mapping.cost import (
     MAX_CHILDREN,
     AccessCounts,
@@ -29,15 +31,25 @@ from mohamjax.mapping.cost import (
     validity,
 )
 from mohamjax.mapping.nest import LayerArrays, Mapping
+from mohamjax.programs import light_jit
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
     from dataclasses import dataclass
 else:
     from chex import dataclass
 
-__all__ = ["MappingTables", "OwnHardware", "on_own_hardware", "tabulate"]
+__all__ = [
+    "MappingTables",
+    "OwnHardware",
+    "column_shapes",
+    "on_own_hardware",
+    "room_for_children",
+    "tabulate",
+    "tabulate_sets",
+]
 
 _BLOCK = 128
+_BATCH = 8 * _BLOCK
 
 
 @dataclass(frozen=True)
@@ -110,6 +122,7 @@ def on_own_hardware(
     template: TemplateArrays,
     technology: Technology,
     *,
+    paired: bool = False,
     fixed: bool = False,
     max_children: int = MAX_CHILDREN,
 ) -> OwnHardware:
@@ -122,11 +135,13 @@ def on_own_hardware(
         mapping: B loop nests, batch last.
         template: one template at its largest sizes, no batch axis.
         technology: energy and area tables.
+        paired: static. Every mapping has a layer and a template of its own: their leaves end in the batch axis too.
         fixed: static. Evaluate on the template at its largest sizes instead: one machine that exists.
         max_children: static, as in `count_accesses`.
     """
-    wide = jax.tree.map(lambda x: jnp.asarray(x)[..., None], template)
-    layer = jax.tree.map(lambda x: jnp.asarray(x)[..., None], layer)
+    wide = template
+    if not paired:
+        wide, layer = jax.tree.map(lambda x: jnp.asarray(x)[..., None], (template, layer))
     largest = wide.machine
     # Wires are counted on the array that the mapping uses; nothing else in the counts depends on the fanout.
     used = jnp.moveaxis(jnp.prod(mapping.spatial.astype(largest.fanout.dtype), axis=2), 0, 1)
@@ -136,7 +151,8 @@ def on_own_hardware(
     sizes = minimal_hardware(counts, mapping, largest.block_words, wide.granularity, largest.capacity)
     machine = largest
     if not fixed:
-        machine = jax.vmap(resize, in_axes=(None, None, -1, -1), out_axes=-1)(template, technology, *sizes)
+        own_sizes = jax.vmap(resize, in_axes=(-1 if paired else None, None, -1, -1), out_axes=-1)
+        machine = own_sizes(template, technology, *sizes)
     return OwnHardware(
         counts=counts,
         machine=machine,
@@ -149,55 +165,143 @@ def on_own_hardware(
     )
 
 
-@functools.partial(jax.jit, static_argnames=("fixed", "max_children"))
 def tabulate(
     layers: LayerArrays,
     templates: TemplateArrays,
     technology: Technology,
     mapping: Mapping,
-    count: jax.Array,
+    count: Any,
     *,
     fixed: bool = False,
-    max_children: int = MAX_CHILDREN,
 ) -> MappingTables:
-    """Evaluates sets of mappings on their own minimal hardware (DESIGN section 4).
-
-    Jitted; recompiles per (U, T, M, L), `fixed` and `max_children`. The float dtype is that of `templates`. A mapping
-    that is invalid under its template's maximum sizes keeps its place with objectives of +inf.
+    """Evaluates sets of mappings of every layer on every template, as `tabulate_sets` does.
 
     Args:
         layers: unique layers, leading axis `[U]`.
         templates: templates, leading axis `[T]`.
         technology: energy and area tables.
         mapping: mappings, leading axes `[U, T, M]`.
-        count: `[U, T]` int32, entries that exist.
-        fixed: as in `on_own_hardware`; objectives and `cycles` then count the off-chip limits too.
-        max_children: as in `count_accesses`.
+        count: `[U, T]` int, entries that exist.
+        fixed: as in `tabulate_sets`.
 
     Returns:
         The tables, `[U, T, M, ...]`.
     """
-    shape = mapping.temporal.shape[:3]
-    which = jnp.indices(shape[:2]).reshape(2, -1)
-    sets = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), mapping)
+    shape = np.shape(mapping.temporal)[:2]
+    u, t = np.indices(shape).reshape(2, -1)
+    flat = jax.tree.map(lambda leaf: np.asarray(leaf).reshape(-1, *leaf.shape[2:]), mapping)
+    sets = tabulate_sets(
+        _take(layers, u), _take(templates, t), technology, flat, np.asarray(count).reshape(-1), fixed=fixed
+    )
+    return jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), sets)
 
-    def one(item: tuple[jax.Array, jax.Array, Mapping]) -> dict[str, jax.Array]:
-        u, t, nests = item
-        layer, template = (jax.tree.map(lambda x, i=i: x[i], tree) for tree, i in ((layers, u), (templates, t)))
-        nests = jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), nests)
-        own = on_own_hardware(layer, nests, template, technology, fixed=fixed, max_children=max_children)
+
+def tabulate_sets(
+    layers: LayerArrays,
+    templates: TemplateArrays,
+    technology: Technology,
+    mapping: Mapping,
+    count: Any,
+    *,
+    fixed: bool = False,
+) -> MappingTables:
+    """Evaluates sets of mappings, each of its own layer and template, on their own minimal hardware (DESIGN section 4).
+
+    Not jitted itself. Entries that exist go through one program in batches of one size: it is compiled once per L,
+    float dtype (that of `templates`) and `fixed`, whatever the numbers of layers, templates and mappings, and once
+    more where a mapping needs a table over children. A mapping that is invalid under its template's maximum sizes
+    keeps its place with objectives of +inf.
+
+    Args:
+        layers: leading axis `[B]`.
+        templates: leading axis `[B]`.
+        technology: energy and area tables.
+        mapping: leading axes `[B, M]`.
+        count: `[B]` int, entries that exist.
+        fixed: as in `on_own_hardware`; objectives and `cycles` then count the off-chip limits too.
+
+    Returns:
+        The tables, `[B, M, ...]`, NumPy arrays.
+    """
+    mapping = jax.tree.map(np.asarray, mapping)
+    count = np.asarray(count, np.int32)
+    lead = mapping.temporal.shape[:2]
+    which, entry = np.nonzero(np.arange(lead[1]) < count[:, None])
+    total = len(which)
+    # Whole batches; the last one is filled up.
+    which, entry = (np.resize(index, -(-total // _BATCH) * _BATCH) for index in (which, entry))
+    nests = _take(mapping, (which, entry))
+    program = functools.partial(
+        _evaluate_rows, fixed=fixed, max_children=MAX_CHILDREN if fixed else room_for_children(nests.spatial > 1)
+    )
+    rows = [
+        program(_take(layers, which[part]), _take(templates, which[part]), technology, _take(nests, part))
+        for part in (slice(first, first + _BATCH) for first in range(0, len(which), _BATCH))
+    ]
+    levels, spaces = mapping.keep.shape[-2:]
+    columns = {}
+    for name, shape in column_shapes(levels, spaces).items():
+        filler = np.inf if name == "objectives" else 0.0
+        columns[name] = np.full((*lead, *shape), filler, templates.machine.capacity.dtype)
+        if rows:
+            values = np.concatenate([np.asarray(row[name]) for row in rows])[:total]
+            columns[name][which[:total], entry[:total]] = values
+    return MappingTables(mapping=mapping, count=count, **columns)
+
+
+def column_shapes(levels: int, spaces: int) -> dict[str, tuple[int, ...]]:
+    """Shapes of one entry of the float columns of the tables, by name."""
+    return {
+        "objectives": (3,),
+        "cycles": (),
+        "offchip_bytes": (),
+        "offchip_words": (spaces, 2),
+        "block_reads": (levels,),
+        "block_writes": (levels,),
+        "delivered": (levels, spaces),
+        "mac_energy": (),
+        "capacity": (levels,),
+        "fanout": (levels, 2),
+    }
+
+
+def room_for_children(along: Any) -> int:
+    """Room that the tables over children need for mappings on minimal hardware: `max_children` of the cost model.
+
+    0, which compiles in two thirds of the time, unless some level runs P along its children together with R, or Q
+    with S: nothing else needs a table where the array is as large as the mapping.
+
+    Args:
+        along: `[..., 2, L, D]` bool, dimensions that run along X or Y of a level's children.
+    """
+    wide: Any = np.any(along, axis=-3)
+    return MAX_CHILDREN if any((wide[..., out] & wide[..., tap]).any() for out, tap in ((P, R), (Q, S))) else 0
+
+
+def _take(tree: Any, index: Any) -> Any:
+    """Rows of a pytree, NumPy arrays."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[index], tree)
+
+
+@functools.partial(light_jit, static_argnames=("fixed", "max_children"))
+def _evaluate_rows(
+    layers: LayerArrays,
+    templates: TemplateArrays,
+    technology: Technology,
+    mapping: Mapping,
+    *,
+    fixed: bool,
+    max_children: int,
+) -> dict[str, jax.Array]:
+    """Columns of the tables, `[N, ...]`, of mappings with a layer and a template each, leading axes `[N]`."""
+
+    def block(rows: tuple[LayerArrays, TemplateArrays, Mapping]) -> dict[str, jax.Array]:
+        layer, template, nests = jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), rows)
+        own = on_own_hardware(layer, nests, template, technology, paired=True, fixed=fixed, max_children=max_children)
         return jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), _columns(own, fixed))
 
     # Blocks bound the memory: the wires of one mapping may need a table over all children of a level.
-    values = in_blocks(jax.vmap(one), (which[0], which[1], sets), max(1, _BLOCK // max(1, shape[2])))
-    values = jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[2:]), values)
-    exists = jnp.arange(shape[2]) < count[..., None]
-
-    def masked(name: str, leaf: jax.Array) -> jax.Array:
-        mask = exists.reshape(exists.shape + (1,) * (leaf.ndim - exists.ndim))
-        return jnp.where(mask, leaf, jnp.inf if name == "objectives" else 0.0)
-
-    return MappingTables(mapping=mapping, count=count, **{name: masked(name, leaf) for name, leaf in values.items()})
+    return in_blocks(block, (layers, templates, mapping), _BLOCK)
 
 
 def _columns(own: OwnHardware, fixed: bool) -> dict[str, jax.Array]:

@@ -35,8 +35,9 @@ import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import Technology, Template, fits
-from mohamjax.mapping import Mapping, MappingTables, on_own_hardware, tabulate
+from mohamjax.mapping import Mapping, MappingTables, on_own_hardware, tabulate_sets
 from mohamjax.mapping.space import RELEVANCE, MapSpace
+from mohamjax.programs import light_jit
 from mohamjax.search.mapper import MapperContext, assemble, children_room, context
 from mohamjax.workload import DIMS, UniqueLayer
 
@@ -358,11 +359,7 @@ def _decode(rows: jax.Array, rest: jax.Array, radix: _Radix, keep: jax.Array) ->
     )
 
 
-@functools.partial(
-    jax.jit,
-    static_argnames=("fixed", "max_children"),
-    compiler_options={"xla_backend_optimization_level": 1},
-)
+@functools.partial(light_jit, static_argnames=("fixed", "max_children"))
 def _evaluate(rows, rest, valid, front, radix, problem, *, fixed, max_children):
     """Objectives `[B, 3]` of a batch, and which of it no row of `front` `[F, 3]` covers."""
     mapping = _decode(rows, rest, radix, problem.space.constraints.keep)
@@ -550,17 +547,9 @@ def map_exhaustively(
     tables = {}
     for pair, ((front, mappings), problem) in found.items():
         number = len(front.objectives)
-        padded = jax.tree.map(lambda leaf: np.resize(leaf, (_padded(most), *leaf.shape[1:])), mappings)
-        lead = functools.partial(jax.tree.map, lambda leaf: jnp.asarray(leaf)[None])
-        table = tabulate(
-            lead(problem.space.layer),
-            lead(problem.template),
-            problem.technology,
-            lead(lead(padded)),
-            np.full((1, 1), number, np.int32),  # pyright: ignore[reportArgumentType]
-            fixed=fixed,
-            max_children=children_room([problem.space]),
-        )
-        table = jax.tree.map(lambda leaf: leaf[0, 0], jax.device_get(table))
-        tables[pair] = jax.tree.map(lambda leaf: leaf[:most] if leaf.ndim else leaf, table)
+        padded = jax.tree.map(lambda leaf: np.resize(leaf, (most, *leaf.shape[1:])), mappings)
+        lead = functools.partial(jax.tree.map, lambda leaf: np.asarray(leaf)[None])
+        layer, template = lead((problem.space.layer, problem.template))
+        table = tabulate_sets(layer, template, problem.technology, lead(padded), np.array([number]), fixed=fixed)
+        tables[pair] = jax.tree.map(lambda leaf: leaf[0], table)
     return assemble(tables, len(layers), len(templates), most, levels, dtype)

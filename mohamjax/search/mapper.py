@@ -56,7 +56,14 @@ from mohamjax.mapping.space import (
     sample,
     stack_spaces,
 )
-from mohamjax.mapping.tables import MappingTables, on_own_hardware, tabulate
+from mohamjax.mapping.tables import (
+    MappingTables,
+    column_shapes,
+    on_own_hardware,
+    room_for_children,
+    tabulate_sets,
+)
+from mohamjax.programs import light_jit
 from mohamjax.search import loop
 from mohamjax.search.mapping_operators import MapperRates, neighbour, neighbours, vary
 from mohamjax.workload import DIMS, UniqueLayer
@@ -78,9 +85,6 @@ __all__ = [
     "mapping_problem",
     "objectives",
 ]
-
-# LLVM's dearest passes make these many small loops no faster, but their compilation twice as long.
-_jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 1})
 
 _MEMBERS = 8  # members of an archive whose neighbours are listed in a round
 
@@ -174,17 +178,9 @@ class MapperContext:
 
 
 def children_room(spaces: Sequence[MapSpace]) -> int:
-    """Room that the cost model's tables over children need for mappings of these spaces on minimal hardware.
-
-    0, which compiles in two thirds of the time, unless some level may run P along its children together with R, or Q
-    with S: nothing else needs a table where the array is as large as the mapping.
-    """
-    for space in spaces:
-        slots: Any = np.asarray(space.limit) > 1
-        wide = slots.reshape(3, -1, len(DIMS))[1:].any(axis=0)  # [L, D]: along X or Y
-        if any((wide[:, DIMS.index(out)] & wide[:, DIMS.index(tap)]).any() for out, tap in ("PR", "QS")):
-            return MAX_CHILDREN
-    return 0
+    """Room that the cost model's tables over children need for mappings of these spaces: `room_for_children`."""
+    along = [(np.asarray(space.limit) > 1).reshape(3, -1, len(DIMS))[1:] for space in spaces]
+    return max([0, *map(room_for_children, along)])
 
 
 def objectives(
@@ -237,7 +233,7 @@ def mapping_problem(fixed: bool, max_children: int, distinct: bool) -> loop.Prob
 _OVER_PROBLEMS: Any = MapperContext(space=0, template=0, technology=None)  # pyright: ignore[reportArgumentType]
 
 
-@functools.partial(_jit, static_argnames=("problem", "population", "archive"))
+@functools.partial(light_jit, static_argnames=("problem", "population", "archive"))
 def _start(
     keys: Array,
     context: MapperContext,
@@ -265,7 +261,7 @@ def _start(
 # A generation is three programs, so that the costly one, the evaluation, is compiled once for all and beside others.
 
 
-@functools.partial(_jit, static_argnames=("problem", "immigrants"))
+@functools.partial(light_jit, static_argnames=("problem", "immigrants"))
 def _breed(
     state: loop.SearchState, context: MapperContext, rates: MapperRates, *, problem: loop.Problem, immigrants: int
 ) -> MappingGenes:
@@ -274,13 +270,13 @@ def _breed(
     return jax.vmap(lambda s, c: one(s, c), in_axes=(0, _OVER_PROBLEMS))(state, context)
 
 
-@functools.partial(_jit, static_argnames=("problem",))
+@functools.partial(light_jit, static_argnames=("problem",))
 def _evaluate(genes: MappingGenes, context: MapperContext, *, problem: loop.Problem) -> Array:
     """Their objectives, `[B, 1, N, 3]`."""
     return jax.vmap(problem.evaluate, in_axes=(0, _OVER_PROBLEMS))(genes, context)
 
 
-@functools.partial(_jit, static_argnames=("problem",))
+@functools.partial(light_jit, static_argnames=("problem",))
 def _select(
     state: loop.SearchState, genes: MappingGenes, objectives: Array, *, problem: loop.Problem
 ) -> loop.SearchState:
@@ -288,7 +284,7 @@ def _select(
     return jax.vmap(lambda s, g, o: loop.select(s, g, o, None, problem=problem)[0])(state, genes, objectives)
 
 
-@functools.partial(_jit, static_argnames=("count",))
+@functools.partial(light_jit, static_argnames=("count",))
 def _neighbours(
     archive: emo.Archive, tried: Array, context: MapperContext, *, count: int
 ) -> tuple[MappingGenes, Array, Array]:
@@ -320,7 +316,7 @@ def _neighbours(
     return jax.vmap(jax.vmap(one, in_axes=(0, 0, None)), in_axes=(0, 0, _OVER_PROBLEMS))(archive, tried, context)
 
 
-@_jit
+@light_jit
 def _enter(
     archive: emo.Archive, tried: Array, genes: MappingGenes, exists: Array, objectives: Array
 ) -> tuple[emo.Archive, Array]:
@@ -335,13 +331,11 @@ def _enter(
     return jax.vmap(jax.vmap(one))(archive, tried, genes, exists, objectives)
 
 
-@functools.partial(_jit, static_argnames=("entries", "fixed", "max_children"))
-def _finish(
-    archive: emo.Archive, context: MapperContext, *, entries: int, fixed: bool, max_children: int
-) -> MappingTables:
-    """The Pareto sets of a block, `[B, 1, 1, M, ...]`: at most M of each archive."""
+@functools.partial(light_jit, static_argnames=("entries",))
+def _finish(archive: emo.Archive, space: MapSpace, *, entries: int) -> tuple[Mapping, Array]:
+    """The Pareto sets of a block, `[B, M, ...]`, and their sizes `[B]`: at most M of each archive."""
 
-    def one(archive: emo.Archive, context: MapperContext) -> MappingTables:
+    def one(archive: emo.Archive, space: MapSpace) -> tuple[Mapping, Array]:
         genes = jax.tree.map(lambda leaf: leaf[0], archive.genes)
         example = jax.tree.map(lambda leaf: leaf[0], genes)
         # Entering a smaller archive thins by crowding and keeps the extremes.
@@ -350,19 +344,10 @@ def _finish(
         )
         # By latency, padding last.
         order = jnp.lexsort((best.objectives[:, 1], best.objectives[:, 0]))
-        mapping = jax.vmap(decode, in_axes=(0, None))(jax.tree.map(lambda leaf: leaf[order], best.genes), context.space)
-        lead = functools.partial(jax.tree.map, lambda leaf: jnp.asarray(leaf)[None])
-        return tabulate(
-            lead(context.space.layer),
-            lead(context.template),
-            context.technology,
-            lead(lead(mapping)),
-            jnp.sum(best.valid, dtype=jnp.int32)[None, None],
-            fixed=fixed,
-            max_children=max_children,
-        )
+        mapping = jax.vmap(decode, in_axes=(0, None))(jax.tree.map(lambda leaf: leaf[order], best.genes), space)
+        return mapping, jnp.sum(best.valid, dtype=jnp.int32)
 
-    return jax.vmap(one, in_axes=(0, _OVER_PROBLEMS))(archive, context)
+    return jax.vmap(one)(archive, space)
 
 
 def cache_folder() -> pathlib.Path:
@@ -470,6 +455,20 @@ _PROGRAMS: dict[Any, concurrent.futures.Future[Any]] = {}
 _ASKING = threading.Lock()
 
 
+def _once(key: Any, make: Callable[[], Any]) -> Any:
+    """What `make` gives; called once for a key, by whoever asks first."""
+    with _ASKING:
+        first = key not in _PROGRAMS
+        future = _PROGRAMS.setdefault(key, concurrent.futures.Future())
+    if first:
+        try:
+            future.set_result(make())
+        except BaseException as error:
+            del _PROGRAMS[key]
+            future.set_exception(error)
+    return future.result()
+
+
 class _Search:
     """The blocks of one call of `map_layers`, run by some threads; holds what they share."""
 
@@ -506,20 +505,28 @@ class _Search:
                 )  # fmt: skip
 
     def program(self, function: Any, *args: Any, **static: Any) -> Any:
-        """A jitted function compiled for these shapes; compiled once, by whoever asks first."""
+        """A jitted function compiled for these shapes."""
         leaves, tree = jax.tree.flatten(args)
         shapes = tuple(jax.typeof(leaf) for leaf in leaves)
         key = function, tuple(sorted(static.items(), key=lambda item: item[0])), tree, shapes
-        with _ASKING:
-            first = key not in _PROGRAMS
-            future = _PROGRAMS.setdefault(key, concurrent.futures.Future())
-        if first:
-            try:
-                future.set_result(function.lower(*args, **static).compile())
-            except BaseException as error:
-                del _PROGRAMS[key]
-                future.set_exception(error)
-        return future.result()
+        return _once(key, lambda: function.lower(*args, **static).compile())
+
+    def columns(self, context: MapperContext) -> None:
+        """Compiles what evaluates the sets, by a nest of ones."""
+        layer, template = jax.tree.map(lambda leaf: np.asarray(leaf)[:1], (context.space.layer, context.template))
+        keep = np.asarray(context.space.constraints.keep)[:1, None]
+        shape = *keep.shape[:3], len(DIMS)
+        unit = np.arange(len(DIMS), dtype=np.int32)
+        nest = Mapping(
+            temporal=np.ones(shape, np.int32),
+            order=np.broadcast_to(unit, shape),
+            spatial=np.ones((1, 1, 2, *shape[2:]), np.int32),
+            spatial_order=np.broadcast_to(unit, (1, 1, 2, *shape[2:])),
+            keep=keep,
+        )
+        fixed = self.config.fixed
+        key = "columns", fixed, nest.temporal.shape, template.machine.capacity.dtype
+        _once(key, lambda: tabulate_sets(layer, template, context.technology, nest, np.array([1]), fixed=fixed))
 
     def programs(
         self, keys: Array, context: MapperContext, given: MappingGenes | None, is_given: Any
@@ -535,19 +542,19 @@ class _Search:
         genes = _breed.eval_shape(state, context, self.rates, **bred)
         values = _evaluate.eval_shape(genes, context, problem=problem)
         tried, exists = (jax.ShapeDtypeStruct((*values.shape[:2], n), bool) for n in (config.archive, count))
-        tables = {"entries": config.entries, "fixed": config.fixed, "max_children": self.max_children}
         wanted: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]] = {  # the slowest first
             "breed": (_breed, (state, context, self.rates), bred),
-            "finish": (_finish, (state.archive, context), tables),
             "evaluate": (_evaluate, (genes, context), {"problem": problem}),
             "start": (_start, (keys, context, given, is_given), sizes),
             "select": (_select, (state, genes, values), {"problem": problem}),
+            "finish": (_finish, (state.archive, context.space), {"entries": config.entries}),
         }
         if config.descent:
             wanted["neighbours"] = (_neighbours, (state.archive, tried, context), {"count": count})
             wanted["enter"] = (_enter, (state.archive, tried, genes, exists, values), {})
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             made = {name: pool.submit(self.program, f, *args, **static) for name, (f, args, static) in wanted.items()}
+            pool.submit(self.columns, context).result()
             programs = {name: future.result() for name, future in made.items()}
         with self.lock:
             # Threads wait for each other's programs: the longest wait is what compiling took.
@@ -581,9 +588,13 @@ class _Search:
                 break
             archive, tried = call["enter"](archive, tried, genes, exists, call["evaluate"](genes, context))
             self.report(tries, spared=real * count - tries)
-        table = jax.device_get(call["finish"](archive, context))
+        sets, count = call["finish"](archive, context.space)
+        layers, templates, sets, count = jax.tree.map(
+            lambda leaf: np.asarray(leaf)[:real], (context.space.layer, context.template, sets, count)
+        )
+        table = tabulate_sets(layers, templates, context.technology, sets, count, fixed=config.fixed)
         self.report(done=real)
-        return jax.tree.map(lambda leaf: leaf[:, 0, 0], table)
+        return table
 
 
 def map_layers(
@@ -773,13 +784,10 @@ def assemble(
 ) -> MappingTables:
     """Sets by (layer, template) as one table `[U, T, M, ...]`; problems that do not exist have count 0."""
     dims, spaces = len(DIMS), 3
-    shapes: dict[str, tuple[int, ...]] = {
-        "objectives": (3,), "cycles": (), "offchip_bytes": (), "offchip_words": (spaces, 2), "block_reads": (levels,),
-        "block_writes": (levels,), "delivered": (levels, spaces), "mac_energy": (), "capacity": (levels,),
-        "fanout": (levels, 2),
-    }  # fmt: skip
     lead = (layers, templates)
-    columns: dict[str, Any] = {name: np.zeros((*lead, entries, *shape), dtype) for name, shape in shapes.items()}
+    columns: dict[str, Any] = {
+        name: np.zeros((*lead, entries, *shape), dtype) for name, shape in column_shapes(levels, spaces).items()
+    }
     columns["objectives"] += np.inf
     columns["count"] = np.zeros(lead, np.int32)
     unit = np.arange(dims, dtype=np.int32)
