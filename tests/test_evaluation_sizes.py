@@ -8,6 +8,7 @@ import pytest
 from design_cases import application, bench, random_designs, recast, reports, tables
 
 from mohamjax.hardware import PackageParameters
+from mohamjax.io.designs import _batches
 
 KINDS = ([0, 1, 2, 3, 4, 1], [5, 6, 7, 2, 8])
 PACKAGE = PackageParameters(max_tiles=12, dram_bandwidth=11.0, router_area=1e4)
@@ -94,3 +95,12 @@ def test_padding_and_batches_change_nothing(dtype, tolerance):
         for (i, n), found in zip(((0, 1), (17, 1), (5, 7)), parts, strict=True):
             for one, other in zip(whole, found, strict=True):
                 np.testing.assert_allclose(other, one[i : i + n], rtol=tolerance)
+
+
+@pytest.mark.parametrize("number", [1, 63, 64, 65, 1024, 1025, 2049])
+def test_batches_cover_every_design_once_and_have_one_size(number):
+    batches = _batches(number)
+    assert {len(rows) for rows in batches} == {64 if number <= 1024 else 1024}
+    rows = np.concatenate(batches)
+    np.testing.assert_array_equal(rows[:number], np.arange(number))
+    assert (rows[number:] == number - 1).all() and len(rows) - number < len(batches[0])

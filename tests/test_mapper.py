@@ -29,9 +29,10 @@ from mohamjax.mapping import (
     tabulate_sets,
     wires,
 )
+from mohamjax.mapping.cost import MAX_CHILDREN
 from mohamjax.mapping.space import decode, layer_arrays, sample
 from mohamjax.mapping.tables import _evaluate_rows as table_rows
-from mohamjax.mapping.tables import column_shapes, room_for_children
+from mohamjax.mapping.tables import column_shapes, need_children
 from mohamjax.search import BUDGETS, mapper
 from mohamjax.search.mapper import cache_folder, map_layers
 from mohamjax.workload import UniqueLayer, WorkloadShape
@@ -147,19 +148,30 @@ def test_tables_say_what_the_cost_model_says_in_double_precision(tables):
 
 def test_sets_are_evaluated_alike_in_any_company_by_one_program(tables):
     single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
-    layers = jax.tree.map(lambda *x: np.stack(x), *[layer_arrays(u.shape) for u in LAYERS])
-    arrays = template_arrays(TEMPLATES, single)
-    whole = tabulate(layers, arrays, single, tables.mapping, tables.count)
-    assert same(whole, tables)
+    whole_layers = jax.tree.map(lambda *x: np.stack(x), *[layer_arrays(u.shape) for u in LAYERS])
+    whole_arrays = template_arrays(TEMPLATES, single)
+    assert same(tabulate(whole_layers, whole_arrays, single, tables.mapping, tables.count), tables)
     programs = table_rows._cache_size()
     few = np.minimum(tables.count[1:, :2], 3)
-    layers, arrays = rows(layers, slice(1, 3)), jax.tree.map(lambda leaf: leaf[:2], arrays)
+    layers, arrays = rows(whole_layers, slice(1, 3)), rows(whole_arrays, slice(0, 2))
     cut = tabulate(layers, arrays, single, rows(tables.mapping, slice(1, 3), slice(0, 2), slice(0, 5)), few)
     exists = np.arange(5) < few[..., None]
     for name in column_shapes(1, 1):
         column, before = getattr(cut, name), getattr(tables, name)[1:, :2, :5]
         np.testing.assert_array_equal(column[exists], before[exists], name)
         assert (column[~exists] == (np.inf if name == "objectives" else 0)).all()
+    # More than one batch, the last one not whole.
+    times = 3
+    assert 1024 < times * tables.count.sum() != 2048
+    many = [np.tile(u, times) for u in np.indices(tables.count.shape).reshape(2, -1)]
+    sets = tabulate_sets(
+        jax.tree.map(lambda leaf: leaf[many[0]], whole_layers),
+        jax.tree.map(lambda leaf: np.asarray(leaf)[many[1]], whole_arrays),
+        single,
+        rows(tables.mapping, *many),
+        tables.count[tuple(many)],
+    )
+    assert same(sets, jax.tree.map(lambda leaf: leaf[tuple(many)], tables))
     nothing = tabulate(layers, arrays, single, cut.mapping, np.zeros_like(few))
     assert np.isinf(nothing.objectives).all() and not nothing.count.any()
     assert table_rows._cache_size() == programs
@@ -170,26 +182,24 @@ def _draw(keys, space):
     return jax.vmap(lambda key: decode(sample(key, space), space))(keys)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(seed=st.integers(0, 2**16))
-def test_room_for_children_changes_nothing_where_it_is_not_needed(seed):
-    """Mappings that need the tables over children in one call with some that do not, which then are evaluated alone."""
-    shape = dataclasses.replace(random_shape(np.random.default_rng(seed)), P=12, R=4)
-    context = mapper.context(UniqueLayer("conv", shape), toy(), TECHNOLOGY)
-    nests = jax.device_get(_draw(jax.random.split(jax.random.key(seed), 256), context.space))
-    needs = np.array([room_for_children(along > 1) > 0 for along in nests.spatial])
-    assert 0 < needs.sum() < len(needs)
-    one = jax.tree.map(lambda leaf: np.asarray(leaf)[None], (context.space.layer, context.template))
-
-    def evaluated(which):
-        part = jax.tree.map(lambda leaf: leaf[which][None], nests)
-        return tabulate_sets(*one, context.technology, part, np.array([which.sum()]))
-
-    together = evaluated(np.ones(len(needs), bool))
-    for which in (needs, ~needs):
-        alone = evaluated(which)
-        for name in column_shapes(1, 1):
-            np.testing.assert_allclose(getattr(alone, name)[0], getattr(together, name)[0, which], rtol=1e-6)
+def test_tables_over_children_change_nothing_where_they_are_not_needed(seed):
+    """The program without them, which evaluates most mappings, and the other one, given mappings that need none."""
+    with jax.enable_x64(True):
+        shape = dataclasses.replace(random_shape(np.random.default_rng(seed)), P=12, R=4)
+        context = mapper.context(UniqueLayer("conv", shape), toy(), TECHNOLOGY, dtype=jnp.float64)
+        nests = jax.device_get(_draw(jax.random.split(jax.random.key(seed), 256), context.space))
+        needs = need_children(nests.spatial > 1)
+        assert 0 < needs.sum() < len(needs)
+        # As many as a batch of the tables has, so that it is the tables' own program.
+        nests, needs = jax.tree.map(lambda leaf: np.concatenate([leaf] * 4), (nests, needs))
+        given = jax.tree.map(lambda leaf: np.repeat(leaf[None], 1024, axis=0), (context.space.layer, context.template))
+        without, having = (
+            table_rows(*given, context.technology, nests, fixed=False, max_children=room) for room in (0, MAX_CHILDREN)
+        )
+        for name, column in without.items():
+            np.testing.assert_allclose(column[~needs], having[name][~needs], rtol=1e-12)
 
 
 def test_tables_say_what_the_plain_rules_say(tables):
@@ -234,12 +244,12 @@ def test_progress_counts_every_evaluation(tables, progress):
 
 
 def test_same_seed_same_tables_whatever_the_company_and_no_recompilation(tables):
-    programs = len(mapper._PROGRAMS)
+    programs, rows_programs = len(mapper._PROGRAMS), table_rows._cache_size()
     alone = map_layers(KEY, LAYERS[1:2], TEMPLATES, TECHNOLOGY, CONFIG)
     assert same(rows(tables, slice(1, 2)), alone)
     wider = (dataclasses.replace(LAYERS[0], shape=WorkloadShape(K=30, C=7, P=11, S=5, dilation=(1, 2))),)
     map_layers(jax.random.key(8), wider, TEMPLATES, TECHNOLOGY, dataclasses.replace(CONFIG, generations=1))
-    assert len(mapper._PROGRAMS) == programs
+    assert len(mapper._PROGRAMS) == programs and table_rows._cache_size() == rows_programs
 
 
 def test_other_seed_other_tables(tables):

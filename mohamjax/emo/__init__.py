@@ -1,6 +1,6 @@
 """Evolutionary multi-objective core: ranking, survival, constraints, hypervolume, archive, landmarks, stopping."""
 
-from mohamjax.emo._arrays import filled
+from mohamjax.emo._arrays import with_spare_rows
 from mohamjax.emo.archive import Archive, archive_init, archive_size, archive_update
 from mohamjax.emo.feasibility import PENALTY, constrained, feasible
 from mohamjax.emo.hypervolume import hypervolume
@@ -18,7 +18,6 @@ __all__ = [
     "crowding_distance",
     "extremes",
     "feasible",
-    "filled",
     "hypervolume",
     "knee_point",
     "non_dominated_rank",
@@ -26,4 +25,5 @@ __all__ = [
     "stability",
     "survive",
     "tournament",
+    "with_spare_rows",
 ]

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["as_objectives", "filled", "precision"]
+__all__ = ["as_objectives", "precision", "with_spare_rows"]
 
 
 def precision(objectives: chex.ArrayTree) -> contextlib.AbstractContextManager:
@@ -39,14 +39,14 @@ def as_objectives(objectives: chex.ArrayTree) -> jax.Array:
     return jnp.where(jnp.isnan(values), jnp.asarray(jnp.inf, values.dtype), values)
 
 
-def filled(objectives: Any) -> np.ndarray:
+def with_spare_rows(objectives: Any) -> np.ndarray:
     """`[N, M]` objectives with rows of +inf at the end, up to a power of two: for sets of any size that come once.
 
-    Ranking, survival and landmarks, which compile per N, prefer every finite row to these.
+    Ranking, survival and landmarks, which compile per N, prefer every finite row to these. No rows stay none.
 
     Args:
         objectives: `[N, M]` floats, NumPy.
     """
     values = np.asarray(objectives)
-    spare = (1 << max(0, len(values) - 1).bit_length()) - len(values)
+    spare = (1 << (len(values) - 1).bit_length()) - len(values) if len(values) else 0
     return np.concatenate([values, np.full((spare, *values.shape[1:]), np.inf, values.dtype)])

@@ -182,7 +182,7 @@ def reevaluate(
         package: package parameters.
         mappings: loop nests, leading axes `[U, T, M]`.
         count: `[U, T]` int, entries that exist.
-        designs: leading axis `[N]`; layers padded or not.
+        designs: leading axis `[N]`, N >= 1; layers padded or not.
         sizes: capacities `[N, S, V]` and fanouts `[N, S, V, 2]` of the chiplets, -1 where they are to be just large
             enough; default -1 everywhere.
         float32: compute in single precision instead.
@@ -205,13 +205,13 @@ def reevaluate(
         most = mappings.temporal.shape[2]
         entries = np.minimum(np.arange(max(16, 1 << (most - 1).bit_length())), most - 1)
         mappings = jax.tree.map(lambda leaf: np.asarray(leaf)[:, :, entries], mappings)
-        tables = tabulate(layers, arrays, cast, mappings, jnp.asarray(count, jnp.int32))
-        arrays = np.asarray(designs.template).reshape(-1), np.asarray(sizes[1]).reshape(-1, levels, 2)
+        tables = tabulate(layers, arrays, cast, mappings, count)
+        chiplets = np.asarray(designs.template).reshape(-1), np.asarray(sizes[1]).reshape(-1, levels, 2)
         bench = workbench(
-            application, templates, technology, tables, package, padded_layers=designs.order.shape[-1], given=arrays
+            application, templates, technology, tables, package, padded_layers=designs.order.shape[-1], given=chiplets
         )
-        given = jax.tree.map(np.asarray, (designs, *(np.asarray(size, dtype) for size in sizes)))
-        parts = [_reports(*jax.tree.map(lambda leaf, r=rows: leaf[r], given), bench) for rows in _batches(number)]
+        inputs = jax.tree.map(np.asarray, (designs, *(np.asarray(size, dtype) for size in sizes)))
+        parts = [_reports(*jax.tree.map(lambda leaf, r=rows: leaf[r], inputs), bench) for rows in _batches(number)]
         reports = jax.tree.map(lambda *leaves: np.concatenate(leaves)[:number], *jax.device_get(parts))
         wires = jax.device_get(bench.wires)
     return Evaluated(
@@ -792,7 +792,7 @@ def evaluate_designs(
     float32: bool = False,
     wanted: str | None = None,
 ) -> tuple[list[dict[str, Any]], Evaluated | None]:
-    """Evaluates the designs of a `designs/1` or `schedule/1` file in one batch, in double precision.
+    """Evaluates the designs of a `designs/1` or `schedule/1` file, in double precision.
 
     Stored objectives and times are ignored. A broken design is a row with its reason, not an error.
 

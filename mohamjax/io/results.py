@@ -70,7 +70,7 @@ def landmarks(objectives: Any) -> dict[str, int]:
     Returns:
         Row of each of `ROLES`; one row may have several.
     """
-    values = emo.filled(np.asarray(objectives, float))
+    values = emo.with_spare_rows(np.asarray(objectives, float))
     rows = [*(int(i) for i in emo.extremes(values)), int(emo.knee_point(values, log=True))]
     return dict(zip(ROLES, rows, strict=True))
 

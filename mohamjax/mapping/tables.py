@@ -42,8 +42,8 @@ __all__ = [
     "MappingTables",
     "OwnHardware",
     "column_shapes",
+    "need_children",
     "on_own_hardware",
-    "room_for_children",
     "tabulate",
     "tabulate_sets",
 ]
@@ -93,7 +93,7 @@ class MappingTables:
 
 @dataclass(frozen=True)
 class OwnHardware:
-    """One layer's mappings, each on hardware of its own; the batch is the last axis.
+    """Mappings, each on hardware of its own; the batch is the last axis.
 
     Attributes:
         counts: words that they move.
@@ -131,9 +131,9 @@ def on_own_hardware(
     Not jitted. The batch is the last axis of every leaf of `mapping` and of the result, the layout of the cost model.
 
     Args:
-        layer: one layer, no batch axis.
+        layer: one layer, no batch axis unless `paired`.
         mapping: B loop nests, batch last.
-        template: one template at its largest sizes, no batch axis.
+        template: one template at its largest sizes, no batch axis unless `paired`.
         technology: energy and area tables.
         paired: static. Every mapping has a layer and a template of its own: their leaves end in the batch axis too.
         fixed: static. Evaluate on the template at its largest sizes instead: one machine that exists.
@@ -189,7 +189,8 @@ def tabulate(
     """
     shape = np.shape(mapping.temporal)[:2]
     u, t = np.indices(shape).reshape(2, -1)
-    flat = jax.tree.map(lambda leaf: np.asarray(leaf).reshape(-1, *leaf.shape[2:]), mapping)
+    layers, templates, mapping = jax.device_get((layers, templates, mapping))
+    flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), mapping)
     sets = tabulate_sets(
         _take(layers, u), _take(templates, t), technology, flat, np.asarray(count).reshape(-1), fixed=fixed
     )
@@ -209,7 +210,7 @@ def tabulate_sets(
 
     Not jitted itself. Entries that exist go through one program in batches of one size: it is compiled once per L,
     float dtype (that of `templates`) and `fixed`, whatever the numbers of layers, templates and mappings, and once
-    more where a mapping needs a table over children. A mapping that is invalid under its template's maximum sizes
+    more for those that need the tables over children. A mapping that is invalid under its template's maximum sizes
     keeps its place with objectives of +inf.
 
     Args:
@@ -223,29 +224,33 @@ def tabulate_sets(
     Returns:
         The tables, `[B, M, ...]`, NumPy arrays.
     """
-    mapping = jax.tree.map(np.asarray, mapping)
+    layers, templates, mapping = jax.device_get((layers, templates, mapping))
     count = np.asarray(count, np.int32)
     lead = mapping.temporal.shape[:2]
-    which, entry = np.nonzero(np.arange(lead[1]) < count[:, None])
-    total = len(which)
-    # Whole batches; the last one is filled up.
-    which, entry = (np.resize(index, -(-total // _BATCH) * _BATCH) for index in (which, entry))
-    nests = _take(mapping, (which, entry))
-    program = functools.partial(
-        _evaluate_rows, fixed=fixed, max_children=MAX_CHILDREN if fixed else room_for_children(nests.spatial > 1)
-    )
-    rows = [
-        program(_take(layers, which[part]), _take(templates, which[part]), technology, _take(nests, part))
-        for part in (slice(first, first + _BATCH) for first in range(0, len(which), _BATCH))
-    ]
-    levels, spaces = mapping.keep.shape[-2:]
-    columns = {}
-    for name, shape in column_shapes(levels, spaces).items():
-        filler = np.inf if name == "objectives" else 0.0
-        columns[name] = np.full((*lead, *shape), filler, templates.machine.capacity.dtype)
-        if rows:
-            values = np.concatenate([np.asarray(row[name]) for row in rows])[:total]
-            columns[name][which[:total], entry[:total]] = values
+    exists = np.arange(lead[1]) < count[:, None]
+    needs = np.full(lead, True) if fixed else need_children(mapping.spatial > 1)
+    columns: dict[str, Any] = {
+        name: np.full((*lead, *shape), np.inf if name == "objectives" else 0.0, templates.machine.capacity.dtype)
+        for name, shape in column_shapes(*mapping.keep.shape[-2:]).items()
+    }
+    # Every entry by the program that it needs, whatever its company.
+    for room, entries in ((0, exists & ~needs), (MAX_CHILDREN, exists & needs)):
+        which, entry = np.nonzero(entries)
+        # Whole batches; the last one is filled up.
+        batches = np.resize(np.arange(len(which)), (-(-len(which) // _BATCH), _BATCH))
+        found = [
+            _evaluate_rows(
+                *(_take(tree, which[rows]) for tree in (layers, templates)),
+                technology,
+                _take(mapping, (which[rows], entry[rows])),
+                fixed=fixed,
+                max_children=room,
+            )
+            for rows in batches
+        ]
+        for rows, values in zip(batches, jax.device_get(found), strict=True):
+            for name, column in columns.items():
+                column[which[rows], entry[rows]] = values[name]
     return MappingTables(mapping=mapping, count=count, **columns)
 
 
@@ -265,22 +270,25 @@ def column_shapes(levels: int, spaces: int) -> dict[str, tuple[int, ...]]:
     }
 
 
-def room_for_children(along: Any) -> int:
-    """Room that the tables over children need for mappings on minimal hardware: `max_children` of the cost model.
+def need_children(along: Any) -> np.ndarray:
+    """Mappings that the cost model needs its tables over children for, on minimal hardware (`max_children` above 0).
 
-    0, which compiles in two thirds of the time, unless some level runs P along its children together with R, or Q
-    with S: nothing else needs a table where the array is as large as the mapping.
+    Those of which some level runs P along its children together with R, or Q with S: nothing else needs a table where
+    the array is as large as the mapping, and the program without compiles in two thirds of the time.
 
     Args:
         along: `[..., 2, L, D]` bool, dimensions that run along X or Y of a level's children.
+
+    Returns:
+        `[...]` bool.
     """
     wide: Any = np.any(along, axis=-3)
-    return MAX_CHILDREN if any((wide[..., out] & wide[..., tap]).any() for out, tap in ((P, R), (Q, S))) else 0
+    return np.any((wide[..., P] & wide[..., R]) | (wide[..., Q] & wide[..., S]), axis=-1)
 
 
 def _take(tree: Any, index: Any) -> Any:
-    """Rows of a pytree, NumPy arrays."""
-    return jax.tree.map(lambda leaf: np.asarray(leaf)[index], tree)
+    """Rows of a pytree of NumPy arrays."""
+    return jax.tree.map(lambda leaf: leaf[index], tree)
 
 
 @functools.partial(light_jit, static_argnames=("fixed", "max_children"))

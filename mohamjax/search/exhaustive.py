@@ -545,11 +545,18 @@ def map_exhaustively(
         report(done + 1)
     most = max([1, *(len(front.objectives) for (front, _), _ in found.values())])
     tables = {}
-    for pair, ((front, mappings), problem) in found.items():
-        number = len(front.objectives)
-        padded = jax.tree.map(lambda leaf: np.resize(leaf, (most, *leaf.shape[1:])), mappings)
-        lead = functools.partial(jax.tree.map, lambda leaf: np.asarray(leaf)[None])
-        layer, template = lead((problem.space.layer, problem.template))
-        table = tabulate_sets(layer, template, problem.technology, lead(padded), np.array([number]), fixed=fixed)
-        tables[pair] = jax.tree.map(lambda leaf: leaf[0], table)
+    if found:
+        sets = [
+            (
+                problem.space.layer,
+                problem.template,
+                jax.tree.map(lambda x: np.resize(x, (most, *x.shape[1:])), mappings),
+            )
+            for (_, mappings), problem in found.values()
+        ]
+        sets = jax.tree.map(lambda *leaves: np.stack(leaves), *sets)
+        sizes = np.array([len(front.objectives) for (front, _), _ in found.values()])
+        technology = next(iter(found.values()))[1].technology
+        table = tabulate_sets(sets[0], sets[1], technology, sets[2], sizes, fixed=fixed)
+        tables = {pair: jax.tree.map(lambda leaf, i=i: leaf[i], table) for i, pair in enumerate(found)}
     return assemble(tables, len(layers), len(templates), most, levels, dtype)

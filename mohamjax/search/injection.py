@@ -186,7 +186,7 @@ def _with_nests(
     arrays = template_arrays(templates, technology, levels=levels, dtype=dtype)
     shapes = [layer_arrays(layer.shape) for layer in application.unique_layers]
     layers = jax.tree.map(lambda *leaves: jnp.stack(leaves), *shapes)
-    return jax.device_get(tabulate(layers, arrays, technology, grown, jnp.asarray(count))), places
+    return tabulate(layers, arrays, technology, grown, count), places
 
 
 def _with_levels(nests: Mapping, lacking: int) -> Mapping:

@@ -59,8 +59,8 @@ from mohamjax.mapping.space import (
 from mohamjax.mapping.tables import (
     MappingTables,
     column_shapes,
+    need_children,
     on_own_hardware,
-    room_for_children,
     tabulate_sets,
 )
 from mohamjax.programs import light_jit
@@ -178,9 +178,9 @@ class MapperContext:
 
 
 def children_room(spaces: Sequence[MapSpace]) -> int:
-    """Room that the cost model's tables over children need for mappings of these spaces: `room_for_children`."""
+    """`max_children` of the cost model for mappings of these spaces: 0 where none can need it (`need_children`)."""
     along = [(np.asarray(space.limit) > 1).reshape(3, -1, len(DIMS))[1:] for space in spaces]
-    return max([0, *map(room_for_children, along)])
+    return MAX_CHILDREN if any(np.any(need_children(slots)) for slots in along) else 0
 
 
 def objectives(
@@ -365,6 +365,8 @@ def _code_hash() -> str:
         for file in sorted(root.joinpath(folder).iterdir(), key=lambda f: f.name):
             if file.name.endswith(".py") and (folder != "search" or file.name in _SEARCH_FILES):
                 digest.update(file.name.encode() + file.read_bytes())
+    for name in ("blocks.py", "programs.py"):
+        digest.update(root.joinpath(name).read_bytes())
     return digest.hexdigest()
 
 
@@ -450,7 +452,8 @@ def _save(path: pathlib.Path, table: MappingTables) -> None:
 
 
 _PROGRAMS: dict[Any, concurrent.futures.Future[Any]] = {}
-"""Compiled programs by function, static arguments and shapes; those of other threads in the making included."""
+"""Compiled programs by function, static arguments and shapes, and that those of the tables are (None); those of other
+threads in the making included."""
 
 _ASKING = threading.Lock()
 
@@ -511,22 +514,26 @@ class _Search:
         key = function, tuple(sorted(static.items(), key=lambda item: item[0])), tree, shapes
         return _once(key, lambda: function.lower(*args, **static).compile())
 
-    def columns(self, context: MapperContext) -> None:
-        """Compiles what evaluates the sets, by a nest of ones."""
-        layer, template = jax.tree.map(lambda leaf: np.asarray(leaf)[:1], (context.space.layer, context.template))
-        keep = np.asarray(context.space.constraints.keep)[:1, None]
-        shape = *keep.shape[:3], len(DIMS)
-        unit = np.arange(len(DIMS), dtype=np.int32)
-        nest = Mapping(
-            temporal=np.ones(shape, np.int32),
-            order=np.broadcast_to(unit, shape),
-            spatial=np.ones((1, 1, 2, *shape[2:]), np.int32),
-            spatial_order=np.broadcast_to(unit, (1, 1, 2, *shape[2:])),
-            keep=keep,
-        )
-        fixed = self.config.fixed
-        key = "columns", fixed, nest.temporal.shape, template.machine.capacity.dtype
-        _once(key, lambda: tabulate_sets(layer, template, context.technology, nest, np.array([1]), fixed=fixed))
+    def compile_tables(self, context: MapperContext) -> None:
+        """Compiles what evaluates the sets, by nests of ones; where the spaces have such, also by one with a window."""
+        fixed, levels = self.config.fixed, context.template.component.shape[1]
+
+        def evaluate() -> None:
+            space, template = jax.device_get(jax.tree.map(lambda leaf: leaf[:1], (context.space, context.template)))
+            most = 1 if fixed or self.max_children == 0 else 2
+            unit = np.arange(len(DIMS), dtype=np.int32)
+            spatial = np.ones((1, most, 2, levels, len(DIMS)), np.int32)
+            spatial[:, 1:, :, 0, [DIMS.index("P"), DIMS.index("R")]] = 2
+            nests = Mapping(
+                temporal=np.ones((1, most, levels, len(DIMS)), np.int32),
+                order=np.broadcast_to(unit, (1, most, levels, len(DIMS))),
+                spatial=spatial,
+                spatial_order=np.broadcast_to(unit, spatial.shape),
+                keep=space.constraints.keep[:, None].repeat(most, axis=1),
+            )
+            tabulate_sets(space.layer, template, context.technology, nests, np.array([most]), fixed=fixed)
+
+        _once(("tables", fixed, self.max_children, levels, context.template.machine.capacity.dtype), evaluate)
 
     def programs(
         self, keys: Array, context: MapperContext, given: MappingGenes | None, is_given: Any
@@ -553,8 +560,9 @@ class _Search:
             wanted["neighbours"] = (_neighbours, (state.archive, tried, context), {"count": count})
             wanted["enter"] = (_enter, (state.archive, tried, genes, exists, values), {})
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            tables = pool.submit(self.compile_tables, context)
             made = {name: pool.submit(self.program, f, *args, **static) for name, (f, args, static) in wanted.items()}
-            pool.submit(self.columns, context).result()
+            tables.result()
             programs = {name: future.result() for name, future in made.items()}
         with self.lock:
             # Threads wait for each other's programs: the longest wait is what compiling took.
@@ -590,7 +598,7 @@ class _Search:
             self.report(tries, spared=real * count - tries)
         sets, count = call["finish"](archive, context.space)
         layers, templates, sets, count = jax.tree.map(
-            lambda leaf: np.asarray(leaf)[:real], (context.space.layer, context.template, sets, count)
+            lambda leaf: leaf[:real], jax.device_get((context.space.layer, context.template, sets, count))
         )
         table = tabulate_sets(layers, templates, context.technology, sets, count, fixed=config.fixed)
         self.report(done=real)

@@ -543,7 +543,7 @@ def list_designs(
     _, first = np.unique(np.concatenate(columns, axis=1), axis=0, return_index=True)
     kept = np.sort(first)
     if keep is not None and keep < len(kept):
-        index = np.sort(np.asarray(emo.survive(emo.filled(np.log(plans.estimate[kept])), keep)[0]))
+        index = np.sort(np.asarray(emo.survive(emo.with_spare_rows(np.log(plans.estimate[kept])), keep)[0]))
         kept = kept[index[index < len(kept)]]
     order, assignment, mapping, template = (jnp.asarray(column[kept]) for column in columns)
     return padded(Design(order=order, assignment=assignment, mapping=mapping, template=template), total_layers)
