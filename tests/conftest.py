@@ -62,23 +62,38 @@ def pytest_unconfigure(config):
         config.own_cache.cleanup()
 
 
-_FIRST = ("test_search.py", "test_cost_model.py")
+_FIRST = (
+    "test_search.py",
+    "test_cost_model.py",
+    "test_requirements.py",
+    "test_cost_model_properties.py",
+    "test_resume.py",
+    "test_plot.py",
+)
 
 
 def pytest_collection_modifyitems(items):
-    """Puts one file that compiles searches at the beginning, beside one that does not: the others find its programs.
+    """Puts a file that compiles searches at the beginning, beside one that does not: the others find its programs.
 
-    Processes that met a program at the same time would all compile it.
+    Processes that met a program at the same time would all compile it. The long files follow.
     """
     items.sort(key=lambda item: _FIRST.index(item.path.name) if item.path.name in _FIRST else len(_FIRST))
 
 
 def pytest_runtest_teardown(item, nextitem):
-    """Drops the compiled programs of a file when it is done.
+    """Drops the compiled programs at the end of a file where there are many.
 
     XLA maps every kernel into memory by itself: a process that compiles all that the suite does exceeds the mappings
-    that Linux allows (vm.max_map_count, 65,530) and dies of a segmentation fault in whatever compiles next.
+    that Linux allows (vm.max_map_count, 65,530) and dies of a segmentation fault in whatever compiles next. A search
+    makes 8,000, a file up to some 30,000.
     """
-    if nextitem is None or nextitem.path != item.path:
+    if (nextitem is None or nextitem.path != item.path) and _mappings() > 20_000:
         jax.clear_caches()
         gc.collect()
+
+
+def _mappings() -> float:
+    try:
+        return len(pathlib.Path("/proc/self/maps").read_text().splitlines())
+    except OSError:  # not on Linux
+        return float("inf")

@@ -84,8 +84,8 @@ def evaluated():
     application = ApplicationModel("toy", (network("a", [conv, dense]), network("b", [dense, dense, conv])))
     templates = load_templates(["simba", "shidiannao"])
     technology = load_technology()
-    levels = max(len(t.levels) for t in templates)
-    arrays = template_arrays(templates, technology)
+    levels = max(len(t.levels) for t in load_templates())  # those of a search, whose programs evaluate them
+    arrays = template_arrays(templates, technology, levels)
     size = 3
     sets = []
     for u, layer in enumerate(application.unique_layers):

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from small_search import SIZES
 
+from mohamjax.cli import main
 from mohamjax.errors import InputError
 from mohamjax.io.checkpoint import read_checkpoint
 from mohamjax.io.files import write_bytes
@@ -35,11 +36,9 @@ def cache():
 
 
 @pytest.fixture(scope="module")
-def undisturbed(arguments, cache, tmp_path_factory):
+def undisturbed(arguments, tmp_path_factory):
     folder = tmp_path_factory.mktemp("undisturbed") / "out"
-    process = kills.search(arguments, folder, cache)
-    _, said = process.communicate()
-    assert process.returncode == 0, said
+    assert main(kills.words(arguments, folder)) == 0
     return folder
 
 

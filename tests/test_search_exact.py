@@ -17,7 +17,7 @@ from mohamjax.search.moham import MohamConfig, Rates, build_context, design_prob
 TWO = TEMPLATES[:2]
 PROBLEM = application([[], [0], [0]], [[], [0]])
 PACKAGE = PackageParameters(max_tiles=2)
-CONFIG = MohamConfig(population=128, generations=250, tiles=2, max_chiplets=2, seeded=False, chunk=50)
+CONFIG = MohamConfig(population=128, generations=200, tiles=2, max_chiplets=2, seeded=False, chunk=50)
 # Half a layer per design: the default rates, made for hundreds of layers, would change one of five in few designs.
 RATES = Rates(scheduling_mutation=0.1, mapping_mutation=0.1, assignment_mutation=0.1)
 ENTRIES, PADDED, BATCH = 2, 32, 8192
