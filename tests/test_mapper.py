@@ -30,7 +30,7 @@ from mohamjax.mapping import (
     wires,
 )
 from mohamjax.mapping.cost import MAX_CHILDREN
-from mohamjax.mapping.space import decode, layer_arrays, sample
+from mohamjax.mapping.space import decode, layer_arrays, sample, stacked_layers
 from mohamjax.mapping.tables import _evaluate_rows as table_rows
 from mohamjax.mapping.tables import column_shapes, need_children
 from mohamjax.search import BUDGETS, mapper
@@ -148,7 +148,7 @@ def test_tables_say_what_the_cost_model_says_in_double_precision(tables):
 
 def test_sets_are_evaluated_alike_in_any_company_by_one_program(tables):
     single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
-    whole_layers = jax.tree.map(lambda *x: np.stack(x), *[layer_arrays(u.shape) for u in LAYERS])
+    whole_layers = stacked_layers(u.shape for u in LAYERS)
     whole_arrays = template_arrays(TEMPLATES, single)
     assert same(tabulate(whole_layers, whole_arrays, single, tables.mapping, tables.count), tables)
     programs = table_rows._cache_size()

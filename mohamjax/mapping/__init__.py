@@ -19,7 +19,15 @@ from mohamjax.mapping.cost import (
 from mohamjax.mapping.explain import explain, explanation_text
 from mohamjax.mapping.nest import LayerArrays, Mapping
 from mohamjax.mapping.notation import loop_nest, mapping_from_dict, mapping_to_dict
-from mohamjax.mapping.space import Constraints, constraints, encode, layer_arrays, map_space, prime_factors
+from mohamjax.mapping.space import (
+    Constraints,
+    constraints,
+    encode,
+    layer_arrays,
+    map_space,
+    prime_factors,
+    stacked_layers,
+)
 from mohamjax.mapping.tables import MappingTables, OwnHardware, on_own_hardware, tabulate, tabulate_sets
 from mohamjax.mapping.wires import ArraySizes, Wires, hop_columns, least_hops, wires
 
@@ -57,6 +65,7 @@ __all__ = [
     "on_own_hardware",
     "plausible",
     "prime_factors",
+    "stacked_layers",
     "tabulate",
     "tabulate_sets",
     "validity",

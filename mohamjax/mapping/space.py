@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import jax
@@ -61,6 +61,7 @@ __all__ = [
     "slot_factors",
     "slot_level",
     "stack_spaces",
+    "stacked_layers",
     "tile_words",
 ]
 
@@ -153,6 +154,11 @@ def layer_arrays(shape: WorkloadShape) -> LayerArrays:
         stride=np.asarray(shape.stride, np.int32),
         dilation=np.asarray(shape.dilation, np.int32),
     )
+
+
+def stacked_layers(shapes: Iterable[WorkloadShape]) -> LayerArrays:
+    """Workload shapes as numpy arrays with a leading axis `[U]`."""
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *map(layer_arrays, shapes))
 
 
 def constraints(template: Template, layer_type: str, shape: WorkloadShape, levels: int) -> Constraints:

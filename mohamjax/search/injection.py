@@ -13,7 +13,7 @@ import numpy as np
 from mohamjax.errors import InputError
 from mohamjax.hardware import Technology, Template, template_arrays
 from mohamjax.io.designs import DesignFile
-from mohamjax.mapping import Mapping, MappingTables, layer_arrays, tabulate
+from mohamjax.mapping import Mapping, MappingTables, stacked_layers, tabulate
 from mohamjax.schedule import Design
 from mohamjax.search.requirements import Site
 from mohamjax.workload import ApplicationModel
@@ -184,8 +184,7 @@ def _with_nests(
             grown_leaf[u, t, m] = leaf
     dtype = np.asarray(tables.cycles).dtype
     arrays = template_arrays(templates, technology, levels=levels, dtype=dtype)
-    shapes = [layer_arrays(layer.shape) for layer in application.unique_layers]
-    layers = jax.tree.map(lambda *leaves: jnp.stack(leaves), *shapes)
+    layers = stacked_layers(layer.shape for layer in application.unique_layers)
     return tabulate(layers, arrays, technology, grown, count), places
 
 
