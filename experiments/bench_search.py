@@ -1,9 +1,10 @@
 """Designs per second of the co-optimiser against the size of its population, evaluation alone and whole generations.
 
-A whole generation is selection, variation, evaluation, ranking, survival and the archive. Every size runs in a process
-of its own, which also states the memory that it took at most; run time is the median of interleaved repeats, compile
-time stands apart, and a second call with other keys, rates and designs must not compile again. Mapping tables: tiny
-budget, seed 0.
+A whole generation is selection, variation, evaluation, ranking, survival and the archive. Where its time goes: breeding
+(tournament, operators, immigrants), evaluation, and survival (ranking, crowding, archive, metrics), each compiled by
+itself, in percent of their sum. Every size runs in a process of its own, which also states the memory that it took at
+most; run time is the median of interleaved repeats, compile time stands apart, and a second call with other keys, rates
+and designs must not compile again. Mapping tables: tiny budget, seed 0.
 
     python experiments/bench_search.py --scenario ar-vr --populations 256,1024,4096,16384,65536
 """
@@ -35,7 +36,7 @@ from mohamjax.search import (
     map_layers,
     seed_designs,
 )
-from mohamjax.search.loop import generations, start
+from mohamjax.search.loop import breed, generations, select, start
 from mohamjax.workload import load_scenario
 
 
@@ -64,12 +65,28 @@ def measure(scenario: str, population: int, repeats: int) -> dict[str, float]:
     jax.block_until_ready(generations(state, context, rates, jnp.int32(0), **fixed))
     compile_s = time.perf_counter() - began
     evaluate = jax.jit(problem.evaluate).lower(state.population.genes, context).compile()
-    seconds: dict[str, list[float]] = {"evaluation": [], "generation": []}
+    immigrants = {"problem": problem, "immigrants": config.immigrant_count}
     state, _ = generations(state, context, rates, jnp.int32(1), **fixed)
+    breeding = jax.jit(lambda state, context, rates: breed(state, context, rates, **immigrants))
+    children = breeding(state, context, rates)
+    evaluation = jax.jit(problem.evaluate)
+    survival = jax.jit(lambda *arguments: select(*arguments, problem=problem))
+    parts = {
+        "breeding": lambda: breeding(state, context, rates),
+        "evaluation of offspring": lambda: evaluation(children, context),
+        "survival": lambda: survival(state, children, values, context),
+    }
+    values = parts["evaluation of offspring"]()
+    jax.block_until_ready(parts["survival"]())
+    seconds: dict[str, list[float]] = {name: [] for name in ("evaluation", "generation", *parts)}
     for _ in range(repeats):
         tick = time.perf_counter()
         jax.block_until_ready(evaluate(state.population.genes, context))
         seconds["evaluation"].append(time.perf_counter() - tick)
+        for name, part in parts.items():
+            tick = time.perf_counter()
+            jax.block_until_ready(part())
+            seconds[name].append(time.perf_counter() - tick)
         tick = time.perf_counter()
         state, _ = jax.block_until_ready(generations(state, context, rates, jnp.int32(1), **fixed))
         seconds["generation"].append(time.perf_counter() - tick)
@@ -77,7 +94,9 @@ def measure(scenario: str, population: int, repeats: int) -> dict[str, float]:
     other = dataclasses.replace(state, key=jax.random.key(1))
     generations(other, context, jax.tree.map(jnp.float32, PAPER_RATES), jnp.int32(1), **fixed)
     assert generations._cache_size() == 1, "a generation was compiled again"
+    spent = {name: statistics.median(seconds[name]) for name in parts}
     return {
+        **{name: 100 * part / sum(spent.values()) for name, part in spent.items()},
         "population": population,
         "compile_s": compile_s,
         "evaluation": population / statistics.median(seconds["evaluation"]),
@@ -100,7 +119,10 @@ def main() -> None:
         return
     report = Report()
     report.say(f"{when_and_where()}; {arguments.scenario}.", "", (__doc__ or "").split("\n\n")[1].strip(), "")
-    report.head("population", "designs/s, evaluation", "designs/s, generation", "compile [s]", "memory [MB]")
+    report.head(
+        "population", "designs/s, evaluation", "designs/s, generation", "breeding / evaluation / survival [%]",
+        "compile [s]", "memory [MB]",
+    )  # fmt: skip
     for size in sizes:
         command = [sys.executable, __file__, "--one", "--populations", str(size), "--scenario", arguments.scenario]
         done = subprocess.run(
@@ -108,7 +130,8 @@ def main() -> None:
         )
         row = json.loads(done.stdout.splitlines()[-1])
         speeds = [f"{row[name]:,.0f}" for name in ("evaluation", "generation")]
-        report.row(f"{size:,}", *speeds, f"{row['compile_s']:.0f}", f"{row['memory_MB']:,.0f}")
+        parts = " / ".join(f"{row[name]:.0f}" for name in ("breeding", "evaluation of offspring", "survival"))
+        report.row(f"{size:,}", *speeds, parts, f"{row['compile_s']:.0f}", f"{row['memory_MB']:,.0f}")
     report.write(arguments.out)
 
 

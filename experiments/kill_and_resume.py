@@ -2,10 +2,12 @@
 
     python experiments/kill_and_resume.py --kills 10 > experiments/results/kill_and_resume.csv
 
-Each killed search starts without mapping tables, so that moments in the layer mapper count too; compiled programs are
-shared. Files must be equal but for seconds: front, designs, settings and figures byte for byte (but for the one whose
-title tells the seconds), the history without its column of seconds, the checkpoint array by array. Prints a row per
-kill; the exit code is 1 if any file differs.
+Kills come in two rounds of as many each. In the first, searches start without mapping tables and the moments are drawn
+from the whole command, so that most fall into the layer mapper; in the second the tables are there and the moments are
+drawn from the time between the first and the last generation. Compiled programs are shared. Files must be equal but for
+seconds: front, designs, settings and figures byte for byte (but for the one whose title tells the seconds), the history
+without its column of seconds, the checkpoint array by array. Prints a row per kill, with the generation of the
+checkpoint that it left; the exit code is 1 if any file differs.
 """
 
 import argparse
@@ -23,6 +25,8 @@ import numpy as np
 
 SAME = ("front.csv", "designs.json", "config.yaml")
 TELLS_SECONDS = "figures/convergence.png"
+SEARCHING = "search  generation"
+EVALUATING = "double precision"
 
 
 def history(folder: pathlib.Path) -> list[dict[str, str]]:
@@ -56,58 +60,83 @@ def differences(one: pathlib.Path, two: pathlib.Path) -> list[str]:
     return found
 
 
-def words(arguments: list[str], out: pathlib.Path) -> list[str]:
-    return ["search", *arguments, "--checkpoint-every", "0", "--no-mapping-cache", "--out", str(out)]
-
-
 def search(arguments: list[str], out: pathlib.Path, cache: pathlib.Path) -> subprocess.Popen:
-    """Starts a search that checkpoints as often as it can; only its compiled programs may be there already."""
-    command = [sys.executable, "-m", "mohamjax.cli", *words(arguments, out)]
+    """Starts a search that checkpoints as often as it can, with the compiled programs and tables of a cache."""
+    command = [sys.executable, "-m", "mohamjax.cli", "search", *arguments, "--checkpoint-every", "0", "--out", str(out)]
     environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 
+def undisturbed(arguments: list[str], out: pathlib.Path, cache: pathlib.Path) -> tuple[float, float, float]:
+    """Runs a search to its end; when its generations began, when they and it ended, in seconds from its start."""
+    began = time.perf_counter()
+    marks = {SEARCHING: 0.0, EVALUATING: 0.0}
+    said = []
+    with search(arguments, out, cache) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            said.append(line)
+            for mark, seen in marks.items():
+                if not seen and mark in line:
+                    marks[mark] = time.perf_counter() - began
+    if process.returncode or not all(marks.values()):
+        sys.exit("".join(said))
+    return marks[SEARCHING], marks[EVALUATING], time.perf_counter() - began
+
+
 def phase(lines: str) -> str:
     """What a killed search was at, from what it had said."""
-    marks = ("results in", "double precision", "search  generation", "compiling the generation", "mapping")
-    return next((mark for mark in marks if mark in lines), "starting")
+    marks = ("results in", EVALUATING, SEARCHING, "compiling the generation", "mapping")
+    return next((mark.strip() for mark in marks if mark in lines), "starting")
+
+
+def kill_and_resume(
+    arguments: list[str], out: pathlib.Path, cache: pathlib.Path, moment: float, whole: pathlib.Path
+) -> tuple[str, str, list[str]]:
+    """Kills a search after some seconds and resumes it: where it was, and the files that came out otherwise.
+
+    Returns:
+        What it was at, the generation of its checkpoint ("" for none), and the names of the files.
+    """
+    process = search(arguments, out, cache)
+    try:
+        _, said = process.communicate(timeout=moment)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        _, said = process.communicate()
+    left = str(len(checkpoint(out)[1]["history"]) - 1) if (out / "checkpoint.npz").exists() else ""
+    again = search([*arguments, "--resume"], out, cache)
+    _, complaint = again.communicate()
+    return phase(said), left, differences(whole, out) if again.returncode == 0 else [complaint.splitlines()[-1]]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("search", nargs="*", default=["ar-vr", "--budget", "tiny", "--generations", "200"])
-    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("search", nargs="*", default=["ar-vr", "--budget", "tiny", "--generations", "600"])
+    parser.add_argument("--kills", type=int, default=10, help="in each of the two rounds")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     options, more = parser.parse_known_args()
     moments = random.Random(options.seed)
+    arguments = [*options.search, *more]
+    rounds = {"whole command": [*arguments, "--no-mapping-cache"], "generations": arguments}
+    worst = []
     with tempfile.TemporaryDirectory() as work:
         base = pathlib.Path(work)
-        arguments = [*options.search, *more]
         cache = base / "cache"
-        for name in ("compiling", "undisturbed"):
-            began = time.perf_counter()
-            first = search(arguments, base / name, cache)
-            _, said = first.communicate()
-            if first.returncode:
-                sys.exit(said)
-            seconds = time.perf_counter() - began
-        worst = differences(base / "compiling", base / "undisturbed")
-        print("kill,moment,phase,different_files")
-        print(f"none,,,{' '.join(worst)}", flush=True)
-        for k in range(options.kills):
-            moment = moments.uniform(0, seconds)
-            out = base / f"killed-{k}"
-            process = search(arguments, out, cache)
-            try:
-                _, said = process.communicate(timeout=moment)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                _, said = process.communicate()
-            again = search([*arguments, "--resume"], out, cache)
-            _, complaint = again.communicate()
-            found = differences(base / "undisturbed", out) if again.returncode == 0 else [complaint.splitlines()[-1]]
+        undisturbed(arguments, base / "compiling", cache)
+        print("drawn_from,kill,moment,phase,checkpoint_generation,different_files")
+        for name, command in rounds.items():
+            whole = base / name
+            first, last, end = undisturbed(command, whole, cache)
+            start, stop = (first, last) if name == "generations" else (0.0, end)
+            found = differences(base / "compiling", whole)
+            print(f"{name},none,,,,{' '.join(found)}", flush=True)
             worst += found
-            print(f"{k},{moment / seconds:.2f},{phase(said)},{' '.join(found)}", flush=True)
+            for k in range(options.kills):
+                moment = moments.uniform(start, stop)
+                at, left, found = kill_and_resume(command, base / f"{name} {k}", cache, moment, whole)
+                worst += found
+                print(f"{name},{k},{moment / end:.2f},{at},{left},{' '.join(found)}", flush=True)
     return 1 if worst else 0
 
 
