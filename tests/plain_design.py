@@ -81,8 +81,8 @@ def close(a: float, b: float, relative: float = 1e-6) -> bool:
     return math.isclose(a, b, rel_tol=relative, abs_tol=1e-18)
 
 
-def problems(document, design) -> list[str]:
-    """Everything that is wrong with one design."""
+def problems(document, design, fixed=()) -> list[str]:
+    """Everything that is wrong with one design; chiplets on the tiles of a fixed package may stand idle."""
     found = []
     layers, package = document["layers"], document["package"]
     templates = {t["name"]: t for t in document["templates"]}
@@ -125,7 +125,7 @@ def problems(document, design) -> list[str]:
 
     for k in range(len(chips)):
         busy = sorted((s["start_s"], s["end_s"]) for s in steps if s["chiplet"] == k)
-        if not busy:
+        if not busy and chips[k]["tile"] not in fixed:
             found.append(f"chiplet {k} stands idle")
         if any(b[0] < a[1] * (1 - 1e-9) for a, b in itertools.pairwise(busy)):
             found.append(f"layers overlap on chiplet {k}")

@@ -1,6 +1,7 @@
 """Figures: each draws without warnings, shows all that it should, and reads well in the odd cases too."""
 
 import dataclasses
+import json
 import math
 
 import jax
@@ -331,6 +332,15 @@ def test_energy_breakdown_adds_up(chiplets):
     scale = {"energy [µJ] (share of the design)": 1e6, "energy [mJ] (share of the design)": 1e3}[axes.get_xlabel()]
     assert sum(bar.get_width() for bar in axes.patches) == pytest.approx(design.objectives[1] * scale)
     assert legend_texts(figure) == list(ENERGY_PARTS)
+
+
+def test_times_are_written_in_full(folder, evaluated):
+    """A layer may take a millionth of the latency: what is rounded there is wrong in a difference of two times."""
+    timeline = evaluated.reports.timeline
+    for i, design in enumerate(json.loads((folder / "designs.json").read_text())["designs"]):
+        for step in design["schedule"]:
+            written = step["start_s"], step["end_s"]
+            assert written == (timeline.start[i, step["layer"]] * 1e-9, timeline.end[i, step["layer"]] * 1e-9)
 
 
 def test_view_agrees_with_the_evaluation(evaluated):

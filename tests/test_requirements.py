@@ -7,6 +7,7 @@ import re
 import jax
 import jax.numpy as jnp
 import numpy as np
+import plain_design
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -19,7 +20,7 @@ from mohamjax.cli import main
 from mohamjax.errors import InputError
 from mohamjax.hardware import load_technology, load_templates, template_arrays
 from mohamjax.io import read_designs
-from mohamjax.mapping import layer_arrays, tabulate
+from mohamjax.mapping import stacked_layers, tabulate
 from mohamjax.search import Requirements, operators, requirements, survey
 from mohamjax.search.injection import inject
 from mohamjax.search.moham import list_packages
@@ -138,8 +139,12 @@ def demand(tmp_path, **content):
     return ["--no-figures", "--require", str(path)]
 
 
-def designs(folder):
-    return json.loads((folder / "designs.json").read_text())["designs"]
+def designs(folder, fixed=()):
+    """All designs of a front, which pass the plain checker; chiplets on fixed tiles may stand idle."""
+    document = json.loads((folder / "designs.json").read_text())
+    for design in document["designs"]:
+        assert plain_design.problems(document, design, fixed) == [], design["design_id"]
+    return document["designs"]
 
 
 def some_of(folder, path):
@@ -157,6 +162,7 @@ def test_every_design_keeps_the_limits(networks, results, tmp_path):
     assert search(networks, tmp_path / "out", *demand(tmp_path, limits=limits, chiplets={"least": 2})) == 0
     kept = objectives(table(tmp_path / "out" / "front.csv"))
     assert len(kept) >= 1
+    assert len(designs(tmp_path / "out")) == len(kept)
     assert (kept <= np.asarray([latency, 2 * energy, 3 * area]) * (1 + 1e-6)).all()
     assert (kept[:, 1] / kept[:, 0] <= limits["power_W"] * (1 + 1e-6)).all()
     assert all(int(row["n_chiplets"]) >= 2 for row in table(tmp_path / "out" / "front.csv"))
@@ -265,7 +271,7 @@ def test_a_closed_package_is_all_there_is(networks, tmp_path):
         ]
     }
     assert search(networks, tmp_path / "out", *demand(tmp_path, package=package)) == 0
-    found = designs(tmp_path / "out")
+    found = designs(tmp_path / "out", fixed=(0, 1, 3))
     kinds = {tuple(chip["template"] for chip in design["chiplets"]) for design in found}
     assert kinds == {("simba-fixed1", "shidiannao", "eyeriss-fixed1")}
     for design in found:
@@ -292,7 +298,7 @@ def test_pinned_layers_stay_where_they_are_pinned(networks, tmp_path):
     assert search(networks, tmp_path / "out", *demand(tmp_path, **demands)) == 0
     document = json.loads((tmp_path / "out" / "designs.json").read_text())
     names = [(document["networks"][row["network"]]["name"], row["name"]) for row in document["layers"]]
-    for design in document["designs"]:
+    for design in designs(tmp_path / "out", fixed=(2,)):
         chips = design["chiplets"]
         assert any(chip["tile"] == 2 and chip["template"] == "simba" for chip in chips)
         for step in design["schedule"]:
@@ -335,7 +341,7 @@ def test_injected_loop_nests_join_the_tables(networks, results):
         leaf, np.maximum(file.count - 1, 0).reshape(*file.count.shape, *[1] * (leaf.ndim - 2)), axis=2
     ), file.mappings)  # fmt: skip
     single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), technology)
-    layers = jax.tree.map(lambda *x: jnp.stack(x), *[layer_arrays(u.shape) for u in application.unique_layers])
+    layers = stacked_layers(u.shape for u in application.unique_layers)
     arrays = template_arrays(site.templates, single)
     few = tabulate(layers, arrays, single, known, np.minimum(file.count, 1))
     tables, own = inject(file, application, few, single, site, 16)

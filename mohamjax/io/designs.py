@@ -61,11 +61,11 @@ from mohamjax.mapping import (
     Wires,
     constraints,
     encode,
-    layer_arrays,
     map_space,
     mapping_from_dict,
     mapping_to_dict,
     prime_factors,
+    stacked_layers,
     tabulate,
 )
 from mohamjax.programs import light_jit
@@ -198,8 +198,7 @@ def reevaluate(
         sizes = np.full((number, tiles, levels), -1.0), np.full((number, tiles, levels, 2), -1.0)
     with jax.enable_x64(not float32):
         arrays = template_arrays(templates, technology, levels=levels, dtype=dtype)
-        shapes = [unique.shape for unique in application.unique_layers]
-        layers = jax.tree.map(lambda *leaves: jnp.stack(leaves), *map(layer_arrays, shapes))
+        layers = stacked_layers(unique.shape for unique in application.unique_layers)
         cast = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), technology)
         # Few numbers of entries are compiled: powers of two.
         most = mappings.temporal.shape[2]
@@ -230,7 +229,7 @@ def reevaluate(
 
 
 def _short(value: Any) -> float:
-    """Ten significant digits: more than single precision holds, and short in a file."""
+    """Ten significant digits, short in a file: for amounts, not for times, whose differences may be millionths."""
     return float(f"{float(value):.10g}")
 
 
@@ -305,8 +304,8 @@ def designs_document(evaluated: Evaluated, scenario: str, bounds: Bounds | None 
                     "layer": int(layer),
                     "chiplet": chip_of_tile[tile],
                     "mapping": numbers.setdefault(entry, len(numbers)),
-                    "start_s": _short(timeline.start[layer] * 1e-9),
-                    "end_s": _short(timeline.end[layer] * 1e-9),
+                    "start_s": float(timeline.start[layer] * 1e-9),
+                    "end_s": float(timeline.end[layer] * 1e-9),
                     "alone_s": _short(reports.duration[i, layer] * 1e-9),
                     "offchip_bytes": _short(reports.offchip_bytes[i, layer]),
                     "energy_J": _short((reports.layer_energy[i, layer] + reports.noc_energy[i, layer]) * 1e-12),
