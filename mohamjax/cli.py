@@ -222,6 +222,7 @@ def _parser() -> argparse.ArgumentParser:
     search.add_argument(
         "--inject", metavar="FILE", help="designs.json or a schedule/1 file whose designs are evaluated first"
     )
+    search.add_argument("--archive", type=_positive, help="most non-dominated designs kept per island (default 512)")
     search.add_argument("--stop", choices=("generations", "stability"), help="when to stop (default generations)")
     search.add_argument("--package", metavar="FILE", help="package parameters (YAML)")
     search.add_argument("--dry-run", action="store_true", help="say what would be searched and what it would take")
@@ -561,6 +562,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     sizes = {
         "population": arguments.population,
         "generations": arguments.generations,
+        "archive": arguments.archive,
         "max_chiplets": arguments.max_chiplets,
         "islands": arguments.islands,
         "objective": arguments.objective or (arguments.weights and "product"),

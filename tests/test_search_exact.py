@@ -15,27 +15,30 @@ from mohamjax.schedule import Design, evaluate
 from mohamjax.search.moham import MohamConfig, Rates, build_context, design_problem, run
 
 TWO = TEMPLATES[:2]
-PROBLEM = application([[], [0], [0]], [[], [0]])
-PACKAGE = PackageParameters(max_tiles=2)
+INSTANCES = {
+    "fork and chain": (application([[], [0], [0]], [[], [0]]), PackageParameters(max_tiles=2)),
+    "join and chain, links unlimited": (
+        application([[], [], [0, 1]], [[], [0]]),
+        PackageParameters(max_tiles=2, contention="interface"),
+    ),
+}
 CONFIG = MohamConfig(population=128, generations=200, tiles=2, max_chiplets=2, seeded=False, chunk=50)
-# Half a layer per design: the default rates, made for hundreds of layers, would change one of five in few designs.
-RATES = Rates(scheduling_mutation=0.1, mapping_mutation=0.1, assignment_mutation=0.1)
 ENTRIES, PADDED, BATCH = 2, 32, 8192
 
 
-def orders():
+def orders(problem):
     """Every topological order."""
-    layers = range(len(PROBLEM.layers))
+    layers = range(len(problem.layers))
     for order in itertools.permutations(layers):
         place = {layer: i for i, layer in enumerate(order)}
-        if all(place[p] < place[i] for i in layers for p in PROBLEM.layers[i].predecessors):
+        if all(place[p] < place[i] for i in layers for p in problem.layers[i].predecessors):
             yield order
 
 
-def every_design(count):
+def every_design(problem, count):
     """All designs on at most two tiles, as one batch; a package of one chiplet is the same on either tile."""
-    layers = len(PROBLEM.layers)
-    unique = PROBLEM.unique_of_layer
+    layers = len(problem.layers)
+    unique = problem.unique_of_layer
     rows = []
     for template in ((0, -1), (1, -1), (0, 0), (0, 1), (1, 0), (1, 1)):
         tiles = [s for s in range(2) if template[s] >= 0]
@@ -43,7 +46,7 @@ def every_design(count):
             sizes = [count[unique[i], template[tile[i]]] for i in range(layers)]
             if len(set(tile)) == len(tiles) and min(sizes) > 0:
                 for mapping in itertools.product(*map(range, sizes)):
-                    rows.extend((order, tile, mapping, template) for order in orders())
+                    rows.extend((order, tile, mapping, template) for order in orders(problem))
     order, tile, mapping, template = (np.asarray(column, np.int32) for column in zip(*rows, strict=True))
     rest = np.broadcast_to(np.arange(layers, PADDED, dtype=np.int32), (len(rows), PADDED - layers))
     widths = ((0, 0), (0, PADDED - layers))
@@ -79,28 +82,41 @@ def plain_front(values):
     return np.asarray(kept)
 
 
-@pytest.fixture(scope="module")
-def instance():
-    made = recast(tables(PROBLEM, 1, entries=ENTRIES, templates=TWO, blocked=False, least=ENTRIES), np.float32)
+def prepared(problem, package):
+    """The context of a search, every design, and the true front."""
+    made = recast(tables(problem, 1, entries=ENTRIES, templates=TWO, blocked=False, least=ENTRIES), np.float32)
     technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
-    context = build_context(jax.random.key(0), PROBLEM, TWO, technology, made, PACKAGE, CONFIG)
-    designs = every_design(np.asarray(made.count))
+    context = build_context(jax.random.key(0), problem, TWO, technology, made, package, CONFIG)
+    designs = every_design(problem, np.asarray(made.count))
     return context, designs, plain_front(objectives(designs, context.bench))
 
 
-def test_the_instance_is_worth_searching(instance):
-    _, designs, front = instance
+@pytest.fixture(scope="module")
+def instances():
+    return {name: prepared(*instance) for name, instance in INSTANCES.items()}
+
+
+@pytest.fixture(scope="module")
+def instance(instances):
+    return next(iter(instances.values()))
+
+
+@pytest.mark.parametrize("name", INSTANCES)
+def test_the_instance_is_worth_searching(instances, name):
+    _, designs, front = instances[name]
     assert len(designs.template) > 20_000
     assert len(front) > 20
 
 
 @pytest.mark.slow
-def test_the_search_finds_the_front_from_ten_seeds(instance):
-    context, designs, front = instance
+@pytest.mark.parametrize("name", INSTANCES)
+def test_the_search_finds_the_front_from_ten_seeds(instances, name):
+    """With the default rates."""
+    context, designs, front = instances[name]
     evaluations = (CONFIG.generations + 1) * (CONFIG.population + CONFIG.immigrant_count)
     assert evaluations < len(designs.template) / 2
     for seed in range(10):
-        *_, (state, _) = run(jax.random.key(seed), context, CONFIG, rates=RATES)
+        *_, (state, _) = run(jax.random.key(seed), context, CONFIG)
         archive = np.asarray(state.archive.objectives[0], np.float64)[np.asarray(state.archive.valid[0])]
         # In single precision the same design may come out a rounding apart in another batch.
         reached = (archive[None] <= front[:, None] * (1 + 1e-6)).all(axis=2).any(axis=1)
@@ -112,7 +128,7 @@ def test_the_search_finds_the_front_from_ten_seeds(instance):
 def test_the_stability_rule_stops_at_the_first_generation_that_it_names(instance):
     """Also within a call of many generations, with what a search of just so many generations has."""
     context, config = instance[0], dataclasses.replace(CONFIG, generations=100)
-    whole = list(run(jax.random.key(1), context, config, rates=RATES))
+    whole = list(run(jax.random.key(1), context, config))
     history = [value for _, progress in whole for value in progress.stability][1:]  # generation 0 is no step
     window = 8
     spread = [np.std(history[end - window : end]) for end in range(window, len(history) + 1)]
@@ -120,10 +136,10 @@ def test_the_stability_rule_stops_at_the_first_generation_that_it_names(instance
     ends = [i for i in range(20, len(spread)) if spread[i] < min(spread[:i]) and (i + window) % CONFIG.chunk]
     expected = ends[0] + window
     settled = dataclasses.replace(config, stop="stability", window=window, delta=float(min(spread[: ends[0]])))
-    *_, (state, progress) = run(jax.random.key(1), context, settled, rates=RATES)
+    *_, (state, progress) = run(jax.random.key(1), context, settled)
     assert progress.generation == expected and progress.stability[-1] == history[expected - 1]
     exactly = dataclasses.replace(config, generations=expected)
-    *_, (same, _) = run(jax.random.key(1), context, exactly, rates=RATES)
+    *_, (same, _) = run(jax.random.key(1), context, exactly)
     for a, b in zip(*map(jax.tree.leaves, (state.archive, same.archive)), strict=True):
         np.testing.assert_array_equal(a, b)
 

@@ -100,10 +100,12 @@ def _entered(
 _CROSSOVER = 0.9  # Deb's usual rate; every gene is reset once per individual on average
 
 
-def _reset(key: jax.Array, genes: jax.Array, low: int, high: jax.typing.ArrayLike) -> jax.Array:
-    """Each gene anew, uniformly from `low` to below `high`, with probability 1 / number of genes."""
+def _reset(
+    key: jax.Array, genes: jax.Array, low: int, high: jax.typing.ArrayLike, number: jax.typing.ArrayLike
+) -> jax.Array:
+    """Each gene anew, uniformly from `low` to below `high`, with probability 1 / `number` (that of genes in use)."""
     coin_key, value_key = jax.random.split(key)
-    hit = jax.random.bernoulli(coin_key, 1.0 / genes.shape[0], genes.shape)
+    hit = jax.random.bernoulli(coin_key, 1.0 / number, genes.shape)
     span = jnp.maximum(jnp.asarray(high) - low, 1)
     drawn = low + (jax.random.uniform(value_key, genes.shape) * span).astype(genes.dtype)
     return jnp.where(hit, drawn, genes)
@@ -119,8 +121,8 @@ def _plain_vary(key: jax.Array, a: Design, b: Design, context: MohamContext, rat
     genetics = context.genetics
     order_key, cut_key, coin_key, first_key, second_key = jax.random.split(key, 5)
     layer_key, tile_key = jax.random.split(cut_key)
-    layers, tiles = a.order.shape[0], a.template.shape[0]
-    early = jnp.arange(layers) < jax.random.randint(layer_key, (), 1, jnp.maximum(genetics.layers, 2))
+    layers, tiles = genetics.layers, a.template.shape[0]
+    early = jnp.arange(a.order.shape[0]) < jax.random.randint(layer_key, (), 1, jnp.maximum(layers, 2))
     west = jnp.arange(tiles) < jax.random.randint(tile_key, (), 1, tiles)
     ordered = operators.scheduling_crossover(order_key, a, b, genetics)
     crosses = jax.random.bernoulli(coin_key, _CROSSOVER)
@@ -137,9 +139,9 @@ def _plain_vary(key: jax.Array, a: Design, b: Design, context: MohamContext, rat
         fresh = genetics.orders[jax.random.randint(pick_key, (), 0, genetics.orders.shape[0])]
         mixed = Design(
             order=jnp.where(jax.random.bernoulli(order_key, 1.0 / layers), fresh, mixed.order),
-            assignment=_reset(tile_key, mixed.assignment, 0, tiles),
-            mapping=_reset(mapping_key, mixed.mapping, 0, genetics.count.max()),
-            template=_reset(template_key, mixed.template, -1, genetics.count.shape[1]),
+            assignment=_reset(tile_key, mixed.assignment, 0, tiles, layers),
+            mapping=_reset(mapping_key, mixed.mapping, 0, genetics.count.max(), layers),
+            template=_reset(template_key, mixed.template, -1, genetics.count.shape[1], tiles),
         )
         return operators.repaired(repair_key, mixed, own, genetics)
 

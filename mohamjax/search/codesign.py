@@ -455,6 +455,11 @@ def co_optimise(
     assert state is not None
     save()
 
+    if thinned := int(np.asarray(state.archive.thinned).sum()):
+        listener.announce(
+            f"the archive was full: {thinned:,} non-dominated designs, those in the densest places, were not kept; "
+            f"--archive keeps more than {config.archive}"
+        )
     listener.announce("evaluating the front again in double precision")
     tick = time.perf_counter()
     kept, genes = np.nonzero(np.asarray(state.archive.valid)), state.archive.genes
