@@ -1,7 +1,8 @@
 """The cases that the G# experiments share: reference batches on the settings of Table 4.
 
 Read from the reference data beside the checkout (`../shared/reference/maestro`): `job_analysis.csv` for the layers of
-`batches.csv`.
+`batches.csv`; and, named `public-...`, the batches of the public MAGMA release (`magma_batches`), for which results of
+its GA are known.
 """
 
 import csv
@@ -24,23 +25,57 @@ def bandwidths(setting: str) -> tuple[int, int]:
     return (1, 16) if setting in ("S1", "S2") else (1, 256)
 
 
+PUBLIC = "public-"
+"""What the names of the release's own batches begin with."""
+
 CASES = tuple((batch, setting, b) for setting in SETTINGS for b in bandwidths(setting) for batch in BATCHES)
 
 
+TUNED = (
+    ("mix0", "S4", 1),
+    ("vision0", "S4", 1),
+    ("lang0", "S4", 1),
+    ("recom0", "S4", 1),
+    ("mix0", "S2", 16),
+    ("recom1", "S4", 1),
+    ("lang1", "S6", 1),
+    ("recom0", "S5", 1),
+)
+"""The cases that the operators' default rates were chosen on (`gsharp_rates.py`)."""
+
+
 @functools.cache
-def _layers() -> dict[str, dict]:
-    with open(REFERENCE / "job_analysis.csv") as stream:
-        return {
-            row["layer_id"]: layer_shape(row["type"], {letter: int(row[letter]) for letter in "KCPQRS"})
-            for row in csv.DictReader(stream)
-        }
+def _layers(folder: pathlib.Path = REFERENCE) -> dict[str, dict]:
+    def bounds(row: dict[str, str]) -> dict[str, int]:
+        size = {letter: int(row[letter]) for letter in "KCRS"}
+        if "P" in row:
+            return size | {"P": int(row["P"]), "Q": int(row["Q"])}
+        # The release's file has the sizes of inputs; its layers have stride 1 and no padding.
+        return size | {"P": int(row["Y"]) - size["R"] + 1, "Q": int(row["X"]) - size["S"] + 1}
+
+    with open(folder / "job_analysis.csv") as stream:
+        return {row["layer_id"]: layer_shape(row["type"], bounds(row)) for row in csv.DictReader(stream)}
 
 
 @functools.cache
 def batch_shapes(batch: str) -> JobShapes:
     """Shapes of the 100 jobs of a batch."""
-    with open(REFERENCE / "batches.csv") as stream:
-        return job_shapes([_layers()[row["layer_id"]] for row in csv.DictReader(stream) if row["batch"] == batch])
+    folder = REFERENCE / "magma_batches" if batch.startswith(PUBLIC) else REFERENCE
+    name = batch.removeprefix(PUBLIC)
+    with open(folder / "batches.csv") as stream:
+        layers = _layers(folder)
+        return job_shapes([layers[row["layer_id"]] for row in csv.DictReader(stream) if row["batch"] == name])
+
+
+@functools.cache
+def public_results() -> dict[tuple[str, str, int], float]:
+    """Cases of the public release's own batches, and the makespans that its GA reached (100 x 100, one seed)."""
+    with open(REFERENCE / "magma_batches" / "reference_makespans.csv") as stream:
+        return {
+            (PUBLIC + row["batch"], row["platform"], int(row["system_bw"])): float(row["peer_ga"])
+            for row in csv.DictReader(stream)
+            if row["peer_ga"]
+        }
 
 
 def case_table(batch: str, setting: str, bandwidth: float, **options) -> JobTable:

@@ -13,7 +13,7 @@ import statistics
 import jax
 import jax.numpy as jnp
 import numpy as np
-from gsharp_cases import case_table
+from gsharp_cases import TUNED, case_table
 
 from mohamjax.search.jobs import (
     DEFAULT_RATES,
@@ -26,16 +26,6 @@ from mohamjax.search.jobs import (
     seed_plans,
 )
 
-CASES = (
-    ("mix0", "S4", 1),
-    ("vision0", "S4", 1),
-    ("lang0", "S4", 1),
-    ("recom0", "S4", 1),
-    ("mix0", "S2", 16),
-    ("recom1", "S4", 1),
-    ("lang1", "S6", 1),
-    ("recom0", "S5", 1),
-)
 EVALUATIONS = 10_500
 
 
@@ -68,7 +58,7 @@ def main() -> None:
     parser.add_argument("variants", nargs="*")
     arguments = parser.parse_args()
 
-    tables = [case_table(*case) for case in CASES]
+    tables = [case_table(*case) for case in TUNED]
     bounds = [job_bound(table).best for table in tables]
 
     def stack(trees):
@@ -76,12 +66,12 @@ def main() -> None:
 
     context = stack([job_problem(table, accelerators=16) for table in tables])
     seeds = stack([genes_of(seed_plans(table), 100) for table in tables]) if arguments.seeded else None
-    print("| variant | " + " | ".join(f"{b} {s} at {w}" for b, s, w in CASES) + " | mean |", flush=True)
-    print("|" + " --- |" * (len(CASES) + 2))
+    print("| variant | " + " | ".join(f"{b} {s} at {w}" for b, s, w in TUNED) + " | mean |", flush=True)
+    print("|" + " --- |" * (len(TUNED) + 2))
     for name, (rates, population) in variants(arguments.variants).items():
         config = JobSearchConfig(population=population, generations=EVALUATIONS // population - 1)
         archive, _ = search_islands(jax.random.key(7), context, config, rates=rates, seeds=seeds)
-        best = np.asarray(archive.objectives[..., 0]).min(axis=1).reshape(len(CASES), -1)
+        best = np.asarray(archive.objectives[..., 0]).min(axis=1).reshape(len(TUNED), -1)
         ratios = [float(np.median(row)) / bound for row, bound in zip(best, bounds, strict=True)]
         cells = " | ".join(f"{ratio:.4f}" for ratio in ratios)
         print(f"| {name} | {cells} | {statistics.geometric_mean(ratios):.4f} |", flush=True)

@@ -1,6 +1,7 @@
 """G#: encoding, evaluation, operators, heuristics, bounds, search, command line."""
 
 import csv
+import dataclasses
 import itertools
 import json
 import re
@@ -23,6 +24,7 @@ from mohamjax.search.jobs import (
     HEURISTICS,
     METHODS,
     OBJECTIVES,
+    SEEDS,
     JobGenes,
     JobGoals,
     JobRates,
@@ -395,7 +397,29 @@ def test_several_objectives_give_a_front(batch):
     assert np.all(np.diff(values[:, 0]) > 0) and np.all(np.diff(values[:, 1]) < 0)
 
 
+@pytest.mark.parametrize("objective", ["tardiness", "mean-end", "unsatisfied"])
+def test_every_objective_of_tenants_can_be_searched(batch, objective):
+    jobs = len(batch.jobs)
+    rng = np.random.default_rng(4)
+    plan = run_heuristic("LPT-EFT", batch)
+    (reached,) = evaluate_plans(batch, [plan])
+    goals = JobGoals(
+        weight=tuple(rng.uniform(1, 5, jobs)),
+        deadline=tuple(rng.uniform(0.2, 1.0, jobs) * reached["makespan"]),
+        target=tuple(rng.permutation(jobs).tolist()),
+    )
+    config = dataclasses.replace(SMALL, objectives=(objective,))
+    found = run_method("gsharp", batch, config, goals).best
+    simple = [row[objective] for row in evaluate_plans(batch, [run_heuristic(n, batch) for n in SEEDS], goals)]
+    assert 0 <= found.objectives[objective] < min(simple)
+    (again,) = evaluate_plans(batch, [found.plan], goals)
+    assert again[objective] == pytest.approx(found.objectives[objective], rel=1e-9)
+
+
 def test_what_is_no_problem_of_gsharp_is_refused(batch):
+    timeless = JobTable(**{**batch.__dict__, "duration": np.where(np.arange(32)[:, None] == 3, 0.0, batch.duration)})
+    with pytest.raises(InputError, match="moves bytes in no time"):
+        run_method("LPT-EFT", timeless)
     chained = JobTable(**{**batch.__dict__, "predecessors": ((),) * 31 + ((0,),)})
     with pytest.raises(InputError, match="has predecessors"):
         run_method("LPT-EFT", chained)
@@ -516,6 +540,22 @@ def test_a_bandwidth_of_almost_nothing_is_told_in_a_few_digits(tmp_path, capsys)
     assert main(["schedule", "--jobs", str(tmp_path / "jobs.csv"), *arguments]) == 0
     said = capsys.readouterr()
     assert "e+30" in said.err and max(map(len, (said.out + said.err).splitlines())) < 120
+
+
+def test_flexible_arrays_are_as_fast_at_least(tmp_path, capsys):
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    command = ["schedule", "--jobs", str(tmp_path / "jobs.csv"), "--platform", "S2", "--lb", "LB_os"]
+    command += ["--bandwidth", "inf", "--method", "LPT-EFT", "--json"]
+    made = {}
+    for kind, option in (("fixed", []), ("flexible", ["--flexible"])):
+        assert main([*command, *option, "--out", str(tmp_path / kind)]) == 0
+        made[kind] = json.loads(capsys.readouterr().out)
+        with open(tmp_path / kind / "job_analysis.csv") as stream:
+            made[kind, "rows"] = list(csv.DictReader(stream))
+    assert all(name.endswith("flexible") for name in made["flexible"]["accelerators"])
+    pairs = list(zip(made["fixed", "rows"], made["flexible", "rows"], strict=True))
+    shorter = [float(b["duration_cycles"]) / float(a["duration_cycles"]) for a, b in pairs]
+    assert max(shorter) <= 1 and min(shorter) < 1
 
 
 def test_a_platform_of_ones_own(tmp_path, capsys):

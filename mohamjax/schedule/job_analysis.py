@@ -287,19 +287,18 @@ def flexible_rows(
     style: str,
     elements: int,
     *,
-    element_buffer: float = 1024,
     shared_buffer: float = 2 * 2**20,
 ) -> np.ndarray:
     """Height of the array that runs each job fastest where the array's shape is free (G#, Section 5.5).
 
-    All heights that divide the number of elements are tried; shapes whose tiles do not fit the buffers are left out,
-    unless none fits. Of equally fast ones the one that needs the smallest tile is taken.
+    All heights that divide the number of elements are tried; shapes whose tiles do not fit the shared buffer are left
+    out, unless none fits. Of equally fast ones the one that needs the smallest tile is taken. The buffer of an element
+    chooses no shape: what it holds is the same in all of them.
 
     Args:
         shapes: N jobs.
         style: of `STYLES`.
         elements: processing elements of the core.
-        element_buffer: of a processing element [bytes]; the paper's 1 KB.
         shared_buffer: of the core [bytes]; the paper's 2 MB.
 
     Returns:
@@ -309,6 +308,6 @@ def flexible_rows(
     found = [analyse(shapes, style, h, elements // h) for h in heights]
     latency = np.stack([a.latency for a in found])
     tile = np.stack([a.tile_bytes for a in found])
-    fits = (2 * tile <= shared_buffer) & (shapes.element_bytes <= element_buffer)
+    fits = 2 * tile <= shared_buffer
     best = np.lexsort((tile, latency, ~fits), axis=0)[0]
     return heights[best]

@@ -128,8 +128,8 @@ def job_problem(
         dtype: of the floats.
 
     Raises:
-        InputError: jobs depend on each other, there is not exactly one resource, shared by all, or there are too many
-            jobs or accelerators.
+        InputError: jobs depend on each other, one moves bytes in no time, there is not exactly one resource, shared by
+            all, or there are too many jobs or accelerators.
         ValueError: `jobs` or `accelerators` is too small, or another array does not have N entries.
     """
     count, cores = table.duration.shape
@@ -145,6 +145,11 @@ def job_problem(
             "G# takes one bandwidth that all accelerators share",
             item="resources",
             remedy="give one resource and let every accelerator use it",
+        )
+    if np.any((table.duration == 0) & (table.bytes > 0)):
+        first = int(np.argwhere((table.duration == 0) & (table.bytes > 0))[0, 0])
+        raise InputError(
+            "moves bytes in no time", item=f"job {table.jobs[first]}", remedy="give it a duration, or no bytes"
         )
     wide, deep = cores if accelerators is None else accelerators, count if jobs is None else jobs
     if wide < cores or deep < count:

@@ -294,7 +294,9 @@ def check_goals(config: JobSearchConfig, goals: JobGoals) -> None:
     """
     if "tardiness" in config.objectives and not np.isfinite(goals.deadline or np.inf).any():
         raise InputError(
-            "no job has a deadline", item="objective", remedy="give deadline_cycles, or leave tardiness out"
+            "no job has a deadline",
+            item="objective",
+            remedy="give deadline_cycles in a jobs file (a job table has none), or leave tardiness out",
         )
 
 
