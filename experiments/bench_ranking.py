@@ -1,6 +1,6 @@
 """Times both forms of `mohamjax.emo.non_dominated_rank`, to set where 'auto' changes form.
 
-    python experiments/bench_ranking.py [--sizes 256 512 ...] [--out ranking.json]
+    python experiments/bench_ranking.py [--sizes 256 512 ...] [--out experiments/results/ranking.md]
 
 Three populations of N rows and three objectives: `uniform` in the unit cube (many fronts), `front`, half of it
 on a sphere octant and half 5 % behind (few fronts, as parents and offspring late in a search), and `chain`, every
@@ -9,16 +9,14 @@ compilation.
 """
 
 import argparse
-import json
-import os
 import pathlib
-import platform
 import time
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from report import Report, when_and_where
 
 from mohamjax import emo
 
@@ -73,22 +71,18 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--populations", nargs="+", choices=POPULATIONS, default=POPULATIONS)
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--out", type=pathlib.Path, help="write the records here as JSON")
+    parser.add_argument("--out", type=pathlib.Path, help="write the table as Markdown")
     arguments = parser.parse_args()
 
-    device = jax.devices()[0]
-    machine = f"{device.device_kind}, {os.cpu_count()} host cores, {platform.machine()}, jax {jax.__version__}"
-    print(machine)
+    report = Report()
+    report.say(f"{when_and_where()}.", "", (__doc__ or "").split("\n\n")[2].strip(), "")
     columns = ("population", "rows", "fronts", "peel_ms", "blocked_ms", "crowding_ms", "survive_ms")
-    print("| " + " | ".join(columns) + " |")
-    print("|" + " --- |" * len(columns))
-    records = []
+    report.head(*columns)
     for kind in arguments.populations:
         for n in arguments.sizes:
-            records.append(measure(kind, n, arguments.repeats))
-            print("| " + " | ".join(str(records[-1].get(name, "")) for name in columns) + " |", flush=True)
-    if arguments.out:
-        arguments.out.write_text(json.dumps({"machine": machine, "records": records}, indent=1) + "\n")
+            record = measure(kind, n, arguments.repeats)
+            report.row(*(str(record.get(name, "")) for name in columns))
+    report.write(arguments.out)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,12 @@ exact, by Wilcoxon's rank-sum test or, where the method is deterministic and has
 
     python experiments/compare_search.py --scenarios ar-vr --seeds 10 --population 250 --generations 50
     python experiments/compare_search.py --scenarios ar-vr --seeds 5 --budget tiny --population 128 --generations 40
+
+With `--ablation` the methods are ours with and without seeds, each operator switched off in turn, and with rates per
+design instead of per layer (one layer is mapped, moved and swapped with probability 0.5 each, as many as by default on
+average); p is then against the same with all operators.
+
+    python experiments/compare_search.py --ablation --scenarios ar-vr --out experiments/results/search_operators.md
 """
 
 import argparse
@@ -26,7 +32,9 @@ from scipy.stats import mannwhitneyu, wilcoxon
 from mohamjax.hardware import load_technology, load_templates
 from mohamjax.search import (
     BUDGETS,
+    MohamConfig,
     MohamContext,
+    Rates,
     Settings,
     anywhere,
     archive_of,
@@ -46,6 +54,33 @@ METHODS = (
     "mohamjax", "mohamjax without seeds", "NSGA-II with our seeds", "NSGA-II", "paper preset", "random search",
     "HEFT lists alone", "LPT-EFT lists alone",
 )  # fmt: skip
+
+
+OURS = METHODS[:2]
+OPERATORS = tuple(field.name for field in dataclasses.fields(Rates) if field.name != "least_layers")
+PER_DESIGN = ("scheduling_mutation", "mapping_mutation", "assignment_mutation")
+
+
+def variants(settings: Settings) -> dict[str, Settings]:
+    """Settings with each operator off in turn, and with rates per design."""
+
+    def change(config: MohamConfig = settings.moham, **rates: float) -> Settings:
+        return dataclasses.replace(settings, moham=config, rates=dataclasses.replace(settings.rates, **rates))
+
+    return {
+        **{f"no {name.replace('_', ' ')}": change(**{name: 0.0}) for name in OPERATORS},
+        "rates per design": change(
+            dataclasses.replace(settings.moham, rate_unit="individual"), **dict.fromkeys(PER_DESIGN, 0.5)
+        ),
+    }
+
+
+def tested(name: str, arguments: argparse.Namespace) -> list[str | None]:
+    """Which of ours a method is tested against, in the columns of p."""
+    if arguments.ablation:
+        base = OURS[1] if name.startswith(OURS[1]) else OURS[0]
+        return [base if name != base else None]
+    return [OURS[0] if name != OURS[0] else None, OURS[1] if name == "random search" else None]
 
 
 BOXES = {
@@ -118,8 +153,13 @@ def measure(scenario: str, arguments: argparse.Namespace) -> tuple[dict[str, lis
         assert lists is not None
         methods[name] = lambda lists=lists: archive_of(lists, judge, config)[1]
     assert tuple(methods) == METHODS
+    if arguments.ablation:
+        methods = {name: methods[name] for name in OURS}
+        for ours, settings, first in ((OURS[0], default, seeds), (OURS[1], plain, None)):
+            for name, changed in variants(settings).items():
+                methods[f"{ours}, {name}"] = lambda changed=changed, first=first: searched(changed, first=first)
     found: dict[str, list[float]] = {}
-    for name in arguments.methods.split(",") if arguments.methods else METHODS:
+    for name in arguments.methods.split(",") if arguments.methods else methods:
         method = methods[name]
         began = time.perf_counter()
         found[name] = [float(x) for x in method()]
@@ -145,13 +185,6 @@ def p_value(ours: list[float], theirs: list[float]) -> float:
     return float(wilcoxon(np.asarray(ours) - theirs[0], method="exact").pvalue)
 
 
-AGAINST = {
-    *((method, "mohamjax") for method in METHODS[1:]),
-    ("random search", "mohamjax without seeds"),
-}
-"""Pairs that are tested: method, and which of ours it is tested against."""
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scenarios", default=",".join(SCENARIOS))
@@ -160,8 +193,11 @@ def main() -> None:
     parser.add_argument("--population", type=int, default=250)
     parser.add_argument("--generations", type=int, default=50)
     parser.add_argument("--methods", default="", help="names as in the table, with commas; default all")
+    parser.add_argument("--ablation", action="store_true", help="our own operators, one by one, in place of METHODS")
     parser.add_argument("--out", type=pathlib.Path, help="write the tables as Markdown")
     arguments = parser.parse_args()
+    if arguments.ablation and arguments.methods:
+        parser.error("--methods is not for --ablation")
     if unknown := set(filter(None, arguments.methods.split(","))) - set(METHODS):
         parser.error(f"--methods: {', '.join(sorted(unknown))}: name some of {', '.join(METHODS)}")
 
@@ -170,13 +206,14 @@ def main() -> None:
         found, evaluations = measure(scenario, arguments)
         points = " to ".join(", ".join(f"{x:.5g}" for x in point) for point in BOXES[scenario])
         lines.append((f"\n{scenario}: {evaluations:,} evaluations per seed; box (s, J, mm^2) {points}\n", None))
-        lines.append((f"| method | median | IQR | least | most | p | unseeded p |\n|{' --- |' * 7}", None))
+        heads = ["method", "median", "IQR", "least", "most", "p", *(["unseeded p"] if not arguments.ablation else [])]
+        lines.append((f"| {' | '.join(heads)} |\n|{' --- |' * len(heads)}", None))
         for name, values in found.items():
             low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
             cells = []
-            for ours in ("mohamjax", "mohamjax without seeds"):
+            for ours in tested(name, arguments):
                 cells.append(None)
-                if (name, ours) in AGAINST and ours in found and arguments.seeds > 1:
+                if ours in found and arguments.seeds > 1:
                     cells[-1] = len(tests)
                     tests.append(p_value(found[ours], values))
             row = f"| {name} | {middle:.4f} | {high - low:.4f} | {min(values):.4f} | {max(values):.4f} |"
@@ -188,6 +225,7 @@ def main() -> None:
         f"generations after the list schedules; mapping tables of the budget `{arguments.budget}`.",
         "",
         (__doc__ or "").split("\n\n")[1].strip(),
+        *(["", (__doc__ or "").split("\n\n")[3].strip()] if arguments.ablation else []),
     )
     for row, cells in lines:
         said = "".join(f" {'' if test is None else f'{corrected[test]:.1e}'} |" for test in cells or ())

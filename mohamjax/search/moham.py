@@ -61,9 +61,8 @@ class Rates:
     Crossovers apply once per pair and the other operators once per individual, except that with
     `MohamConfig.rate_unit = "layer"` scheduling, mapping and assignment mutation apply with their probability to
     every layer, and on average to `least_layers` of a design at least unless it is 0: on five layers 0.001 each would
-    change next to nothing. The defaults were chosen with experiments/compare_search.py, those of whole designs on
-    `ar-vr`: a factor of two in any of them changes little, leaving out the resizing mutation a lot. Of the layers half
-    a one per design is best on `ar-vr`, `edge` and `mobile`; three layers of 541 are too many.
+    change next to nothing. What each operator is worth on `ar-vr`, and rates per individual beside rates per layer:
+    experiments/results/search_operators.md.
     """
 
     scheduling_crossover: jax.typing.ArrayLike = 0.3
