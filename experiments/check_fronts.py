@@ -2,7 +2,7 @@
 
 Order, dependencies and mappings; sizes that hold them; no two layers of a chiplet at once; times as the plain fluid
 model has them and no bandwidth exceeded; sums and bounds (`tests/plain_design.py`). The exit code is 1 if any design
-fails.
+fails or a front is empty. Fixed chiplets of `--require` that stand idle count as failures.
 
     python experiments/check_fronts.py results/ar-vr results/edge > experiments/results/check_fronts.csv
 """
@@ -32,7 +32,7 @@ def main(folders: list[str]) -> int:
                 print(f"{folder}: design {design['design_id']}: {line}", file=sys.stderr)
         sizes = len(document["layers"]), len(document["designs"])
         print(f"{folder.name},{sizes[0]},{sizes[1]},{failed},{time.perf_counter() - began:.1f}", flush=True)
-        bad += failed
+        bad += failed or not sizes[1]
     return 1 if bad else 0
 
 

@@ -1,15 +1,16 @@
 """The co-optimiser against its baselines at equal evaluations, on the packaged scenarios, seeds side by side.
 
 Hypervolume on log axes, as the share of the box between two fixed points of each scenario, which stand above its table
-(`BOXES`). All seeds search one set of mapping tables (seed 0). Every method is evaluated under the default package; the
-`paper` preset searches under its own contention and its archive is evaluated again. Those who start from list schedules
-evaluate all of them first; those who do not have as many generations more. The seeds are islands of one run: a method
-compiles once. Random search has a last batch more than the others. p: of "mohamjax" against the method, two-sided and
-exact, by Wilcoxon's rank-sum test or, where the method is deterministic and has one value, his signed-rank test;
-"unseeded p": of "mohamjax without seeds" against random search likewise. Both after Holm over all tests of the run.
+(`BOXES`: those of tables of the small budget, whatever `--budget`). All seeds search one set of mapping tables (seed
+0). Every method is evaluated under the default package; the `paper` preset searches under its own contention and its
+archive is evaluated again. Those who start from list schedules evaluate all of them first; those who do not have as
+many generations more. The seeds are islands of one run: a method compiles once. Random search has a last batch more
+than the others. p: of "mohamjax" against the method, two-sided and exact, by Wilcoxon's rank-sum test or, where the
+method is deterministic and has one value, his signed-rank test; "unseeded p": of "mohamjax without seeds" against
+random search likewise. Both after Holm over all tests of the run.
 
     python experiments/compare_search.py --scenarios ar-vr --seeds 10 --population 250 --generations 50
-    python experiments/compare_search.py --scenarios ar-vr --seeds 5 --budget tiny --population 128 --generations 40
+    python experiments/compare_search.py --scenarios ar-vr --seeds 10 --budget tiny --population 128 --generations 40
 
 With `--ablation` the methods are ours with and without seeds, each operator switched off in turn, and with rates per
 design instead of per layer (one layer is mapped, moved and swapped with probability 0.5 each, as many as by default on
@@ -179,7 +180,7 @@ def holm(p: list[float]) -> list[float]:
 
 
 def p_value(ours: list[float], theirs: list[float]) -> float:
-    """Wilcoxon's test of ten seeds against as many, or against one value."""
+    """Wilcoxon's test of our seeds against as many, or against one value."""
     if len(theirs) > 1:
         return float(mannwhitneyu(ours, theirs, method="exact").pvalue)
     return float(wilcoxon(np.asarray(ours) - theirs[0], method="exact").pvalue)
@@ -198,8 +199,10 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.ablation and arguments.methods:
         parser.error("--methods is not for --ablation")
-    if unknown := set(filter(None, arguments.methods.split(","))) - set(METHODS):
+    if unknown := set((arguments.methods or METHODS[0]).split(",")) - set(METHODS):
         parser.error(f"--methods: {', '.join(sorted(unknown))}: name some of {', '.join(METHODS)}")
+    if unknown := set(arguments.scenarios.split(",")) - set(BOXES):
+        parser.error(f"--scenarios: {', '.join(sorted(unknown))}: name some of {', '.join(BOXES)}")
 
     lines, tests = [], []
     for scenario in arguments.scenarios.split(","):

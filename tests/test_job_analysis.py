@@ -128,6 +128,15 @@ def test_a_free_shape_is_never_slower_and_fits_the_buffers():
     assert np.all(2 * free.tile_bytes <= 2 * 2**20)
     tight = flexible_rows(shapes, "HB", 2048, shared_buffer=float(2 * fixed.tile_bytes.max()))
     assert np.all(analyse(shapes, "HB", tight, 2048 // tight).tile_bytes <= fixed.tile_bytes.max())
+    # Also where a job asks more of an element than the paper's 1 KB, whatever the shape.
+    deep = job_shapes([layer_shape("conv", dict(zip("KCPQRS", (70, 282, 82, 55, 14, 14), strict=True)))])
+    assert deep.element_bytes[0] > 1024
+    whole = [analyse(deep, "HB", h, 2048 // h) for h in (1 << k for k in range(12))]
+    fastest = min(whole, key=lambda a: a.latency[0])
+    room = min(a.tile_bytes[0] for a in whole) * 2.0
+    assert 2 * fastest.tile_bytes[0] > room
+    small = flexible_rows(deep, "HB", 2048, shared_buffer=room)
+    assert 2 * analyse(deep, "HB", small, 2048 // small).tile_bytes[0] <= room
 
 
 def test_platforms_of_table_4():

@@ -457,8 +457,8 @@ def co_optimise(
 
     if thinned := int(np.asarray(state.archive.thinned).sum()):
         listener.announce(
-            f"the archive was full: {thinned:,} non-dominated designs, those in the densest places, were not kept; "
-            f"--archive keeps more than {config.archive}"
+            f"the archive was full: {thinned:,} times a design that nothing dominated then was given up, in the "
+            f"densest place; --archive keeps more than {config.archive}"
         )
     listener.announce("evaluating the front again in double precision")
     tick = time.perf_counter()
