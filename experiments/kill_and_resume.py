@@ -60,9 +60,13 @@ def differences(one: pathlib.Path, two: pathlib.Path) -> list[str]:
     return found
 
 
+def words(arguments: list[str], out: pathlib.Path) -> list[str]:
+    return ["search", *arguments, "--checkpoint-every", "0", "--out", str(out)]
+
+
 def search(arguments: list[str], out: pathlib.Path, cache: pathlib.Path) -> subprocess.Popen:
     """Starts a search that checkpoints as often as it can, with the compiled programs and tables of a cache."""
-    command = [sys.executable, "-m", "mohamjax.cli", "search", *arguments, "--checkpoint-every", "0", "--out", str(out)]
+    command = [sys.executable, "-m", "mohamjax.cli", *words(arguments, out)]
     environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 

@@ -26,7 +26,7 @@ _SPEC.loader.exec_module(kills)
 
 @pytest.fixture(scope="module")
 def arguments(networks):
-    return [*networks, "--budget", "tiny", *SIZES, "--generations", "120", "--no-figures"]
+    return [*networks, "--budget", "tiny", *SIZES, "--generations", "120", "--no-figures", "--no-mapping-cache"]
 
 
 @pytest.fixture(scope="module")
