@@ -11,6 +11,7 @@ and designs must not compile again. Mapping tables: tiny budget, seed 0.
 
 import argparse
 import dataclasses
+import functools
 import json
 import pathlib
 import resource
@@ -39,6 +40,8 @@ from mohamjax.search import (
 from mohamjax.search.loop import breed, generations, select, start
 from mohamjax.workload import load_scenario
 
+PARTS = ("breeding", "evaluation of offspring", "survival")
+
 
 def measure(scenario: str, population: int, repeats: int) -> dict[str, float]:
     application = load_scenario(scenario)
@@ -64,27 +67,23 @@ def measure(scenario: str, population: int, repeats: int) -> dict[str, float]:
     began = time.perf_counter()
     jax.block_until_ready(generations(state, context, rates, jnp.int32(0), **fixed))
     compile_s = time.perf_counter() - began
-    jax.block_until_ready(generations(state, context, rates, jnp.int32(1), **fixed))
+    state, _ = jax.block_until_ready(generations(state, context, rates, jnp.int32(1), **fixed))
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # before the parts are compiled by themselves
-    evaluate = jax.jit(problem.evaluate).lower(state.population.genes, context).compile()
-    immigrants = {"problem": problem, "immigrants": config.immigrant_count}
-    state, _ = generations(state, context, rates, jnp.int32(1), **fixed)
-    breeding = jax.jit(lambda state, context, rates: breed(state, context, rates, **immigrants))
-    children = breeding(state, context, rates)
+    breeding = jax.jit(functools.partial(breed, problem=problem, immigrants=config.immigrant_count))
     evaluation = jax.jit(problem.evaluate)
-    survival = jax.jit(lambda *arguments: select(*arguments, problem=problem))
+    survival = jax.jit(functools.partial(select, problem=problem))
+    children = breeding(state, context, rates)
+    values = evaluation(children, context)
     parts = {
         "breeding": lambda: breeding(state, context, rates),
         "evaluation of offspring": lambda: evaluation(children, context),
         "survival": lambda: survival(state, children, values, context),
+        "evaluation": lambda: evaluation(state.population.genes, context),
     }
-    values = parts["evaluation of offspring"]()
-    jax.block_until_ready(parts["survival"]())
-    seconds: dict[str, list[float]] = {name: [] for name in ("evaluation", "generation", *parts)}
+    for part in parts.values():
+        jax.block_until_ready(part())
+    seconds: dict[str, list[float]] = {name: [] for name in ("generation", *parts)}
     for _ in range(repeats):
-        tick = time.perf_counter()
-        jax.block_until_ready(evaluate(state.population.genes, context))
-        seconds["evaluation"].append(time.perf_counter() - tick)
         for name, part in parts.items():
             tick = time.perf_counter()
             jax.block_until_ready(part())
@@ -96,7 +95,7 @@ def measure(scenario: str, population: int, repeats: int) -> dict[str, float]:
     other = dataclasses.replace(state, key=jax.random.key(1))
     generations(other, context, jax.tree.map(jnp.float32, PAPER_RATES), jnp.int32(1), **fixed)
     assert generations._cache_size() == 1, "a generation was compiled again"
-    spent = {name: statistics.median(seconds[name]) for name in parts}
+    spent = {name: statistics.median(seconds[name]) for name in PARTS}
     return {
         **{name: 100 * part / sum(spent.values()) for name, part in spent.items()},
         "population": population,
@@ -132,7 +131,7 @@ def main() -> None:
         )
         row = json.loads(done.stdout.splitlines()[-1])
         speeds = [f"{row[name]:,.0f}" for name in ("evaluation", "generation")]
-        parts = " / ".join(f"{row[name]:.0f}" for name in ("breeding", "evaluation of offspring", "survival"))
+        parts = " / ".join(f"{row[name]:.0f}" for name in PARTS)
         report.row(f"{size:,}", *speeds, parts, f"{row['compile_s']:.0f}", f"{row['memory_MB']:,.0f}")
     report.write(arguments.out)
 

@@ -91,7 +91,7 @@ def undisturbed(arguments: list[str], out: pathlib.Path, cache: pathlib.Path) ->
 def phase(lines: str) -> str:
     """What a killed search was at, from what it had said."""
     marks = ("results in", EVALUATING, SEARCHING, "compiling the generation", "mapping")
-    return next((mark.strip() for mark in marks if mark in lines), "starting")
+    return next((mark for mark in marks if mark in lines), "starting")
 
 
 def kill_and_resume(
