@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mohamjax.schedule import Design
 from mohamjax.search import operators
-from mohamjax.search.moham import mapping_transform, random_orders
+from mohamjax.search.context import mapping_transform, random_orders
 from mohamjax.search.operators import Genetics
 from mohamjax.search.requirements import FREE
 

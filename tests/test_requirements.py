@@ -23,8 +23,8 @@ from mohamjax.io import read_designs
 from mohamjax.mapping import stacked_layers, tabulate
 from mohamjax.search import Requirements, operators, requirements, survey
 from mohamjax.search.injection import inject
-from mohamjax.search.moham import list_packages
 from mohamjax.search.requirements import CLOSED, FREE, load_requirements, requirements_from_dict
+from mohamjax.search.seeding import list_packages
 from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape, load_scenario
 
 # ---------------------------------------------------------------- constrained dominance

@@ -12,7 +12,9 @@ from design_cases import TECHNOLOGY, TEMPLATES, application, recast, tables
 
 from mohamjax.hardware import PackageParameters
 from mohamjax.schedule import Design, evaluate
-from mohamjax.search.moham import MohamConfig, Rates, build_context, design_problem, run
+from mohamjax.search.config import MohamConfig, Rates
+from mohamjax.search.context import build_context
+from mohamjax.search.moham import design_problem, run
 
 TWO = TEMPLATES[:2]
 INSTANCES = {

@@ -13,24 +13,14 @@ from mohamjax.search.codesign import (
     prepare,
     runnable,
 )
+from mohamjax.search.config import PAPER_RATES, MohamConfig, Rates
+from mohamjax.search.context import MohamContext, anywhere, build_context
 from mohamjax.search.exhaustive import ExhaustiveProgress, SpaceSize, map_exhaustively, space_size
 from mohamjax.search.mapper import MapperConfig, MapperProgress, cache_folder, map_layers
-from mohamjax.search.moham import (
-    PAPER_RATES,
-    MohamConfig,
-    MohamContext,
-    Progress,
-    Rates,
-    anywhere,
-    build_context,
-    design_problem,
-    list_designs,
-    log_hypervolume,
-    run,
-    seed_designs,
-)
+from mohamjax.search.moham import Progress, design_problem, log_hypervolume, run
 from mohamjax.search.network_level import NetworkChoice, network_choices
 from mohamjax.search.requirements import Requirements, load_requirements, survey
+from mohamjax.search.seeding import list_designs, seed_designs
 
 __all__ = [
     "BUDGETS",

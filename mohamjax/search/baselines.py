@@ -12,8 +12,10 @@ import jax.numpy as jnp
 from mohamjax import emo
 from mohamjax.schedule import Design
 from mohamjax.search import operators
+from mohamjax.search.config import MohamConfig, Rates
+from mohamjax.search.context import MohamContext
 from mohamjax.search.loop import Problem, enter
-from mohamjax.search.moham import MohamConfig, MohamContext, Rates, design_problem
+from mohamjax.search.moham import design_problem
 
 __all__ = ["archive_of", "plain_problem", "random_search"]
 

@@ -39,23 +39,14 @@ from mohamjax.io.designs import DesignFile, Evaluated, read_designs, reevaluate
 from mohamjax.io.results import non_dominated, plain
 from mohamjax.mapping import MappingTables, area
 from mohamjax.schedule import Design, scenario_bounds
+from mohamjax.search.config import PAPER_RATES, WEIGHTS, MohamConfig, Rates
+from mohamjax.search.context import build_context, staffed
 from mohamjax.search.injection import check_injected, inject
 from mohamjax.search.loop import SearchState
 from mohamjax.search.mapper import MapperConfig, MapperProgress, cache_folder, map_layers
-from mohamjax.search.moham import (
-    LIMIT_TOLERANCE,
-    PAPER_RATES,
-    WEIGHTS,
-    MohamConfig,
-    Progress,
-    Rates,
-    build_context,
-    run,
-    seed_designs,
-    staffed,
-    state_like,
-)
+from mohamjax.search.moham import LIMIT_TOLERANCE, Progress, run, state_like
 from mohamjax.search.requirements import Requirements, Site, keeps, out_of_reach, survey, unmet
+from mohamjax.search.seeding import seed_designs
 from mohamjax.text import plural
 from mohamjax.workload import ApplicationModel
 

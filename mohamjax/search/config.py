@@ -1,0 +1,155 @@
+"""Settings of the co-optimiser: sizes, rates of its operators, what it minimises."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import jax
+
+from mohamjax.errors import InputError
+
+if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
+    from dataclasses import dataclass
+else:
+    from chex import dataclass
+
+__all__ = ["PAPER_RATES", "WEIGHTS", "MohamConfig", "Rates"]
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Probabilities of the operators, all traced: a sweep over them does not recompile.
+
+    Crossovers apply once per pair and the other operators once per individual, except that with
+    `MohamConfig.rate_unit = "layer"` scheduling, mapping and assignment mutation apply with their probability to
+    every layer, and on average to `least_layers` of a design at least unless it is 0: on five layers 0.001 each would
+    change next to nothing. What each operator is worth on `ar-vr`, and rates per individual beside rates per layer:
+    experiments/results/search_operators.md.
+    """
+
+    scheduling_crossover: jax.typing.ArrayLike = 0.3
+    mapping_crossover: jax.typing.ArrayLike = 0.2
+    sa_crossover: jax.typing.ArrayLike = 0.4
+    scheduling_mutation: jax.typing.ArrayLike = 0.001
+    mapping_mutation: jax.typing.ArrayLike = 0.001
+    assignment_mutation: jax.typing.ArrayLike = 0.001
+    opening_mutation: jax.typing.ArrayLike = 0.05
+    splitting_mutation: jax.typing.ArrayLike = 0.15
+    merging_mutation: jax.typing.ArrayLike = 0.15
+    position_mutation: jax.typing.ArrayLike = 0.1
+    template_mutation: jax.typing.ArrayLike = 0.15
+    resizing_mutation: jax.typing.ArrayLike = 0.7
+    least_layers: jax.typing.ArrayLike = 0.5
+
+
+PAPER_RATES = Rates(
+    scheduling_crossover=0.103,
+    mapping_crossover=0.047,
+    sa_crossover=0.045,
+    scheduling_mutation=0.052,
+    mapping_mutation=0.048,
+    assignment_mutation=0.025,
+    opening_mutation=0.0,
+    splitting_mutation=0.039,
+    merging_mutation=0.042,
+    position_mutation=0.027,
+    template_mutation=0.041,
+    resizing_mutation=0.0,
+    least_layers=0.0,
+)
+"""MOHaM, Table 4."""
+
+
+WEIGHTS: dict[str, tuple[float, float, float]] = {
+    "latency": (1.0, 0.0, 0.0),
+    "energy": (0.0, 1.0, 0.0),
+    "area": (0.0, 0.0, 1.0),
+    "product": (1.0, 1.0, 1.0),
+}
+"""Exponents of latency, energy and area in the product that each single objective minimises."""
+
+
+@dataclasses.dataclass(frozen=True)
+class MohamConfig:
+    """Sizes and settings of a search; static, so that a change recompiles.
+
+    Attributes:
+        population: individuals per generation.
+        generations: most generations.
+        immigrants: random individuals added to each generation, as a share of the population.
+        tiles: tiles of the package, S.
+        max_chiplets: most chiplets of a design.
+        archive: most designs kept; beyond it the front is thinned by crowding.
+        islands: populations that evolve side by side, each from its own random numbers; their archives are merged in
+            the end.
+        objective: `front` for the Pareto front of all three objectives, or one number that selection minimises:
+            `latency`, `energy`, `area`, or `product` (weighted, `MohamContext.weights`). The archive keeps the front
+            of what was seen in any case.
+        scale: `log` to measure crowding on the logarithms of the objectives, which fronts over orders of magnitude
+            need, or `linear`.
+        rate_unit: `layer` or `individual`: what the scheduling, mapping and assignment mutation rates count.
+        seeded: start from list schedules on homogeneous and mixed packages.
+        seed_batches: populations of list schedules that are evaluated before the first generation, at most: the first
+            population is what survives of all of them. Where there are more, estimates choose.
+        stop: `generations`, or `stability` for Roudenko and Schoenauer's rule as well.
+        window: generations that the rule looks back on.
+        delta: its threshold.
+        orders: random topological orders that random individuals draw from.
+        chunk: generations of one call of the jitted step; progress is reported between calls.
+    """
+
+    population: int = 200
+    generations: int = 150
+    immigrants: float = 0.1
+    tiles: int = 16
+    max_chiplets: int = 16
+    archive: int = 512
+    islands: int = 1
+    objective: str = "front"
+    scale: str = "log"
+    rate_unit: str = "layer"
+    seeded: bool = True
+    seed_batches: int = 12
+    stop: str = "generations"
+    window: int = 40
+    delta: float = 0.02
+    orders: int = 512
+    chunk: int = 5
+
+    def __post_init__(self) -> None:
+        """Checks the values that a user can set."""
+        least = {"population": 4, "generations": 0, "max_chiplets": 1, "archive": 8, "islands": 1, "seed_batches": 1}
+        for name, low in least.items():
+            if getattr(self, name) < low:
+                raise InputError(
+                    f"{name} is {getattr(self, name)}", item="search settings", remedy=f"use {low} or more"
+                )
+        if self.max_chiplets > self.tiles:
+            raise InputError(
+                f"max_chiplets {self.max_chiplets} exceeds the {self.tiles} tiles of the package",
+                item="search settings",
+                remedy="lower it or give the package more tiles",
+            )
+        words = {
+            "rate_unit": ("layer", "individual"),
+            "stop": ("generations", "stability"),
+            "objective": ("front", *WEIGHTS),
+            "scale": ("log", "linear"),
+        }
+        for name, known in words.items():
+            if getattr(self, name) not in known:
+                raise InputError(
+                    f"{name} is {getattr(self, name)!r}", item="search settings", remedy=f"use {', '.join(known)}"
+                )
+        if self.stop == "stability" and self.objective != "front":
+            raise InputError(
+                f"the stability of a front says nothing where {self.objective} alone is minimised",
+                item="search settings",
+                remedy="stop after a number of generations",
+            )
+
+    @property
+    def immigrant_count(self) -> int:
+        """Random individuals added to each generation."""
+        return round(self.immigrants * self.population)

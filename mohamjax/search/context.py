@@ -1,0 +1,292 @@
+"""The co-optimiser's problem as arrays, built once on the host from networks, templates, tables and requirements."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.blocks import in_blocks
+from mohamjax.errors import InputError
+from mohamjax.hardware import PackageParameters, Technology, Template
+from mohamjax.mapping import MappingTables, area
+from mohamjax.schedule import Workbench, alone, workbench
+from mohamjax.search.config import WEIGHTS, MohamConfig
+from mohamjax.search.operators import Genetics
+from mohamjax.search.requirements import Requirements, Site, survey
+from mohamjax.search.seeding import list_scheduler
+from mohamjax.search.seeds import padded_rows
+from mohamjax.workload import ApplicationModel
+
+if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
+    from dataclasses import dataclass
+else:
+    from chex import dataclass
+
+__all__ = ["MohamContext", "anywhere", "build_context", "mapping_transform", "random_orders", "staffed"]
+
+
+@dataclass(frozen=True)
+class MohamContext:
+    """The problem as arrays.
+
+    Attributes:
+        genetics: what the operators read.
+        bench: what the evaluation reads.
+        reference: `[3]` float, reference point of the hypervolume, in objective units.
+        ideal: `[3]` float, a point that no design can pass, which scales the hypervolume to [0, 1].
+        weights: `[3]` float, exponents of the objectives where one number is minimised.
+        limits: `[4]` float, upper bounds of latency [s], energy [J], area [mm^2] and power [W]; inf where free.
+        least: `[T + 1]` int32, fewest chiplets of each template, then of all.
+        most: `[T + 1]` int32, likewise.
+    """
+
+    genetics: Genetics
+    bench: Workbench
+    reference: jax.Array
+    ideal: jax.Array
+    weights: jax.Array
+    limits: jax.Array
+    least: jax.Array
+    most: jax.Array
+
+
+@functools.partial(jax.jit, static_argnames=("count",))
+def random_orders(key: jax.Array, predecessors: jax.Array, layers: jax.Array, *, count: int) -> jax.Array:
+    """Random topological orders by Kahn's algorithm with random priorities.
+
+    Args:
+        key: typed key, consumed.
+        predecessors: `[L, A]` int32, padded with -1.
+        layers: `[]` int32, layers that exist; padded ones come last.
+        count: R, static.
+
+    Returns:
+        `[R, L]` int32.
+    """
+    total = predecessors.shape[0]
+    exists = predecessors >= 0
+
+    def one(key: jax.Array) -> jax.Array:
+        priority = jax.random.uniform(key, (total,)) - 2.0 * (jnp.arange(total) >= layers)
+
+        def take(place: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            order, done = carry
+            ready = ~done & jnp.all(done[predecessors] | ~exists, axis=1)
+            layer = jnp.argmax(jnp.where(ready, priority, -jnp.inf)).astype(jnp.int32)
+            return order.at[place].set(layer), done.at[layer].set(True)
+
+        order, _ = jax.lax.fori_loop(0, total, take, (jnp.zeros(total, jnp.int32), jnp.zeros(total, bool)))
+        return order
+
+    return in_blocks(jax.vmap(one), jax.random.split(key, count), 64)
+
+
+def mapping_transform(objectives: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """The most similar mapping on another template, for every mapping (DESIGN section 7).
+
+    Objectives are scaled to [0, 1] within each (unique layer, template) set; the transform of a mapping is the
+    nearest point of the target's set (Euclidean).
+
+    Args:
+        objectives: `[U, T, M, 3]` float.
+        count: `[U, T]` int, entries of each set.
+
+    Returns:
+        `[U, T, M, T]` int32; 0 where either side is empty.
+    """
+    unique, templates, size, _ = objectives.shape
+    valid = np.arange(size) < count[..., None]
+    low = np.min(np.where(valid[..., None], objectives, np.inf), axis=2, keepdims=True)
+    high = np.max(np.where(valid[..., None], objectives, -np.inf), axis=2, keepdims=True)
+    span = np.where(high > low, high - low, 1.0)
+    with np.errstate(invalid="ignore"):
+        scaled = np.where(valid[..., None], (objectives - low) / span, 0.0)
+    out = np.zeros((unique, templates, size, templates), np.int32)
+    for u, target in np.ndindex(unique, templates):  # one by one: distances take the square of the size in memory
+        if count[u, target]:
+            gap = np.sum((scaled[u, :, :, None] - scaled[u, target, : count[u, target]]) ** 2, axis=-1)
+            out[u, ..., target] = np.argmin(gap, axis=-1)
+    return out
+
+
+def build_context(
+    key: jax.Array,
+    application: ApplicationModel,
+    templates: Sequence[Template],
+    technology: Technology,
+    tables: MappingTables,
+    package: PackageParameters,
+    config: MohamConfig,
+    site: Site | None = None,
+    weights: Sequence[float] | None = None,
+) -> MohamContext:
+    """Builds the arrays of one search.
+
+    Args:
+        key: typed key, consumed (random orders).
+        application: networks.
+        templates: T templates, in the order of the tables: those of the site.
+        technology: energy and area tables.
+        tables: Pareto tables.
+        package: package parameters.
+        config: settings.
+        site: the user's requirements (`requirements.survey`); default none.
+        weights: exponents for `objective = "product"`; default 1 each.
+
+    Raises:
+        InputError: no template runs some layer, or the requirements cannot be met.
+    """
+    site = anywhere(application, templates, config) if site is None else site
+    bench = workbench(application, templates, technology, tables, package)
+    count = np.asarray(tables.count)
+    able, cover = staffed(application, count > 0, site)
+    total = bench.unique.shape[0]
+    padding = total - len(able)
+    runs_all = np.flatnonzero(able.all(axis=0))
+    predecessors = [layer.predecessors for layer in application.layers]
+    successors: list[list[int]] = [[] for _ in predecessors]
+    for layer, needs in enumerate(predecessors):
+        for p in needs:
+            successors[p].append(layer)
+    needs = jnp.asarray(padded_rows(predecessors, total, -1))
+    layers = jnp.int32(len(predecessors))
+    ideal, reference = _span(application, tables, bench, package, config)
+    genetics = Genetics(
+        layers=layers,
+        unique=bench.unique,
+        predecessors=needs,
+        successors=jnp.asarray(padded_rows(successors, total, -1)),
+        count=jnp.asarray(tables.count),
+        able=jnp.asarray(np.pad(able, ((0, padding), (0, 0)))),
+        transform=jnp.asarray(mapping_transform(np.asarray(tables.objectives), count)),
+        cover=jnp.asarray(cover),
+        rules=jnp.asarray(np.stack(list_scheduler(application, tables, package, site).rules())),
+        orders=random_orders(key, needs, layers, count=config.orders),
+        max_chiplets=jnp.int32(site.most[-1]),
+        site=jnp.asarray(site.tiles),
+        pin=jnp.asarray(np.pad(site.pin, (0, padding), constant_values=-1)),
+        homogeneous=jnp.int32(runs_all[0] if site.homogeneous else -1),
+    )
+    if weights is None or config.objective != "product":
+        weights = WEIGHTS.get(config.objective, WEIGHTS["product"])
+    return MohamContext(
+        genetics=genetics,
+        bench=bench,
+        reference=jnp.asarray(reference),
+        ideal=jnp.asarray(ideal),
+        weights=jnp.asarray(weights, reference.dtype),
+        limits=jnp.asarray(site.limits, reference.dtype),
+        least=jnp.asarray(site.least),
+        most=jnp.asarray(site.most),
+    )
+
+
+def anywhere(application: ApplicationModel, templates: Sequence[Template], config: MohamConfig) -> Site:
+    """The site of a search without requirements."""
+    return survey(Requirements(), application, templates, config.tiles, config.max_chiplets)
+
+
+def staffed(application: ApplicationModel, runs: np.ndarray, site: Site) -> tuple[np.ndarray, np.ndarray]:
+    """Which template may run each layer, and a package that runs them all; checks that there is one.
+
+    Args:
+        application: the networks.
+        runs: `[U, T]` bool, templates that run each unique layer.
+        site: the user's requirements.
+
+    Returns:
+        `[layers, T]` bool, and `[S]` int32, template on each tile, -1 where empty.
+
+    Raises:
+        InputError: a layer that nothing may run, or a package too small.
+    """
+    able = site.allowed & runs[list(application.unique_of_layer)]
+    for layer, network, row in zip(application.layers, application.network_of_layer, able, strict=True):
+        if not row.any():
+            raise InputError(
+                f"no template runs this layer (type {layer.type})",
+                file=site.file or None,
+                item=f"{application.networks[network].name}/{layer.name}",
+                remedy="add a template that runs it, enlarge its buffers, or loosen what pins it",
+            )
+    if site.homogeneous and not able.all(axis=0).any():
+        raise InputError(
+            "no template runs every layer",
+            file=site.file or None,
+            item="homogeneous",
+            remedy="leave it out, or add a template that does",
+        )
+    return able, _cover(able, site)
+
+
+def _cover(able: np.ndarray, site: Site) -> np.ndarray:
+    """Few chiplets that together run every layer, beside those that are fixed (greedy), `[S]` int32, -1 where empty.
+
+    Args:
+        able: `[layers, T]` bool, every row with a template.
+        site: the tiles, and how many chiplets there may be.
+    """
+    cover = np.where(site.tiles >= 0, site.tiles, -1).astype(np.int32)
+    lonely = ~able[:, cover[site.fixed]].any(axis=1)
+    added = []
+    while lonely.any():
+        added.append(int(np.argmax(able[lonely].sum(axis=0))))
+        lonely &= ~able[:, added[-1]]
+    needed, room = len(site.fixed) + len(added), min(site.most[-1] - len(site.fixed), len(site.free))
+    if len(added) > room:
+        raise InputError(
+            f"it takes {needed} chiplets to run every layer, there may be {len(site.fixed) + room}",
+            file=site.file or None,
+            item="chiplets",
+            remedy=f"allow {needed}, or add a template that runs more layer types",
+        )
+    cover[site.free[: len(added)]] = added
+    return cover
+
+
+def _span(
+    application: ApplicationModel,
+    tables: MappingTables,
+    bench: Workbench,
+    package: PackageParameters,
+    config: MohamConfig,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Ideal and reference point of the hypervolume: they depend on the tables and the package alone, not on a run.
+
+    Ideal: every layer on its fastest mapping, the layers spread evenly over all chiplets; every layer on its most
+    frugal mapping; one chiplet of the smallest hardware that some layer needs at least. Reference: every layer on its
+    slowest mapping, one after the other; on its dearest; as many of the largest chiplets as there may be.
+    """
+    valid = np.arange(tables.cycles.shape[2]) < np.asarray(tables.count)[..., None]
+    duration = alone(tables, package)
+    objectives = np.asarray(tables.objectives, np.float64)
+    u = np.asarray(application.unique_of_layer)
+
+    def total(values: np.ndarray, worst: bool) -> np.ndarray:
+        masked = np.where(valid, values, -np.inf if worst else np.inf)
+        return masked.max(axis=(1, 2))[u] if worst else masked.min(axis=(1, 2))[u]
+
+    full = jax.vmap(area)(bench.templates.machine)
+    ideal = [
+        total(np.asarray(tables.cycles), False).sum() / config.max_chiplets * 1e-9,
+        total(objectives[..., 1], False).sum() * 1e-12,
+        total(objectives[..., 2], False).max() * 1e-6,
+    ]
+    hops = float(np.max(np.asarray(bench.package.tables.hops)[: config.max_chiplets + 1]))
+    noc = total(np.asarray(tables.offchip_bytes), True).sum() * 8 * package.hop_energy * hops
+    tile = package.router_area + package.transceiver_area
+    reference = [
+        total(duration, True).sum() * 1e-9,
+        # On a chiplet larger than its mapping needs a layer costs more than in the tables.
+        (total(objectives[..., 1], True).sum() * 2 + noc) * 1e-12,
+        (float(jnp.max(full)) + tile) * config.max_chiplets * 1e-6,
+    ]
+    # A problem with a single design has no span of its own.
+    reference = [max(worst, 1.1 * best) for worst, best in zip(reference, ideal, strict=True)]
+    dtype = np.asarray(tables.cycles).dtype
+    return np.asarray(ideal, dtype), np.asarray(reference, dtype)

@@ -1,0 +1,171 @@
+"""First individuals: a user's own designs, and list schedules over homogeneous and mixed packages."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax import emo
+from mohamjax.errors import InputError
+from mohamjax.hardware import PackageParameters
+from mohamjax.mapping import MappingTables
+from mohamjax.schedule import Design, alone
+from mohamjax.search.config import MohamConfig
+from mohamjax.search.requirements import Site
+from mohamjax.search.seeds import PRIORITIES, ListScheduler, Plans, seed_packages
+from mohamjax.workload import ApplicationModel
+
+__all__ = ["list_designs", "list_packages", "list_scheduler", "padded", "seed_designs"]
+
+
+def list_scheduler(
+    application: ApplicationModel, tables: MappingTables, package: PackageParameters, site: Site
+) -> ListScheduler:
+    """List scheduling over the application and its tables, under the requirements of a site."""
+    unique = np.asarray(application.unique_of_layer)
+    able = np.asarray(tables.count)[unique] > 0
+    seats = np.full(len(site.tiles) + 1, -1)  # number of the fixed chiplet on each tile; -1 points at the last
+    seats[site.fixed] = np.arange(len(site.fixed))
+    return ListScheduler(
+        unique=unique,
+        predecessors=[layer.predecessors for layer in application.layers],
+        able=able & site.allowed,
+        pin=seats[site.pin],
+        count=np.asarray(tables.count),
+        objectives=np.asarray(tables.objectives, np.float64),
+        duration=alone(tables, package),
+    )
+
+
+def list_packages(site: Site, able: np.ndarray) -> list[tuple[int, ...]]:
+    """Packages to schedule on: fixed chiplets and those demanded at least, and beside them those of `seed_packages`.
+
+    Args:
+        site: the user's requirements.
+        able: `[layers, T]` bool, templates that run each layer.
+
+    Returns:
+        Template of each chiplet, the fixed ones first; only packages with the numbers of chiplets that are demanded.
+    """
+    templates = able.shape[1]
+    base = tuple(int(t) for t in site.tiles[site.fixed])
+    for t in range(templates):
+        base += (t,) * max(int(site.least[t]) - base.count(t), 0)
+    room = min(int(site.most[-1]), len(site.fixed) + len(site.free)) - len(base)
+    added = seed_packages(templates, room, able.all(axis=0), [int(site.least[-1]) - len(base)]) if room > 0 else []
+    packages = [base + extra for extra in ([()] if base else []) + added]
+
+    def allowed(package: tuple[int, ...]) -> bool:
+        counts = np.bincount(package, minlength=able.shape[1])
+        counts = np.append(counts, counts.sum())
+        uniform = not site.homogeneous or len(set(package)) == 1
+        return uniform and bool(((counts >= site.least) & (counts <= site.most)).all())
+
+    return [package for package in packages if allowed(package)]
+
+
+def list_designs(
+    application: ApplicationModel,
+    tables: MappingTables,
+    package: PackageParameters,
+    site: Site,
+    total_layers: int,
+    *,
+    priorities: Sequence[str] = PRIORITIES,
+    keep: int | None = None,
+) -> Design | None:
+    """List schedules over homogeneous and mixed packages under several choices of mappings, as distinct designs.
+
+    Args:
+        application: networks.
+        tables: Pareto tables.
+        package: package parameters.
+        site: tiles, fixed chiplets and their numbers.
+        total_layers: L after padding.
+        priorities: of `search.seeds.PRIORITIES`.
+        keep: most designs, those that NSGA-II's survival prefers by their estimates; default all.
+
+    Returns:
+        `Design` with a leading `[K]` axis, or None where no such package may be.
+    """
+    scheduler = list_scheduler(application, tables, package, site)
+    packages = list_packages(site, scheduler.able)
+    found = [scheduler.plans(packages, priority) for priority in priorities]
+    plans = Plans.joined(found)
+    if not len(plans):
+        return None
+    used = (plans.tile[:, None, :] == np.arange(plans.package.shape[1])[:, None]).any(axis=2)
+    tiles = np.concatenate([site.fixed, site.free]).astype(np.int32)[: used.shape[1]]
+    template = np.tile(np.where(site.tiles >= 0, site.tiles, -1).astype(np.int32), (len(plans), 1))
+    template[:, tiles] = np.where(used, plans.package, template[:, tiles])
+    columns = (plans.order, tiles[plans.tile], plans.mapping, template)
+    # A chiplet more, or another rule, often changes nothing.
+    _, first = np.unique(np.concatenate(columns, axis=1), axis=0, return_index=True)
+    kept = np.sort(first)
+    if keep is not None and keep < len(kept):
+        index = np.sort(np.asarray(emo.survive(emo.with_spare_rows(np.log(plans.estimate[kept])), keep)[0]))
+        kept = kept[index[index < len(kept)]]
+    order, assignment, mapping, template = (jnp.asarray(column[kept]) for column in columns)
+    return padded(Design(order=order, assignment=assignment, mapping=mapping, template=template), total_layers)
+
+
+def padded(designs: Design, layers: int) -> Design:
+    """Designs `[K, ...]` with padded layers at the end of every order, as the search has them."""
+    own = designs.order.shape[1]
+    rows, padding = len(designs.order), layers - own
+    extra = np.broadcast_to(np.arange(own, layers, dtype=np.int32), (rows, padding))
+    return dataclasses.replace(
+        designs,
+        order=jnp.concatenate([jnp.asarray(designs.order), extra], axis=1),
+        assignment=jnp.pad(jnp.asarray(designs.assignment), ((0, 0), (0, padding))),
+        mapping=jnp.pad(jnp.asarray(designs.mapping), ((0, 0), (0, padding))),
+        template=jnp.asarray(designs.template),
+    )
+
+
+def seed_designs(
+    application: ApplicationModel,
+    tables: MappingTables,
+    package: PackageParameters,
+    config: MohamConfig,
+    total_layers: int,
+    site: Site,
+    *,
+    injected: Design | None = None,
+) -> Design | None:
+    """First individuals: a user's own designs, then list schedules.
+
+    Args:
+        application: networks.
+        tables: Pareto tables.
+        package: package parameters.
+        config: settings; `seeded` switches the list schedules off, not the user's designs.
+        total_layers: L after padding.
+        site: requirements of the user; `anywhere` where there are none.
+        injected: the user's designs `[K, ...]`, layers not padded.
+
+    Returns:
+        `Design` with a leading axis, as many as `config.seed_batches` populations at most, or None where there are
+        none.
+
+    Raises:
+        InputError: more designs are injected than the population holds.
+    """
+    given = 0 if injected is None else len(injected.template)
+    keep = config.population * config.seed_batches - given
+    if keep < 0:
+        raise InputError(
+            f"{given} designs are to be injected, {given + keep} can be evaluated before the first generation",
+            item="--inject",
+            remedy="give fewer, or raise --population",
+        )
+    lists = None
+    if config.seeded and keep:
+        lists = list_designs(application, tables, package, site, total_layers, keep=keep)
+    own = None if injected is None else padded(injected, total_layers)
+    chosen = [designs for designs in (own, lists) if designs is not None]
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *chosen) if chosen else None
