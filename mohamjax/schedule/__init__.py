@@ -1,6 +1,6 @@
 """Schedules: jobs under shared bandwidth, and the evaluation of a design."""
 
-from mohamjax.schedule.bounds import Bounds, alone, design_bounds, scenario_bounds
+from mohamjax.schedule.bounds import Bounds, alone, design_bounds, scenario_bounds, uncontended
 from mohamjax.schedule.design import (
     CYCLE_S,
     OBJECTIVES,
@@ -42,5 +42,6 @@ __all__ = [
     "scenario_bounds",
     "segments",
     "simulate",
+    "uncontended",
     "workbench",
 ]

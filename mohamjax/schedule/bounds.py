@@ -32,7 +32,7 @@ from mohamjax.mapping import ArraySizes, MappingTables, Wires, hop_columns, leas
 from mohamjax.schedule.design import CYCLE_S, Chiplets, Design
 from mohamjax.workload import ApplicationModel
 
-__all__ = ["Bounds", "alone", "design_bounds", "scenario_bounds"]
+__all__ = ["Bounds", "alone", "design_bounds", "scenario_bounds", "uncontended"]
 
 _MIXES = 65
 """Prices tried between chiplets and interfaces, where there are only two."""
@@ -75,12 +75,17 @@ class Bounds:
         return {**out, "latency_parts_s": parts}
 
 
-def alone(tables: MappingTables, package: PackageParameters) -> np.ndarray:
-    """`[U, T, M]` float, cycles of each mapping that has its link, memory interface and DRAM for itself."""
+def uncontended(cycles: np.ndarray, offchip_bytes: np.ndarray, package: PackageParameters) -> np.ndarray:
+    """Cycles of layers that have their link, memory interface and DRAM for themselves; any shape, float64."""
     slowest = package.interface_bandwidth
     if package.contention == "all":
         slowest = min(slowest, package.link_bandwidth, package.dram_bandwidth)
-    return np.maximum(np.asarray(tables.cycles, np.float64), np.asarray(tables.offchip_bytes, np.float64) / slowest)
+    return np.maximum(np.asarray(cycles, np.float64), np.asarray(offchip_bytes, np.float64) / slowest)
+
+
+def alone(tables: MappingTables, package: PackageParameters) -> np.ndarray:
+    """`[U, T, M]` float, cycles of each mapping that has its link, memory interface and DRAM for itself."""
+    return uncontended(np.asarray(tables.cycles), np.asarray(tables.offchip_bytes), package)
 
 
 def _valid(tables: MappingTables) -> np.ndarray:

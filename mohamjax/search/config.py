@@ -81,6 +81,8 @@ class MohamConfig:
         tiles: tiles of the package, S.
         max_chiplets: most chiplets of a design.
         archive: most designs kept; beyond it the front is thinned by crowding.
+        genes: `plans` to search chiplets and let list scheduling place and map the layers (`search.plans`), or `layers`
+            to move single layers with MOHaM's operators.
         islands: populations that evolve side by side, each from its own random numbers; their archives are merged in
             the end.
         objective: `front` for the Pareto front of all three objectives, or one number that selection minimises:
@@ -105,6 +107,7 @@ class MohamConfig:
     tiles: int = 16
     max_chiplets: int = 16
     archive: int = 512
+    genes: str = "plans"
     islands: int = 1
     objective: str = "front"
     scale: str = "log"
@@ -132,6 +135,7 @@ class MohamConfig:
                 remedy="lower it or give the package more tiles",
             )
         words = {
+            "genes": ("plans", "layers"),
             "rate_unit": ("layer", "individual"),
             "stop": ("generations", "stability"),
             "objective": ("front", *WEIGHTS),

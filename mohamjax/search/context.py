@@ -17,6 +17,7 @@ from mohamjax.mapping import MappingTables, area
 from mohamjax.schedule import Workbench, alone, workbench
 from mohamjax.search.config import WEIGHTS, MohamConfig
 from mohamjax.search.operators import Genetics
+from mohamjax.search.plans import PlanTables, plan_tables
 from mohamjax.search.requirements import Requirements, Site, survey
 from mohamjax.search.seeding import list_scheduler
 from mohamjax.search.seeds import padded_rows
@@ -36,6 +37,7 @@ class MohamContext:
 
     Attributes:
         genetics: what the operators read.
+        plans: what the decoding of plans reads.
         bench: what the evaluation reads.
         reference: `[3]` float, reference point of the hypervolume, in objective units.
         ideal: `[3]` float, a point that no design can pass, which scales the hypervolume to [0, 1].
@@ -46,6 +48,7 @@ class MohamContext:
     """
 
     genetics: Genetics
+    plans: PlanTables
     bench: Workbench
     reference: jax.Array
     ideal: jax.Array
@@ -176,6 +179,7 @@ def build_context(
         weights = WEIGHTS.get(config.objective, WEIGHTS["product"])
     return MohamContext(
         genetics=genetics,
+        plans=plan_tables(tables, alone(tables, package)),
         bench=bench,
         reference=jnp.asarray(reference),
         ideal=jnp.asarray(ideal),

@@ -614,9 +614,11 @@ def map_layers(
     *,
     rates: MapperRates | None = None,
     given: Dict[tuple[int, int], Sequence[Mapping]] | None = None,
+    wanted: np.ndarray | None = None,
     progress: Callable[[MapperProgress], None] | None = None,
     cache: pathlib.Path | None = None,
     levels: int | None = None,
+    max_children: int | None = None,
     dtype: Any = jnp.float32,
 ) -> MappingTables:
     """Searches the Pareto set of mappings of every layer on every template that can run it (MEDEA).
@@ -634,9 +636,12 @@ def map_layers(
         rates: probabilities of the operators; default the MEDEA paper's.
         given: mappings by (index of the layer, index of the template) that join the first population; L levels as
             the deepest template has.
+        wanted: `[U, T]` bool, pairs to search; default all that can be.
         progress: called from worker threads, one call at a time, after every generation of a block.
         cache: folder of finished sets (see `cache_folder`); None neither reads nor writes any.
         levels: L, at least those of every template; default the most of any.
+        max_children: of the cost model, at least what `children_room` says; default just that. One number for several
+            calls lets them share their programs.
         dtype: float dtype of the search; float64 needs JAX's x64 mode.
 
     Returns:
@@ -654,6 +659,8 @@ def map_layers(
     primes = _primes(layers)
     layout = {"levels": deep, "primes": primes, "dtype": jnp.dtype(dtype).name}
     pairs = _pairs(key, layers, templates, technology, config, rates, given, layout)
+    if wanted is not None:
+        pairs = [pair for pair in pairs if wanted[pair.layer, pair.template]]
 
     found: dict[_Pair, MappingTables] = {}
     if cache is not None:
@@ -674,7 +681,7 @@ def map_layers(
 
     spaces = {pair: space(pair) for pair in open_}
     most_given = max([0, *(len(v) for v in given.values())])
-    room = MAX_CHILDREN if config.fixed else children_room(list(spaces.values()))
+    room = MAX_CHILDREN if config.fixed else max(children_room(list(spaces.values())), max_children or 0)
     search = _Search(config, rates, progress, len(pairs), len(found), room)
     search.report()
     tech = _cast(technology, dtype)

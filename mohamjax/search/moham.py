@@ -23,11 +23,14 @@ from mohamjax.search.config import MohamConfig, Rates
 from mohamjax.search.context import MohamContext
 from mohamjax.search.loop import Metrics, Problem, SearchState, generations, start
 from mohamjax.search.operators import Genetics
+from mohamjax.search.plan_operators import PlanRates, crossover, mutation, sample_plan
+from mohamjax.search.plans import Plan, Planned, decode, plan_of
 
 __all__ = [
     "LIMIT_TOLERANCE",
     "Progress",
     "design_problem",
+    "designs_of",
     "log_hypervolume",
     "run",
     "state_like",
@@ -161,25 +164,56 @@ def _fitness(objectives: jax.Array, context: MohamContext, *, scalar: bool, log:
     return jnp.where(emo.feasible(objectives)[..., None], values, objectives[..., : values.shape[-1]])
 
 
-@functools.cache
-def _problem(tiles: int, per_layer: bool, scalar: bool, log: bool, projects: bool) -> Problem:
-    def sample(key: jax.Array, context: MohamContext) -> Design:
-        design = operators.sample(key, context.genetics, tiles)
-        return operators.conform(design, context.genetics) if projects else design
+def designs_of(genes: Design | Planned) -> Design:
+    """The designs of individuals, whatever they are searched as."""
+    return genes.design if isinstance(genes, Planned) else genes
 
-    def evaluate_one(design: Design, context: MohamContext) -> jax.Array:
+
+def _sample_layers(key: jax.Array, context: MohamContext, *, tiles: int, projects: bool) -> Design:
+    """A random individual of a search of layers."""
+    design = operators.sample(key, context.genetics, tiles)
+    return operators.conform(design, context.genetics) if projects else design
+
+
+def _sample_plan(key: jax.Array, context: MohamContext) -> Planned:
+    """A random individual of a search of plans."""
+    return decode(sample_plan(key, context.genetics, context.plans), context.genetics, context.plans)
+
+
+def _vary_plans(
+    key: jax.Array, a: Planned, b: Planned, context: MohamContext, rates: PlanRates
+) -> tuple[Planned, Planned]:
+    """Crossover of a pair, mutation of each child, and the designs that come of them."""
+    cross_key, mutate_key = jax.random.split(key)
+    # Both children as one batch, so that the rest is compiled once.
+    pair = jax.tree.map(lambda *x: jnp.stack(x), *crossover(cross_key, a.plan, b.plan, rates.crossover))
+
+    def grown(key: jax.Array, plan: Plan) -> Planned:
+        plan = mutation(key, plan, context.genetics, context.plans, rates)
+        return decode(plan, context.genetics, context.plans)
+
+    both = jax.vmap(grown)(jax.random.split(mutate_key), pair)
+    first, second = (jax.tree.map(lambda leaf, i=i: leaf[i], both) for i in range(2))
+    return first, second
+
+
+@functools.cache
+def _problem(genes: str, tiles: int, per_layer: bool, scalar: bool, log: bool, projects: bool) -> Problem:
+    def evaluate_one(individual: Design | Planned, context: MohamContext) -> jax.Array:
+        design = designs_of(individual)
         objectives = evaluate(design, context.bench)
         return emo.constrained(objectives, violation(objectives, design, context))
 
-    def evaluate_all(designs: Design, context: MohamContext) -> jax.Array:
-        return jax.vmap(jax.vmap(functools.partial(evaluate_one, context=context)))(designs)
+    def evaluate_all(individuals: Design | Planned, context: MohamContext) -> jax.Array:
+        return jax.vmap(jax.vmap(functools.partial(evaluate_one, context=context)))(individuals)
 
     def observe(objectives: jax.Array, context: MohamContext) -> jax.Array:
         return jax.vmap(functools.partial(log_hypervolume, context=context))(objectives)
 
+    layers = genes == "layers"
     return Problem(
-        sample=sample,
-        vary=functools.partial(_vary, per_layer=per_layer, projects=projects),
+        sample=functools.partial(_sample_layers, tiles=tiles, projects=projects) if layers else _sample_plan,
+        vary=functools.partial(_vary, per_layer=per_layer, projects=projects) if layers else _vary_plans,
         evaluate=evaluate_all,
         observe=observe,
         fitness=functools.partial(_fitness, scalar=scalar, log=log) if scalar or log else None,
@@ -193,11 +227,12 @@ def design_problem(config: MohamConfig, projects: bool = False) -> Problem:
 
     Args:
         config: settings.
-        projects: project designs onto the requirements after variation (`Site.projects`).
+        projects: project designs onto the requirements after variation (`Site.projects`); plans keep them anyway.
     """
-    return _problem(
-        config.tiles, config.rate_unit == "layer", config.objective != "front", config.scale == "log", projects
-    )
+    scalar, log = config.objective != "front", config.scale == "log"
+    if config.genes == "plans":
+        return _problem("plans", 0, False, scalar, log, False)
+    return _problem("layers", config.tiles, config.rate_unit == "layer", scalar, log, projects)
 
 
 # ---------------------------------------------------------------- running
@@ -237,7 +272,7 @@ def run(
     context: MohamContext,
     config: MohamConfig,
     *,
-    rates: Rates | None = None,
+    rates: Rates | PlanRates | None = None,
     seeds: Design | None = None,
     resume: SearchState | None = None,
     history: Sequence[Mapping[str, Any]] = (),
@@ -255,7 +290,7 @@ def run(
         key: typed key of the whole search.
         context: the problem.
         config: settings.
-        rates: operator probabilities; default `Rates()`.
+        rates: operator probabilities, of the kind that the genes need; default `PlanRates()` or `Rates()`.
         seeds: first individuals `[K, ...]`, any number: all are evaluated, and the first population is what survives.
         resume: a state to go on from instead of a first population.
         history: rows of the generations before it, whose `stability` the stop rule looks back on.
@@ -266,8 +301,12 @@ def run(
     Yields:
         The state and what to report.
     """
-    rates = jax.tree.map(jnp.float32, Rates() if rates is None else rates)
+    if rates is None:
+        rates = PlanRates() if config.genes == "plans" else Rates()
+    rates = jax.tree.map(jnp.float32, rates)
     problem = design_problem(config, projects) if problem is None else problem
+    if seeds is not None and config.genes == "plans":
+        seeds = _planned(seeds, context)
     fixed = {"problem": problem, "immigrants": config.immigrant_count, "chunk": config.chunk}
     began = time.perf_counter()
     if resume is None:
@@ -331,7 +370,13 @@ def run(
         )
 
 
-def _batches(seeds: Design | None, random: Design, config: MohamConfig) -> list[Design]:
+@jax.jit
+def _planned(designs: Design, context: MohamContext) -> Planned:
+    """Designs `[K, ...]` with a plan for each."""
+    return jax.vmap(plan_of, in_axes=(0, None, None))(designs, context.genetics, context.plans)
+
+
+def _batches(seeds: Any, random: Any, config: MohamConfig) -> list[Any]:
     """Seeds `[K, ...]` as batches `[I, P, ...]` for every island, the last filled up with random designs.
 
     Without seeds the random population `[I, P, ...]` is the only batch.
@@ -340,10 +385,11 @@ def _batches(seeds: Design | None, random: Design, config: MohamConfig) -> list[
     if seeds is None:
         return [random]
     shared = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (config.islands, *leaf.shape)), seeds)
-    missing = -len(seeds.template) % size
+    missing = -jax.tree.leaves(seeds)[0].shape[0] % size
     filled = jax.tree.map(lambda s, r: jnp.concatenate([s, r[:, :missing]], axis=1), shared, random)
     return [
-        jax.tree.map(lambda leaf, i=i: leaf[:, i : i + size], filled) for i in range(0, filled.template.shape[1], size)
+        jax.tree.map(lambda leaf, i=i: leaf[:, i : i + size], filled)
+        for i in range(0, jax.tree.leaves(filled)[0].shape[1], size)
     ]
 
 

@@ -1,0 +1,240 @@
+"""Variation of plans: what is drawn, crossed and mutated where hardware is moved and not single layers.
+
+Axes: S tiles, C components of a size, T templates, H sizes of the library. Functions are for one plan or one pair;
+callers vmap. Every function returns plans that `completed` has mended: fixed tiles hold their template, no more
+chiplets than allowed, every layer with a chiplet that may run it. Keys are consumed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+
+from mohamjax.search.operators import Genetics
+from mohamjax.search.plans import Plan, PlanTables
+from mohamjax.search.requirements import FREE
+
+if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
+    from dataclasses import dataclass
+else:
+    from chex import dataclass
+
+__all__ = ["PlanRates", "completed", "crossover", "mutation", "sample_plan"]
+
+
+@dataclass(frozen=True)
+class PlanRates:
+    """How often plans change, all traced: a sweep over them does not recompile.
+
+    Attributes:
+        crossover: probability per pair; else both children are their parents before mutation.
+        stepping: chiplets of a design that take steps in some components of their size, on average.
+        component: probability that a component of such a chiplet takes a step.
+        reach: logarithm of the longest step, in thresholds; steps are spread evenly over logarithms.
+        scaling: chiplets that take one step in all components, on average.
+        drawing: chiplets that take a size of the library.
+        weighting: chiplets that take another weight.
+        replacing: chiplets that become another template, with a size of the library.
+        copying: chiplets that become a copy of another.
+        opening: chiplets that are added; one in three is new, the others are copies.
+        closing: chiplets that are taken away.
+        shuffling: probability that all chiplets change places.
+        thrift: probability of another exponent of energy.
+    """
+
+    crossover: jax.typing.ArrayLike = 0.9
+    stepping: jax.typing.ArrayLike = 1.0
+    component: jax.typing.ArrayLike = 0.3
+    reach: jax.typing.ArrayLike = 2.5
+    scaling: jax.typing.ArrayLike = 0.3
+    drawing: jax.typing.ArrayLike = 0.1
+    weighting: jax.typing.ArrayLike = 0.5
+    replacing: jax.typing.ArrayLike = 0.15
+    copying: jax.typing.ArrayLike = 0.1
+    opening: jax.typing.ArrayLike = 0.2
+    closing: jax.typing.ArrayLike = 0.15
+    shuffling: jax.typing.ArrayLike = 0.05
+    thrift: jax.typing.ArrayLike = 0.15
+
+
+class _Draws:
+    """Random numbers of one individual, drawn at once and handed out piece by piece.
+
+    Every draw of its own unrolls the generator's rounds anew, which would be most of the compiled program.
+    """
+
+    def __init__(self, key: jax.Array, room: int) -> None:
+        self._values = jax.random.uniform(key, (room,))
+        self._used = 0
+
+    def uniform(self, *shape: int) -> jax.Array:
+        """Numbers in [0, 1) that nobody else has."""
+        first, self._used = self._used, self._used + math.prod(shape)
+        if self._used > self._values.shape[0]:
+            raise ValueError(f"{self._used} numbers asked for, {self._values.shape[0]} drawn")
+        return self._values[first : self._used].reshape(shape)
+
+    def below(self, limit: jax.typing.ArrayLike, *shape: int) -> jax.Array:
+        """Whole numbers in 0..limit-1."""
+        drawn = (self.uniform(*shape) * limit).astype(jnp.int32)
+        return jnp.minimum(drawn, jnp.asarray(limit, jnp.int32) - 1)
+
+    def happens(self, rate: jax.typing.ArrayLike, *shape: int) -> jax.Array:
+        """True with a probability."""
+        return self.uniform(*shape) < rate
+
+
+def _real(genetics: Genetics) -> jax.Array:
+    """`[L]` bool, the layers that exist."""
+    return jnp.arange(genetics.unique.shape[0]) < genetics.layers
+
+
+def completed(plan: Plan, genetics: Genetics) -> Plan:
+    """The plan with what the user demands, and with a chiplet for every layer.
+
+    Fixed tiles hold their template, closed ones nothing. Where packages are homogeneous all free tiles take the
+    template of the first chiplet that runs every layer. Of too many chiplets the last ones go. As long as some layer
+    has no chiplet that may run it, the template that runs most of those layers is added on an empty tile, or put in
+    the place of a free chiplet; where that does not help, the package that `Genetics.cover` knows is taken.
+    """
+    site = genetics.site
+    free = site == FREE
+    real = _real(genetics)
+    runs_all = jnp.all(genetics.able | ~real[:, None], axis=0)
+    template = jnp.where(free, plan.template, site)
+    template = jnp.where(template >= 0, template, -1)
+    leads = (template >= 0) & runs_all[jnp.maximum(template, 0)]
+    leader = jnp.where(jnp.any(leads), template[jnp.argmax(leads)], genetics.homogeneous)
+    template = jnp.where((genetics.homogeneous >= 0) & free & (template >= 0), leader, template)
+    room = genetics.max_chiplets - jnp.sum(site >= 0)
+    template = jnp.where(free & (jnp.cumsum(free & (template >= 0)) > room), -1, template)
+    tiles, number = jnp.arange(site.shape[0]), jnp.cumsum(free) - 1
+
+    def lonely(template: jax.Array) -> jax.Array:
+        standing = jnp.where(template >= 0, genetics.able[:, jnp.maximum(template, 0)], False)
+        return real & ~jnp.any(standing, axis=1)
+
+    common = jnp.sum(genetics.able, axis=0)
+    for k in range(min(genetics.able.shape[1], site.shape[0])):
+        alone = lonely(template)
+        useful = jnp.sum(genetics.able & alone[:, None], axis=0) * (alone.shape[0] + 1) + common
+        vacant = free & (template < 0)
+        add = jnp.any(vacant) & (jnp.sum(template >= 0) < genetics.max_chiplets)
+        at = jnp.where(add, jnp.argmax(vacant), jnp.argmax(free & (number == k)))
+        template = jnp.where(jnp.any(alone) & (tiles == at) & free, jnp.argmax(useful).astype(jnp.int32), template)
+    template = jnp.where(jnp.any(lonely(template)), genetics.cover, template)
+    return dataclasses.replace(plan, template=template.astype(jnp.int32))
+
+
+def _new_chiplets(draws: _Draws, number: int, tables: PlanTables) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Random templates `[number]`, sizes of the library `[number, C]` and weights `[number]`."""
+    templates, sizes = tables.library.shape[:2]
+    template = draws.below(templates, number)
+    return template, tables.library[template, draws.below(sizes, number)], draws.below(tables.fits.shape[1], number)
+
+
+def sample_plan(key: jax.Array, genetics: Genetics, tables: PlanTables) -> Plan:
+    """A random plan: one to `max_chiplets` chiplets, evenly over logarithms, of one to four kinds.
+
+    Args:
+        key: typed key, consumed.
+        genetics: the problem.
+        tables: sets of mappings, and the library.
+    """
+    tiles = genetics.site.shape[0]
+    draws = _Draws(key, 3 * tiles + 3)
+    chips = jnp.exp(draws.uniform() * jnp.log(genetics.max_chiplets + 1.0)).astype(jnp.int32)
+    kind = jnp.arange(tiles) % (1 + draws.below(4))
+    template, size, weight = (x[kind] for x in _new_chiplets(draws, tiles, tables))
+    standing = jnp.cumsum(genetics.site == FREE) <= chips - jnp.sum(genetics.site >= 0)
+    plan = Plan(
+        template=jnp.where(standing, template, -1), size=size, weight=weight, thrift=draws.below(len(tables.thrift))
+    )
+    return completed(plan, genetics)
+
+
+def crossover(key: jax.Array, a: Plan, b: Plan, rate: jax.typing.ArrayLike) -> tuple[Plan, Plan]:
+    """Every tile, with its chiplet, from the one parent or from the other.
+
+    Not mended yet: `mutation` does that.
+
+    Args:
+        key: typed key, consumed.
+        a: a parent.
+        b: the other.
+        rate: probability; else the children are the parents.
+    """
+    tiles = a.template.shape[0]
+    draws = _Draws(key, tiles + 2)
+    happens = draws.happens(rate)
+    swaps = draws.happens(0.5, tiles) & happens
+    thrift = draws.happens(0.5) & happens
+
+    def child(own: Plan, other: Plan) -> Plan:
+        return Plan(
+            template=jnp.where(swaps, other.template, own.template),
+            size=jnp.where(swaps[:, None], other.size, own.size),
+            weight=jnp.where(swaps, other.weight, own.weight),
+            thrift=jnp.where(thrift, other.thrift, own.thrift),
+        )
+
+    return child(a, b), child(b, a)
+
+
+def mutation(key: jax.Array, plan: Plan, genetics: Genetics, tables: PlanTables, rates: PlanRates) -> Plan:
+    """All mutations of a plan, each with its rate; fixed tiles keep their template, and all else may change.
+
+    Args:
+        key: typed key, consumed.
+        plan: the plan.
+        genetics: the problem.
+        tables: sets of mappings, and the library.
+        rates: how often.
+    """
+    tiles, room = plan.size.shape
+    most = tables.fits.shape[3] - 1
+    draws = _Draws(key, tiles * (3 * room + 18) + 2)
+    template, size, weight = plan.template, plan.size, plan.weight
+    standing = template >= 0
+    count = jnp.maximum(jnp.sum(standing), 1)
+
+    def chosen(rate: jax.typing.ArrayLike) -> jax.Array:
+        """`[S]` bool, chiplets, `rate` of them on average."""
+        return draws.happens(rate / count, tiles) & standing
+
+    def steps(*shape: int) -> jax.Array:
+        length = jnp.exp(draws.uniform(*shape) * rates.reach).astype(jnp.int32)
+        return jnp.where(draws.happens(0.5, *shape), length, -length)
+
+    stepping = chosen(rates.stepping)[:, None] & draws.happens(rates.component, tiles, room)
+    size = jnp.clip(size + jnp.where(stepping, steps(tiles, room), 0), 0, most)
+    size = jnp.clip(size + jnp.where(chosen(rates.scaling)[:, None], steps(tiles, 1), 0), 0, most)
+
+    new_template, new_size, new_weight = _new_chiplets(draws, tiles, tables)
+    known = tables.library[jnp.maximum(template, 0), draws.below(tables.library.shape[1], tiles)]
+    size = jnp.where(chosen(rates.drawing)[:, None], known, size)
+    weight = jnp.where(chosen(rates.weighting), new_weight, weight)
+    replaced = chosen(rates.replacing)
+    template = jnp.where(replaced, new_template, template)
+    size = jnp.where(replaced[:, None], new_size, size)
+
+    template = jnp.where(chosen(rates.closing) & (count > 1), -1, template)
+    # Every tile may become a copy of the k-th chiplet, k random.
+    nth = jnp.searchsorted(jnp.cumsum(standing), 1 + draws.below(count, tiles)).astype(jnp.int32)
+    source = jnp.minimum(nth, tiles - 1)
+    opened = draws.happens(rates.opening / jnp.maximum(tiles - count, 1), tiles) & ~standing
+    fresh = opened & draws.happens(1 / 3, tiles)
+    copied = (opened & ~fresh) | chosen(rates.copying)
+    template = jnp.where(fresh, new_template, jnp.where(copied, plan.template[source], template))
+    size = jnp.where(fresh[:, None], new_size, jnp.where(copied[:, None], size[source], size))
+    weight = jnp.where(fresh, new_weight, jnp.where(copied, weight[source], weight))
+
+    seats = jnp.argsort(draws.uniform(tiles))
+    seats = jnp.where(draws.happens(rates.shuffling), seats, jnp.arange(tiles))
+    thrift = jnp.where(draws.happens(rates.thrift), draws.below(len(tables.thrift)), plan.thrift)
+    mutant = Plan(template=template[seats], size=size[seats], weight=weight[seats], thrift=thrift)
+    return completed(mutant, genetics)

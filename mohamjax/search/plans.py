@@ -1,0 +1,363 @@
+"""Plans: few genes that move hardware, and the list scheduler that makes a design of them.
+
+A plan says which chiplets there are, how large each may be, and whether it works for speed or for thrift; everything
+else follows. On every chiplet each layer has the best mapping that fits the chiplet as it stands, every capacity and
+every fanout for itself; layers are taken by upward rank (HEFT: Topcuoglu, Hariri, Wu, 2002) and go to the chiplet of
+least finish time x energy^thrift. A chiplet then shrinks to what its layers use, so that no layer of a decoded design
+has a better mapping, under its chiplet's weight, that would fit.
+
+Whether a mapping fits is a bit. For every template, weight, size component and threshold there is a set of mappings,
+ordered by their score under the weight: the best mapping that fits a chiplet is the lowest bit of an intersection.
+
+Axes: L layers (padded), S tiles, U unique layers, T templates, M mappings of a Pareto set, C components of a size (the
+capacities and fanouts that differ between mappings), R thresholds of a component, W weights, H sizes in the library,
+K exponents of energy, B words of 32 bits. Functions are for one plan; callers vmap.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.mapping import MappingTables
+from mohamjax.schedule import Design
+from mohamjax.search.operators import Genetics
+
+if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
+    from dataclasses import dataclass
+else:
+    from chex import dataclass
+
+__all__ = [
+    "THRIFT",
+    "WEIGHTS",
+    "Plan",
+    "PlanTables",
+    "Planned",
+    "decode",
+    "fitting",
+    "mapping_scores",
+    "plan_of",
+    "plan_tables",
+]
+
+WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Exponents of time in the score time^w x energy^(1 - w) by which mappings are chosen, W of them."""
+
+THRIFT = (0.0, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.5)
+"""Exponents of energy when a layer is placed, K of them."""
+
+_THRESHOLDS = 64
+_CAPS = 24
+_WORD = 32
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The genes of a plan.
+
+    Attributes:
+        template: `[S]` int32, template on each tile, -1 where the tile is empty.
+        size: `[S, C]` int32 in 0..R-1, threshold of each component that mappings on the tile must not pass. Layers
+            that fit no chiplet may pass it.
+        weight: `[S]` int32 in 0..W-1, by which score the tile's layers choose their mappings.
+        thrift: `[]` int32 in 0..K-1, exponent of energy when layers are placed.
+    """
+
+    template: jax.Array
+    size: jax.Array
+    weight: jax.Array
+    thrift: jax.Array
+
+
+@dataclass(frozen=True)
+class Planned:
+    """An individual: the plan, and the design that came of it."""
+
+    plan: Plan
+    design: Design
+
+
+@dataclass(frozen=True)
+class PlanTables:
+    """What decoding reads of the Pareto tables.
+
+    Attributes:
+        fits: `[T, W, C, R, B, U]` uint32, sets of mappings: bit p of the words is the p-th best mapping by the weight's
+            score, set where it does not pass the threshold.
+        ranked: `[T, W, M, U]` int32, mappings by falling score.
+        smallest: `[T, U]` int32, the mapping of least area: what a layer takes where nothing fits.
+        time: `[T, M, U]` float, cycles alone on a memory interface; inf in padding.
+        log_energy: `[T, M, U]` float, logarithm of the energy on the mapping's own hardware; inf in padding.
+        need: `[T, M, U, C]` int32, least threshold of each component that the mapping does not pass.
+        library: `[T, H, C]` int32, sizes to start from: of chiplets that run every layer on its best mapping under a
+            cap on area and a weight.
+        thrift: `[K]` float, `THRIFT`.
+    """
+
+    fits: jax.Array
+    ranked: jax.Array
+    smallest: jax.Array
+    time: jax.Array
+    log_energy: jax.Array
+    need: jax.Array
+    library: jax.Array
+    thrift: jax.Array
+
+
+# ---------------------------------------------------------------- tables, on the host
+
+
+def plan_tables(tables: MappingTables, duration: np.ndarray, like: MappingTables | None = None) -> PlanTables:
+    """Sorts mappings by score and by what hardware they need.
+
+    Args:
+        tables: Pareto tables `[U, T, M, ...]`.
+        duration: `[U, T, M]` float, cycles of each entry alone on its memory interface.
+        like: tables whose components and thresholds count: those that a search began with, where `tables` have grown
+            since. A size then means the same over both. Default `tables`.
+
+    Returns:
+        The tables in single precision.
+    """
+    count = np.asarray(tables.count)
+    entries = np.shape(tables.cycles)[2]
+    valid = np.arange(entries) < count[..., None]
+    need = _needs(tables, tables if like is None else like)
+    objectives = np.asarray(tables.objectives, np.float64)
+    area = np.where(valid, objectives[..., 2], np.inf)
+    time = np.where(valid, duration, np.inf)
+    scores = mapping_scores(duration, np.where(valid, objectives[..., 1], np.inf))
+    ranked = np.stack([np.lexsort((area, score), axis=-1) for score in scores], axis=2)  # [U, T, W, M]
+    single = np.float32
+
+    def last(values: np.ndarray) -> np.ndarray:
+        return np.moveaxis(values, 0, -1)
+
+    return PlanTables(
+        fits=jnp.asarray(_sets(need, ranked, valid)),
+        ranked=jnp.asarray(last(ranked).astype(np.int32)),
+        smallest=jnp.asarray(last(area.argmin(axis=2)).astype(np.int32)),
+        time=jnp.asarray(last(time).astype(single)),
+        log_energy=jnp.asarray(last(scores[0]).astype(single)),  # the weight 0 knows nothing else
+        need=jnp.asarray(np.moveaxis(need, 0, 2)),
+        library=jnp.asarray(_library(need, scores, area)),
+        thrift=jnp.asarray(THRIFT, single),
+    )
+
+
+def mapping_scores(time: np.ndarray, energy: np.ndarray) -> list[np.ndarray]:
+    """Logarithms of time^w x energy^(1 - w), an array for each of `WEIGHTS`; inf where the energy is, as in padding."""
+    real = np.isfinite(energy)
+    log_time, log_energy = (np.log(np.where(real, x, 1.0), dtype=np.float64) for x in (time, energy))
+    return [np.where(real, w * log_time + (1 - w) * log_energy, np.inf) for w in WEIGHTS]
+
+
+def _needs(tables: MappingTables, like: MappingTables) -> np.ndarray:
+    """`[U, T, M, C]` int32, see `PlanTables.need`; thresholds are values that occur in `like`, at most R of them."""
+
+    def columns(tables: MappingTables) -> np.ndarray:
+        capacity, fanout = np.asarray(tables.capacity), np.asarray(tables.fanout)
+        return np.concatenate([capacity, fanout.reshape(*capacity.shape[:3], -1)], axis=-1)
+
+    values, known = columns(tables), columns(like)
+    exists = np.arange(known.shape[2]) < np.asarray(like.count)[..., None]
+    of_template: list[list[tuple[int, np.ndarray]]] = []
+    for t in range(values.shape[1]):
+        seen = [np.unique(column) for column in known[:, t][exists[:, t]].T]
+        of_template.append([(column, own) for column, own in enumerate(seen) if len(own) > 1])
+    # The number of components depends on the templates rather than on what the mapper found.
+    room = max(8, 4 * -(-max(map(len, of_template)) // 4))
+    need = np.zeros((*values.shape[:3], room), np.int32)
+    for t, own in enumerate(of_template):
+        for c, (column, seen) in enumerate(own):
+            if len(seen) > _THRESHOLDS:
+                seen = seen[np.linspace(0, len(seen) - 1, _THRESHOLDS).round().astype(int)]
+            need[:, t, :, c] = np.minimum(np.searchsorted(seen, values[:, t, :, column]), _THRESHOLDS - 1)
+    return need
+
+
+def _sets(need: np.ndarray, ranked: np.ndarray, valid: np.ndarray) -> np.ndarray:
+    """`PlanTables.fits` from needs `[U, T, M, C]`, rankings `[U, T, W, M]` and the entries that exist `[U, T, M]`."""
+    unique, templates, entries, room = need.shape
+    words = -(-entries // _WORD)
+    sets = np.zeros((templates, ranked.shape[2], room, _THRESHOLDS, words, unique), np.uint32)
+    u, t = np.indices((unique, templates))
+    for w in range(ranked.shape[2]):
+        for place in range(entries):
+            mapping = ranked[:, :, w, place]
+            there = valid[u, t, mapping]
+            bit = np.where(there, np.uint32(1) << np.uint32(place % _WORD), 0).astype(np.uint32)
+            for c in range(room):
+                sets[t, w, c, need[u, t, mapping, c], place // _WORD, u] |= bit
+    # What does not pass a threshold does not pass a higher one.
+    return np.bitwise_or.accumulate(sets, axis=3)
+
+
+def _library(need: np.ndarray, scores: list[np.ndarray], area: np.ndarray) -> np.ndarray:
+    """`[T, H, C]` int32: per cap and weight the least size on which all layers have their best mapping under the cap.
+
+    Caps are spread evenly on a log axis, from the least hardware that any layer needs at all to the largest mapping.
+    """
+    least = area.min(axis=2)
+    runs = np.isfinite(least)
+    low, high = np.where(runs, least, np.inf).min(axis=1).max(), area[np.isfinite(area)].max()
+    rows = []
+    for cap in np.geomspace(low, max(high, low), _CAPS):
+        for score in scores:
+            allowed = np.where(area <= cap, score, np.inf)
+            best = np.take_along_axis(need, allowed.argmin(axis=2)[..., None, None], axis=2)[:, :, 0]
+            rows.append(np.where(np.isfinite(allowed.min(axis=2))[..., None], best, 0).max(axis=0))
+    return np.stack(rows, axis=1)
+
+
+# ---------------------------------------------------------------- decoding
+
+
+def fitting(template: jax.Array, size: jax.Array, weight: jax.Array, tables: PlanTables) -> tuple[jax.Array, jax.Array]:
+    """The best mapping of every unique layer on every tile among those that fit.
+
+    Args:
+        template: `[S]` int32, at least 0.
+        size: `[S, C]` int32, thresholds.
+        weight: `[S]` int32.
+        tables: sets of mappings.
+
+    Returns:
+        `[S, U]` int32 mappings, the smallest where none fits, and `[S, U]` bool, whether one does.
+    """
+    component = jnp.arange(size.shape[1])
+    sets = tables.fits[template[:, None], weight[:, None], component, size]  # [S, C, B, U]
+    both = jnp.bitwise_and.reduce(sets, axis=1)
+    place = jnp.full(both[:, 0].shape, -1, jnp.int32)
+    for b in reversed(range(both.shape[1])):
+        word = both[:, b]
+        lowest = jax.lax.population_count((word & (~word + 1)) - 1).astype(jnp.int32)
+        place = jnp.where(word != 0, lowest + _WORD * b, place)
+    found = place >= 0
+    unique = jnp.arange(place.shape[1])
+    best = tables.ranked[template[:, None], weight[:, None], jnp.maximum(place, 0), unique]
+    return jnp.where(found, best, tables.smallest[template]), found
+
+
+def decode(plan: Plan, genetics: Genetics, tables: PlanTables) -> Planned:
+    """The design that a plan means, and the plan with the sizes that its chiplets came to have.
+
+    Args:
+        plan: a plan under which every layer has a chiplet that may run it (`plan_operators.completed`).
+        genetics: the problem.
+        tables: sets of mappings.
+
+    Returns:
+        A valid design, and the plan without chiplets that run nothing, each size as small as the layers leave it.
+    """
+    template = jnp.maximum(plan.template, 0)
+    mapping, found = fitting(template, plan.size, plan.weight, tables)
+    unique = jnp.arange(mapping.shape[1])
+    time, energy = (column[template[:, None], mapping, unique] for column in (tables.time, tables.log_energy))
+    tiles = jnp.arange(template.shape[0], dtype=jnp.int32)
+    runs = jnp.where(plan.template >= 0, genetics.able[:, template], False)
+    runs &= (genetics.pin < 0)[:, None] | (genetics.pin[:, None] == tiles)
+    fits = runs & found.T[genetics.unique]
+    # A layer that fits nowhere goes where it can run at all, and the chiplet grows.
+    possible = jnp.where(jnp.any(fits, axis=1, keepdims=True), fits, runs)
+    times = jnp.where(possible, time.T[genetics.unique], jnp.inf)  # [L, S]
+    costs = energy.T[genetics.unique] * tables.thrift[plan.thrift]
+    order = _by_upward_rank(times, genetics)
+    assignment = _placed(order, times, costs, genetics)
+
+    real = jnp.arange(order.shape[0]) < genetics.layers
+    size = _used_sizes(assignment, template, mapping, genetics, tables)
+    used = size[:, 0] >= 0
+    size = jnp.where(used[:, None], size, plan.size)
+    # Where a chiplet grew, its other layers may do better on it.
+    mapping, _ = fitting(template, size, plan.weight, tables)
+    design = Design(
+        order=order,
+        assignment=assignment,
+        mapping=jnp.where(real, mapping[assignment, genetics.unique], 0),
+        template=jnp.where(used | (genetics.site >= 0), plan.template, -1),
+    )
+    return Planned(plan=dataclasses.replace(plan, template=design.template, size=size), design=design)
+
+
+def plan_of(design: Design, genetics: Genetics, tables: PlanTables) -> Planned:
+    """A plan for a design that came from elsewhere: its chiplets with their sizes, middling weights.
+
+    Args:
+        design: a valid design; it stays as it is.
+        genetics: the problem.
+        tables: sets of mappings.
+    """
+    template = jnp.maximum(design.template, 0)
+    of_layer = design.mapping
+    real = jnp.arange(of_layer.shape[0]) < genetics.layers
+    need = tables.need[template[design.assignment], of_layer, genetics.unique]
+    size = _most(jnp.where(real, design.assignment, template.shape[0]), need, template.shape[0])
+    middle = jnp.full(template.shape, len(WEIGHTS) // 2, jnp.int32)
+    plan = Plan(template=design.template, size=jnp.maximum(size, 0), weight=middle, thrift=jnp.int32(len(THRIFT) // 2))
+    return Planned(plan=plan, design=design)
+
+
+def _most(owner: jax.Array, values: jax.Array, tiles: int) -> jax.Array:
+    """`[S, C]` int32, the largest of the values `[L, C]` of each tile's layers, -1 where there are none."""
+    return jnp.full((tiles, values.shape[1]), -1, jnp.int32).at[owner].max(values, mode="drop")
+
+
+def _used_sizes(
+    assignment: jax.Array, template: jax.Array, mapping: jax.Array, genetics: Genetics, tables: PlanTables
+) -> jax.Array:
+    """`[S, C]` int32, what the layers of each tile need of it, -1 where there are none."""
+    real = jnp.arange(assignment.shape[0]) < genetics.layers
+    need = tables.need[template[assignment], mapping[assignment, genetics.unique], genetics.unique]
+    return _most(jnp.where(real, assignment, template.shape[0]), need, template.shape[0])
+
+
+def _by_upward_rank(times: jax.Array, genetics: Genetics) -> jax.Array:
+    """`[L]` int32, layers by falling longest remaining path of mean durations, from `[L, S]`; padded ones last."""
+    possible = jnp.isfinite(times)
+    mean = jnp.sum(jnp.where(possible, times, 0.0), axis=1) / jnp.maximum(jnp.sum(possible, axis=1), 1)
+    layers = jnp.arange(times.shape[0], dtype=jnp.int32)
+
+    def longest(rank: jax.Array, at: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
+        layer, after = at
+        rest = jnp.max(jnp.where(after >= 0, rank[after], 0.0), initial=0.0)
+        return rank.at[layer].set(mean[layer] + rest), None
+
+    # Layers are numbered in a topological order; equal ranks (time lost in rounding) keep it, as the sort is stable.
+    rank, _ = jax.lax.scan(longest, jnp.zeros_like(mean), (layers, genetics.successors), reverse=True)
+    return jnp.argsort(jnp.where(layers < genetics.layers, -rank, 1.0), stable=True).astype(jnp.int32)
+
+
+def _placed(order: jax.Array, times: jax.Array, costs: jax.Array, genetics: Genetics) -> jax.Array:
+    """`[L]` int32, tile of each layer: in order, each where log finish time + cost is least.
+
+    Args:
+        order: `[L]` int32.
+        times: `[L, S]` float, inf where a layer may not run.
+        costs: `[L, S]` float.
+        genetics: the problem.
+    """
+    layers, tiles = times.shape
+    index = jnp.arange(layers, dtype=jnp.int32)
+    place = jnp.zeros(layers, jnp.int32).at[order].set(index, unique_indices=True)
+    before = genetics.predecessors[order]
+    before = jnp.where(before >= 0, place[before], layers)  # the last end is 0, for padding
+
+    def put(
+        carry: tuple[jax.Array, jax.Array], at: tuple[jax.Array, ...]
+    ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
+        free, end = carry
+        now, times, costs, before = at
+        finish = jnp.maximum(free, jnp.max(end[before])) + times
+        tile = jnp.argmin(jnp.log(finish) + jnp.where(jnp.isfinite(times), costs, 0.0)).astype(jnp.int32)
+        free = jnp.where(jnp.arange(tiles) == tile, finish, free)
+        return (free, end.at[now].set(finish[tile])), tile
+
+    start = jnp.zeros(tiles, times.dtype), jnp.zeros(layers + 1, times.dtype)
+    _, tile = jax.lax.scan(put, start, (index, times[order], costs[order], before))
+    return jnp.where(index < genetics.layers, tile[place], 0)

@@ -1,0 +1,270 @@
+"""Mapping again on the hardware that a search came to use: sets of mappings grow by what its chiplets ask for.
+
+The mapper's Pareto sets know latency, energy and area. A chiplet of a front has a mix of buffers and a mesh on which
+another mapping may be better, although it needs no less area. So layers are mapped once more on chiplets of the front,
+and what is better there than all that the sets hold joins them, behind what is there: designs stay what they are.
+
+Axes: N designs, S tiles, V levels, U unique layers, T templates, M mappings of a set, K chiplets that are mapped on,
+W weights.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from mohamjax.hardware import PackageParameters, Technology, Template, template_arrays
+from mohamjax.mapping import MappingTables, stacked_layers, tabulate_sets
+from mohamjax.schedule import Chiplets, Design, Workbench, alone, chiplets, uncontended
+from mohamjax.search.mapper import MapperConfig, MapperProgress, map_layers
+from mohamjax.search.plans import WEIGHTS, mapping_scores
+from mohamjax.workload import UniqueLayer
+
+__all__ = ["ChipletSample", "chiplets_of", "map_again", "with_room"]
+
+_LEAST_GAIN = 1e-3
+"""A mapping joins a set where it lowers the logarithm of a score on some chiplet by this much."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ChipletSample:
+    """Chiplets to map on, and what runs there.
+
+    Attributes:
+        template: `[K]` int, template of each.
+        capacity: `[K, V]` float, words per instance of every level.
+        fanout: `[K, V, 2]` float.
+        runs: `[U, K]` bool, unique layers that run on the chiplet or on one that it stands for.
+    """
+
+    template: np.ndarray
+    capacity: np.ndarray
+    fanout: np.ndarray
+    runs: np.ndarray
+
+
+_chiplets = jax.jit(jax.vmap(chiplets, in_axes=(0, None)))
+
+
+def chiplets_of(designs: Design, bench: Workbench, count: int) -> ChipletSample:
+    """Chiplets that stand for all those of some designs.
+
+    Chiplets are points: the logarithms of their capacities and fanouts, those of different templates far apart. The
+    points are clustered around centres spread by farthest-first traversal (Gonzalez, 1985); of each cluster the
+    chiplet nearest to the mean is taken.
+
+    Args:
+        designs: `[N, ...]`.
+        bench: what evaluates them.
+        count: K, most chiplets that are taken.
+    """
+    made: Chiplets = jax.device_get(_chiplets(designs, bench))
+    designs = jax.device_get(designs)
+    row, tile = np.nonzero(made.occupied)
+    template, capacity, fanout = (np.asarray(x)[row, tile] for x in (designs.template, made.capacity, made.fanout))
+    unique, mask = np.asarray(bench.unique), np.asarray(bench.layer_mask)
+    runs = np.zeros((*made.occupied.shape, bench.tables.count.shape[0]), bool)
+    d, layer = np.nonzero(np.broadcast_to(mask, designs.assignment.shape))
+    runs[d, designs.assignment[d, layer], unique[layer]] = True
+    sizes = np.concatenate([capacity, fanout.reshape(len(fanout), -1)], axis=1)
+    sizes = np.log2(np.where(np.isfinite(sizes) & (sizes > 0), sizes, 1.0))
+    apart = sizes.max(axis=0).sum() + 1.0
+    points = np.concatenate([sizes, apart * np.eye(int(template.max()) + 1)[template]], axis=1)
+    owner, chosen = _clusters(points, count)
+    together = np.stack([runs[row, tile][owner == k].any(axis=0) for k in range(len(chosen))], axis=1)
+    return ChipletSample(template=template[chosen], capacity=capacity[chosen], fanout=fanout[chosen], runs=together)
+
+
+def _clusters(points: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Cluster of each of the points `[n, F]`, and the point of each of the K <= `count` clusters that stands for it."""
+
+    def squares(centre: np.ndarray, points: np.ndarray = points) -> np.ndarray:
+        return ((points - centre) ** 2).sum(axis=1)
+
+    centres = [int(np.argmin(squares(points.mean(axis=0))))]
+    owner = np.zeros(len(points), int)
+    nearest = squares(points[centres[0]])
+    while len(centres) < count and nearest.max() > 0:
+        centres.append(int(np.argmax(nearest)))
+        distance = squares(points[centres[-1]])
+        owner = np.where(distance < nearest, len(centres) - 1, owner)
+        nearest = np.minimum(nearest, distance)
+    members = [np.flatnonzero(owner == k) for k in range(len(centres))]
+    return owner, np.asarray([own[np.argmin(squares(points[own].mean(axis=0), points[own]))] for own in members])
+
+
+def _made(template: Template, capacity: np.ndarray, fanout: np.ndarray, name: str) -> Template:
+    """A template of which all chiplets have these sizes."""
+    levels = []
+    for level, words, (x, y) in zip(template.levels, capacity, fanout, strict=False):
+        most = None if level.capacity_words is None else min(level.capacity_words, int(words))
+        levels.append(dataclasses.replace(level, capacity_words=most, fanout=(int(x), int(y))))
+    return dataclasses.replace(template, name=name, levels=tuple(levels), sizes="fixed")
+
+
+def with_room(tables: MappingTables, entries: int) -> MappingTables:
+    """The tables with at least so many places per set, NumPy arrays: shapes stay as they are when sets grow."""
+    missing = entries - np.shape(tables.cycles)[2]
+    tables = jax.tree.map(np.asarray, tables)
+    if missing <= 0:
+        return tables
+
+    def more(leaf: np.ndarray) -> np.ndarray:
+        # Padding repeats the first entry, so that it is a nest; its numbers are those of padding.
+        return np.concatenate([leaf, np.repeat(leaf[:, :, :1], missing, axis=2)], axis=2)
+
+    columns = jax.tree.map(more, _entries(tables))
+    for name, leaf in columns.items():
+        if name != "mapping":
+            leaf[:, :, -missing:] = np.inf if name == "objectives" else 0
+    return MappingTables(count=tables.count, **columns)
+
+
+def map_again(
+    key: jax.Array,
+    sample: ChipletSample,
+    layers: Sequence[UniqueLayer],
+    templates: Sequence[Template],
+    technology: Technology,
+    tables: MappingTables,
+    package: PackageParameters,
+    config: MapperConfig,
+    *,
+    room: int,
+    max_children: int = 0,
+    progress: Callable[[MapperProgress], None] | None = None,
+) -> tuple[MappingTables, int]:
+    """Maps layers on chiplets that exist; what is better there than all that the sets hold joins them.
+
+    Args:
+        key: typed key, consumed.
+        sample: the chiplets.
+        layers: unique layers.
+        templates: of the tables.
+        technology: energy and area tables.
+        tables: sets of mappings so far, with padding to grow into (`with_room`).
+        package: package parameters.
+        config: settings of the mapper.
+        room: most mappings that join a set.
+        max_children: of the programs of an earlier call of the mapper.
+        progress: as in `map_layers`.
+
+    Returns:
+        The tables, and how many mappings joined.
+    """
+    made = [
+        _made(templates[t], capacity, fanout, f"{templates[t].name}@{k}")
+        for k, (t, capacity, fanout) in enumerate(zip(sample.template, sample.capacity, sample.fanout, strict=True))
+    ]
+    tables = jax.tree.map(np.array, tables)  # they are written to
+    levels, dtype = tables.capacity.shape[3], tables.cycles.dtype
+    found = map_layers(
+        key, layers, made, technology, config, wanted=sample.runs, progress=progress, levels=levels,
+        max_children=max_children, dtype=dtype,
+    )  # fmt: skip
+
+    new, u, t = _best_on_each(found, sample.template, layers, templates, technology, package)
+    joined = 0
+    for layer, template in np.unique(np.stack([u, t], axis=1), axis=0):
+        rows = np.flatnonzero((u == layer) & (t == template))
+        begin = int(tables.count[layer, template])
+        places = min(room, tables.cycles.shape[2] - begin)
+        known = jax.tree.map(lambda leaf, n=begin, at=(layer, template): leaf[at][:n], _entries(tables))
+        here = sample.template == template
+        helping = _that_help(_rows(new, rows), known, sample.capacity[here], sample.fanout[here], package)
+        for place, row in enumerate(rows[helping[:places]], start=begin):
+            for column, value in zip(jax.tree.leaves(_entries(tables)), jax.tree.leaves(new), strict=True):
+                column[layer, template, place] = value[row]
+            tables.count[layer, template] += 1
+            joined += 1
+    return tables, joined
+
+
+def _entries(tables: MappingTables) -> dict[str, Any]:
+    """What the tables hold of every entry, by name."""
+    return {field.name: getattr(tables, field.name) for field in dataclasses.fields(tables) if field.name != "count"}
+
+
+def _rows(tree: Any, index: Any) -> Any:
+    """Rows of a pytree of NumPy arrays."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[index], tree)
+
+
+def _best_on_each(
+    found: MappingTables,
+    kind: np.ndarray,
+    layers: Sequence[UniqueLayer],
+    templates: Sequence[Template],
+    technology: Technology,
+    package: PackageParameters,
+) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
+    """The best mapping of every layer on each chiplet under each weight, counted on hardware of its own.
+
+    Args:
+        found: sets over the chiplets, `[U, K, ...]`.
+        kind: `[K]` int, template of each chiplet.
+        layers: unique layers.
+        templates: the T templates.
+        technology: energy and area tables.
+        package: package parameters.
+
+    Returns:
+        Entries `[n, ...]` by name as the tables have them, and the layer and the template of each, `[n]` int.
+    """
+    exists = np.arange(np.shape(found.cycles)[2]) < np.asarray(found.count)[..., None]
+    energy = np.where(exists, np.asarray(found.objectives)[..., 1], np.inf)
+    score = np.stack(mapping_scores(alone(found, package), energy))  # [W, U, K, M]
+    u, k = np.nonzero(np.asarray(found.count) > 0)
+    best = score.argmin(axis=3)[:, u, k].reshape(-1)
+    u, k = np.tile(u, len(WEIGHTS)), np.tile(k, len(WEIGHTS))
+    u, k, best = np.unique(np.stack([u, k, best]), axis=1)
+    t = kind[k]
+    levels, dtype = found.capacity.shape[3], np.asarray(found.cycles).dtype
+    arrays = jax.device_get(template_arrays(templates, technology, levels=levels, dtype=dtype))
+    shapes = jax.device_get(stacked_layers(layer.shape for layer in layers))
+    nests = jax.tree.map(lambda leaf: np.asarray(leaf)[u, k, best][:, None], found.mapping)
+    table = tabulate_sets(_rows(shapes, u), _rows(arrays, t), technology, nests, np.ones(len(u), int))
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[:, 0], _entries(table)), u, t
+
+
+def _that_help(
+    new: dict[str, Any], known: dict[str, Any], capacity: np.ndarray, fanout: np.ndarray, package: PackageParameters
+) -> np.ndarray:
+    """Which of the new mappings of one layer and template lower some score on some chiplet, the most useful first.
+
+    One after the other, each time the one that lowers a score by most, against what the set holds and what was taken.
+
+    Args:
+        new: n entries by name.
+        known: what the set holds, likewise.
+        capacity: `[K, V]`, of the chiplets of the template.
+        fanout: `[K, V, 2]`.
+        package: package parameters.
+
+    Returns:
+        Indices of the new ones.
+    """
+
+    def scores(entries: dict[str, Any]) -> np.ndarray:
+        """`[n, K, W]`, inf where the mapping does not fit the chiplet."""
+        fits = (entries["capacity"][:, None] <= capacity).all(axis=-1)
+        fits &= (entries["fanout"][:, None] <= fanout).all(axis=(-2, -1))
+        time = uncontended(entries["cycles"], entries["offchip_bytes"], package)
+        found = np.stack(mapping_scores(time, entries["objectives"][:, 1]), axis=-1)
+        return np.where(fits[..., None], found[:, None], np.inf)
+
+    best = scores(known).min(axis=0, initial=np.inf)
+    score = scores(new)
+    taken: list[int] = []
+    while len(taken) < len(score):
+        gain = np.where(np.isfinite(score), best - score, -np.inf).max(axis=(1, 2))
+        row = int(np.argmax(gain))
+        if gain[row] <= _LEAST_GAIN:
+            break
+        taken.append(row)
+        best = np.minimum(best, score[row])
+    return np.asarray(taken, int)
