@@ -15,6 +15,7 @@ from mohamjax.schedule.design import (
 )
 from mohamjax.schedule.explain import explain_design, explanation_text
 from mohamjax.schedule.fluid import Completion, Segment, Timeline, completion, predecessor_bits, segments, simulate
+from mohamjax.schedule.front_bounds import FrontBounds, FrontCurves, Staircase, front_bounds
 from mohamjax.schedule.workbench import package_arrays, workbench
 
 __all__ = [
@@ -25,8 +26,11 @@ __all__ = [
     "Completion",
     "Design",
     "DesignReport",
+    "FrontBounds",
+    "FrontCurves",
     "Package",
     "Segment",
+    "Staircase",
     "Timeline",
     "Workbench",
     "alone",
@@ -36,6 +40,7 @@ __all__ = [
     "evaluate",
     "explain_design",
     "explanation_text",
+    "front_bounds",
     "package_arrays",
     "predecessor_bits",
     "report",
