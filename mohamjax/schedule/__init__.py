@@ -15,13 +15,14 @@ from mohamjax.schedule.design import (
 )
 from mohamjax.schedule.explain import explain_design, explanation_text
 from mohamjax.schedule.fluid import Completion, Segment, Timeline, completion, predecessor_bits, segments, simulate
-from mohamjax.schedule.front_bounds import FrontBounds, FrontCurves, Staircase, front_bounds
+from mohamjax.schedule.front_bounds import Certificate, FrontBounds, FrontCurves, Staircase, certify, front_bounds
 from mohamjax.schedule.workbench import package_arrays, workbench
 
 __all__ = [
     "CYCLE_S",
     "OBJECTIVES",
     "Bounds",
+    "Certificate",
     "Chiplets",
     "Completion",
     "Design",
@@ -34,6 +35,7 @@ __all__ = [
     "Timeline",
     "Workbench",
     "alone",
+    "certify",
     "chiplets",
     "completion",
     "design_bounds",

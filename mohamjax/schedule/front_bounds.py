@@ -48,10 +48,10 @@ import numpy as np
 from mohamjax.hardware import PackageParameters, Technology, Template, package_tables
 from mohamjax.mapping import MappingTables, Wires
 from mohamjax.schedule.bounds import alone, dram_bandwidth, layer_copies, least_costs, valid_mappings
-from mohamjax.schedule.design import CYCLE_S
+from mohamjax.schedule.design import CYCLE_S, OBJECTIVES
 from mohamjax.workload import ApplicationModel
 
-__all__ = ["FrontBounds", "FrontCurves", "Staircase", "front_bounds"]
+__all__ = ["Certificate", "FrontBounds", "FrontCurves", "Staircase", "certify", "front_bounds"]
 
 _CELLS = 128
 """Cells along each axis, and the most mappings whose own breakpoints are added to them."""
@@ -183,6 +183,26 @@ class FrontBounds:
         j, k = np.maximum(j, 0), np.maximum(k, 0)
         return outside | (latency < self.least_latency_s[j]) | (energy < self.least_energy_J[j, k])
 
+    @classmethod
+    def reached(cls, objectives: Any) -> FrontBounds:
+        """The surface that designs reach: the same of these designs alone, so that bounds and fronts compare.
+
+        Args:
+            objectives: `[N, 3]` float, N >= 1: latency [s], energy [J], area [mm^2], finite.
+        """
+        latency, energy, area = np.asarray(objectives, float).T
+        at_area, at_latency = np.unique(area), np.unique(latency)
+        least = np.full((len(at_area), len(at_latency)), np.inf)
+        np.minimum.at(least, (np.searchsorted(at_area, area), np.searchsorted(at_latency, latency)), energy)
+        fastest = np.full(len(at_area), np.inf)
+        np.minimum.at(fastest, np.searchsorted(at_area, area), latency)
+        return cls(
+            area_mm2=at_area,
+            latency_s=at_latency,
+            least_latency_s=np.minimum.accumulate(fastest),
+            least_energy_J=np.minimum.accumulate(np.minimum.accumulate(least, axis=0), axis=1),
+        )
+
     @property
     def curves(self) -> FrontCurves:
         """The bounds of each pair: the third objective is free where its last cell, which has no end, is taken."""
@@ -222,6 +242,80 @@ class FrontBounds:
         width = np.maximum(place(edges[1:], 0) - place(start, 0), 0.0)
         height = 1.0 - place(self.least_energy_J, 1)
         return float(depth @ (width * height).sum(axis=1))
+
+
+@dataclasses.dataclass(frozen=True)
+class Certificate:
+    """How much of what could be there a front has at least.
+
+    Attributes:
+        curves: what no design is below.
+        hypervolume: share of the box that the front dominates, on log axes.
+        most: what no front dominates more than, likewise.
+        ideal: lower corner of the box: latency [s], energy [J], area [mm^2].
+        reference: its upper corner.
+    """
+
+    curves: FrontCurves
+    hypervolume: float
+    most: float
+    ideal: tuple[float, float, float]
+    reference: tuple[float, float, float]
+
+    @property
+    def share(self) -> float:
+        """Hypervolume of the front divided by its bound, 1 where there is nothing to dominate."""
+        return self.hypervolume / self.most if self.most > 0 else 1.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `bounds.json` holds it."""
+        return {
+            "hypervolume": self.hypervolume,
+            "hypervolume_bound": self.most,
+            "share": self.share,
+            "box": {"columns": list(OBJECTIVES), "ideal": list(self.ideal), "reference": list(self.reference)},
+            "curves": self.curves.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Certificate:
+        """What `to_dict` gave.
+
+        Raises:
+            ValueError: it is none.
+        """
+        box, curves = data.get("box"), data.get("curves")
+        if not isinstance(box, Mapping) or not isinstance(curves, Mapping):
+            raise ValueError("box or curves are missing")
+
+        def numbers(count: int, *values: Any) -> list[float]:
+            if len(values) != count or not all(isinstance(x, int | float) and np.isfinite(x) for x in values):
+                raise ValueError("box or hypervolumes are no numbers")
+            return [float(x) for x in values]
+
+        found, most = numbers(2, data.get("hypervolume"), data.get("hypervolume_bound"))
+        a, b, c = numbers(3, *(box.get("ideal") or ()))
+        x, y, z = numbers(3, *(box.get("reference") or ()))
+        return cls(FrontCurves.from_dict(curves), found, most, ideal=(a, b, c), reference=(x, y, z))
+
+
+def certify(bounds: FrontBounds, objectives: Any, ideal: Any, reference: Any) -> Certificate:
+    """Compares a front with its bounds.
+
+    Args:
+        bounds: of its tables.
+        objectives: `[N, 3]` float, N >= 1 designs: latency [s], energy [J], area [mm^2].
+        ideal: `[3]` float, as in `FrontBounds.hypervolume`.
+        reference: `[3]` float, likewise.
+    """
+    a, b = ((float(x), float(y), float(z)) for x, y, z in (ideal, reference))
+    return Certificate(
+        curves=bounds.curves,
+        hypervolume=FrontBounds.reached(objectives).hypervolume(a, b),
+        most=bounds.hypervolume(a, b),
+        ideal=a,
+        reference=b,
+    )
 
 
 def _staircase(at: np.ndarray, least: np.ndarray) -> Staircase:
