@@ -1,6 +1,7 @@
 """Bounds that follow the front: no design is below them, and where a case is small they are the front."""
 
 import dataclasses
+import json
 
 import jax
 import numpy as np
@@ -10,7 +11,15 @@ from every_design import every_design, objectives, plain_front
 
 from mohamjax import emo
 from mohamjax.hardware import PackageParameters
-from mohamjax.schedule import FrontBounds, FrontCurves, Staircase, front_bounds, scenario_bounds
+from mohamjax.schedule import (
+    Certificate,
+    FrontBounds,
+    FrontCurves,
+    Staircase,
+    certify,
+    front_bounds,
+    scenario_bounds,
+)
 
 SMALL = PackageParameters(max_tiles=4, dram_bandwidth=6.0, router_area=1e4)
 FREE = PackageParameters(max_tiles=6, link_bandwidth=1e9, interface_bandwidth=1e9)
@@ -118,17 +127,36 @@ def test_every_design_of_a_small_instance_is_allowed(small):
     assert_none_below(bounds_of(problem, made, package, templates=TEMPLATES[:2]), values)
 
 
-def test_the_hypervolume_of_its_front_is_below_the_bound_and_near(small):
+BOXES = {
+    "around": lambda values: (values.min(axis=0) / 2, values.max(axis=0) * 2),
+    "half": lambda values: (values.min(axis=0), np.median(values, axis=0)),
+    "beyond the ideal point": lambda values: (values.min(axis=0) * 1.2, values.max(axis=0)),
+}
+
+
+@pytest.mark.parametrize("box", BOXES)
+def test_the_hypervolume_of_its_front_is_below_the_bound(small, box):
     problem, made, package, values = small
+    ideal, reference = BOXES[box](values)
     front = plain_front(values)
-    found = bounds_of(problem, made, package, templates=TEMPLATES[:2])
-    for ideal, reference in (
-        (values.min(axis=0) / 2, values.max(axis=0) * 2),
-        (values.min(axis=0), np.median(values, axis=0)),
-        (values.min(axis=0) * 1.2, values.max(axis=0)),  # some designs are beyond the ideal point
-    ):
-        reached = box_hypervolume(front, ideal, reference)
-        assert reached <= found.hypervolume(ideal, reference) <= 1.4 * reached
+    certified = certify(bounds_of(problem, made, package, templates=TEMPLATES[:2]), front, ideal, reference)
+    assert certified.hypervolume == pytest.approx(box_hypervolume(front, ideal, reference), rel=1e-9)
+    assert 0 < certified.hypervolume <= certified.most < 1
+    assert certified.share == certified.hypervolume / certified.most
+    if box == "around":
+        assert certified.share > 0.75  # the whole front is there; the rest is what the bounds do not see
+
+
+def test_what_designs_reach_is_their_hypervolume():
+    rng = np.random.default_rng(0)
+    for count in (1, 2, 40):
+        values = np.exp(rng.normal(size=(count, 3)))
+        surface = FrontBounds.reached(values)
+        ideal, reference = np.full(3, 0.1), np.asarray([1.5, 3.0, 8.0])
+        volume = surface.hypervolume(ideal, reference)
+        assert volume == pytest.approx(box_hypervolume(values, ideal, reference), rel=1e-9)
+        assert not surface.excludes(values).any()
+        assert surface.excludes(values.min(axis=0) * 0.999)
 
 
 def test_finer_cells_are_never_worse(small):
@@ -241,14 +269,37 @@ def test_the_volume_of_two_cells():
     assert found.excludes([[0.5, 50, 50], [5, 50, 5], [5, 5, 50], [50, 5, 50]]).tolist() == [True, True, True, False]
 
 
-def test_curves_survive_a_file():
+def certificate():
+    one = Staircase(at=np.ones(1), least=np.ones(1))
+    curves = FrontCurves(latency_of_area=one, energy_of_area=one, energy_of_latency=one)
+    return Certificate(curves, hypervolume=0.3, most=0.6, ideal=(1.0, 2.0, 3.0), reference=(4.0, 5.0, 6.0))
+
+
+def test_a_certificate_survives_a_file():
     problem = chains(2)
     curves = bounds_of(problem, tables(problem, 2), SMALL).curves
-    again = FrontCurves.from_dict(curves.to_dict())
-    for a, b in zip(
-        jax.tree.leaves(dataclasses.asdict(again)), jax.tree.leaves(dataclasses.asdict(curves)), strict=True
-    ):
+    original = dataclasses.replace(certificate(), curves=curves)
+    again = Certificate.from_dict(json.loads(json.dumps(original.to_dict())))
+    leaves = (jax.tree.leaves(dataclasses.asdict(x)) for x in (original, again))
+    for a, b in zip(*leaves, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"box": None},
+        {"box": {"ideal": [1, 2], "reference": [1, 2, 3]}},
+        {"box": {"ideal": [1, 2, "3"], "reference": [1, 2, 3]}},
+        {"box": {"ideal": [1, 2, 3]}},
+        {"curves": {}},
+        {"hypervolume": None},
+        {"hypervolume_bound": float("nan")},
+    ],
+)
+def test_a_broken_certificate_is_refused(broken):
+    with pytest.raises(ValueError, match=r"missing|no numbers|no columns"):
+        Certificate.from_dict({**certificate().to_dict(), **broken})
 
 
 @pytest.mark.parametrize(
@@ -260,8 +311,7 @@ def test_a_broken_staircase_is_refused(pairs):
 
 
 def test_curves_of_other_columns_are_refused():
-    step = Staircase(at=np.ones(1), least=np.ones(1))
-    data = FrontCurves(latency_of_area=step, energy_of_area=step, energy_of_latency=step).to_dict()
+    data = certificate().curves.to_dict()
     data["energy_of_area"]["columns"] = ["area_mm2", "latency_s"]
     with pytest.raises(ValueError, match="energy_of_area has no columns area_mm2 and energy_J"):
         FrontCurves.from_dict(data)
