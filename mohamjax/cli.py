@@ -617,6 +617,7 @@ def _search(arguments: argparse.Namespace) -> int:
         return 0
 
     from mohamjax.io import landmarks, prepare_folder, write_results
+    from mohamjax.schedule import certify
 
     folder = prepare_folder(arguments.out or pathlib.Path("results") / f"{application.name}-{arguments.budget}")
     began = time.perf_counter()
@@ -643,14 +644,20 @@ def _search(arguments: argparse.Namespace) -> int:
         return 130
     bounds = result.front.bounds(settings.moham.max_chiplets)
     config = {**result.config, "inputs": inputs}
-    write_results(folder, result.front, result.history, config, bounds)
+    certificate = certify(
+        result.front.front_bounds(settings.moham.max_chiplets),
+        result.front.reports.objectives,
+        config["ideal_point"],
+        config["reference_point"],
+    )
+    write_results(folder, result.front, result.history, config, bounds, certificate)
     drawing = time.perf_counter()
     if not arguments.no_figures:
         from mohamjax.plot import plot_evaluated
 
         terminal.line("drawing figures")
         title = f"{application.name}, budget {arguments.budget}, seed {arguments.seed}"
-        plot_evaluated(result.front, folder / "figures", title=title, history=result.history)
+        plot_evaluated(result.front, folder / "figures", title=title, history=result.history, certificate=certificate)
     ended = time.perf_counter()
     timings = {**result.timings, "figures_s": ended - drawing, "total_s": ended - began}
     steps = {
@@ -666,9 +673,14 @@ def _search(arguments: argparse.Namespace) -> int:
     roles = landmarks(result.front.reports.objectives)
     if arguments.json:
         summary = _summary(result, application, settings, roles, folder, timings)
-        print(json.dumps({**summary, "bounds": bounds.to_dict()}, indent=2))
+        limits = {"bounds": bounds.to_dict(), "hypervolume_bound": certificate.most}
+        print(json.dumps({**summary, **limits}, indent=2))
     else:
         print(_landmark_table(roles, result.front, bounds))
+        print(
+            f"hypervolume {certificate.hypervolume:.4f}; no front over the mappings found has more than "
+            f"{certificate.most:.4f}: {certificate.share:.1%} of it at least"
+        )
     return 0
 
 

@@ -21,7 +21,7 @@ from mohamjax.io.results import ROLES, landmarks, write_results
 from mohamjax.mapping import constraints, map_space, space
 from mohamjax.plot import style
 from mohamjax.plot.design import ENERGY_PARTS
-from mohamjax.schedule import Design
+from mohamjax.schedule import Certificate, Design, FrontCurves, Staircase, certify
 from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -195,6 +195,36 @@ def test_front_of_equal_designs(area):
 def test_front_over_many_decades():
     t = np.linspace(0, 1, 30)
     assert_tidy(plot.front_projections(plot.Front(10 ** (9 * t - 8), 10 ** (-9 * t), 10 ** (4 * t - 2)), title=TITLE))
+
+
+def certified(own):
+    """Made-up bounds at half of a front's best values, a step up where both are small."""
+    low, high = own.objectives.min(axis=0) / 2, own.objectives.max(axis=0)
+    pairs = {"latency_of_area": (2, 0), "energy_of_area": (2, 1), "energy_of_latency": (0, 1)}
+    curves = {
+        name: Staircase(at=np.asarray([low[a], 3 * low[a]]), least=np.asarray([3 * low[b], low[b]]))
+        for name, (a, b) in pairs.items()
+    }
+    corners = {"ideal": tuple(low.tolist()), "reference": tuple(high.tolist())}
+    return Certificate(FrontCurves(**curves), hypervolume=0.25, most=0.5, **corners)
+
+
+@pytest.mark.parametrize("count", [1, 2, 40])
+def test_front_with_its_bounds(count):
+    own = front(count)
+    figure = plot.front_projections(own, title=TITLE, certificate=certified(own))
+    assert_tidy(figure)
+    assert "50.0% of the hypervolume that the bounds leave (0.250 of 0.500)" in figure.get_suptitle()
+    assert "proven out of reach with the mappings found" in legend_texts(figure)
+    low = own.objectives.min(axis=0) / 2
+    for axes, (x, y) in zip(figure.axes[:3], ((0, 1), (0, 2), (1, 2)), strict=True):
+        (region,) = axes.patches
+        inside = region.get_path().contains_points
+        (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+        first, second = (low[i] * (1e3 if i < 2 else 1.0) for i in (x, y))  # ms, mJ, mm^2
+        points = np.asarray([(0.99, 4), (4, 0.99), (2, 2), (3.1, 1.1), (1.1, 3.1), (4, 4)]) * (first, second)
+        seen = (points > (left, bottom)).all(axis=1) & (points < (right, top)).all(axis=1)
+        assert (inside(points) == [True, True, True, False, False, False])[seen].all()
 
 
 def test_landmarks_are_the_extremes_and_the_knee():
@@ -447,10 +477,18 @@ def test_plot_results_reads_a_folder(folder):
     assert {path.name for path in paths} == {"front.png", "convergence.png"} | figures()
 
 
-def test_figures_of_a_folder_equal_those_in_memory(folder, tmp_path, evaluated):
+@pytest.mark.parametrize("bounds", [False, True])
+def test_figures_of_a_folder_equal_those_in_memory(folder, tmp_path, evaluated, bounds):
+    certificate = None
+    if bounds:
+        low, high = (f(evaluated.reports.objectives, axis=0) for f in (np.min, np.max))
+        certificate = certify(evaluated.front_bounds(), evaluated.reports.objectives, low / 2, high * 2)
+        assert 0 < certificate.hypervolume <= certificate.most < 1
+        write_results(folder, evaluated, HISTORY, {"scenario": "toy", "budget": "tiny", "seed": 3}, None, certificate)
     title = "toy, budget tiny, seed 3"
     read = plot.plot_results(folder, tmp_path / "read", ("svg",))
-    direct = plot.plot_evaluated(evaluated, tmp_path / "direct", title=title, history=HISTORY, formats=("svg",))
+    more = {"title": title, "history": HISTORY, "formats": ("svg",)}
+    direct = plot.plot_evaluated(evaluated, tmp_path / "direct", **more, certificate=certificate)
     assert [p.name for p in read] == [p.name for p in direct]
     assert [p.name for p, q in zip(read, direct, strict=True) if p.read_bytes() != q.read_bytes()] == []
 
@@ -464,6 +502,14 @@ def test_broken_files_are_named(folder, name, content):
     with pytest.raises(InputError) as error:
         plot.plot_results(folder)
     assert name in str(error.value) and "\n" not in str(error.value)
+    assert not (folder / "figures").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"format":"bounds/1"}', b'{"format":"bounds/2"}', b"<html>"])
+def test_broken_bounds_are_named(folder, content):
+    (folder / "bounds.json").write_bytes(content)
+    with pytest.raises(InputError, match=r"bounds\.json"):
+        plot.plot_results(folder)
     assert not (folder / "figures").exists()
 
 

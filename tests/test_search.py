@@ -20,7 +20,8 @@ from mohamjax.search.loop import generations
 
 def test_the_folder_holds_all_files(results):
     names = {p.name for p in results.iterdir()}
-    assert names == {"front.csv", "designs.json", "history.csv", "config.yaml", "checkpoint.npz", "figures"}
+    files = {"front.csv", "designs.json", "history.csv", "config.yaml", "bounds.json", "checkpoint.npz"}
+    assert names == {*files, "figures"}
     assert {p.name for p in (results / "figures").iterdir()} >= {"front.png", "gantt_fastest.png", "area_knee.png"}
     config = yaml.safe_load((results / "config.yaml").read_text())
     assert config["seed"] == 0 and config["budget"] == "tiny"
@@ -255,6 +256,16 @@ def test_json_summary(networks, tmp_path, capsys):
     bounds = [summary["bounds"][k] for k in ("latency_s", "energy_J", "area_mm2")]
     assert (objectives(table(tmp_path / "front.csv")) >= np.asarray(bounds) * (1 - 1e-9)).all()
     assert json.loads((tmp_path / "designs.json").read_text())["bounds"] == summary["bounds"]
+    certificate = json.loads((tmp_path / "bounds.json").read_text())
+    assert certificate["format"] == "bounds/1" and certificate["hypervolume_bound"] == summary["hypervolume_bound"]
+    assert certificate["hypervolume"] == pytest.approx(summary["hypervolume"], abs=1e-4)
+    assert 0 < certificate["hypervolume"] <= certificate["hypervolume_bound"] < 1
+    values = dict(zip(("latency_s", "energy_J", "area_mm2"), objectives(table(tmp_path / "front.csv")).T, strict=True))
+    for curve in certificate["curves"].values():
+        first, second = (values[column] for column in curve["columns"])
+        at, least = np.asarray(curve["steps"]).T
+        assert (first >= at[0]).all()
+        assert (second >= least[np.searchsorted(at, first, side="right") - 1]).all()
 
 
 @pytest.mark.parametrize(

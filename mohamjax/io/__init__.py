@@ -27,6 +27,7 @@ from mohamjax.io.results import (
     landmarks,
     non_dominated,
     prepare_folder,
+    read_certificate,
     write_results,
 )
 from mohamjax.io.schedules import evaluate_schedules
@@ -66,6 +67,7 @@ __all__ = [
     "mappings_document",
     "non_dominated",
     "prepare_folder",
+    "read_certificate",
     "read_checkpoint",
     "read_designs",
     "read_json",

@@ -76,9 +76,11 @@ from mohamjax.schedule import (
     Bounds,
     Design,
     DesignReport,
+    FrontBounds,
     design_bounds,
     explain_design,
     explanation_text,
+    front_bounds,
     report,
     scenario_bounds,
     workbench,
@@ -136,6 +138,12 @@ class Evaluated:
     def bounds(self, max_chiplets: int | None = None) -> Bounds:
         """What no design over the tables goes below; `max_chiplets` defaults to the tiles of the package."""
         return scenario_bounds(
+            self.application, self.templates, self.technology, self.package, self.tables, self.wires, max_chiplets
+        )
+
+    def front_bounds(self, max_chiplets: int | None = None) -> FrontBounds:
+        """What no design over the tables goes below, area by area and latency by latency; otherwise as `bounds`."""
+        return front_bounds(
             self.application, self.templates, self.technology, self.package, self.tables, self.wires, max_chiplets
         )
 

@@ -1,4 +1,13 @@
-"""The results folder of a search (DESIGN section 8): front.csv, designs.json, history.csv, config.yaml."""
+"""The results folder of a search (DESIGN section 8): front.csv, designs.json, history.csv, config.yaml, bounds.json.
+
+`bounds.json` (format `bounds/1`) says how near the front is to what is possible over the mappings that the search had:
+
+- `hypervolume`, `hypervolume_bound`, `share`: of the front, of any front at most, and the one divided by the other, in
+  the `box` between `ideal` and `reference` on log axes (`columns` say what their numbers are);
+- `curves`, one for each pair of objectives: `{"columns": [first, second], "steps": [[x, y], ...]}`. A design whose
+  first objective is below that of the next step has a second one of y or more, and none has a first one below the
+  first x. Proofs: `schedule.front_bounds`.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +27,9 @@ import yaml
 from mohamjax import emo
 from mohamjax.errors import InputError
 from mohamjax.io.designs import Evaluated, network_latencies, write_designs
-from mohamjax.io.files import write_text
-from mohamjax.schedule import Bounds
+from mohamjax.io.files import check_format, dump_json, read_json, write_text
+from mohamjax.reader import found
+from mohamjax.schedule import Bounds, Certificate
 
 __all__ = [
     "HISTORY_COLUMNS",
@@ -29,9 +39,12 @@ __all__ = [
     "non_dominated",
     "plain",
     "prepare_folder",
+    "read_certificate",
     "write_front",
     "write_results",
 ]
+
+BOUNDS_FILE, BOUNDS_FORMAT = "bounds.json", "bounds/1"
 
 ROLES = ("fastest", "most frugal", "smallest", "knee")
 """Designs of a front that one looks at first."""
@@ -129,6 +142,7 @@ def write_results(
     history: Sequence[Mapping[str, Any]],
     config: Mapping[str, Any],
     bounds: Bounds | None = None,
+    certificate: Certificate | None = None,
 ) -> None:
     """Writes all files of a results folder but the figures and the checkpoint, each atomically.
 
@@ -138,11 +152,33 @@ def write_results(
         history: rows with `HISTORY_COLUMNS`.
         config: everything needed to repeat the search; plain data.
         bounds: lower bounds of the scenario; default those for as many chiplets as the package has tiles.
+        certificate: what the front has of what could be there; without it there is no `bounds.json`.
     """
     write_front(folder / "front.csv", evaluated)
     write_designs(folder / "designs.json", evaluated, str(config.get("scenario", "")), bounds)
+    if certificate is None:
+        (folder / BOUNDS_FILE).unlink(missing_ok=True)  # of an earlier search
+    else:
+        write_text(folder / BOUNDS_FILE, dump_json({"format": BOUNDS_FORMAT, **certificate.to_dict()}))
     write_text(folder / "history.csv", _csv(history, HISTORY_COLUMNS))
     write_text(folder / "config.yaml", yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True))
+
+
+def read_certificate(folder: pathlib.Path) -> Certificate | None:
+    """Reads `bounds.json` of a results folder; None where there is none, as in folders of earlier versions.
+
+    Raises:
+        InputError: the file is malformed.
+    """
+    path = folder / BOUNDS_FILE
+    if not found(path):
+        return None
+    document = read_json(path)
+    check_format(document, [BOUNDS_FORMAT], path)
+    try:
+        return Certificate.from_dict(document)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{error}", file=path, remedy="run the search again, or remove the file") from None
 
 
 def plain(value: Any) -> Any:

@@ -12,10 +12,12 @@ from matplotlib.axis import Axis
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from mohamjax.io.results import ROLES, landmarks
 from mohamjax.plot.style import clean, heading, legend_below, new_figure, objectives_text, si, styled
+from mohamjax.schedule import Certificate, FrontCurves, Staircase
 from mohamjax.text import plural
 
 __all__ = ["Front", "convergence", "front_projections"]
@@ -24,6 +26,7 @@ _AXES = (("latency", "s"), ("energy", "J"), ("area", "mm²"))
 _PANELS = ((0, 1, 2), (0, 2, 1), (1, 2, 0))  # x, y, colour
 _MARKERS = ("^", "v", "s", "*")
 _HYPERVOLUME, _SIZE = "#0072B2", "#D55E00"
+_BOUND, _EXCLUDED = "0.35", "0.93"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,9 +101,14 @@ def _log_ticks(axis: Axis, low: float, high: float) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def _scale(axes: Axes, which: str, values: np.ndarray, label: str) -> None:
-    """Scale, limits and label of one axis."""
-    limits = _limits(values)
+def _scale(axes: Axes, which: str, values: np.ndarray, label: str, floor: float | None) -> None:
+    """Scale, limits and label of one axis; it shows `floor` too, unless that takes more than a third of it."""
+    low, high = limits = _limits(values)
+    if floor is not None and floor < values.min():
+        log = _spans_decade(values)
+        most = low * (low / high) ** 0.5 if log else low - 0.5 * (high - low)
+        below = floor / (high / low) ** 0.05 if log else floor - 0.05 * (high - low)
+        limits = min(low, max(below, most)), high
     axis = axes.xaxis if which == "x" else axes.yaxis
     log = _spans_decade(values)
     axes.set(**{f"{which}scale": "log" if log else "linear", f"{which}lim": limits, f"{which}label": label})
@@ -119,8 +127,45 @@ def _size_of(chiplets: np.ndarray) -> np.ndarray:
     return 10.0 + 6.0 * chiplets
 
 
+def _beyond(limits: tuple[float, float], scale: str) -> tuple[float, float]:
+    """A little beyond the limits of an axis to both sides."""
+    low, high = limits
+    return (low / 2, high * 2) if scale == "log" else (2 * low - high, 2 * high - low)
+
+
+def _certified(axes: Axes, curve: Staircase, *, swapped: bool = False) -> None:
+    """Draws the line that no design is beyond, and shades what is; the axes have their scales and limits.
+
+    Args:
+        axes: where to.
+        curve: in the units of the axes.
+        swapped: the curve's first objective is y.
+    """
+    # From above the first step to the right of the last one.
+    x = np.append(np.repeat(curve.at, 2), np.inf)
+    y = np.append(np.inf, np.repeat(curve.least, 2))
+    if swapped:
+        x, y = y[::-1], x[::-1]
+    (left, right), (bottom, top) = (
+        _beyond(axes.get_xlim(), axes.get_xscale()),
+        _beyond(axes.get_ylim(), axes.get_yscale()),
+    )
+    x, y = np.clip(x, left, right), np.clip(y, bottom, top)
+    axes.fill([*x, right, left, left], [*y, bottom, bottom, top], color=_EXCLUDED, lw=0, zorder=0.5)
+    axes.plot(x, y, color=_BOUND, lw=0.9, zorder=1.5)
+
+
+def _curve(curves: FrontCurves, x: int, y: int) -> tuple[Staircase, tuple[int, int]]:
+    """The curve of a pair of objectives, and which of them its columns are."""
+    return {
+        (0, 1): (curves.energy_of_latency, (0, 1)),
+        (0, 2): (curves.latency_of_area, (2, 0)),
+        (1, 2): (curves.energy_of_area, (2, 1)),
+    }[x, y]
+
+
 @styled
-def front_projections(front: Front, *, title: str) -> Figure:
+def front_projections(front: Front, *, title: str, certificate: Certificate | None = None) -> Figure:
     """Draws a front on its three planes, coloured by the third objective (MOHaM, Figures 7 to 9).
 
     An axis or a colour bar is logarithmic where it spans a decade or more. The landmarks of `landmarks` have marks
@@ -129,12 +174,15 @@ def front_projections(front: Front, *, title: str) -> Figure:
     Args:
         front: the designs.
         title: scenario and budget.
+        certificate: draws the bounds of each pair of objectives too, and says how much of what they leave the front
+            has.
     """
     figure = new_figure(13.0, 4.3)
     panels = figure.subplots(1, 3, gridspec_kw={"wspace": 0.06})
-    scaled, labels = [], []
+    scaled, labels, factors = [], [], []
     for values, (name, unit) in zip(front.objectives.T, _AXES, strict=True):
         factor, written = si(values, unit)
+        factors.append(factor)
         scaled.append(values * factor)
         labels.append(f"{name} [{written}]")
     rows = roles_by_row(landmarks(front.objectives))
@@ -143,8 +191,14 @@ def front_projections(front: Front, *, title: str) -> Figure:
     for axes, (x, y, colour) in zip(panels, _PANELS, strict=True):
         axes.set_title(f"{_AXES[x][0]} and {_AXES[y][0]}, coloured by {_AXES[colour][0]}")
         axes.grid(True)
-        _scale(axes, "x", scaled[x], labels[x])
-        _scale(axes, "y", scaled[y], labels[y])
+        curve, (first, second) = (None, (x, y)) if certificate is None else _curve(certificate.curves, x, y)
+        if curve is not None:
+            curve = Staircase(at=curve.at * factors[first], least=curve.least * factors[second])
+        floors = {first: curve.at[0], second: curve.least[-1]} if curve is not None else {}
+        _scale(axes, "x", scaled[x], labels[x], floors.get(x))
+        _scale(axes, "y", scaled[y], labels[y], floors.get(y))
+        if curve is not None:
+            _certified(axes, curve, swapped=first != x)
         log = _spans_decade(scaled[colour])
         low, high = float(scaled[colour].min()), float(scaled[colour].max())
         if high - low <= 1e-3 * high:
@@ -179,8 +233,16 @@ def front_projections(front: Front, *, title: str) -> Figure:
             size = math.sqrt(float(_size_of(np.asarray(float(number)))))
             handles.append(Line2D([], [], ls="", marker="o", ms=size, mfc="0.8", mec="0.25", mew=0.3))
             texts.append(plural(number, "chiplet"))
+    lines = [title, plural(len(front.objectives), "non-dominated design")]
+    if certificate is not None:
+        handles.append(Patch(facecolor=_EXCLUDED, edgecolor=_BOUND, lw=0.9))
+        texts.append("proven out of reach with the mappings found")
+        lines[1] += (
+            f": {certificate.share:.1%} of the hypervolume that the bounds leave"
+            f" ({certificate.hypervolume:.3f} of {certificate.most:.3f})"
+        )
     legend_below(figure, handles, texts)
-    heading(figure, title, plural(len(front.objectives), "non-dominated design"))
+    heading(figure, *lines)
     return figure
 
 

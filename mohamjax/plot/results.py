@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
@@ -13,11 +14,12 @@ import numpy as np
 from mohamjax.errors import InputError
 from mohamjax.hardware import Technology
 from mohamjax.io.designs import Evaluated, evaluate_designs
-from mohamjax.io.results import landmarks, prepare_folder
+from mohamjax.io.results import landmarks, prepare_folder, read_certificate
 from mohamjax.plot.design import DesignView, area_shares, design_view, energy_breakdown, gantt
 from mohamjax.plot.front import Front, convergence, front_projections, roles_by_row
 from mohamjax.plot.style import known_format, save
 from mohamjax.reader import found, read_table, read_text, read_yaml
+from mohamjax.schedule import Certificate
 
 __all__ = ["plot_evaluated", "plot_results"]
 
@@ -33,6 +35,7 @@ def _draw(
     out: pathlib.Path,
     title: str,
     formats: Sequence[str],
+    certificate: Certificate | None,
 ) -> list[pathlib.Path]:
     """Draws and saves everything; a design with several roles has a file for each."""
     suffixes = [known_format(name) for name in formats]
@@ -42,7 +45,7 @@ def _draw(
     def write(figure: Any, stem: str) -> None:
         paths.extend(save(figure, out / f"{stem}.{suffix}") for suffix in suffixes)
 
-    write(front_projections(front, title=title), "front")
+    write(front_projections(front, title=title, certificate=certificate), "front")
     if history is not None:
         write(convergence(history, title=title), "convergence")
     for one, roles in chosen:
@@ -61,6 +64,7 @@ def plot_evaluated(
     title: str,
     history: Sequence[Mapping[str, float]] | None = None,
     formats: Sequence[str] = ("png",),
+    certificate: Certificate | None = None,
 ) -> list[pathlib.Path]:
     """Draws all figures of a front in memory.
 
@@ -73,6 +77,7 @@ def plot_evaluated(
         title: scenario and budget.
         history: rows as in `history.csv`.
         formats: of `style.FORMATS`.
+        certificate: bounds to draw beside the front.
 
     Returns:
         The files.
@@ -83,7 +88,8 @@ def plot_evaluated(
     latency, energy, area = np.asarray(evaluated.reports.objectives, float).T
     chiplets = (np.asarray(evaluated.designs.template) >= 0).sum(axis=1)
     front = Front(latency_s=latency, energy_J=energy, area_mm2=area, chiplets=chiplets)
-    return _draw(front, lambda row: design_view(evaluated, row), history, pathlib.Path(out), title, formats)
+    view = functools.partial(design_view, evaluated)
+    return _draw(front, view, history, pathlib.Path(out), title, formats, certificate)
 
 
 # ---------------------------------------------------------------- from files
@@ -175,7 +181,8 @@ def plot_results(
 ) -> list[pathlib.Path]:
     """Draws all figures of a results folder from its files alone, as `plot_evaluated` does.
 
-    Reads front.csv, designs.json (which it evaluates again in double precision), history.csv and config.yaml.
+    Reads front.csv, designs.json (which it evaluates again in double precision), history.csv, config.yaml, and
+    bounds.json where there is one.
 
     Args:
         folder: what a search wrote.
@@ -198,6 +205,7 @@ def plot_results(
     front = _front(folder / "front.csv")
     history = _table(folder / "history.csv", ("generation", "evaluations", "seconds", "hypervolume", "front_size"))
     title = _title(folder / "config.yaml")
+    certificate = read_certificate(folder)
     designs = folder / "designs.json"
     out = folder / "figures" if out is None else prepare_folder(out)
     rows, evaluated = evaluate_designs(designs, technology=technology)
@@ -223,4 +231,4 @@ def plot_results(
             )
         return design_view(evaluated, place[name], name)
 
-    return _draw(front, view, history, out, title, formats)
+    return _draw(front, view, history, out, title, formats, certificate)

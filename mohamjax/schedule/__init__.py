@@ -15,27 +15,34 @@ from mohamjax.schedule.design import (
 )
 from mohamjax.schedule.explain import explain_design, explanation_text
 from mohamjax.schedule.fluid import Completion, Segment, Timeline, completion, predecessor_bits, segments, simulate
+from mohamjax.schedule.front_bounds import Certificate, FrontBounds, FrontCurves, Staircase, certify, front_bounds
 from mohamjax.schedule.workbench import package_arrays, workbench
 
 __all__ = [
     "CYCLE_S",
     "OBJECTIVES",
     "Bounds",
+    "Certificate",
     "Chiplets",
     "Completion",
     "Design",
     "DesignReport",
+    "FrontBounds",
+    "FrontCurves",
     "Package",
     "Segment",
+    "Staircase",
     "Timeline",
     "Workbench",
     "alone",
+    "certify",
     "chiplets",
     "completion",
     "design_bounds",
     "evaluate",
     "explain_design",
     "explanation_text",
+    "front_bounds",
     "package_arrays",
     "predecessor_bits",
     "report",

@@ -88,13 +88,13 @@ def alone(tables: MappingTables, package: PackageParameters) -> np.ndarray:
     return uncontended(np.asarray(tables.cycles), np.asarray(tables.offchip_bytes), package)
 
 
-def _valid(tables: MappingTables) -> np.ndarray:
+def valid_mappings(tables: MappingTables) -> np.ndarray:
     """`[U, T, M]` bool, the mappings that exist and fit their template."""
     exists = np.arange(np.shape(tables.cycles)[2]) < np.asarray(tables.count)[..., None]
     return exists & np.isfinite(np.asarray(tables.objectives)).all(axis=-1)
 
 
-def _dram_bandwidth(package: PackageParameters) -> float:
+def dram_bandwidth(package: PackageParameters) -> float:
     """Bytes per cycle behind all interfaces together."""
     return package.dram_bandwidth if package.contention == "all" else np.inf
 
@@ -109,7 +109,7 @@ def _longest_path(duration: np.ndarray, application: ApplicationModel) -> np.nda
     return end.max(axis=1)
 
 
-def _copies(application: ApplicationModel) -> np.ndarray:
+def layer_copies(application: ApplicationModel) -> np.ndarray:
     """`[U]` float, how many layers share each unique one."""
     return np.bincount(application.unique_of_layer, minlength=len(application.unique_layers)).astype(float)
 
@@ -141,7 +141,7 @@ def _not_below(cost: np.ndarray, capacity: np.ndarray, valid: np.ndarray) -> np.
     return np.minimum(out, cost)
 
 
-def _least_costs(
+def least_costs(
     templates: Sequence[Template],
     technology: Technology,
     package: PackageParameters,
@@ -166,7 +166,7 @@ def _least_costs(
         table = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), technology)
         capacity, fanout = by_template(tables.capacity), by_template(tables.fanout)
         machine: Any = jax.device_get(_machines(arrays, table, jnp.asarray(capacity), jnp.asarray(fanout)))
-    valid = by_template(_valid(tables)) > 0
+    valid = by_template(valid_mappings(tables)) > 0
     area = _not_below(machine.area, capacity, valid)
     read, write = (_not_below(machine.access_energy[..., i], capacity, valid) for i in range(2))
     # A wire is as long as the tile below it is wide: the square root of an area.
@@ -206,16 +206,14 @@ def scenario_bounds(
         max_chiplets: most chiplets of a design; default as many as the package has tiles.
     """
     most = package.max_tiles if max_chiplets is None else max_chiplets
-    copies, valid = _copies(application), _valid(tables)
+    copies, valid = layer_copies(application), valid_mappings(tables)
     duration = np.where(valid, alone(tables, package), np.inf)
     traffic = np.where(valid, np.asarray(tables.offchip_bytes, np.float64), np.inf)
     places = jax.device_get(package_tables(package))
-    bandwidth = min(
-        float(places.interfaces[1 : most + 1].max()) * package.interface_bandwidth, _dram_bandwidth(package)
-    )
+    bandwidth = min(float(places.interfaces[1 : most + 1].max()) * package.interface_bandwidth, dram_bandwidth(package))
     present = np.arange(places.hops.shape[1]) < np.arange(places.hops.shape[0])[:, None]
     hops = float(places.hops[: most + 1][present[: most + 1]].min())
-    energy, area = _least_costs(templates, technology, package, tables, wires, hops)
+    energy, area = least_costs(templates, technology, package, tables, wires, hops)
 
     # Prices: a share x on the chiplets, evenly, the rest on the interfaces.
     shares = np.linspace(0.0, 1.0, _MIXES)
@@ -280,7 +278,7 @@ class _Entries:
 
 
 def _entries(tables: MappingTables, wires: Wires, package: PackageParameters, template: int) -> _Entries:
-    unique, mapping = np.nonzero(_valid(tables)[:, template])
+    unique, mapping = np.nonzero(valid_mappings(tables)[:, template])
     layers, starts = np.unique(unique, return_index=True)
 
     def at(leaf: Any) -> np.ndarray:
@@ -381,7 +379,7 @@ def design_bounds(
         N bounds.
     """
     count, tiles = np.shape(designs.template)
-    copies = _copies(application)
+    copies = layer_copies(application)
     entries: dict[int, _Entries] = {}
     least = np.full((3, count, len(copies), tiles), np.inf)
     for n in range(count):
@@ -400,7 +398,7 @@ def design_bounds(
     interfaces = package.max_interfaces
     on_interface = standing[..., None] & (np.asarray(chips.interface)[..., None] == np.arange(interfaces))
     uses = np.concatenate([on_interface, standing[..., None]], axis=2)
-    bandwidth = np.append(np.full(interfaces, package.interface_bandwidth), _dram_bandwidth(package))
+    bandwidth = np.append(np.full(interfaces, package.interface_bandwidth), dram_bandwidth(package))
     reached = on_interface.any(axis=1).sum(axis=1) * package.interface_bandwidth
 
     path = _longest_path(duration.min(axis=2), application)

@@ -1,0 +1,317 @@
+"""Bounds that follow the front: no design is below them, and where a case is small they are the front."""
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+from design_cases import TECHNOLOGY, TEMPLATES, application, bench, chains, random_designs, reports, tables, wires_of
+from every_design import every_design, objectives, plain_front
+
+from mohamjax import emo
+from mohamjax.hardware import PackageParameters
+from mohamjax.schedule import (
+    Certificate,
+    FrontBounds,
+    FrontCurves,
+    Staircase,
+    certify,
+    front_bounds,
+    scenario_bounds,
+)
+
+SMALL = PackageParameters(max_tiles=4, dram_bandwidth=6.0, router_area=1e4)
+FREE = PackageParameters(max_tiles=6, link_bandwidth=1e9, interface_bandwidth=1e9)
+ONE = TEMPLATES[1:2]
+
+
+def bounds_of(problem, made, package, most=None, *, templates=TEMPLATES, technology=TECHNOLOGY, cells=64):
+    found = wires_of(problem, made, templates)
+    return front_bounds(problem, templates, technology, package, made, found, most, cells=cells)
+
+
+def assert_none_below(found, values):
+    """No design is excluded, by the surface or by a curve read either way."""
+    latency, energy, area = values.T
+    assert not found.excludes(values).any()
+    curves = found.curves
+    for curve, first, second in (
+        (curves.latency_of_area, area, latency),
+        (curves.energy_of_area, area, energy),
+        (curves.energy_of_latency, latency, energy),
+    ):
+        assert (curve(first) <= second).all()
+        assert (curve.inverse(second) <= first).all()
+
+
+def box_hypervolume(values, ideal, reference):
+    """As `search.moham.log_hypervolume`, in double precision."""
+    scaled = np.maximum(np.log(values / ideal) / np.log(reference / ideal), 0.0)
+    with jax.enable_x64(True):
+        return float(emo.hypervolume(scaled, np.ones(3)))
+
+
+# ---------------------------------------------------------------- never above a design
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_design_is_below(seed):
+    problem = chains(seed)
+    made = tables(problem, seed)
+    package = (SMALL, PackageParameters(max_tiles=4, contention="interface"), FREE)[seed % 3]
+    designs = random_designs(problem, made, seed, 256, tiles=4)
+    with jax.enable_x64(True):
+        values = reports(designs, bench(problem, made, package)).objectives
+    found = bounds_of(problem, made, package, 4)
+    assert_none_below(found, values)
+    # The bounds for all designs alike are what is left of them far out.
+    every = scenario_bounds(problem, TEMPLATES, TECHNOLOGY, package, made, wires_of(problem, made), 4)
+    assert found.least_latency_s[-1] >= every.latency_s * (1 - 0.02)
+    assert found.least_energy_J[-1, -1] == pytest.approx(every.energy_J, rel=1e-8)
+    assert found.area_mm2[0] >= every.area_mm2 * (1 - 1e-8)
+
+
+def test_designs_with_one_chiplet_each_are_not_below_the_bounds_for_one():
+    problem = chains(11, layers=(4, 3))
+    made = tables(problem, 11, blocked=False)
+    designs = random_designs(problem, made, 11, 256, tiles=1)
+    with jax.enable_x64(True):
+        values = reports(designs, bench(problem, made, PackageParameters(max_tiles=1))).objectives
+    assert_none_below(bounds_of(problem, made, PackageParameters(max_tiles=1)), values)
+
+
+def test_costs_that_fall_with_size_do_not_break_the_bounds():
+    falling = dataclasses.replace(TECHNOLOGY, sram=np.asarray(TECHNOLOGY.sram)[:, :, ::-1].copy())
+    problem = chains(3)
+    made = tables(problem, 3)
+    designs = random_designs(problem, made, 3, 128, tiles=4)
+    with jax.enable_x64(True):
+        on = dataclasses.replace(bench(problem, made, SMALL), technology=jax.tree.map(np.asarray, falling))
+        values = reports(designs, on).objectives
+    assert_none_below(bounds_of(problem, made, SMALL, technology=falling), values)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_bounds_fall_along_both_axes(seed):
+    problem = chains(seed)
+    found = bounds_of(problem, tables(problem, seed), SMALL)
+    assert (np.diff(found.area_mm2) > 0).all() and (np.diff(found.latency_s) > 0).all()
+    assert (np.diff(found.least_latency_s) <= 0).all()
+    with np.errstate(invalid="ignore"):
+        for axis in range(2):
+            steps = np.diff(found.least_energy_J, axis=axis)
+            assert ((steps <= 0) | np.isnan(steps)).all()  # from inf to inf
+    for curve in (found.curves.latency_of_area, found.curves.energy_of_area, found.curves.energy_of_latency):
+        assert (np.diff(curve.at) > 0).all() and (np.diff(curve.least) < 0).all()
+        assert np.isfinite(curve.least).all() and curve.at[0] > 0
+
+
+# ---------------------------------------------------------------- against every design
+
+
+@pytest.fixture(scope="module")
+def small():
+    """Every design of an instance on two chiplets of two templates, in double precision."""
+    problem = application([[], [0], [0]], [[], [0]])
+    made = tables(problem, 1, entries=2, templates=TEMPLATES[:2], blocked=False, least=2)
+    package = PackageParameters(max_tiles=2)
+    with jax.enable_x64(True):
+        values = objectives(every_design(problem, np.asarray(made.count)), bench(problem, made, package, TEMPLATES[:2]))
+    return problem, made, package, values
+
+
+def test_every_design_of_a_small_instance_is_allowed(small):
+    problem, made, package, values = small
+    assert len(values) > 20_000
+    assert_none_below(bounds_of(problem, made, package, templates=TEMPLATES[:2]), values)
+
+
+BOXES = {
+    "around": lambda values: (values.min(axis=0) / 2, values.max(axis=0) * 2),
+    "half": lambda values: (values.min(axis=0), np.median(values, axis=0)),
+    "beyond the ideal point": lambda values: (values.min(axis=0) * 1.2, values.max(axis=0)),
+}
+
+
+@pytest.mark.parametrize("box", BOXES)
+def test_the_hypervolume_of_its_front_is_below_the_bound(small, box):
+    problem, made, package, values = small
+    ideal, reference = BOXES[box](values)
+    front = plain_front(values)
+    certified = certify(bounds_of(problem, made, package, templates=TEMPLATES[:2]), front, ideal, reference)
+    assert certified.hypervolume == pytest.approx(box_hypervolume(front, ideal, reference), rel=1e-9)
+    assert 0 < certified.hypervolume <= certified.most < 1
+    assert certified.share == certified.hypervolume / certified.most
+    if box == "around":
+        assert certified.share > 0.75  # the whole front is there; the rest is what the bounds do not see
+
+
+def test_what_designs_reach_is_their_hypervolume():
+    rng = np.random.default_rng(0)
+    for count in (1, 2, 40):
+        values = np.exp(rng.normal(size=(count, 3)))
+        surface = FrontBounds.reached(values)
+        ideal, reference = np.full(3, 0.1), np.asarray([1.5, 3.0, 8.0])
+        volume = surface.hypervolume(ideal, reference)
+        assert volume == pytest.approx(box_hypervolume(values, ideal, reference), rel=1e-9)
+        assert not surface.excludes(values).any()
+        assert surface.excludes(values.min(axis=0) * 0.999)
+
+
+def test_finer_cells_are_never_worse(small):
+    problem, made, package, values = small
+    ideal, reference = values.min(axis=0), values.max(axis=0)
+    bound = [
+        bounds_of(problem, made, package, templates=TEMPLATES[:2], cells=n).hypervolume(ideal, reference)
+        for n in (2, 16, 128)
+    ]
+    assert bound[0] >= bound[1] >= bound[2]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_one_layer_on_one_chiplet_has_its_bounds_as_front(seed):
+    problem = application([[]])
+    made = tables(problem, seed, entries=8, blocked=False, least=4)
+    package = PackageParameters(max_tiles=1, router_area=1e4)
+    chosen = [(t, m) for t in range(len(TEMPLATES)) for m in range(made.count[0, t])]
+    designs = random_designs(problem, made, seed, len(chosen), tiles=1)
+    template, mapping = (np.asarray(x, np.int32)[:, None] for x in zip(*chosen, strict=True))
+    designs = dataclasses.replace(designs, template=template, mapping=np.repeat(mapping, 32, axis=1))
+    with jax.enable_x64(True):
+        values = reports(designs, bench(problem, made, package)).objectives
+    curves = bounds_of(problem, made, package).curves
+    latency, energy, area = values.T
+    for curve, first, second in (
+        (curves.latency_of_area, area, latency),
+        (curves.energy_of_area, area, energy),
+        (curves.energy_of_latency, latency, energy),
+    ):
+        best = plain_front(np.stack([first, second], axis=1))
+        np.testing.assert_allclose(curve.at, best[:, 0], rtol=1e-8)
+        np.testing.assert_allclose(curve.least, best[:, 1], rtol=1e-8)
+        np.testing.assert_allclose(curve(best[:, 0]), best[:, 1], rtol=1e-8)
+        np.testing.assert_allclose(curve.inverse(best[:, 1]), best[:, 0], rtol=1e-8)
+
+
+# ---------------------------------------------------------------- by hand
+
+
+def alike(problem, cycles, entries=1):
+    """One template; mappings with these cycles, all on one hardware."""
+    made = tables(problem, 0, entries=entries, templates=ONE, least=entries)
+    cycles = np.asarray(cycles, float).reshape(made.cycles.shape)
+    first = np.s_[:1, :1, :1]
+    return dataclasses.replace(
+        made,
+        cycles=cycles,
+        offchip_bytes=np.ones_like(cycles),
+        capacity=np.broadcast_to(made.capacity[first], made.capacity.shape).copy(),
+        fanout=np.broadcast_to(made.fanout[first], made.fanout.shape).copy(),
+    )
+
+
+def test_little_area_has_room_for_few_chiplets():
+    """Six equal layers of 100 cycles: six chiplets run them side by side, on less area they take turns."""
+    problem = application(*[[[]] for _ in range(6)])
+    found = bounds_of(problem, alike(problem, [100] * 6), FREE, 6, templates=ONE, cells=400)
+    chip, at = found.area_mm2[0], found.curves.latency_of_area
+    for chiplets, latency in ((1, 600e-9), (2, 300e-9), (3, 200e-9), (4, 150e-9), (6, 100e-9)):
+        # Area-work is 600 cycles of one chiplet; the cells are narrow, so that little is lost.
+        assert 0.97 * latency <= at(chip * chiplets * 1.001) <= latency
+    assert at(chip * 0.999) == np.inf
+    assert found.least_latency_s[-1] == pytest.approx(100e-9)
+
+
+def test_a_chain_pays_for_the_time_that_it_has_not():
+    """Three layers in a row, each fast and dear or slow and frugal."""
+    problem = application([[], [0], [1]], kinds=[[0, 0, 0]])
+    made = alike(problem, [100, 300], entries=2)
+    energy = np.asarray([5e6, 1e6]).reshape(made.mac_energy.shape)
+    none = {name: 0 * getattr(made, name) for name in ("block_reads", "block_writes", "delivered")}
+    made = dataclasses.replace(made, mac_energy=energy, **none)
+    curve = bounds_of(problem, made, FREE, 2, templates=ONE, cells=400).curves.energy_of_latency
+    # All are dear below 500 cycles, which is what one slow layer takes; from there on every layer for itself may be
+    # slow, and the price of time says how many are: 4 pJ for each 200 cycles.
+    for latency, least in ((300, 15), (499, 15), (501, 11), (700, 7), (800, 5), (900, 3)):
+        assert curve(latency * 1e-9 * (1 + 1e-6)) == pytest.approx(least * 1e-6, rel=0.03)
+    assert curve(299e-9) == np.inf
+
+
+def test_other_layers_need_other_chiplets():
+    """A layer that only one template runs has its chiplet beside any of another template."""
+    problem = application([[]], [[]])
+    made = tables(problem, 5, entries=3, templates=TEMPLATES[:2], least=3)  # the first template lacks a layer
+    lone = int(np.argmin(np.asarray(made.count)[:, 0]))
+    found = bounds_of(problem, made, FREE, 2, templates=TEMPLATES[:2])
+    designs = random_designs(problem, made, 5, 256, tiles=2)
+    with jax.enable_x64(True):
+        values = reports(designs, bench(problem, made, FREE, TEMPLATES[:2])).objectives
+    assert_none_below(found, values)
+    mixed = (designs.template == 0).any(axis=1)
+    own = np.asarray(made.objectives)[lone, 1, :, 2].min() * 1e-6
+    assert mixed.any() and (values[mixed, 2] > own + np.asarray(made.objectives)[1 - lone, 0, :, 2].min() * 1e-6).all()
+
+
+def test_the_volume_of_two_cells():
+    found = FrontBounds(
+        area_mm2=np.asarray([1.0, 10.0]),
+        latency_s=np.asarray([1.0, 10.0]),
+        least_latency_s=np.asarray([10.0, 1.0]),
+        least_energy_J=np.asarray([[np.inf, 10.0], [10.0, 1.0]]),
+    )
+    # In a box of a decade more than both cells on every axis: one quarter of it at most in each of four columns.
+    assert found.hypervolume(np.full(3, 1.0), np.full(3, 100.0)) == pytest.approx(0.25 * (0 + 0.5 + 0.5 + 1))
+    assert found.hypervolume(np.full(3, 0.01), np.full(3, 1.0)) == 0
+    # The latency of the first row starts within the second cell.
+    later = dataclasses.replace(found, least_latency_s=np.asarray([100**0.75, 1.0]))
+    assert later.hypervolume(np.full(3, 1.0), np.full(3, 100.0)) == pytest.approx(0.25 * (0 + 0.25 + 0.5 + 1))
+    assert found.excludes([[0.5, 50, 50], [5, 50, 5], [5, 5, 50], [50, 5, 50]]).tolist() == [True, True, True, False]
+
+
+def certificate():
+    one = Staircase(at=np.ones(1), least=np.ones(1))
+    curves = FrontCurves(latency_of_area=one, energy_of_area=one, energy_of_latency=one)
+    return Certificate(curves, hypervolume=0.3, most=0.6, ideal=(1.0, 2.0, 3.0), reference=(4.0, 5.0, 6.0))
+
+
+def test_a_certificate_survives_a_file():
+    problem = chains(2)
+    curves = bounds_of(problem, tables(problem, 2), SMALL).curves
+    original = dataclasses.replace(certificate(), curves=curves)
+    again = Certificate.from_dict(json.loads(json.dumps(original.to_dict())))
+    leaves = (jax.tree.leaves(dataclasses.asdict(x)) for x in (original, again))
+    for a, b in zip(*leaves, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"box": None},
+        {"box": {"ideal": [1, 2], "reference": [1, 2, 3]}},
+        {"box": {"ideal": [1, 2, "3"], "reference": [1, 2, 3]}},
+        {"box": {"ideal": [1, 2, 3]}},
+        {"curves": {}},
+        {"hypervolume": None},
+        {"hypervolume_bound": float("nan")},
+    ],
+)
+def test_a_broken_certificate_is_refused(broken):
+    with pytest.raises(ValueError, match=r"missing|no numbers|no columns"):
+        Certificate.from_dict({**certificate().to_dict(), **broken})
+
+
+@pytest.mark.parametrize(
+    "pairs", [[], [[1, 2], [1, 1]], [[1, 2], [2, 3]], [[1, np.inf]], [[0, 1]], [1, 2], [[1, 2, 3]]]
+)
+def test_a_broken_staircase_is_refused(pairs):
+    with pytest.raises(ValueError, match="staircase"):
+        Staircase.from_list(pairs)
+
+
+def test_curves_of_other_columns_are_refused():
+    data = certificate().curves.to_dict()
+    data["energy_of_area"]["columns"] = ["area_mm2", "latency_s"]
+    with pytest.raises(ValueError, match="energy_of_area has no columns area_mm2 and energy_J"):
+        FrontCurves.from_dict(data)
