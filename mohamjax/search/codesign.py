@@ -39,12 +39,14 @@ from mohamjax.io.designs import DesignFile, Evaluated, read_designs, reevaluate
 from mohamjax.io.results import non_dominated, plain
 from mohamjax.mapping import MappingTables, area
 from mohamjax.schedule import Design, scenario_bounds
-from mohamjax.search.config import PAPER_RATES, WEIGHTS, MohamConfig, Rates
+from mohamjax.search.config import PAPER_RATES, WEIGHTS, MohamConfig, Rates, RemapConfig
 from mohamjax.search.context import build_context, staffed
 from mohamjax.search.injection import check_injected, inject
 from mohamjax.search.loop import SearchState
 from mohamjax.search.mapper import MapperConfig, MapperProgress, cache_folder, map_layers
-from mohamjax.search.moham import LIMIT_TOLERANCE, Progress, run, state_like
+from mohamjax.search.moham import LIMIT_TOLERANCE, Progress, designs_of, run, state_like
+from mohamjax.search.plan_operators import PlanRates
+from mohamjax.search.remap import Remapper
 from mohamjax.search.requirements import Requirements, Site, keeps, out_of_reach, survey, unmet
 from mohamjax.search.seeding import seed_designs
 from mohamjax.text import plural
@@ -52,6 +54,7 @@ from mohamjax.workload import ApplicationModel
 
 __all__ = [
     "BUDGETS",
+    "PRESETS",
     "Budget",
     "ExpectedCost",
     "Listener",
@@ -71,21 +74,32 @@ class Budget:
     Attributes:
         mapper: settings of the layer mapper.
         moham: settings of the co-optimiser.
+        remap: how often layers are mapped again on chiplets of the front.
     """
 
     mapper: MapperConfig
     moham: MohamConfig
+    remap: RemapConfig
 
 
 BUDGETS = {
     "tiny": Budget(
         MapperConfig(population=48, generations=8, descent=8),
         MohamConfig(population=128, generations=40, seed_batches=8),
+        RemapConfig(every=0),
     ),
-    "small": Budget(MapperConfig(population=96, generations=15), MohamConfig(population=250, generations=200)),
-    "paper": Budget(MapperConfig(population=120, generations=15), MohamConfig(population=250, generations=300)),
+    "small": Budget(
+        MapperConfig(population=96, generations=15), MohamConfig(population=250, generations=200), RemapConfig()
+    ),
+    "paper": Budget(
+        MapperConfig(population=120, generations=15), MohamConfig(population=250, generations=300), RemapConfig()
+    ),
 }
 """Named budgets of the command line: `tiny` for a look, `small` the default, `paper` that of MOHaM's Table 4."""
+
+
+PRESETS = ("default", "layers", "paper")
+"""Presets of the command line, see `Settings.preset`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +110,9 @@ class Settings:
         budget: name of a budget, for the record.
         mapper: settings of the layer mapper.
         moham: settings of the co-optimiser.
-        rates: operator probabilities.
+        rates: operator probabilities of a search of layers.
+        plan_rates: those of a search of plans.
+        remap: how often layers are mapped again on chiplets of the front; a search of layers never does.
         package: package parameters.
         technology: energy and area tables; None for the packaged ones.
         requirements: what is demanded of every design.
@@ -109,6 +125,8 @@ class Settings:
     mapper: MapperConfig = BUDGETS["small"].mapper
     moham: MohamConfig = BUDGETS["small"].moham
     rates: Rates = dataclasses.field(default_factory=Rates)
+    plan_rates: PlanRates = dataclasses.field(default_factory=PlanRates)
+    remap: RemapConfig = BUDGETS["small"].remap
     package: PackageParameters = dataclasses.field(default_factory=PackageParameters)
     technology: Technology | None = None
     requirements: Requirements = dataclasses.field(default_factory=Requirements)
@@ -122,7 +140,8 @@ class Settings:
 
         Args:
             budget: a key of `BUDGETS`.
-            preset: `default`, or `paper`: rates, rate unit and contention as MOHaM prints them.
+            preset: `default`; `layers`: a search that moves single layers, from list schedules on, as the default was
+                before plans; or `paper`: rates, rate unit and contention as MOHaM prints them.
             changes: further fields of `Settings`.
 
         Raises:
@@ -130,10 +149,13 @@ class Settings:
         """
         if budget not in BUDGETS:
             raise InputError(f"unknown budget {budget!r}", item="--budget", remedy=f"use one of {', '.join(BUDGETS)}")
-        if preset not in ("default", "paper"):
-            raise InputError(f"unknown preset {preset!r}", item="--preset", remedy="use default or paper")
+        if preset not in PRESETS:
+            raise InputError(f"unknown preset {preset!r}", item="--preset", remedy=f"use one of {', '.join(PRESETS)}")
         chosen = BUDGETS[budget]
-        base = cls(budget=budget, mapper=chosen.mapper, moham=chosen.moham)
+        base = cls(budget=budget, mapper=chosen.mapper, moham=chosen.moham, remap=chosen.remap)
+        if preset != "default":
+            moham = dataclasses.replace(base.moham, genes="layers", seeded=True)
+            base = dataclasses.replace(base, moham=moham, remap=RemapConfig(every=0))
         if preset == "paper":
             base = dataclasses.replace(
                 base,
@@ -277,7 +299,9 @@ def fingerprint(
         "package": package_to_dict(settings.package),
         "mapper": plain(settings.mapper),
         "moham": moham,
-        "rates": {k: float(v) for k, v in dataclasses.asdict(settings.rates).items()},
+        "rates": _numbers(settings.rates),
+        "plan_rates": _numbers(settings.plan_rates),
+        "remap": plain(settings.remap),
         "requirements": settings.requirements.to_dict(),
         "weights": settings.weights,
         "seed": settings.seed,
@@ -285,6 +309,11 @@ def fingerprint(
         "version": __version__,
     }
     return hashlib.sha256(json.dumps(record, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _numbers(rates: Rates | PlanRates) -> dict[str, float]:
+    """Rates by name."""
+    return {name: float(rate) for name, rate in dataclasses.asdict(rates).items()}
 
 
 def _tables_hash(tables: MappingTables, seeds: Design | None) -> str:
@@ -320,7 +349,9 @@ def _record(
         "package": package_to_dict(settings.package),
         "mapper": plain(settings.mapper),
         "search": plain(settings.moham),
-        "rates": {k: float(v) for k, v in dataclasses.asdict(settings.rates).items()},
+        "rates": _numbers(settings.rates),
+        "plan_rates": _numbers(settings.plan_rates),
+        "remap": plain(settings.remap),
         "requirements": settings.requirements.to_dict(),
         "weights": list(settings.weights),
         "versions": {
@@ -372,6 +403,7 @@ def co_optimise(
     config, package = settings.moham, settings.package
     site, file = prepare(application, templates, settings, designs)
     templates = site.templates
+    plans = config.genes == "plans"
     map_key, context_key, search_key = jax.random.split(jax.random.key(settings.seed), 3)
     marks = {"fingerprint": fingerprint(application, templates, settings, technology, designs)}
     saved: Checkpoint | None = None
@@ -404,6 +436,13 @@ def co_optimise(
     injected = None
     if file is not None:
         tables, injected = inject(file, application, tables, single, site, config.tiles, source=str(designs))
+    remapper = None
+    if plans and settings.remap.every:
+        remapper = Remapper(
+            jax.random.fold_in(map_key, 1), application, templates, single, package, settings.mapper, settings.remap,
+            tables, progress=listener.mapping,
+        )  # fmt: skip
+        tables = remapper.tables
     context = build_context(
         context_key, application, templates, single, tables, package, config, site, settings.weights
     )
@@ -416,7 +455,13 @@ def co_optimise(
     seeds = seed_designs(application, tables, package, config, context.bench.unique.shape[0], site, injected=injected)
     marks["tables"] = _tables_hash(tables, seeds)
     _same_search(saved, marks)
-    state: SearchState | None = None if saved is None else saved.restore(state_like(context, config))
+    state: SearchState | None = None
+    if saved is not None:
+        grown = {} if remapper is None else remapper.saved()
+        state, grown = saved.restore((state_like(context, config), grown))
+        if remapper is not None:
+            remapper.restore(grown)
+            context = remapper.context(context)
     history: list[dict[str, Any]] = [] if saved is None else saved.meta["history"]
 
     interrupted, saved_s, last = False, time.perf_counter(), None
@@ -424,11 +469,12 @@ def co_optimise(
 
     def save() -> None:
         if checkpoint is not None and state is not None:
-            write_checkpoint(checkpoint, state, {**marks, "history": history})
+            grown = {} if remapper is None else remapper.saved()
+            write_checkpoint(checkpoint, (state, grown), {**marks, "history": history})
 
     steps = run(
-        search_key, context, config, rates=settings.rates, seeds=seeds, resume=state, history=history,
-        announce=listener.announce, projects=site.projects,
+        search_key, context, config, rates=settings.plan_rates if plans else settings.rates, seeds=seeds, resume=state,
+        history=history, announce=listener.announce, projects=site.projects, remapper=remapper,
     )  # fmt: skip
     try:
         for step in steps:
@@ -458,7 +504,9 @@ def co_optimise(
         # No design keeps the requirements. The population holds those that come nearest; what they reach, which the
         # search hides behind its penalty, is said.
         kept, genes = np.nonzero(np.asarray(state.population.rank) >= 0), state.population.genes
-    found = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], genes)
+    if remapper is not None:
+        tables = remapper.tables
+    found = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], designs_of(genes))
     evaluated = reevaluate(application, templates, technology, package, tables.mapping, np.asarray(tables.count), found)
     reached = np.asarray(evaluated.reports.objectives), np.asarray(evaluated.designs.template)
     within = np.flatnonzero(keeps(site, *reached))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
 else:
     from chex import dataclass
 
-__all__ = ["PAPER_RATES", "WEIGHTS", "MohamConfig", "Rates"]
+__all__ = ["PAPER_RATES", "WEIGHTS", "MohamConfig", "Rates", "RemapConfig"]
 
 
 @dataclass(frozen=True)
@@ -157,3 +157,30 @@ class MohamConfig:
     def immigrant_count(self) -> int:
         """Random individuals added to each generation."""
         return round(self.immigrants * self.population)
+
+
+@dataclasses.dataclass(frozen=True)
+class RemapConfig:
+    """How a search maps layers again on the chiplets that it came to use (`search.remap`); static.
+
+    Attributes:
+        every: generations from one round to the next; 0 never maps again.
+        chiplets: chiplets that stand for those of the front, and are mapped on.
+        entries: mappings that sets may grow by, in all rounds together.
+        generations: of the mapper, instead of its own number.
+        descent: rounds of the mapper's descent, likewise.
+    """
+
+    every: int = 100
+    chiplets: int = 12
+    entries: int = 128
+    generations: int = 4
+    descent: int = 8
+
+    def __post_init__(self) -> None:
+        """Checks the values that a user can set."""
+        for name, low in (("every", 0), ("chiplets", 1), ("entries", 0), ("generations", 0), ("descent", 0)):
+            if getattr(self, name) < low:
+                raise InputError(
+                    f"{name} is {getattr(self, name)}", item="settings of mapping again", remedy=f"use {low} or more"
+                )

@@ -81,6 +81,7 @@ __all__ = [
     "cache_folder",
     "children_room",
     "context",
+    "largest_children_room",
     "map_layers",
     "mapping_problem",
     "objectives",
@@ -181,6 +182,22 @@ def children_room(spaces: Sequence[MapSpace]) -> int:
     """`max_children` of the cost model for mappings of these spaces: 0 where none can need it (`need_children`)."""
     along = [(np.asarray(space.limit) > 1).reshape(3, -1, len(DIMS))[1:] for space in spaces]
     return MAX_CHILDREN if any(np.any(need_children(slots)) for slots in along) else 0
+
+
+def largest_children_room(
+    layers: Sequence[UniqueLayer], templates: Sequence[Template], technology: Technology, levels: int
+) -> int:
+    """`children_room` over all pairs of layers and templates that can run them, as `map_layers` finds it."""
+    arrays = jax.device_get(template_arrays(templates, technology, levels))
+    primes = _primes(layers)
+    return children_room(
+        [
+            _space(layer, template, jax.tree.map(lambda leaf, t=t: leaf[t], arrays.machine), levels, primes)
+            for layer in layers
+            for t, template in enumerate(templates)
+            if fits(template, layer.type, layer.shape) is None
+        ]
+    )
 
 
 def objectives(

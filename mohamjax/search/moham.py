@@ -23,8 +23,9 @@ from mohamjax.search.config import MohamConfig, Rates
 from mohamjax.search.context import MohamContext
 from mohamjax.search.loop import Metrics, Problem, SearchState, generations, start
 from mohamjax.search.operators import Genetics
-from mohamjax.search.plan_operators import PlanRates, crossover, mutation, sample_plan
+from mohamjax.search.plan_operators import PlanRates, adjustment, crossover, mutation, sample_plan
 from mohamjax.search.plans import Plan, Planned, decode, plan_of
+from mohamjax.search.remap import Remapper
 
 __all__ = [
     "LIMIT_TOLERANCE",
@@ -183,16 +184,21 @@ def _sample_plan(key: jax.Array, context: MohamContext) -> Planned:
 def _vary_plans(
     key: jax.Array, a: Planned, b: Planned, context: MohamContext, rates: PlanRates
 ) -> tuple[Planned, Planned]:
-    """Crossover of a pair, mutation of each child, and the designs that come of them."""
-    cross_key, mutate_key = jax.random.split(key)
+    """Children of a pair: new plans by crossover and mutation, decoded, or a parent with single layers changed."""
+    genetics, tables = context.genetics, context.plans
+    cross_key, child_key = jax.random.split(key)
     # Both children as one batch, so that the rest is compiled once.
-    pair = jax.tree.map(lambda *x: jnp.stack(x), *crossover(cross_key, a.plan, b.plan, rates.crossover))
+    parents = jax.tree.map(lambda *x: jnp.stack(x), a, b)
+    plans = jax.tree.map(lambda *x: jnp.stack(x), *crossover(cross_key, a.plan, b.plan, rates.crossover))
 
-    def grown(key: jax.Array, plan: Plan) -> Planned:
-        plan = mutation(key, plan, context.genetics, context.plans, rates)
-        return decode(plan, context.genetics, context.plans)
+    def child(key: jax.Array, parent: Planned, plan: Plan) -> Planned:
+        coin_key, mutate_key, adjust_key = jax.random.split(key, 3)
+        grown = decode(mutation(mutate_key, plan, genetics, tables, rates), genetics, tables)
+        adjusted = adjustment(adjust_key, parent, genetics, tables, rates)
+        happens = jax.random.bernoulli(coin_key, rates.adjusting)
+        return jax.tree.map(lambda x, y: jnp.where(happens, x, y), adjusted, grown)
 
-    both = jax.vmap(grown)(jax.random.split(mutate_key), pair)
+    both = jax.vmap(child)(jax.random.split(child_key), parents, plans)
     first, second = (jax.tree.map(lambda leaf, i=i: leaf[i], both) for i in range(2))
     return first, second
 
@@ -279,6 +285,7 @@ def run(
     announce: Callable[[str], None] = lambda _: None,
     projects: bool = False,
     problem: Problem | None = None,
+    remapper: Remapper | None = None,
 ) -> Iterator[tuple[SearchState, Progress]]:
     """Searches, yielding the state after every few generations; generation 0 is the first population.
 
@@ -297,6 +304,8 @@ def run(
         announce: called with a line before each compile.
         projects: as in `design_problem`.
         problem: what is searched instead of `design_problem(config, projects)`, for instance with other operators.
+        remapper: maps layers again every `remapper.config.every` generations, on chiplets of the front; the plans of
+            the archive are then decoded and evaluated anew. Only where `config.genes` are plans.
 
     Yields:
         The state and what to report.
@@ -320,6 +329,8 @@ def run(
     jax.block_until_ready(generations(state, context, rates, jnp.int32(0), batches[0], **fixed))
     compile_s = time.perf_counter() - began
     per_generation = config.islands * (config.population + config.immigrant_count)
+    again = -(-config.archive // config.population)  # batches of a round's evaluations
+    rounds_before = 0 if remapper is None else remapper.rounds
     done = before = -len(batches) if resume is None else int(state.generation)
     if resume is None:
         # The first population is what survives of all that was given.
@@ -341,6 +352,16 @@ def run(
         # Calls end at multiples of their length, so that a resumed search makes the same ones.
         count = min(config.chunk - done % config.chunk, config.generations - done)
         tick = time.perf_counter()
+        if remapper is not None:
+            if remapper.due(done):
+                announce(f"mapping again on chiplets of the front, round {remapper.rounds + 1}")
+                context = remapper.grown(state, context)
+                for batch in _decoded_again(state, context, config):
+                    # The loop evaluates what it is given as long as no generation is done.
+                    unborn = dataclasses.replace(state, generation=jnp.int32(-1))
+                    state, _ = generations(unborn, context, rates, jnp.int32(1), batch, **fixed)
+                state = dataclasses.replace(state, generation=jnp.int32(done))
+            count = min(count, remapper.config.every - done % remapper.config.every)
         previous = state
         state, metrics = advance(previous, count)
         for n, value in enumerate(metrics.stability, start=1):
@@ -352,13 +373,14 @@ def run(
                 state, metrics = advance(previous, count)
                 break
         done += count
+        rounds = 0 if remapper is None else remapper.rounds
         best = metrics.best[-1]
         yield (
             state,
             Progress(
                 generation=done,
-                evaluations=(done + len(batches)) * per_generation,
-                fresh_evaluations=(done - before) * per_generation,
+                evaluations=(done + len(batches) + rounds * again) * per_generation,
+                fresh_evaluations=(done - before + (rounds - rounds_before) * again) * per_generation,
                 seconds=time.perf_counter() - began - compile_s,
                 step_s=time.perf_counter() - tick,
                 compile_s=compile_s,
@@ -374,6 +396,34 @@ def run(
 def _planned(designs: Design, context: MohamContext) -> Planned:
     """Designs `[K, ...]` with a plan for each."""
     return jax.vmap(plan_of, in_axes=(0, None, None))(designs, context.genetics, context.plans)
+
+
+def _decoded_again(state: SearchState, context: MohamContext, config: MohamConfig) -> list[Planned]:
+    """The plans of the archives, decoded over tables that have grown, as batches `[I, P, ...]`.
+
+    Empty slots and what is missing to whole batches are filled with plans of the population.
+    """
+    kept, living = state.archive.genes.plan, state.population.genes.plan
+    slots = np.arange(-(-config.archive // config.population) * config.population)
+    filler = jnp.asarray(slots % config.population)
+    valid = jnp.pad(state.archive.valid, ((0, 0), (0, len(slots) - config.archive)))
+
+    def filled(own: jax.Array, other: jax.Array) -> jax.Array:
+        own = jnp.pad(own, ((0, 0), (0, len(slots) - config.archive), *[(0, 0)] * (own.ndim - 2)))
+        return jnp.where(valid.reshape(*valid.shape, *[1] * (own.ndim - 2)), own, other[:, filler])
+
+    plans = jax.tree.map(filled, kept, living)
+    return [
+        _decode_all(jax.tree.map(lambda leaf, i=i: leaf[:, i : i + config.population], plans), context)
+        for i in range(0, len(slots), config.population)
+    ]
+
+
+@jax.jit
+def _decode_all(plans: Plan, context: MohamContext) -> Planned:
+    """Plans `[I, P, ...]` decoded."""
+    over_plans = jax.vmap(decode, in_axes=(0, None, None))
+    return jax.vmap(over_plans, in_axes=(0, None, None))(plans, context.genetics, context.plans)
 
 
 def _batches(seeds: Any, random: Any, config: MohamConfig) -> list[Any]:

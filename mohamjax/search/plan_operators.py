@@ -1,8 +1,8 @@
 """Variation of plans: what is drawn, crossed and mutated where hardware is moved and not single layers.
 
-Axes: S tiles, C components of a size, T templates, H sizes of the library. Functions are for one plan or one pair;
-callers vmap. Every function returns plans that `completed` has mended: fixed tiles hold their template, no more
-chiplets than allowed, every layer with a chiplet that may run it. Keys are consumed.
+Axes: L layers (padded), S tiles, C components of a size, T templates, H sizes of the library. Functions are for one
+plan or one pair; callers vmap. Sampling and mutation end in `completed`: fixed tiles hold their template, there are
+no more chiplets than allowed, and every layer has one that may run it. Keys are consumed.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import jax
 import jax.numpy as jnp
 
-from mohamjax.search.operators import Genetics
-from mohamjax.search.plans import Plan, PlanTables
+from mohamjax.schedule import Design
+from mohamjax.search.operators import Genetics, scheduling_mutation
+from mohamjax.search.plans import Plan, Planned, PlanTables, fitting, used_sizes
 from mohamjax.search.requirements import FREE
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
@@ -23,7 +24,7 @@ if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
 else:
     from chex import dataclass
 
-__all__ = ["PlanRates", "completed", "crossover", "mutation", "sample_plan"]
+__all__ = ["PlanRates", "adjustment", "completed", "crossover", "mutation", "sample_plan"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,12 @@ class PlanRates:
         closing: chiplets that are taken away.
         shuffling: probability that all chiplets change places.
         thrift: probability of another exponent of energy.
+        adjusting: probability that a child is one of its parents with single layers changed, instead of a new plan.
+        layers: layers that move, or are mapped anew, in such a child: from one to so many, evenly over logarithms.
+        moving: probability that layers move.
+        founding: probability that they move to a new chiplet.
+        anything: share of the layers mapped anew that take any mapping, and not the best that fits.
+        swapping: probability that two layers change places in the order.
     """
 
     crossover: jax.typing.ArrayLike = 0.9
@@ -59,6 +66,12 @@ class PlanRates:
     closing: jax.typing.ArrayLike = 0.15
     shuffling: jax.typing.ArrayLike = 0.05
     thrift: jax.typing.ArrayLike = 0.15
+    adjusting: jax.typing.ArrayLike = 0.1
+    layers: jax.typing.ArrayLike = 16.0
+    moving: jax.typing.ArrayLike = 0.7
+    founding: jax.typing.ArrayLike = 0.1
+    anything: jax.typing.ArrayLike = 0.1
+    swapping: jax.typing.ArrayLike = 0.3
 
 
 class _Draws:
@@ -238,3 +251,68 @@ def mutation(key: jax.Array, plan: Plan, genetics: Genetics, tables: PlanTables,
     thrift = jnp.where(draws.happens(rates.thrift), draws.below(len(tables.thrift)), plan.thrift)
     mutant = Plan(template=template[seats], size=size[seats], weight=weight[seats], thrift=thrift)
     return completed(mutant, genetics)
+
+
+def adjustment(
+    key: jax.Array, individual: Planned, genetics: Genetics, tables: PlanTables, rates: PlanRates
+) -> Planned:
+    """Changes single layers of a design, which no plan could: some move to one chiplet, some take another mapping.
+
+    Moved layers take the best mapping that fits the chiplet as it stands; so do layers that are mapped anew, under
+    the chiplet's weight or another one; some take any mapping. Two layers may change places in the order. The
+    chiplet that layers move to may be a new one. The plan keeps its weights and follows the design's sizes.
+
+    Args:
+        key: typed key, consumed.
+        individual: a valid design and its plan.
+        genetics: the problem.
+        tables: sets of mappings.
+        rates: how often.
+    """
+    plan, design = individual.plan, individual.design
+    layers, tiles = design.order.shape[0], plan.template.shape[0]
+    draw_key, swap_key = jax.random.split(key)
+    draws = _Draws(draw_key, 4 * layers + 4 * tiles + 8)
+    real = _real(genetics)
+
+    def some() -> jax.Array:
+        """`[L]` bool, layers: one to `rates.layers` of them on average, evenly over logarithms."""
+        number = jnp.exp(draws.uniform() * jnp.log(rates.layers))
+        return (draws.uniform(layers) < number / genetics.layers) & real
+
+    vacant = (plan.template < 0) & (genetics.site == FREE)
+    room = jnp.any(vacant) & (jnp.sum(plan.template >= 0) < genetics.max_chiplets) & (genetics.homogeneous < 0)
+    at = jnp.arange(tiles) == jnp.argmax(vacant)
+    opens = at & room & draws.happens(rates.founding)
+    new_template, new_size, new_weight = _new_chiplets(draws, tiles, tables)
+    template = jnp.where(opens, new_template, plan.template)
+    size = jnp.where(opens[:, None], new_size, plan.size)
+    standing = template >= 0
+    nth = jnp.searchsorted(jnp.cumsum(standing), 1 + draws.below(jnp.maximum(jnp.sum(standing), 1)))
+    target = jnp.where(jnp.any(opens), jnp.argmax(opens), jnp.minimum(nth, tiles - 1)).astype(jnp.int32)
+    free = (genetics.pin < 0) | (genetics.pin == target)
+    moves = some() & genetics.able[:, jnp.maximum(template[target], 0)] & free & draws.happens(rates.moving)
+    assignment = jnp.where(moves, target, design.assignment)
+
+    own = jnp.maximum(template, 0)
+    weight = jnp.where(draws.happens(0.5, tiles), plan.weight, new_weight)
+    best = fitting(own, size, weight, tables)[0][assignment, genetics.unique]
+    count = genetics.count[genetics.unique, own[assignment]]
+    anything = draws.below(jnp.maximum(count, 1), layers)
+    anew = some()
+    drawn = jnp.where(draws.happens(rates.anything, layers), anything, best)
+    mapping = jnp.where(real & (moves | anew), drawn, design.mapping)
+    used = jnp.zeros(tiles, bool).at[jnp.where(real, assignment, tiles)].set(True, mode="drop")
+    template = jnp.where(used | (genetics.site >= 0), template, -1)
+    changed = Design(order=design.order, assignment=assignment, mapping=mapping, template=template)
+    swapped = scheduling_mutation(swap_key, changed, genetics)
+    order = jnp.where(draws.happens(rates.swapping), swapped.order, changed.order)
+    changed = dataclasses.replace(changed, order=order)
+    grown = used_sizes(changed, genetics, tables)
+    plan = dataclasses.replace(
+        plan,
+        template=template,
+        size=jnp.where(grown >= 0, grown, size),
+        weight=jnp.where(opens, new_weight, plan.weight),
+    )
+    return Planned(plan=plan, design=changed)

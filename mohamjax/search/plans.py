@@ -43,6 +43,7 @@ __all__ = [
     "mapping_scores",
     "plan_of",
     "plan_tables",
+    "used_sizes",
 ]
 
 WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -271,17 +272,17 @@ def decode(plan: Plan, genetics: Genetics, tables: PlanTables) -> Planned:
     assignment = _placed(order, times, costs, genetics)
 
     real = jnp.arange(order.shape[0]) < genetics.layers
-    size = _used_sizes(assignment, template, mapping, genetics, tables)
+
+    def design_on(mapping: jax.Array) -> Design:
+        of_layer = jnp.where(real, mapping[assignment, genetics.unique], 0)
+        return Design(order=order, assignment=assignment, mapping=of_layer, template=plan.template)
+
+    size = used_sizes(design_on(mapping), genetics, tables)
     used = size[:, 0] >= 0
     size = jnp.where(used[:, None], size, plan.size)
     # Where a chiplet grew, its other layers may do better on it.
-    mapping, _ = fitting(template, size, plan.weight, tables)
-    design = Design(
-        order=order,
-        assignment=assignment,
-        mapping=jnp.where(real, mapping[assignment, genetics.unique], 0),
-        template=jnp.where(used | (genetics.site >= 0), plan.template, -1),
-    )
+    design = design_on(fitting(template, size, plan.weight, tables)[0])
+    design = dataclasses.replace(design, template=jnp.where(used | (genetics.site >= 0), plan.template, -1))
     return Planned(plan=dataclasses.replace(plan, template=design.template, size=size), design=design)
 
 
@@ -293,28 +294,19 @@ def plan_of(design: Design, genetics: Genetics, tables: PlanTables) -> Planned:
         genetics: the problem.
         tables: sets of mappings.
     """
-    template = jnp.maximum(design.template, 0)
-    of_layer = design.mapping
-    real = jnp.arange(of_layer.shape[0]) < genetics.layers
-    need = tables.need[template[design.assignment], of_layer, genetics.unique]
-    size = _most(jnp.where(real, design.assignment, template.shape[0]), need, template.shape[0])
-    middle = jnp.full(template.shape, len(WEIGHTS) // 2, jnp.int32)
+    size = used_sizes(design, genetics, tables)
+    middle = jnp.full(design.template.shape, len(WEIGHTS) // 2, jnp.int32)
     plan = Plan(template=design.template, size=jnp.maximum(size, 0), weight=middle, thrift=jnp.int32(len(THRIFT) // 2))
     return Planned(plan=plan, design=design)
 
 
-def _most(owner: jax.Array, values: jax.Array, tiles: int) -> jax.Array:
-    """`[S, C]` int32, the largest of the values `[L, C]` of each tile's layers, -1 where there are none."""
-    return jnp.full((tiles, values.shape[1]), -1, jnp.int32).at[owner].max(values, mode="drop")
-
-
-def _used_sizes(
-    assignment: jax.Array, template: jax.Array, mapping: jax.Array, genetics: Genetics, tables: PlanTables
-) -> jax.Array:
-    """`[S, C]` int32, what the layers of each tile need of it, -1 where there are none."""
-    real = jnp.arange(assignment.shape[0]) < genetics.layers
-    need = tables.need[template[assignment], mapping[assignment, genetics.unique], genetics.unique]
-    return _most(jnp.where(real, assignment, template.shape[0]), need, template.shape[0])
+def used_sizes(design: Design, genetics: Genetics, tables: PlanTables) -> jax.Array:
+    """`[S, C]` int32, the least size of each chiplet that its layers' mappings do not pass, -1 where it has none."""
+    tiles = design.template.shape[0]
+    real = jnp.arange(design.order.shape[0]) < genetics.layers
+    need = tables.need[jnp.maximum(design.template, 0)[design.assignment], design.mapping, genetics.unique]
+    owner = jnp.where(real, design.assignment, tiles)
+    return jnp.full((tiles, need.shape[1]), -1, jnp.int32).at[owner].max(need, mode="drop")
 
 
 def _by_upward_rank(times: jax.Array, genetics: Genetics) -> jax.Array:

@@ -15,16 +15,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.hardware import PackageParameters, Technology, Template, template_arrays
-from mohamjax.mapping import MappingTables, stacked_layers, tabulate_sets
-from mohamjax.schedule import Chiplets, Design, Workbench, alone, chiplets, uncontended
-from mohamjax.search.mapper import MapperConfig, MapperProgress, map_layers
-from mohamjax.search.plans import WEIGHTS, mapping_scores
-from mohamjax.workload import UniqueLayer
+from mohamjax.mapping import MappingTables, stacked_layers, tabulate, tabulate_sets
+from mohamjax.schedule import Chiplets, Design, Workbench, alone, chiplets, uncontended, workbench
+from mohamjax.search.config import RemapConfig
+from mohamjax.search.context import MohamContext
+from mohamjax.search.loop import SearchState
+from mohamjax.search.mapper import MapperConfig, MapperProgress, largest_children_room, map_layers
+from mohamjax.search.plans import WEIGHTS, mapping_scores, plan_tables
+from mohamjax.workload import ApplicationModel, UniqueLayer
 
-__all__ = ["ChipletSample", "chiplets_of", "map_again", "with_room"]
+__all__ = ["ChipletSample", "Remapper", "chiplets_of", "map_again", "with_room"]
 
 _LEAST_GAIN = 1e-3
 """A mapping joins a set where it lowers the logarithm of a score on some chiplet by this much."""
@@ -50,7 +54,7 @@ class ChipletSample:
 _chiplets = jax.jit(jax.vmap(chiplets, in_axes=(0, None)))
 
 
-def chiplets_of(designs: Design, bench: Workbench, count: int) -> ChipletSample:
+def chiplets_of(designs: Design, which: np.ndarray, bench: Workbench, count: int) -> ChipletSample:
     """Chiplets that stand for all those of some designs.
 
     Chiplets are points: the logarithms of their capacities and fanouts, those of different templates far apart. The
@@ -58,12 +62,13 @@ def chiplets_of(designs: Design, bench: Workbench, count: int) -> ChipletSample:
     chiplet nearest to the mean is taken.
 
     Args:
-        designs: `[N, ...]`.
+        designs: `[N, ...]`, NumPy arrays.
+        which: `[n]` int, those that count; all are evaluated, so that one program serves any number.
         bench: what evaluates them.
         count: K, most chiplets that are taken.
     """
-    made: Chiplets = jax.device_get(_chiplets(designs, bench))
-    designs = jax.device_get(designs)
+    made: Chiplets = _rows(jax.device_get(_chiplets(designs, bench)), which)
+    designs = _rows(designs, which)
     row, tile = np.nonzero(made.occupied)
     template, capacity, fanout = (np.asarray(x)[row, tile] for x in (designs.template, made.capacity, made.fanout))
     unique, mask = np.asarray(bench.unique), np.asarray(bench.layer_mask)
@@ -268,3 +273,109 @@ def _that_help(
         taken.append(row)
         best = np.minimum(best, score[row])
     return np.asarray(taken, int)
+
+
+class Remapper:
+    """Rounds of mapping again for one search: the tables, how far they have grown, and by which key.
+
+    Attributes:
+        config: how often, and how much.
+        tables: the tables so far, with room to grow.
+        rounds: rounds done.
+    """
+
+    def __init__(
+        self,
+        key: jax.Array,
+        application: ApplicationModel,
+        templates: Sequence[Template],
+        technology: Technology,
+        package: PackageParameters,
+        mapper: MapperConfig,
+        config: RemapConfig,
+        tables: MappingTables,
+        progress: Callable[[MapperProgress], None] | None = None,
+    ) -> None:
+        """Makes room in the tables.
+
+        Args:
+            key: typed key of all rounds.
+            application: the networks.
+            templates: of the tables.
+            technology: energy and area tables, single precision.
+            package: package parameters.
+            mapper: settings of the layer mapper.
+            config: settings of mapping again.
+            tables: those of the layer mapper.
+            progress: told how a round goes.
+        """
+        self.config, self.rounds = config, 0
+        self._first = self.tables = with_room(tables, np.shape(tables.cycles)[2] + config.entries)
+        self._key, self._application, self._templates = key, application, templates
+        self._technology, self._package, self._progress = technology, package, progress
+        levels = np.shape(tables.capacity)[3]
+        # That of the mapper's own programs, which rounds use again.
+        self._max_children = largest_children_room(application.unique_layers, templates, technology, levels)
+        self._mapper = dataclasses.replace(mapper, generations=config.generations, descent=config.descent)
+
+    def due(self, generation: int) -> bool:
+        """Whether a round comes before the next generation."""
+        return self.config.every > 0 and generation >= (self.rounds + 1) * self.config.every
+
+    def grown(self, state: SearchState, context: MohamContext) -> MohamContext:
+        """Does a round on chiplets of the archives' designs.
+
+        Args:
+            state: of a search of plans.
+            context: its problem over the tables so far.
+
+        Returns:
+            The problem over tables that may have grown; shapes, box and orders stay as they are.
+        """
+        archive = jax.device_get(state.archive)
+        designs = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), archive.genes.design)
+        found = np.flatnonzero(archive.valid.reshape(-1))
+        if len(found):
+            sample = chiplets_of(designs, found, context.bench, self.config.chiplets)
+            spaces = self._application.unique_layers
+            self.tables, _ = map_again(
+                jax.random.fold_in(self._key, self.rounds), sample, spaces, self._templates, self._technology,
+                self.tables, self._package, self._mapper, room=self.config.entries,
+                max_children=self._max_children, progress=self._progress,
+            )  # fmt: skip
+        self.rounds += 1
+        return self.context(context)
+
+    def context(self, context: MohamContext) -> MohamContext:
+        """The problem over the tables so far."""
+        bench = workbench(self._application, self._templates, self._technology, self.tables, self._package)
+        plans = plan_tables(self.tables, alone(self.tables, self._package), self._first)
+        genetics = dataclasses.replace(context.genetics, count=jnp.asarray(self.tables.count))
+        return dataclasses.replace(context, genetics=genetics, bench=bench, plans=plans)
+
+    def saved(self) -> dict[str, Any]:
+        """What a checkpoint must hold: rounds done and the mappings that joined."""
+        first = np.shape(self.tables.cycles)[2] - self.config.entries
+        return {
+            "rounds": np.int32(self.rounds),
+            "count": np.asarray(self.tables.count),
+            "mapping": jax.tree.map(lambda leaf: leaf[:, :, first:], self.tables.mapping),
+        }
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Goes on from what `saved` gave."""
+        saved = jax.tree.map(np.asarray, saved)
+        first = np.shape(self.tables.cycles)[2] - self.config.entries
+        tables = jax.tree.map(np.array, self._first)
+        for leaf, own in zip(jax.tree.leaves(tables.mapping), jax.tree.leaves(saved["mapping"]), strict=True):
+            leaf[:, :, first:] = own
+        levels, dtype = tables.capacity.shape[3], tables.cycles.dtype
+        layers = stacked_layers(layer.shape for layer in self._application.unique_layers)
+        arrays = template_arrays(self._templates, self._technology, levels=levels, dtype=dtype)
+        grown = tabulate(layers, arrays, self._technology, tables.mapping, saved["count"])
+        # What the mapper made stays as it made it, to the bit.
+        new = np.arange(tables.cycles.shape[2]) >= np.asarray(self._first.count)[..., None]
+        for leaf, own in zip(jax.tree.leaves(_entries(tables)), jax.tree.leaves(_entries(grown)), strict=True):
+            leaf[new] = own[new]
+        self.tables = dataclasses.replace(tables, count=saved["count"])
+        self.rounds = int(saved["rounds"])
