@@ -464,8 +464,9 @@ def count_accesses(
     if links:
         moved, still, repeated = (jnp.stack(nest[name]) for name in ("relevant", "irrelevant", "visits"))
         level = (spatial_order[:, :, 0], spatial[:, :, 0], fanout[:, 0], jax.tree.map(lambda x: x[0], axes))
-        given = widest((moved, still, repeated, *level, *(jnp.stack([x[W][0], x[O][0]]) for x in (groups, per_word))))
-        macs = jax.tree.map(lambda x: x.astype(dtype), mac_traffic(*given, max_children))
+        served = [jnp.stack([x[W][0], x[O][0]]) for x in (groups, per_word)]
+        given = widest([moved, still, repeated, *level, *served])
+        macs = jax.tree.map(lambda x: x.astype(dtype), mac_traffic(*given, size=max_children))
         outer["again"] = outer["again"].at[0].set(macs.again)
 
     def accesses(inner, level):

@@ -248,7 +248,8 @@ def _energy(
     tables = bench.tables
     read, write = jnp.moveaxis(chips.machine.access_energy[design.assignment], -1, 0)
     accesses = tables.block_reads[rows] * read + tables.block_writes[rows] * write
-    layer = jnp.sum(accesses, axis=-1) + jnp.sum(wires, axis=-1) + tables.mac_energy[rows]
+    macs = tables.macs[rows] * chips.machine.mac_energy[design.assignment]
+    layer = jnp.sum(accesses, axis=-1) + jnp.sum(wires, axis=-1) + macs
     noc = traffic * 8.0 * chips.hops[design.assignment] * bench.package.hop_energy
     return jnp.where(bench.layer_mask, layer, 0.0), noc
 
