@@ -166,6 +166,7 @@ def chiplets(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array
         design: the chromosome.
         bench: everything else.
         sizes: capacities `[S, V]` and fanouts `[S, V, 2]` that are given and not to be chosen; -1 where they are not.
+            Fanouts must be among those that `bench.wires` counted, see `report`.
     """
     rows = _rows(design, bench)
     tiles = design.template.shape[0]
@@ -258,7 +259,13 @@ def report(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array] 
     """Evaluates one design in detail.
 
     Pure; neither jitted nor vmapped here. Shapes as in the classes; the float dtype is that of `bench.tables`.
-    `sizes` as in `chiplets`.
+
+    Args:
+        design: the chromosome.
+        bench: everything else.
+        sizes: as in `chiplets`. Wires are known on arrays that the bench counted: all of up to 16 children along an
+            axis; beyond, those that some mapping uses, the template's largest, and what `workbench(given=)` was told. A
+            layer on a chiplet with another fanout has infinite energy, and so has the design.
     """
     chips = chiplets(design, bench, sizes)
     duration, traffic, timeline = _schedule(design, bench, chips)
