@@ -46,7 +46,7 @@ def chains(seed: int, layers=(5, 4), edges: float = 0.4) -> ApplicationModel:
 def _own(arrays, technology, capacity, fanout):
     sizes = jax.vmap(jax.vmap(resize, in_axes=(None, None, 0, 0)), in_axes=(0, None, 0, 0))
     machine = sizes(arrays, technology, capacity, fanout)
-    return machine.access_energy, machine.hop_energy, jax.vmap(jax.vmap(area))(machine)
+    return machine.access_energy, machine.hop_energy, machine.mac_energy, jax.vmap(jax.vmap(area))(machine)
 
 
 def tables(
@@ -84,7 +84,7 @@ def tables(
         "block_reads": words[0],
         "block_writes": words[1],
         "delivered": words[0][..., None] / np.asarray([4.0, 16.0, 64.0]),
-        "mac_energy": np.exp(rng.uniform(8, 12, shape)),
+        "macs": np.exp(rng.uniform(8, 12, shape)),
         "capacity": capacity,
         "fanout": fanout,
     }
@@ -95,7 +95,7 @@ def tables(
             return jnp.asarray(np.moveaxis(x, 1, 0).reshape(shape[1], -1, *x.shape[3:]))
 
         costs = jax.device_get(_own(arrays, TECHNOLOGY, flat(capacity), flat(fanout)))
-    access, hop, space = (np.moveaxis(x.reshape(shape[1], shape[0], entries, *x.shape[2:]), 0, 1) for x in costs)
+    access, hop, mac, space = (np.moveaxis(x.reshape(shape[1], shape[0], entries, *x.shape[2:]), 0, 1) for x in costs)
     drawn = {k: np.where(exists.reshape(exists.shape + (1,) * (x.ndim - 3)), x, 0) for k, x in drawn.items()}
     unit = np.arange(8, dtype=np.int32)
     spatial = np.ones((*shape, 2, LEVELS, 8), np.int32)
@@ -114,7 +114,7 @@ def tables(
         sizes = jax.tree.map(lambda leaf, t=t: leaf[t], found.sizes)
         own = words[0, u, t, m] @ access[u, t, m, :, 0] + words[1, u, t, m] @ access[u, t, m, :, 1]
         own += found.hops[u, t, m][hop_columns(sizes, fanout[u, t, m])] @ hop[u, t, m][sizes.level]
-        made.objectives[u, t, m] = made.cycles[u, t, m], own + made.mac_energy[u, t, m], space[u, t, m]
+        made.objectives[u, t, m] = made.cycles[u, t, m], own + made.macs[u, t, m] * mac[u, t, m], space[u, t, m]
     return made
 
 

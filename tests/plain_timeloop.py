@@ -64,7 +64,10 @@ def extents(nest):
 
 
 def steps(nest, space, level, child, union):
-    """Section 3: steps of the temporal loops at `level` and outside, innermost first: (count, words, motion)."""
+    """Section 3: steps of the temporal loops at `level` and outside, innermost first: (bound, count, words, motion).
+
+    A MAC, child of level 0, takes its word in every step, whatever the step moves.
+    """
     box = nest.box(space, child[level])
     full = math.prod(box)
     loops = []
@@ -78,7 +81,7 @@ def steps(nest, space, level, child, union):
         count = (n - 1) * math.prod(m for m, _ in loops[k + 1 :])
         motion = tuple(s - sum(inner[a] for _, inner in loops[:k]) for a, s in enumerate(shift))
         words = full
-        if k == 0 or motion == loops[0][1]:
+        if level > 0 and (k == 0 or motion == loops[0][1]):
             words = full - math.prod(max(0, length - abs(m)) for length, m in zip(box, motion, strict=True))
         result.append((n, count, words, motion))
     return full, result
@@ -137,11 +140,6 @@ def traffic(nest, space, level, child, union, fanout, links):
         for members, groups in sizes.items():
             entries[members, groups] += words * groups
         total_hops += words * length
-
-    if level == 0:
-        delivered = math.prod(n for loops in nest.temporal for _, n in loops)
-        send(delivered, all_sizes, all_hops)
-        return delivered, entries, total_hops, 0
 
     full, moves = steps(nest, space, level, child, union)
     delivered = full + sum(count * words for _, count, words, _ in moves)

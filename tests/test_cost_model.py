@@ -5,6 +5,7 @@ import gzip
 import json
 
 import jax
+import numpy as np
 import pytest
 from conftest import reference
 
@@ -35,7 +36,7 @@ def rows_of(path):
 @functools.cache
 def read(path):
     """Samples of a file, and what is true of them: read once for all tests."""
-    return list(read_samples(path, read_architectures(reference("timeloop/architectures.json")))), rows_of(path)
+    return list(read_samples(path, read_architectures(path.parent / "architectures.json"))), rows_of(path)
 
 
 def predicted(tmp_path, path, **options):
@@ -108,6 +109,16 @@ def compare(rows, truth, links, *, count=0.0, energy=1e-6):
 def test_small_samples_agree_exactly(tmp_path, links):
     rows, truth = predicted(tmp_path, reference("timeloop/samples_smoke.jsonl"), links=links)
     compare(rows, truth, links)
+
+
+@pytest.mark.parametrize("options", [{}, {"float32": True}], ids=["double", "single"])
+def test_samples_with_several_macs_per_innermost_buffer_agree(tmp_path, options):
+    """Links between MACs: words of all data spaces, also those that a step leaves in place."""
+    rows, truth = predicted(tmp_path, reference("timeloop/level0/samples.jsonl.gz"), links=True, **options)
+    assert len(rows) == 80
+    handed = [row["out"]["networks"][0]["link_transfers"] for row in truth if row["ok"]]
+    assert np.sum(np.array(handed) > 0, axis=0).tolist() == [8, 6, 6]
+    compare(rows, truth, True, **({"count": 1e-5, "energy": 1e-4} if options else {}))
 
 
 @pytest.mark.slow

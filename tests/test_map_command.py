@@ -200,11 +200,11 @@ def test_choices_reach_the_front_of_all_choices():
     fanout = np.minimum(rng.integers(1, 5, (*shape, levels, 2)), np.asarray(arrays.machine.fanout))
     columns = {
         "cycles": draw() * 1e4, "block_reads": draw(levels) * 1e3, "block_writes": draw(levels) * 1e3,
-        "mac_energy": draw() * 1e4, "capacity": capacity.astype(np.float32),
+        "macs": draw() * 1e4, "capacity": capacity.astype(np.float32),
         "fanout": fanout.astype(np.float32),
     }  # fmt: skip
     rest = {name: np.zeros(1) for name in ("offchip_bytes", "offchip_words", "delivered")}
-    objectives = np.stack([columns["cycles"], columns["mac_energy"], capacity.sum(axis=-1)], axis=-1)
+    objectives = np.stack([columns["cycles"], columns["macs"], capacity.sum(axis=-1)], axis=-1)
     tables = MappingTables(mapping=None, count=np.full(4, 5, np.int32), objectives=objectives, **columns, **rest)  # pyright: ignore[reportArgumentType]
     # Wires at one level: a column for each of 4 widths and 4 heights, after that of the padding.
     (level,) = np.flatnonzero(np.asarray(arrays.machine.hop_energy))
@@ -227,7 +227,8 @@ def test_choices_reach_the_front_of_all_choices():
     for i, choice in enumerate(every):
         pick = {name: column[layer, choice].astype(float) for name, column in columns.items()}
         x, y = merged[1][i, level].astype(int)
-        spent = pick["mac_energy"] + found.hops[layer, choice, 1 + 4 * (x - 1) + y - 1].astype(float) * hop[i, level]
+        spent = found.hops[layer, choice, 1 + 4 * (x - 1) + y - 1].astype(float) * hop[i, level]
+        spent += pick["macs"] * float(arrays.machine.mac_energy)
         spent += pick["block_reads"] @ access[i, :, 0] + pick["block_writes"] @ access[i, :, 1]
         plain.append([(times * pick["cycles"]).sum(), (times * spent).sum(), areas[i]])
     plain = np.array(plain)

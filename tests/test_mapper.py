@@ -11,7 +11,7 @@ import plain_timeloop
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mapping_cases import TECHNOLOGY, TEMPLATES, quick_jit, random_shape, toy, violations
+from mapping_cases import ARRAYS, TECHNOLOGY, TEMPLATES, quick_jit, random_shape, toy, violations
 
 from mohamjax import emo
 from mohamjax.errors import InputError
@@ -89,7 +89,7 @@ def test_sets_exist_where_a_template_runs_the_layer(tables):
         "block_reads",
         "block_writes",
         "delivered",
-        "mac_energy",
+        "macs",
         "capacity",
         "fanout",
     ):
@@ -122,7 +122,7 @@ def test_tables_say_what_the_cost_model_says_in_double_precision(tables):
             for size in (capacity, jnp.minimum(2 * capacity, largest.capacity)):
                 machine = resize(template, TECHNOLOGY, size, fanout)
                 spent = energy(counts, machine)
-                costs = machine.access_energy, machine.hop_energy, cycles(counts, machine).onchip
+                costs = machine.access_energy, machine.hop_energy, machine.mac_energy, cycles(counts, machine).onchip
                 out.append((*costs, spent.total, area(machine), offchip_bytes(counts, machine)))
             return out
 
@@ -136,9 +136,9 @@ def test_tables_say_what_the_cost_model_says_in_double_precision(tables):
             results = both(
                 layer_arrays(LAYERS[u].shape), row.mapping, template, capacity, row.fanout.astype(np.float64)
             )
-            for i, (access, hop, onchip, total, space, traffic) in enumerate(jax.device_get(results)):
+            for i, (access, hop, mac, onchip, total, space, traffic) in enumerate(jax.device_get(results)):
                 again = row.block_reads.astype(float) @ access[:, 0] + row.block_writes.astype(float) @ access[:, 1]
-                again += hops @ hop[sizes.level] + float(row.mac_energy)
+                again += hops @ hop[sizes.level] + float(row.macs) * mac
                 np.testing.assert_allclose(again, total, rtol=1e-6)
                 np.testing.assert_allclose(row.cycles, onchip, rtol=1e-6, atol=1)  # a ceil of float32
                 np.testing.assert_allclose(row.offchip_bytes, traffic, rtol=1e-6)
@@ -229,7 +229,8 @@ def test_physical_sense(tables):
         words = shape.tensor_words
         assert (row.offchip_words[:2, 0] >= np.array(words[:2]) * (1 - 1e-6)).all()
         assert row.offchip_words[2, 1] >= words[2] * (1 - 1e-6)
-        assert row.mac_energy > 0 and row.objectives[1] > row.mac_energy
+        mac_energy = row.macs * float(ARRAYS.machine.mac_energy[t])
+        assert row.macs == shape.macs and row.objectives[1] > mac_energy > 0
 
 
 def test_progress_counts_every_evaluation(tables, progress):

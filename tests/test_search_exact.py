@@ -9,7 +9,9 @@ import pytest
 from design_cases import TECHNOLOGY, TEMPLATES, application, recast, tables
 from every_design import every_design, objectives, plain_front
 
+from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters
+from mohamjax.search.codesign import Settings, prepare
 from mohamjax.search.config import MohamConfig, Rates
 from mohamjax.search.context import build_context
 from mohamjax.search.moham import design_problem, run
@@ -105,3 +107,14 @@ def test_rates_per_layer_change_some_layers_of_a_small_design_at_least(instance)
 
     assert changed(mapping_mutation=1e-6) == 0 == changed(least_layers=1.0)
     assert 0.2 < changed(mapping_mutation=1e-6, least_layers=0.5) < changed(mapping_mutation=1e-6, least_layers=1.0)
+
+
+def test_a_search_has_the_tiles_of_its_package():
+    """Of a smaller package, rows beyond its tables would be read."""
+    problem, package = application([[]]), PackageParameters(max_tiles=4)
+    with pytest.raises(InputError, match=r"package.max_tiles: is 4, the search has 16 tiles; make"):
+        prepare(problem, TWO, Settings(package=package))
+    with pytest.raises(InputError, match="is 4, the search has 2 tiles"):
+        build_context(jax.random.key(0), problem, TWO, TECHNOLOGY, tables(problem, 1, templates=TWO), package, CONFIG)
+    site, _ = prepare(problem, TWO, Settings(package=package, moham=MohamConfig(tiles=4, max_chiplets=4)))
+    assert len(site.tiles) == 4

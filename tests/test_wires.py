@@ -1,5 +1,6 @@
 """Wires on arrays larger than a mapping needs, against the plain rules and the cost model."""
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,13 +9,15 @@ import numpy as np
 import plain_timeloop
 import pytest
 from design_cases import LEVELS as DESIGN_LEVELS
-from design_cases import bench, chains, random_designs, reports, tables, wires_of
+from design_cases import TECHNOLOGY, TEMPLATES, bench, chains, random_designs, reports, tables, wires_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_nests import LEVELS, random_layer_and_mapping, random_machine, stack
 
+from mohamjax.hardware import PackageParameters
 from mohamjax.mapping import count_accesses, hop_columns, least_hops, wires
 from mohamjax.mapping.wires import _axis_sizes
+from mohamjax.schedule import report, workbench
 
 BATCH = 8
 
@@ -149,3 +152,40 @@ def test_stated_sizes_are_counted():
         sizes = jax.tree.map(lambda leaf, t=t: leaf[t], found.sizes)
         for n in np.flatnonzero(sizes.start):
             assert size[sizes.level[n], 0] in sizes.width[n] and size[sizes.level[n], 1] in sizes.height[n]
+
+
+def test_a_size_that_was_not_counted_has_infinite_energy():
+    """Not that of the next larger array: a long axis, a chiplet of stated size, and a bench that was not told of it."""
+    level = 4
+    levels = list(TEMPLATES[0].levels)
+    levels[level] = dataclasses.replace(levels[level], fanout=(64, 2))
+    templates = dataclasses.replace(TEMPLATES[0], levels=tuple(levels)), TEMPLATES[1]
+    problem = chains(6)
+    made = tables(problem, 6, templates=templates, blocked=False)
+    designs = random_designs(problem, made, 6, 1, tiles=4)
+    design = jax.tree.map(lambda leaf: leaf[0], designs).replace(
+        template=np.array([0, -1, -1, -1], np.int32), assignment=np.zeros(32, np.int32), mapping=np.zeros(32, np.int32)
+    )
+    used = {int(x) for x in made.fanout[:, 0, :, level, 0].ravel()}
+    stated = next(x for x in range(63, 16, -1) if x not in used and x > made.fanout[:, 0, 0, level, 0].max())
+    fanout = np.full((4, DESIGN_LEVELS, 2), -1.0)
+    fanout[0, level, 0] = stated
+    sizes = np.full((4, DESIGN_LEVELS), -1.0), fanout
+
+    def found(sizes, given):
+        on = workbench(problem, templates, TECHNOLOGY, made, PackageParameters(max_tiles=4), given=given)
+        return jax.device_get(jax.jit(report)(design, on, sizes))
+
+    with jax.enable_x64(True):
+        alone, untold, told = found(None, None), found(sizes, None), found(sizes, (np.zeros(4, int), fanout))
+    real = len(problem.layers)
+    assert np.isinf(untold.wire_energy[:real, level]).all() and np.isinf(untold.objectives[1])
+    assert not untold.wire_energy[real:].any()
+    np.testing.assert_array_equal(untold.objectives[[0, 2]], told.objectives[[0, 2]])
+    assert np.isfinite(alone.objectives).all() and np.isfinite(told.objectives).all()
+    cost, unique = told.chiplets.machine.hop_energy[0, level], np.asarray(problem.unique_of_layer)
+    width, height = told.chiplets.fanout[0, level]
+    assert width == stated
+    hops = [by_hand(*made.fanout[u, 0, 0, level], width, height) for u in unique]
+    expected = np.sum(made.delivered[unique, 0, 0, level] * hops, axis=1) * cost
+    np.testing.assert_allclose(told.wire_energy[:real, level], expected, rtol=1e-9)

@@ -5,6 +5,7 @@ from mohamjax.hardware.machine import DATA_SPACES, Machine
 from mohamjax.hardware.package import (
     PackageParameters,
     PackageTables,
+    check_tiles,
     interface_positions,
     load_package,
     nop_energy,
@@ -55,6 +56,7 @@ __all__ = [
     "Technology",
     "Template",
     "TemplateArrays",
+    "check_tiles",
     "component_costs",
     "describe",
     "example_yaml",

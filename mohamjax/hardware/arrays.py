@@ -40,6 +40,8 @@ class TemplateArrays:
         wired: `[L]` bool, the network to the children costs wire energy over the width of a child's tile instead of
             a fixed energy per hop.
         sized: `[]` bool, every instance has the largest sizes (`Template.sizes`).
+        mac_bits: `[2]` float, widths of the MACs' operands and accumulators.
+        mac_stated: `[2]` bool, the template states a MAC's energy, area itself (`Mac`), whatever the technology.
     """
 
     machine: Machine
@@ -50,6 +52,8 @@ class TemplateArrays:
     granularity: jax.Array
     wired: jax.Array
     sized: jax.Array
+    mac_bits: jax.Array
+    mac_stated: jax.Array
 
 
 def template_arrays(
@@ -87,7 +91,7 @@ def template_arrays(
                     item=f"template {template.name}, level {level.name}",
                     remedy="add such rows to the table or change `ports` of the level",
                 )
-    stacked = [_one(template, technology, levels, dtype) for template in templates]
+    stacked = [_one(template, levels, dtype) for template in templates]
     arrays = jax.tree.map(lambda *leaves: jnp.stack(leaves), *stacked)
 
     return _with_costs(arrays, technology)
@@ -100,8 +104,8 @@ def _with_costs(arrays: TemplateArrays, technology: Technology) -> TemplateArray
     return replace(arrays, machine=jax.vmap(resize, in_axes=(0, None, 0, 0))(arrays, technology, *sizes))
 
 
-def _one(template: Template, technology: Technology, levels: int, dtype: Any) -> TemplateArrays:
-    """A template's structure as arrays; meshes and costs are left to `resize`."""
+def _one(template: Template, levels: int, dtype: Any) -> TemplateArrays:
+    """A template's structure as arrays; meshes and costs that it does not state are left to `resize`."""
     padding = levels - len(template.levels)
 
     def floats(values: Sequence[Any], pad: Any) -> jax.Array:
@@ -114,8 +118,7 @@ def _one(template: Template, technology: Technology, levels: int, dtype: Any) ->
         # A dummy level stores nothing: a mapping that keeps something there must not find free room.
         return 0 if level.kind == "dummy" else unlimited(level.capacity_words)
 
-    own = template.levels
-    energy, area = mac_costs(technology, template.mac.width_bits, template.mac.accumulator_bits)
+    own, mac = template.levels, template.mac
     zeros = jnp.zeros(levels, dtype)
     machine = Machine(
         level_mask=jnp.arange(levels) < len(own),
@@ -133,8 +136,8 @@ def _one(template: Template, technology: Technology, levels: int, dtype: Any) ->
         hop_energy=floats([level.hop_energy_pJ or 0.0 for level in own], 0),
         mac_mesh=jnp.ones(2, dtype),
         mac_instances=jnp.asarray(1, dtype),
-        mac_energy=jnp.asarray(energy if template.mac.energy_pJ is None else template.mac.energy_pJ, dtype),
-        mac_area=jnp.asarray(area if template.mac.area_um2 is None else template.mac.area_um2, dtype),
+        mac_energy=jnp.asarray(mac.energy_pJ or 0, dtype),
+        mac_area=jnp.asarray(mac.area_um2 or 0, dtype),
     )
 
     def integers(values: Sequence[int], pad: int) -> jax.Array:
@@ -150,12 +153,15 @@ def _one(template: Template, technology: Technology, levels: int, dtype: Any) ->
         granularity=floats([level.granularity_rows for level in own], 0),
         wired=jnp.asarray([*[level.hop_energy_pJ is None for level in own], *[False] * padding]),
         sized=jnp.asarray(template.sizes == "fixed"),
+        mac_bits=jnp.asarray([mac.width_bits, mac.accumulator_bits], dtype),
+        mac_stated=jnp.asarray([mac.energy_pJ is not None, mac.area_um2 is not None]),
     )
 
 
 def resize(template: TemplateArrays, technology: Technology, capacity: jax.Array, fanout: jax.Array) -> Machine:
     """The template's structure with other sizes: meshes, access energies and areas follow from them.
 
+    All costs are those of the technology given, whichever the template was made with, but those that it states itself.
     Pure, jittable and meant to be vmapped. Nothing is checked or rounded: give sizes within the template's
     (`granularity` says what to round to). Levels that the template does not limit stay unlimited; a level with
     capacity 0 costs nothing. A template of fixed sizes keeps them, whatever is asked for.
@@ -171,6 +177,7 @@ def resize(template: TemplateArrays, technology: Technology, capacity: jax.Array
     """
     base = template.machine
     dtype = base.capacity.dtype
+    technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), technology)
     capacity = jnp.where(jnp.isinf(base.capacity) | template.sized, base.capacity, jnp.asarray(capacity, dtype))
     fanout = jnp.where(template.sized, base.fanout, jnp.asarray(fanout, dtype))
     fanout = jnp.where(base.level_mask[:, None], fanout, 1)
@@ -188,6 +195,8 @@ def resize(template: TemplateArrays, technology: Technology, capacity: jax.Array
     is_fixed = (template.component == COMPONENT_CLASSES.index("fixed")) & (capacity > 0)
     energy = jnp.where(is_fixed[:, None], template.fixed[:, :2], jnp.stack([read, write], axis=-1))
     area = jnp.where(is_fixed, template.fixed[:, 2], area)
+    mac_energy, mac_area = mac_costs(technology, template.mac_bits[0], template.mac_bits[1])
+    mac_area = jnp.where(template.mac_stated[1], base.mac_area, mac_area)
     return replace(
         base,
         capacity=capacity,
@@ -196,17 +205,21 @@ def resize(template: TemplateArrays, technology: Technology, capacity: jax.Array
         instances=jnp.prod(mesh, axis=1),
         access_energy=energy,
         area=area,
-        hop_energy=jnp.where(template.wired, _wire_energy(base, technology, area, fanout), base.hop_energy),
+        hop_energy=jnp.where(template.wired, _wire_energy(base, technology, area, mac_area, fanout), base.hop_energy),
         mac_mesh=outward[0],
         mac_instances=jnp.prod(outward[0]),
+        mac_energy=jnp.where(template.mac_stated[0], base.mac_energy, mac_energy),
+        mac_area=mac_area,
     )
 
 
-def _wire_energy(base: Machine, technology: Technology, area: jax.Array, fanout: jax.Array) -> jax.Array:
+def _wire_energy(
+    base: Machine, technology: Technology, area: jax.Array, mac_area: jax.Array, fanout: jax.Array
+) -> jax.Array:
     """`[L]` pJ per word and hop: wires as long as a child's tile is wide, a square of all that lies below the level."""
-    tile, widths = base.mac_area, []
+    tile, widths = mac_area, []
     for i in range(area.shape[0]):
         widths.append(jnp.sqrt(tile))
         tile = area[i] + fanout[i, 0] * fanout[i, 1] * tile
     um_per_mm = 1000
-    return jnp.stack(widths) / um_per_mm * base.word_bits * jnp.asarray(technology.wire[0], base.word_bits.dtype)
+    return jnp.stack(widths) / um_per_mm * base.word_bits * technology.wire[0]

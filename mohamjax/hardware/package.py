@@ -30,6 +30,7 @@ __all__ = [
     "PLACEMENTS",
     "PackageParameters",
     "PackageTables",
+    "check_tiles",
     "interface_positions",
     "load_package",
     "nop_energy",
@@ -120,6 +121,24 @@ def interface_positions(params: PackageParameters, chiplets: int) -> list[tuple[
     else:
         order = [(rows - 1) // 2 + ((k + 1) // 2 if k % 2 else -(k // 2)) for k in range(rows)]
     return [(-1 if i % 2 == 0 else columns, order[i // 2]) for i in range(count)]
+
+
+def check_tiles(params: PackageParameters, tiles: int) -> None:
+    """Complains where a search has another number of tiles than its package: tables over tiles would not fit them.
+
+    Args:
+        params: the package.
+        tiles: tiles of the search.
+
+    Raises:
+        InputError: they differ.
+    """
+    if tiles != params.max_tiles:
+        raise InputError(
+            f"is {params.max_tiles}, the search has {tiles} tiles",
+            item="package.max_tiles",
+            remedy="make `max_tiles` of the package and `tiles` of the search equal",
+        )
 
 
 def package_tables(params: PackageParameters, dtype: Any = jnp.float32) -> PackageTables:

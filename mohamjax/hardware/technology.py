@@ -184,10 +184,24 @@ def _sram_log2(
     return low + v * (high - low)
 
 
-def mac_costs(technology: Technology, width_bits: float, accumulator_bits: float) -> tuple[float, float]:
-    """Energy [pJ] and area [um^2] of a multiply-accumulate: multiplier (width x width) and adder (accumulator)."""
-    costs = width_bits**2 * np.asarray(technology.multiplier) + accumulator_bits * np.asarray(technology.adder)
-    return float(costs[0]), float(costs[2])
+def mac_costs(
+    technology: Technology, width_bits: jax.Array | float, accumulator_bits: jax.Array | float
+) -> tuple[Any, Any]:
+    """Energy [pJ] and area [um^2] of a multiply-accumulate: multiplier (width x width) and adder (accumulator).
+
+    Pure and jittable, in the float dtype of the arguments. The form is that of Accelergy's `intmac`, see
+    `tables/README.md`.
+
+    Args:
+        technology: The tables; NumPy or JAX.
+        width_bits: `[]`, width of the operands.
+        accumulator_bits: `[]`, width of the adder.
+
+    Returns:
+        Energy and area, `[]` each.
+    """
+    costs = width_bits**2 * technology.multiplier + accumulator_bits * technology.adder
+    return costs[0], costs[2]
 
 
 def sram_grid(rows: np.ndarray) -> np.ndarray:

@@ -47,7 +47,7 @@ from mohamjax.mapping.children import (
     widest,
     windows,
 )
-from mohamjax.mapping.links import base_classes, link_traffic, ordered_share
+from mohamjax.mapping.links import input_share, link_traffic, mac_traffic
 from mohamjax.mapping.nest import LayerArrays, Mapping
 from mohamjax.workload.layer import DIMS
 
@@ -396,20 +396,20 @@ def count_accesses(
         share = traffic.share
     else:
         traffic = exact = None
-        share = _input_share(inputs, spread, axes, max_children)
+        share = input_share(inputs, spread, axes, max_children)
 
     def deliveries(outer, level):
         """Words delivered to one child; `outer` is the state of the next outer level."""
         moved = [a * b for a, b in zip(outer["relevant"], level["relevant"], strict=True)]
         still = [a * b for a, b in zip(outer["irrelevant"], level["irrelevant"], strict=True)]
-        visits = [
+        repeated = [
             jnp.where(started, repeats * above, visits)
             for (started, repeats), above, visits in zip(
                 level["repeats"], outer["irrelevant"], outer["visits"], strict=True
             )
         ]
         # Every MAC takes one word of each data space per cycle, however often it is the same.
-        visits = [jnp.where(level["is_first"], s, v) for s, v in zip(still, visits, strict=True)]
+        visits = [jnp.where(level["is_first"], s, v) for s, v in zip(still, repeated, strict=True)]
         weights, outputs = (level["child_size"][v] * m * n for v, m, n in zip((W, O), moved, visits, strict=True))
         delivered = [weights, jnp.where(level["is_first"], weights, level["inputs"]), outputs]
         partition = [
@@ -419,7 +419,7 @@ def count_accesses(
         state = {
             "relevant": moved,
             "irrelevant": still,
-            "visits": visits,
+            "visits": repeated,
             "partition": partition,
             "union_size": level["union_size"],
             "children": level["used"][0] * level["used"][1],
@@ -429,7 +429,7 @@ def count_accesses(
         out = {
             "expansion": outer["expansion"],
             "delivered": delivered,
-            "visits": visits[1],
+            "again": visits[1] - 1,
             "partition": partition,
             "share": [*outer["share"], partition[O] * (outer["visits"][1] - 1)],
         }
@@ -460,23 +460,33 @@ def count_accesses(
         "is_first": jnp.arange(levels) == 0,
     }
     nest, outer = lax.scan(deliveries, start, xs, reverse=True)
+    macs = None
+    if links:
+        moved, still, repeated = (jnp.stack(nest[name]) for name in ("relevant", "irrelevant", "visits"))
+        level = (spatial_order[:, :, 0], spatial[:, :, 0], fanout[:, 0], jax.tree.map(lambda x: x[0], axes))
+        served = [jnp.stack([x[W][0], x[O][0]]) for x in (groups, per_word)]
+        given = widest([moved, still, repeated, *level, *served])
+        macs = jax.tree.map(lambda x: x.astype(dtype), mac_traffic(*given, size=max_children))
+        outer["again"] = outer["again"].at[0].set(macs.again)
 
     def accesses(inner, level):
         """What a level reads and writes; `inner` is the state of the next inner level.
 
         A level below which a data space is bypassed serves the children of the bypassed level; its own groups
-        still share reads. An output word is visited as often as those children are served.
+        still share reads. An output word comes back as often as those children are served again.
         """
         ingress = [d * g for d, g in zip(level["delivered"], level["groups"], strict=True)]
         passed = [s * g for s, g in zip(inner["served"], level["groups"], strict=True)]
-        if links:
-            ingress[I] = jnp.where(level["is_first"], ingress[I], level["traffic"].ingress)
+        if macs is not None:
+            for v, words in zip((W, O), macs.ingress, strict=True):
+                ingress[v] = jnp.where(level["is_first"], words, ingress[v])
+            ingress[I] = level["traffic"].ingress
             children = level["used"][0] * level["used"][1]
             passed[I] = inner["served"][I] * children / level["traffic"].weighted * ingress[I]
         served = [jnp.where(inner["keep"][v], ingress[v], passed[v]) for v in (W, I, O)]
-        visits = jnp.where(inner["keep"][O], level["visits"], inner["visits"])
-        reads = jnp.stack([served[W], served[I], level["partition"][O] * (visits - 1)])
-        updates = jnp.stack([jnp.zeros_like(visits), jnp.zeros_like(visits), served[O]])
+        again = jnp.where(inner["keep"][O], level["again"], inner["again"])
+        reads = jnp.stack([served[W], served[I], level["partition"][O] * again])
+        updates = jnp.stack([jnp.zeros_like(again), jnp.zeros_like(again), served[O]])
         keep, hops = level["keep"], (level["per_word"], level["delivered"])
         out = {
             "tile": jnp.where(keep, jnp.stack(level["size"]), 0),
@@ -491,7 +501,7 @@ def count_accesses(
             "fanout_used": jnp.stack(level["used"]),
             "hops": jnp.where(level["real"], jnp.stack([h * d for h, d in zip(*hops, strict=True)]), 0),
         }
-        return {"served": served, "visits": visits, "keep": jnp.broadcast_to(keep, updates.shape)}, out
+        return {"served": served, "again": again, "keep": jnp.broadcast_to(keep, updates.shape)}, out
 
     xs = {
         **outer,
@@ -505,16 +515,16 @@ def count_accesses(
         "per_word": [*per_word],
         "is_first": jnp.arange(levels) == 0,
     }
-    start = {"served": [one] * 3, "visits": one, "keep": jnp.ones((len(DATA_SPACES), *batch), bool)}
+    start = {"served": [one] * 3, "again": one, "keep": jnp.ones((len(DATA_SPACES), *batch), bool)}
     _, tables = lax.scan(accesses, start, xs)
 
     instances_used = tables["expansion"][:, 0] * tables["expansion"][:, 1]
     hops = tables.pop("hops")
     transfers = jnp.zeros_like(hops)
-    if traffic is not None and exact is not None:
-        # Neighbours exchange what the next inner level stores: its reads and fills grow.
+    if traffic is not None and exact is not None and macs is not None:
+        # Neighbours exchange what the next inner level stores, or the MACs have: its reads and fills grow.
         stored = tables["tile"][:, I] > 0
-        inside = jnp.concatenate([jnp.zeros_like(stored[:1]), stored[:-1]])
+        inside = jnp.concatenate([jnp.ones_like(stored[:1]), stored[:-1]])
         handed = jnp.where(inside & machine.level_mask, traffic.link_transfers, 0)
         peer, share = (jnp.concatenate([x[1:], jnp.zeros_like(x[:1])]) for x in (widest(handed), exact.share))
         peer = peer / widest(jnp.maximum(instances_used, 1))
@@ -522,8 +532,11 @@ def count_accesses(
         fills = jnp.where(stored & ~outermost(machine), _floor(share + peer).astype(dtype), 0)
         tables["reads"] = tables["reads"].at[:, I].set(reads)
         tables["fills"] = tables["fills"].at[:, I].set(fills)
-        hops = hops.at[1:, I].set(jnp.where(machine.level_mask, traffic.hops, 0)[1:])
+        tables["reads"] = tables["reads"].at[:, O].set(_round(tables["reads"][:, O]))
+        hops = hops.at[:, I].set(jnp.where(machine.level_mask, traffic.hops, 0))
         transfers = transfers.at[:, I].set(handed)
+        for v, crossed, words in zip((W, O), macs.hops, macs.link_transfers, strict=True):
+            hops, transfers = hops.at[0, v].set(crossed), transfers.at[0, v].set(words)
     compute_cycles = nest["relevant"][0] * nest["irrelevant"][0]
     return AccessCounts(
         **tables,
@@ -534,26 +547,6 @@ def count_accesses(
         macs=compute_cycles * nest["expansion"][0] * nest["expansion"][1],
         compute_cycles=compute_cycles,
     )
-
-
-def _input_share(delivered, spread, axes, size):
-    """Words of the inputs that one child gets from its parent, `[L, ...]`: those delivered, in exact arithmetic.
-
-    With 64-bit types Timeloop's own rounding is followed where windows coincide, see `links.ordered_share`, unless
-    the tables have no room.
-    """
-    exact, spread, axes = widest((delivered, spread, axes))
-    if exact.dtype != jnp.float64 or size == 0:
-        return delivered
-
-    def added_up():
-        members, groups = base_classes(spread, axes, size)
-        children = product_over(spread)
-        share = jnp.floor(ordered_share(members, exact * groups, children)).astype(delivered.dtype)
-        return jnp.where(children <= size, share, delivered)
-
-    several = jnp.any((axes[0].chains(2) > 0) | (axes[1].chains(2) > 0))
-    return lax.cond(several, added_up, lambda: delivered)
 
 
 def _whole_share(part, size, union):

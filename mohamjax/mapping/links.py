@@ -1,9 +1,13 @@
-"""Link transfers: input words that children hand to a neighbour instead of fetching them again (section 6).
+"""Link transfers: words that children hand to a neighbour instead of fetching them again (section 6).
 
-A step of the loops above a level moves every child's input tile by the same vector T. A child whose neighbour on the
-mesh stood, one delivery earlier, where the child stands now takes its words from there, provided that both deliveries
-had the same shape. Only inputs can: a step along any other axis moves a tile farther than its neighbours stand.
-Timeloop judges per kind of step and uses links only where they leave fewer groups to be served.
+A step of the loops above a level moves every child's tile by the same vector T. A child whose neighbour on the mesh
+stood, one delivery earlier, where the child stands now takes its words from there, provided that both deliveries had
+the same shape. Timeloop judges per kind of step and uses links only where they leave fewer groups to be served.
+
+Between storage levels only inputs are handed on: a step along any other axis moves a tile farther than its neighbours
+stand, and a step that moves nothing brings no words. A MAC, child of level 0, takes one word of each data space in
+every step, and gets the one that it has again if the step moves nothing: weights and outputs too are then handed on
+between neighbours that share them.
 
 Axes: D dimensions, L levels, a free batch axis; `size` children. "Section" is that of `semantics.md`.
 """
@@ -23,10 +27,12 @@ from mohamjax.mapping.children import (
     I,
     K,
     N,
+    O,
     P,
     Q,
     R,
     S,
+    W,
     exact_divide,
     group_labels,
     indices,
@@ -35,6 +41,7 @@ from mohamjax.mapping.children import (
     product_over,
     quotient,
     sorted_groups,
+    widest,
 )
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
@@ -42,7 +49,7 @@ if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
 else:
     from chex import dataclass
 
-__all__ = ["InputTraffic", "base_classes", "link_traffic", "ordered_share"]
+__all__ = ["InputTraffic", "MacTraffic", "input_share", "link_traffic", "mac_traffic"]
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,23 @@ class InputTraffic:
     share: jax.Array
     hops: jax.Array
     link_transfers: jax.Array
+
+
+@dataclass(frozen=True)
+class MacTraffic:
+    """What the innermost level sends of weights and outputs to the MACs, in that order.
+
+    Attributes:
+        ingress: `[2, ...]` float, words that enter the network below the level.
+        hops: `[2, ...]` float, sum over those words of the hops they take.
+        link_transfers: `[2, ...]` float, words handed from MAC to MAC.
+        again: `[...]` float, how often an output word comes back to the level after its first visit, on the mean.
+    """
+
+    ingress: jax.Array
+    hops: jax.Array
+    link_transfers: jax.Array
+    again: jax.Array
 
 
 def base_classes(spread, axes, size):
@@ -85,8 +109,36 @@ def ordered_share(members, words, children):
     return total
 
 
+def input_share(delivered, spread, axes, size):
+    """Words of the inputs that one child gets from its parent, `[L, ...]`: those delivered, in exact arithmetic.
+
+    With 64-bit types Timeloop's own rounding is followed where windows coincide, see `ordered_share`, unless the
+    tables have no room.
+
+    Args:
+        delivered: `[L, ...]` float, words delivered to one child.
+        spread: `[D, L, ...]` float, children along each dimension.
+        axes: From `children.windows`, `[L, ...]`.
+        size: Static, children that the tables have room for.
+    """
+    exact, spread, axes = widest((delivered, spread, axes))
+    if exact.dtype != jnp.float64 or size == 0:
+        return delivered
+
+    def added_up():
+        members, groups = base_classes(spread, axes, size)
+        children = product_over(spread)
+        share = jnp.floor(ordered_share(members, exact * groups, children)).astype(delivered.dtype)
+        return jnp.where(children <= size, share, delivered)
+
+    several = jnp.any((axes[0].chains(2) > 0) | (axes[1].chains(2) > 0))
+    return lax.cond(several, added_up, lambda: delivered)
+
+
 def _steps(loops, h, w, rest):
     """Per loop of the nest, innermost first, what one of its steps does at each level.
+
+    Below level 0 every step brings one word.
 
     Returns:
         (steps, words that a step of the innermost loop brings). Steps is a dict of `[loops, L, ...]`: `bound`,
@@ -114,7 +166,7 @@ def _steps(loops, h, w, rest):
             "bound": jnp.broadcast_to(bound, full.shape),
             "active": active,
             "first": first,
-            "cost": jnp.where(first | same, first_cost, full),
+            "cost": jnp.where((first | same) & (index > 0), first_cost, full),
             "motion": motion,
             "slides": slides,
         }
@@ -124,7 +176,7 @@ def _steps(loops, h, w, rest):
     start = (no, ~no, zero, jnp.stack([zero, zero]), jnp.stack([zero, zero]))
     flat = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape((-1, *x.shape[2:])), loops)
     (_, _, first_cost, _, _), steps = lax.scan(loop, start, (flat, jnp.arange(levels * len(ALL)) // len(ALL)))
-    return steps, first_cost
+    return steps, jnp.where(index > 0, first_cost, full)
 
 
 def _weights(steps, first_cost, full):
@@ -146,14 +198,13 @@ def _weights(steps, first_cost, full):
     return weight, closed, linkable
 
 
-def _in_reach(steps, axes, used):
-    """Whether any two children stand as far apart as the step moves, `[loops, L, ...]`; not if there is one level."""
-    near = jnp.ones_like(steps["active"])
+def _in_reach(steps, axes, used, groups):
+    """Whether any two children may stand as far apart as the step moves, `[loops, L, ...]`."""
+    near = jnp.any(steps["motion"] != 0, axis=1) | (groups < used)
     for a, axis in enumerate(axes):
         reach = (axis.out - 1) * axis.shift_out + (axis.tap - 1) * axis.shift_tap
         near = near & (jnp.abs(steps["motion"][:, a]) <= reach)
-    parent = jnp.arange(used.shape[0]).reshape((-1,) + (1,) * (used.ndim - 1)) > 0
-    return near & parent & (used > 1)
+    return near & (used > 1)
 
 
 def _offsets(child, order, spatial, axes):
@@ -170,14 +221,22 @@ def _offsets(child, order, spatial, axes):
     return label, offsets
 
 
+def _beside(child, columns, used):
+    """Each child's four neighbours on the mesh, `[4, size, ...]`: (their numbers, whether they are there)."""
+    others = jnp.stack(jnp.broadcast_arrays(child + 1, child - 1, child + columns, child - columns))
+    there = (others >= 0) & (others < used)
+    same_row = quotient(others[:2], columns) == quotient(child, columns)
+    return jnp.maximum(others, 0), jnp.concatenate([there[:2] & same_row, there[2:]])
+
+
 def _neighbours(child, order, spatial, axes, columns, used):
-    """Of each child's four neighbours on the mesh: (whether it is there, its offset less the child's)."""
-    others = jnp.stack(jnp.broadcast_arrays(child, child + 1, child - 1, child + columns, child - columns))
-    label, offset = _offsets(jnp.maximum(others, 0), order, spatial, axes)
-    there = (others[1:] >= 0) & (others[1:] < used) & (label[1:] == label[0])
-    same_row = quotient(others[1:3], columns) == quotient(child, columns)
-    there = jnp.concatenate([there[:2] & same_row, there[2:]])
-    return there, [x[1:] - x[0] for x in offset]
+    """Of each child's four neighbours: (whether it is there and may hold the same inputs, its offset less the child's).
+
+    They may where they stand at one place along the axes that do not slide.
+    """
+    others, there = _beside(child, columns, used)
+    own, far = (_offsets(x, order, spatial, axes) for x in (child, others))
+    return there & (far[0] == own[0]), [b - a for a, b in zip(own[1], far[1], strict=True)]
 
 
 def _run_lengths(ends, position):
@@ -227,7 +286,7 @@ def link_traffic(loops, window, order, spatial, fanout, axes, delivered, groups,
         spatial: `[2, D, L, ...]` float, factors along X and Y.
         fanout: `[2, L, ...]` float, children that the level has along X and Y.
         axes: From `children.windows`, `[L, ...]`.
-        delivered: `[L, ...]` float, words delivered to one child.
+        delivered: `[L, ...]` float, words delivered to one child; at level 0 anything.
         groups: `[L, ...]` float, groups of equal tiles.
         hops: `[L, ...]` float, hops of one word for every group, summed.
         size: Static, children that the tables have room for.
@@ -240,7 +299,9 @@ def link_traffic(loops, window, order, spatial, fanout, axes, delivered, groups,
     full = window[0] * window[1] * window[2]
     steps, first_cost = _steps(loops, *window)
     weight, closed, linkable = _weights(steps, first_cost, full)
-    linkable = jnp.where(_in_reach(steps, axes, used), linkable, 0)
+    linkable = jnp.where(_in_reach(steps, axes, used, groups), linkable, 0)
+    # One word per step.
+    delivered = jnp.concatenate([jnp.prod(loops[0], axis=(0, 1))[None], delivered[1:]])
     members, classes = base_classes(spread, axes, size)
 
     def without():
@@ -307,4 +368,71 @@ def link_traffic(loops, window, order, spatial, fanout, axes, delivered, groups,
 
     traffic = lax.cond(jnp.any(linkable > 0), with_links, without)
     unknown = jnp.any(linkable > 0, axis=0) & (used > size)
+    return jax.tree.map(lambda x: jnp.where(unknown, jnp.nan, x), traffic)
+
+
+def mac_traffic(relevant, irrelevant, repeats, order, spatial, fanout, axes, groups, hops, size) -> MacTraffic:
+    """Traffic of weights and outputs between the innermost level and the MACs with link transfers (section 6).
+
+    A step that moves one of them brings words that no MAC had: only the innermost loops that leave it in place can use
+    links. All their steps are alike.
+
+    Args:
+        relevant: `[2, ...]` float, steps of the whole nest that move weights, outputs.
+        irrelevant: `[2, ...]` float, product of the bounds of the other loops.
+        repeats: `[2, ...]` float, that of those outside some relevant loop.
+        order: `[2, D, ...]` int32, loop order of level 0 along X and Y.
+        spatial: `[2, D, ...]` float, factors along X and Y.
+        fanout: `[2, ...]` float, MACs that the level has along X and Y.
+        axes: From `children.windows`.
+        groups: `[2, ...]` float, groups of MACs that share a word.
+        hops: `[2, ...]` float, hops of one word for every group, summed.
+        size: Static, MACs that the tables have room for.
+
+    Returns:
+        `MacTraffic`; nan where links are possible and the MACs are more than `size`.
+    """
+    spread = spatial[0] * spatial[1]
+    groups = jnp.broadcast_to(groups, hops.shape)
+    used = jnp.broadcast_to(product_over(spread), hops.shape[1:])
+    run = jnp.round(irrelevant / repeats)
+    possible = (run > 1) & (groups < used)
+
+    def nothing():
+        zero = jnp.zeros_like(groups)
+        return {"linked": zero, "groups": groups, "hops": zero}
+
+    def regroup():
+        """What the level still serves in those steps."""
+        columns, rows = mesh_shape(spatial, fanout)
+        child = jnp.arange(size, dtype=spread.dtype).reshape((size,) + (1,) * used.ndim)
+        others, there = _beside(child, columns, used)
+
+        def label(number):
+            every = group_labels(indices(number, order, spatial), spread, axes)
+            return jnp.stack([every[:, W], every[:, O]], axis=1)
+
+        own = label(child)
+        linked = [(label(other) == own) & at[:, None] for other, at in zip(others, there, strict=True)]
+        exists = (child < used)[:, None]
+        linked = exists & jnp.any(jnp.stack(linked), axis=0)
+        ends, group_hops = sorted_groups(jnp.where(exists & ~linked, own, jnp.inf), child[:, None], columns, rows)
+        return {
+            "linked": jnp.sum(linked, axis=0, dtype=used.dtype),
+            "groups": jnp.sum(ends, axis=0, dtype=used.dtype),
+            "hops": jnp.sum(group_hops, axis=0),
+        }
+
+    found = lax.cond(jnp.any(possible), regroup, nothing)
+    adopted = possible & (found["groups"] < groups)
+    first = jnp.where(adopted, repeats, irrelevant)
+    later = jnp.where(adopted, (run - 1) * repeats, 0)
+    visits = first * groups + later * found["groups"]
+    traffic = MacTraffic(
+        ingress=relevant * visits,
+        hops=relevant * (first * hops + later * found["hops"]),
+        link_transfers=relevant * later * found["linked"],
+        again=exact_divide(visits[1] - groups[1], groups[1]),
+    )
+    unknown = jnp.any(possible, axis=0) & (used > size)
     return jax.tree.map(lambda x: jnp.where(unknown, jnp.nan, x), traffic)

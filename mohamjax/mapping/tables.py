@@ -72,7 +72,7 @@ class MappingTables:
         block_writes: `[U, T, M, L]` float, block fills and updates, likewise.
         delivered: `[U, T, M, L, V]` float, words that a group of children of each level receives, over all its
             instances.
-        mac_energy: `[U, T, M]` float, pJ.
+        macs: `[U, T, M]` float, multiply-accumulates; what one costs is the machine's.
         capacity: `[U, T, M, L]` float, words per instance of the minimal hardware.
         fanout: `[U, T, M, L, 2]` float, fanout X and Y of the minimal hardware.
     """
@@ -86,7 +86,7 @@ class MappingTables:
     block_reads: jax.Array
     block_writes: jax.Array
     delivered: jax.Array
-    mac_energy: jax.Array
+    macs: jax.Array
     capacity: jax.Array
     fanout: jax.Array
 
@@ -136,7 +136,8 @@ def on_own_hardware(
         template: one template at its largest sizes, no batch axis unless `paired`.
         technology: energy and area tables.
         paired: static. Every mapping has a layer and a template of its own: their leaves end in the batch axis too.
-        fixed: static. Evaluate on the template at its largest sizes instead: one machine that exists.
+        fixed: static. Evaluate on the template at its largest sizes instead: one machine that exists, with the costs
+            that it has in `template`.
         max_children: static, as in `count_accesses`.
     """
     wide = template
@@ -264,7 +265,7 @@ def column_shapes(levels: int, spaces: int) -> dict[str, tuple[int, ...]]:
         "block_reads": (levels,),
         "block_writes": (levels,),
         "delivered": (levels, spaces),
-        "mac_energy": (),
+        "macs": (),
         "capacity": (levels,),
         "fanout": (levels, 2),
     }
@@ -332,7 +333,7 @@ def _columns(own: OwnHardware, fixed: bool) -> dict[str, jax.Array]:
         "block_reads": blocks(counts.reads),
         "block_writes": blocks(counts.fills, counts.updates),
         "delivered": counts.delivered * counts.instances_used[:, None],
-        "mac_energy": own.energy.mac,
+        "macs": counts.macs,
         "capacity": jnp.where(jnp.isfinite(own.capacity), own.capacity, 0.0),
         "fanout": own.fanout,
     }

@@ -29,6 +29,7 @@ else:
 __all__ = ["ArraySizes", "Wires", "hop_columns", "least_hops", "wires"]
 
 _EVERY = 16
+_UNCOUNTED = 1  # column of all arrays that were not counted
 _WEIGHTS, _INPUTS, _OUTPUTS = range(3)
 _OUTER, _WINDOWS = ("G", "N", "C"), (("P", "R"), ("Q", "S"))
 _AT = {name: d for d, name in enumerate(DIMS)}
@@ -42,7 +43,7 @@ class ArraySizes:
         level: `[T, N]` int32, levels whose networks cost energy; 0 in padding.
         width: `[T, N, H]` float, children along X that a chiplet may have there, rising; inf in padding.
         height: `[T, N, V]` float, likewise along Y.
-        start: `[T, N]` int32, column of the smallest width and height; 0 in padding.
+        start: `[T, N]` int32, column of the smallest width and height, at least 2; 0 in padding.
         step: `[T, N]` int32, columns from one width to the next.
     """
 
@@ -59,7 +60,8 @@ class Wires:
 
     Attributes:
         sizes: the arrays.
-        hops: `[U, T, M, K]` float, words times hops over all instances of the level; 0 in column 0.
+        hops: `[U, T, M, K]` float, words times hops over all instances of the level; 0 in column 0, which is that of
+            padding, and inf in column 1, which is that of arrays that were not counted.
     """
 
     sizes: ArraySizes
@@ -71,11 +73,15 @@ def hop_columns(sizes: ArraySizes, fanout: jax.Array) -> jax.Array:
 
     Args:
         sizes: of the chiplet's template, that is without the T axis.
-        fanout: `[L, 2]` float, the chiplet's: sizes that `wires` counted. NumPy or JAX.
+        fanout: `[L, 2]` float, the chiplet's. NumPy or JAX. Where `wires` did not count a level's width and height, the
+            column is the one whose hops are infinite.
     """
     own = fanout[sizes.level]
-    x, y = ((known < own[:, axis, None]).sum(axis=1) for axis, known in enumerate((sizes.width, sizes.height)))
-    return sizes.start + x * sizes.step + y
+    known = [(values, own[:, axis, None]) for axis, values in enumerate((sizes.width, sizes.height))]
+    x, y = ((values < size).sum(axis=1) for values, size in known)
+    counted, other = ((values == size).any(axis=1) for values, size in known)
+    counted = counted & other | (sizes.start == 0)
+    return counted * (sizes.start + x * sizes.step + y) + ~counted * _UNCOUNTED
 
 
 def least_hops(wires: Wires, levels: int) -> np.ndarray:
@@ -223,7 +229,8 @@ def wires(
     On axes of up to 16 children those are arrays of every size: the shapes of the result then follow from the templates
     and the shape of the tables, and all tables of one problem share one program. On longer axes they are as long as
     some mapping of the template uses, as the template's largest, or as a user states; their number is padded, and where
-    it changes by more than an eighth, programs are compiled anew. On the host.
+    it changes by more than an eighth, programs are compiled anew. Every chiplet that is as large as its mappings need
+    is among them; on any other its wires have infinite hops (`hop_columns`). On the host.
 
     Args:
         layers: shapes of the U unique layers.
@@ -265,7 +272,7 @@ def wires(
 
     shape = len(costly), max(1, *costly.sum(axis=1))
     room = [max([1, *(len(axes[axis]) for axes in widths.values())]) for axis in range(2)]
-    total = np.ones(len(costly), np.int32)  # column 0 is for padding
+    total = np.full(len(costly), 1 + _UNCOUNTED, np.int32)  # column 0 is for padding
     level, start, step = (np.zeros(shape, np.int32) for _ in range(3))
     width, height = (np.full((*shape, _padded(n)), np.inf, dtype) for n in room)
     filled = np.zeros(len(costly), np.int32)
@@ -276,6 +283,7 @@ def wires(
         filled[t] += 1
         total[t] += len(across) * len(along)
     hops = np.zeros((*exists.shape, _padded(int(max(total)))), dtype)
+    hops[..., _UNCOUNTED] = np.inf
     for (t, own), ((unique, entry), counted) in columns.items():
         first = start[t, list(level[t]).index(own)]
         hops[unique, t, entry, first : first + counted.shape[1]] = counted

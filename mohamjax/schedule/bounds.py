@@ -173,7 +173,8 @@ def least_costs(
     shrunk = np.min(np.where(machine.area > 0, area / np.where(machine.area > 0, machine.area, 1), 1), axis=2)
     hop = machine.hop_energy * np.sqrt(shrunk)[..., None]
     accesses = by_template(tables.block_reads) * read + by_template(tables.block_writes) * write
-    energy = np.sum(accesses + by_template(least_hops(wires, levels)) * hop, axis=2) + by_template(tables.mac_energy)
+    energy = np.sum(accesses + by_template(least_hops(wires, levels)) * hop, axis=2)
+    energy += by_template(tables.macs) * machine.mac_energy
     energy += by_template(tables.offchip_bytes) * 8 * hops * package.hop_energy
     chip = np.sum(np.where(machine.level_mask, area * machine.instances, 0), axis=2)
     chip += machine.mac_area * machine.mac_instances
@@ -261,7 +262,7 @@ class _Entries:
         writes: `[E, V]`, block writes.
         sizes: what chiplets' columns in `hops` are found with.
         hops: `[E, K]`, words times hops on the networks, as in `Wires`.
-        mac_energy: `[E]`, pJ.
+        macs: `[E]`, multiply-accumulates.
     """
 
     layers: np.ndarray
@@ -274,7 +275,7 @@ class _Entries:
     writes: np.ndarray
     sizes: ArraySizes
     hops: np.ndarray
-    mac_energy: np.ndarray
+    macs: np.ndarray
 
 
 def _entries(tables: MappingTables, wires: Wires, package: PackageParameters, template: int) -> _Entries:
@@ -295,7 +296,7 @@ def _entries(tables: MappingTables, wires: Wires, package: PackageParameters, te
         writes=at(tables.block_writes),
         sizes=jax.tree.map(lambda leaf: np.asarray(leaf)[template], wires.sizes),
         hops=at(wires.hops),
-        mac_energy=at(tables.mac_energy),
+        macs=at(tables.macs),
     )
 
 
@@ -311,7 +312,7 @@ def _on_chiplet(entries: _Entries, chips: Any, tile: int, hop_energy: float) -> 
     columns = hop_columns(entries.sizes, chips.fanout[tile])
     energy = entries.reads @ read + entries.writes @ write
     energy += entries.hops[:, columns] @ machine.hop_energy[tile][entries.sizes.level]
-    energy += entries.mac_energy + entries.traffic * 8 * chips.hops[tile] * hop_energy
+    energy += entries.macs * machine.mac_energy[tile] + entries.traffic * 8 * chips.hops[tile] * hop_energy
     columns = (np.where(fits, x, np.inf) for x in (entries.duration, entries.traffic, energy))
     return tuple(np.minimum.reduceat(x, entries.starts) for x in columns)
 

@@ -166,6 +166,7 @@ def chiplets(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array
         design: the chromosome.
         bench: everything else.
         sizes: capacities `[S, V]` and fanouts `[S, V, 2]` that are given and not to be chosen; -1 where they are not.
+            Fanouts must be among those that `bench.wires` counted, see `report`.
     """
     rows = _rows(design, bench)
     tiles = design.template.shape[0]
@@ -248,7 +249,8 @@ def _energy(
     tables = bench.tables
     read, write = jnp.moveaxis(chips.machine.access_energy[design.assignment], -1, 0)
     accesses = tables.block_reads[rows] * read + tables.block_writes[rows] * write
-    layer = jnp.sum(accesses, axis=-1) + jnp.sum(wires, axis=-1) + tables.mac_energy[rows]
+    macs = tables.macs[rows] * chips.machine.mac_energy[design.assignment]
+    layer = jnp.sum(accesses, axis=-1) + jnp.sum(wires, axis=-1) + macs
     noc = traffic * 8.0 * chips.hops[design.assignment] * bench.package.hop_energy
     return jnp.where(bench.layer_mask, layer, 0.0), noc
 
@@ -257,7 +259,13 @@ def report(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array] 
     """Evaluates one design in detail.
 
     Pure; neither jitted nor vmapped here. Shapes as in the classes; the float dtype is that of `bench.tables`.
-    `sizes` as in `chiplets`.
+
+    Args:
+        design: the chromosome.
+        bench: everything else.
+        sizes: as in `chiplets`. Wires are known on arrays that the bench counted: all of up to 16 children along an
+            axis; beyond, those that some mapping uses, the template's largest, and what `workbench(given=)` was told. A
+            layer on a chiplet with another fanout has infinite energy, and so has the design.
     """
     chips = chiplets(design, bench, sizes)
     duration, traffic, timeline = _schedule(design, bench, chips)

@@ -61,7 +61,7 @@ def energy_parts(design: Any, report: Any, tables: MappingTables, unique: np.nda
     machine = report.chiplets.machine
     read, write = np.moveaxis(np.asarray(machine.access_energy)[tile], -1, 0)
     return {
-        "mac": np.asarray(tables.mac_energy[at]),
+        "mac": np.asarray(tables.macs[at]) * np.asarray(machine.mac_energy)[tile],
         "levels": np.asarray(tables.block_reads[at]) * read + np.asarray(tables.block_writes[at]) * write,
         "networks": np.asarray(report.wire_energy[:real]),
         "package": np.asarray(report.noc_energy[:real]),

@@ -52,7 +52,8 @@ def workbench(
         tables: Pareto tables `[U, T, M, ...]`; their float dtype is that of the evaluation.
         package: package parameters.
         padded_layers: L after padding; default the next multiple of 32.
-        given: templates `[n]` and fanouts `[n, V, 2]` of chiplets of stated sizes, -1 where they are not stated.
+        given: templates `[n]` and fanouts `[n, V, 2]` of chiplets of stated sizes, -1 where they are not stated. A
+            fanout above 16 that no mapping uses must be told here before `report(sizes=)` may take it.
     """
     layers = len(application.layers)
     total = padded_layers or 32 * math.ceil(layers / 32)

@@ -25,6 +25,7 @@ from mohamjax.hardware import (
     PackageParameters,
     Technology,
     Template,
+    check_tiles,
     fits,
     load_technology,
     load_templates,
@@ -255,6 +256,7 @@ def prepare(
         InputError: as `co_optimise`.
     """
     config = settings.moham
+    check_tiles(settings.package, config.tiles)
     site = survey(settings.requirements, application, templates, config.tiles, config.max_chiplets)
     staffed(application, runnable(application, site.templates), site)
     technology = load_technology() if settings.technology is None else settings.technology

@@ -12,7 +12,7 @@ import numpy as np
 
 from mohamjax.blocks import in_blocks
 from mohamjax.errors import InputError
-from mohamjax.hardware import PackageParameters, Technology, Template
+from mohamjax.hardware import PackageParameters, Technology, Template, check_tiles
 from mohamjax.mapping import MappingTables, area
 from mohamjax.schedule import Workbench, alone, workbench
 from mohamjax.search.config import WEIGHTS, MohamConfig
@@ -142,8 +142,10 @@ def build_context(
         weights: exponents for `objective = "product"`; default 1 each.
 
     Raises:
-        InputError: no template runs some layer, or the requirements cannot be met.
+        InputError: no template runs some layer, the requirements cannot be met, or the package has other tiles than
+            `config`.
     """
+    check_tiles(package, config.tiles)
     site = anywhere(application, templates, config) if site is None else site
     bench = workbench(application, templates, technology, tables, package)
     count = np.asarray(tables.count)

@@ -95,7 +95,7 @@ class _Context:
     rate: jax.Array
 
 
-_COLUMNS = ("cycles", "block_reads", "block_writes", "mac_energy", "capacity", "fanout")
+_COLUMNS = ("cycles", "block_reads", "block_writes", "macs", "capacity", "fanout")
 
 
 def _merged(choice: jax.Array, context: _Context) -> tuple[jax.Array, Any]:
@@ -109,7 +109,7 @@ def _merged(choice: jax.Array, context: _Context) -> tuple[jax.Array, Any]:
     capacity, fanout = most(rows["capacity"]), jnp.maximum(most(rows["fanout"]), 1)
     machine = resize(context.template, context.technology, capacity, fanout)
     hops = rows["hops"][:, hop_columns(context.sizes, machine.fanout)]
-    energy = rows["mac_energy"] + hops @ machine.hop_energy[context.sizes.level]
+    energy = rows["macs"] * machine.mac_energy + hops @ machine.hop_energy[context.sizes.level]
     energy += rows["block_reads"] @ machine.access_energy[:, 0] + rows["block_writes"] @ machine.access_energy[:, 1]
     total = [jnp.sum(jnp.where(exists, values, 0) * context.times) for values in (rows["cycles"], energy)]
     return jnp.stack([*total, area(machine)]), (capacity, fanout)

@@ -1,0 +1,52 @@
+"""A technology that changes after templates and tables were made: all costs follow it but those that are stated."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+from design_cases import TECHNOLOGY, TEMPLATES, bench, chains, random_designs, reports, tables
+
+from mohamjax.hardware import Mac, resize, template_arrays
+
+jit_resize = jax.jit(resize)
+
+
+def scaled(technology, energy=1.0, area=1.0):
+    """The technology with other multipliers and adders."""
+    factor = np.array([energy, energy, area])
+    return dataclasses.replace(technology, multiplier=technology.multiplier * factor, adder=technology.adder * factor)
+
+
+@pytest.mark.parametrize("energy, area", [(None, None), (0.25, None), (None, 300.0), (0.25, 300.0)])
+def test_a_mac_costs_what_the_technology_or_else_its_template_says(energy, area):
+    template = dataclasses.replace(TEMPLATES[0], mac=Mac(energy_pJ=energy, area_um2=area))
+    arrays = jax.tree.map(lambda leaf: leaf[0], template_arrays([template], TECHNOLOGY))
+    size = arrays.machine.capacity, arrays.machine.fanout
+    before, after = (jit_resize(arrays, t, *size) for t in (TECHNOLOGY, scaled(TECHNOLOGY, 0.5, 0.25)))
+    assert float(after.mac_energy) == (0.5 * float(before.mac_energy) if energy is None else energy)
+    assert float(after.mac_area) == (0.25 * float(before.mac_area) if area is None else area)
+    assert np.all(before.hop_energy >= after.hop_energy)
+    assert np.any(before.hop_energy > after.hop_energy) == (area is None)  # wires are as long as what they cross
+
+
+def test_energy_of_designs_follows_the_technology_of_the_bench():
+    problem = chains(1)
+    made = tables(problem, 1)
+    designs = random_designs(problem, made, 2, 16)
+    with jax.enable_x64(True):
+        on = bench(problem, made)
+        cheap = dataclasses.replace(on, technology=scaled(on.technology, energy=0.5))
+        small = dataclasses.replace(on, technology=scaled(on.technology, area=0.5))
+    found, cheaper, smaller = (reports(designs, x) for x in (on, cheap, small))
+    real = len(problem.layers)
+    unique, row = np.asarray(problem.unique_of_layer), np.arange(16)[:, None]
+    tile = designs.assignment[:, :real]
+    macs = made.macs[unique, designs.template[row, tile], designs.mapping[:, :real]]
+    spent = macs * found.chiplets.machine.mac_energy[row, tile]
+    np.testing.assert_allclose((found.layer_energy - cheaper.layer_energy)[:, :real], spent / 2, rtol=1e-6)
+    np.testing.assert_array_equal(found.objectives[:, [0, 2]], cheaper.objectives[:, [0, 2]])
+
+    machine = found.chiplets.machine
+    saved = np.where(found.chiplets.occupied, machine.mac_instances * machine.mac_area, 0) / 2
+    np.testing.assert_allclose(found.chiplets.area - smaller.chiplets.area, saved, rtol=1e-6)
