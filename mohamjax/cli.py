@@ -68,6 +68,11 @@ def _positive(text: str) -> int:
     return value
 
 
+def _natural(text: str) -> int:
+    """A whole number from 0."""
+    return 0 if text.strip() == "0" else _positive(text)
+
+
 def _seconds(text: str) -> float:
     try:
         value = float(text)
@@ -95,8 +100,8 @@ def _rate(text: str) -> tuple[str, float]:
         rate = float(value)
     except ValueError:
         rate = -1.0
-    if not 0 <= rate <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=P with a probability")
+    if not 0 <= rate < 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=P with a number from 0")
     return name, rate
 
 
@@ -188,7 +193,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     search.add_argument("--budget", default="small", help="tiny, small (default) or paper")
     search.add_argument(
-        "--preset", default="default", help="default, or paper: operators, rates and contention as printed"
+        "--preset",
+        default="default",
+        help="default: search chiplets, list scheduling decides on the layers; layers: move single layers, from list "
+        "schedules on; paper: operators, rates and contention as printed",
+    )
+    search.add_argument(
+        "--remap",
+        type=_natural,
+        metavar="N",
+        help="map layers again on chiplets of the front every N generations (default 100; 0: never, as with "
+        "--budget tiny)",
     )
     search.add_argument("--population", type=_positive, help="designs per generation (overrides the budget)")
     search.add_argument("--generations", type=_positive, help="most generations (overrides the budget)")
@@ -210,10 +225,14 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME=P",
-        help="probability of an operator, as in config.yaml (0 switches it off), or least_layers=N: layers (0 to 1) "
-        "that each mutation with a rate per layer changes on average at least; may be given several times",
+        help="how often an operator is used, as in config.yaml (0 switches it off): plan_rates, or rates with --preset "
+        "layers or paper; may be given several times",
     )
-    search.add_argument("--no-seeds", action="store_true", help="start from random designs alone")
+    search.add_argument(
+        "--seeds",
+        action=argparse.BooleanOptionalAction,
+        help="start from list schedules, and not from random designs alone (default only with --preset layers)",
+    )
     search.add_argument(
         "--require",
         metavar="FILE",
@@ -551,7 +570,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     import dataclasses
 
     from mohamjax.hardware import load_package
-    from mohamjax.search import Settings, load_requirements
+    from mohamjax.search import MOST_RATES, Settings, load_requirements
 
     settings = Settings.preset(
         arguments.budget, preset=arguments.preset, seed=arguments.seed, cache=not arguments.no_mapping_cache
@@ -567,7 +586,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         "islands": arguments.islands,
         "objective": arguments.objective or (arguments.weights and "product"),
         "stop": arguments.stop,
-        "seeded": False if arguments.no_seeds else None,
+        "seeded": arguments.seeds,
     }
     chosen = {k: v for k, v in sizes.items() if v is not None}
     tiles = settings.package.max_tiles
@@ -584,11 +603,19 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         if chosen["objective"] != "product":
             raise InputError("are for --objective product", item="--weights", remedy="leave one of the two out")
         changes["weights"] = arguments.weights
-    known = [field.name for field in dataclasses.fields(settings.rates)]
-    for name, _ in arguments.rate:
+    kind = "plan_rates" if settings.moham.genes == "plans" else "rates"
+    rates = getattr(settings, kind)
+    known = [field.name for field in dataclasses.fields(rates)]
+    for name, rate in arguments.rate:
         if name not in known:
             raise InputError(f"unknown operator {name!r}", item="--rate", remedy=f"use one of {', '.join(known)}")
-    changes["rates"] = dataclasses.replace(settings.rates, **dict(arguments.rate))
+        if rate > (most := MOST_RATES.get(name, 1.0)):
+            raise InputError(f"{name} is {rate:g}", item="--rate", remedy=f"use a number from 0 to {most:g}")
+    changes[kind] = dataclasses.replace(rates, **dict(arguments.rate))
+    if arguments.remap is not None:
+        if kind != "plan_rates" and arguments.remap:
+            raise InputError("only a search of plans maps again", item="--remap", remedy="leave it or --preset out")
+        changes["remap"] = dataclasses.replace(settings.remap, every=arguments.remap)
     if arguments.require:
         changes["requirements"] = load_requirements(arguments.require)
     if arguments.technology:

@@ -55,14 +55,16 @@ def test_the_instance_is_worth_searching(instances, name):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("genes", ["plans", "layers"])
 @pytest.mark.parametrize("name", INSTANCES)
-def test_the_search_finds_the_front_from_ten_seeds(instances, name):
+def test_the_search_finds_the_front_from_ten_seeds(instances, name, genes):
     """With the default rates."""
     context, designs, front = instances[name]
+    config = dataclasses.replace(CONFIG, genes=genes)
     evaluations = (CONFIG.generations + 1) * (CONFIG.population + CONFIG.immigrant_count)
     assert evaluations < len(designs.template) / 2
     for seed in range(10):
-        *_, (state, _) = run(jax.random.key(seed), context, CONFIG)
+        *_, (state, _) = run(jax.random.key(seed), context, config)
         archive = np.asarray(state.archive.objectives[0], np.float64)[np.asarray(state.archive.valid[0])]
         # In single precision the same design may come out a rounding apart in another batch.
         reached = (archive[None] <= front[:, None] * (1 + 1e-6)).all(axis=2).any(axis=1)
@@ -93,7 +95,7 @@ def test_the_stability_rule_stops_at_the_first_generation_that_it_names(instance
 def test_rates_per_layer_change_some_layers_of_a_small_design_at_least(instance):
     """0.001 per layer is next to nothing on five layers: `least_layers` raises it, and 0 takes it as it is."""
     context, designs, _ = instance
-    vary = design_problem(CONFIG).vary
+    vary = design_problem(dataclasses.replace(CONFIG, genes="layers")).vary
     design = jax.tree.map(lambda leaf: jnp.asarray(leaf[len(leaf) // 2]), designs)
     off = Rates(**{field.name: 0.0 for field in dataclasses.fields(Rates)})
 

@@ -3,6 +3,7 @@
 from mohamjax.search.baselines import archive_of, plain_problem, random_search
 from mohamjax.search.codesign import (
     BUDGETS,
+    PRESETS,
     Budget,
     ExpectedCost,
     Listener,
@@ -13,18 +14,21 @@ from mohamjax.search.codesign import (
     prepare,
     runnable,
 )
-from mohamjax.search.config import PAPER_RATES, MohamConfig, Rates
+from mohamjax.search.config import PAPER_RATES, MohamConfig, Rates, RemapConfig
 from mohamjax.search.context import MohamContext, anywhere, build_context
 from mohamjax.search.exhaustive import ExhaustiveProgress, SpaceSize, map_exhaustively, space_size
 from mohamjax.search.mapper import MapperConfig, MapperProgress, cache_folder, map_layers
 from mohamjax.search.moham import Progress, design_problem, log_hypervolume, run
 from mohamjax.search.network_level import NetworkChoice, network_choices
+from mohamjax.search.plan_operators import MOST_RATES, PlanRates
 from mohamjax.search.requirements import Requirements, load_requirements, survey
 from mohamjax.search.seeding import list_designs, seed_designs
 
 __all__ = [
     "BUDGETS",
+    "MOST_RATES",
     "PAPER_RATES",
+    "PRESETS",
     "Budget",
     "ExhaustiveProgress",
     "ExpectedCost",
@@ -34,8 +38,10 @@ __all__ = [
     "MohamConfig",
     "MohamContext",
     "NetworkChoice",
+    "PlanRates",
     "Progress",
     "Rates",
+    "RemapConfig",
     "Requirements",
     "SearchResult",
     "Settings",

@@ -91,7 +91,7 @@ class MohamConfig:
         scale: `log` to measure crowding on the logarithms of the objectives, which fronts over orders of magnitude
             need, or `linear`.
         rate_unit: `layer` or `individual`: what the scheduling, mapping and assignment mutation rates count.
-        seeded: start from list schedules on homogeneous and mixed packages.
+        seeded: start from list schedules on homogeneous and mixed packages, which pays off where layers are searched.
         seed_batches: populations of list schedules that are evaluated before the first generation, at most: the first
             population is what survives of all of them. Where there are more, estimates choose.
         stop: `generations`, or `stability` for Roudenko and Schoenauer's rule as well.
@@ -112,7 +112,7 @@ class MohamConfig:
     objective: str = "front"
     scale: str = "log"
     rate_unit: str = "layer"
-    seeded: bool = True
+    seeded: bool = False
     seed_batches: int = 12
     stop: str = "generations"
     window: int = 40

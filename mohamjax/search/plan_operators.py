@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
 else:
     from chex import dataclass
 
-__all__ = ["PlanRates", "adjustment", "completed", "crossover", "mutation", "sample_plan"]
+__all__ = ["MOST_RATES", "PlanRates", "adjustment", "completed", "crossover", "mutation", "sample_plan"]
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,16 @@ class PlanRates:
     founding: jax.typing.ArrayLike = 0.1
     anything: jax.typing.ArrayLike = 0.1
     swapping: jax.typing.ArrayLike = 0.3
+
+
+MOST_RATES = {
+    **dict.fromkeys(
+        ("stepping", "scaling", "drawing", "weighting", "replacing", "copying", "opening", "closing"), 16.0
+    ),
+    "reach": 4.0,
+    "layers": 1e6,
+}
+"""Largest values of the rates that are no probabilities: chiplets on average, a logarithm of steps, layers."""
 
 
 class _Draws:
@@ -277,7 +287,7 @@ def adjustment(
 
     def some() -> jax.Array:
         """`[L]` bool, layers: one to `rates.layers` of them on average, evenly over logarithms."""
-        number = jnp.exp(draws.uniform() * jnp.log(rates.layers))
+        number = jnp.exp(draws.uniform() * jnp.log(jnp.maximum(rates.layers, 1.0)))
         return (draws.uniform(layers) < number / genetics.layers) & real
 
     vacant = (plan.template < 0) & (genetics.site == FREE)
