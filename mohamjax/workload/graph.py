@@ -19,20 +19,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mohamjax.errors import InputError
+from mohamjax.workload.budget import MAX_AXES, Budget
 from mohamjax.workload.contrib import CONTRIB_RULES
 from mohamjax.workload.layer import Layer, WorkloadShape
-from mohamjax.workload.onnx_file import MAX_FOLDED_INTEGERS, read_tensor
+from mohamjax.workload.onnx_file import MAX_FOLDED_INTEGERS, check_sizes, read_tensor
 from mohamjax.workload.products import CONTRIB_PRODUCTS, PRODUCTS
 from mohamjax.workload.shapes import PURE_RANDOM, QUANTISED_THROUGH, RULES, Rule
-from mohamjax.workload.tensor import BOOL, INT64, TYPE_BITS, Call, Shape, Tensor, count, is_known, show
+from mohamjax.workload.tensor import BOOL, INT64, TYPE_BITS, Call, Shape, Tensor, count, is_known, show, union
 
 if TYPE_CHECKING:
     import onnx
 
 __all__ = ["GraphPlan", "Walk", "plan_graph", "static_shape"]
 
-MAX_STEPS = 200_000
-"""Operator calls of a walk, functions inlined and loops unrolled."""
+MAX_UNROLLED = 100_000
+"""Operator calls that one loop may make."""
 
 MAX_LAYERS = 50_000
 MAX_TRIPS = 10_000
@@ -41,11 +42,15 @@ MAX_TRIPS = 10_000
 MAX_TRIAL = 1_000
 """Iterations after which a loop without a trip count is taken for endless."""
 
-MAX_FOLDED = 1 << 25
-"""Values that a walk computes and keeps, in all; those of small tensors, of which shapes are made, are not counted."""
-
 _SMALL = 1 << 8
 """Elements of a tensor that counts as small."""
+
+_MOST_UNKNOWN = 1 << 10
+"""Elements of an array of which some are unknown: shapes are short, and such arrays are slow."""
+
+_LONGEST_NAME = 300
+_LONGEST_PREFIX = 1000
+"""Characters of a node's name and of the names around it; longer ones lose their middle, for they stand everywhere."""
 
 MAX_DEPTH = 64
 """Functions and control flow inside each other."""
@@ -57,6 +62,8 @@ _STANDARD = frozenset({"", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", 
 _CONTRIB = "com.microsoft"
 _BLOCKED = "com.microsoft.nchwc"
 """Convolutions over padded channel blocks: their true channel counts are lost."""
+
+_COST_OF_OUTPUT = 8  # entries: what a tensor takes of memory beside its sizes and values
 
 _CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 
@@ -78,6 +85,7 @@ class NodePlan:
         attributes: Decoded; a graph is a `GraphPlan`, a tensor a `Tensor`.
         references: Attributes whose value is an attribute of the enclosing function.
         needs: Tensor names that it reads, those inside its graphs included.
+        entries: Operands, results and entries of its attributes: what a call of it costs at least.
     """
 
     op: str
@@ -89,6 +97,7 @@ class NodePlan:
     attributes: dict[str, Any]
     references: dict[str, str]
     needs: frozenset[str]
+    entries: int
 
     @property
     def label(self) -> str:
@@ -125,19 +134,21 @@ class GraphPlan:
     free: frozenset[str]
 
 
-def plan_graph(graph: onnx.GraphProto | onnx.FunctionProto, file: object) -> GraphPlan:
+def plan_graph(graph: onnx.GraphProto | onnx.FunctionProto, budget: Budget) -> GraphPlan:
     """Decodes a graph or function body and orders its nodes.
 
     Args:
         graph: The graph.
-        file: The model file, for errors.
+        budget: Of the import; names the model file.
 
     Returns:
         The plan.
 
     Raises:
-        InputError: A tensor is defined twice, the nodes form a cycle, or an attribute cannot be decoded.
+        InputError: A tensor is defined twice or is said to have sizes that no tensor has, the nodes form a cycle, or
+            an attribute cannot be decoded.
     """
+    file = budget.file
     constants: dict[str, Tensor] = {}
     hints: dict[str, Any] = {info.name: info for info in graph.value_info}
     inputs: list[str] = []
@@ -148,7 +159,7 @@ def plan_graph(graph: onnx.GraphProto | onnx.FunctionProto, file: object) -> Gra
         inputs, outputs = [str(name) for name in graph.input], [str(name) for name in graph.output]
     else:
         body: Any = graph
-        for name, tensor in _constants(body, file):
+        for name, tensor in _constants(body, budget):
             if name in constants:
                 raise _defined_twice(name, file, where)
             constants[name] = tensor
@@ -156,10 +167,12 @@ def plan_graph(graph: onnx.GraphProto | onnx.FunctionProto, file: object) -> Gra
         # Before IR version 4 an initialiser stands among the inputs too.
         inputs = [info.name for info in body.input if info.name not in constants]
         outputs = [info.name for info in body.output]
+    for info in hints.values():
+        _check_stated(info, file)
     for name, times in collections.Counter(inputs).items():
         if times > 1:
             raise _defined_twice(name, file, where)
-    nodes = [_plan_node(node, i, file) for i, node in enumerate(graph.node)]
+    nodes = [_plan_node(node, i, budget) for i, node in enumerate(graph.node)]
     makers: dict[str, int] = {}
     defined = {*inputs, *constants}
     for i, node in enumerate(nodes):
@@ -180,14 +193,23 @@ def _defined_twice(name: str, file: object, item: str) -> InputError:
     )
 
 
-def _constants(graph: onnx.GraphProto, file: object) -> Iterable[tuple[str, Tensor]]:
+def _check_stated(info: onnx.ValueInfoProto, file: object) -> None:
+    kind = info.type.WhichOneof("value")
+    if kind in ("tensor_type", "sparse_tensor_type"):
+        dims = getattr(info.type, kind).shape.dim
+        if len(dims) > MAX_AXES:
+            check_sizes(dims, f"tensor {info.name!r}", file)
+
+
+def _constants(graph: onnx.GraphProto, budget: Budget) -> Iterable[tuple[str, Tensor]]:
     for tensor in graph.initializer:
-        yield tensor.name, read_tensor(tensor, file)
+        yield tensor.name, read_tensor(tensor, budget)
     for sparse in graph.sparse_initializer:
-        yield sparse.values.name, _sparse(sparse)
+        yield sparse.values.name, _sparse(sparse, budget)
 
 
-def _sparse(sparse: onnx.SparseTensorProto) -> Tensor:
+def _sparse(sparse: onnx.SparseTensorProto, budget: Budget) -> Tensor:
+    check_sizes(sparse.dims, f"tensor {sparse.values.name!r}", budget.file)
     return Tensor(tuple(sparse.dims), int(sparse.values.data_type), const=True)
 
 
@@ -195,10 +217,20 @@ def _printable(text: str | bytes) -> str:
     """A name fit for one line; protobuf hands over bytes where a name is no UTF-8."""
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
+    text = _shortened(text, _LONGEST_NAME)
     return "".join(c if c.isprintable() else "_" for c in text)
 
 
-def _plan_node(node: onnx.NodeProto, index: int, file: object) -> NodePlan:
+def _shortened(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest // 2]}...{text[-longest // 2 :]}"
+
+
+def _entries(values: Iterable[Any]) -> int:
+    """How much there is to read in the values of attributes."""
+    return sum(len(v) if isinstance(v, list) else len(v) >> 6 if isinstance(v, bytes) else 1 for v in values)
+
+
+def _plan_node(node: onnx.NodeProto, index: int, budget: Budget) -> NodePlan:
     name = _printable(node.name) or f"{_printable(node.op_type) or 'node'}_{index}"
     attributes: dict[str, Any] = {}
     references: dict[str, str] = {}
@@ -207,7 +239,7 @@ def _plan_node(node: onnx.NodeProto, index: int, file: object) -> NodePlan:
         if attribute.ref_attr_name:
             references[attribute.name] = attribute.ref_attr_name
             continue
-        value = _decode(attribute, file)
+        value = _decode(attribute, budget)
         attributes[attribute.name] = value
         for part in value if isinstance(value, list) else [value]:
             if isinstance(part, GraphPlan):
@@ -223,10 +255,11 @@ def _plan_node(node: onnx.NodeProto, index: int, file: object) -> NodePlan:
         attributes,
         references,
         frozenset(needs),
+        len(node.input) + _COST_OF_OUTPUT * len(node.output) + _entries(attributes.values()),
     )
 
 
-def _decode(attribute: onnx.AttributeProto, file: object) -> Any:
+def _decode(attribute: onnx.AttributeProto, budget: Budget) -> Any:
     """Value of an attribute; a missing type (old exporters) is told from the field that is set."""
     kind = attribute.type
     if kind == 0:
@@ -240,9 +273,9 @@ def _decode(attribute: onnx.AttributeProto, file: object) -> Any:
     if kind == 3:
         return attribute.s
     if kind == 4:
-        return read_tensor(attribute.t, file)
+        return read_tensor(attribute.t, budget)
     if kind == 5:
-        return plan_graph(attribute.g, file)
+        return plan_graph(attribute.g, budget)
     if kind == 6:
         return [float(v) for v in attribute.floats]
     if kind == 7:
@@ -250,11 +283,11 @@ def _decode(attribute: onnx.AttributeProto, file: object) -> Any:
     if kind == 8:
         return list(attribute.strings)
     if kind == 9:
-        return [read_tensor(t, file) for t in attribute.tensors]
+        return [read_tensor(t, budget) for t in attribute.tensors]
     if kind == 10:
-        return [plan_graph(g, file) for g in attribute.graphs]
+        return [plan_graph(g, budget) for g in attribute.graphs]
     if kind == 11:
-        return _sparse(attribute.sparse_tensor)
+        return _sparse(attribute.sparse_tensor, budget)
     return None
 
 
@@ -280,11 +313,11 @@ def _ordered(nodes: list[NodePlan], makers: Mapping[str, int], file: object) -> 
                 heapq.heappush(ready, j)
     if len(out) < len(nodes):
         at = next(i for i, n in enumerate(left) if n)
-        seen: list[int] = []
+        seen: dict[int, int] = {}
         while at not in seen:  # walking backward among the nodes that wait must come round
-            seen.append(at)
-            at = next(j for j in sorted(waits[at]) if left[j])
-        cycle = [nodes[i].name for i in seen[seen.index(at) :]]
+            seen[at] = len(seen)
+            at = min(j for j in waits[at] if left[j])
+        cycle = [nodes[i].name for i in list(seen)[seen[at] :]]
         text = " <- ".join(repr(name) for name in cycle[:4]) + (" <- ..." if len(cycle) > 4 else "")
         raise InputError(
             f"the graph has a cycle of {len(cycle)} nodes: {text}",
@@ -375,6 +408,7 @@ class Walk:
         shapes: Mapping[str, tuple[int, ...]] | None = None,
     ) -> None:
         self.file = file
+        self.budget = Budget(file)
         self.skip_unknown = skip_unknown
         self.shapes = dict(shapes or {})
         self.layers: list[Layer] = []
@@ -382,14 +416,14 @@ class Walk:
         self.symbols: dict[str, int] = {}
         self._warn = warn
         self._warned: set[str] = set()
-        self._steps = 0
-        self._folded = 0
         self._names: dict[str, int] = {}
+        self._renamed: list[tuple[str, int | None]] = []
         self._functions = {(f.domain if f.domain != "ai.onnx" else "", f.name, f.overload): f for f in model.functions}
-        self._function_plans: dict[tuple[str, str, str], GraphPlan] = {}
+        self._function_plans: dict[tuple[str, str, str], tuple[GraphPlan, dict[str, Any]]] = {}
+        self._endless: set[int] = set()
         self._computes: dict[int, bool] = {}
         self.opsets = self._versions(model.opset_import)
-        self.plan = plan_graph(model.graph, file)
+        self.plan = plan_graph(model.graph, self.budget)
         if self.plan.free:
             raise self._undefined(self.plan, f"graph {model.graph.name!r}")
 
@@ -455,6 +489,8 @@ class Walk:
                 item=scope.prefix.rstrip("/"),
                 remedy="correct the model (a function that calls itself?) and export it again",
             )
+        self.budget.spend("calls")
+        self.budget.spend("entries", len(plan.constants) + len(plan.inputs) + len(plan.outputs))
         for name, tensor in plan.constants.items():
             scope.tensors[name] = self._overridden(name, tensor, scope)
         for node in plan.nodes:
@@ -466,14 +502,10 @@ class Walk:
         return outputs
 
     def _run_node(self, node: NodePlan, scope: _Scope) -> None:
-        self._steps += 1
-        if self._steps > MAX_STEPS:
-            raise self._error(
-                node,
-                scope,
-                f"with functions inlined and loops unrolled the model makes more than {MAX_STEPS} operator calls",
-                "export it with fewer loop iterations",
-            )
+        budget = self.budget
+        budget.item = label = self._label(node, scope)
+        budget.spend("calls")
+        budget.spend("entries", node.entries)
         inputs = [scope.find(name) if name else None for name in node.inputs]
         attributes = node.attributes
         if node.references:
@@ -481,8 +513,10 @@ class Walk:
             for key, reference in node.references.items():
                 if reference in scope.attributes:
                     attributes[key] = scope.attributes[reference]
+            budget.spend("entries", _entries(attributes.values()))
         try:
-            made = self._apply(node, scope, inputs, attributes)
+            with np.errstate(all="ignore"):
+                made = self._apply(node, scope, inputs, attributes)
         except InputError:
             raise
         except (
@@ -505,11 +539,16 @@ class Walk:
         for i, name in enumerate(node.outputs):
             if name:
                 tensor = made[i] if i < len(made) else self._unmade(inputs)
+                if tensor.shape is not None:
+                    check_sizes(tensor.shape, label, self.file)
+                    budget.spend("entries", len(tensor.shape))
                 scope.tensors[name] = self._overridden(name, self._hinted(name, tensor, scope), scope)
 
-    @staticmethod
-    def _unmade(inputs: list[Tensor | None]) -> Tensor:
-        return Tensor(None, 0, producers=_union(inputs))
+    def _unmade(self, inputs: list[Tensor | None]) -> Tensor:
+        return Tensor(None, 0, producers=self._union(inputs))
+
+    def _union(self, tensors: Iterable[Tensor | None]) -> frozenset[int]:
+        return union(tensors, self.budget)
 
     def _apply(
         self, node: NodePlan, scope: _Scope, inputs: list[Tensor | None], attributes: Mapping[str, Any]
@@ -525,13 +564,14 @@ class Walk:
         rule = _find_rule(node.domain, node.op)
         if rule is None:
             return self._unknown(node, scope, inputs)
-        if self._folded > MAX_FOLDED:
+        self._read(inputs)
+        if not self.budget.fold(0):
             inputs = [None if t is None else _without_large(t) for t in inputs]
         call = Call(
             op=node.op,
             domain=node.domain,
             opset=scope.opsets.get(node.domain, 1),
-            label=self._label(node, scope),
+            label=self.budget.item or self._label(node, scope),
             inputs=inputs,
             attributes=attributes,
             outputs=len(node.outputs),
@@ -541,10 +581,22 @@ class Walk:
                 node, scope, suffix, kind, bounds, bits, producers
             ),
             fold_product=self._fold_product,
+            budget=self.budget,
         )
         outputs = rule(call)
         self._finish(call, outputs)
         return outputs
+
+    def _read(self, tensors: Iterable[Tensor | None]) -> None:
+        """Counts the values that a rule gets: singly where Python looks at each, otherwise as NumPy takes them."""
+        self.budget.spend(
+            "entries",
+            sum(
+                t.data.size if t.data.dtype == object else t.data.size >> 6
+                for t in tensors
+                if t is not None and t.data is not None
+            ),
+        )
 
     def _fold_product(self) -> None:
         self.folded_products += 1
@@ -554,13 +606,14 @@ class Walk:
         operands = [t for t in call.inputs if t is not None]
         const = all(t.const for t in operands) and call.op not in PURE_RANDOM
         producers: frozenset[int] | None = None
+        why = ""
         for out in outputs:
             if out.producers is None:
                 out.const = out.const or const or out.values_known
                 if out.const:
                     out.producers = frozenset()
                 else:
-                    producers = _union(operands) if producers is None else producers
+                    producers = self._union(operands) if producers is None else producers
                     out.producers = producers
             if out.bits is None and operands:
                 if call.op in QUANTISED_THROUGH:
@@ -570,13 +623,23 @@ class Walk:
                     out.bits = narrow if narrow <= 8 else operands[0].bits
                 elif const:
                     out.bits = next((t.bits for t in operands if t.bits), None)
-            if out.data is not None and out.data.size > _SMALL:
-                self._folded += out.data.size
-                if self._folded > MAX_FOLDED:
-                    out.data = None
+            if out.elements is not None and not any(out.elements is t.elements for t in operands):
+                self.budget.spend("members", len(out.elements))
+            if out.data is not None and not self._kept(out.data):
+                out.data = None
             if not is_known(out.shape) and not out.sequence and not out.why:
                 lost = next((t.why for t in operands if t.why), "")
-                out.why = lost or f"{call.label} makes a size that depends on data"
+                why = why or f"{call.label} makes a size that depends on data"
+                out.why = lost or why
+
+    def _kept(self, data: np.ndarray) -> bool:
+        """Whether computed values may be kept."""
+        if data.size > (_MOST_UNKNOWN if data.dtype == object else MAX_FOLDED_INTEGERS):
+            return False
+        if data.size > _SMALL:
+            return self.budget.fold(data.size)
+        self.budget.spend("entries", data.size >> 2)
+        return True
 
     def _hinted(self, name: str, tensor: Tensor, scope: _Scope) -> Tensor:
         """Fills sizes that the rules could not know from what the file states of the tensor."""
@@ -636,22 +699,47 @@ class Walk:
         base = scope.prefix + node.name + (f"/{suffix}" if suffix else "")
         name = base
         while name in self._names:
-            self._names[base] += 1
+            self.budget.spend("calls")
+            self._name(base, self._names[base] + 1)
             name = f"{base}_{self._names[base]}"
-        self._names[name] = 1
+        self._name(name, 1)
+        self.budget.spend("dependencies", len(producers))
         self.layers.append(Layer(name, kind, node.op, shape, word_bits, tuple(sorted(producers))))
         return len(self.layers) - 1
 
+    def _name(self, name: str, number: int) -> None:
+        """Notes that a layer has the name, or how often it was asked for, and what was noted before."""
+        self._renamed.append((name, self._names.get(name)))
+        self._names[name] = number
+
+    def _mark(self) -> tuple[int, int, int]:
+        """A place to come back to with `_drop_layers`."""
+        return len(self.layers), len(self._renamed), self.folded_products
+
+    def _drop_layers(self, mark: tuple[int, int, int]) -> None:
+        """Drops the layers of a trial that is given up. What it took of the budget stays taken."""
+        del self.layers[mark[0] :]
+        while len(self._renamed) > mark[1]:
+            name, number = self._renamed.pop()
+            if number is None:
+                del self._names[name]
+            else:
+                self._names[name] = number
+        self.folded_products = mark[2]
+
     # ---------------------------------------------------------------------------------- functions, unknown ones
 
-    def _function_plan(self, key: tuple[str, str, str]) -> GraphPlan:
-        plan = self._function_plans.get(key)
-        if plan is None:
-            plan = plan_graph(self._functions[key], self.file)
+    def _function_plan(self, key: tuple[str, str, str]) -> tuple[GraphPlan, dict[str, Any]]:
+        """The body of a function and the defaults of its attributes, decoded once."""
+        known = self._function_plans.get(key)
+        if known is None:
+            function = self._functions[key]
+            plan = plan_graph(function, self.budget)
             if plan.free:
                 raise self._undefined(plan, f"function {key[1]!r}")
-            self._function_plans[key] = plan
-        return plan
+            known = plan, {a.name: _decode(a, self.budget) for a in function.attribute_proto}
+            self._function_plans[key] = known
+        return known
 
     def _call_function(
         self,
@@ -661,7 +749,8 @@ class Walk:
         inputs: list[Tensor | None],
         attributes: Mapping[str, Any],
     ) -> list[Tensor]:
-        function, plan = self._functions[key], self._function_plan(key)
+        function = self._functions[key]
+        plan, defaults = self._function_plan(key)
         if len(inputs) > len(plan.inputs):
             raise self._error(
                 node,
@@ -669,10 +758,10 @@ class Walk:
                 f"{len(inputs)} inputs for a function of {len(plan.inputs)}",
                 "correct the model and export it again",
             )
-        given = {a.name: _decode(a, self.file) for a in function.attribute_proto}
-        given.update(attributes)
+        self.budget.spend("entries", len(defaults) + len(function.opset_import))
+        given = {**defaults, **attributes}
         opsets = self._versions(function.opset_import) or scope.opsets
-        inner = _Scope({}, plan.hints, opsets, given, f"{scope.prefix}{node.name}/", None, scope.depth + 1)
+        inner = _Scope({}, plan.hints, opsets, given, _prefix(scope, node, "/"), None, scope.depth + 1)
         for i, name in enumerate(plan.inputs):
             inner.tensors[name] = inputs[i] if i < len(inputs) else None
         return self._run_graph(plan, inner)
@@ -693,7 +782,7 @@ class Walk:
     def _passed(self, node: NodePlan, scope: _Scope, inputs: Iterable[Tensor | None]) -> list[Tensor]:
         """Outputs of a node that is passed over: of the first input's shape unless the file states another."""
         operands = [t for t in inputs if t is not None]
-        producers = _union(operands)
+        producers = self._union(operands)
         out = []
         for name in node.outputs:
             shape, dtype, sequence = static_shape(scope.hints.get(name), self.symbols if scope.main else {})
@@ -715,7 +804,7 @@ class Walk:
         for node in plan.nodes:
             key = (node.domain, node.op, node.overload)
             if key in self._functions:
-                found = self._has_layers(self._function_plan(key), (*trail, id(plan)))
+                found = self._has_layers(self._function_plan(key)[0], (*trail, id(plan)))
             else:
                 found = _find_product(node.domain, node.op) is not None or any(
                     self._has_layers(g, (*trail, id(plan))) for g in node.graphs
@@ -756,14 +845,14 @@ class Walk:
                 "export the model without it (fixed inputs), or --skip-unknown passes over it and its layers",
             )
         self.warn(f"{self._label(node, scope)}: {message}; the layers inside are left out")
+        self.budget.spend("entries", sum(len(graph.free) for graph in node.graphs))
         operands = [*inputs, *(scope.find(name) for graph in node.graphs for name in sorted(graph.free))]
         if shapes is None:
             return self._passed(node, scope, operands)
-        saved = (len(self.layers), dict(self._names), self.folded_products)
+        mark = self._mark()
         outputs = shapes()
-        del self.layers[saved[0] :]
-        self._names, self.folded_products = saved[1:]
-        producers = _union(operands)
+        self._drop_layers(mark)
+        producers = self._union(operands)
         return [dataclasses.replace(t, data=None, const=False, producers=producers, elements=None) for t in outputs]
 
     def _if(
@@ -776,17 +865,17 @@ class Walk:
             raise self._error(node, scope, "its condition is missing", "correct the model and export it again")
         if condition.values_known and condition.data is not None and condition.data.size == 1:
             taken = then if condition.data.reshape(-1)[0] else other
-            return self._run_graph(taken, scope.inner(taken.hints, f"{scope.prefix}{node.name}/"))
+            return self._run_graph(taken, scope.inner(taken.hints, _prefix(scope, node, "/")))
 
         def both() -> list[Tensor]:
             results = [
-                self._run_graph(plan, scope.inner(plan.hints, f"{scope.prefix}{node.name}/")) for plan in (then, other)
+                self._run_graph(plan, scope.inner(plan.hints, _prefix(scope, node, "/"))) for plan in (then, other)
             ]
             return [
                 Tensor(
                     _common(a.shape, b.shape),
                     a.dtype or b.dtype,
-                    producers=_union([a, b, condition]),
+                    producers=self._union([a, b, condition]),
                     sequence=a.sequence,
                     why=f"{self._label(node, scope)} has branches of different shapes",
                 )
@@ -810,11 +899,15 @@ class Walk:
             raise self._error(
                 node, scope, "its body does not fit its carried values", "correct the model and export it again"
             )
-        weight = max(len(body.nodes), 1)
+        weight = len(body.nodes) + 1
         done = None
-        if trips is not None and trips <= MAX_TRIPS and trips * weight <= MAX_STEPS // 2:
+        if trips is not None and trips <= MAX_TRIPS and trips * weight <= MAX_UNROLLED:
             done = self._unroll(node, scope, body, inputs, int(trips), proceed)
-        elif (limit is None or trips is not None) and (condition is None or proceed is not None):
+        elif (
+            (limit is None or trips is not None)
+            and (condition is None or proceed is not None)
+            and id(body) not in self._endless
+        ):
             # No count, or none that ends: the condition itself may fold to false.
             done = self._unroll(node, scope, body, inputs, None, proceed)
         if done is not None:
@@ -823,7 +916,7 @@ class Walk:
             if trips is None and limit is not None:
                 why = "its trip count depends on data"
             elif trips is not None:
-                most = min(MAX_TRIPS, MAX_STEPS // 2 // weight)
+                most = min(MAX_TRIPS, MAX_UNROLLED // weight)
                 why = f"its {trips:,} iterations are more than the {most:,} that are unrolled"
             else:
                 why = "its end depends on data, or lies too far away to unroll it"
@@ -849,41 +942,42 @@ class Walk:
         carried = list(inputs[2:])
         condition = inputs[1] if len(inputs) > 1 else None
         gathered: list[list[Tensor]] = [[] for _ in range(len(body.outputs) - 1 - len(carried))]
-        saved = (len(self.layers), dict(self._names), self._steps, self.folded_products)
+        mark = self._mark()
         going: Any = True if condition is None else proceed
-        control = _union([condition]) if going is None else frozenset()
-        most = min(MAX_TRIAL, MAX_STEPS // 2 // max(len(body.nodes), 1))
+        control = self._union([condition]) if going is None else frozenset()
+        # A trial takes half of what is left at most: many of them end nothing.
+        most = min(MAX_TRIAL, self.budget.left("calls") // 2 // (len(body.nodes) + 1))
         i = 0
         while (trips is None or i < trips) and (going is None or going):
             if trips is None and i >= most:
-                del self.layers[saved[0] :]
-                self._names, self._steps, self.folded_products = saved[1:]
+                self._endless.add(id(body))  # other loops may run it over and over
+                self._drop_layers(mark)
                 return None
-            inner = scope.inner(body.hints, f"{scope.prefix}{node.name}.{i}/")
+            inner = scope.inner(body.hints, _prefix(scope, node, f".{i}/"))
             values = [_constant(i), _constant(True, BOOL), *carried]
             for name, value in zip(body.inputs, values, strict=False):
                 inner.tensors[name] = value
             made = self._run_graph(body, inner)
             going = _single(made[0])
             if going is None and trips is None:
-                del self.layers[saved[0] :]
-                self._names, self._steps, self.folded_products = saved[1:]
+                self._drop_layers(mark)
                 return None
             if going is None:
-                control |= _union([made[0]])
+                control |= self._union([made[0]])
                 if self._has_layers(body):
                     self.warn(
                         f"{self._label(node, scope)}: its end depends on data; all {trips} iterations are counted"
                     )
             carried = list(made[1 : 1 + len(carried)])
+            self.budget.spend("members", len(gathered))
             for bucket, value in zip(gathered, made[1 + len(carried) :], strict=True):
                 bucket.append(value)
             i += 1
         out = [t if t is not None else Tensor(None, 0, producers=frozenset()) for t in carried]
         if control:
-            out = [dataclasses.replace(t, producers=_union([t]) | control, const=False, data=None) for t in out]
+            out = [dataclasses.replace(t, producers=self._union([t]) | control, const=False, data=None) for t in out]
         for bucket in gathered:
-            out.append(_stacked(bucket, i if not control else None, control, self._label(node, scope)))
+            out.append(self._stacked(bucket, i if not control else None, control, self._label(node, scope)))
         return out
 
     def _abstract_loop(
@@ -891,11 +985,12 @@ class Walk:
     ) -> list[Tensor]:
         """A loop without layers whose end is not known: one pass over its body tells what depends on what."""
         carried = [t if t is not None else Tensor(None, 0, producers=frozenset()) for t in inputs[2:]]
-        before = _union(inputs) | _union(scope.find(name) for name in body.free)
+        self.budget.spend("entries", len(body.free))
+        before = self._union([*inputs, *(scope.find(name) for name in body.free)])
         label = self._label(node, scope)
         made: list[Tensor] = []
         for _ in range(2):  # once to see which shapes change, once with those unknown
-            inner = scope.inner(body.hints, f"{scope.prefix}{node.name}/")
+            inner = scope.inner(body.hints, _prefix(scope, node, "/"))
             values: list[Tensor] = [Tensor((), INT64, producers=before), Tensor((), BOOL, producers=before)]
             values += [dataclasses.replace(t, data=None, const=False, producers=before, elements=None) for t in carried]
             for name, value in zip(body.inputs, values, strict=False):
@@ -927,13 +1022,13 @@ class Walk:
         if batched:
             if inputs[0] is not None:
                 self.warn(f"{self._label(node, scope)}: its sequences are counted at their full length")
-            operands, batch = _slices(operands, [0] * len(operands))
+            operands, batch = self._slices(operands, [0] * len(operands))
         else:
             axes = attributes.get("scan_input_axes") or axes
-        slices, length = _slices(operands[states:], axes)
+        slices, length = self._slices(operands[states:], axes)
         steps = None if length is None or batch is None else length * batch
         runs = (batch or 1, length or 0)
-        if steps is None or steps > MAX_TRIPS or steps * max(len(body.nodes), 1) > MAX_STEPS:
+        if steps is None or steps > MAX_TRIPS or steps * (len(body.nodes) + 1) > 2 * MAX_UNROLLED:
             if self._has_layers(body):
                 many = "unknown" if steps is None else f"{steps:,}"
                 message = f"its length ({many}) does not unroll and there are layers in its body"
@@ -943,7 +1038,7 @@ class Walk:
         label = self._label(node, scope)
         parts: list[list[Tensor]] = []
         for b in range(runs[0]):
-            prefix = f"{scope.prefix}{node.name}." + (f"{b}." if runs[0] > 1 else "")
+            prefix = _prefix(scope, node, "." + (f"{b}." if runs[0] > 1 else ""))
             state = list(operands[:states])
             gathered: list[list[Tensor]] = [[] for _ in range(len(body.outputs) - states)]
             for i in range(runs[1]):
@@ -952,15 +1047,16 @@ class Walk:
                     inner.tensors[name] = value
                 made = self._run_graph(body, inner)
                 state = list(made[:states])
+                self.budget.spend("members", len(gathered))
                 for bucket, value in zip(gathered, made[states:], strict=True):
                     bucket.append(value)
             out = [t if t is not None else Tensor(None, 0, producers=frozenset()) for t in state]
             for bucket, axis in zip(gathered, out_axes, strict=True):
-                out.append(_stacked(bucket, length, frozenset(), label, axis))
+                out.append(self._stacked(bucket, length, frozenset(), label, axis))
             parts.append(out)
         if not batched:
             return parts[0]
-        return [_stacked(list(bucket), batch, frozenset(), label) for bucket in zip(*parts, strict=True)]
+        return [self._stacked(list(bucket), batch, frozenset(), label) for bucket in zip(*parts, strict=True)]
 
     def _sequence_map(
         self, node: NodePlan, scope: _Scope, inputs: list[Tensor | None], attributes: Mapping[str, Any]
@@ -973,17 +1069,67 @@ class Walk:
                 return self._refused(
                     node, scope, inputs, "the length of its sequence is unknown and there are layers in its body"
                 )
-            return [Tensor(None, 0, producers=_union(inputs), sequence=True) for _ in node.outputs]
+            return [Tensor(None, 0, producers=self._union(inputs), sequence=True) for _ in node.outputs]
         gathered: list[list[Tensor]] = [[] for _ in body.outputs]
         for i in range(len(elements)):
-            inner = scope.inner(body.hints, f"{scope.prefix}{node.name}.{i}/")
+            inner = scope.inner(body.hints, _prefix(scope, node, f".{i}/"))
             for name, value in zip(body.inputs, inputs, strict=False):
                 if value is not None and value.sequence and value.elements is not None:
                     value = value.elements[i]
                 inner.tensors[name] = value
+            self.budget.spend("members", len(gathered))
             for bucket, value in zip(gathered, self._run_graph(body, inner), strict=True):
                 bucket.append(value)
-        return [Tensor(None, b[0].dtype if b else 0, producers=_union(b), elements=b, sequence=True) for b in gathered]
+        return [
+            Tensor(None, b[0].dtype if b else 0, producers=self._union(b), elements=b, sequence=True) for b in gathered
+        ]
+
+    def _slices(self, tensors: Sequence[Tensor | None], axes: Sequence[int]) -> tuple[list[Tensor | None], int | None]:
+        """What one step along an axis of each tensor sees of them, and the length that they share, None if unknown."""
+        lengths: set[int | None] = set()
+        slices: list[Tensor | None] = []
+        for tensor, axis in zip(tensors, axes, strict=True):
+            if tensor is None or tensor.shape is None:
+                lengths.add(None)
+                slices.append(Tensor(None, producers=self._union([tensor])))
+                continue
+            at = axis % len(tensor.shape)
+            lengths.add(tensor.shape[at])
+            rest = tensor.shape[:at] + tensor.shape[at + 1 :]
+            slices.append(dataclasses.replace(tensor, shape=rest, data=None))
+        return slices, lengths.pop() if len(lengths) == 1 else None
+
+    def _stacked(
+        self, parts: list[Tensor], length: int | None, control: frozenset[int], label: str, axis: int = 0
+    ) -> Tensor:
+        """The parts of a loop's iterations along a new axis."""
+        if not parts:
+            return Tensor(None, 0, producers=control, why=f"{label} runs zero times")
+        shape = parts[0].shape
+        for part in parts[1:]:
+            shape = _common(shape, part.shape)
+        if shape is not None:
+            at = axis % (len(shape) + 1)
+            shape = (*shape[:at], length, *shape[at:])
+        data = None
+        if (
+            length == len(parts)
+            and axis == 0
+            and is_known(shape)
+            and (count(shape) or 0) <= MAX_FOLDED_INTEGERS
+            and all(p.values_known for p in parts)
+        ):
+            data = np.stack([p.data for p in parts])  # type: ignore[misc]
+            data = data if self._kept(data) else None
+        const = not control and all(p.const for p in parts)
+        return Tensor(
+            shape,
+            parts[0].dtype,
+            data=data,
+            const=const,
+            producers=self._union(parts) | control,
+            why="" if is_known(shape) else f"{label} gathers parts of different shapes",
+        )
 
 
 def _find_rule(domain: str, op: str) -> Rule | None:
@@ -1007,12 +1153,9 @@ def _find_shape_rule(domain: str, op: str) -> Rule | None:
     return None
 
 
-def _union(tensors: Iterable[Tensor | None]) -> frozenset[int]:
-    out: frozenset[int] = frozenset()
-    for tensor in tensors:
-        if tensor is not None and not tensor.const and tensor.producers and not tensor.producers <= out:
-            out |= tensor.producers
-    return out
+def _prefix(scope: _Scope, node: NodePlan, suffix: str) -> str:
+    """Prefix of the names inside a node."""
+    return _shortened(scope.prefix + node.name, _LONGEST_PREFIX) + suffix
 
 
 def _without_large(tensor: Tensor) -> Tensor:
@@ -1037,49 +1180,3 @@ def _common(a: Shape | None, b: Shape | None) -> Shape | None:
     if a is None or b is None or len(a) != len(b):
         return None
     return tuple(x if x == y else None for x, y in zip(a, b, strict=True))
-
-
-def _slices(tensors: Sequence[Tensor | None], axes: Sequence[int]) -> tuple[list[Tensor | None], int | None]:
-    """What one step along an axis of each tensor sees of them, and the length that they share, None if unknown."""
-    lengths: set[int | None] = set()
-    slices: list[Tensor | None] = []
-    for tensor, axis in zip(tensors, axes, strict=True):
-        if tensor is None or tensor.shape is None:
-            lengths.add(None)
-            slices.append(Tensor(None, producers=_union([tensor])))
-            continue
-        at = axis % len(tensor.shape)
-        lengths.add(tensor.shape[at])
-        rest = tensor.shape[:at] + tensor.shape[at + 1 :]
-        slices.append(dataclasses.replace(tensor, shape=rest, data=None))
-    return slices, lengths.pop() if len(lengths) == 1 else None
-
-
-def _stacked(parts: list[Tensor], length: int | None, control: frozenset[int], label: str, axis: int = 0) -> Tensor:
-    """The parts of a loop's iterations along a new axis."""
-    if not parts:
-        return Tensor(None, 0, producers=control, why=f"{label} runs zero times")
-    shape = parts[0].shape
-    for part in parts[1:]:
-        shape = _common(shape, part.shape)
-    if shape is not None:
-        at = axis % (len(shape) + 1)
-        shape = (*shape[:at], length, *shape[at:])
-    data = None
-    if (
-        length == len(parts)
-        and axis == 0
-        and is_known(shape)
-        and (count(shape) or 0) <= MAX_FOLDED_INTEGERS
-        and all(p.values_known for p in parts)
-    ):
-        data = np.stack([p.data for p in parts])  # type: ignore[misc]
-    const = not control and all(p.const for p in parts)
-    return Tensor(
-        shape,
-        parts[0].dtype,
-        data=data,
-        const=const,
-        producers=_union(parts) | control,
-        why="" if is_known(shape) else f"{label} gathers parts of different shapes",
-    )

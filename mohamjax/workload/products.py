@@ -39,10 +39,6 @@ def _word_bits(a: Tensor, b: Tensor) -> int:
     return max(a.word_bits, b.word_bits)
 
 
-def _producers(tensors: Sequence[Tensor | None]) -> frozenset[int]:
-    return frozenset().union(*(t.producers or () for t in tensors if t is not None and not t.const))
-
-
 def _made_by(layer: int, shape: Shape | None, dtype: int) -> Tensor:
     return Tensor(shape, dtype, producers=frozenset((layer,)))
 
@@ -104,7 +100,7 @@ def _conv(call: Call) -> list[Tensor]:
             {"G": group, "N": image[0], "K": outputs // group, "C": channels // group}, out, kernel, strides, dilations
         ),
         _word_bits(x, w),
-        _producers(call.inputs),
+        call.producers(call.inputs),
     )
     shape = (image[0], *out, outputs) if last else (image[0], outputs, *out)
     return [_made_by(layer, shape, dtype)]
@@ -203,7 +199,7 @@ def _conv_transpose(call: Call) -> list[Tensor]:
             dilations,
         ),
         _word_bits(x, w),
-        _producers(call.inputs),
+        call.producers(call.inputs),
     )
     return [_made_by(layer, (image[0], outputs, *out), x.dtype)]
 
@@ -248,7 +244,7 @@ def _matrix_product(
     else:
         bounds = {"G": products, "N": rows, "C": depth, "K": columns}
     kind = "fc" if a.const or b.const else "bmm"
-    layer = call.emit(suffix, kind, bounds, _word_bits(a, b), _producers([a, b, *others]))
+    layer = call.emit(suffix, kind, bounds, _word_bits(a, b), call.producers([a, b, *others]))
     return _made_by(layer, shape, dtype)
 
 
@@ -344,8 +340,12 @@ def _einsum(call: Call) -> list[Tensor]:
     if any(label not in sizes for label in result):
         raise call.error(f"index {next(x for x in result if x not in sizes)!r} is in no operand")
     left, term = operands[0], terms[0]
+    needed = [set(result)]  # after each operand, the last one first: the letters that still matter
+    for other in reversed(terms):
+        needed.append(needed[-1] if needed[-1].issuperset(other) else needed[-1] | set(other))
+    needed.reverse()
     for step, (tensor, other) in enumerate(zip(operands[1:], terms[1:], strict=True), 1):
-        later = set(result).union(*terms[step + 1 :])
+        later = needed[step + 1]
         last = step == len(operands) - 1
         kept = result if last else "".join(dict.fromkeys(x for x in term + other if x in later))
         suffix = "" if len(operands) == 2 else str(step)
@@ -397,7 +397,7 @@ def _contract(
             f"{call.label}: Einsum {call.str_attr('equation')!r} reduces over no common index: it is no matrix product"
             " and no layer"
         )
-        return Tensor(None, a.dtype, producers=_producers([a, b]))
+        return Tensor(None, a.dtype, producers=call.producers([a, b]))
     batch = [x for x in mine if x in theirs and x in out]
     rows = [x for x in mine if x not in theirs and x in out]
     columns = [x for x in theirs if x not in mine and x in out]
@@ -415,7 +415,7 @@ def _contract(
         m, n = n, m
     kind = "fc" if a.const or b.const else "bmm"
     bounds = {"G": g, "N": m, "C": c, "K": n}
-    layer = call.emit(suffix, kind, bounds, _word_bits(a, b), _producers([a, b]))
+    layer = call.emit(suffix, kind, bounds, _word_bits(a, b), call.producers([a, b]))
     return _made_by(layer, None, a.dtype)
 
 
@@ -443,7 +443,7 @@ def _recurrent(call: Call) -> list[Tensor]:
     if w != (directions, gates * hidden, steps[2]) or r != (directions, gates * hidden, hidden):
         raise call.error(f"channel mismatch: an input of {steps[2]} features, weights {show(w)} and {show(r)}")
     bounds = {"N": batch, "P": length, "K": gates * hidden * directions, "C": steps[2] + hidden}
-    layer = call.emit("", "rnn", bounds, _word_bits(x, call.get(1)), _producers(call.inputs))
+    layer = call.emit("", "rnn", bounds, _word_bits(x, call.get(1)), call.producers(call.inputs))
     whole: Shape = (batch, length, directions, hidden) if batch_first else (length, directions, batch, hidden)
     last: Shape = (batch, directions, hidden) if batch_first else (directions, batch, hidden)
     shapes = (whole, last, last)
@@ -470,14 +470,14 @@ def _attend(
     """The two products of an attention: scores (queries by keys) and their product with the values."""
     bits = max(q.word_bits, k.word_bits)
     scores = call.emit(
-        "scores", "bmm", {"G": batch * heads, "N": queries, "C": size, "K": keys}, bits, _producers([q, k, *others])
+        "scores", "bmm", {"G": batch * heads, "N": queries, "C": size, "K": keys}, bits, call.producers([q, k, *others])
     )
     context = call.emit(
         "context",
         "bmm",
         {"G": batch * heads, "N": queries, "C": keys, "K": value_size},
         max(bits, v.word_bits),
-        frozenset((scores,)) | _producers([v]),
+        frozenset((scores,)) | call.producers([v]),
     )
     return frozenset((context,))
 
@@ -517,7 +517,7 @@ def _attention(call: Call) -> list[Tensor]:
     )  # fmt: skip
     shape = (batch, queries, heads * value_size) if flat else (batch, heads, queries, value_size)
     present = [
-        Tensor((batch, kv_heads, keys, s), t.dtype, producers=_producers([t, p]))
+        Tensor((batch, kv_heads, keys, s), t.dtype, producers=call.producers([t, p]))
         for t, s, p in zip((k, v), (size, value_size), _pair(call, 4), strict=True)
     ]
     return [
@@ -554,7 +554,7 @@ def _contrib_attention(call: Call) -> list[Tensor]:
         "fc",
         {"N": batch * length, "C": width, "K": sw[1]},
         _word_bits(x, w),
-        _producers([x, w, *call.inputs[2:3]]),
+        call.producers([x, w, *call.inputs[2:3]]),
     )
     qkv = _made_by(fused, None, dtype)
     at_past = {"QAttention": 8, "Attention": 4, "DecoderMaskedSelfAttention": 4}.get(call.op)
@@ -615,7 +615,7 @@ def _multi_head_attention(call: Call) -> list[Tensor]:
     )  # fmt: skip
     shape = (queries, heads * value_size) if packed else (batch, queries, heads * value_size)
     present = [
-        Tensor((batch, heads, keys, s), t.dtype, producers=_producers([t])) for t, s in ((k, size), (v, value_size))
+        Tensor((batch, heads, keys, s), t.dtype, producers=call.producers([t])) for t, s in ((k, size), (v, value_size))
     ]
     return [
         Tensor(shape, q.dtype, producers=made),
@@ -650,7 +650,7 @@ def _group_query_attention(call: Call) -> list[Tensor]:
         others=call.inputs[3:],
     )  # fmt: skip
     longest = max(keys, (past[2] or 0) if past is not None and len(past) == 4 else 0)
-    present = [Tensor((batch, kv_heads, longest, size), t.dtype, producers=_producers([t])) for t in (k, v)]
+    present = [Tensor((batch, kv_heads, longest, size), t.dtype, producers=call.producers([t])) for t in (k, v)]
     return [Tensor((batch, queries, heads * size), q.dtype, producers=made), *present]
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from mohamjax.workload.budget import MAX_AXES, MAX_SIZE
 from mohamjax.workload.onnx_file import MAX_FOLDED_INTEGERS
 from mohamjax.workload.tensor import (
     BOOL,
@@ -63,8 +64,10 @@ def _rule(*names: str) -> Callable[[Rule], Rule]:
 
 
 def _small(shape: Shape | None) -> bool:
-    n = count(shape)
-    return n is not None and n <= MAX_FOLDED_INTEGERS
+    """Whether values of that shape may be computed, without any large ones on the way to an empty result."""
+    if shape is None or len(shape) > MAX_AXES or any(d is None or d < 0 for d in shape):
+        return False
+    return math.prod(d or 1 for d in shape) <= MAX_FOLDED_INTEGERS
 
 
 def _tidy(data: np.ndarray, dtype: int) -> np.ndarray:
@@ -86,6 +89,7 @@ def _elementwise(
     if len(values) < len(inputs):
         return None
     if any(v.dtype == object for v in values):
+        call.budget.spend("entries", 8 * (count(shape) or 0))  # one by one, in Python
 
         def guarded(*items):
             return None if any(v is None for v in items) else function(*items)
@@ -372,7 +376,7 @@ def _constant_of_shape(call: Call) -> list[Tensor]:
 
 def _unknown_rank(vector: Shape | None) -> Shape | None:
     """Shape that a vector of unknown sizes describes: its length is the rank."""
-    if vector is None or len(vector) != 1 or vector[0] is None or vector[0] > 64:
+    if vector is None or len(vector) != 1 or vector[0] is None or vector[0] > MAX_AXES:
         return None
     return (None,) * vector[0]
 
@@ -446,6 +450,8 @@ def _shape(call: Call) -> list[Tensor]:
 @_rule("Size")
 def _size(call: Call) -> list[Tensor]:
     n = count(call.get(0).shape)
+    if n is not None and n > MAX_SIZE:
+        raise call.error(f"its input has more than {MAX_SIZE:,} elements")
     return [Tensor((), INT64, data=None if n is None else np.asarray(n, np.int64))]
 
 
@@ -599,7 +605,7 @@ def _tile(call: Call) -> list[Tensor]:
 @_rule("Concat", "ConcatFromSequence")
 def _concat(call: Call) -> list[Tensor]:
     if call.op == "ConcatFromSequence":
-        parts = call.get(0).elements
+        parts = call.members(0)
         if parts is None:
             return [Tensor(None, call.get(0).dtype)]
     else:
@@ -751,9 +757,11 @@ def _gather(call: Call) -> list[Tensor]:
     out = Tensor(source.shape[:axis] + index.shape + source.shape[axis + 1 :], source.dtype)
     if index.values_known and index.data is not None and source.data is not None and _small(out.shape):
         d = source.data.shape[axis]
-        if ((index.data < -d) | (index.data >= d)).any():
+        if not ((index.data >= -d) & (index.data < d)).all():  # so that NaN is outside too
             raise call.error(f"an index is outside its axis of size {d}")
-        out.data = _tidy(np.take(source.data, index.data.astype(np.int64), axis=axis, mode="wrap"), source.dtype)
+        # Never mode="wrap", which adds the size to an index until it fits.
+        at = index.data.astype(np.int64)
+        out.data = _tidy(np.take(source.data, np.where(at < 0, at + d, at), axis=axis), source.dtype)
     return [out]
 
 
@@ -821,6 +829,8 @@ def _depth_space(call: Call) -> list[Tensor]:
 def _trilu(call: Call) -> list[Tensor]:
     out = same(call)
     k = call.scalar(1) if call.has(1) else 0
+    if len(out.shape or (None, None)) < 2:
+        raise call.error(f"a tensor of {len(out.shape or ())} axes has no triangle")
     if k is not None and call.get(0).values_known:
         cut = np.triu if call.attr("upper", 1) else np.tril
         out.data = _restructure(call, lambda x: cut(x, int(k)), out.shape)
@@ -1256,7 +1266,7 @@ def _sequence_at(call: Call) -> list[Tensor]:
     if source.elements is None:
         return [Tensor(None, source.dtype)]
     if place is None:
-        shapes = {e.shape for e in source.elements}
+        shapes = {e.shape for e in call.members(0) or ()}
         return [Tensor(shapes.pop() if len(shapes) == 1 else None, source.dtype)]
     if not -len(source.elements) <= place < len(source.elements):
         raise call.error(f"element {place} of a sequence of {len(source.elements)}")
@@ -1293,11 +1303,14 @@ def _split_to_sequence(call: Call) -> list[Tensor]:
         sizes = [sizes[0]] * (d // sizes[0]) + ([d % sizes[0]] if d % sizes[0] else [])
     if sizes is None or len(sizes) > _MOST_PARTS:
         return [_sequence(None, dtype)]
-    parts = []
+    alike: dict[int, Tensor] = {}  # parts of one size are one tensor: what is known of them is the same
     for s in sizes:
-        part = (*shape[:axis], *((s,) if keep else ()), *shape[axis + 1 :])
-        parts.append(Tensor(part, dtype, const=call.get(0).const, producers=call.get(0).producers))
-    return [_sequence(parts, dtype)]
+        if s < 0:
+            raise call.error(f"parts of size {s}")
+        if s not in alike:
+            part = (*shape[:axis], *((s,) if keep else ()), *shape[axis + 1 :])
+            alike[s] = Tensor(part, dtype, const=call.get(0).const, producers=call.get(0).producers)
+    return [_sequence([alike[s] for s in sizes], dtype)]
 
 
 @_rule("Optional")
