@@ -201,13 +201,13 @@ def test_loops_around_nothing(tmp_path):
 
 
 def test_abandoned_trials_after_many_layers(tmp_path):
-    """What a trial drops is the trial's: the names of 10,000 layers are not copied for each of 10,000 loops."""
-    layers = [node("MatMul", "x w", f"y{i}") for i in range(10_000)]
+    """What a trial drops is the trial's: the names of 16,000 layers are not copied for each of 16,000 loops."""
+    layers = [node("MatMul", "x w", f"y{i}") for i in range(16_000)]
     loops = [node("Loop", ["", "yes", "x"], f"u{i}", body=loop_body([node("Not", "go_in", "stop")], "v", "v", "stop"))
-             for i in range(10_000)]  # fmt: skip
+             for i in range(16_000)]  # fmt: skip
     weights = [W, const("yes", np.array(True))]
     result = outcome(save(tmp_path, model([*layers, *loops], [X], ["y0"], weights)))
-    assert len(result.layers) == 10_000
+    assert len(result.layers) == 16_000
 
 
 def test_defaults_of_functions_are_decoded_once(tmp_path):

@@ -11,6 +11,7 @@ import stat
 import zipfile
 import zlib
 from collections.abc import Iterable
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -125,7 +126,8 @@ def read_arrays(path: str | pathlib.Path) -> dict[str, Any]:
         ValueError: it is damaged, in any of the ways in which NumPy and zipfile say so, of which this gives the name;
             it is no regular file; its arrays are, or claim to be, larger than `MAX_ARRAYS` bytes.
     """
-    damage = (OSError, ValueError, KeyError, EOFError, TypeError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+    damage = (OSError, ValueError, LookupError, EOFError, TypeError, NotImplementedError, SyntaxError, TokenError)
+    damage = (*damage, MemoryError, RecursionError, zipfile.BadZipFile, zlib.error)
     try:
         os.stat(path)
         with open_file(path, "npz file", MAX_ARRAYS) as stream, zipfile.ZipFile(stream) as archive:
@@ -137,7 +139,7 @@ def read_arrays(path: str | pathlib.Path) -> dict[str, Any]:
         raise
     except InputError as error:
         raise ValueError(error.message) from error
-    except (*damage, MemoryError, RecursionError) as error:
+    except damage as error:
         raise ValueError(type(error).__name__) from error
 
 
