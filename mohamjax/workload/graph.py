@@ -20,11 +20,9 @@ import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.workload.budget import MAX_AXES, Budget
-from mohamjax.workload.contrib import CONTRIB_RULES
 from mohamjax.workload.layer import Layer, WorkloadShape
 from mohamjax.workload.onnx_file import MAX_FOLDED_INTEGERS, check_sizes, read_tensor
-from mohamjax.workload.products import CONTRIB_PRODUCTS, PRODUCTS
-from mohamjax.workload.shapes import PURE_RANDOM, QUANTISED_THROUGH, RULES, Rule
+from mohamjax.workload.operators import CONTRIB, PURE_RANDOM, QUANTISED_THROUGH, RULES, STANDARD, find_rule, is_layer
 from mohamjax.workload.tensor import BOOL, INT64, TYPE_BITS, Call, Shape, Tensor, count, is_known, show, union
 
 if TYPE_CHECKING:
@@ -58,8 +56,6 @@ MAX_DEPTH = 64
 MAX_BOUND = 2**31 - 1
 MAX_MACS = 2**62
 
-_STANDARD = frozenset({"", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx.preview.training"})
-_CONTRIB = "com.microsoft"
 _BLOCKED = "com.microsoft.nchwc"
 """Convolutions over padded channel blocks: their true channel counts are lost."""
 
@@ -561,7 +557,7 @@ class Walk:
                 node.op
             ]
             return control(node, scope, inputs, attributes)
-        rule = _find_rule(node.domain, node.op)
+        rule = find_rule(node.domain, node.op)
         if rule is None:
             return self._unknown(node, scope, inputs)
         self._read(inputs)
@@ -769,8 +765,8 @@ class Walk:
     def _unknown(self, node: NodePlan, scope: _Scope, inputs: list[Tensor | None]) -> list[Tensor]:
         what = f"operator {node.op!r}" + (f" of domain {node.domain!r}" if node.domain else "")
         if not self.skip_unknown:
-            known = {*RULES, *PRODUCTS} if not node.domain else {*CONTRIB_RULES, *CONTRIB_PRODUCTS}
-            near = difflib.get_close_matches(node.op, known, 1, 0.8) if node.domain in ("", _CONTRIB) else []
+            known = RULES[CONTRIB if node.domain else STANDARD]
+            near = difflib.get_close_matches(node.op, known, 1, 0.8) if node.domain in (STANDARD, CONTRIB) else []
             guess = f" (did you mean {near[0]}?)" if near and near[0] != node.op else ""
             remedy = "--skip-unknown passes its dependencies on without counting it"
             if node.domain == _BLOCKED:
@@ -806,7 +802,7 @@ class Walk:
             if key in self._functions:
                 found = self._has_layers(self._function_plan(key)[0], (*trail, id(plan)))
             else:
-                found = _find_product(node.domain, node.op) is not None or any(
+                found = is_layer(node.domain, node.op) or any(
                     self._has_layers(g, (*trail, id(plan))) for g in node.graphs
                 )
             if found:
@@ -1130,27 +1126,6 @@ class Walk:
             producers=self._union(parts) | control,
             why="" if is_known(shape) else f"{label} gathers parts of different shapes",
         )
-
-
-def _find_rule(domain: str, op: str) -> Rule | None:
-    return _find_product(domain, op) or _find_shape_rule(domain, op)
-
-
-def _find_product(domain: str, op: str) -> Rule | None:
-    if domain == _CONTRIB:
-        return CONTRIB_PRODUCTS.get(op) or (None if op in CONTRIB_RULES else PRODUCTS.get(op))
-    if domain in _STANDARD:
-        return PRODUCTS.get(op)
-    return None
-
-
-def _find_shape_rule(domain: str, op: str) -> Rule | None:
-    if domain == _CONTRIB:
-        return CONTRIB_RULES.get(op) or RULES.get(op)
-    if domain in _STANDARD:
-        # ONNX Runtime files some of its own operators under the standard domain.
-        return RULES.get(op) or (CONTRIB_RULES.get(op) if op == "SimplifiedLayerNormalization" else None)
-    return None
 
 
 def _prefix(scope: _Scope, node: NodePlan, suffix: str) -> str:

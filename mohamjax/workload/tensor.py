@@ -158,7 +158,7 @@ def union(tensors: Iterable[Tensor | None], budget: Budget) -> frozenset[int]:
 
 @dataclasses.dataclass
 class Call:
-    """One operator call: what the rules of `shapes`, `contrib` and `products` get.
+    """One operator call: what the rules of `operators` get.
 
     Attributes:
         op: Operator name.

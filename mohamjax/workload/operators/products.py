@@ -9,27 +9,11 @@ A product whose operands are all constants is computed ahead of time: it is no l
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from mohamjax.workload.shapes import Rule, window_output
+from mohamjax.workload.operators.registry import CONTRIB, rule
+from mohamjax.workload.operators.windows import window_output
 from mohamjax.workload.tensor import FLOAT, INT8, INT32, UINT8, Call, Shape, Tensor, broadcast, is_known, show
-
-__all__ = ["CONTRIB_PRODUCTS", "PRODUCTS"]
-
-PRODUCTS: dict[str, Rule] = {}
-"""Layers of the standard domain, by operator name."""
-
-CONTRIB_PRODUCTS: dict[str, Rule] = {}
-"""Layers of the domain com.microsoft."""
-
-
-def _product(*names: str, contrib: bool = False) -> Callable[[Rule], Rule]:
-    def register(function: Rule) -> Rule:
-        for name in names:
-            (CONTRIB_PRODUCTS if contrib else PRODUCTS)[name] = function
-        return function
-
-    return register
 
 
 def _word_bits(a: Tensor, b: Tensor) -> int:
@@ -59,8 +43,8 @@ def _output_type(call: Call, x: Tensor) -> int:
     return x.dtype
 
 
-@_product("Conv", "ConvInteger", "QLinearConv", "DeformConv")
-@_product("FusedConv", "NhwcConv", "NhwcFusedConv", "QLinearConv", contrib=True)
+@rule("Conv", "ConvInteger", "QLinearConv", "DeformConv", layer=True)
+@rule("FusedConv", "NhwcConv", "NhwcFusedConv", "QLinearConv", domain=CONTRIB, layer=True)
 def _conv(call: Call) -> list[Tensor]:
     at_x, at_w, at_b = _CONV_OPERANDS.get(call.op, (0, 1, 2))
     x, w = call.get(at_x), call.get(at_w)
@@ -141,8 +125,8 @@ def _spatial_bounds(
     return dict(full, stride=(*strides, *pad), dilation=(*dilations, *pad))
 
 
-@_product("ConvTranspose")
-@_product("ConvTransposeWithDynamicPads", contrib=True)
+@rule("ConvTranspose", layer=True)
+@rule("ConvTransposeWithDynamicPads", domain=CONTRIB, layer=True)
 def _conv_transpose(call: Call) -> list[Tensor]:
     x, w = call.get(0), call.get(1)
     if x.const and w.const:
@@ -252,11 +236,18 @@ def _matrix_product(
 _MATMUL_OPERANDS = {"QLinearMatMul": (0, 3)}
 
 
-@_product("MatMul", "MatMulInteger", "QLinearMatMul")
-@_product(
-    "MatMulInteger16", "DynamicQuantizeMatMul", "MatMulIntegerToFloat", "FusedMatMul", "TransposeMatMul",
-    "FusedMatMulActivation", "QLinearMatMul", contrib=True,
-)  # fmt: skip
+@rule("MatMul", "MatMulInteger", "QLinearMatMul", layer=True)
+@rule(
+    "MatMulInteger16",
+    "DynamicQuantizeMatMul",
+    "MatMulIntegerToFloat",
+    "FusedMatMul",
+    "TransposeMatMul",
+    "FusedMatMulActivation",
+    "QLinearMatMul",
+    domain=CONTRIB,
+    layer=True,
+)
 def _matmul(call: Call) -> list[Tensor]:
     at_a, at_b = _MATMUL_OPERANDS.get(call.op, (0, 1))
     a, b = call.get(at_a), call.get(at_b)
@@ -279,8 +270,8 @@ def _turned(shape: tuple[int, ...], call: Call, which: str) -> tuple[int, ...]:
     return shape
 
 
-@_product("Gemm")
-@_product("FusedGemm", "QGemm", "GemmFastGelu", "GemmFloat8", contrib=True)
+@rule("Gemm", layer=True)
+@rule("FusedGemm", "QGemm", "GemmFastGelu", "GemmFloat8", domain=CONTRIB, layer=True)
 def _gemm(call: Call) -> list[Tensor]:
     at_a, at_b, at_c = (0, 3, 6) if call.op == "QGemm" else (0, 1, 2)
     a, b = call.get(at_a), call.get(at_b)
@@ -305,7 +296,7 @@ def _gemm(call: Call) -> list[Tensor]:
     return [_matrix_product(call, a, b, sa, sb, dtype, others=call.inputs)]
 
 
-@_product("MatMulNBits", "MatMulBnb4", "MatMulFpQ4", contrib=True)
+@rule("MatMulNBits", "MatMulBnb4", "MatMulFpQ4", domain=CONTRIB, layer=True)
 def _packed_matmul(call: Call) -> list[Tensor]:
     """Weight-only quantisation: the weight is packed, its sizes are attributes."""
     a = call.get(0)
@@ -324,7 +315,7 @@ def _packed_matmul(call: Call) -> list[Tensor]:
 # ------------------------------------------------------------------------------------------------------ Einsum
 
 
-@_product("Einsum")
+@rule("Einsum", layer=True)
 def _einsum(call: Call) -> list[Tensor]:
     operands = [call.get(i) for i in range(len(call.inputs))]
     terms, result = _parse_einsum(call, operands)
@@ -424,8 +415,8 @@ def _contract(
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1, "DynamicQuantizeLSTM": 4}
 
 
-@_product("LSTM", "GRU", "RNN")
-@_product("DynamicQuantizeLSTM", contrib=True)
+@rule("LSTM", "GRU", "RNN", layer=True)
+@rule("DynamicQuantizeLSTM", domain=CONTRIB, layer=True)
 def _recurrent(call: Call) -> list[Tensor]:
     gates = _GATES[call.op]
     x = call.get(0)
@@ -488,7 +479,7 @@ def _heads_of(call: Call, width: int, heads: int) -> int:
     return width // heads
 
 
-@_product("Attention", "FlexAttention")
+@rule("Attention", "FlexAttention", layer=True)
 def _attention(call: Call) -> list[Tensor]:
     """The standard operator (operator set 23): four axes with heads, or three with the heads as attributes."""
     q, k, v = call.get(0), call.get(1), call.get(2)
@@ -531,8 +522,14 @@ def _pair(call: Call, i: int) -> tuple[Tensor | None, Tensor | None]:
     return (call.get(i) if call.has(i) else None, call.get(i + 1) if call.has(i + 1) else None)
 
 
-@_product(
-    "Attention", "QAttention", "PackedAttention", "LongformerAttention", "DecoderMaskedSelfAttention", contrib=True
+@rule(
+    "Attention",
+    "QAttention",
+    "PackedAttention",
+    "LongformerAttention",
+    "DecoderMaskedSelfAttention",
+    domain=CONTRIB,
+    layer=True,
 )
 def _contrib_attention(call: Call) -> list[Tensor]:
     """com.microsoft Attention: one product for query, key and value, then the attention itself."""
@@ -574,7 +571,7 @@ def _contrib_attention(call: Call) -> list[Tensor]:
     return [Tensor(shape, dtype, producers=made), _made_by(fused, present, dtype)]
 
 
-@_product("MultiHeadAttention", "PackedMultiHeadAttention", "DecoderMaskedMultiHeadAttention", contrib=True)
+@rule("MultiHeadAttention", "PackedMultiHeadAttention", "DecoderMaskedMultiHeadAttention", domain=CONTRIB, layer=True)
 def _multi_head_attention(call: Call) -> list[Tensor]:
     q = call.get(0)
     heads = call.int_attr("num_heads")
@@ -624,7 +621,7 @@ def _multi_head_attention(call: Call) -> list[Tensor]:
     ]
 
 
-@_product("GroupQueryAttention", "SparseAttention", contrib=True)
+@rule("GroupQueryAttention", "SparseAttention", domain=CONTRIB, layer=True)
 def _group_query_attention(call: Call) -> list[Tensor]:
     q = call.get(0)
     heads, kv_heads = call.int_attr("num_heads"), call.int_attr("kv_num_heads")
@@ -654,7 +651,7 @@ def _group_query_attention(call: Call) -> list[Tensor]:
     return [Tensor((batch, queries, heads * size), q.dtype, producers=made), *present]
 
 
-@_product("QOrderedMatMul", contrib=True)
+@rule("QOrderedMatMul", domain=CONTRIB, layer=True)
 def _ordered_matmul(call: Call) -> list[Tensor]:
     """Inputs A, scale A, B, scale B, ...; int8 with orders that change no size."""
     a, b = call.get(0), call.get(2)
