@@ -9,8 +9,9 @@ from onnx import TensorProto, helper
 from workload_models import BOOL, FLOAT, INT8, INT32, INT64, UINT8, brief, const, edges, info, model, node, save, weight
 
 from mohamjax.errors import InputError
-from mohamjax.workload import budget, graph, layer_rows, read_network
+from mohamjax.workload import budget, layer_rows, read_network
 from mohamjax.workload.tensor import Tensor
+from mohamjax.workload.walk import Walk
 
 
 def read(folder, proto, **keywords):
@@ -997,7 +998,7 @@ def test_folded_values_are_kept_up_to_a_budget(tmp_path, monkeypatch):
     nodes += [node("Loop", ["n", ""], "all", "loop", body=body), node("Shape", "all", "s"), node("MatMul", "x w", "y")]
     weights = [const("v", np.arange(1 << 16)), const("n", np.int64(3)), weight("w", (4, 4))]
     monkeypatch.setattr(budget, "MAX_FOLDED", 1 << 19)
-    walk = graph.Walk(model(nodes, [info("x", (2, 4))], ["y"], weights), tmp_path, print)
+    walk = Walk(model(nodes, [info("x", (2, 4))], ["y"], weights), tmp_path, print)
     scope = walk.run({"x": Tensor((2, 4), producers=frozenset())})
     kept = [name for name in scope if name[0] == "t" and scope[name].data is not None]
     assert kept == [f"t{i}" for i in range(8)]

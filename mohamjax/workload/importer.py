@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 
 from mohamjax.errors import InputError, one_line
 from mohamjax.reader import close_names
+from mohamjax.workload import control_flow  # noqa: F401 -- the walk finds control flow by name
 from mohamjax.workload.budget import MAX_AXES, MAX_SIZE
-from mohamjax.workload.graph import Walk, static_shape
 from mohamjax.workload.layer import Network
 from mohamjax.workload.onnx_file import load_model
+from mohamjax.workload.plan import static_shape
 from mohamjax.workload.tensor import Shape, Tensor
+from mohamjax.workload.walk import Walk
 
 if TYPE_CHECKING:
     import onnx
