@@ -160,7 +160,7 @@ def found(path: str | os.PathLike[str], *, folder: bool | None = None) -> bool:
     return folder is None or (stat.S_ISDIR(mode) if folder else stat.S_ISREG(mode))
 
 
-def open_file(path: str | os.PathLike[str], kind: str, most: int) -> BinaryIO:
+def open_file(path: str | os.PathLike[str], kind: str, most: int, smaller: str = "") -> BinaryIO:
     """Opens a regular file of limited size for reading; every reader of a user's file goes through here.
 
     Devices and pipes are refused before they are opened: they may have no end, or nobody who writes them.
@@ -169,6 +169,7 @@ def open_file(path: str | os.PathLike[str], kind: str, most: int) -> BinaryIO:
         path: The file; a link is followed.
         kind: What it should be, for complaints, such as `JSON file`.
         most: The largest size in bytes.
+        smaller: How to make it smaller, for complaints.
 
     Raises:
         InputError: If it is missing, a folder, no regular file, unreadable or too large.
@@ -192,9 +193,9 @@ def open_file(path: str | os.PathLike[str], kind: str, most: int) -> BinaryIO:
         _check_regular(status, path, kind)
         if status.st_size > most:
             raise InputError(
-                f"has {status.st_size:,} bytes, more than the {most:,} of a {kind} that can be read",
+                f"has {status.st_size:,} bytes, and no {kind} of more than {most:,} is read",
                 file=path,
-                remedy=f"check that it is a {kind}, or split it",
+                remedy=smaller or "check that it is the right file, or split it",
             )
     except BaseException:
         stream.close()
@@ -204,9 +205,9 @@ def open_file(path: str | os.PathLike[str], kind: str, most: int) -> BinaryIO:
 
 def _check_regular(status: os.stat_result, path: object, kind: str) -> None:
     if stat.S_ISDIR(status.st_mode):
-        raise InputError("is a folder, not a file", file=path, remedy=f"name a {kind} in it")
+        raise InputError("is a folder, not a file", file=path, remedy=f"name the {kind} in it")
     if not stat.S_ISREG(status.st_mode):
-        raise InputError("is no regular file", file=path, remedy=f"save what it gives as a {kind} first")
+        raise InputError("is no regular file", file=path, remedy=f"save what it gives to a file first ({kind})")
 
 
 def read_text(path: str | os.PathLike[str], kind: str, most: int = MAX_TEXT) -> str:
@@ -243,7 +244,7 @@ def read_lines(path: str | os.PathLike[str], kind: str, most: int = MAX_LINES_BY
     """
 
     def too_much(what: str, item: str | None = None) -> InputError:
-        return InputError(what, file=path, item=item, remedy=f"check that it is a {kind}, or split it")
+        return InputError(what, file=path, item=item, remedy=f"check that it is the right file ({kind}), or split it")
 
     try:
         with open_file(path, kind, most) as raw:

@@ -33,7 +33,7 @@ _LIMITS: dict[str, tuple[int, str, str]] = {
     ),
     "members": (1 << 22, "its sequences have more than {:,} members", "export it with shorter sequences"),
     "entries": (
-        1 << 24,
+        1 << 23,
         "its operator calls take more than {:,} operands, axes, attributes and small values",
         "export it with fewer loop iterations or smaller constants",
     ),
@@ -88,3 +88,11 @@ class Budget:
     def left(self, kind: str) -> int:
         """How much there is left of a kind."""
         return _LIMITS[kind][0] - self.spent[kind]
+
+    def halves(self) -> dict[str, int]:
+        """Half of what there is left of each kind: as much as a trial may leave, so that many of them end nothing."""
+        return {kind: self.left(kind) // 2 for kind in self.spent}
+
+    def below(self, floors: dict[str, int]) -> bool:
+        """Whether less is left of some kind."""
+        return any(self.left(kind) < least for kind, least in floors.items())

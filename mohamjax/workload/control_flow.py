@@ -164,10 +164,11 @@ def _unroll(
     going: Any = True if condition is None else proceed
     control = walk.union([condition]) if going is None else frozenset()
     # A trial takes half of what is left at most: many of them end nothing.
+    floors = walk.budget.halves()
     most = min(MAX_TRIAL, walk.budget.left("calls") // 2 // (len(body.nodes) + 1))
     i = 0
     while (trips is None or i < trips) and (going is None or going):
-        if trips is None and i >= most:
+        if trips is None and (i >= most or walk.budget.below(floors)):
             walk.endless.add(id(body))  # other loops may run it over and over
             walk.drop_layers(mark)
             return None

@@ -37,6 +37,7 @@ _MAX_FOLDERS = 64  # in the path of external data
 
 _EXPORT = "export the model to ONNX again"
 _CORRECT = "correct the model and export it again"
+_SAVE_EXTERNAL = "save it with external data (onnx.save_model(..., save_as_external_data=True))"
 _EXTERNAL = 1  # TensorProto.DataLocation.EXTERNAL
 
 
@@ -53,7 +54,7 @@ def load_model(path: str | os.PathLike[str]) -> onnx.ModelProto:
         InputError: The file is missing, no file, no ONNX, truncated or empty, or its external data lies outside
             its folder.
     """
-    with open_file(path, "ONNX file", MAX_BYTES) as stream:
+    with open_file(path, "ONNX file", MAX_BYTES, _SAVE_EXTERNAL) as stream:
         size = os.fstat(stream.fileno()).st_size
         if size == 0:
             raise InputError("is empty (0 bytes)", file=path, remedy="fetch or export it again")

@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 __all__ = ["MalformedError", "TooLargeError", "skim"]
 
-MAX_FIELDS = 3_000_000
+MAX_FIELDS = 4_000_000
 """Fields of all messages of a file, and entries of packed lists."""
 
 MAX_NODES = 200_000
@@ -204,8 +204,8 @@ class _Skimmer:
                 self._keep(stop - start)
                 continue
             if what is _PACKED or what is _LEAF:
-                # Of what a leaf holds nothing is known: at worst, empty messages of two bytes.
-                self._count((stop - payload) // (1 if what is _PACKED else 2))
+                # Of what a leaf holds nothing is known: it may be half so many empty messages of two bytes.
+                self._count((stop - payload) // (1 if what is _PACKED else 4))
                 self._keep(stop - start)
                 continue
             if what is _TENSOR:
@@ -243,7 +243,7 @@ class _Skimmer:
                 kept.append((start, stop))
             elif wire != 2 or number in (1, 8, 13):  # sizes, name, external data
                 if wire == 2 and number != 8:
-                    self._count((stop - payload) // 2)
+                    self._count((stop - payload) // 4)
                 kept.append((start, stop))
         size = sum(stop - start for start, stop in payloads)
         longest = _LONGEST_FLOATS if dtype in _TENSOR_FLOATS else _LONGEST_INTEGERS if dtype in _TENSOR_INTEGERS else 0
