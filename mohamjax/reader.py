@@ -6,14 +6,16 @@ import contextlib
 import csv
 import difflib
 import errno
+import gzip
 import io
 import math
 import os
 import pathlib
 import re
 import stat
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 import yaml
 
@@ -25,9 +27,12 @@ __all__ = [
     "StrictLoader",
     "check_digits",
     "choice",
+    "close_names",
     "found",
     "is_unicode",
     "number",
+    "open_file",
+    "read_lines",
     "read_table",
     "read_text",
     "read_yaml",
@@ -39,6 +44,20 @@ NO_UNICODE = "a text holds half a character (a lone surrogate)"
 _MOST_DIGITS = 250  # of an integer: within the range of floats in whatever base
 _LARGEST_WHOLE = 2**30  # sizes and factors become int32 genes
 _MOST_NODES = 10**6
+
+MAX_TEXT = 1 << 28
+"""Bytes of a text file that is read whole: JSON, CSV."""
+
+MAX_YAML = 1 << 20
+"""Bytes of a YAML file, which takes ten seconds per MiB."""
+
+MAX_LINE = 1 << 24
+"""Characters of a line of a file that is read line by line."""
+
+MAX_LINES_BYTES = 1 << 32
+"""Characters of such a file, unpacked."""
+
+_MOST_LINES = 10**7
 
 
 class StrictLoader(yaml.SafeLoader):
@@ -141,24 +160,111 @@ def found(path: str | os.PathLike[str], *, folder: bool | None = None) -> bool:
     return folder is None or (stat.S_ISDIR(mode) if folder else stat.S_ISREG(mode))
 
 
-def read_text(path: pathlib.Path, kind: str) -> str:
+def open_file(path: str | os.PathLike[str], kind: str, most: int, smaller: str = "") -> BinaryIO:
+    """Opens a regular file of limited size for reading; every reader of a user's file goes through here.
+
+    Devices and pipes are refused before they are opened: they may have no end, or nobody who writes them.
+
+    Args:
+        path: The file; a link is followed.
+        kind: What it should be, for complaints, such as `JSON file`.
+        most: The largest size in bytes.
+        smaller: How to make it smaller, for complaints.
+
+    Raises:
+        InputError: If it is missing, a folder, no regular file, unreadable or too large.
+    """
+
+    def opened(name: str, flags: int) -> int:
+        return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe put there meanwhile must not hang either
+
+    try:
+        _check_regular(os.stat(path), path, kind)
+        stream = open(path, "rb", opener=opened)  # noqa: SIM115
+    except FileNotFoundError:
+        raise InputError("no such file", file=path, remedy="check the path") from None
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"cannot be read ({reason})", file=path, remedy="check the path and its permissions") from None
+    try:
+        status = os.fstat(stream.fileno())
+        _check_regular(status, path, kind)
+        if status.st_size > most:
+            raise InputError(
+                f"has {status.st_size:,} bytes, and no {kind} of more than {most:,} is read",
+                file=path,
+                remedy=smaller or "check that it is the right file, or split it",
+            )
+    except BaseException:
+        stream.close()
+        raise
+    return stream
+
+
+def _check_regular(status: os.stat_result, path: object, kind: str) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise InputError("is a folder, not a file", file=path, remedy=f"name the {kind} in it")
+    if not stat.S_ISREG(status.st_mode):
+        raise InputError("is no regular file", file=path, remedy=f"save what it gives to a file first ({kind})")
+
+
+def read_text(path: str | os.PathLike[str], kind: str, most: int = MAX_TEXT) -> str:
     """The text of a file, without a byte order mark.
 
     Args:
         path: The file.
         kind: What it should be, for complaints, such as `JSON file`.
+        most: The largest size in bytes.
 
     Raises:
-        InputError: If it is missing, a folder, unreadable or no UTF-8 text.
+        InputError: If `open_file` refuses it, or it is unreadable or no UTF-8 text.
     """
     try:
-        return path.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError:
-        raise InputError("no such file", file=path, remedy="check the path") from None
-    except IsADirectoryError:
-        raise InputError("is a folder, not a file", file=path, remedy=f"name a {kind} in it") from None
+        with open_file(path, kind, most) as stream:
+            return stream.read(most).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InputError("is not UTF-8 text", file=path, remedy=f"give a {kind}") from None
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror})", file=path, remedy="check its permissions") from None
+
+
+def read_lines(path: str | os.PathLike[str], kind: str, most: int = MAX_LINES_BYTES) -> Iterator[tuple[int, str]]:
+    """Numbered lines of a text file that may be gzipped, blank ones left out; one at a time is in memory.
+
+    Args:
+        path: The file.
+        kind: What it should be, for complaints, such as `.jsonl file`.
+        most: The largest size in bytes, packed or unpacked.
+
+    Raises:
+        InputError: If `open_file` refuses it, it is no UTF-8 text, a broken gzip file, or unpacks to more than `most`;
+            a line is too long.
+    """
+
+    def too_much(what: str, item: str | None = None) -> InputError:
+        return InputError(what, file=path, item=item, remedy=f"check that it is the right file ({kind}), or split it")
+
+    try:
+        with open_file(path, kind, most) as raw:
+            zipped = raw.read(2) == b"\x1f\x8b"
+            raw.seek(0)
+            binary = gzip.GzipFile(fileobj=raw, mode="rb") if zipped else raw
+            with io.TextIOWrapper(binary, encoding="utf-8-sig") as stream:  # type: ignore[arg-type]
+                number = total = 0
+                while line := stream.readline(MAX_LINE + 1):
+                    number, total = number + 1, total + len(line)
+                    if len(line) > MAX_LINE:
+                        raise too_much(f"is longer than {MAX_LINE:,} characters", f"line {number}")
+                    if total > most or number > _MOST_LINES:
+                        raise too_much(f"holds more than {most:,} bytes or {_MOST_LINES:,} lines")
+                    if line.strip():
+                        yield number, line
+    except UnicodeDecodeError:
+        raise InputError("is not UTF-8 text", file=path, remedy=f"give a {kind}, gzipped or not") from None
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        raise InputError("is a broken gzip file", file=path, remedy="make or fetch it again") from None
     except OSError as error:
         raise InputError(f"cannot be read ({error.strerror})", file=path, remedy="check its permissions") from None
 
@@ -174,7 +280,7 @@ def read_yaml(path: str | pathlib.Path, loader: type[StrictLoader] = StrictLoade
         InputError: If the file is missing, unreadable, empty, no YAML, or no mapping at its top.
     """
     path = pathlib.Path(path)
-    text = read_text(path, "YAML file")
+    text = read_text(path, "YAML file", MAX_YAML)
     try:
         data = yaml.load(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
@@ -252,6 +358,11 @@ def _type_name(value: object) -> str:
         type(None): "nothing",
     }
     return names.get(type(value), type(value).__name__)
+
+
+def close_names(word: str, known: Sequence[str]) -> list[str]:
+    """The closest of many names, if any; comparing takes the square of their lengths, so long ones are left out."""
+    return difflib.get_close_matches(word[:200], [name for name in known if len(name) <= 200][:5000], 1, 0.5)
 
 
 def suggestion(word: object, known: Iterable[str], what: str = "known") -> str:

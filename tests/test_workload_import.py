@@ -9,8 +9,9 @@ from onnx import TensorProto, helper
 from workload_models import BOOL, FLOAT, INT8, INT32, INT64, UINT8, brief, const, edges, info, model, node, save, weight
 
 from mohamjax.errors import InputError
-from mohamjax.workload import graph, layer_rows, read_network
+from mohamjax.workload import budget, layer_rows, read_network
 from mohamjax.workload.tensor import Tensor
+from mohamjax.workload.walk import Walk
 
 
 def read(folder, proto, **keywords):
@@ -996,8 +997,8 @@ def test_folded_values_are_kept_up_to_a_budget(tmp_path, monkeypatch):
     nodes = [node("Add", "v v", "t0"), *(node("Add", f"t{i} v", f"t{i + 1}") for i in range(30))]
     nodes += [node("Loop", ["n", ""], "all", "loop", body=body), node("Shape", "all", "s"), node("MatMul", "x w", "y")]
     weights = [const("v", np.arange(1 << 16)), const("n", np.int64(3)), weight("w", (4, 4))]
-    monkeypatch.setattr(graph, "MAX_FOLDED", 1 << 19)
-    walk = graph.Walk(model(nodes, [info("x", (2, 4))], ["y"], weights), tmp_path, print)
+    monkeypatch.setattr(budget, "MAX_FOLDED", 1 << 19)
+    walk = Walk(model(nodes, [info("x", (2, 4))], ["y"], weights), tmp_path, print)
     scope = walk.run({"x": Tensor((2, 4), producers=frozenset())})
     kept = [name for name in scope if name[0] == "t" and scope[name].data is not None]
     assert kept == [f"t{i}" for i in range(8)]

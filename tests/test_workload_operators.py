@@ -7,8 +7,9 @@ import pytest
 from onnx.backend.test.case.node import collect_testcases
 
 from mohamjax.errors import InputError
-from mohamjax.workload.graph import Walk, static_shape
+from mohamjax.workload.plan import static_shape
 from mohamjax.workload.tensor import INT64, Tensor
+from mohamjax.workload.walk import Walk
 
 pytestmark = pytest.mark.slow  # the suite makes its own cases: about ten seconds
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.errors import InputError
-from mohamjax.io.files import read_arrays, write_bytes
+from mohamjax.io.files import parse_json, read_arrays, write_bytes
 
 __all__ = ["CHECKPOINT_FORMAT", "Checkpoint", "read_checkpoint", "write_checkpoint"]
 
@@ -96,9 +96,12 @@ def read_checkpoint(path: str | pathlib.Path) -> Checkpoint:
     """
     try:
         arrays = read_arrays(path)
-        meta = json.loads(str(arrays.pop("meta")))
+        meta = parse_json(str(arrays.pop("meta")), path)
     except FileNotFoundError:
         raise InputError("there is no checkpoint", file=path, remedy=_REMEDY) from None
+    except InputError as error:
+        told = f"the checkpoint cannot be read (its record {error.message})"
+        raise InputError(told, file=path, remedy=_REMEDY) from None
     except (ValueError, KeyError) as error:
         raise InputError(f"the checkpoint cannot be read ({error})", file=path, remedy=_REMEDY) from None
     if not isinstance(meta, dict) or meta.get("format") != CHECKPOINT_FORMAT:

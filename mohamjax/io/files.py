@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import glob
 import json
+import math
 import os
 import pathlib
 import stat
 import zipfile
 import zlib
 from collections.abc import Iterable
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
 
 from mohamjax.errors import InputError
-from mohamjax.reader import NO_UNICODE, check_digits, is_unicode, read_text
+from mohamjax.reader import NO_UNICODE, check_digits, is_unicode, open_file, read_text
 
 __all__ = [
     "check_format",
@@ -28,6 +30,10 @@ __all__ = [
     "write_text",
 ]
 
+MAX_ARRAYS = 1 << 30
+"""Bytes of the arrays of an npz file, all together."""
+
+_MOST_ENTRIES = 1 << 24  # of a JSON text: commas and brackets
 _MOST_LEVELS = 100  # lists and objects inside each other; our own formats have a dozen
 
 
@@ -75,6 +81,9 @@ def parse_json(text: str, file: object, item: str | None = None) -> Any:
     Raises:
         InputError: it is no JSON, or one of these.
     """
+    if sum(map(text.count, ",[{")) > _MOST_ENTRIES:  # counted before any of them takes fifty times its bytes
+        large = f"has more than {_MOST_ENTRIES:,} entries"
+        raise InputError(large, file=file, item=item, remedy="split it, or give a file of a known format")
     deep = InputError("is nested too deeply", file=file, item=item, remedy="give a file of a known format")
     try:
         document = json.loads(text, object_pairs_hook=_unique, parse_int=_integer)
@@ -114,16 +123,36 @@ def read_arrays(path: str | pathlib.Path) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: it is not there.
-        ValueError: it is damaged, in any of the ways in which NumPy and zipfile say so, of which this gives the name.
+        ValueError: it is damaged, in any of the ways in which NumPy and zipfile say so, of which this gives the name;
+            it is no regular file; its arrays are, or claim to be, larger than `MAX_ARRAYS` bytes.
     """
-    damage = (OSError, ValueError, KeyError, EOFError, TypeError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+    damage = (OSError, ValueError, LookupError, EOFError, TypeError, NotImplementedError, SyntaxError, TokenError)
+    damage = (*damage, MemoryError, RecursionError, zipfile.BadZipFile, zlib.error)
     try:
-        with np.load(path, allow_pickle=False) as data:
-            return {name: data[name] for name in data.files}
+        os.stat(path)
+        with open_file(path, "npz file", MAX_ARRAYS) as stream, zipfile.ZipFile(stream) as archive:
+            members = archive.infolist()
+            if sum(member.file_size for member in members) > MAX_ARRAYS:
+                raise InputError("its arrays are too large")
+            return {member.filename.removesuffix(".npy"): _array(archive, member) for member in members}
     except FileNotFoundError:
         raise
+    except InputError as error:
+        raise ValueError(error.message) from error
     except damage as error:
         raise ValueError(type(error).__name__) from error
+
+
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
+    """An array of an npz file, whose header says how much memory it takes: no more than there is in the file."""
+    with archive.open(member) as stream:
+        version = np.lib.format.read_magic(stream)
+        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
+        shape, _, dtype = read(stream)
+        if dtype.hasobject or math.prod(shape) * dtype.itemsize > member.file_size:
+            raise InputError("an array claims more bytes than the file has")
+    with archive.open(member) as stream:
+        return np.lib.format.read_array(stream, allow_pickle=False)
 
 
 def check_format(document: Any, known: Iterable[str], file: object) -> str:

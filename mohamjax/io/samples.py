@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import gzip
 import math
 import pathlib
 import sys
 import time
-import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -27,6 +25,7 @@ from mohamjax.mapping.cost import Evaluation, area, evaluate_batch
 from mohamjax.mapping.explain import explain_evaluation, explanation_text, rejection, whole
 from mohamjax.mapping.nest import LayerArrays, Mapping
 from mohamjax.mapping.notation import mapping_from_dict
+from mohamjax.reader import read_lines
 from mohamjax.workload.layer import DIMS, WorkloadShape
 
 __all__ = [
@@ -206,28 +205,6 @@ def read_architectures(path: str | pathlib.Path) -> dict[str, Architecture]:
     return result
 
 
-def _lines(path: str | pathlib.Path) -> Iterator[tuple[int, str]]:
-    """Numbered lines of a text file that may be gzipped, blank ones left out."""
-    path = pathlib.Path(path)
-    try:
-        with open(path, "rb") as raw:
-            zipped = raw.read(2) == b"\x1f\x8b"
-        with (gzip.open if zipped else open)(path, "rt", encoding="utf-8-sig") as stream:
-            for number, line in enumerate(stream, 1):
-                if line.strip():
-                    yield number, line
-    except FileNotFoundError:
-        raise InputError("no such file", file=path, remedy="check the path") from None
-    except IsADirectoryError:
-        raise InputError("is a folder, not a file", file=path, remedy="name a .jsonl file in it") from None
-    except UnicodeDecodeError:
-        raise InputError("is not UTF-8 text", file=path, remedy="give JSON lines, gzipped or not") from None
-    except (EOFError, gzip.BadGzipFile, zlib.error):
-        raise InputError("is a broken gzip file", file=path, remedy="make or fetch it again") from None
-    except OSError as error:
-        raise InputError(f"cannot be read ({error.strerror})", file=path, remedy="check its permissions") from None
-
-
 def _shape(layer: _Fields) -> WorkloadShape:
     """A layer of the reference format; depthwise channels go from C to G."""
     kind = layer.text("shape")
@@ -307,7 +284,7 @@ def read_samples(path: str | pathlib.Path, architectures: dict[str, Architecture
         InputError: the file is unreadable; a line is no JSON, names something unknown, or its factors do not multiply
             to the layer's bounds.
     """
-    for number, line in _lines(path):
+    for number, line in read_lines(path, ".jsonl file"):
         yield _sample(line, architectures, path, f"line {number}")
 
 

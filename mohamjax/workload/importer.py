@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import pathlib
 import re
@@ -11,10 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mohamjax.errors import InputError, one_line
-from mohamjax.workload.graph import Walk, static_shape
+from mohamjax.reader import close_names
+from mohamjax.workload import control_flow  # noqa: F401 -- the walk finds control flow by name
+from mohamjax.workload.budget import MAX_AXES, MAX_SIZE
 from mohamjax.workload.layer import Network
 from mohamjax.workload.onnx_file import load_model
+from mohamjax.workload.plan import static_shape
 from mohamjax.workload.tensor import Shape, Tensor
+from mohamjax.workload.walk import Walk
 
 if TYPE_CHECKING:
     import onnx
@@ -153,7 +156,7 @@ def _checked_shapes(shapes: Mapping[str, Sequence[int]], path: object) -> dict[s
             shape = tuple(int(d) for d in sizes)
         except (TypeError, ValueError):
             shape = None
-        if shape is None or any(d < 1 for d in shape):
+        if shape is None or len(shape) > MAX_AXES or any(not 1 <= d <= MAX_SIZE for d in shape):
             raise InputError(
                 f"--shape gives it {sizes!r}",
                 file=path,
@@ -172,7 +175,7 @@ def _check_shape_names(walk: Walk, path: object) -> None:
     members = set(known)
     for name in walk.shapes:
         if name not in members:
-            near = difflib.get_close_matches(name, known, 1, 0.5)
+            near = close_names(name, known)
             inputs = ", ".join(plan.inputs[:6])
             remedy = f"did you mean {near[0]!r}?" if near else "name a tensor of the model"
             raise InputError(

@@ -5,21 +5,27 @@ Weights are never read: a tensor's dimensions stand in the file itself, so exter
 
 from __future__ import annotations
 
+import math
 import os
 import pathlib
-import stat
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
 from mohamjax.errors import InputError
+from mohamjax.reader import open_file
+from mohamjax.workload.budget import MAX_AXES, MAX_SIZE, Budget
 from mohamjax.workload.tensor import NUMPY_TYPES, Tensor
+from mohamjax.workload.wire import MalformedError, TooLargeError, skim
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["MAX_FOLDED_FLOATS", "MAX_FOLDED_INTEGERS", "load_model", "read_tensor"]
+__all__ = ["MAX_FOLDED_FLOATS", "MAX_FOLDED_INTEGERS", "check_sizes", "load_model", "read_tensor"]
+
+MAX_BYTES = (1 << 31) - 1
+"""Bytes of an ONNX file: those that a protobuf may have."""
 
 MAX_FOLDED_INTEGERS = 1 << 17
 """Integer constants up to this many elements are kept, because shapes may be computed from them."""
@@ -27,7 +33,11 @@ MAX_FOLDED_INTEGERS = 1 << 17
 MAX_FOLDED_FLOATS = 1 << 12
 """The same for floating-point constants (scales of a Resize, limits of a Range)."""
 
+_MAX_FOLDERS = 64  # in the path of external data
+
 _EXPORT = "export the model to ONNX again"
+_CORRECT = "correct the model and export it again"
+_SAVE_EXTERNAL = "save it with external data (onnx.save_model(..., save_as_external_data=True))"
 _EXTERNAL = 1  # TensorProto.DataLocation.EXTERNAL
 
 
@@ -44,8 +54,12 @@ def load_model(path: str | os.PathLike[str]) -> onnx.ModelProto:
         InputError: The file is missing, no file, no ONNX, truncated or empty, or its external data lies outside
             its folder.
     """
-    data = _read_bytes(path)
-    _refuse_other_formats(data, path)
+    with open_file(path, "ONNX file", MAX_BYTES, _SAVE_EXTERNAL) as stream:
+        size = os.fstat(stream.fileno()).st_size
+        if size == 0:
+            raise InputError("is empty (0 bytes)", file=path, remedy="fetch or export it again")
+        _refuse_other_formats(stream.read(4096), path)
+        data = _skimmed(stream, size, path)
     import onnx
     from google.protobuf.message import DecodeError
 
@@ -53,11 +67,8 @@ def load_model(path: str | os.PathLike[str]) -> onnx.ModelProto:
     try:
         model.ParseFromString(data)
     except (DecodeError, ValueError, RecursionError, MemoryError) as error:
-        raise InputError(
-            f"is no ONNX model or is truncated: its {len(data)} bytes do not parse ({_short(error)})",
-            file=path,
-            remedy=f"fetch it again, or {_EXPORT}",
-        ) from error
+        raise _no_model(size, error, path) from error
+    del data
     if not model.HasField("graph"):
         raise InputError(
             "holds no graph: it is no ONNX model or is truncated",
@@ -73,35 +84,31 @@ def load_model(path: str | os.PathLike[str]) -> onnx.ModelProto:
             remedy=f"fetch it again, or {_EXPORT}",
         )
     folder = pathlib.Path(path).resolve().parent
+    checked: set[str] = set()
     for tensor in _tensors_of_model(model):
         if tensor.data_location == _EXTERNAL:
-            _check_location(tensor, folder, path)
+            _check_location(tensor, folder, path, checked)
     return model
 
 
-def _read_bytes(path: str | os.PathLike[str]) -> bytes:
+def _skimmed(stream: BinaryIO, size: int, path: object) -> bytes:
     try:
-        status = os.stat(path)
-        if stat.S_ISDIR(status.st_mode):
-            raise InputError("is a folder", file=path, remedy="name the ONNX file inside it")
-        if not stat.S_ISREG(status.st_mode):
-            raise InputError("is no regular file", file=path, remedy="save the model to a file first")
-        if status.st_size == 0:
-            raise InputError("is empty (0 bytes)", file=path, remedy="fetch or export it again")
-        if status.st_size >= 1 << 31:
-            raise InputError(
-                f"has {status.st_size} bytes: more than the 2 GiB that a protobuf may have",
-                file=path,
-                remedy="save it with external data (onnx.save_model(..., save_as_external_data=True))",
-            )
-        return pathlib.Path(path).read_bytes()
-    except FileNotFoundError:
-        raise InputError("there is no such file", file=path, remedy="check the path") from None
-    except (OSError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"cannot be read ({reason})", file=path, remedy="check the path and its rights") from error
+        return skim(stream, size)
+    except TooLargeError as error:
+        remedy = "export a smaller model, with its weights as raw or external data"
+        raise InputError(str(error), file=path, remedy=remedy) from error
+    except MalformedError as error:
+        raise _no_model(size, error, path) from error
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror})", file=path, remedy="check the disk") from error
+
+
+def _no_model(size: int, error: BaseException, path: object) -> InputError:
+    return InputError(
+        f"is no ONNX model or is truncated: its {size} bytes do not parse ({_short(error)})",
+        file=path,
+        remedy=f"fetch it again, or {_EXPORT}",
+    )
 
 
 def _refuse_other_formats(data: bytes, path: object) -> None:
@@ -164,13 +171,21 @@ def _external_fields(tensor: onnx.TensorProto) -> dict[str, str]:
     return {entry.key: entry.value for entry in tensor.external_data if isinstance(entry.value, str)}
 
 
-def _check_location(tensor: onnx.TensorProto, folder: pathlib.Path, path: object) -> None:
+def _check_location(tensor: onnx.TensorProto, folder: pathlib.Path, path: object, checked: set[str]) -> None:
+    item = f"tensor {tensor.name!r}"
     location = _external_fields(tensor).get("location", "")
+    if location in checked:
+        return
     if not location:
-        raise InputError(
-            "has external data without a location", file=path, item=f"tensor {tensor.name!r}", remedy=_EXPORT
-        )
+        raise InputError("has external data without a location", file=path, item=item, remedy=_EXPORT)
     posix = location.replace("\\", "/")
+    if posix.count("/") > _MAX_FOLDERS or len(posix) > 4096:
+        raise InputError(
+            f"has its external data more than {_MAX_FOLDERS} folders deep",
+            file=path,
+            item=item,
+            remedy="keep the data file beside the model and name it by a relative path",
+        )
     outside = posix.startswith("/") or posix[1:2] == ":" or "\0" in location
     if not outside:
         # Symbolic links are followed: a link out of the folder is as bad as a path out of it.
@@ -180,45 +195,67 @@ def _check_location(tensor: onnx.TensorProto, folder: pathlib.Path, path: object
         raise InputError(
             f"has its external data at {location!r}, outside the model's folder",
             file=path,
-            item=f"tensor {tensor.name!r}",
+            item=item,
             remedy="keep the data file beside the model and name it by a relative path",
         )
+    checked.add(location)
 
 
-def read_tensor(tensor: onnx.TensorProto, file: object) -> Tensor:
+def check_sizes(sizes: Sequence[object], item: str, file: object) -> None:
+    """Refuses what can be no shape: too many axes, or a size that is negative or too large.
+
+    Args:
+        sizes: Sizes; what is no integer stands for an unknown one.
+        item: Whose they are, for errors.
+        file: The model file, for errors.
+
+    Raises:
+        InputError: They are no shape.
+    """
+    if len(sizes) > MAX_AXES:
+        raise InputError(
+            f"has {len(sizes):,} axes, more than the {MAX_AXES} that a tensor may have",
+            file=file,
+            item=item,
+            remedy=_CORRECT,
+        )
+    for d in sizes:
+        if isinstance(d, int) and not 0 <= d <= MAX_SIZE:
+            what = "a negative size" if d < 0 else "a size beyond 2^63"
+            text = "x".join(str(s) if isinstance(s, int) else "?" for s in sizes)
+            raise InputError(f"has {what} ({text})", file=file, item=item, remedy=_CORRECT)
+
+
+def read_tensor(tensor: onnx.TensorProto, budget: Budget) -> Tensor:
     """Turns a constant of the file into a `Tensor`, with its values if it is small and they are there.
 
     Args:
         tensor: The stored constant; its data may be missing (stripped or external).
-        file: The model file: names it in errors and locates small external data.
+        budget: Names the model file, beside which small external data lies, and counts what is read of that.
 
     Returns:
         A constant tensor; `data` is None where the constant is big or absent.
 
     Raises:
-        InputError: A dimension is negative.
+        InputError: Its dimensions are no shape.
     """
     shape = tuple(tensor.dims)
-    if any(d < 0 for d in shape):
-        raise InputError(f"has a negative size {shape}", file=file, item=f"tensor {tensor.name!r}", remedy=_EXPORT)
-    count = 1
-    for d in shape:
-        count *= d
+    check_sizes(shape, f"tensor {tensor.name!r}", budget.file)
     dtype = int(tensor.data_type)
     numpy_type = NUMPY_TYPES.get(dtype)
     data = None
     if numpy_type is not None:
         limit = MAX_FOLDED_FLOATS if np.issubdtype(numpy_type, np.floating) else MAX_FOLDED_INTEGERS
-        if count <= limit:
-            data = _values(tensor, np.dtype(numpy_type), count, file)
+        if math.prod(d or 1 for d in shape) <= limit:
+            data = _values(tensor, np.dtype(numpy_type), math.prod(shape), budget)
     return Tensor(shape, dtype, data=None if data is None else data.reshape(shape), const=True)
 
 
-def _values(tensor: onnx.TensorProto, numpy_type: np.dtype, count: int, file: object) -> np.ndarray | None:
+def _values(tensor: onnx.TensorProto, numpy_type: np.dtype, count: int, budget: Budget) -> np.ndarray | None:
     """Values of a small dense tensor, flat, or None where they are not there."""
     raw: bytes | None = None
     if tensor.data_location == _EXTERNAL:
-        raw = _external_bytes(tensor, count * numpy_type.itemsize, file)
+        raw = _external_bytes(tensor, count * numpy_type.itemsize, budget)
         if raw is None:
             return None
     elif tensor.raw_data:
@@ -241,15 +278,18 @@ def _values(tensor: onnx.TensorProto, numpy_type: np.dtype, count: int, file: ob
     return np.asarray(field).astype(numpy_type)
 
 
-def _external_bytes(tensor: onnx.TensorProto, length: int, file: object) -> bytes | None:
+def _external_bytes(tensor: onnx.TensorProto, length: int, budget: Budget) -> bytes | None:
     fields = _external_fields(tensor)
-    target = pathlib.Path(str(file)).resolve().parent / fields.get("location", "").replace("\\", "/")
+    folder = os.path.dirname(os.path.realpath(str(budget.file)))
+    if not budget.decode(length):
+        return None
     try:
         offset = int(fields.get("offset") or 0)
-        if offset < 0 or not target.is_file():
+        if offset < 0:
             return None
-        with target.open("rb") as stream:
+        target = os.path.join(folder, fields.get("location", "").replace("\\", "/"))
+        with open_file(target, "data file", MAX_SIZE) as stream:
             stream.seek(offset)
             return stream.read(length)
-    except (OSError, ValueError, OverflowError):
+    except (OSError, ValueError, OverflowError):  # an InputError is a ValueError: what is not there is not needed
         return None

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from mohamjax.errors import InputError
-from mohamjax.reader import Fields, found, number, read_yaml
+from mohamjax.reader import Fields, close_names, found, number, read_yaml
 from mohamjax.workload.importer import network_name, read_network, tensor_names
 from mohamjax.workload.layer import TASKS, ApplicationModel, Network
 
@@ -22,6 +22,14 @@ SCENARIOS = ("mobile", "edge", "ar-vr", "data-center")
 """Packaged scenarios: A to D of the MOHaM paper (Table 3)."""
 
 MAX_COPIES = 1000
+MAX_NETWORKS = 1000
+"""Networks of an application model, copies included."""
+
+MAX_LAYERS = 200_000
+"""Layers of an application model."""
+
+MAX_DEPENDENCIES = 1 << 23
+"""Dependencies between them."""
 
 _DATA = pathlib.Path(__file__).parent / "data"
 _ALIASES = {
@@ -82,6 +90,10 @@ def load_scenario(
     _check_shapes_are_used(shapes, entries)
     networks: list[Network] = []
     used: set[str] = set()
+    many = sum(entry.copies for entry in entries)
+    if many > MAX_NETWORKS:
+        raise _too_large(f"{many:,} networks", f"{MAX_NETWORKS:,}", name)
+    layers = dependencies = 0
     for entry in entries:
         own = dict(entry.shapes or {})
         if shapes:
@@ -95,9 +107,20 @@ def load_scenario(
             skip_unknown=skip_unknown,
             warn=warn,
         )
+        layers += entry.copies * len(network.layers)
+        dependencies += entry.copies * sum(len(layer.predecessors) for layer in network.layers)
+        if layers > MAX_LAYERS or dependencies > MAX_DEPENDENCIES:
+            most = f"{MAX_LAYERS:,} layers or {MAX_DEPENDENCIES:,} dependencies between them"
+            raise _too_large(f"{layers:,} layers and {dependencies:,} dependencies", most, name)
         for _ in range(entry.copies):
             networks.append(dataclasses.replace(network, name=_distinct(network.name, used), task=entry.task))
     return ApplicationModel(name, tuple(networks))
+
+
+def _too_large(what: str, most: str, name: str) -> InputError:
+    return InputError(
+        f"has {what}, more than {most}", item=f"scenario {name!r}", remedy="name fewer networks or fewer copies"
+    )
 
 
 def packaged_networks() -> ApplicationModel:
@@ -122,7 +145,7 @@ def _check_shapes_are_used(shapes: Mapping[str, Sequence[int]] | None, entries: 
     known: set[str] = set().union(*(tensor_names(entry.file) for entry in entries))
     for name in shapes:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1, 0.5)
+            near = close_names(name, sorted(known))
             raise InputError(
                 "--shape names a tensor that no network has",
                 item=repr(name),

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from mohamjax.errors import InputError
+from mohamjax.workload.budget import Budget
 
 __all__ = [
     "BFLOAT16",
@@ -34,6 +35,7 @@ __all__ = [
     "is_known",
     "product",
     "show",
+    "union",
 ]
 
 Shape = tuple[int | None, ...]
@@ -137,9 +139,26 @@ def broadcast(*shapes: Shape | None) -> Shape | None:
     return tuple(out)
 
 
+def union(tensors: Iterable[Tensor | None], budget: Budget) -> frozenset[int]:
+    """The layers that some tensors were computed from.
+
+    Where one set holds all, that very set: thousands of tensors share one.
+    """
+    sets: dict[int, frozenset[int]] = {}
+    for tensor in tensors:
+        if tensor is not None and not tensor.const and tensor.producers:
+            sets[id(tensor.producers)] = tensor.producers
+    if len(sets) < 2:
+        return next(iter(sets.values()), frozenset())
+    budget.spend("dependencies", sum(map(len, sets.values())))
+    longest = max(sets.values(), key=len)
+    out = longest.union(*sets.values())
+    return longest if len(out) == len(longest) else out
+
+
 @dataclasses.dataclass
 class Call:
-    """One operator call: what the rules of `shapes`, `contrib` and `products` get.
+    """One operator call: what the rules of `operators` get.
 
     Attributes:
         op: Operator name.
@@ -153,6 +172,7 @@ class Call:
         warn: Takes one line.
         emit: `emit(suffix, type, bounds, word_bits, producers)` adds a layer and returns its index.
         fold_product: Called where a product of constants is left out.
+        budget: Of the import.
     """
 
     op: str
@@ -166,6 +186,7 @@ class Call:
     warn: Callable[[str], None]
     emit: Callable[..., int]
     fold_product: Callable[[], None]
+    budget: Budget
 
     def error(self, message: str, remedy: str = "correct the model and export it again") -> InputError:
         """An `InputError` about this node."""
@@ -195,7 +216,18 @@ class Call:
         data = self.data(i)
         if data is None:
             return None
+        self.budget.spend("entries", data.size)
         return [None if v is None else int(v) for v in data.reshape(-1).tolist()]
+
+    def members(self, i: int) -> list[Tensor] | None:
+        """Members of the sequence that is input i, where they are known, to look at each."""
+        elements = self.get(i).elements
+        self.budget.spend("entries", len(elements or ()))
+        return elements
+
+    def producers(self, tensors: Iterable[Tensor | None]) -> frozenset[int]:
+        """The layers that some tensors were computed from."""
+        return union(tensors, self.budget)
 
     def scalar(self, i: int) -> int | float | None:
         """The single value of input i where it is known."""

@@ -9,27 +9,11 @@ A product whose operands are all constants is computed ahead of time: it is no l
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from mohamjax.workload.shapes import Rule, window_output
+from mohamjax.workload.operators.registry import CONTRIB, rule
+from mohamjax.workload.operators.windows import window_output
 from mohamjax.workload.tensor import FLOAT, INT8, INT32, UINT8, Call, Shape, Tensor, broadcast, is_known, show
-
-__all__ = ["CONTRIB_PRODUCTS", "PRODUCTS"]
-
-PRODUCTS: dict[str, Rule] = {}
-"""Layers of the standard domain, by operator name."""
-
-CONTRIB_PRODUCTS: dict[str, Rule] = {}
-"""Layers of the domain com.microsoft."""
-
-
-def _product(*names: str, contrib: bool = False) -> Callable[[Rule], Rule]:
-    def register(function: Rule) -> Rule:
-        for name in names:
-            (CONTRIB_PRODUCTS if contrib else PRODUCTS)[name] = function
-        return function
-
-    return register
 
 
 def _word_bits(a: Tensor, b: Tensor) -> int:
@@ -37,10 +21,6 @@ def _word_bits(a: Tensor, b: Tensor) -> int:
     if b.const != a.const:
         return (b if b.const else a).word_bits
     return max(a.word_bits, b.word_bits)
-
-
-def _producers(tensors: Sequence[Tensor | None]) -> frozenset[int]:
-    return frozenset().union(*(t.producers or () for t in tensors if t is not None and not t.const))
 
 
 def _made_by(layer: int, shape: Shape | None, dtype: int) -> Tensor:
@@ -63,8 +43,8 @@ def _output_type(call: Call, x: Tensor) -> int:
     return x.dtype
 
 
-@_product("Conv", "ConvInteger", "QLinearConv", "DeformConv")
-@_product("FusedConv", "NhwcConv", "NhwcFusedConv", "QLinearConv", contrib=True)
+@rule("Conv", "ConvInteger", "QLinearConv", "DeformConv", layer=True)
+@rule("FusedConv", "NhwcConv", "NhwcFusedConv", "QLinearConv", domain=CONTRIB, layer=True)
 def _conv(call: Call) -> list[Tensor]:
     at_x, at_w, at_b = _CONV_OPERANDS.get(call.op, (0, 1, 2))
     x, w = call.get(at_x), call.get(at_w)
@@ -104,7 +84,7 @@ def _conv(call: Call) -> list[Tensor]:
             {"G": group, "N": image[0], "K": outputs // group, "C": channels // group}, out, kernel, strides, dilations
         ),
         _word_bits(x, w),
-        _producers(call.inputs),
+        call.producers(call.inputs),
     )
     shape = (image[0], *out, outputs) if last else (image[0], outputs, *out)
     return [_made_by(layer, shape, dtype)]
@@ -145,8 +125,8 @@ def _spatial_bounds(
     return dict(full, stride=(*strides, *pad), dilation=(*dilations, *pad))
 
 
-@_product("ConvTranspose")
-@_product("ConvTransposeWithDynamicPads", contrib=True)
+@rule("ConvTranspose", layer=True)
+@rule("ConvTransposeWithDynamicPads", domain=CONTRIB, layer=True)
 def _conv_transpose(call: Call) -> list[Tensor]:
     x, w = call.get(0), call.get(1)
     if x.const and w.const:
@@ -203,7 +183,7 @@ def _conv_transpose(call: Call) -> list[Tensor]:
             dilations,
         ),
         _word_bits(x, w),
-        _producers(call.inputs),
+        call.producers(call.inputs),
     )
     return [_made_by(layer, (image[0], outputs, *out), x.dtype)]
 
@@ -248,7 +228,7 @@ def _matrix_product(
     else:
         bounds = {"G": products, "N": rows, "C": depth, "K": columns}
     kind = "fc" if a.const or b.const else "bmm"
-    layer = call.emit(suffix, kind, bounds, _word_bits(a, b), _producers([a, b, *others]))
+    layer = call.emit(suffix, kind, bounds, _word_bits(a, b), call.producers([a, b, *others]))
     return _made_by(layer, shape, dtype)
 
 
@@ -256,11 +236,18 @@ def _matrix_product(
 _MATMUL_OPERANDS = {"QLinearMatMul": (0, 3)}
 
 
-@_product("MatMul", "MatMulInteger", "QLinearMatMul")
-@_product(
-    "MatMulInteger16", "DynamicQuantizeMatMul", "MatMulIntegerToFloat", "FusedMatMul", "TransposeMatMul",
-    "FusedMatMulActivation", "QLinearMatMul", contrib=True,
-)  # fmt: skip
+@rule("MatMul", "MatMulInteger", "QLinearMatMul", layer=True)
+@rule(
+    "MatMulInteger16",
+    "DynamicQuantizeMatMul",
+    "MatMulIntegerToFloat",
+    "FusedMatMul",
+    "TransposeMatMul",
+    "FusedMatMulActivation",
+    "QLinearMatMul",
+    domain=CONTRIB,
+    layer=True,
+)
 def _matmul(call: Call) -> list[Tensor]:
     at_a, at_b = _MATMUL_OPERANDS.get(call.op, (0, 1))
     a, b = call.get(at_a), call.get(at_b)
@@ -283,8 +270,8 @@ def _turned(shape: tuple[int, ...], call: Call, which: str) -> tuple[int, ...]:
     return shape
 
 
-@_product("Gemm")
-@_product("FusedGemm", "QGemm", "GemmFastGelu", "GemmFloat8", contrib=True)
+@rule("Gemm", layer=True)
+@rule("FusedGemm", "QGemm", "GemmFastGelu", "GemmFloat8", domain=CONTRIB, layer=True)
 def _gemm(call: Call) -> list[Tensor]:
     at_a, at_b, at_c = (0, 3, 6) if call.op == "QGemm" else (0, 1, 2)
     a, b = call.get(at_a), call.get(at_b)
@@ -309,7 +296,7 @@ def _gemm(call: Call) -> list[Tensor]:
     return [_matrix_product(call, a, b, sa, sb, dtype, others=call.inputs)]
 
 
-@_product("MatMulNBits", "MatMulBnb4", "MatMulFpQ4", contrib=True)
+@rule("MatMulNBits", "MatMulBnb4", "MatMulFpQ4", domain=CONTRIB, layer=True)
 def _packed_matmul(call: Call) -> list[Tensor]:
     """Weight-only quantisation: the weight is packed, its sizes are attributes."""
     a = call.get(0)
@@ -328,7 +315,7 @@ def _packed_matmul(call: Call) -> list[Tensor]:
 # ------------------------------------------------------------------------------------------------------ Einsum
 
 
-@_product("Einsum")
+@rule("Einsum", layer=True)
 def _einsum(call: Call) -> list[Tensor]:
     operands = [call.get(i) for i in range(len(call.inputs))]
     terms, result = _parse_einsum(call, operands)
@@ -344,8 +331,12 @@ def _einsum(call: Call) -> list[Tensor]:
     if any(label not in sizes for label in result):
         raise call.error(f"index {next(x for x in result if x not in sizes)!r} is in no operand")
     left, term = operands[0], terms[0]
+    needed = [set(result)]  # after each operand, the last one first: the letters that still matter
+    for other in reversed(terms):
+        needed.append(needed[-1] if needed[-1].issuperset(other) else needed[-1] | set(other))
+    needed.reverse()
     for step, (tensor, other) in enumerate(zip(operands[1:], terms[1:], strict=True), 1):
-        later = set(result).union(*terms[step + 1 :])
+        later = needed[step + 1]
         last = step == len(operands) - 1
         kept = result if last else "".join(dict.fromkeys(x for x in term + other if x in later))
         suffix = "" if len(operands) == 2 else str(step)
@@ -397,7 +388,7 @@ def _contract(
             f"{call.label}: Einsum {call.str_attr('equation')!r} reduces over no common index: it is no matrix product"
             " and no layer"
         )
-        return Tensor(None, a.dtype, producers=_producers([a, b]))
+        return Tensor(None, a.dtype, producers=call.producers([a, b]))
     batch = [x for x in mine if x in theirs and x in out]
     rows = [x for x in mine if x not in theirs and x in out]
     columns = [x for x in theirs if x not in mine and x in out]
@@ -415,7 +406,7 @@ def _contract(
         m, n = n, m
     kind = "fc" if a.const or b.const else "bmm"
     bounds = {"G": g, "N": m, "C": c, "K": n}
-    layer = call.emit(suffix, kind, bounds, _word_bits(a, b), _producers([a, b]))
+    layer = call.emit(suffix, kind, bounds, _word_bits(a, b), call.producers([a, b]))
     return _made_by(layer, None, a.dtype)
 
 
@@ -424,8 +415,8 @@ def _contract(
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1, "DynamicQuantizeLSTM": 4}
 
 
-@_product("LSTM", "GRU", "RNN")
-@_product("DynamicQuantizeLSTM", contrib=True)
+@rule("LSTM", "GRU", "RNN", layer=True)
+@rule("DynamicQuantizeLSTM", domain=CONTRIB, layer=True)
 def _recurrent(call: Call) -> list[Tensor]:
     gates = _GATES[call.op]
     x = call.get(0)
@@ -443,7 +434,7 @@ def _recurrent(call: Call) -> list[Tensor]:
     if w != (directions, gates * hidden, steps[2]) or r != (directions, gates * hidden, hidden):
         raise call.error(f"channel mismatch: an input of {steps[2]} features, weights {show(w)} and {show(r)}")
     bounds = {"N": batch, "P": length, "K": gates * hidden * directions, "C": steps[2] + hidden}
-    layer = call.emit("", "rnn", bounds, _word_bits(x, call.get(1)), _producers(call.inputs))
+    layer = call.emit("", "rnn", bounds, _word_bits(x, call.get(1)), call.producers(call.inputs))
     whole: Shape = (batch, length, directions, hidden) if batch_first else (length, directions, batch, hidden)
     last: Shape = (batch, directions, hidden) if batch_first else (directions, batch, hidden)
     shapes = (whole, last, last)
@@ -470,14 +461,14 @@ def _attend(
     """The two products of an attention: scores (queries by keys) and their product with the values."""
     bits = max(q.word_bits, k.word_bits)
     scores = call.emit(
-        "scores", "bmm", {"G": batch * heads, "N": queries, "C": size, "K": keys}, bits, _producers([q, k, *others])
+        "scores", "bmm", {"G": batch * heads, "N": queries, "C": size, "K": keys}, bits, call.producers([q, k, *others])
     )
     context = call.emit(
         "context",
         "bmm",
         {"G": batch * heads, "N": queries, "C": keys, "K": value_size},
         max(bits, v.word_bits),
-        frozenset((scores,)) | _producers([v]),
+        frozenset((scores,)) | call.producers([v]),
     )
     return frozenset((context,))
 
@@ -488,7 +479,7 @@ def _heads_of(call: Call, width: int, heads: int) -> int:
     return width // heads
 
 
-@_product("Attention", "FlexAttention")
+@rule("Attention", "FlexAttention", layer=True)
 def _attention(call: Call) -> list[Tensor]:
     """The standard operator (operator set 23): four axes with heads, or three with the heads as attributes."""
     q, k, v = call.get(0), call.get(1), call.get(2)
@@ -517,7 +508,7 @@ def _attention(call: Call) -> list[Tensor]:
     )  # fmt: skip
     shape = (batch, queries, heads * value_size) if flat else (batch, heads, queries, value_size)
     present = [
-        Tensor((batch, kv_heads, keys, s), t.dtype, producers=_producers([t, p]))
+        Tensor((batch, kv_heads, keys, s), t.dtype, producers=call.producers([t, p]))
         for t, s, p in zip((k, v), (size, value_size), _pair(call, 4), strict=True)
     ]
     return [
@@ -531,8 +522,14 @@ def _pair(call: Call, i: int) -> tuple[Tensor | None, Tensor | None]:
     return (call.get(i) if call.has(i) else None, call.get(i + 1) if call.has(i + 1) else None)
 
 
-@_product(
-    "Attention", "QAttention", "PackedAttention", "LongformerAttention", "DecoderMaskedSelfAttention", contrib=True
+@rule(
+    "Attention",
+    "QAttention",
+    "PackedAttention",
+    "LongformerAttention",
+    "DecoderMaskedSelfAttention",
+    domain=CONTRIB,
+    layer=True,
 )
 def _contrib_attention(call: Call) -> list[Tensor]:
     """com.microsoft Attention: one product for query, key and value, then the attention itself."""
@@ -554,7 +551,7 @@ def _contrib_attention(call: Call) -> list[Tensor]:
         "fc",
         {"N": batch * length, "C": width, "K": sw[1]},
         _word_bits(x, w),
-        _producers([x, w, *call.inputs[2:3]]),
+        call.producers([x, w, *call.inputs[2:3]]),
     )
     qkv = _made_by(fused, None, dtype)
     at_past = {"QAttention": 8, "Attention": 4, "DecoderMaskedSelfAttention": 4}.get(call.op)
@@ -574,7 +571,7 @@ def _contrib_attention(call: Call) -> list[Tensor]:
     return [Tensor(shape, dtype, producers=made), _made_by(fused, present, dtype)]
 
 
-@_product("MultiHeadAttention", "PackedMultiHeadAttention", "DecoderMaskedMultiHeadAttention", contrib=True)
+@rule("MultiHeadAttention", "PackedMultiHeadAttention", "DecoderMaskedMultiHeadAttention", domain=CONTRIB, layer=True)
 def _multi_head_attention(call: Call) -> list[Tensor]:
     q = call.get(0)
     heads = call.int_attr("num_heads")
@@ -615,7 +612,7 @@ def _multi_head_attention(call: Call) -> list[Tensor]:
     )  # fmt: skip
     shape = (queries, heads * value_size) if packed else (batch, queries, heads * value_size)
     present = [
-        Tensor((batch, heads, keys, s), t.dtype, producers=_producers([t])) for t, s in ((k, size), (v, value_size))
+        Tensor((batch, heads, keys, s), t.dtype, producers=call.producers([t])) for t, s in ((k, size), (v, value_size))
     ]
     return [
         Tensor(shape, q.dtype, producers=made),
@@ -624,7 +621,7 @@ def _multi_head_attention(call: Call) -> list[Tensor]:
     ]
 
 
-@_product("GroupQueryAttention", "SparseAttention", contrib=True)
+@rule("GroupQueryAttention", "SparseAttention", domain=CONTRIB, layer=True)
 def _group_query_attention(call: Call) -> list[Tensor]:
     q = call.get(0)
     heads, kv_heads = call.int_attr("num_heads"), call.int_attr("kv_num_heads")
@@ -650,11 +647,11 @@ def _group_query_attention(call: Call) -> list[Tensor]:
         others=call.inputs[3:],
     )  # fmt: skip
     longest = max(keys, (past[2] or 0) if past is not None and len(past) == 4 else 0)
-    present = [Tensor((batch, kv_heads, longest, size), t.dtype, producers=_producers([t])) for t in (k, v)]
+    present = [Tensor((batch, kv_heads, longest, size), t.dtype, producers=call.producers([t])) for t in (k, v)]
     return [Tensor((batch, queries, heads * size), q.dtype, producers=made), *present]
 
 
-@_product("QOrderedMatMul", contrib=True)
+@rule("QOrderedMatMul", domain=CONTRIB, layer=True)
 def _ordered_matmul(call: Call) -> list[Tensor]:
     """Inputs A, scale A, B, scale B, ...; int8 with orders that change no size."""
     a, b = call.get(0), call.get(2)

@@ -3,58 +3,50 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
-from mohamjax.workload.shapes import RULES, Rule, same
+from mohamjax.workload.operators.folding import same
+from mohamjax.workload.operators.registry import CONTRIB, RULES, STANDARD, Rule, rule
 from mohamjax.workload.tensor import FLOAT, INT32, TYPE_BITS, UINT8, Call, Tensor, broadcast
 
-__all__ = ["CONTRIB_RULES"]
 
-CONTRIB_RULES: dict[str, Rule] = {}
-"""Rules by operator name; a name that is missing here falls back on the standard operator of that name."""
-
-
-def _rule(*names: str) -> Callable[[Rule], Rule]:
-    def register(function: Rule) -> Rule:
-        for name in names:
-            CONTRIB_RULES[name] = function
-        return function
-
-    return register
-
-
-@_rule(
+@rule(
     "Gelu", "FastGelu", "QuickGelu", "BiasGelu", "BiasDropout", "BitmaskDropout", "BiasSoftmax", "GroupNorm",
     "RotaryEmbedding", "GemmaRotaryEmbedding", "QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax",
     "SimplifiedLayerNormalization", "NGramRepeatBlock", "QOrderedGelu", "QOrderedLayerNormalization", "ScatterND",
     "DequantizeWithOrder", "QuantizeWithOrder", "RemovePadding", "DynamicTimeWarping",
+    domain=CONTRIB,
 )  # fmt: skip
 def _like_first(call: Call) -> list[Tensor]:
     return [same(call) for _ in range(call.outputs)]
 
 
-@_rule("BiasAdd")
+@rule("BiasAdd", domain=CONTRIB)
 def _bias_add(call: Call) -> list[Tensor]:
     return [same(call)]
 
 
-@_rule("QLinearAdd", "QLinearMul")
+@rule("QLinearAdd", "QLinearMul", domain=CONTRIB)
 def _q_binary(call: Call) -> list[Tensor]:
     # A, scale, zero point, B, scale, zero point, ...
     return [Tensor(broadcast(call.get(0).shape, call.get(3).shape), call.get(0).dtype)]
 
 
-@_rule("QLinearWhere")
+@rule("QLinearWhere", domain=CONTRIB)
 def _q_where(call: Call) -> list[Tensor]:
     return [Tensor(broadcast(call.get(0).shape, call.get(1).shape, call.get(4).shape), call.get(1).dtype)]
 
 
-@_rule("QLinearConcat")
+@rule("QLinearConcat", domain=CONTRIB)
 def _q_concat(call: Call) -> list[Tensor]:
     parts = [call.get(i) for i in range(2, len(call.inputs), 3)]  # after the output's scale and zero point
     inner = _with_inputs(call, "Concat", parts)
-    out = RULES["Concat"](inner)
+    out = _standard("Concat")(inner)
     return [Tensor(out[0].shape, parts[0].dtype if parts else UINT8)]
+
+
+def _standard(op: str) -> Rule:
+    """The rule of a standard operator."""
+    return RULES[STANDARD][op]
 
 
 def _with_inputs(call: Call, op: str, inputs: list[Tensor]) -> Call:
@@ -62,32 +54,32 @@ def _with_inputs(call: Call, op: str, inputs: list[Tensor]) -> Call:
 
 
 def _pooled(op: str) -> Rule:
-    def rule(call: Call) -> list[Tensor]:
+    def pooled(call: Call) -> list[Tensor]:
         x = call.get(0)
         last = bool(call.attr("channels_last", 0)) or call.op.startswith("Nhwc")
         if not last or x.shape is None:
-            return RULES[op](_with_inputs(call, op, [x]))
+            return _standard(op)(_with_inputs(call, op, [x]))
         turned = Tensor((x.shape[0], x.shape[-1], *x.shape[1:-1]), x.dtype)
-        out = RULES[op](_with_inputs(call, op, [turned]))[0]
+        out = _standard(op)(_with_inputs(call, op, [turned]))[0]
         shape = out.shape
         return [Tensor(None if shape is None else (shape[0], *shape[2:], shape[1]), x.dtype)]
 
-    return rule
+    return pooled
 
 
-CONTRIB_RULES["QLinearAveragePool"] = _pooled("AveragePool")
-CONTRIB_RULES["QLinearGlobalAveragePool"] = _pooled("GlobalAveragePool")
-CONTRIB_RULES["NhwcMaxPool"] = _pooled("MaxPool")
-CONTRIB_RULES["MaxpoolWithMask"] = _pooled("MaxPool")
+rule("QLinearAveragePool", domain=CONTRIB)(_pooled("AveragePool"))
+rule("QLinearGlobalAveragePool", domain=CONTRIB)(_pooled("GlobalAveragePool"))
+rule("NhwcMaxPool", domain=CONTRIB)(_pooled("MaxPool"))
+rule("MaxpoolWithMask", domain=CONTRIB)(_pooled("MaxPool"))
 
 
-@_rule("QLinearReduceMean")
+@rule("QLinearReduceMean", domain=CONTRIB)
 def _q_reduce_mean(call: Call) -> list[Tensor]:
-    out = RULES["ReduceMean"](_with_inputs(call, "ReduceMean", [call.get(0)]))
+    out = _standard("ReduceMean")(_with_inputs(call, "ReduceMean", [call.get(0)]))
     return [Tensor(out[0].shape, call.get(0).dtype)]
 
 
-@_rule("EmbedLayerNormalization", "QEmbedLayerNormalization")
+@rule("EmbedLayerNormalization", "QEmbedLayerNormalization", domain=CONTRIB)
 def _embed_layer_normalization(call: Call) -> list[Tensor]:
     ids = call.get(0).shape
     at = 2  # word embedding
@@ -99,7 +91,13 @@ def _embed_layer_normalization(call: Call) -> list[Tensor]:
     return [Tensor(shape, dtype), Tensor((batch,), INT32), Tensor(shape, dtype)]
 
 
-@_rule("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", "SkipGroupNorm", "QOrderedSkipLayerNormalization")
+@rule(
+    "SkipLayerNormalization",
+    "SkipSimplifiedLayerNormalization",
+    "SkipGroupNorm",
+    "QOrderedSkipLayerNormalization",
+    domain=CONTRIB,
+)
 def _skip_layer_normalization(call: Call) -> list[Tensor]:
     shape = call.get(0).shape
     statistics = None if shape is None else (*shape[:-1], 1)
@@ -109,14 +107,14 @@ def _skip_layer_normalization(call: Call) -> list[Tensor]:
     return [Tensor(shape, dtype), Tensor(statistics), Tensor(statistics), Tensor(shape, dtype)]
 
 
-@_rule("BiasSplitGelu")
+@rule("BiasSplitGelu", domain=CONTRIB)
 def _bias_split_gelu(call: Call) -> list[Tensor]:
     shape = call.get(0).shape
     half = None if not shape or shape[-1] is None else shape[-1] // 2
     return [Tensor(None if shape is None else (*shape[:-1], half), call.get(0).dtype)]
 
 
-@_rule("ExpandDims")
+@rule("ExpandDims", domain=CONTRIB)
 def _expand_dims(call: Call) -> list[Tensor]:
     shape, axis = call.get(0).shape, call.scalar(1)
     if shape is None or axis is None:
@@ -125,7 +123,7 @@ def _expand_dims(call: Call) -> list[Tensor]:
     return [Tensor((*shape[:at], 1, *shape[at:]), call.get(0).dtype)]
 
 
-@_rule("GatherBlockQuantized")
+@rule("GatherBlockQuantized", domain=CONTRIB)
 def _gather_block(call: Call) -> list[Tensor]:
     table, ids = call.get(0).shape, call.get(1).shape
     dtype = call.get(2).dtype if call.has(2) else FLOAT
@@ -139,13 +137,13 @@ def _gather_block(call: Call) -> list[Tensor]:
     return [Tensor((*table[:at], *ids, *rest), dtype)]
 
 
-@_rule("RestorePadding")
+@rule("RestorePadding", domain=CONTRIB)
 def _restore_padding(call: Call) -> list[Tensor]:
     x, offset = call.get(0).shape, call.get(1).shape
     return [Tensor(None if x is None or offset is None else (*offset, x[-1]), call.get(0).dtype)]
 
 
-@_rule("RelativePositionBias")
+@rule("RelativePositionBias", domain=CONTRIB)
 def _relative_position_bias(call: Call) -> list[Tensor]:
     table = call.get(0).shape
     q, k = call.scalar(1), call.scalar(2)
@@ -153,20 +151,23 @@ def _relative_position_bias(call: Call) -> list[Tensor]:
     return [Tensor((1, heads, None if q is None else int(q), None if k is None else int(k)), call.get(0).dtype)]
 
 
-@_rule("ComplexMul", "ComplexMulConj")
+@rule("ComplexMul", "ComplexMulConj", domain=CONTRIB)
 def _complex_mul(call: Call) -> list[Tensor]:
     return [Tensor(broadcast(call.get(0).shape, call.get(1).shape), call.get(0).dtype)]
 
 
-@_rule("Crop", "CropAndResize", "SampleOp", "Tokenizer", "MurmurHash3", "WordConvEmbedding", "UnfoldTensor")
+@rule(
+    "Crop", "CropAndResize", "SampleOp", "Tokenizer", "MurmurHash3", "WordConvEmbedding", "UnfoldTensor", domain=CONTRIB
+)
 def _opaque(call: Call) -> list[Tensor]:
     return [Tensor(None, FLOAT) for _ in range(call.outputs)]
 
 
-@_rule(
+@rule(
     "Rfft", "Irfft", "CDist", "MoE", "QMoE", "GatedRelativePositionBias", "QOrderedAttention", "LinearAttention",
     "PagedAttention", "CausalConvWithState", "DecoderAttention", "AttnLSTM", "SparseToDenseMatMul",
     "QOrderedLongformerAttention", "MulInteger", "Inverse",
+    domain=CONTRIB,
 )  # fmt: skip
 def _not_modelled(call: Call) -> list[Tensor]:
     call.warn(f"{call.label}: {call.op} does multiply-accumulates that are not modelled; it is no layer")

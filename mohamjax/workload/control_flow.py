@@ -1,0 +1,373 @@
+"""Control flow: branches with a constant condition are taken, loops with a constant trip count are unrolled.
+
+What depends on data is walked for the shapes alone where it holds no layer, and refused where it does. A trial that is
+given up drops its layers; what it took of the import's budget stays taken.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mohamjax.workload.onnx_file import MAX_FOLDED_INTEGERS
+from mohamjax.workload.plan import GraphPlan, NodePlan
+from mohamjax.workload.tensor import BOOL, INT64, Shape, Tensor, count, is_known
+from mohamjax.workload.walk import Scope, Walk, control, prefix
+
+MAX_UNROLLED = 100_000
+"""Operator calls that one loop may make."""
+
+MAX_TRIPS = 10_000
+"""Unrolled iterations of a loop with a trip count."""
+
+MAX_TRIAL = 1_000
+"""Iterations after which a loop without a trip count is taken for endless."""
+
+
+def _body(walk: Walk, node: NodePlan, scope: Scope, attributes: Mapping[str, Any], key: str) -> GraphPlan:
+    plan = attributes.get(key)
+    if not isinstance(plan, GraphPlan):
+        raise walk.error(node, scope, f"its graph {key!r} is missing", "correct the model and export it again")
+    return plan
+
+
+def _refused(
+    walk: Walk,
+    node: NodePlan,
+    scope: Scope,
+    inputs: list[Tensor | None],
+    message: str,
+    shapes: Callable[[], list[Tensor]] | None = None,
+) -> list[Tensor]:
+    """Control flow that cannot be unrolled: an error, or passed over if the user wants that.
+
+    Args:
+        node: The node.
+        scope: Where it stands.
+        inputs: Its inputs.
+        message: Why it cannot be unrolled.
+        shapes: Walks its graphs for the shapes of its outputs; the layers that this adds are dropped.
+    """
+    if not walk.skip_unknown:
+        raise walk.error(
+            node,
+            scope,
+            message,
+            "export the model without it (fixed inputs), or --skip-unknown passes over it and its layers",
+        )
+    walk.warn(f"{walk.label(node, scope)}: {message}; the layers inside are left out")
+    walk.budget.spend("entries", sum(len(graph.free) for graph in node.graphs))
+    operands = [*inputs, *(scope.find(name) for graph in node.graphs for name in sorted(graph.free))]
+    if shapes is None:
+        return walk.passed(node, scope, operands)
+    mark = walk.mark()
+    outputs = shapes()
+    walk.drop_layers(mark)
+    producers = walk.union(operands)
+    return [dataclasses.replace(t, data=None, const=False, producers=producers, elements=None) for t in outputs]
+
+
+@control("If")
+def _if(
+    walk: Walk, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: Mapping[str, Any]
+) -> list[Tensor]:
+    then = _body(walk, node, scope, attributes, "then_branch")
+    other = _body(walk, node, scope, attributes, "else_branch")
+    condition = inputs[0] if inputs else None
+    if condition is None:
+        raise walk.error(node, scope, "its condition is missing", "correct the model and export it again")
+    if condition.values_known and condition.data is not None and condition.data.size == 1:
+        taken = then if condition.data.reshape(-1)[0] else other
+        return walk.run_graph(taken, scope.inner(taken.hints, prefix(scope, node, "/")))
+
+    def both() -> list[Tensor]:
+        results = [walk.run_graph(plan, scope.inner(plan.hints, prefix(scope, node, "/"))) for plan in (then, other)]
+        return [
+            Tensor(
+                _common(a.shape, b.shape),
+                a.dtype or b.dtype,
+                producers=walk.union([a, b, condition]),
+                sequence=a.sequence,
+                why=f"{walk.label(node, scope)} has branches of different shapes",
+            )
+            for a, b in zip(*results, strict=False)
+        ]
+
+    if walk.has_layers(then) or walk.has_layers(other):
+        message = "its condition depends on data and there are layers in its branches"
+        return _refused(walk, node, scope, inputs, message, both)
+    return both()
+
+
+@control("Loop")
+def _loop(
+    walk: Walk, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: Mapping[str, Any]
+) -> list[Tensor]:
+    body = _body(walk, node, scope, attributes, "body")
+    limit, condition = [*inputs, None, None][:2]
+    carried = inputs[2:]
+    trips = _single(limit)
+    proceed = _single(condition)
+    if len(body.outputs) < 1 + len(carried) or len(body.inputs) < 2 + len(carried):
+        raise walk.error(
+            node, scope, "its body does not fit its carried values", "correct the model and export it again"
+        )
+    weight = len(body.nodes) + 1
+    done = None
+    if trips is not None and trips <= MAX_TRIPS and trips * weight <= MAX_UNROLLED:
+        done = _unroll(walk, node, scope, body, inputs, int(trips), proceed)
+    elif (
+        (limit is None or trips is not None)
+        and (condition is None or proceed is not None)
+        and id(body) not in walk.endless
+    ):
+        # No count, or none that ends: the condition itself may fold to false.
+        done = _unroll(walk, node, scope, body, inputs, None, proceed)
+    if done is not None:
+        return done
+    if walk.has_layers(body):
+        if trips is None and limit is not None:
+            why = "its trip count depends on data"
+        elif trips is not None:
+            most = min(MAX_TRIPS, MAX_UNROLLED // weight)
+            why = f"its {trips:,} iterations are more than the {most:,} that are unrolled"
+        else:
+            why = "its end depends on data, or lies too far away to unroll it"
+        return _refused(
+            walk,
+            node,
+            scope,
+            inputs,
+            f"{why} and there are layers in its body",
+            lambda: _abstract_loop(walk, node, scope, body, inputs),
+        )
+    return _abstract_loop(walk, node, scope, body, inputs)
+
+
+def _unroll(
+    walk: Walk,
+    node: NodePlan,
+    scope: Scope,
+    body: GraphPlan,
+    inputs: list[Tensor | None],
+    trips: int | None,
+    proceed: Any,
+) -> list[Tensor] | None:
+    """Runs a loop iteration by iteration; None where it turns out that its end is not known."""
+    carried = list(inputs[2:])
+    condition = inputs[1] if len(inputs) > 1 else None
+    gathered: list[list[Tensor]] = [[] for _ in range(len(body.outputs) - 1 - len(carried))]
+    mark = walk.mark()
+    going: Any = True if condition is None else proceed
+    control = walk.union([condition]) if going is None else frozenset()
+    # A trial takes half of what is left at most: many of them end nothing.
+    floors = walk.budget.halves()
+    most = min(MAX_TRIAL, walk.budget.left("calls") // 2 // (len(body.nodes) + 1))
+    i = 0
+    while (trips is None or i < trips) and (going is None or going):
+        if trips is None and (i >= most or walk.budget.below(floors)):
+            walk.endless.add(id(body))  # other loops may run it over and over
+            walk.drop_layers(mark)
+            return None
+        inner = scope.inner(body.hints, prefix(scope, node, f".{i}/"))
+        values = [_constant(i), _constant(True, BOOL), *carried]
+        for name, value in zip(body.inputs, values, strict=False):
+            inner.tensors[name] = value
+        made = walk.run_graph(body, inner)
+        going = _single(made[0])
+        if going is None and trips is None:
+            walk.drop_layers(mark)
+            return None
+        if going is None:
+            control |= walk.union([made[0]])
+            if walk.has_layers(body):
+                walk.warn(f"{walk.label(node, scope)}: its end depends on data; all {trips} iterations are counted")
+        carried = list(made[1 : 1 + len(carried)])
+        walk.budget.spend("members", len(gathered))
+        for bucket, value in zip(gathered, made[1 + len(carried) :], strict=True):
+            bucket.append(value)
+        i += 1
+    out = [t if t is not None else Tensor(None, 0, producers=frozenset()) for t in carried]
+    if control:
+        out = [dataclasses.replace(t, producers=walk.union([t]) | control, const=False, data=None) for t in out]
+    for bucket in gathered:
+        out.append(_stacked(walk, bucket, i if not control else None, control, walk.label(node, scope)))
+    return out
+
+
+def _abstract_loop(
+    walk: Walk, node: NodePlan, scope: Scope, body: GraphPlan, inputs: list[Tensor | None]
+) -> list[Tensor]:
+    """A loop without layers whose end is not known: one pass over its body tells what depends on what."""
+    carried = [t if t is not None else Tensor(None, 0, producers=frozenset()) for t in inputs[2:]]
+    walk.budget.spend("entries", len(body.free))
+    before = walk.union([*inputs, *(scope.find(name) for name in body.free)])
+    label = walk.label(node, scope)
+    made: list[Tensor] = []
+    for _ in range(2):  # once to see which shapes change, once with those unknown
+        inner = scope.inner(body.hints, prefix(scope, node, "/"))
+        values: list[Tensor] = [Tensor((), INT64, producers=before), Tensor((), BOOL, producers=before)]
+        values += [dataclasses.replace(t, data=None, const=False, producers=before, elements=None) for t in carried]
+        for name, value in zip(body.inputs, values, strict=False):
+            inner.tensors[name] = value
+        made = walk.run_graph(body, inner)
+        carried = [
+            dataclasses.replace(t, shape=_common(t.shape, new.shape), why=f"{label} changes its size")
+            for t, new in zip(carried, made[1 : 1 + len(carried)], strict=True)
+        ]
+    out = [dataclasses.replace(t, data=None, const=False, producers=before, elements=None) for t in carried]
+    for value in made[1 + len(carried) :]:
+        shape = None if value.shape is None else (None, *value.shape)
+        out.append(Tensor(shape, value.dtype, producers=before, why=f"{label} runs as often as its data say"))
+    return out
+
+
+@control("Scan")
+def _scan(
+    walk: Walk, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: Mapping[str, Any]
+) -> list[Tensor]:
+    """Unrolls a Scan; that of operator set 8 runs anew for every entry of a batch, axis 0 of all its operands."""
+    body = _body(walk, node, scope, attributes, "body")
+    batched = scope.opsets.get("", 1) < 9
+    operands = inputs[1:] if batched else inputs
+    scanned = int(attributes.get("num_scan_inputs", 0))
+    states = len(operands) - scanned
+    if scanned < 1 or states < 0 or len(body.inputs) < len(operands) or len(body.outputs) < states:
+        raise walk.error(node, scope, "its body does not fit its inputs", "correct the model and export it again")
+    batch: int | None = 1
+    axes = [0] * scanned
+    if batched:
+        if inputs[0] is not None:
+            walk.warn(f"{walk.label(node, scope)}: its sequences are counted at their full length")
+        operands, batch = _slices(walk, operands, [0] * len(operands))
+    else:
+        axes = attributes.get("scan_input_axes") or axes
+    slices, length = _slices(walk, operands[states:], axes)
+    steps = None if length is None or batch is None else length * batch
+    runs = (batch or 1, length or 0)
+    if steps is None or steps > MAX_TRIPS or steps * (len(body.nodes) + 1) > 2 * MAX_UNROLLED:
+        if walk.has_layers(body):
+            many = "unknown" if steps is None else f"{steps:,}"
+            message = f"its length ({many}) does not unroll and there are layers in its body"
+            return _refused(walk, node, scope, inputs, message)
+        runs = (1, 1)
+    out_axes = attributes.get("scan_output_axes") or [0] * (len(body.outputs) - states)
+    label = walk.label(node, scope)
+    parts: list[list[Tensor]] = []
+    for b in range(runs[0]):
+        before = prefix(scope, node, "." + (f"{b}." if runs[0] > 1 else ""))
+        state = list(operands[:states])
+        gathered: list[list[Tensor]] = [[] for _ in range(len(body.outputs) - states)]
+        for i in range(runs[1]):
+            inner = scope.inner(body.hints, f"{before}{i}/")
+            for name, value in zip(body.inputs, [*state, *slices], strict=False):
+                inner.tensors[name] = value
+            made = walk.run_graph(body, inner)
+            state = list(made[:states])
+            walk.budget.spend("members", len(gathered))
+            for bucket, value in zip(gathered, made[states:], strict=True):
+                bucket.append(value)
+        out = [t if t is not None else Tensor(None, 0, producers=frozenset()) for t in state]
+        for bucket, axis in zip(gathered, out_axes, strict=True):
+            out.append(_stacked(walk, bucket, length, frozenset(), label, axis))
+        parts.append(out)
+    if not batched:
+        return parts[0]
+    return [_stacked(walk, list(bucket), batch, frozenset(), label) for bucket in zip(*parts, strict=True)]
+
+
+@control("SequenceMap")
+def _sequence_map(
+    walk: Walk, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: Mapping[str, Any]
+) -> list[Tensor]:
+    body = _body(walk, node, scope, attributes, "body")
+    first = inputs[0] if inputs else None
+    elements = first.elements if first is not None else None
+    if elements is None:
+        if walk.has_layers(body):
+            return _refused(
+                walk, node, scope, inputs, "the length of its sequence is unknown and there are layers in its body"
+            )
+        return [Tensor(None, 0, producers=walk.union(inputs), sequence=True) for _ in node.outputs]
+    gathered: list[list[Tensor]] = [[] for _ in body.outputs]
+    for i in range(len(elements)):
+        inner = scope.inner(body.hints, prefix(scope, node, f".{i}/"))
+        for name, value in zip(body.inputs, inputs, strict=False):
+            if value is not None and value.sequence and value.elements is not None:
+                value = value.elements[i]
+            inner.tensors[name] = value
+        walk.budget.spend("members", len(gathered))
+        for bucket, value in zip(gathered, walk.run_graph(body, inner), strict=True):
+            bucket.append(value)
+    return [Tensor(None, b[0].dtype if b else 0, producers=walk.union(b), elements=b, sequence=True) for b in gathered]
+
+
+def _slices(
+    walk: Walk, tensors: Sequence[Tensor | None], axes: Sequence[int]
+) -> tuple[list[Tensor | None], int | None]:
+    """What one step along an axis of each tensor sees of them, and the length that they share, None if unknown."""
+    lengths: set[int | None] = set()
+    slices: list[Tensor | None] = []
+    for tensor, axis in zip(tensors, axes, strict=True):
+        if tensor is None or tensor.shape is None:
+            lengths.add(None)
+            slices.append(Tensor(None, producers=walk.union([tensor])))
+            continue
+        at = axis % len(tensor.shape)
+        lengths.add(tensor.shape[at])
+        rest = tensor.shape[:at] + tensor.shape[at + 1 :]
+        slices.append(dataclasses.replace(tensor, shape=rest, data=None))
+    return slices, lengths.pop() if len(lengths) == 1 else None
+
+
+def _stacked(
+    walk: Walk, parts: list[Tensor], length: int | None, control: frozenset[int], label: str, axis: int = 0
+) -> Tensor:
+    """The parts of a loop's iterations along a new axis."""
+    if not parts:
+        return Tensor(None, 0, producers=control, why=f"{label} runs zero times")
+    shape = parts[0].shape
+    for part in parts[1:]:
+        shape = _common(shape, part.shape)
+    if shape is not None:
+        at = axis % (len(shape) + 1)
+        shape = (*shape[:at], length, *shape[at:])
+    data = None
+    if (
+        length == len(parts)
+        and axis == 0
+        and is_known(shape)
+        and (count(shape) or 0) <= MAX_FOLDED_INTEGERS
+        and all(p.values_known for p in parts)
+    ):
+        data = np.stack([p.data for p in parts])  # type: ignore[misc]
+        data = data if walk.kept(data) else None
+    const = not control and all(p.const for p in parts)
+    return Tensor(
+        shape,
+        parts[0].dtype,
+        data=data,
+        const=const,
+        producers=walk.union(parts) | control,
+        why="" if is_known(shape) else f"{label} gathers parts of different shapes",
+    )
+
+
+def _single(tensor: Tensor | None) -> Any:
+    """The one value of a known tensor, None where it is not known."""
+    if tensor is None or not tensor.values_known or tensor.data is None or tensor.data.size != 1:
+        return None
+    return tensor.data.reshape(-1).tolist()[0]
+
+
+def _constant(value: Any, dtype: int = INT64) -> Tensor:
+    return Tensor((), dtype, data=np.asarray(value), const=True, producers=frozenset())
+
+
+def _common(a: Shape | None, b: Shape | None) -> Shape | None:
+    if a is None or b is None or len(a) != len(b):
+        return None
+    return tuple(x if x == y else None for x, y in zip(a, b, strict=True))

@@ -1,0 +1,27 @@
+"""What each ONNX operator makes of its inputs: one module per family, one registry."""
+
+from mohamjax.workload.operators import (
+    constants,
+    contrib,
+    elementwise,
+    movement,
+    products,
+    reductions,
+    sequences,
+    unmodelled,
+    windows,
+)
+from mohamjax.workload.operators.registry import (
+    CONTRIB,
+    PURE_RANDOM,
+    QUANTISED_THROUGH,
+    RULES,
+    STANDARD,
+    find_rule,
+    is_layer,
+)
+
+__all__ = ["CONTRIB", "PURE_RANDOM", "QUANTISED_THROUGH", "RULES", "STANDARD", "find_rule", "is_layer"]
+
+# Importing the families fills the registry.
+_FAMILIES = (constants, contrib, elementwise, movement, products, reductions, sequences, unmodelled, windows)

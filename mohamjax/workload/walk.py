@@ -1,0 +1,537 @@
+"""The graph walk: from ONNX nodes to layers and what they depend on.
+
+The walk computes with tensors of which only shape, small values and producers are known (`tensor.Tensor`); functions
+are inlined, control flow is left to `control_flow`. A layer's predecessors are the layers that its operands were
+computed from, through operators that are no layers; they are not reduced transitively.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mohamjax.errors import InputError
+from mohamjax.workload.budget import Budget
+from mohamjax.workload.layer import Layer, WorkloadShape
+from mohamjax.workload.onnx_file import MAX_FOLDED_INTEGERS, check_sizes
+from mohamjax.workload.operators import (
+    CONTRIB,
+    PURE_RANDOM,
+    QUANTISED_THROUGH,
+    RULES,
+    STANDARD,
+    find_rule,
+    is_layer,
+)
+from mohamjax.workload.plan import GraphPlan, NodePlan, decode, entries, plan_graph, shortened, static_shape
+from mohamjax.workload.tensor import BOOL, TYPE_BITS, Call, Tensor, is_known, show, union
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["CONTROL", "Scope", "Walk", "control", "prefix"]
+
+MAX_LAYERS = 50_000
+
+_SMALL = 1 << 8
+"""Elements of a tensor that counts as small."""
+
+_MOST_UNKNOWN = 1 << 10
+"""Elements of an array of which some are unknown: shapes are short, and such arrays are slow."""
+
+_LONGEST_PREFIX = 1000
+"""Characters of the names around a node; longer ones lose their middle, for they stand everywhere."""
+
+MAX_DEPTH = 64
+"""Functions and control flow inside each other."""
+
+MAX_BOUND = 2**31 - 1
+MAX_MACS = 2**62
+
+_BLOCKED = "com.microsoft.nchwc"
+"""Convolutions over padded channel blocks: their true channel counts are lost."""
+
+
+@dataclasses.dataclass
+class Scope:
+    """Tensors in reach: a graph's own, then those of the graphs around it."""
+
+    tensors: dict[str, Tensor | None]
+    hints: Mapping[str, onnx.ValueInfoProto]
+    opsets: Mapping[str, int]
+    attributes: Mapping[str, Any]
+    prefix: str = ""
+    parent: Scope | None = None
+    depth: int = 0
+    main: bool = False
+
+    def find(self, name: str) -> Tensor | None:
+        """The tensor of that name."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.tensors:
+                return scope.tensors[name]
+            scope = scope.parent
+        raise KeyError(name)
+
+    def inner(self, hints: Mapping[str, onnx.ValueInfoProto], prefix: str) -> Scope:
+        """The scope of a graph inside a node."""
+        return Scope({}, hints, self.opsets, self.attributes, prefix, self, self.depth + 1)
+
+
+Control = Callable[["Walk", NodePlan, Scope, list[Tensor | None], Mapping[str, Any]], list[Tensor]]
+
+CONTROL: dict[str, Control] = {}
+"""What walks the graphs inside a node, by operator name; `control_flow` fills it."""
+
+
+def control(name: str) -> Callable[[Control], Control]:
+    """Registers what walks the graphs inside the nodes of an operator."""
+
+    def register(function: Control) -> Control:
+        CONTROL[name] = function
+        return function
+
+    return register
+
+
+class Walk:
+    """Walks a model and gathers its layers.
+
+    Args:
+        model: The parsed model.
+        file: Its file, for errors.
+        warn: Takes one line per warning.
+        skip_unknown: Pass dependencies through operators that are not known, with a warning, instead of refusing them.
+        shapes: Shapes that the user gave, by tensor name.
+    """
+
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        file: object,
+        warn: Callable[[str], None],
+        *,
+        skip_unknown: bool = False,
+        shapes: Mapping[str, tuple[int, ...]] | None = None,
+    ) -> None:
+        self.file = file
+        self.budget = Budget(file)
+        self.skip_unknown = skip_unknown
+        self.shapes = dict(shapes or {})
+        self.layers: list[Layer] = []
+        self.folded_products = 0
+        self.symbols: dict[str, int] = {}
+        self._warn = warn
+        self._warned: set[str] = set()
+        self._names: dict[str, int] = {}
+        self._renamed: list[tuple[str, int | None]] = []
+        self._functions = {(f.domain if f.domain != "ai.onnx" else "", f.name, f.overload): f for f in model.functions}
+        self._function_plans: dict[tuple[str, str, str], tuple[GraphPlan, dict[str, Any]]] = {}
+        self.endless: set[int] = set()
+        self._computes: dict[int, bool] = {}
+        self.opsets = self._versions(model.opset_import)
+        self.plan = plan_graph(model.graph, self.budget)
+        if self.plan.free:
+            raise self._undefined(self.plan, f"graph {model.graph.name!r}")
+
+    # ------------------------------------------------------------------------------------------------- helpers
+
+    @staticmethod
+    def _versions(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
+        return {"" if entry.domain == "ai.onnx" else entry.domain: int(entry.version) for entry in imports}
+
+    def error(self, node: NodePlan, scope: Scope, message: str, remedy: str) -> InputError:
+        """An `InputError` about a node."""
+        return InputError(message, file=self.file, item=self.label(node, scope), remedy=remedy)
+
+    @staticmethod
+    def label(node: NodePlan, scope: Scope) -> str:
+        """The node as errors name it."""
+        return f"node {scope.prefix + node.name!r} ({node.op})"
+
+    def _undefined(self, plan: GraphPlan, where: str) -> InputError:
+        for node in plan.nodes:
+            for name in sorted(node.needs & plan.free):
+                return InputError(
+                    f"input tensor {name!r} is not defined: no node, input or initialiser makes it",
+                    file=self.file,
+                    item=node.label,
+                    remedy="correct the model and export it again",
+                )
+        return InputError(
+            f"output {sorted(plan.free)[0]!r} is not defined: no node makes it",
+            file=self.file,
+            item=where,
+            remedy="correct the model and export it again",
+        )
+
+    def warn(self, line: str) -> None:
+        """Passes a warning on, once."""
+        if line not in self._warned:
+            self._warned.add(line)
+            self._warn(line)
+
+    # ---------------------------------------------------------------------------------------------------- walk
+
+    def run(self, inputs: Mapping[str, Tensor]) -> Mapping[str, Tensor | None]:
+        """Walks the main graph.
+
+        Args:
+            inputs: The graph inputs by name.
+
+        Returns:
+            What is known of every tensor of the main graph.
+
+        Raises:
+            InputError: What the model holds cannot be read as layers; names the node and the remedy.
+        """
+        scope = Scope(dict(inputs), self.plan.hints, self.opsets, {}, main=True)
+        self.run_graph(self.plan, scope)
+        return scope.tensors
+
+    def run_graph(self, plan: GraphPlan, scope: Scope) -> list[Tensor]:
+        """Walks a graph whose inputs are in the scope; returns its outputs."""
+        if scope.depth > MAX_DEPTH:
+            raise InputError(
+                f"functions or control flow lie more than {MAX_DEPTH} deep inside each other",
+                file=self.file,
+                item=scope.prefix.rstrip("/"),
+                remedy="correct the model (a function that calls itself?) and export it again",
+            )
+        self.budget.spend("calls")
+        self.budget.spend("entries", len(plan.constants) + len(plan.inputs) + len(plan.outputs))
+        for name, tensor in plan.constants.items():
+            scope.tensors[name] = self._overridden(name, tensor, scope)
+        for node in plan.nodes:
+            self._run_node(node, scope)
+        outputs = []
+        for name in plan.outputs:
+            tensor = scope.find(name)
+            outputs.append(Tensor(None, producers=frozenset(), const=True) if tensor is None else tensor)
+        return outputs
+
+    def _run_node(self, node: NodePlan, scope: Scope) -> None:
+        budget = self.budget
+        budget.item = label = self.label(node, scope)
+        budget.spend("calls")
+        budget.spend("entries", node.entries)
+        inputs = [scope.find(name) if name else None for name in node.inputs]
+        attributes = node.attributes
+        if node.references:
+            attributes = dict(attributes)
+            for key, reference in node.references.items():
+                if reference in scope.attributes:
+                    attributes[key] = scope.attributes[reference]
+            budget.spend("entries", entries(attributes.values()))
+        try:
+            with np.errstate(all="ignore"):
+                made = self._apply(node, scope, inputs, attributes)
+        except InputError:
+            raise
+        except (
+            ArithmeticError,
+            AssertionError,
+            AttributeError,
+            LookupError,
+            TypeError,
+            ValueError,
+            MemoryError,
+        ) as error:
+            # Rules trust their operands' form; whatever a malformed node makes of that ends here, as the user's error.
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise self.error(
+                node,
+                scope,
+                f"its inputs or attributes do not fit the operator ({reason})",
+                "correct the model and export it again",
+            ) from error
+        for i, name in enumerate(node.outputs):
+            if name:
+                tensor = made[i] if i < len(made) else self._unmade(inputs)
+                if tensor.shape is not None:
+                    check_sizes(tensor.shape, label, self.file)
+                    budget.spend("entries", len(tensor.shape))
+                scope.tensors[name] = self._overridden(name, self._hinted(name, tensor, scope), scope)
+
+    def _unmade(self, inputs: list[Tensor | None]) -> Tensor:
+        return Tensor(None, 0, producers=self.union(inputs))
+
+    def union(self, tensors: Iterable[Tensor | None]) -> frozenset[int]:
+        """The layers that some tensors were computed from."""
+        return union(tensors, self.budget)
+
+    def _apply(
+        self, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: Mapping[str, Any]
+    ) -> list[Tensor]:
+        key = (node.domain, node.op, node.overload)
+        if key in self._functions:
+            return self._call_function(key, node, scope, inputs, attributes)
+        if node.domain == "" and node.op in CONTROL:
+            return CONTROL[node.op](self, node, scope, inputs, attributes)
+        rule = find_rule(node.domain, node.op)
+        if rule is None:
+            return self._unknown(node, scope, inputs)
+        self._read(inputs)
+        if not self.budget.fold(0):
+            inputs = [None if t is None else _without_large(t) for t in inputs]
+        call = Call(
+            op=node.op,
+            domain=node.domain,
+            opset=scope.opsets.get(node.domain, 1),
+            label=self.budget.item or self.label(node, scope),
+            inputs=inputs,
+            attributes=attributes,
+            outputs=len(node.outputs),
+            file=self.file,
+            warn=self.warn,
+            emit=lambda suffix, kind, bounds, bits, producers: self._emit(
+                node, scope, suffix, kind, bounds, bits, producers
+            ),
+            fold_product=self._fold_product,
+            budget=self.budget,
+        )
+        outputs = rule(call)
+        self._finish(call, outputs)
+        return outputs
+
+    def _read(self, tensors: Iterable[Tensor | None]) -> None:
+        """Counts the values that a rule gets: singly where Python looks at each, otherwise as NumPy takes them."""
+        self.budget.spend(
+            "entries",
+            sum(
+                t.data.size if t.data.dtype == object else t.data.size >> 6
+                for t in tensors
+                if t is not None and t.data is not None
+            ),
+        )
+
+    def _fold_product(self) -> None:
+        self.folded_products += 1
+
+    def _finish(self, call: Call, outputs: list[Tensor]) -> None:
+        """Adds what holds for every operator: constants, producers, quantised widths, who lost a shape."""
+        operands = [t for t in call.inputs if t is not None]
+        const = all(t.const for t in operands) and call.op not in PURE_RANDOM
+        producers: frozenset[int] | None = None
+        why = ""
+        for out in outputs:
+            if out.producers is None:
+                out.const = out.const or const or out.values_known
+                if out.const:
+                    out.producers = frozenset()
+                else:
+                    producers = self.union(operands) if producers is None else producers
+                    out.producers = producers
+            if out.bits is None and operands:
+                if call.op in QUANTISED_THROUGH:
+                    out.bits = operands[0].bits
+                elif call.op == "Cast" and const and operands[0].dtype != BOOL:
+                    narrow = TYPE_BITS.get(operands[0].dtype, 32)
+                    out.bits = narrow if narrow <= 8 else operands[0].bits
+                elif const:
+                    out.bits = next((t.bits for t in operands if t.bits), None)
+            if out.elements is not None and not any(out.elements is t.elements for t in operands):
+                self.budget.spend("members", len(out.elements))
+            if out.data is not None and not self.kept(out.data):
+                out.data = None
+            if not is_known(out.shape) and not out.sequence and not out.why:
+                lost = next((t.why for t in operands if t.why), "")
+                why = why or f"{call.label} makes a size that depends on data"
+                out.why = lost or why
+
+    def kept(self, data: np.ndarray) -> bool:
+        """Whether computed values may be kept."""
+        if data.size > (_MOST_UNKNOWN if data.dtype == object else MAX_FOLDED_INTEGERS):
+            return False
+        if data.size > _SMALL:
+            return self.budget.fold(data.size)
+        self.budget.spend("entries", data.size >> 2)
+        return True
+
+    def _hinted(self, name: str, tensor: Tensor, scope: Scope) -> Tensor:
+        """Fills sizes that the rules could not know from what the file states of the tensor."""
+        if (is_known(tensor.shape) and tensor.dtype) or name not in scope.hints:
+            return tensor
+        shape, dtype, sequence = static_shape(scope.hints[name], self.symbols if scope.main else {})
+        if tensor.shape is None:
+            merged = shape
+        elif shape is not None and len(shape) == len(tensor.shape):
+            merged = tuple(b if a is None else a for a, b in zip(tensor.shape, shape, strict=True))
+        else:
+            merged = tensor.shape
+        return dataclasses.replace(
+            tensor, shape=merged, dtype=tensor.dtype or dtype, sequence=tensor.sequence or sequence
+        )
+
+    def _overridden(self, name: str, tensor: Tensor, scope: Scope) -> Tensor:
+        if not scope.main or name not in self.shapes:
+            return tensor
+        shape = self.shapes[name]
+        if tensor.shape is not None and len(tensor.shape) != len(shape):
+            raise InputError(
+                f"--shape gives it {len(shape)} axes, it has {len(tensor.shape)} ({show(tensor.shape)})",
+                file=self.file,
+                item=f"tensor {name!r}",
+                remedy="give one size per axis",
+            )
+        return dataclasses.replace(tensor, shape=shape, data=None if shape != tensor.shape else tensor.data)
+
+    def _emit(
+        self,
+        node: NodePlan,
+        scope: Scope,
+        suffix: str,
+        kind: str,
+        bounds: Mapping[str, Any],
+        word_bits: int,
+        producers: frozenset[int],
+    ) -> int:
+        shape = WorkloadShape(**bounds)
+        for dim, bound in bounds.items():
+            for size in bound if isinstance(bound, tuple) else (bound,):
+                if not 1 <= size <= MAX_BOUND:
+                    raise self.error(
+                        node,
+                        scope,
+                        f"its loop {dim} would run over {size}: "
+                        + ("there is nothing to compute" if size < 1 else "too much"),
+                        "give sensible sizes, with --shape NAME=d,d,... or in the model",
+                    )
+        if shape.macs > MAX_MACS:
+            raise self.error(
+                node, scope, f"it would take {shape.macs:.3g} multiply-accumulates", "correct the sizes in the model"
+            )
+        if len(self.layers) >= MAX_LAYERS:
+            raise self.error(node, scope, f"the model has more than {MAX_LAYERS} layers", "export a smaller one")
+        base = scope.prefix + node.name + (f"/{suffix}" if suffix else "")
+        name = base
+        while name in self._names:
+            self.budget.spend("calls")
+            self._name(base, self._names[base] + 1)
+            name = f"{base}_{self._names[base]}"
+        self._name(name, 1)
+        self.budget.spend("dependencies", len(producers))
+        self.layers.append(Layer(name, kind, node.op, shape, word_bits, tuple(sorted(producers))))
+        return len(self.layers) - 1
+
+    def _name(self, name: str, number: int) -> None:
+        """Notes that a layer has the name, or how often it was asked for, and what was noted before."""
+        self._renamed.append((name, self._names.get(name)))
+        self._names[name] = number
+
+    def mark(self) -> tuple[int, int, int]:
+        """A place to come back to with `_drop_layers`."""
+        return len(self.layers), len(self._renamed), self.folded_products
+
+    def drop_layers(self, mark: tuple[int, int, int]) -> None:
+        """Drops the layers of a trial that is given up. What it took of the budget stays taken."""
+        del self.layers[mark[0] :]
+        while len(self._renamed) > mark[1]:
+            name, number = self._renamed.pop()
+            if number is None:
+                del self._names[name]
+            else:
+                self._names[name] = number
+        self.folded_products = mark[2]
+
+    # ---------------------------------------------------------------------------------- functions, unknown ones
+
+    def _function_plan(self, key: tuple[str, str, str]) -> tuple[GraphPlan, dict[str, Any]]:
+        """The body of a function and the defaults of its attributes, decoded once."""
+        known = self._function_plans.get(key)
+        if known is None:
+            function = self._functions[key]
+            plan = plan_graph(function, self.budget)
+            if plan.free:
+                raise self._undefined(plan, f"function {key[1]!r}")
+            known = plan, {a.name: decode(a, self.budget) for a in function.attribute_proto}
+            self._function_plans[key] = known
+        return known
+
+    def _call_function(
+        self,
+        key: tuple[str, str, str],
+        node: NodePlan,
+        scope: Scope,
+        inputs: list[Tensor | None],
+        attributes: Mapping[str, Any],
+    ) -> list[Tensor]:
+        function = self._functions[key]
+        plan, defaults = self._function_plan(key)
+        if len(inputs) > len(plan.inputs):
+            raise self.error(
+                node,
+                scope,
+                f"{len(inputs)} inputs for a function of {len(plan.inputs)}",
+                "correct the model and export it again",
+            )
+        self.budget.spend("entries", len(defaults) + len(function.opset_import))
+        given = {**defaults, **attributes}
+        opsets = self._versions(function.opset_import) or scope.opsets
+        inner = Scope({}, plan.hints, opsets, given, prefix(scope, node, "/"), None, scope.depth + 1)
+        for i, name in enumerate(plan.inputs):
+            inner.tensors[name] = inputs[i] if i < len(inputs) else None
+        return self.run_graph(plan, inner)
+
+    def _unknown(self, node: NodePlan, scope: Scope, inputs: list[Tensor | None]) -> list[Tensor]:
+        what = f"operator {node.op!r}" + (f" of domain {node.domain!r}" if node.domain else "")
+        if not self.skip_unknown:
+            known = RULES[CONTRIB if node.domain else STANDARD]
+            near = difflib.get_close_matches(node.op, known, 1, 0.8) if node.domain in (STANDARD, CONTRIB) else []
+            guess = f" (did you mean {near[0]}?)" if near and near[0] != node.op else ""
+            remedy = "--skip-unknown passes its dependencies on without counting it"
+            if node.domain == _BLOCKED:
+                remedy = "use the model as it was before ONNX Runtime fitted its layout to a processor"
+            raise self.error(node, scope, f"unknown {what}{guess}", remedy)
+        self.warn(f"{self.label(node, scope)}: unknown {what} is no layer; its dependencies are passed on")
+        return self.passed(node, scope, inputs)
+
+    def passed(self, node: NodePlan, scope: Scope, inputs: Iterable[Tensor | None]) -> list[Tensor]:
+        """Outputs of a node that is passed over: of the first input's shape unless the file states another."""
+        operands = [t for t in inputs if t is not None]
+        producers = self.union(operands)
+        out = []
+        for name in node.outputs:
+            shape, dtype, sequence = static_shape(scope.hints.get(name), self.symbols if scope.main else {})
+            first = operands[0] if operands else None
+            if shape is None and first is not None:
+                shape, dtype = first.shape, dtype or first.dtype
+            why = "" if is_known(shape) else f"{self.label(node, scope)} is passed over"
+            out.append(Tensor(shape, dtype, producers=producers, why=why, sequence=sequence))
+        return out
+
+    def has_layers(self, plan: GraphPlan, trail: tuple[int, ...] = ()) -> bool:
+        """Whether walking the graph could add a layer."""
+        known = self._computes.get(id(plan))
+        if known is not None or id(plan) in trail:
+            return bool(known)
+        found = False
+        for node in plan.nodes:
+            key = (node.domain, node.op, node.overload)
+            if key in self._functions:
+                found = self.has_layers(self._function_plan(key)[0], (*trail, id(plan)))
+            else:
+                found = is_layer(node.domain, node.op) or any(
+                    self.has_layers(g, (*trail, id(plan))) for g in node.graphs
+                )
+            if found:
+                break
+        self._computes[id(plan)] = found
+        return found
+
+
+def prefix(scope: Scope, node: NodePlan, suffix: str) -> str:
+    """Prefix of the names inside a node."""
+    return shortened(scope.prefix + node.name, _LONGEST_PREFIX) + suffix
+
+
+def _without_large(tensor: Tensor) -> Tensor:
+    """The tensor, without its values unless they are few."""
+    if tensor.data is None or tensor.data.size <= _SMALL:
+        return tensor
+    return dataclasses.replace(tensor, data=None)

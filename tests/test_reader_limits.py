@@ -1,0 +1,136 @@
+"""Readers given devices, pipes, holes, endless lines and false claims: one line, quickly, in bounded memory."""
+
+import gzip
+import io
+import json
+import os
+import zipfile
+
+import numpy as np
+import pytest
+
+from mohamjax.errors import InputError
+from mohamjax.hardware import load_technology, load_template
+from mohamjax.io import files
+from mohamjax.io.checkpoint import read_checkpoint
+from mohamjax.io.files import parse_json, read_arrays, read_json
+from mohamjax.io.samples import read_architectures, read_samples
+from mohamjax.reader import MAX_LINE, read_lines, read_text, read_yaml
+
+READERS = {
+    "text": lambda path: read_text(path, "CSV file"),
+    "yaml": read_yaml,
+    "json": read_json,
+    "lines": lambda path: list(read_lines(path, ".jsonl file")),
+    "samples": lambda path: list(read_samples(path, {})),
+    "architectures": read_architectures,
+    "template": load_template,
+    "technology": load_technology,
+    "checkpoint": read_checkpoint,
+}
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_what_is_no_file(tmp_path, kind):
+    read = READERS[kind]
+    os.mkfifo(tmp_path / "pipe.yaml")
+    for path in ("/dev/zero", tmp_path / "pipe.yaml"):
+        with pytest.raises(InputError, match="no regular file") as caught:
+            read(path)
+        assert "\n" not in str(caught.value) and str(path) in str(caught.value)
+    with open(tmp_path / "hole.yaml", "wb") as stream:
+        stream.truncate(10**10)
+    with pytest.raises(InputError, match="10,000,000,000 bytes"):
+        read(tmp_path / "hole.yaml")
+    with pytest.raises(InputError):
+        read(tmp_path / "absent.yaml")
+    with pytest.raises(InputError):
+        read(tmp_path / "a\0b.yaml")
+
+
+def test_lines_of_any_length(tmp_path):
+    path = tmp_path / "a.jsonl"
+    with open(path, "wb") as stream:
+        stream.write(b"{}\n")
+        stream.truncate(10**9)
+    with pytest.raises(InputError, match=f"line 2: is longer than {MAX_LINE:,}"):
+        list(read_lines(path, ".jsonl file"))
+    with gzip.open(path, "wb") as stream:
+        for _ in range(100):
+            stream.write(bytes(10**6))
+    with pytest.raises(InputError, match="line 1: is longer than"):
+        list(read_lines(path, ".jsonl file"))
+    with gzip.open(path, "wb") as stream:
+        stream.write(b"\n" * 3 + b'{"a": 1}\r\n\n{}')
+    assert list(read_lines(path, ".jsonl file")) == [(4, '{"a": 1}\n'), (6, "{}")]
+    with gzip.open(path, "wb") as stream:
+        stream.write(b"\n" * 20_000)
+    with pytest.raises(InputError, match="more than 10,000 bytes"):
+        list(read_lines(path, ".jsonl file", most=10_000))
+
+
+def test_json_of_many_entries():
+    with pytest.raises(InputError, match="entries"):
+        parse_json("[" + "[]," * 20_000_000 + "0]", "many.json")
+    with pytest.raises(InputError, match="nested too deeply"):
+        parse_json("[" * 100_000 + "]" * 100_000, "deep.json")
+
+
+def checkpoint(path, meta):
+    np.savez(path, meta=np.asarray(meta))
+    return path
+
+
+def test_records_of_any_depth(tmp_path):
+    for text in ("[" * 100_000, "[" * 100_000 + "]" * 100_000, '{"a":' * 100_000 + "1" + "}" * 100_000):
+        with pytest.raises(InputError, match="nested too deeply") as caught:
+            read_checkpoint(checkpoint(tmp_path / "c.npz", text))
+        assert "without --resume" in str(caught.value)
+    with pytest.raises(InputError, match="written twice"):
+        read_checkpoint(checkpoint(tmp_path / "c.npz", '{"format": 1, "format": 2}'))
+    with pytest.raises(InputError, match="no checkpoint of this version"):
+        read_checkpoint(checkpoint(tmp_path / "c.npz", json.dumps([1])))
+
+
+def npz(path, header, data=b"", version=1):
+    text = header.encode().ljust(117) + b"\n"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.npy", b"\x93NUMPY" + bytes([version, 0]) + len(text).to_bytes(2, "little") + text + data)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("header", "data"),
+    [
+        ("{'descr': '<f8', 'fortran_order': False, 'shape': (10000000000,)}", b""),
+        ("{'descr': '<f8', 'fortran_order': False, 'shape': (100000, 100000)}", bytes(800)),
+        ("{'descr': '<U1000000000', 'fortran_order': False, 'shape': ()}", bytes(800)),
+        ("{'descr': '<f8', 'fortran_order': False, 'shape': (-1,)}", bytes(800)),
+        ("{'descr': '|O', 'fortran_order': False, 'shape': (1,)}", bytes(800)),
+        ("{'descr': '<f8', 'fortran_order': False, 'shape': (2, 2", bytes(800)),
+    ],
+)
+def test_arrays_that_claim_more_than_there_is(tmp_path, header, data):
+    with pytest.raises(ValueError):
+        read_arrays(npz(tmp_path / "a.npz", header, data))
+
+
+def test_arrays_that_unpack_to_more_than_any(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "MAX_ARRAYS", 10**6)
+    np.savez_compressed(tmp_path / "a.npz", a=np.zeros(600_000, np.int8), b=np.zeros(600_000, np.int8))
+    with pytest.raises(ValueError, match="too large"):
+        read_arrays(tmp_path / "a.npz")
+
+
+def test_arrays_are_read_as_numpy_does(tmp_path):
+    arrays = {
+        "a": np.arange(6).reshape(2, 3).T, "b": np.float64(1), "c": np.asarray("text"), "d": np.zeros((0, 4), np.int8),
+    }  # fmt: skip
+    for save in (np.savez, np.savez_compressed):
+        buffer = io.BytesIO()
+        save(buffer, **arrays)
+        (tmp_path / "a.npz").write_bytes(buffer.getvalue())
+        read = read_arrays(tmp_path / "a.npz")
+        assert list(read) == list(arrays)
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(read[name], array)
