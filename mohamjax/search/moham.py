@@ -23,7 +23,7 @@ from mohamjax.search.config import MohamConfig, Rates
 from mohamjax.search.context import MohamContext
 from mohamjax.search.loop import Metrics, Problem, SearchState, generations, start
 from mohamjax.search.operators import Genetics
-from mohamjax.search.plan_operators import PlanRates, adjustment, crossover, mutation, sample_plan
+from mohamjax.search.plan_operators import PlanRates, adjusting_share, adjustment, crossover, mutation, sample_plan
 from mohamjax.search.plans import Plan, Planned, decode, plan_of
 from mohamjax.search.remap import Remapper
 
@@ -195,7 +195,7 @@ def _vary_plans(
         coin_key, mutate_key, adjust_key = jax.random.split(key, 3)
         grown = decode(mutation(mutate_key, plan, genetics, tables, rates), genetics, tables)
         adjusted = adjustment(adjust_key, parent, genetics, tables, rates)
-        happens = jax.random.bernoulli(coin_key, rates.adjusting)
+        happens = jax.random.bernoulli(coin_key, adjusting_share(rates, genetics))
         return jax.tree.map(lambda x, y: jnp.where(happens, x, y), adjusted, grown)
 
     both = jax.vmap(child)(jax.random.split(child_key), parents, plans)

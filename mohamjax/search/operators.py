@@ -38,6 +38,7 @@ __all__ = [
     "sample",
     "scheduling_crossover",
     "scheduling_mutation",
+    "spliced",
     "splitting_mutation",
     "template_mutation",
 ]
@@ -240,7 +241,7 @@ def repaired(key: jax.Array, design: Design, fallback: Design, genetics: Genetic
 # ---------------------------------------------------------------- crossovers
 
 
-def _spliced(first: jax.Array, second: jax.Array, cut: jax.Array) -> jax.Array:
+def spliced(first: jax.Array, second: jax.Array, cut: jax.Array) -> jax.Array:
     """The first `cut` layers of one order, then the others in the order of the second."""
     late = _positions(first)[second] >= cut
     place = jnp.where(late, cut + jnp.cumsum(late) - 1, first.shape[0])
@@ -266,7 +267,7 @@ def _mutually(operator: Callable[..., Design], a: Design, b: Design, *each: jax.
 def scheduling_crossover(key: jax.Array, a: Design, b: Design, genetics: Genetics) -> tuple[Design, Design]:
     """Splices the topological orders of the parents at one point (Figure 5a)."""
     cut = jax.random.randint(key, (), 1, jnp.maximum(genetics.layers, 2))
-    return _mutually(lambda own, other: dataclasses.replace(own, order=_spliced(own.order, other.order, cut)), a, b)
+    return _mutually(lambda own, other: dataclasses.replace(own, order=spliced(own.order, other.order, cut)), a, b)
 
 
 def mapping_crossover(key: jax.Array, a: Design, b: Design, genetics: Genetics) -> tuple[Design, Design]:

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from mohamjax.schedule import Design
-from mohamjax.search.operators import Genetics, scheduling_mutation
+from mohamjax.search.operators import Genetics, scheduling_mutation, spliced
 from mohamjax.search.plans import Plan, Planned, PlanTables, fitting, used_sizes
 from mohamjax.search.requirements import FREE
 
@@ -24,7 +24,16 @@ if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
 else:
     from chex import dataclass
 
-__all__ = ["MOST_RATES", "PlanRates", "adjustment", "completed", "crossover", "mutation", "sample_plan"]
+__all__ = [
+    "MOST_RATES",
+    "PlanRates",
+    "adjusting_share",
+    "adjustment",
+    "completed",
+    "crossover",
+    "mutation",
+    "sample_plan",
+]
 
 
 @dataclass(frozen=True)
@@ -45,12 +54,14 @@ class PlanRates:
         closing: chiplets that are taken away.
         shuffling: probability that all chiplets change places.
         thrift: probability of another exponent of energy.
-        adjusting: probability that a child is one of its parents with single layers changed, instead of a new plan.
-        layers: layers that move, or are mapped anew, in such a child: from one to so many, evenly over logarithms.
+        adjusting: probability that a child is one of its parents with single layers changed, instead of a new plan; the
+            more, the fewer layers there are (`adjusting_share`).
+        layers: layers that move, or are mapped anew, in such a child: from one to so many, or half of all, evenly over
+            logarithms.
         moving: probability that layers move.
         founding: probability that they move to a new chiplet.
         anything: share of the layers mapped anew that take any mapping, and not the best that fits.
-        swapping: probability that two layers change places in the order.
+        swapping: probability that two layers change places in the order, and that its end follows a random order.
     """
 
     crossover: jax.typing.ArrayLike = 0.9
@@ -68,9 +79,9 @@ class PlanRates:
     thrift: jax.typing.ArrayLike = 0.15
     adjusting: jax.typing.ArrayLike = 0.1
     layers: jax.typing.ArrayLike = 16.0
-    moving: jax.typing.ArrayLike = 0.7
+    moving: jax.typing.ArrayLike = 0.5
     founding: jax.typing.ArrayLike = 0.1
-    anything: jax.typing.ArrayLike = 0.1
+    anything: jax.typing.ArrayLike = 0.2
     swapping: jax.typing.ArrayLike = 0.3
 
 
@@ -263,14 +274,25 @@ def mutation(key: jax.Array, plan: Plan, genetics: Genetics, tables: PlanTables,
     return completed(mutant, genetics)
 
 
+def adjusting_share(rates: PlanRates, genetics: Genetics) -> jax.Array:
+    """Probability that a child is an adjusted parent, `[]` float: `rates.adjusting`, or 4 over the number of layers.
+
+    Plans reach only what list scheduling makes. Where there are few layers that is little of what there is, and single
+    changes soon reach the rest. At most 0.8; 0 where the rate is.
+    """
+    share = jnp.maximum(rates.adjusting, jnp.minimum(4 / genetics.layers, 0.8))
+    return jnp.where(jnp.asarray(rates.adjusting) > 0, share, 0.0)
+
+
 def adjustment(
     key: jax.Array, individual: Planned, genetics: Genetics, tables: PlanTables, rates: PlanRates
 ) -> Planned:
     """Changes single layers of a design, which no plan could: some move to one chiplet, some take another mapping.
 
     Moved layers take the best mapping that fits the chiplet as it stands; so do layers that are mapped anew, under
-    the chiplet's weight or another one; some take any mapping. Two layers may change places in the order. The
-    chiplet that layers move to may be a new one. The plan keeps its weights and follows the design's sizes.
+    the chiplet's weight or another one; some take any mapping. Two layers may change places in the order, or its end
+    may follow another order. The chiplet that layers move to may be a new one. The plan keeps its weights and follows
+    the design's sizes.
 
     Args:
         key: typed key, consumed.
@@ -282,12 +304,12 @@ def adjustment(
     plan, design = individual.plan, individual.design
     layers, tiles = design.order.shape[0], plan.template.shape[0]
     draw_key, swap_key = jax.random.split(key)
-    draws = _Draws(draw_key, 4 * layers + 4 * tiles + 8)
+    draws = _Draws(draw_key, 4 * layers + 4 * tiles + 10)
     real = _real(genetics)
 
     def some() -> jax.Array:
         """`[L]` bool, layers: one to `rates.layers` of them on average, evenly over logarithms."""
-        number = jnp.exp(draws.uniform() * jnp.log(jnp.maximum(rates.layers, 1.0)))
+        number = jnp.exp(draws.uniform() * jnp.log(jnp.maximum(jnp.minimum(rates.layers, genetics.layers / 2), 1.0)))
         return (draws.uniform(layers) < number / genetics.layers) & real
 
     vacant = (plan.template < 0) & (genetics.site == FREE)
@@ -317,6 +339,8 @@ def adjustment(
     changed = Design(order=design.order, assignment=assignment, mapping=mapping, template=template)
     swapped = scheduling_mutation(swap_key, changed, genetics)
     order = jnp.where(draws.happens(rates.swapping), swapped.order, changed.order)
+    other = genetics.orders[draws.below(genetics.orders.shape[0])]
+    order = jnp.where(draws.happens(rates.swapping), spliced(order, other, draws.below(genetics.layers)), order)
     changed = dataclasses.replace(changed, order=order)
     grown = used_sizes(changed, genetics, tables)
     plan = dataclasses.replace(
