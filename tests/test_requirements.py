@@ -311,14 +311,14 @@ def test_pinned_layers_stay_where_they_are_pinned(networks, tmp_path):
 
 def test_one_number_on_two_islands_ends_at_its_best_design(networks, results, tmp_path):
     out = tmp_path / "out"
-    switched = ["--rate", "opening_mutation=0", "--islands", "2", "--no-figures"]
+    switched = ["--rate", "opening=0", "--islands", "2", "--no-figures"]
     assert search(networks, out, "--objective", "product", "--weights", "1,1,0", *switched) == 0
     best, found = (objectives(table(folder / "front.csv")) for folder in (results, out))
     assert (found[:, 0] * found[:, 1]).min() <= 1.05 * (best[:, 0] * best[:, 1]).min()
     counts = [int(row["evaluations"]) for row in table(out / "history.csv")]
     assert counts[-1] - counts[0] == 2 * 12 * 35
     config = yaml.safe_load((out / "config.yaml").read_text())
-    assert config["rates"]["opening_mutation"] == 0 and config["rates"]["splitting_mutation"] > 0
+    assert config["plan_rates"]["opening"] == 0 and config["plan_rates"]["closing"] > 0
     assert config["weights"] == [1, 1, 0]
 
 

@@ -75,7 +75,7 @@ def test_the_search_finds_the_front_from_ten_seeds(instances, name, genes):
 
 def test_the_stability_rule_stops_at_the_first_generation_that_it_names(instance):
     """Also within a call of many generations, with what a search of just so many generations has."""
-    context, config = instance[0], dataclasses.replace(CONFIG, generations=100)
+    context, config = instance[0], dataclasses.replace(CONFIG, generations=100, genes="layers")
     whole = list(run(jax.random.key(1), context, config))
     history = [value for _, progress in whole for value in progress.stability][1:]  # generation 0 is no step
     window = 8
