@@ -205,6 +205,13 @@ def _parser() -> argparse.ArgumentParser:
         help="map layers again on chiplets of the front every N generations (default 100; 0: never, as with "
         "--budget tiny)",
     )
+    search.add_argument(
+        "--polish",
+        type=_natural,
+        metavar="N",
+        help="after the last generation, map again on chiplets of the front up to N times, until that gains less than "
+        "a thousandth of the hypervolume (default 0)",
+    )
     search.add_argument("--population", type=_positive, help="designs per generation (overrides the budget)")
     search.add_argument("--generations", type=_positive, help="most generations (overrides the budget)")
     search.add_argument("--max-chiplets", type=_positive, help="most chiplets of a design (default 16)")
@@ -612,10 +619,11 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         if rate > (most := MOST_RATES.get(name, 1.0)):
             raise InputError(f"{name} is {rate:g}", item="--rate", remedy=f"use a number from 0 to {most:g}")
     changes[kind] = dataclasses.replace(rates, **dict(arguments.rate))
-    if arguments.remap is not None:
-        if kind != "plan_rates" and arguments.remap:
-            raise InputError("only a search of plans maps again", item="--remap", remedy="leave it or --preset out")
-        changes["remap"] = dataclasses.replace(settings.remap, every=arguments.remap)
+    rounds = {"every": arguments.remap, "polish": arguments.polish}
+    rounds = {name: value for name, value in rounds.items() if value is not None}
+    if kind != "plan_rates" and any(rounds.values()):
+        raise InputError("only a search of plans maps again", item="--preset", remedy="leave out --remap and --polish")
+    changes["remap"] = dataclasses.replace(settings.remap, **rounds)
     if arguments.require:
         changes["requirements"] = load_requirements(arguments.require)
     if arguments.technology:

@@ -14,7 +14,6 @@ from small_search import objectives, search, table
 from mohamjax.cli import main
 from mohamjax.io import read_timeloop
 from mohamjax.io.samples import Sample, predict
-from mohamjax.search import BUDGETS
 from mohamjax.search.loop import generations
 
 

@@ -439,10 +439,10 @@ def co_optimise(
     if file is not None:
         tables, injected = inject(file, application, tables, single, site, config.tiles, source=str(designs))
     remapper = None
-    if plans and settings.remap.every:
+    if plans and (settings.remap.every or settings.remap.polish):
         remapper = Remapper(
             jax.random.fold_in(map_key, 1), application, templates, single, package, settings.mapper, settings.remap,
-            tables, progress=listener.mapping,
+            config.generations, tables, progress=listener.mapping,
         )  # fmt: skip
         tables = remapper.tables
     context = build_context(
@@ -482,7 +482,7 @@ def co_optimise(
         for step in steps:
             state, last = step
             history.extend(_rows(last, config, len(history), before_s))
-            listener.progress(last, config.generations)
+            listener.progress(last, config.generations if remapper is None else remapper.end)
             if time.perf_counter() - saved_s > checkpoint_every_s:
                 save()
                 saved_s = time.perf_counter()

@@ -164,7 +164,10 @@ class RemapConfig:
     """How a search maps layers again on the chiplets that it came to use (`search.remap`); static.
 
     Attributes:
-        every: generations from one round to the next; 0 never maps again.
+        every: generations from one round to the next; 0 has no rounds while the search goes on.
+        polish: most rounds after the last generation, each with `settle` generations; they end when one of them raises
+            the hypervolume by less than a thousandth.
+        settle: generations after each of those.
         chiplets: chiplets that stand for those of the front, and are mapped on.
         entries: mappings that sets may grow by, in all rounds together.
         generations: of the mapper, instead of its own number.
@@ -172,6 +175,8 @@ class RemapConfig:
     """
 
     every: int = 100
+    polish: int = 0
+    settle: int = 10
     chiplets: int = 12
     entries: int = 128
     generations: int = 4
@@ -179,7 +184,8 @@ class RemapConfig:
 
     def __post_init__(self) -> None:
         """Checks the values that a user can set."""
-        for name, low in (("every", 0), ("chiplets", 1), ("entries", 0), ("generations", 0), ("descent", 0)):
+        least = {"every": 0, "polish": 0, "settle": 1, "chiplets": 1, "entries": 0, "generations": 0, "descent": 0}
+        for name, low in least.items():
             if getattr(self, name) < low:
                 raise InputError(
                     f"{name} is {getattr(self, name)}", item="settings of mapping again", remedy=f"use {low} or more"

@@ -304,8 +304,9 @@ def run(
         announce: called with a line before each compile.
         projects: as in `design_problem`.
         problem: what is searched instead of `design_problem(config, projects)`, for instance with other operators.
-        remapper: maps layers again every `remapper.config.every` generations, on chiplets of the front; the plans of
-            the archive are then decoded and evaluated anew. Only where `config.genes` are plans.
+        remapper: maps layers again when its schedule says so, on chiplets of the front; the plans of the archive are
+            then decoded and evaluated anew. Only where `config.genes` are plans. The search ends when the remapper
+            does.
 
     Yields:
         The state and what to report.
@@ -338,6 +339,8 @@ def run(
         for batch in batches[:-1]:
             state, _ = generations(state, context, rates, jnp.int32(1), batch, **fixed)
             done += 1
+    end = config.generations if remapper is None else remapper.end
+    volumes = {int(row["generation"]): float(row["hypervolume"]) for row in history}
     settled = [float(row["stability"]) for row in history if row["generation"] > 0]
 
     def settled_down() -> bool:
@@ -348,12 +351,14 @@ def run(
         return state, _best_island(jax.tree.map(lambda leaf: leaf[:count], jax.device_get(metrics)))
 
     newcomers = batches[-1]
-    while done < config.generations and not settled_down():
+    while done < end and not settled_down():
         # Calls end at multiples of their length, so that a resumed search makes the same ones.
-        count = min(config.chunk - done % config.chunk, config.generations - done)
+        count = min(config.chunk - done % config.chunk, end - done)
         tick = time.perf_counter()
         if remapper is not None:
             if remapper.due(done):
+                if remapper.settled(volumes):
+                    break
                 announce(f"mapping again on chiplets of the front, round {remapper.rounds + 1}")
                 context = remapper.grown(state, context)
                 for batch in _decoded_again(state, context, config):
@@ -361,7 +366,7 @@ def run(
                     unborn = dataclasses.replace(state, generation=jnp.int32(-1))
                     state, _ = generations(unborn, context, rates, jnp.int32(1), batch, **fixed)
                 state = dataclasses.replace(state, generation=jnp.int32(done))
-            count = min(count, remapper.config.every - done % remapper.config.every)
+            count = min(count, remapper.until_next(done))
         previous = state
         state, metrics = advance(previous, count)
         for n, value in enumerate(metrics.stability, start=1):
@@ -373,6 +378,7 @@ def run(
                 state, metrics = advance(previous, count)
                 break
         done += count
+        volumes[done] = float(metrics.merit[-1])
         rounds = 0 if remapper is None else remapper.rounds
         best = metrics.best[-1]
         yield (

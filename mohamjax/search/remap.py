@@ -11,7 +11,7 @@ W weights.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -280,6 +280,8 @@ class Remapper:
 
     Attributes:
         config: how often, and how much.
+        schedule: generations that must be done before each of the rounds.
+        end: generations of the search, those after the last rounds included.
         tables: the tables so far, with room to grow.
         rounds: rounds done.
     """
@@ -293,6 +295,7 @@ class Remapper:
         package: PackageParameters,
         mapper: MapperConfig,
         config: RemapConfig,
+        generations: int,
         tables: MappingTables,
         progress: Callable[[MapperProgress], None] | None = None,
     ) -> None:
@@ -306,10 +309,14 @@ class Remapper:
             package: package parameters.
             mapper: settings of the layer mapper.
             config: settings of mapping again.
+            generations: of the search, without those that polish.
             tables: those of the layer mapper.
             progress: told how a round goes.
         """
         self.config, self.rounds = config, 0
+        self._searching = list(range(config.every, generations, config.every)) if config.every else []
+        self.schedule = [*self._searching, *(generations + i * config.settle for i in range(config.polish))]
+        self.end = generations + config.polish * config.settle
         self._first = self.tables = with_room(tables, np.shape(tables.cycles)[2] + config.entries)
         self._key, self._application, self._templates = key, application, templates
         self._technology, self._package, self._progress = technology, package, progress
@@ -320,7 +327,22 @@ class Remapper:
 
     def due(self, generation: int) -> bool:
         """Whether a round comes before the next generation."""
-        return self.config.every > 0 and generation >= (self.rounds + 1) * self.config.every
+        return self.rounds < len(self.schedule) and generation >= self.schedule[self.rounds]
+
+    def until_next(self, generation: int) -> int:
+        """Generations to the next round, or to the end."""
+        return next((at - generation for at in self.schedule[self.rounds :]), self.end - generation)
+
+    def settled(self, hypervolume: Mapping[int, float]) -> bool:
+        """Whether the last round after the search gained too little for another one.
+
+        Args:
+            hypervolume: by generation.
+        """
+        if self.rounds <= len(self._searching) or self.rounds == len(self.schedule):
+            return False
+        before, after = (hypervolume.get(at, np.inf) for at in self.schedule[self.rounds - 1 : self.rounds + 1])
+        return after < before * 1.001 < np.inf
 
     def grown(self, state: SearchState, context: MohamContext) -> MohamContext:
         """Does a round on chiplets of the archives' designs.
