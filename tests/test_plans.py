@@ -1,6 +1,7 @@
 """Plans: sets of mappings that fit a chiplet, and the designs that plans decode to, against plain NumPy."""
 
 import dataclasses
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -344,6 +345,28 @@ def test_any_number_of_mappings(entries):
         last = np.asarray(plans.ranked)[0, w, -1, 0]
         need = np.asarray(plans.need)[0, last, 0]
         assert held[0, w, :, :, 0][np.arange(len(need)), need][:, entries - 1].all()
+
+
+@pytest.mark.parametrize("what", ["energy", "duration", "both"])
+def test_what_costs_nothing_is_the_best_there_is(what):
+    """Zeros have no logarithm, but an order: no score is NaN, whatever its weight."""
+    count = np.full((2, 2), 6, np.int32)
+    tables, duration = sets(5, count, 8)
+    if what != "duration":
+        tables.objectives[:, 1, 3, 1] = 0
+    if what != "energy":
+        duration[:, 1, 3] = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plans = plan_tables(tables, duration)
+    for leaf in (plans.log_energy, plans.time):
+        assert np.isfinite(np.asarray(leaf)[:, :6]).all()
+    first = np.asarray(plans.ranked)[1, :, 0]  # [W, U]
+    assert (first[1:-1] == 3).all()
+    assert (first[0] == 3).all() or what == "duration"
+    assert (first[-1] == 3).all() or what == "energy"
+    if what == "energy":
+        assert (duration[np.arange(2), 1, first[-1]] == duration[:, 1, :6].min(axis=1)).all()
 
 
 def test_layers_that_one_template_runs_go_there():
