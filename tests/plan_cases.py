@@ -131,6 +131,7 @@ def random_plans(seed: int, c: Case) -> Plan:
     return _random_plans(jax.random.key(seed), c.genetics, c.plans)
 
 
+completed_all = jax.jit(jax.vmap(completed, in_axes=(0, None)))
 decode_all = jax.jit(jax.vmap(decode, in_axes=(0, None, None)))
 
 
