@@ -146,7 +146,7 @@ def completed(plan: Plan, genetics: Genetics) -> Plan:
     template = jnp.where((genetics.homogeneous >= 0) & free & (template >= 0), leader, template)
     room = genetics.max_chiplets - jnp.sum(site >= 0)
     template = jnp.where(free & (jnp.cumsum(free & (template >= 0)) > room), -1, template)
-    tiles, number = jnp.arange(site.shape[0]), jnp.cumsum(free) - 1
+    tiles = jnp.arange(site.shape[0])
 
     def lonely(template: jax.Array) -> jax.Array:
         standing = jnp.where(template >= 0, genetics.able[:, jnp.maximum(template, 0)], False)
@@ -156,10 +156,10 @@ def completed(plan: Plan, genetics: Genetics) -> Plan:
     for k in range(min(genetics.able.shape[1], site.shape[0])):
         alone = lonely(template)
         useful = jnp.sum(genetics.able & alone[:, None], axis=0) * (alone.shape[0] + 1) + common
-        vacant = free & (template < 0)
+        vacant, standing = free & (template < 0), free & (template >= 0)
         add = jnp.any(vacant) & (jnp.sum(template >= 0) < genetics.max_chiplets)
-        at = jnp.where(add, jnp.argmax(vacant), jnp.argmax(free & (number == k)))
-        template = jnp.where(jnp.any(alone) & (tiles == at) & free, jnp.argmax(useful).astype(jnp.int32), template)
+        at = jnp.where(add, tiles == jnp.argmax(vacant), standing & (jnp.cumsum(standing) == k + 1))
+        template = jnp.where(jnp.any(alone) & at, jnp.argmax(useful).astype(jnp.int32), template)
     template = jnp.where(jnp.any(lonely(template)), genetics.cover, template)
     return dataclasses.replace(plan, template=template.astype(jnp.int32))
 

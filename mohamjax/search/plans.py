@@ -152,9 +152,13 @@ def plan_tables(tables: MappingTables, duration: np.ndarray, like: MappingTables
 
 
 def mapping_scores(time: np.ndarray, energy: np.ndarray) -> list[np.ndarray]:
-    """Logarithms of time^w x energy^(1 - w), an array for each of `WEIGHTS`; inf where the energy is, as in padding."""
+    """Logarithms of time^w x energy^(1 - w), an array for each of `WEIGHTS`; inf where the energy is, as in padding.
+
+    What takes no time or no energy counts as if it took the least that a number can say.
+    """
     real = np.isfinite(energy)
-    log_time, log_energy = (np.log(np.where(real, x, 1.0), dtype=np.float64) for x in (time, energy))
+    least = np.finfo(np.float64).tiny
+    log_time, log_energy = (np.log(np.maximum(np.where(real, x, 1.0), least, dtype=np.float64)) for x in (time, energy))
     return [np.where(real, w * log_time + (1 - w) * log_energy, np.inf) for w in WEIGHTS]
 
 
