@@ -207,6 +207,7 @@ def _library(need: np.ndarray, scores: list[np.ndarray], area: np.ndarray) -> np
     """`[T, H, C]` int32: per cap and weight the least size on which all layers have their best mapping under the cap.
 
     Caps are spread evenly on a log axis, from the least hardware that any layer needs at all to the largest mapping.
+    The last two sizes are the least of all, on which layers take their smallest mappings, and the largest.
     """
     least = area.min(axis=2)
     runs = np.isfinite(least)
@@ -217,7 +218,8 @@ def _library(need: np.ndarray, scores: list[np.ndarray], area: np.ndarray) -> np
             allowed = np.where(area <= cap, score, np.inf)
             best = np.take_along_axis(need, allowed.argmin(axis=2)[..., None, None], axis=2)[:, :, 0]
             rows.append(np.where(np.isfinite(allowed.min(axis=2))[..., None], best, 0).max(axis=0))
-    return np.stack(rows, axis=1)
+    largest = np.where(np.isfinite(area)[..., None], need, 0).max(axis=(0, 2))
+    return np.stack([*rows, np.zeros_like(largest), largest], axis=1)
 
 
 # ---------------------------------------------------------------- decoding
