@@ -165,7 +165,7 @@ def _fitness(objectives: jax.Array, context: MohamContext, *, scalar: bool, log:
     return jnp.where(emo.feasible(objectives)[..., None], values, objectives[..., : values.shape[-1]])
 
 
-def designs_of(genes: Design | Planned) -> Design:
+def designs_of(genes: Any) -> Design:
     """The designs of individuals, whatever they are searched as."""
     return genes.design if isinstance(genes, Planned) else genes
 
@@ -409,7 +409,8 @@ def _decoded_again(state: SearchState, context: MohamContext, config: MohamConfi
 
     Empty slots and what is missing to whole batches are filled with plans of the population.
     """
-    kept, living = state.archive.genes.plan, state.population.genes.plan
+    genes: Any = state.archive.genes
+    kept, living = genes.plan, state.population.genes.plan
     slots = np.arange(-(-config.archive // config.population) * config.population)
     filler = jnp.asarray(slots % config.population)
     valid = jnp.pad(state.archive.valid, ((0, 0), (0, len(slots) - config.archive)))
