@@ -1,22 +1,31 @@
-"""The co-optimiser against its baselines at equal evaluations, on the packaged scenarios, seeds side by side.
+"""The co-optimiser against its parts and its baselines at equal evaluations, on the packaged scenarios.
 
-Hypervolume on log axes, as the share of the box between two fixed points of each scenario, which stand above its table
-(`BOXES`: those of tables of the small budget, whatever `--budget`). All seeds search one set of mapping tables (seed
-0). Every method is evaluated under the default package; the `paper` preset searches under its own contention and its
-archive is evaluated again. Those who start from list schedules evaluate all of them first; those who do not have as
-many generations more. The seeds are islands of one run: a method compiles once. Random search has a last batch more
-than the others. p: of "mohamjax" against the method, two-sided and exact, by Wilcoxon's rank-sum test or, where the
-method is deterministic and has one value, his signed-rank test; "unseeded p": of "mohamjax without seeds" against
-random search likewise. Both after Holm over all tests of the run.
+Hypervolume on log axes, as the share of the scenario's box over the mapping tables that all seeds search (those of
+`--budget`, seed 0), without mapping again. "mohamjax" is the default: plans, some children adjusted parents. Its parts
+alone: "plans alone" never adjusts single layers; "adjusting alone" does nothing else, from random designs on, which
+immigrants are as well; "random plans" decodes random plans, and keeps the front; "refitting alone" is the archive of
+"layers", each design as it is and with all layers on the best mapping that fits their chiplet, under every weight, for
+which "layers" searches as many evaluations less. "layers" is the default of 84a5f18, from list schedules on; so is
+"NSGA-II with our seeds". Every method is evaluated under the default package; the `paper` preset searches under its own
+contention and its archive is evaluated again. Evaluations count all that is evaluated, list schedules too; each method
+stops before the first generation that would take it beyond `--evaluations`, random search and random plans after the
+batch that does; the lists alone are few. The seeds are islands of one run: a method compiles once. p: of "mohamjax"
+against the method, two-sided and exact, by Wilcoxon's rank-sum test or, where the method is deterministic and has one
+value, his signed-rank test; "unseeded p": of "layers without seeds" against random search likewise. Both after Holm
+over all tests of the run. "of reference": median as a share of the reference front (`reference_fronts.py`), where there
+is one and the budget is its own.
 
-    python experiments/compare_search.py --scenarios ar-vr --seeds 10 --population 250 --generations 50
-    python experiments/compare_search.py --scenarios ar-vr --seeds 10 --budget tiny --population 128 --generations 40
+    python experiments/compare_search.py --evaluations 16000 --out experiments/results/compare_search.md
+    python experiments/compare_search.py --evaluations 75000 --population 1000
+    python experiments/compare_search.py --scenarios ar-vr --seeds 2 --budget tiny --population 32 --evaluations 2000
 
-With `--ablation` the methods are ours with and without seeds, each operator switched off in turn, and with rates per
-design instead of per layer (one layer is mapped, moved and swapped with probability 0.5 each, as many as by default on
-average); p is then against the same with all operators.
+With `--ablation plans` the methods are "mohamjax" with each operator of plans switched off in turn; with `--ablation
+layers` they are "layers" with and without seeds, each of its operators switched off in turn, and with rates per design
+instead of per layer (one layer is mapped, moved and swapped with probability 0.5 each, as many as by default on
+average). p is then against the same with all operators.
 
-    python experiments/compare_search.py --ablation --scenarios ar-vr --out experiments/results/search_operators.md
+    python experiments/compare_search.py --ablation plans --out experiments/results/plan_operators.md
+    python experiments/compare_search.py --ablation layers --scenarios ar-vr
 """
 
 import argparse
@@ -25,45 +34,59 @@ import pathlib
 import time
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from report import Report, when_and_where
 from scipy.stats import mannwhitneyu, wilcoxon
+from search_problem import (
+    LAYERS,
+    TUNED,
+    Case,
+    arguments_of,
+    command,
+    direct_problem,
+    merit,
+    paragraphs,
+    prepared,
+    read_front,
+    refitted,
+    schedules,
+    searched,
+    sized,
+    spent,
+)
 
-from mohamjax.hardware import load_technology, load_templates
+from mohamjax.schedule import Design
 from mohamjax.search import (
     BUDGETS,
     MohamConfig,
-    MohamContext,
+    PlanRates,
     Rates,
     Settings,
-    anywhere,
     archive_of,
     build_context,
-    cache_folder,
     list_designs,
-    log_hypervolume,
-    map_layers,
     plain_problem,
     random_search,
-    run,
-    seed_designs,
 )
-from mohamjax.workload import SCENARIOS, load_scenario
+from mohamjax.search.loop import SearchState
+from mohamjax.search.plans import WEIGHTS
+from mohamjax.workload import SCENARIOS
 
+OURS = "mohamjax"
+UNSEEDED = "layers without seeds"
 METHODS = (
-    "mohamjax", "mohamjax without seeds", "NSGA-II with our seeds", "NSGA-II", "paper preset", "random search",
-    "HEFT lists alone", "LPT-EFT lists alone",
+    OURS, "plans alone", "adjusting alone", "random plans", "refitting alone", LAYERS, UNSEEDED,
+    "NSGA-II with our seeds", "NSGA-II", "paper preset", "random search", "HEFT lists alone", "LPT-EFT lists alone",
 )  # fmt: skip
-
-
-OURS = METHODS[:2]
 OPERATORS = tuple(field.name for field in dataclasses.fields(Rates) if field.name != "least_layers")
 PER_DESIGN = ("scheduling_mutation", "mapping_mutation", "assignment_mutation")
+SHAPES = ("component", "reach", "layers")
+"""Rates of plans that say how an operator works, and not how often."""
+PLAN_OPERATORS = tuple(field.name for field in dataclasses.fields(PlanRates) if field.name not in SHAPES)
 
 
 def variants(settings: Settings) -> dict[str, Settings]:
-    """Settings with each operator off in turn, and with rates per design."""
+    """Settings of a search of layers with each operator off in turn, and with rates per design."""
 
     def change(config: MohamConfig = settings.moham, **rates: float) -> Settings:
         return dataclasses.replace(settings, moham=config, rates=dataclasses.replace(settings.rates, **rates))
@@ -77,96 +100,121 @@ def variants(settings: Settings) -> dict[str, Settings]:
 
 
 def tested(name: str, arguments: argparse.Namespace) -> list[str | None]:
-    """Which of ours a method is tested against, in the columns of p."""
+    """Which method a method is tested against, in the columns of p."""
     if arguments.ablation:
-        base = OURS[1] if name.startswith(OURS[1]) else OURS[0]
+        base = next(base for base in (OURS, LAYERS, UNSEEDED) if name.startswith(base))
         return [base if name != base else None]
-    return [OURS[0] if name != OURS[0] else None, OURS[1] if name == "random search" else None]
+    return [OURS if name != OURS else None, UNSEEDED if name == "random search" else None]
 
 
-BOXES = {
-    "ar-vr": ((0.0028348, 0.084671, 0.011329), (38.258, 6.0867, 1074.9)),
-    "edge": ((0.007044, 0.71977, 0.0027194), (343.72, 54.463, 1074.9)),
-    "mobile": ((0.015301, 0.046215, 0.011329), (14.909, 2.0479, 1074.9)),
-    "data-center": ((0.0056206, 0.65394, 0.0027194), (308.07, 47.206, 1074.9)),
-}
-"""Ideal and reference point (s, J, mm^2): those of a search over tables of the small budget, seed 0."""
+def measure(scenario: str, arguments: argparse.Namespace) -> tuple[dict[str, list[float]], dict[str, int], Case]:
+    """Hypervolumes of every method, evaluations per seed of those that search, and the case."""
+    case = prepared(scenario, arguments.budget)
+    context = case.context
+    evaluations = {}
 
+    def with_sizes(settings: Settings, batches: int = 1, less: int = 0) -> Settings:
+        return sized(
+            settings, arguments.evaluations - less, arguments.population, arguments.archive, arguments.seeds, batches
+        )
 
-def sized(settings: Settings, arguments: argparse.Namespace) -> Settings:
-    sizes = {
-        "population": arguments.population,
-        "generations": arguments.generations,
-        "chunk": arguments.generations,
-        "islands": arguments.seeds,
-    }
-    return dataclasses.replace(settings, moham=dataclasses.replace(settings.moham, **sizes))
+    default = with_sizes(Settings.preset(arguments.budget))
+    seeds = schedules(case, with_sizes(Settings.preset(arguments.budget, preset="layers")))
+    given = 1 if seeds is None else -(-len(seeds.template) // arguments.population)
+    layers = with_sizes(Settings.preset(arguments.budget, preset="layers"), given)
+    shorter = with_sizes(layers, given, less=len(WEIGHTS) * arguments.archive)
+    plain = with_sizes(layers)
+    plain = dataclasses.replace(plain, moham=dataclasses.replace(plain.moham, seeded=False))
+    paper = with_sizes(Settings.preset(arguments.budget, preset="paper"))
 
+    def merits(state: SearchState) -> list[float]:
+        return [merit(island, context) for island in np.asarray(state.archive.objectives)]
 
-def measure(scenario: str, arguments: argparse.Namespace) -> tuple[dict[str, list[float]], int]:
-    """Hypervolumes of every method, and evaluations per seed."""
-    application = load_scenario(scenario)
-    templates, technology = load_templates(), load_technology()
-    single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), technology)
-    map_key, context_key, search_key = jax.random.split(jax.random.key(0), 3)
-    mapper = BUDGETS[arguments.budget].mapper
-    tables = map_layers(map_key, application.unique_layers, templates, technology, mapper, cache=cache_folder())
-    default = sized(Settings.preset(arguments.budget), arguments)
-    paper = sized(Settings.preset(arguments.budget, preset="paper"), arguments)
-    config = default.moham
-    unseeded = dataclasses.replace(config, seeded=False)
-    site = anywhere(application, templates, config)
-    context = build_context(context_key, application, templates, single, tables, default.package, config, site)
-    contended = build_context(context_key, application, templates, single, tables, paper.package, paper.moham, site)
-    ideal, reference = (jnp.asarray(point, jnp.float32) for point in BOXES[scenario])
-    judge: MohamContext = dataclasses.replace(context, ideal=ideal, reference=reference)
-    layers = context.bench.unique.shape[0]
-    seeds = seed_designs(application, tables, default.package, config, layers, site)
-    textbook = plain_problem(config)
+    def again(designs: Design, valid: jax.Array) -> list[float]:
+        """Designs `[I, K, ...]` evaluated under the default package."""
+        once = jax.vmap(lambda genes, valid: archive_of(genes, context, plain.moham, valid)[0].objectives[0])
+        return [merit(island, context) for island in np.asarray(jax.jit(once)(designs, valid))]
 
-    def merit(objectives: jax.Array) -> jax.Array:
-        return jax.jit(jax.vmap(lambda f: log_hypervolume(f, judge)))(objectives)
+    def count(name: str, number: int) -> None:
+        evaluations[name] = number
 
-    def searched(settings: Settings, problem: object = None, first: object = None, own: object = context) -> jax.Array:
-        (*_, (state, _)) = run(search_key, own, settings.moham, rates=settings.rates, seeds=first, problem=problem)  # type: ignore[arg-type]
-        if own is context:
-            return merit(state.archive.objectives)
-        again = jax.vmap(lambda genes, valid: archive_of(genes, judge, config, valid)[1][0])
-        return jax.jit(again)(state.archive.genes, state.archive.valid)
+    def search(name: str, settings: Settings, batches: int = 1, **changes: object) -> list[float]:
+        count(name, spent(settings.moham, batches))
+        return merits(searched(case, settings, **changes))  # type: ignore[arg-type]
 
-    # The list schedules are evaluated before the first generation: those who start without them get as many more.
-    given = 0 if seeds is None else -(-len(seeds.template) // config.population)
-    longer = arguments.generations + given - 1
-    unseeded = dataclasses.replace(unseeded, generations=longer)
-    paper = dataclasses.replace(paper, moham=dataclasses.replace(paper.moham, generations=longer))
-    evaluations = (arguments.generations + given) * (config.population + config.immigrant_count)
-    plain = dataclasses.replace(default, moham=unseeded)
+    def without_adjusting() -> list[float]:
+        rates = dataclasses.replace(default.plan_rates, adjusting=0.0)
+        return search("plans alone", dataclasses.replace(default, plan_rates=rates))
+
+    def refitting() -> list[float]:
+        state = searched(case, shorter, seeds=seeds)
+        count("refitting alone", spent(shorter.moham, given) + len(WEIGHTS) * arguments.archive)
+        designs = jax.jit(jax.vmap(refitted, in_axes=(0, None)))(state.archive.genes, context)
+        return again(designs, np.tile(np.asarray(state.archive.valid), (1, 1 + len(WEIGHTS))))
+
+    def contended() -> list[float]:
+        single = jax.tree.map(lambda leaf: jax.numpy.asarray(leaf, jax.numpy.float32), case.technology)
+        own = build_context(
+            jax.random.split(jax.random.key(0), 3)[1], case.application, case.templates, single, case.tables,
+            paper.package, paper.moham, case.site,
+        )  # fmt: skip
+        state = searched(case, paper, context=own)
+        count("paper preset", spent(paper.moham))
+        return again(state.archive.genes, state.archive.valid)
+
+    def at_random(name: str, config: MohamConfig) -> list[float]:
+        count(name, -(-arguments.evaluations // config.population) * config.population)
+        archive, _ = random_search(case.search_key, context, config, arguments.evaluations)
+        return [merit(island, context) for island in np.asarray(archive.objectives)]
+
+    def lists(name: str, priority: str) -> list[float]:
+        designs = list_designs(
+            case.application, case.tables, case.package, case.site, context.bench.unique.shape[0], priorities=[priority]
+        )
+        assert designs is not None
+        count(name, len(designs.template))
+        return [merit(archive_of(designs, context, plain.moham)[0].objectives[0], context)]
+
     methods = {
-        "mohamjax": lambda: searched(default, first=seeds),
-        "mohamjax without seeds": lambda: searched(plain),
-        "NSGA-II with our seeds": lambda: searched(default, textbook, seeds),
-        "NSGA-II": lambda: searched(plain, plain_problem(unseeded)),
-        "paper preset": lambda: searched(paper, own=contended),
-        "random search": lambda: random_search(search_key, judge, unseeded, evaluations)[1][-1],
+        OURS: lambda: search(OURS, default),
+        "plans alone": without_adjusting,
+        "adjusting alone": lambda: search("adjusting alone", default, problem=direct_problem(default.moham)),
+        "random plans": lambda: at_random("random plans", default.moham),
+        "refitting alone": refitting,
+        LAYERS: lambda: search(LAYERS, layers, given, seeds=seeds),
+        UNSEEDED: lambda: search(UNSEEDED, plain),
+        "NSGA-II with our seeds": lambda: search(
+            "NSGA-II with our seeds", layers, given, problem=plain_problem(layers.moham), seeds=seeds
+        ),
+        "NSGA-II": lambda: search("NSGA-II", plain, problem=plain_problem(plain.moham)),
+        "paper preset": contended,
+        "random search": lambda: at_random("random search", plain.moham),
+        "HEFT lists alone": lambda: lists("HEFT lists alone", "heft"),
+        "LPT-EFT lists alone": lambda: lists("LPT-EFT lists alone", "lpt"),
     }
-    for priority, name in (("heft", "HEFT lists alone"), ("lpt", "LPT-EFT lists alone")):
-        lists = list_designs(application, tables, default.package, site, layers, priorities=[priority])
-        assert lists is not None
-        methods[name] = lambda lists=lists: archive_of(lists, judge, config)[1]
     assert tuple(methods) == METHODS
-    if arguments.ablation:
-        methods = {name: methods[name] for name in OURS}
-        for ours, settings, first in ((OURS[0], default, seeds), (OURS[1], plain, None)):
+    if arguments.ablation == "plans":
+        methods = {OURS: methods[OURS]}
+        for name in PLAN_OPERATORS:
+            rates = dataclasses.replace(default.plan_rates, **{name: 0.0})
+            label = f"{OURS}, no {name}"
+            changed = dataclasses.replace(default, plan_rates=rates)
+            methods[label] = lambda label=label, changed=changed: search(label, changed)
+    elif arguments.ablation == "layers":
+        methods = {name: methods[name] for name in (LAYERS, UNSEEDED)}
+        for base, settings, first, batches in ((LAYERS, layers, seeds, given), (UNSEEDED, plain, None, 1)):
             for name, changed in variants(settings).items():
-                methods[f"{ours}, {name}"] = lambda changed=changed, first=first: searched(changed, first=first)
+                label = f"{base}, {name}"
+                methods[label] = lambda label=label, changed=changed, first=first, batches=batches: search(
+                    label, changed, batches, seeds=first
+                )
     found: dict[str, list[float]] = {}
     for name in arguments.methods.split(",") if arguments.methods else methods:
-        method = methods[name]
         began = time.perf_counter()
-        found[name] = [float(x) for x in method()]
+        found[name] = methods[name]()
         seconds = time.perf_counter() - began
         print(f"{scenario}: {name}: median {np.median(found[name]):.4f} ({seconds:.0f} s with compile)", flush=True)
-    return found, evaluations
+    return found, evaluations, case
 
 
 def holm(p: list[float]) -> list[float]:
@@ -187,29 +235,33 @@ def p_value(ours: list[float], theirs: list[float]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments_of(__doc__)
     parser.add_argument("--scenarios", default=",".join(SCENARIOS))
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--budget", default="small", choices=list(BUDGETS), help="of the mapper and the list schedules")
+    parser.add_argument("--budget", default="paper", choices=list(BUDGETS), help="of the mapper and the list schedules")
+    parser.add_argument("--evaluations", type=int, default=16_000, help="per seed, at most")
     parser.add_argument("--population", type=int, default=250)
-    parser.add_argument("--generations", type=int, default=50)
+    parser.add_argument("--archive", type=int, default=512)
     parser.add_argument("--methods", default="", help="names as in the table, with commas; default all")
-    parser.add_argument("--ablation", action="store_true", help="our own operators, one by one, in place of METHODS")
+    parser.add_argument("--ablation", choices=("plans", "layers"), help="operators one by one, in place of METHODS")
     parser.add_argument("--out", type=pathlib.Path, help="write the tables as Markdown")
     arguments = parser.parse_args()
     if arguments.ablation and arguments.methods:
         parser.error("--methods is not for --ablation")
     if unknown := set((arguments.methods or METHODS[0]).split(",")) - set(METHODS):
         parser.error(f"--methods: {', '.join(sorted(unknown))}: name some of {', '.join(METHODS)}")
-    if unknown := set(arguments.scenarios.split(",")) - set(BOXES):
-        parser.error(f"--scenarios: {', '.join(sorted(unknown))}: name some of {', '.join(BOXES)}")
 
     lines, tests = [], []
     for scenario in arguments.scenarios.split(","):
-        found, evaluations = measure(scenario, arguments)
-        points = " to ".join(", ".join(f"{x:.5g}" for x in point) for point in BOXES[scenario])
-        lines.append((f"\n{scenario}: {evaluations:,} evaluations per seed; box (s, J, mm^2) {points}\n", None))
-        heads = ["method", "median", "IQR", "least", "most", "p", *(["unseeded p"] if not arguments.ablation else [])]
+        found, evaluations, case = measure(scenario, arguments)
+        best = read_front(scenario)[0] if arguments.budget == "paper" else []
+        whole = merit(best, case.context) if len(best) else None
+        lines.append(
+            (f"\n{scenario}: box (s, J, mm^2) {case.box}{'' if whole is None else f'; reference {whole:.4f}'}\n", None)
+        )
+        heads = ["method", "evaluations", "median", "IQR", "least", "most"]
+        heads += ["of reference"] if whole is not None else []
+        heads += ["p", *(["unseeded p"] if not arguments.ablation else [])]
         lines.append((f"| {' | '.join(heads)} |\n|{' --- |' * len(heads)}", None))
         for name, values in found.items():
             low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
@@ -219,20 +271,21 @@ def main() -> None:
                 if ours in found and arguments.seeds > 1:
                     cells[-1] = len(tests)
                     tests.append(p_value(found[ours], values))
-            row = f"| {name} | {middle:.4f} | {high - low:.4f} | {min(values):.4f} | {max(values):.4f} |"
+            row = f"| {name} | {evaluations[name]:,} | {middle:.4f} | {high - low:.4f} | {min(values):.4f} |"
+            row += f" {max(values):.4f} |" + ("" if whole is None else f" {100 * middle / whole:.2f} % |")
             lines.append((row, cells))
     corrected = holm(tests)
     report = Report()
+    said = paragraphs(__doc__)
     report.say(
-        f"{when_and_where()}; {arguments.seeds} seeds, populations of {arguments.population}, {arguments.generations} "
-        f"generations after the list schedules; mapping tables of the budget `{arguments.budget}`.",
+        f"{when_and_where()}; {command()}: {arguments.seeds} seeds, populations of {arguments.population}, archives of "
+        f"{arguments.archive}, mapping tables of the budget `{arguments.budget}`. {TUNED}",
         "",
-        (__doc__ or "").split("\n\n")[1].strip(),
-        *(["", (__doc__ or "").split("\n\n")[3].strip()] if arguments.ablation else []),
+        said[1],
+        *(["", said[3]] if arguments.ablation else []),
     )
     for row, cells in lines:
-        said = "".join(f" {'' if test is None else f'{corrected[test]:.1e}'} |" for test in cells or ())
-        report.say(row + said)
+        report.say(row + "".join(f" {'' if test is None else f'{corrected[test]:.1e}'} |" for test in cells or ()))
     report.write(arguments.out)
 
 

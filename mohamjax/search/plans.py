@@ -43,6 +43,7 @@ __all__ = [
     "mapping_scores",
     "plan_of",
     "plan_tables",
+    "refit",
     "used_sizes",
 ]
 
@@ -304,6 +305,25 @@ def plan_of(design: Design, genetics: Genetics, tables: PlanTables) -> Planned:
     middle = jnp.full(design.template.shape, len(WEIGHTS) // 2, jnp.int32)
     plan = Plan(template=design.template, size=jnp.maximum(size, 0), weight=middle, thrift=jnp.int32(len(THRIFT) // 2))
     return Planned(plan=plan, design=design)
+
+
+def refit(design: Design, weight: jax.typing.ArrayLike, genetics: Genetics, tables: PlanTables) -> Design:
+    """The design with every layer on the best mapping that fits its chiplet as it stands; nothing else changes.
+
+    Where a component has more values than thresholds (`PlanTables`), a chiplet may grow by less than the next one.
+
+    Args:
+        design: a valid design.
+        weight: `[]` or `[S]` int32 in 0..W-1, by which score mappings are chosen.
+        genetics: the problem.
+        tables: sets of mappings.
+    """
+    size = jnp.maximum(used_sizes(design, genetics, tables), 0)
+    weights = jnp.broadcast_to(jnp.asarray(weight, jnp.int32), design.template.shape)
+    best, _ = fitting(jnp.maximum(design.template, 0), size, weights, tables)
+    real = jnp.arange(design.order.shape[0]) < genetics.layers
+    mapping = jnp.where(real, best[design.assignment, genetics.unique], design.mapping)
+    return dataclasses.replace(design, mapping=mapping)
 
 
 def used_sizes(design: Design, genetics: Genetics, tables: PlanTables) -> jax.Array:

@@ -1,0 +1,247 @@
+"""Whether a front is a fixed point: refitting, mapping again on its chiplets, and how far its ends are from bounds.
+
+Every seed is a whole default search of `--budget` (its own mapping tables, mapping again included as the budget has
+it); figures are medians of the seeds, in double precision. (1) Refitted: every layer of every design of the front takes
+the best mapping of the final tables that fits its chiplet as it stands (every capacity and every fanout, level by
+level), under each of the five weights between latency and energy; by how much the hypervolume of the front grows with
+these designs, and the share of designs that one of their own dominates. (2) Mapped again: the budget's full mapper on
+all chiplets of ten designs spread over the front (evenly by rank of area), their sizes as limits; by how much the sum
+of a design's layer durations falls, each layer alone on its memory interface: "no dearer", where no layer may take more
+energy than it did, and "fastest", the fastest mapping that fits against the fastest that fitted before; median and
+largest fall of the ten. (3) Ends: excess of the fastest, most frugal and smallest design over the bounds of
+`schedule.scenario_bounds` over the same tables; area of the fastest, and the least area within 0.5 % of its bound.
+
+    python experiments/fixpoint.py --out experiments/results/fixpoint.md --csv experiments/results/fixpoint.csv
+    python experiments/fixpoint.py --scenarios ar-vr --seeds 2 --budget tiny --population 32 --generations 20
+"""
+
+import csv
+import dataclasses
+import pathlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from report import Report, when_and_where
+from search_problem import TUNED, Clock, arguments_of, command, merit, paragraphs
+
+from mohamjax.hardware import PackageParameters, load_technology, load_templates
+from mohamjax.io.designs import Evaluated, reevaluate
+from mohamjax.mapping import MappingTables
+from mohamjax.schedule import Design, alone
+from mohamjax.search import BUDGETS, MapperConfig, SearchResult, Settings, co_optimise
+from mohamjax.search.plans import WEIGHTS, mapping_scores
+from mohamjax.search.remap import ChipletSample, map_again, with_room
+from mohamjax.workload import SCENARIOS, load_scenario
+
+ROOM = 256
+"""Mappings that may join a set when chiplets of ten designs are mapped on."""
+
+SLACK = 1 + 1e-6
+
+
+@dataclasses.dataclass(frozen=True)
+class Box:
+    """Ideal and reference point of a search."""
+
+    ideal: Any
+    reference: Any
+
+
+def needs(tables: MappingTables) -> np.ndarray:
+    """`[U, T, M, C]` float, capacities and fanouts of every mapping; inf where there is none."""
+    capacity, fanout = (np.asarray(x, np.float64) for x in (tables.capacity, tables.fanout))
+    columns = np.concatenate([capacity, fanout.reshape(*fanout.shape[:3], -1)], axis=-1)
+    exists = np.arange(columns.shape[2]) < np.asarray(tables.count)[..., None]
+    return np.where(exists[..., None], columns, np.inf)
+
+
+def layers_of(design: Design, unique: np.ndarray, need: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Template `[L]` of each layer's chiplet, what it has `[L, C]`, and which mappings fit it `[L, M]`."""
+    tile = np.asarray(design.assignment)[: len(unique)]
+    kind = np.asarray(design.template)[tile]
+    standing = np.zeros((len(design.template), need.shape[-1]))
+    np.maximum.at(standing, tile, need[unique, kind, np.asarray(design.mapping)[: len(unique)]])
+    standing = standing[tile]
+    return kind, standing, (need[unique, kind] <= standing[:, None] * SLACK).all(axis=-1)
+
+
+def refitted(front: Evaluated, tables: MappingTables, package: PackageParameters) -> Design:
+    """The designs with every layer on its best fitting mapping, `[W * N, ...]`."""
+    unique, need = np.asarray(front.application.unique_of_layer), needs(tables)
+    energy = np.where(np.isfinite(need[..., 0]), np.asarray(tables.objectives, np.float64)[..., 1], np.inf)
+    scores = mapping_scores(alone(tables, package), energy)
+    mapping = np.repeat(np.asarray(front.designs.mapping)[None], len(WEIGHTS), axis=0)
+    for n in range(len(front)):
+        design = jax.tree.map(lambda leaf, n=n: np.asarray(leaf)[n], front.designs)
+        kind, _, fits = layers_of(design, unique, need)
+        for w, score in enumerate(scores):
+            mapping[w, n, : len(unique)] = np.where(fits, score[unique, kind], np.inf).argmin(axis=1)
+    again = jax.tree.map(lambda leaf: np.concatenate([np.asarray(leaf)] * len(WEIGHTS)), front.designs)
+    return dataclasses.replace(again, mapping=mapping.reshape(-1, mapping.shape[-1]))
+
+
+def refitting(front: Evaluated, tables: MappingTables, box: Box) -> dict[str, float]:
+    """Growth of the hypervolume by refitting, and the share of designs that it dominates, in percent."""
+    again = refitted(front, tables, front.package)
+    found = reevaluate(
+        front.application, front.templates, front.technology, front.package, front.tables.mapping,
+        np.asarray(front.tables.count), again,
+    ).reports.objectives  # fmt: skip
+    own = np.asarray(front.reports.objectives)
+    before, after = merit(own, box), merit(np.concatenate([own, found]), box)
+    each = found.reshape(len(WEIGHTS), *own.shape)
+    # Objectives change with the size of a batch in the last digits.
+    better = (each <= own * (1 + 1e-9)).all(axis=-1) & (each < own * (1 - 1e-6)).any(axis=-1)
+    return {
+        "designs": len(own), "hypervolume": before, "refitted_pct": 100 * (after / before - 1),
+        "dominated_pct": 100 * better.any(axis=0).mean(),
+    }  # fmt: skip
+
+
+def spread(front: Evaluated, number: int) -> np.ndarray:
+    """Indices of designs evenly by rank of area."""
+    order = np.argsort(front.reports.objectives[:, 2], kind="stable")
+    return order[np.unique(np.linspace(0, len(order) - 1, number).round().astype(int))]
+
+
+def sample_of(front: Evaluated, chosen: np.ndarray, uniques: int) -> ChipletSample:
+    """All chiplets of the chosen designs; equal ones once."""
+    unique = np.asarray(front.application.unique_of_layer)
+    chips, rows, runs = front.reports.chiplets, [], []
+    for n in chosen:
+        tile = np.asarray(front.designs.assignment)[n, : len(unique)]
+        for s in np.unique(tile):
+            sizes = np.concatenate([np.asarray(chips.capacity)[n, s], np.asarray(chips.fanout)[n, s].ravel()])
+            rows.append(np.append(int(front.designs.template[n, s]), sizes))
+            runs.append(np.isin(np.arange(uniques), unique[tile == s]))
+    different, owner = np.unique(np.asarray(rows), axis=0, return_inverse=True)
+    levels = np.shape(chips.capacity)[-1]
+    together = np.zeros((uniques, len(different)), bool)
+    for own, k in zip(runs, owner.reshape(-1), strict=True):
+        together[own, k] = True
+    return ChipletSample(
+        template=different[:, 0].astype(int),
+        capacity=different[:, 1 : 1 + levels],
+        fanout=different[:, 1 + levels :].reshape(-1, levels, 2),
+        runs=together,
+    )
+
+
+def mapping_again(
+    key: jax.Array, front: Evaluated, tables: MappingTables, mapper: MapperConfig, number: int
+) -> dict[str, float]:
+    """By how much the sums of durations fall, in percent."""
+    application, chosen = front.application, spread(front, number)
+    sample = sample_of(front, chosen, len(application.unique_layers))
+    single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), front.technology)
+    room = with_room(tables, np.shape(tables.cycles)[2] + ROOM)
+    grown, joined = map_again(
+        key, sample, application.unique_layers, front.templates, single, room, front.package, mapper, room=ROOM
+    )
+    unique, need, known = np.asarray(application.unique_of_layer), needs(grown), np.asarray(tables.count)
+    duration, energy = alone(grown, front.package), np.asarray(grown.objectives, np.float64)[..., 1]
+    old = np.arange(need.shape[2]) < known[..., None]
+    falls: dict[str, list[float]] = {"no_dearer": [], "fastest": []}
+    for n in chosen:
+        design = jax.tree.map(lambda leaf, n=n: np.asarray(leaf)[n], front.designs)
+        kind, _, fits = layers_of(design, unique, need)
+        own = np.asarray(design.mapping)[: len(unique)]
+        time, cost = duration[unique, kind], energy[unique, kind]
+        frugal = fits & (cost <= cost[np.arange(len(own)), own][:, None] * SLACK)
+        before = time[np.arange(len(own)), own].sum()
+        falls["no_dearer"].append(1 - np.where(frugal, time, np.inf).min(axis=1).sum() / before)
+        fastest = [np.where(which, time, np.inf).min(axis=1).sum() for which in (fits & old[unique, kind], fits)]
+        falls["fastest"].append(1 - fastest[1] / fastest[0])
+    figures = {"chiplets": len(sample.template), "joined": joined}
+    for name, values in falls.items():
+        figures |= {f"{name}_median_pct": 100 * np.median(values), f"{name}_most_pct": 100 * max(values)}
+    return figures
+
+
+def ends(front: Evaluated, max_chiplets: int) -> dict[str, float]:
+    """Excess of the ends of the front over the bounds, in percent, and areas."""
+    own, bounds = np.asarray(front.reports.objectives), front.bounds(max_chiplets)
+    excess = 100 * (own.min(axis=0) / bounds.objectives - 1)
+    near = own[:, 0] <= bounds.latency_s * 1.005
+    return {
+        "fastest_pct": excess[0], "frugal_pct": excess[1], "smallest_pct": excess[2],
+        "fastest_mm2": own[own[:, 0].argmin(), 2], "near_mm2": own[near, 2].min(initial=np.inf),
+        "smallest_mm2": own[:, 2].min(),
+    }  # fmt: skip
+
+
+def measured(result: SearchResult, settings: Settings, number: int) -> dict[str, float]:
+    """All figures of one search."""
+    box, front = Box(result.config["ideal_point"], result.config["reference_point"]), result.front
+    tables = jax.tree.map(np.asarray, front.tables)
+    key = jax.random.fold_in(jax.random.key(settings.seed), 13)
+    return {
+        **refitting(front, tables, box),
+        **mapping_again(key, front, result.tables, settings.mapper, number),
+        **ends(front, settings.moham.max_chiplets),
+    }
+
+
+def main() -> None:
+    parser = arguments_of(__doc__)
+    parser.add_argument("--scenarios", default=",".join(SCENARIOS))
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--budget", default="small", choices=list(BUDGETS))
+    parser.add_argument("--population", type=int, help="default that of the budget")
+    parser.add_argument("--generations", type=int, help="default those of the budget")
+    parser.add_argument("--designs", type=int, default=10, help="whose chiplets are mapped on")
+    parser.add_argument("--out", type=pathlib.Path, help="write the table as Markdown")
+    parser.add_argument("--csv", type=pathlib.Path, help="write the figures of every seed, as they come")
+    arguments = parser.parse_args()
+    templates, technology, rows, clock = load_templates(), load_technology(), [], Clock()
+    given = {name: getattr(arguments, name) for name in ("population", "generations")}
+    changes = {name: value for name, value in given.items() if value is not None}
+    for scenario in arguments.scenarios.split(","):
+        application = load_scenario(scenario)
+        for seed in range(arguments.seeds):
+            settings = Settings.preset(arguments.budget, seed=seed, technology=technology)
+            settings = dataclasses.replace(settings, moham=dataclasses.replace(settings.moham, **changes))
+            result = co_optimise(application, templates, settings)
+            clock.say(f"{scenario}, seed {seed}: searched")
+            found = measured(result, settings, arguments.designs)
+            figures = {name: round(float(value), 5) for name, value in found.items()}
+            rows.append({"scenario": scenario, "seed": seed, **figures})
+            clock.say(f"{scenario}, seed {seed}: {figures}")
+            if arguments.csv is not None:
+                arguments.csv.parent.mkdir(parents=True, exist_ok=True)
+                with open(arguments.csv, "w", newline="") as file:
+                    writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+                    writer.writeheader()
+                    writer.writerows(rows)
+    report = Report()
+    sizes = "".join(f", {name} {value}" for name, value in changes.items())
+    report.say(
+        f"{when_and_where()}; {command()}: medians of {arguments.seeds} seeds, budget `{arguments.budget}`{sizes}. "
+        f"{TUNED}",
+        "",
+        paragraphs(__doc__)[1],
+        "",
+    )
+    report.head(
+        "scenario", "hypervolume", "refitted [%]", "designs dominated [%]", "mapped again, no dearer: median, most [%]",
+        "mapped again, fastest: median, most [%]", "fastest [% above bound]", "its area [mm^2]",
+        "least area within 0.5 % of the bound", "most frugal [% above bound]", "smallest [% above bound]",
+    )  # fmt: skip
+    for scenario in arguments.scenarios.split(","):
+        own = [row for row in rows if row["scenario"] == scenario]
+        of = {name: float(np.median([row[name] for row in own])) for name in own[0] if name != "scenario"}
+        report.row(
+            scenario, f"{of['hypervolume']:.4f}", f"{of['refitted_pct']:.2f}", f"{of['dominated_pct']:.1f}",
+            f"{of['no_dearer_median_pct']:.1f}, {of['no_dearer_most_pct']:.1f}",
+            f"{of['fastest_median_pct']:.1f}, {of['fastest_most_pct']:.1f}",
+            f"{of['fastest_pct']:.2f}", f"{of['fastest_mm2']:.0f}",
+            f"{of['near_mm2']:.0f}" if np.isfinite(of["near_mm2"]) else "none",
+            f"{of['frugal_pct']:.2f}", f"{of['smallest_pct']:.2f}",
+        )  # fmt: skip
+    report.write(arguments.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,280 @@
+"""What the experiments on the search share: a scenario as arrays, methods by name, hypervolumes, reference fronts.
+
+The box of a scenario is that of `build_context`: it depends on the tables and the package alone. Tables are those of
+`mohamjax search` with the same budget and `--seed 0`. Rates and designs of the default search (plans) were chosen on
+`TUNED_ON` with three seeds; all other scenarios only judge it.
+"""
+
+import argparse
+import csv
+import dataclasses
+import functools
+import gzip
+import io
+import pathlib
+import shlex
+import sys
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.emo import hypervolume
+from mohamjax.hardware import PackageParameters, Technology, Template, load_technology, load_templates
+from mohamjax.mapping import MappingTables
+from mohamjax.schedule import Design
+from mohamjax.search import (
+    BUDGETS,
+    MohamConfig,
+    MohamContext,
+    PlanRates,
+    Settings,
+    anywhere,
+    build_context,
+    cache_folder,
+    design_problem,
+    map_layers,
+    operators,
+    run,
+    seed_designs,
+)
+from mohamjax.search.loop import Problem, SearchState
+from mohamjax.search.plan_operators import adjustment
+from mohamjax.search.plans import WEIGHTS, Planned, plan_of, refit
+from mohamjax.search.requirements import Site
+from mohamjax.workload import ApplicationModel, load_scenario
+
+TUNED_ON = ("ar-vr", "edge")
+TUNED = (
+    f"Rates and design choices of the default search (plans) were made on {' and '.join(TUNED_ON)}, with 3 seeds; "
+    "every other scenario only judges it."
+)
+LAYERS = "layers (default of 84a5f18)"
+RESULTS = pathlib.Path(__file__).resolve().parent / "results"
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A scenario over its mapping tables.
+
+    Attributes:
+        application: the networks.
+        templates: T templates.
+        technology: double precision.
+        package: package parameters.
+        tables: mapping tables, seed 0.
+        site: no requirements.
+        context: the problem as arrays.
+        search_key: of searches.
+    """
+
+    application: ApplicationModel
+    templates: tuple[Template, ...]
+    technology: Technology
+    package: PackageParameters
+    tables: MappingTables
+    site: Site
+    context: MohamContext
+    search_key: jax.Array
+
+    @property
+    def box(self) -> str:
+        """Ideal and reference point, for a table."""
+        ends = (self.context.ideal, self.context.reference)
+        return " to ".join(", ".join(f"{float(x):.5g}" for x in np.asarray(end)) for end in ends)
+
+
+def prepared(
+    scenario: str | ApplicationModel,
+    budget: str,
+    package: PackageParameters | None = None,
+    templates: tuple[str, ...] | None = None,
+) -> Case:
+    """A scenario over tables of a budget, seed 0, as `co_optimise` makes it from `Settings(seed=0)`."""
+    application = load_scenario(scenario) if isinstance(scenario, str) else scenario
+    kinds, technology = load_templates(*([templates] if templates else [])), load_technology()
+    package = PackageParameters() if package is None else package
+    map_key, context_key, search_key = jax.random.split(jax.random.key(0), 3)
+    tables = map_layers(
+        map_key, application.unique_layers, kinds, technology, BUDGETS[budget].mapper, cache=cache_folder()
+    )
+    single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), technology)
+    config = BUDGETS[budget].moham
+    site = anywhere(application, kinds, config)
+    context = build_context(context_key, application, kinds, single, tables, package, config, site)
+    return Case(
+        application=application, templates=kinds, technology=technology, package=package, tables=tables, site=site,
+        context=context, search_key=search_key,
+    )  # fmt: skip
+
+
+def merit(objectives: jax.typing.ArrayLike, context: MohamContext) -> float:
+    """Hypervolume of a front `[N, 3]` in the context's box on log axes, in double precision."""
+    with jax.enable_x64(True):
+        ideal, reference = (np.asarray(point, np.float64) for point in (context.ideal, context.reference))
+        front = np.asarray(objectives, np.float64)
+        front = front[np.isfinite(front).all(axis=1)]
+        scaled = np.maximum(np.log(front / ideal) / np.log(reference / ideal), 0.0)
+        # Few sizes are compiled.
+        room = max(64, 1 << (len(scaled) - 1).bit_length()) if len(scaled) else 64
+        padded = np.concatenate([scaled, np.full((room - len(scaled), 3), np.inf)])
+        return float(hypervolume(padded, np.ones(3)))
+
+
+# ---------------------------------------------------------------- sizes and methods
+
+
+def sized(
+    settings: Settings, evaluations: int, population: int, archive: int, seeds: int, batches: int = 1
+) -> Settings:
+    """Settings with sizes: as many generations as the evaluations of one seed allow, `batches` of them the first.
+
+    All generations are one call, seeds are islands.
+    """
+    config = dataclasses.replace(settings.moham, population=population)
+    count = max(evaluations // (population + config.immigrant_count) - batches, 1)
+    sizes = {"generations": count, "chunk": count, "archive": archive, "islands": seeds}
+    return dataclasses.replace(settings, moham=dataclasses.replace(config, **sizes))
+
+
+def spent(config: MohamConfig, batches: int = 1) -> int:
+    """Evaluations per seed."""
+    return (config.generations + batches) * (config.population + config.immigrant_count)
+
+
+def _direct_sample(key: jax.Array, context: MohamContext, *, tiles: int) -> Planned:
+    return plan_of(operators.sample(key, context.genetics, tiles), context.genetics, context.plans)
+
+
+def _direct_vary(
+    key: jax.Array, a: Planned, b: Planned, context: MohamContext, rates: PlanRates
+) -> tuple[Planned, Planned]:
+    """Both children are adjusted parents."""
+    both = jax.tree.map(lambda *x: jnp.stack(x), a, b)
+    adjust = jax.vmap(adjustment, in_axes=(0, 0, None, None, None))
+    both = adjust(jax.random.split(key), both, context.genetics, context.plans, rates)
+    first, second = (jax.tree.map(lambda leaf, i=i: leaf[i], both) for i in range(2))
+    return first, second
+
+
+@functools.cache
+def direct_problem(config: MohamConfig) -> Problem:
+    """Single layers are adjusted as beside plans, and nothing else: random designs at first, and as immigrants."""
+    sample = functools.partial(_direct_sample, tiles=config.tiles)
+    return dataclasses.replace(design_problem(config), sample=sample, vary=_direct_vary)
+
+
+def schedules(case: Case, settings: Settings) -> Design | None:
+    """List schedules that a search of layers starts from."""
+    return seed_designs(
+        case.application, case.tables, case.package, settings.moham, case.context.bench.unique.shape[0], case.site
+    )
+
+
+def searched(
+    case: Case,
+    settings: Settings,
+    *,
+    seeds: Design | None = None,
+    problem: Problem | None = None,
+    context: MohamContext | None = None,
+    key: jax.Array | None = None,
+) -> SearchState:
+    """The state after a whole search over fixed tables."""
+    rates = settings.plan_rates if settings.moham.genes == "plans" else settings.rates
+    (*_, (state, _)) = run(
+        case.search_key if key is None else key, case.context if context is None else context, settings.moham,
+        rates=rates, seeds=seeds, problem=problem,
+    )  # fmt: skip
+    return state
+
+
+@jax.jit
+def _every_refit(designs: Design, context: MohamContext) -> Design:
+    """Designs `[K, ...]` refitted under every weight, `[W * K, ...]`."""
+
+    def under(weight: jax.Array) -> Design:
+        return jax.vmap(refit, in_axes=(0, None, None, None))(designs, weight, context.genetics, context.plans)
+
+    found = jax.lax.map(under, jnp.arange(len(WEIGHTS), dtype=jnp.int32))
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), found)
+
+
+def refitted(designs: Design, context: MohamContext) -> Design:
+    """Designs `[K, ...]` as they are, and refitted under every weight after them: `[(1 + W) * K, ...]`."""
+    return jax.tree.map(lambda *x: jnp.concatenate(x), designs, _every_refit(designs, context))
+
+
+# ---------------------------------------------------------------- reference fronts
+
+REFERENCE = RESULTS / "reference_fronts.csv.gz"
+FRONT_COLUMNS = ("scenario", "latency_s", "energy_J", "area_mm2", "method", "seed")
+
+
+def read_front(scenario: str, file: pathlib.Path = REFERENCE) -> tuple[np.ndarray, list[tuple[str, str]]]:
+    """Objectives `[N, 3]` of a scenario's reference front, with method and seed of each; empty where there is none."""
+    if not file.exists():
+        return np.zeros((0, 3)), []
+    with gzip.open(file, "rt", newline="") as text:
+        rows = [row for row in csv.DictReader(text) if row["scenario"] == scenario]
+    objectives = np.asarray([[float(row[name]) for name in FRONT_COLUMNS[1:4]] for row in rows])
+    return objectives.reshape(-1, 3), [(row["method"], row["seed"]) for row in rows]
+
+
+def write_fronts(fronts: dict[str, tuple[np.ndarray, list[tuple[str, str]]]], file: pathlib.Path = REFERENCE) -> None:
+    """Writes the fronts of all scenarios; equal fronts give equal bytes."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(FRONT_COLUMNS)
+    for scenario in sorted(fronts):
+        for row, (method, seed) in zip(*fronts[scenario], strict=True):
+            writer.writerow([scenario, *(f"{x:.9g}" for x in row), method, seed])
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(gzip.compress(text.getvalue().encode(), mtime=0))
+
+
+def non_dominated(objectives: np.ndarray) -> np.ndarray:
+    """Indices of the finite rows `[N, 3]` that no other row dominates, of equal ones the first, by rising latency."""
+    objectives = np.asarray(objectives, np.float64)
+    order = np.lexsort((*objectives.T[::-1],))
+    order = order[np.isfinite(objectives[order]).all(axis=1)]
+    kept = np.zeros((len(order), 3))
+    index: list[int] = []
+    for i in order:
+        row = objectives[i]
+        if not (kept[: len(index)] <= row).all(axis=1).any():
+            kept[len(index)] = row
+            index.append(int(i))
+    return np.asarray(index, int)
+
+
+# ---------------------------------------------------------------- scripts
+
+
+def arguments_of(text: str | None) -> argparse.ArgumentParser:
+    """A parser with the module's docstring."""
+    return argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+def command() -> str:
+    """The command line of this run, for a table."""
+    script = pathlib.Path(sys.argv[0])
+    return f"`python experiments/{script.name} {shlex.join(sys.argv[1:])}`"
+
+
+def paragraphs(text: str | None) -> list[str]:
+    """The paragraphs of a docstring."""
+    return [part.strip() for part in (text or "").split("\n\n")]
+
+
+class Clock:
+    """Says what was done, and how long it took."""
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter()
+
+    def say(self, text: str) -> None:
+        now = time.perf_counter()
+        print(f"{text} ({now - self._began:.0f} s)", file=sys.stderr, flush=True)
+        self._began = now

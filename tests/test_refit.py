@@ -1,0 +1,94 @@
+"""Refitting: every layer takes the best mapping that fits its chiplet as it stands, and nothing else changes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from design_cases import TECHNOLOGY, TEMPLATES, application, recast, tables
+
+from mohamjax.hardware import PackageParameters
+from mohamjax.schedule import alone
+from mohamjax.search import operators
+from mohamjax.search.config import MohamConfig
+from mohamjax.search.context import build_context
+from mohamjax.search.plan_operators import sample_plan
+from mohamjax.search.plans import WEIGHTS, decode, mapping_scores, refit, used_sizes
+
+NUMBER = 64
+
+
+@pytest.fixture(scope="module")
+def case():
+    problem, package = application([[], [0], [0], [1, 2]], [[], [0], [1]]), PackageParameters()
+    made = recast(tables(problem, 3, entries=12, templates=TEMPLATES[:2], blocked=False, least=2), np.float32)
+    technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
+    config = MohamConfig(population=8)
+    context = build_context(jax.random.key(0), problem, TEMPLATES[:2], technology, made, package, config)
+    keys = jax.random.split(jax.random.key(1), NUMBER)
+    designs = jax.jit(jax.vmap(lambda key: operators.sample(key, context.genetics, config.tiles)))(keys)
+    return context, made, package, designs
+
+
+def refitted(context, designs, weight):
+    once = jax.vmap(refit, in_axes=(0, None, None, None))
+    return jax.jit(once)(designs, jnp.asarray(weight), context.genetics, context.plans)
+
+
+def needs(made, unique, template, mapping):
+    """Capacities and fanouts that mappings ask for, `[..., C]`."""
+    capacity, fanout = (np.asarray(x)[unique, template, mapping] for x in (made.capacity, made.fanout))
+    return np.concatenate([capacity, fanout.reshape(*fanout.shape[:-2], -1)], axis=-1)
+
+
+@pytest.mark.parametrize("weight", range(len(WEIGHTS)))
+def test_every_layer_takes_the_best_mapping_that_fits(case, weight):
+    """Compared with a search over all mappings, every capacity and fanout for itself."""
+    context, made, package, designs = case
+    found = jax.device_get(refitted(context, designs, weight))
+    designs = jax.device_get(designs)
+    unique = np.asarray(context.genetics.unique)[: int(context.genetics.layers)]
+    count = np.asarray(made.count)
+    valid = np.arange(made.cycles.shape[2]) < count[..., None]
+    energy = np.where(valid, np.asarray(made.objectives, np.float64)[..., 1], np.inf)
+    score = mapping_scores(alone(made, package), energy)[weight]
+    better = 0
+    for n in range(NUMBER):
+        tile = designs.assignment[n, : len(unique)]
+        kind = designs.template[n][tile]
+        own = needs(made, unique, kind, designs.mapping[n, : len(unique)])
+        for i, (u, t) in enumerate(zip(unique, kind, strict=True)):
+            standing = own[tile == tile[i]].max(axis=0)
+            every = np.arange(count[u, t])
+            fits = (needs(made, np.full_like(every, u), np.full_like(every, t), every) <= standing).all(axis=1)
+            best = score[u, t, : len(every)][fits].min()
+            assert score[u, t, found.mapping[n, i]] == pytest.approx(best, rel=1e-12)
+            assert fits[found.mapping[n, i]]
+            better += best < score[u, t, designs.mapping[n, i]]
+    assert better > NUMBER // 4  # there is something to refit
+
+
+def test_nothing_else_changes(case):
+    context, _, _, designs = case
+    found = refitted(context, designs, 2)
+    for name in ("order", "assignment", "template"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(designs, name))
+    layers = int(context.genetics.layers)
+    np.testing.assert_array_equal(found.mapping[:, layers:], designs.mapping[:, layers:])
+    sizes = jax.vmap(used_sizes, in_axes=(0, None, None))
+    before, after = (sizes(x, context.genetics, context.plans) for x in (designs, found))
+    assert np.all(np.asarray(after) <= np.asarray(before))
+
+
+def test_a_decoded_plan_is_refitted_already(case):
+    """Under the weights of its own chiplets."""
+    context, _, _, _ = case
+
+    @jax.jit
+    def both(key):
+        planned = decode(sample_plan(key, context.genetics, context.plans), context.genetics, context.plans)
+        return planned.design, refit(planned.design, planned.plan.weight, context.genetics, context.plans)
+
+    design, again = jax.vmap(both)(jax.random.split(jax.random.key(2), NUMBER))
+    same = np.all(np.asarray(design.mapping) == np.asarray(again.mapping), axis=1)
+    # Once more on what is left of the chiplets after their own refitting: nearly always nothing changes.
+    assert same.mean() > 0.9
