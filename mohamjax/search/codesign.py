@@ -45,7 +45,7 @@ from mohamjax.search.context import build_context, staffed
 from mohamjax.search.injection import check_injected, inject
 from mohamjax.search.loop import SearchState
 from mohamjax.search.mapper import MapperConfig, MapperProgress, cache_folder, map_layers
-from mohamjax.search.moham import LIMIT_TOLERANCE, Progress, designs_of, run, state_like
+from mohamjax.search.moham import LIMIT_TOLERANCE, Progress, designs_of, refitted, run, state_like
 from mohamjax.search.plan_operators import PlanRates
 from mohamjax.search.remap import Remapper
 from mohamjax.search.requirements import Requirements, Site, keeps, out_of_reach, survey, unmet
@@ -493,6 +493,11 @@ def co_optimise(
         listener.announce("stopped by hand; writing what was found")
     assert state is not None
     save()
+    if remapper is not None:
+        tables, context = remapper.tables, remapper.context(context)
+    if plans and not interrupted:
+        # For the front alone: the checkpoint stays as the search left it, so that more generations go on from there.
+        state = refitted(state, context, config, rates=settings.plan_rates)
 
     if thinned := int(np.asarray(state.archive.thinned).sum()):
         listener.announce(
@@ -506,8 +511,6 @@ def co_optimise(
         # No design keeps the requirements. The population holds those that come nearest; what they reach, which the
         # search hides behind its penalty, is said.
         kept, genes = np.nonzero(np.asarray(state.population.rank) >= 0), state.population.genes
-    if remapper is not None:
-        tables = remapper.tables
     found = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], designs_of(genes))
     evaluated = reevaluate(application, templates, technology, package, tables.mapping, np.asarray(tables.count), found)
     reached = np.asarray(evaluated.reports.objectives), np.asarray(evaluated.designs.template)

@@ -24,7 +24,7 @@ from mohamjax.search.context import MohamContext
 from mohamjax.search.loop import Metrics, Problem, SearchState, generations, start
 from mohamjax.search.operators import Genetics
 from mohamjax.search.plan_operators import PlanRates, adjusting_share, adjustment, crossover, mutation, sample_plan
-from mohamjax.search.plans import Plan, Planned, decode, plan_of
+from mohamjax.search.plans import WEIGHTS, Plan, Planned, decode, plan_of, refit
 from mohamjax.search.remap import Remapper
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "design_problem",
     "designs_of",
     "log_hypervolume",
+    "refitted",
     "run",
     "state_like",
     "violation",
@@ -362,10 +363,7 @@ def run(
                 announce(f"mapping again on chiplets of the front, round {remapper.rounds + 1}")
                 context = remapper.grown(state, context)
                 for batch in _decoded_again(state, context, config):
-                    # The loop evaluates what it is given as long as no generation is done.
-                    unborn = dataclasses.replace(state, generation=jnp.int32(-1))
-                    state, _ = generations(unborn, context, rates, jnp.int32(1), batch, **fixed)
-                state = dataclasses.replace(state, generation=jnp.int32(done))
+                    state = _entered(state, batch, context, rates, fixed)
             count = min(count, remapper.until_next(done))
         previous = state
         state, metrics = advance(previous, count)
@@ -404,26 +402,70 @@ def _planned(designs: Design, context: MohamContext) -> Planned:
     return jax.vmap(plan_of, in_axes=(0, None, None))(designs, context.genetics, context.plans)
 
 
-def _decoded_again(state: SearchState, context: MohamContext, config: MohamConfig) -> list[Planned]:
-    """The plans of the archives, decoded over tables that have grown, as batches `[I, P, ...]`.
+def refitted(
+    state: SearchState, context: MohamContext, config: MohamConfig, *, rates: PlanRates | None = None
+) -> SearchState:
+    """A search of plans, with every design of its archives refitted under each weight (`plans.refit`).
 
-    Empty slots and what is missing to whole batches are filled with plans of the population.
+    By the program of the search's generations. What the designs leave unused of their chiplets is then used, whatever
+    weights their plans had.
+
+    Args:
+        state: at the end of a search.
+        context: its problem.
+        config: its settings.
+        rates: those of the search; they decide nothing here, but their program is there.
     """
+    rates = jax.tree.map(jnp.float32, PlanRates() if rates is None else rates)
+    fixed = {"problem": design_problem(config), "immigrants": config.immigrant_count, "chunk": config.chunk}
+    individuals = _archived(state, config)
+    for weight in range(len(WEIGHTS)):
+        for batch in individuals:
+            state = _entered(state, _refit_all(batch, jnp.int32(weight), context), context, rates, fixed)
+    return state
+
+
+def _entered(state: SearchState, batch: Any, context: MohamContext, rates: Any, fixed: dict[str, Any]) -> SearchState:
+    """The state after individuals `[I, P, ...]` took part in survival and archive; generations are not counted."""
+    # The loop evaluates what it is given as long as no generation is done.
+    unborn = dataclasses.replace(state, generation=jnp.int32(-1))
+    after, _ = generations(unborn, context, rates, jnp.int32(1), batch, **fixed)
+    return dataclasses.replace(after, generation=state.generation)
+
+
+def _archived(state: SearchState, config: MohamConfig) -> list[Planned]:
+    """The individuals of the archives as batches `[I, P, ...]`; empty slots hold individuals of the population."""
     genes: Any = state.archive.genes
-    kept, living = genes.plan, state.population.genes.plan
     slots = np.arange(-(-config.archive // config.population) * config.population)
     filler = jnp.asarray(slots % config.population)
-    valid = jnp.pad(state.archive.valid, ((0, 0), (0, len(slots) - config.archive)))
+    missing = len(slots) - config.archive
+    valid = jnp.pad(state.archive.valid, ((0, 0), (0, missing)))
 
     def filled(own: jax.Array, other: jax.Array) -> jax.Array:
-        own = jnp.pad(own, ((0, 0), (0, len(slots) - config.archive), *[(0, 0)] * (own.ndim - 2)))
+        own = jnp.pad(own, ((0, 0), (0, missing), *[(0, 0)] * (own.ndim - 2)))
         return jnp.where(valid.reshape(*valid.shape, *[1] * (own.ndim - 2)), own, other[:, filler])
 
-    plans = jax.tree.map(filled, kept, living)
+    everyone = jax.tree.map(filled, genes, state.population.genes)
     return [
-        _decode_all(jax.tree.map(lambda leaf, i=i: leaf[:, i : i + config.population], plans), context)
+        jax.tree.map(lambda leaf, i=i: leaf[:, i : i + config.population], everyone)
         for i in range(0, len(slots), config.population)
     ]
+
+
+def _decoded_again(state: SearchState, context: MohamContext, config: MohamConfig) -> list[Planned]:
+    """The plans of the archives, decoded over tables that have grown, as batches `[I, P, ...]`."""
+    return [_decode_all(batch.plan, context) for batch in _archived(state, config)]
+
+
+@jax.jit
+def _refit_all(individuals: Planned, weight: jax.Array, context: MohamContext) -> Planned:
+    """Individuals `[I, P, ...]` refitted."""
+
+    def one(individual: Planned) -> Planned:
+        design = refit(individual.design, weight, context.genetics, context.plans)
+        return plan_of(design, context.genetics, context.plans)
+
+    return jax.vmap(jax.vmap(one))(individuals)
 
 
 @jax.jit

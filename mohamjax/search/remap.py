@@ -315,6 +315,7 @@ class Remapper:
             progress: told how a round goes.
         """
         self.config, self.rounds = config, 0
+        self._built: MohamContext | None = None
         self._searching = list(range(config.every, generations, config.every)) if config.every else []
         self.schedule = [*self._searching, *(generations + i * config.settle for i in range(config.polish))]
         self.end = generations + config.polish * config.settle
@@ -366,15 +367,18 @@ class Remapper:
                 self.tables, self._package, self._mapper, room=self.config.entries,
                 max_children=self._max_children, progress=self._progress,
             )  # fmt: skip
-        self.rounds += 1
+        self.rounds, self._built = self.rounds + 1, None
         return self.context(context)
 
     def context(self, context: MohamContext) -> MohamContext:
-        """The problem over the tables so far."""
+        """The problem over the tables so far; built once per round."""
+        if self._built is not None:
+            return self._built
         bench = workbench(self._application, self._templates, self._technology, self.tables, self._package)
         plans = plan_tables(self.tables, alone(self.tables, self._package), self._first)
         genetics = dataclasses.replace(context.genetics, count=jnp.asarray(self.tables.count))
-        return dataclasses.replace(context, genetics=genetics, bench=bench, plans=plans)
+        self._built = dataclasses.replace(context, genetics=genetics, bench=bench, plans=plans)
+        return self._built
 
     def saved(self) -> dict[str, Any]:
         """What a checkpoint must hold: rounds done and the mappings that joined."""
@@ -401,4 +405,4 @@ class Remapper:
         for leaf, own in zip(jax.tree.leaves(_entries(tables)), jax.tree.leaves(_entries(grown)), strict=True):
             leaf[new] = own[new]
         self.tables = dataclasses.replace(tables, count=saved["count"])
-        self.rounds = int(saved["rounds"])
+        self.rounds, self._built = int(saved["rounds"]), None
