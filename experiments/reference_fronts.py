@@ -4,12 +4,12 @@ The yardstick of searches over the tables of the `paper` budget, seed 0, without
 (reference_fronts.csv.gz: objectives, method and seed of each design) is read, the runs that are asked for and that the
 list of runs (reference_fronts_runs.csv) does not hold yet are added to it, one after the other, and both are written
 after each: a run that was stopped is done again, the others are not. What nothing dominates stays; beyond 4,000 designs
-of a scenario those nearest to others go, on log axes, the ends never. Objectives are those of the archived designs
-evaluated again in double precision (`--precision double`), or as the search has them in single precision. Methods:
-`plans` (the default search), `plans alone` (never adjusts single layers), `adjusting alone` (does nothing else), and
-`layers` (the default of 84a5f18, from list schedules on). Every run is one seed; a run of method, population, archive,
-evaluations and seed is the same run again. The table tells the evaluations spent so far per scenario and method, of the
-5,000,000 each that are meant to be.
+of a scenario those nearest to others go, on log axes, the ends never; the list of runs tells what that costs.
+Objectives are those of the archived designs evaluated again in double precision (`--precision double`), or as the
+search has them in single precision. Methods: `plans` (the default search), `plans alone` (never adjusts single layers),
+`adjusting alone` (does nothing else), and `layers` (the default of 84a5f18, from list schedules on). Every run is one
+seed; a run of method, population, archive, evaluations and seed is the same run again. The table tells the evaluations
+spent so far per scenario and method, of the 5,000,000 each that are meant to be.
 
     python experiments/reference_fronts.py --evaluations 5000000 --populations 1000,4000 --methods "plans,plans alone"
     python experiments/reference_fronts.py --evaluations 500000 --seeds 0,1 --methods layers --scenarios edge
@@ -55,6 +55,7 @@ RUNS, TABLE = RESULTS / "reference_fronts_runs.csv", RESULTS / "reference_fronts
 GOAL = 5_000_000
 COLUMNS = (
     "scenario", "method", "population", "archive", "seed", "evaluations", "spent", "precision", "hypervolume", "union",
+    "unthinned",
 )  # fmt: skip
 IDENTITY = ("scenario", "method", "population", "archive", "seed", "evaluations")
 
@@ -165,11 +166,12 @@ def main() -> None:
             both = np.concatenate([known, objectives])
             origin = [*origin, *[(label, str(seed))] * len(objectives)]
             kept = non_dominated(both)
+            unthinned = merit(both[kept], case.context)
             kept = kept[thinned(both[kept], MOST)]
             fronts[scenario] = both[kept], [origin[i] for i in kept]
             own, union = merit(objectives, case.context), merit(both[kept], case.context)
             # What was asked for tells runs apart; spent are whole generations.
-            values = [*identity, done, arguments.precision, f"{own:.5f}", f"{union:.5f}"]
+            values = [*identity, done, arguments.precision, f"{own:.5f}", f"{union:.5f}", f"{unthinned:.5f}"]
             runs.append(dict(zip(COLUMNS, map(str, values), strict=True)))
             write_fronts({name: front for name, front in fronts.items() if len(front[0])}, arguments.front)
             write_runs(arguments.runs, runs)

@@ -29,9 +29,7 @@ def case():
     return context, made, package, designs
 
 
-def refitted(context, designs, weight):
-    once = jax.vmap(refit, in_axes=(0, None, None, None))
-    return jax.jit(once)(designs, jnp.asarray(weight), context.genetics, context.plans)
+every_refit = jax.jit(jax.vmap(refit, in_axes=(0, None, None, None)))
 
 
 def needs(made, unique, template, mapping):
@@ -44,7 +42,7 @@ def needs(made, unique, template, mapping):
 def test_every_layer_takes_the_best_mapping_that_fits(case, weight):
     """Compared with a search over all mappings, every capacity and fanout for itself."""
     context, made, package, designs = case
-    found = jax.device_get(refitted(context, designs, weight))
+    found = jax.device_get(every_refit(designs, jnp.int32(weight), context.genetics, context.plans))
     designs = jax.device_get(designs)
     unique = np.asarray(context.genetics.unique)[: int(context.genetics.layers)]
     count = np.asarray(made.count)
@@ -69,7 +67,7 @@ def test_every_layer_takes_the_best_mapping_that_fits(case, weight):
 
 def test_nothing_else_changes(case):
     context, _, _, designs = case
-    found = refitted(context, designs, 2)
+    found = every_refit(designs, jnp.int32(2), context.genetics, context.plans)
     for name in ("order", "assignment", "template"):
         np.testing.assert_array_equal(getattr(found, name), getattr(designs, name))
     layers = int(context.genetics.layers)
