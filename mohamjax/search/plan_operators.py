@@ -174,19 +174,26 @@ def _new_chiplets(draws: _Draws, number: int, tables: PlanTables) -> tuple[jax.A
 def sample_plan(key: jax.Array, genetics: Genetics, tables: PlanTables) -> Plan:
     """A random plan: one to `max_chiplets` chiplets, evenly over logarithms, of one to four kinds.
 
+    One plan in sixteen has a single chiplet of the least size instead: that end of a front is a narrow one.
+
     Args:
         key: typed key, consumed.
         genetics: the problem.
         tables: sets of mappings, and the library.
     """
     tiles = genetics.site.shape[0]
-    draws = _Draws(key, 3 * tiles + 3)
+    draws = _Draws(key, 3 * tiles + 4)
+    least = draws.happens(1 / 16)
     chips = jnp.exp(draws.uniform() * jnp.log(genetics.max_chiplets + 1.0)).astype(jnp.int32)
+    chips = jnp.where(least, 1, chips)
     kind = jnp.arange(tiles) % (1 + draws.below(4))
     template, size, weight = (x[kind] for x in _new_chiplets(draws, tiles, tables))
     standing = jnp.cumsum(genetics.site == FREE) <= chips - jnp.sum(genetics.site >= 0)
     plan = Plan(
-        template=jnp.where(standing, template, -1), size=size, weight=weight, thrift=draws.below(len(tables.thrift))
+        template=jnp.where(standing, template, -1),
+        size=jnp.where(least, 0, size),
+        weight=weight,
+        thrift=draws.below(len(tables.thrift)),
     )
     return completed(plan, genetics)
 
