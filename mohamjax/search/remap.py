@@ -266,8 +266,8 @@ def _that_help(
     score = scores(new)
     taken: list[int] = []
     while len(taken) < len(score):
-        with np.errstate(invalid="ignore"):  # where neither fits
-            gain = np.where(np.isfinite(score), best - score, -np.inf).max(axis=(1, 2))
+        fits = np.isfinite(score)
+        gain = np.where(fits, best - np.where(fits, score, 0.0), -np.inf).max(axis=(1, 2))
         row = int(np.argmax(gain))
         if gain[row] <= _LEAST_GAIN:
             break

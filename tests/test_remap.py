@@ -1,0 +1,230 @@
+"""Mapping again on chiplets that a search came to use: how tables grow, and that searches with rounds resume."""
+
+import dataclasses
+import functools
+import warnings
+
+import design_cases as dc
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mohamjax.hardware import PackageParameters, load_technology, load_templates
+from mohamjax.mapping import MappingTables, stacked_layers, tabulate
+from mohamjax.schedule import alone, workbench
+from mohamjax.search import BUDGETS, remap
+from mohamjax.search.config import RemapConfig
+from mohamjax.search.mapper import cache_folder, map_layers
+from mohamjax.search.plans import WEIGHTS, mapping_scores
+from mohamjax.search.remap import ChipletSample, chiplets_of, map_again, with_room
+from mohamjax.workload import ApplicationModel, read_network
+
+PACKAGE = PackageParameters()
+TEMPLATES = tuple(load_templates(["eyeriss", "simba", "shidiannao"]))
+TECHNOLOGY = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), load_technology())
+MAPPER = BUDGETS["tiny"].mapper  # of the sizes of other files, so that its programs are compiled once
+KEPT, ROOM = 96, 32  # together as many places as sets have elsewhere, for the same reason
+REMAP = RemapConfig(every=3, chiplets=4, entries=ROOM, generations=1, descent=1)
+
+
+def same(a, b) -> bool:
+    """Equal to the bit, padding included."""
+    return all(
+        np.array_equal(x, y, equal_nan=np.issubdtype(np.asarray(x).dtype, np.floating))
+        for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    )
+
+
+def columns(tables: MappingTables) -> dict:
+    return {f.name: getattr(tables, f.name) for f in dataclasses.fields(tables) if f.name != "count"}
+
+
+def cut(tables: MappingTables, entries: int) -> MappingTables:
+    """The first mappings of every set."""
+    some = jax.tree.map(lambda leaf: np.asarray(leaf)[:, :, :entries], columns(tables))
+    return MappingTables(count=np.minimum(tables.count, entries), **some)
+
+
+# ---------------------------------------------------------------- room
+
+
+@pytest.mark.parametrize("entries", [3, 4, 7])
+def test_room_changes_no_evaluation(entries):
+    problem = dc.chains(2)
+    made = dc.recast(dc.tables(problem, 2), np.float32)
+    designs = dc.random_designs(problem, made, 2, 16)
+    roomy = with_room(made, entries)
+    assert roomy.cycles.shape[2] == max(entries, 4)
+    assert same(cut(roomy, 4), made) and np.isinf(roomy.objectives[:, :, 4:]).all()
+    for before, after in zip(
+        jax.tree.leaves(dc.reports(designs, dc.bench(problem, made))),
+        jax.tree.leaves(dc.reports(designs, dc.bench(problem, roomy))),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(before, after)
+
+
+# ---------------------------------------------------------------- chiplets
+
+
+@functools.cache
+def drawn(seed: int):
+    """A made-up problem's bench, and designs on it."""
+    problem = dc.chains(seed % 2)
+    made = dc.recast(dc.tables(problem, seed % 2), np.float32)
+    return dc.bench(problem, made), dc.random_designs(problem, made, seed, 16)
+
+
+def standing(bench, designs, which):
+    """By plain Python: template and sizes of every chiplet, and the unique layers that run on it."""
+    unique, mask = np.asarray(bench.unique), np.asarray(bench.layer_mask)
+    made = dc.reports(designs, bench).chiplets
+    found = []
+    for d, s in np.argwhere(designs.template >= 0):
+        if d in which:
+            here = set(unique[mask & (designs.assignment[d] == s)])
+            found.append((designs.template[d, s], made.capacity[d, s], made.fanout[d, s], here))
+    return found
+
+
+@settings(max_examples=12, deadline=None)
+@given(seed=st.integers(0, 30), count=st.sampled_from([1, 2, 3, 6, 12, 1000]), data=st.data())
+def test_few_chiplets_stand_for_all(seed, count, data):
+    bench, designs = drawn(seed)
+    which = np.asarray(data.draw(st.lists(st.integers(0, 15), min_size=1, max_size=16, unique=True)))
+    sample = chiplets_of(designs, which, bench, count)
+    chips = standing(bench, designs, which)
+    size = len(sample.template)
+    assert 1 <= size <= count and sample.runs.shape == (bench.tables.count.shape[0], size)
+    kinds = {t for t, *_ in chips}
+    if count >= len(kinds):
+        assert set(sample.template) == kinds
+    for t, _, _, unique in chips:
+        on = sample.template == t if count >= len(kinds) else np.ones(size, bool)
+        assert all(sample.runs[u, on].any() for u in unique)
+    # Each is one of those that stand, sizes and all, and none is there twice.
+    rows = {(t, *capacity.ravel(), *fanout.ravel()) for t, capacity, fanout, _ in chips}
+    own = [
+        (t, *capacity.ravel(), *fanout.ravel())
+        for t, capacity, fanout in zip(sample.template, sample.capacity, sample.fanout, strict=True)
+    ]
+    assert set(own) <= rows and len(set(own)) == size
+    if count >= len(rows):  # each stands for itself: what runs there is what runs on its equals
+        assert size == len(rows)
+        for k, chip in enumerate(own):
+            runs = set().union(*(u for t, c, f, u in chips if (t, *c.ravel(), *f.ravel()) == chip))
+            assert set(np.flatnonzero(sample.runs[:, k])) == runs
+
+
+# ---------------------------------------------------------------- mapping again
+
+
+@pytest.fixture(scope="module")
+def application(networks):
+    return ApplicationModel("small", tuple(read_network(path) for path in networks))
+
+
+@pytest.fixture(scope="module")
+def mapped(application):
+    """Tables of the mapper for the networks of `small_search`, with room."""
+    key = jax.random.split(jax.random.key(0), 3)[0]
+    tables = map_layers(key, application.unique_layers, TEMPLATES, TECHNOLOGY, MAPPER, cache=cache_folder())
+    return with_room(cut(tables, KEPT), KEPT + ROOM)
+
+
+def sampled(application, tables, seed, count) -> ChipletSample:
+    """Chiplets of random designs."""
+    bench = workbench(application, TEMPLATES, TECHNOLOGY, tables, PACKAGE)
+    designs = dc.random_designs(application, tables, seed, 16, padded_layers=bench.unique.shape[0])
+    return chiplets_of(designs, np.arange(16), bench, count)
+
+
+def again(application, tables, sample, room):
+    config = dataclasses.replace(MAPPER, generations=REMAP.generations, descent=REMAP.descent)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)  # numbers without meaning would be said to the user
+        return map_again(
+            jax.random.key(5),
+            sample,
+            application.unique_layers,
+            TEMPLATES,
+            TECHNOLOGY,
+            tables,
+            PACKAGE,
+            config,
+            room=room,
+        )
+
+
+def test_what_joins_is_better_than_all_before_on_some_chiplet(application, mapped):
+    sample = sampled(application, mapped, 3, 6)
+    before = jax.tree.map(np.copy, mapped)
+    tables, joined = again(application, mapped, sample, ROOM)
+    assert same(mapped, before), "the tables that were given have changed"
+    grown = tables.count - mapped.count
+    assert joined == grown.sum() > 5 and (grown >= 0).all() and (grown <= ROOM).all()
+    places = np.arange(KEPT + ROOM)
+    new = (places >= mapped.count[..., None]) & (places < tables.count[..., None])
+    for a, b in zip(jax.tree.leaves(columns(mapped)), jax.tree.leaves(columns(tables)), strict=True):
+        np.testing.assert_array_equal(a[~new], b[~new])
+    score = np.stack(mapping_scores(alone(tables, PACKAGE), tables.objectives[..., 1].astype(float)), axis=-1)
+    for u, t, m in np.argwhere(new):
+        chips = np.flatnonzero(sample.template == t)
+        fits = (tables.capacity[u, t, : m + 1, None] <= sample.capacity[chips]).all(axis=-1)
+        fits &= (tables.fanout[u, t, : m + 1, None] <= sample.fanout[chips]).all(axis=(-2, -1))
+        own = np.where(fits[..., None], score[u, t, : m + 1, None], np.inf)  # [m + 1, K, W]
+        better = own[m] < own[:m].min(axis=0) - 1e-4
+        assert better.any(), (u, t, m)
+    # Layers are mapped where they run, and nowhere else.
+    for u, t in np.argwhere(grown > 0):
+        assert sample.runs[u, sample.template == t].any()
+    # The numbers are those of the mapping, on hardware of its own.
+    arrays = remap.template_arrays(TEMPLATES, TECHNOLOGY, levels=tables.capacity.shape[3], dtype=np.float32)
+    layers = stacked_layers(layer.shape for layer in application.unique_layers)
+    once = tabulate(layers, arrays, TECHNOLOGY, tables.mapping, tables.count)
+    for a, b in zip(jax.tree.leaves(columns(once)), jax.tree.leaves(columns(tables)), strict=True):
+        np.testing.assert_array_equal(a[new], b[new])
+    assert np.isfinite(tables.objectives[new]).all()
+
+
+@pytest.mark.parametrize("room", [0, 1])
+def test_no_more_join_than_there_is_room_for(application, mapped, room):
+    tables, joined = again(application, mapped, sampled(application, mapped, 3, 6), room)
+    grown = tables.count - mapped.count
+    assert joined == grown.sum() and grown.max() == room
+    full = dataclasses.replace(mapped, count=np.where(mapped.count > 0, KEPT + ROOM, 0).astype(np.int32))
+    if room == 0:
+        assert same(tables, mapped)
+    else:
+        assert again(application, cut(full, KEPT + ROOM), sampled(application, mapped, 3, 6), 5)[1] == 0
+
+
+def test_the_first_that_join_help_most():
+    """Three mappings, of which the third makes the second worthless."""
+
+    def entries(cycles, energy, words):
+        n = len(cycles)
+        return {
+            "cycles": np.asarray(cycles, float),
+            "offchip_bytes": np.zeros(n),
+            "objectives": np.stack([cycles, energy, np.ones(n)], axis=1).astype(float),
+            "capacity": np.asarray(words, float)[:, None],
+            "fanout": np.ones((n, 1, 2)),
+        }
+
+    known = entries([100], [100], [4])
+    new = entries([90, 60, 50, 10], [90, 60, 50, 10], [4, 4, 4, 64])
+    chips = np.asarray([[8.0], [16.0]]), np.ones((2, 1, 2))
+    assert remap._that_help(new, known, *chips, PACKAGE).tolist() == [2]
+    # With the first chiplet alone able to hold it, a larger one changes nothing; a set that is empty takes the best.
+    chips = np.asarray([[8.0], [64.0]]), np.ones((2, 1, 2))
+    assert remap._that_help(new, known, *chips, PACKAGE).tolist() == [3, 2]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        nothing = entries([], [], [])
+        assert remap._that_help(new, nothing, np.asarray([[2.0], [8.0]]), np.ones((2, 1, 2)), PACKAGE)[-1] == 2
+    traded = entries([50, 200], [200, 50], [4, 4])
+    assert sorted(remap._that_help(traded, known, *chips, PACKAGE)) == [0, 1]
+    assert len(WEIGHTS) == 5
