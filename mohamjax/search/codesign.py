@@ -38,10 +38,10 @@ from mohamjax.hardware import (
 from mohamjax.io.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from mohamjax.io.designs import DesignFile, Evaluated, read_designs, reevaluate
 from mohamjax.io.results import non_dominated, plain
-from mohamjax.mapping import MappingTables, area
+from mohamjax.mapping import MappingTables, area, recast
 from mohamjax.schedule import Design, scenario_bounds
 from mohamjax.search.config import PAPER_RATES, WEIGHTS, MohamConfig, Rates, RemapConfig
-from mohamjax.search.context import build_context, staffed
+from mohamjax.search.context import build_context, check_tables, staffed
 from mohamjax.search.injection import check_injected, inject
 from mohamjax.search.loop import SearchState
 from mohamjax.search.mapper import MapperConfig, MapperProgress, cache_folder, map_layers
@@ -373,6 +373,7 @@ def co_optimise(
     *,
     listener: Listener | None = None,
     designs: str | pathlib.Path | None = None,
+    tables: MappingTables | None = None,
     checkpoint: Any = None,
     resume: bool = False,
     checkpoint_every_s: float = 30.0,
@@ -387,6 +388,8 @@ def co_optimise(
         settings: default the `small` budget.
         listener: told how it goes.
         designs: a `designs/1` or `schedule/1` file whose designs are evaluated first.
+        tables: mappings to choose from, of the templates that the requirements leave (`prepare`); default those that
+            the layer mapper finds. Rounds of `settings.remap` add to them.
         checkpoint: npz file that the state is written to now and then, and at the end; None writes none.
         resume: go on from that file; where there is none yet, from the beginning.
         checkpoint_every_s: seconds between checkpoints, which are written between calls of the jitted step.
@@ -420,18 +423,22 @@ def co_optimise(
             listener.announce(f"no checkpoint in {pathlib.Path(checkpoint).parent} yet; starting from the beginning")
 
     began = time.perf_counter()
-    listener.announce(
-        f"mapping {plural(len(application.unique_layers), 'unique layer')} on {plural(len(templates), 'template')}"
-    )
-    tables = map_layers(
-        map_key,
-        application.unique_layers,
-        templates,
-        technology,
-        settings.mapper,
-        progress=listener.mapping,
-        cache=cache_folder() if settings.cache else None,
-    )
+    if tables is None:
+        listener.announce(
+            f"mapping {plural(len(application.unique_layers), 'unique layer')} on {plural(len(templates), 'template')}"
+        )
+        tables = map_layers(
+            map_key,
+            application.unique_layers,
+            templates,
+            technology,
+            settings.mapper,
+            progress=listener.mapping,
+            cache=cache_folder() if settings.cache else None,
+        )
+    else:
+        check_tables(tables, application, templates)
+        tables = recast(tables, np.float32)
     mapping_s = time.perf_counter() - began
 
     single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), technology)
