@@ -427,7 +427,7 @@ def co_optimise(
         listener.announce(
             f"mapping {plural(len(application.unique_layers), 'unique layer')} on {plural(len(templates), 'template')}"
         )
-        tables = map_layers(
+        sets = map_layers(
             map_key,
             application.unique_layers,
             templates,
@@ -438,31 +438,29 @@ def co_optimise(
         )
     else:
         check_tables(tables, application, templates)
-        tables = recast(tables, np.float32)
+        sets = recast(tables, np.float32)
     mapping_s = time.perf_counter() - began
 
     single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), technology)
     injected = None
     if file is not None:
-        tables, injected = inject(file, application, tables, single, site, config.tiles, source=str(designs))
+        sets, injected = inject(file, application, sets, single, site, config.tiles, source=str(designs))
     remapper = None
     if plans and settings.remap.every:
         remapper = Remapper(
             jax.random.fold_in(map_key, 1), application, templates, single, package, settings.mapper, settings.remap,
-            tables, progress=listener.mapping,
+            sets, progress=listener.mapping,
         )  # fmt: skip
-        tables = remapper.tables
-    context = build_context(
-        context_key, application, templates, single, tables, package, config, site, settings.weights
-    )
+        sets = remapper.tables
+    context = build_context(context_key, application, templates, single, sets, package, config, site, settings.weights)
     if np.isfinite(site.limits).any():
         wires = context.bench.wires
-        floor = scenario_bounds(application, templates, technology, package, tables, wires, config.max_chiplets)
+        floor = scenario_bounds(application, templates, technology, package, sets, wires, config.max_chiplets)
         hopeless = out_of_reach(site, floor.objectives, LIMIT_TOLERANCE)
         if hopeless is not None:
             raise hopeless
-    seeds = seed_designs(application, tables, package, config, context.bench.unique.shape[0], site, injected=injected)
-    marks["tables"] = _tables_hash(tables, seeds)
+    seeds = seed_designs(application, sets, package, config, context.bench.unique.shape[0], site, injected=injected)
+    marks["tables"] = _tables_hash(sets, seeds)
     _same_search(saved, marks)
     state: SearchState | None = None
     if saved is not None:
@@ -514,9 +512,9 @@ def co_optimise(
         # search hides behind its penalty, is said.
         kept, genes = np.nonzero(np.asarray(state.population.rank) >= 0), state.population.genes
     if remapper is not None:
-        tables = remapper.tables
+        sets = remapper.tables
     found = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], designs_of(genes))
-    evaluated = reevaluate(application, templates, technology, package, tables.mapping, np.asarray(tables.count), found)
+    evaluated = reevaluate(application, templates, technology, package, sets.mapping, np.asarray(sets.count), found)
     reached = np.asarray(evaluated.reports.objectives), np.asarray(evaluated.designs.template)
     within = np.flatnonzero(keeps(site, *reached))
     if not within.size:
@@ -534,7 +532,7 @@ def co_optimise(
             "reevaluation_s": time.perf_counter() - tick,
             "designs_per_s": last.fresh_evaluations / max(last.seconds, 1e-9) if last else 0.0,
         },
-        tables=tables,
+        tables=sets,
         interrupted=interrupted,
     )
 

@@ -180,7 +180,8 @@ def sample_mappings(problem: DesignProblem, count: int, seed: int = 0) -> Mappin
         for name, column in columns.items():
             column[len(good) :] = np.inf if name == "objectives" else 0
         mapping = take(jax.tree.map(lambda leaf, at=at: leaf[at], tables.mapping), kept)
-        sets[at] = MappingTables(mapping=mapping, count=np.int32(len(good)), **columns)
+        columns["count"] = np.int32(len(good))
+        sets[at] = MappingTables(mapping=mapping, **columns)
     out = assemble(sets, *number.shape, count, levels, np.float32)
     for u, layer in enumerate(layers):
         if not out.count[u].any():

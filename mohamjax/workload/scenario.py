@@ -89,7 +89,7 @@ def load_scenario(
     Example:
         >>> app = load_scenario("edge")
         >>> [network.name for network in app.networks]
-        []
+        ['resnet50', 'ssd_resnet34_1200', 'bert_large_384']
         >>> len(app.layers), len(app.unique_layers)
         (298, 58)
     """
