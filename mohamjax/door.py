@@ -283,7 +283,7 @@ def read_designs(
 
     Example:
         >>> own = mj.read_designs("designs.json")
-        >>> objectives = jax.vmap(mj.evaluate, (0, None))(own.designs, own.space)
+        >>> objectives = jax.jit(jax.vmap(mj.evaluate, (0, None)))(own.designs, own.space)
         >>> objectives.shape == (len(own), 3), bool(jnp.all(jnp.isfinite(objectives)))
         (True, True)
     """
@@ -333,7 +333,7 @@ def read_schedules(path: str | os.PathLike[str], **options: Any) -> DesignSet | 
         >>> schedules = mj.read_schedules("table.json")
         >>> schedules.names
         ('first', 'second')
-        >>> ends = jax.vmap(lambda own: mj.simulate(**own))(schedules.arguments)
+        >>> ends = jax.jit(jax.vmap(lambda own: mj.simulate(**own)))(schedules.arguments)
         >>> ends.makespan
         Array([8., 6.], dtype=float32)
     """

@@ -294,7 +294,7 @@ def test_double_precision(problem, tables, designs, space):
     with jax.enable_x64(True):
         found = jax.jit(mj.evaluate)(designs[0], problem.arrays(tables, dtype=jnp.float64))
     assert found.dtype == np.float64
-    np.testing.assert_allclose(found, mj.evaluate(designs[0], space), rtol=1e-4)
+    np.testing.assert_allclose(found, jax.jit(mj.evaluate)(designs[0], space), rtol=1e-4)
 
 
 SHARDED = """
@@ -416,9 +416,9 @@ def test_schedules_with_costs_of_their_own(tmp_path):
     (tmp_path / "cases.json").write_text(json.dumps(document))
     own = mj.read_schedules(tmp_path / "cases.json")
     assert len(own) == 2 and own.jobs == (2, 1)
-    ends = jax.vmap(lambda arguments: mj.simulate(**arguments).makespan)(own.arguments)
+    ends = jax.jit(jax.vmap(lambda arguments: mj.simulate(**arguments).makespan))(own.arguments)
     np.testing.assert_allclose(ends, [16 / 3, 2], rtol=1e-6)
-    np.testing.assert_allclose(mj.simulate(**own[1]).makespan, 2)
+    np.testing.assert_allclose(jax.jit(mj.simulate)(**own[1]).makespan, 2)
 
 
 # ---------------------------------------------------------------- README

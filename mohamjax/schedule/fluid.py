@@ -486,7 +486,7 @@ def simulate(
     Example:
         Two jobs of 4 time units on two accelerators; each asks for 2 bytes per time unit of a memory that has 3.
 
-        >>> timeline = simulate(
+        >>> timeline = jax.jit(simulate)(
         ...     duration=jnp.array([4.0, 4.0]),
         ...     bytes=jnp.array([8.0, 8.0]),
         ...     predecessor_bits=jnp.zeros((2, 1), jnp.uint32),

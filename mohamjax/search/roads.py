@@ -286,7 +286,7 @@ def report(design: Design | SizedDesign, space: MohamContext) -> DesignReport:
         ValueError: the design has other shapes than the space, at trace time.
 
     Example:
-        >>> detail = mj.report(designs[3], space)
+        >>> detail = jax.jit(mj.report)(designs[3], space)
         >>> bool(detail.timeline.ok), detail.chiplets.area.shape
         (True, (16,))
     """
@@ -372,7 +372,7 @@ def search(
         (dtype('float64'), True)
         >>> result.history[-1]["generation"]
         4
-        >>> best = mj.evaluate(result.front.designs[0], space)  # single precision, as the space
+        >>> best = jax.jit(mj.evaluate)(result.front.designs[0], space)  # single precision, as the space
         >>> bool(jnp.allclose(best, result.front.objectives[0], rtol=1e-4))
         True
     """
