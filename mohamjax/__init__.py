@@ -1,8 +1,91 @@
 """mohamjax: co-optimisation of multi-chiplet, multi-tenant DNN accelerators on one JAX engine.
 
-Importing this package starts no device work and changes no global JAX setting.
+The main roads, each with an example in its docstring (`import mohamjax as mj`):
+
+- a problem: `load_scenario`, `load_onnx`, `Package`, `DesignProblem`;
+- its mappings: `map_layers` searches them, `sample_mappings` draws some, `evaluate_mappings` costs yours;
+- its designs: `problem.arrays(tables)` is their space, `sample_designs` draws some, `evaluate` and `report` cost them;
+- `search` finds the front;
+- what files hold: `read_designs`, `read_schedules`; schedules alone: `simulate`, `schedule_jobs`;
+- `emo`: ranking, crowding, hypervolume, and `emo.NSGA2` with `init`, `ask`, `tell`.
+
+Importing this package starts no device work, changes no global JAX setting, and imports JAX only once a road is used.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mohamjax import emo as emo
+    from mohamjax.door import evaluate_mappings as evaluate_mappings
+    from mohamjax.door import load_onnx as load_onnx
+    from mohamjax.door import read_designs as read_designs
+    from mohamjax.door import read_schedules as read_schedules
+    from mohamjax.door import schedule_jobs as schedule_jobs
+    from mohamjax.hardware import PackageParameters as Package
+    from mohamjax.schedule import simulate as simulate
+    from mohamjax.search.problem import DesignProblem as DesignProblem
+    from mohamjax.search.roads import evaluate as evaluate
+    from mohamjax.search.roads import map_layers as map_layers
+    from mohamjax.search.roads import report as report
+    from mohamjax.search.roads import sample_designs as sample_designs
+    from mohamjax.search.roads import sample_mappings as sample_mappings
+    from mohamjax.search.roads import search as search
+    from mohamjax.workload import load_scenario as load_scenario
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__"]
+__all__ = [
+    "DesignProblem",
+    "Package",
+    "__version__",
+    "emo",
+    "evaluate",
+    "evaluate_mappings",
+    "load_onnx",
+    "load_scenario",
+    "map_layers",
+    "read_designs",
+    "read_schedules",
+    "report",
+    "sample_designs",
+    "sample_mappings",
+    "schedule_jobs",
+    "search",
+    "simulate",
+]
+
+_ROADS = {
+    "DesignProblem": "search.problem",
+    "Package": "hardware:PackageParameters",
+    "evaluate": "search.roads",
+    "evaluate_mappings": "door",
+    "load_onnx": "door",
+    "load_scenario": "workload",
+    "map_layers": "search.roads",
+    "read_designs": "door",
+    "read_schedules": "door",
+    "report": "search.roads",
+    "sample_designs": "search.roads",
+    "sample_mappings": "search.roads",
+    "schedule_jobs": "door",
+    "simulate": "schedule",
+}
+"""Where each road is, `module` or `module:name`. `emo` and `search` are rooms; a room that is called is its road."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("emo", "search"):
+        return importlib.import_module(f"mohamjax.{name}")
+    if name not in _ROADS:
+        raise AttributeError(f"module 'mohamjax' has no attribute {name!r}")
+    module, _, own = _ROADS[name].partition(":")
+    road = getattr(importlib.import_module(f"mohamjax.{module}"), own or name)
+    globals()[name] = road
+    return road
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

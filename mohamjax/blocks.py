@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-__all__ = ["in_blocks"]
+__all__ = ["in_blocks", "varying"]
 
 
 def in_blocks(function: Callable[[Any], Any], rows: Any, most: int) -> Any:
@@ -39,3 +40,19 @@ def in_blocks(function: Callable[[Any], Any], rows: Any, most: int) -> Any:
 
     result = jax.lax.map(function, jax.tree.map(split, rows))
     return jax.tree.map(lambda leaf: leaf.reshape(count * width, *leaf.shape[2:])[:total], result)
+
+
+def varying(tree: Any, *like: Any) -> Any:
+    """The tree, marked as different from device to device wherever `like` is.
+
+    Inside `jax.shard_map` the first carry of a loop must be marked as what the loop makes of it, which constants are
+    not. The mark comes from a choice that never falls on `like` and that the compiler takes away: how a type tells the
+    mark differs between versions of JAX.
+
+    Args:
+        tree: pytree of arrays.
+        like: pytrees of arrays that the loop mixes with it.
+    """
+    first = [leaf.reshape(-1)[0] for leaf in jax.tree.leaves(like) if getattr(leaf, "size", 0)]
+    never = functools.reduce(jnp.logical_and, [leaf == leaf for leaf in first], jnp.bool_(False))
+    return jax.tree.map(lambda leaf: jnp.where(never, jnp.zeros_like(leaf), leaf), tree)

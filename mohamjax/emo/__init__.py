@@ -5,12 +5,15 @@ from mohamjax.emo.archive import Archive, archive_init, archive_size, archive_up
 from mohamjax.emo.feasibility import PENALTY, constrained, feasible
 from mohamjax.emo.hypervolume import hypervolume
 from mohamjax.emo.landmarks import extremes, knee_point
+from mohamjax.emo.nsga2 import NSGA2, NSGA2State
 from mohamjax.emo.ranking import crowding_distance, non_dominated_rank, survive, tournament
 from mohamjax.emo.stopping import should_stop, stability
 
 __all__ = [
+    "NSGA2",
     "PENALTY",
     "Archive",
+    "NSGA2State",
     "archive_init",
     "archive_size",
     "archive_update",

@@ -6,7 +6,7 @@ Axes: C slots (capacity), B rows of a batch, M objectives, all minimised.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import chex
 import jax
@@ -36,7 +36,7 @@ class Archive:
         thinned: `[]` int32, non-dominated designs given up so far because the archive was full.
     """
 
-    genes: chex.ArrayTree
+    genes: Any
     objectives: jax.Array
     valid: jax.Array
     thinned: jax.Array

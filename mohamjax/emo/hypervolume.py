@@ -31,6 +31,10 @@ def hypervolume(front: chex.ArrayTree, reference: chex.ArrayTree) -> jax.Array:
 
     Raises:
         ValueError: If M is not 1, 2 or 3 or the reference has another M.
+
+    Example:
+        >>> float(hypervolume(jnp.array([[1.0, 2.0], [2.0, 1.0]]), jnp.array([3.0, 3.0])))
+        3.0
     """
     with precision(front):
         # An empty list has no columns to count: it is a front of as many objectives as the reference.

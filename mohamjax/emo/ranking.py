@@ -43,6 +43,10 @@ def non_dominated_rank(objectives: chex.ArrayTree, *, method: str = "auto") -> j
 
     Raises:
         ValueError: If `objectives` has not two axes, or on an unknown method.
+
+    Example:
+        >>> non_dominated_rank(jnp.array([[1.0, 2.0], [2.0, 1.0], [2.0, 2.0]]))
+        Array([0, 0, 1], dtype=int32)
     """
     if method not in _METHODS:
         raise ValueError(f"method: expected one of {', '.join(_METHODS)}, got {method!r}")
@@ -171,6 +175,10 @@ def crowding_distance(objectives: chex.ArrayTree, rank: chex.ArrayTree) -> jax.A
 
     Raises:
         ValueError: If the shapes do not match.
+
+    Example:
+        >>> crowding_distance(jnp.array([[0.0, 4.0], [1.0, 2.0], [4.0, 0.0]]), jnp.zeros(3, int))
+        Array([inf,  2., inf], dtype=float32)
     """
     with precision(objectives):
         f, rank = as_objectives(objectives), jnp.asarray(rank, jnp.int32)

@@ -65,6 +65,10 @@ class PackageParameters:
         placement: One of `PLACEMENTS`.
         interface_counts: Pairs (up to so many chiplets, memory interfaces), ascending; the last pair's first
             entry is None: beyond. Never more than two per row are placed.
+
+    Example:
+        >>> PackageParameters(max_tiles=9, interface_bandwidth=8.0).max_interfaces
+        4
     """
 
     max_tiles: int = 16

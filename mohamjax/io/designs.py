@@ -130,6 +130,11 @@ class Evaluated:
         """Number of designs."""
         return len(self.reports.objectives)
 
+    @property
+    def objectives(self) -> np.ndarray:
+        """`[N, 3]` float, latency [s], energy [J], area [mm^2]."""
+        return np.asarray(self.reports.objectives)
+
     def take(self, index: np.ndarray) -> Evaluated:
         """The designs at `index`, in that order."""
         pick = functools.partial(jax.tree.map, lambda leaf: leaf[index])

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import math
 import pathlib
 import sys
@@ -58,7 +59,15 @@ from mohamjax.schedule.fluid import (
 )
 from mohamjax.schedule.job_table import JobTable, evaluate_table
 
-__all__ = ["FLUID_FORMAT", "JOB_TABLE_FORMAT", "SCHEDULE_READERS", "evaluate_schedules", "read_job_table"]
+__all__ = [
+    "FLUID_FORMAT",
+    "JOB_TABLE_FORMAT",
+    "SCHEDULE_READERS",
+    "ScheduleFile",
+    "evaluate_schedules",
+    "read_job_table",
+    "schedule_arrays",
+]
 
 FLUID_FORMAT = "fluid-schedule/1"
 JOB_TABLE_FORMAT = "job-table/1"
@@ -290,8 +299,8 @@ def _power_of_two(least: int, value: int) -> int:
 _simulate_cases = jax.jit(jax.vmap(simulate))
 
 
-def _bucket(cases: Sequence[_Case], jobs: int, dtype: Any) -> Timeline:
-    """Simulates cases of about equal size in one padded batch; the result has NumPy leaves."""
+def _stacked(cases: Sequence[_Case], jobs: int, dtype: Any) -> list[np.ndarray]:
+    """The arguments of `simulate`, in its order, with a leading axis of cases, padded to a common size."""
     accelerators = _power_of_two(1, max(len(case.resources_of_accelerator) for case in cases))
     resources = _power_of_two(1, max(case.shared for case in cases))
     columns: list[tuple[np.ndarray, ...]] = []
@@ -312,8 +321,12 @@ def _bucket(cases: Sequence[_Case], jobs: int, dtype: Any) -> Timeline:
                 np.arange(jobs) < count,
             )
         )
-    arguments = [jnp.asarray(np.stack(column)) for column in zip(*columns, strict=True)]
-    return jax.tree.map(np.asarray, _simulate_cases(*arguments))
+    return [np.stack(column) for column in zip(*columns, strict=True)]
+
+
+def _bucket(cases: Sequence[_Case], jobs: int, dtype: Any) -> Timeline:
+    """Simulates cases of about equal size in one padded batch; the result has NumPy leaves."""
+    return jax.tree.map(np.asarray, _simulate_cases(*map(jnp.asarray, _stacked(cases, jobs, dtype))))
 
 
 def _slowed(found: Sequence[Sequence[Segment]], resources: Sequence[str]) -> list[list[dict[str, Any]]]:
@@ -506,6 +519,75 @@ def _evaluate_job_table(
             rows.append(row)
     result = {"format": JOB_TABLE_FORMAT, "time_unit": table.time_unit, "schedules": rows}
     return result, {"schedules": len(rows), "jobs": len(rows) * len(table.jobs)}
+
+
+# ---------------------------------------------------------------- schedules as arrays
+
+
+@dataclasses.dataclass(frozen=True)
+class ScheduleFile:
+    """Schedules of a `fluid-schedule/1` or `job-table/1` file as arrays, checked but not simulated.
+
+    Attributes:
+        names: N names, in input order.
+        arguments: the arguments of `simulate` by name, with a leading axis `[N]`, padded to a common size; NumPy arrays
+            in double precision.
+        jobs: jobs of each schedule; the rest of the arrays is padding.
+        table: the job table, where the file has one.
+    """
+
+    names: tuple[str, ...]
+    arguments: dict[str, np.ndarray]
+    jobs: tuple[int, ...]
+    table: JobTable | None = None
+
+    def __len__(self) -> int:
+        """Number of schedules."""
+        return len(self.names)
+
+    def __getitem__(self, index: int) -> dict[str, np.ndarray]:
+        """The arguments of `simulate` for one schedule, by its place."""
+        return {name: values[index] for name, values in self.arguments.items()}
+
+
+def schedule_arrays(document: Mapping[str, Any], file: object) -> ScheduleFile:
+    """The schedules of a `fluid-schedule/1` or `job-table/1` document.
+
+    Raises:
+        InputError: it breaks its format, or holds no schedules.
+    """
+    table = None
+    if document["format"] == FLUID_FORMAT:
+        cases = [_case(item) for item in _Item(document, file, "").key("cases").entries()]
+    else:
+        table = read_job_table(document, file)
+        cases = []
+        for name, order, where in zip(*_table_schedules(document, table, file), strict=True):
+            on = np.arange(len(table.jobs)), np.asarray(where, int)
+            cases.append(
+                _Case(
+                    name=name,
+                    duration=table.duration[on],
+                    bytes=table.bytes[on],
+                    predecessors=table.predecessors,
+                    accelerator=np.asarray(where, np.int32),
+                    order=np.asarray(order, np.int32),
+                    resources=table.resources,
+                    bandwidth=np.asarray(table.bandwidth, float),
+                    resources_of_accelerator=table.resources_of_accelerator,
+                )
+            )
+    if not cases:
+        raise InputError("holds no schedules", file=file, remedy="give at least one")
+    jobs = tuple(len(case.duration) for case in cases)
+    columns = _stacked(cases, 32 * max(1, -(-max(jobs) // 32)), np.float64)
+    names = list(inspect.signature(simulate).parameters)
+    return ScheduleFile(
+        names=tuple(case.name for case in cases),
+        arguments=dict(zip(names, columns, strict=True)),
+        jobs=jobs,
+        table=table,
+    )
 
 
 # ---------------------------------------------------------------- dispatch

@@ -28,7 +28,7 @@ from mohamjax.mapping.space import (
     prime_factors,
     stacked_layers,
 )
-from mohamjax.mapping.tables import MappingTables, OwnHardware, on_own_hardware, tabulate, tabulate_sets
+from mohamjax.mapping.tables import MappingTables, OwnHardware, on_own_hardware, recast, tabulate, tabulate_sets
 from mohamjax.mapping.wires import ArraySizes, Wires, hop_columns, least_hops, wires
 
 __all__ = [
@@ -65,6 +65,7 @@ __all__ = [
     "on_own_hardware",
     "plausible",
     "prime_factors",
+    "recast",
     "stacked_layers",
     "tabulate",
     "tabulate_sets",

@@ -44,6 +44,7 @@ __all__ = [
     "column_shapes",
     "need_children",
     "on_own_hardware",
+    "recast",
     "tabulate",
     "tabulate_sets",
 ]
@@ -164,6 +165,16 @@ def on_own_hardware(
         energy=energy(counts, machine),
         area=jnp.broadcast_to(area(machine), reason.shape),
     )
+
+
+def recast(tables: MappingTables, dtype: Any) -> MappingTables:
+    """The tables with NumPy leaves, floats in another dtype."""
+
+    def cast(leaf: Any) -> np.ndarray:
+        leaf = np.asarray(leaf)
+        return leaf.astype(dtype) if np.issubdtype(leaf.dtype, np.floating) else leaf
+
+    return jax.tree.map(cast, tables)
 
 
 def tabulate(

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from mohamjax.hardware import Machine, PackageTables, Technology, TemplateArrays, resize
 from mohamjax.mapping import MappingTables, Wires, area, hop_columns
 from mohamjax.schedule.fluid import Timeline, simulate
+from mohamjax.struct import Rows, record
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
     from dataclasses import dataclass
@@ -39,9 +40,11 @@ CYCLE_S = 1e-9
 """Seconds of a cycle: every template runs at 1 GHz (MOHaM, Table 4)."""
 
 
-@dataclass(frozen=True)
-class Design:
-    """The chromosome of one design (MOHaM, Figure 4; DESIGN section 7).
+@record(frozen=True)
+class Design(Rows):
+    """The chromosome of one design (MOHaM, Figure 4; DESIGN section 7); with a leading axis, of many.
+
+    `designs[3]`, `designs[:5]` and `len(designs)` go along the leading axis (`struct.Rows`).
 
     Attributes:
         order: `[L]` int32, layers by priority, a topological order; padded layers come last.

@@ -26,7 +26,7 @@ import numpy as np
 from jax import custom_batching, lax
 from numpy.typing import ArrayLike
 
-from mohamjax.blocks import in_blocks
+from mohamjax.blocks import in_blocks, varying
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
     from dataclasses import dataclass
@@ -250,7 +250,7 @@ def _link(accelerator_at: jax.Array, accelerators: int) -> tuple[jax.Array, jax.
         (following,) = _reduce(lambda a, b: (jnp.minimum(a[0], b[0]),), (places,), (seen,))
         return jnp.where(mine, place, first), following
 
-    first = jnp.full((accelerators, lanes), places, jnp.int32)
+    first = varying(jnp.full((accelerators, lanes), places, jnp.int32), accelerator_at)
     return lax.scan(step, first, (jnp.arange(places, dtype=jnp.int32), accelerator_at), reverse=True)
 
 
@@ -279,7 +279,7 @@ def _initial(place: jax.Array, fixed: _Fixed) -> _State:
     lanes = place.shape[-1]
     done = jnp.zeros((fixed.words, lanes), jnp.uint32)
     following, job, duration, demand, pending = _fetch(place, done[:, None, :], fixed)
-    return _State(
+    state = _State(
         time=jnp.zeros((lanes,), duration.dtype),
         following=following,
         job=job,
@@ -289,6 +289,7 @@ def _initial(place: jax.Array, fixed: _Fixed) -> _State:
         started=jnp.zeros(place.shape, duration.dtype),
         done=done,
     )
+    return varying(state, place, fixed)
 
 
 def _step(state: _State, fixed: _Fixed) -> tuple[_State, tuple[jax.Array, jax.Array, jax.Array]]:
@@ -481,6 +482,23 @@ def simulate(
     Returns:
         The timeline. A schedule that cannot end has an infinite makespan and says why in `reason`; where the
         order is topological and every job is on an accelerator with bandwidth, every job ends.
+
+    Example:
+        Two jobs of 4 time units on two accelerators; each asks for 2 bytes per time unit of a memory that has 3.
+
+        >>> timeline = jax.jit(simulate)(
+        ...     duration=jnp.array([4.0, 4.0]),
+        ...     bytes=jnp.array([8.0, 8.0]),
+        ...     predecessor_bits=jnp.zeros((2, 1), jnp.uint32),
+        ...     accelerator=jnp.array([0, 1]),
+        ...     order=jnp.array([0, 1]),
+        ...     shared_uses=jnp.ones((2, 1)),
+        ...     shared_bandwidth=jnp.array([3.0]),
+        ...     private_bandwidth=jnp.array([jnp.inf, jnp.inf]),
+        ...     job_mask=jnp.array([True, True]),
+        ... )
+        >>> print(f"{timeline.makespan:.3f}")
+        5.333
     """
     start, end, makespan, reason = _run(
         duration,

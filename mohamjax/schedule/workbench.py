@@ -11,7 +11,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mohamjax.hardware import PackageParameters, Technology, Template, package_tables, template_arrays
+from mohamjax.hardware import (
+    PackageParameters,
+    Technology,
+    Template,
+    TemplateArrays,
+    package_tables,
+    template_arrays,
+)
 from mohamjax.mapping import MappingTables, wires
 from mohamjax.schedule.design import Package, Workbench
 from mohamjax.schedule.fluid import predecessor_bits
@@ -42,6 +49,7 @@ def workbench(
     *,
     padded_layers: int | None = None,
     given: tuple[Any, Any] | None = None,
+    arrays: TemplateArrays | None = None,
 ) -> Workbench:
     """Builds the arrays of the evaluation.
 
@@ -54,6 +62,7 @@ def workbench(
         padded_layers: L after padding; default the next multiple of 32.
         given: templates `[n]` and fanouts `[n, V, 2]` of chiplets of stated sizes, -1 where they are not stated. A
             fanout above 16 that no mapping uses must be told here before `report(sizes=)` may take it.
+        arrays: those of the templates, with the levels and the float dtype of the tables, where they are there already.
     """
     layers = len(application.layers)
     total = padded_layers or 32 * math.ceil(layers / 32)
@@ -62,7 +71,8 @@ def workbench(
     network = np.full(total, -1, np.int32)
     network[:layers] = application.network_of_layer
     dtype = tables.cycles.dtype
-    arrays = template_arrays(templates, technology, levels=tables.capacity.shape[3], dtype=dtype)
+    if arrays is None:
+        arrays = template_arrays(templates, technology, levels=tables.capacity.shape[3], dtype=dtype)
     packaged = package_arrays(package, dtype)
     cast = functools.partial(_cast, dtype=dtype)
     return Workbench(

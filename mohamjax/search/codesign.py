@@ -38,10 +38,10 @@ from mohamjax.hardware import (
 from mohamjax.io.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from mohamjax.io.designs import DesignFile, Evaluated, read_designs, reevaluate
 from mohamjax.io.results import non_dominated, plain
-from mohamjax.mapping import MappingTables, area
+from mohamjax.mapping import MappingTables, area, recast
 from mohamjax.schedule import Design, scenario_bounds
 from mohamjax.search.config import PAPER_RATES, WEIGHTS, MohamConfig, Rates, RemapConfig
-from mohamjax.search.context import build_context, staffed
+from mohamjax.search.context import build_context, check_tables, staffed
 from mohamjax.search.injection import check_injected, inject
 from mohamjax.search.loop import SearchState
 from mohamjax.search.mapper import MapperConfig, MapperProgress, cache_folder, map_layers
@@ -373,6 +373,7 @@ def co_optimise(
     *,
     listener: Listener | None = None,
     designs: str | pathlib.Path | None = None,
+    tables: MappingTables | None = None,
     checkpoint: Any = None,
     resume: bool = False,
     checkpoint_every_s: float = 30.0,
@@ -387,6 +388,8 @@ def co_optimise(
         settings: default the `small` budget.
         listener: told how it goes.
         designs: a `designs/1` or `schedule/1` file whose designs are evaluated first.
+        tables: mappings to choose from, of the templates that the requirements leave (`prepare`); default those that
+            the layer mapper finds. Rounds of `settings.remap` add to them.
         checkpoint: npz file that the state is written to now and then, and at the end; None writes none.
         resume: go on from that file; where there is none yet, from the beginning.
         checkpoint_every_s: seconds between checkpoints, which are written between calls of the jitted step.
@@ -420,42 +423,44 @@ def co_optimise(
             listener.announce(f"no checkpoint in {pathlib.Path(checkpoint).parent} yet; starting from the beginning")
 
     began = time.perf_counter()
-    listener.announce(
-        f"mapping {plural(len(application.unique_layers), 'unique layer')} on {plural(len(templates), 'template')}"
-    )
-    tables = map_layers(
-        map_key,
-        application.unique_layers,
-        templates,
-        technology,
-        settings.mapper,
-        progress=listener.mapping,
-        cache=cache_folder() if settings.cache else None,
-    )
+    if tables is None:
+        listener.announce(
+            f"mapping {plural(len(application.unique_layers), 'unique layer')} on {plural(len(templates), 'template')}"
+        )
+        sets = map_layers(
+            map_key,
+            application.unique_layers,
+            templates,
+            technology,
+            settings.mapper,
+            progress=listener.mapping,
+            cache=cache_folder() if settings.cache else None,
+        )
+    else:
+        check_tables(tables, application, templates)
+        sets = recast(tables, np.float32)
     mapping_s = time.perf_counter() - began
 
     single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), technology)
     injected = None
     if file is not None:
-        tables, injected = inject(file, application, tables, single, site, config.tiles, source=str(designs))
+        sets, injected = inject(file, application, sets, single, site, config.tiles, source=str(designs))
     remapper = None
     if plans and (settings.remap.every or settings.remap.polish):
         remapper = Remapper(
             jax.random.fold_in(map_key, 1), application, templates, single, package, settings.mapper, settings.remap,
-            config.generations, tables, progress=listener.mapping,
+            config.generations, sets, progress=listener.mapping,
         )  # fmt: skip
-        tables = remapper.tables
-    context = build_context(
-        context_key, application, templates, single, tables, package, config, site, settings.weights
-    )
+        sets = remapper.tables
+    context = build_context(context_key, application, templates, single, sets, package, config, site, settings.weights)
     if np.isfinite(site.limits).any():
         wires = context.bench.wires
-        floor = scenario_bounds(application, templates, technology, package, tables, wires, config.max_chiplets)
+        floor = scenario_bounds(application, templates, technology, package, sets, wires, config.max_chiplets)
         hopeless = out_of_reach(site, floor.objectives, LIMIT_TOLERANCE)
         if hopeless is not None:
             raise hopeless
-    seeds = seed_designs(application, tables, package, config, context.bench.unique.shape[0], site, injected=injected)
-    marks["tables"] = _tables_hash(tables, seeds)
+    seeds = seed_designs(application, sets, package, config, context.bench.unique.shape[0], site, injected=injected)
+    marks["tables"] = _tables_hash(sets, seeds)
     _same_search(saved, marks)
     state: SearchState | None = None
     if saved is not None:
@@ -494,7 +499,7 @@ def co_optimise(
     assert state is not None
     save()
     if remapper is not None:
-        tables, context = remapper.tables, remapper.context(context)
+        sets, context = remapper.tables, remapper.context(context)
     if plans and not interrupted:
         # For the front alone: the checkpoint stays as the search left it, so that more generations go on from there.
         state = refitted(state, context, config, rates=settings.plan_rates)
@@ -512,7 +517,7 @@ def co_optimise(
         # search hides behind its penalty, is said.
         kept, genes = np.nonzero(np.asarray(state.population.rank) >= 0), state.population.genes
     found = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], designs_of(genes))
-    evaluated = reevaluate(application, templates, technology, package, tables.mapping, np.asarray(tables.count), found)
+    evaluated = reevaluate(application, templates, technology, package, sets.mapping, np.asarray(sets.count), found)
     reached = np.asarray(evaluated.reports.objectives), np.asarray(evaluated.designs.template)
     within = np.flatnonzero(keeps(site, *reached))
     if not within.size:
@@ -530,7 +535,7 @@ def co_optimise(
             "reevaluation_s": time.perf_counter() - tick,
             "designs_per_s": last.fresh_evaluations / max(last.seconds, 1e-9) if last else 0.0,
         },
-        tables=tables,
+        tables=sets,
         interrupted=interrupted,
     )
 

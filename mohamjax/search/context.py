@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ import numpy as np
 
 from mohamjax.blocks import in_blocks
 from mohamjax.errors import InputError
-from mohamjax.hardware import PackageParameters, Technology, Template, check_tiles
+from mohamjax.hardware import PackageParameters, Technology, Template, TemplateArrays, check_tiles
 from mohamjax.mapping import MappingTables, area
 from mohamjax.schedule import Workbench, alone, workbench
 from mohamjax.search.config import WEIGHTS, MohamConfig
@@ -28,7 +28,15 @@ if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
 else:
     from chex import dataclass
 
-__all__ = ["MohamContext", "anywhere", "build_context", "mapping_transform", "random_orders", "staffed"]
+__all__ = [
+    "MohamContext",
+    "anywhere",
+    "build_context",
+    "check_tables",
+    "mapping_transform",
+    "random_orders",
+    "staffed",
+]
 
 
 @dataclass(frozen=True)
@@ -127,6 +135,9 @@ def build_context(
     config: MohamConfig,
     site: Site | None = None,
     weights: Sequence[float] | None = None,
+    *,
+    arrays: TemplateArrays | None = None,
+    given: tuple[Any, Any] | None = None,
 ) -> MohamContext:
     """Builds the arrays of one search.
 
@@ -140,6 +151,8 @@ def build_context(
         config: settings.
         site: the user's requirements (`requirements.survey`); default none.
         weights: exponents for `objective = "product"`; default 1 each.
+        arrays: as in `workbench`.
+        given: as in `workbench`.
 
     Raises:
         InputError: no template runs some layer, the requirements cannot be met, or the package has other tiles than
@@ -147,7 +160,7 @@ def build_context(
     """
     check_tiles(package, config.tiles)
     site = anywhere(application, templates, config) if site is None else site
-    bench = workbench(application, templates, technology, tables, package)
+    bench = workbench(application, templates, technology, tables, package, given=given, arrays=arrays)
     count = np.asarray(tables.count)
     able, cover = staffed(application, count > 0, site)
     total = bench.unique.shape[0]
@@ -190,6 +203,34 @@ def build_context(
         least=jnp.asarray(site.least),
         most=jnp.asarray(site.most),
     )
+
+
+def check_tables(tables: MappingTables, application: ApplicationModel, templates: Sequence[Template]) -> None:
+    """Complains about tables of another problem.
+
+    Args:
+        tables: Pareto tables.
+        application: the networks.
+        templates: T templates, in the order that the tables should have.
+
+    Raises:
+        InputError: they are of other unique layers or templates, or have fewer levels than a template.
+    """
+    expected = len(application.unique_layers), len(templates)
+    if np.shape(tables.count) != expected:
+        raise InputError(
+            f"are of {' unique layers on '.join(map(str, np.shape(tables.count)))} templates, the problem has "
+            f"{expected[0]} on {expected[1]}",
+            item="tables",
+            remedy="map the layers of this problem",
+        )
+    deepest = max(len(template.levels) for template in templates)
+    if np.shape(tables.capacity)[3] < deepest:
+        raise InputError(
+            f"have {np.shape(tables.capacity)[3]} levels, a template has {deepest}",
+            item="tables",
+            remedy="map the layers of this problem",
+        )
 
 
 def anywhere(application: ApplicationModel, templates: Sequence[Template], config: MohamConfig) -> Site:

@@ -83,6 +83,7 @@ __all__ = [
     "context",
     "largest_children_room",
     "map_layers",
+    "map_spaces",
     "mapping_problem",
     "objectives",
 ]
@@ -184,20 +185,31 @@ def children_room(spaces: Sequence[MapSpace]) -> int:
     return MAX_CHILDREN if any(np.any(need_children(slots)) for slots in along) else 0
 
 
+def map_spaces(
+    layers: Sequence[UniqueLayer], templates: Sequence[Template], arrays: TemplateArrays
+) -> dict[tuple[int, int], MapSpace]:
+    """Map spaces of all pairs of layers and templates that can run them, equally padded, by (layer, template).
+
+    Args:
+        layers: unique layers.
+        templates: T templates.
+        arrays: the templates, `[T, ...]` NumPy leaves.
+    """
+    levels, primes = arrays.component.shape[1], _primes(layers)
+    return {
+        (u, t): _space(layer, template, jax.tree.map(lambda leaf, t=t: leaf[t], arrays.machine), levels, primes)
+        for u, layer in enumerate(layers)
+        for t, template in enumerate(templates)
+        if fits(template, layer.type, layer.shape) is None
+    }
+
+
 def largest_children_room(
     layers: Sequence[UniqueLayer], templates: Sequence[Template], technology: Technology, levels: int
 ) -> int:
     """`children_room` over all pairs of layers and templates that can run them, as `map_layers` finds it."""
     arrays = jax.device_get(template_arrays(templates, technology, levels))
-    primes = _primes(layers)
-    return children_room(
-        [
-            _space(layer, template, jax.tree.map(lambda leaf, t=t: leaf[t], arrays.machine), levels, primes)
-            for layer in layers
-            for t, template in enumerate(templates)
-            if fits(template, layer.type, layer.shape) is None
-        ]
-    )
+    return children_room(list(map_spaces(layers, templates, arrays).values()))
 
 
 def objectives(

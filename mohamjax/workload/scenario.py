@@ -85,6 +85,13 @@ def load_scenario(
 
     Raises:
         InputError: There is no such scenario or file, or it is not well-formed; names file, key and remedy.
+
+    Example:
+        >>> app = load_scenario("edge")
+        >>> [network.name for network in app.networks]
+        ['resnet50', 'ssd_resnet34_1200', 'bert_large_384']
+        >>> len(app.layers), len(app.unique_layers)
+        (298, 58)
     """
     name, entries = _entries([spec] if isinstance(spec, (str, os.PathLike)) else list(spec))
     _check_shapes_are_used(shapes, entries)

@@ -1,0 +1,393 @@
+"""Roads of the door that join rooms, as the command line does: files, single mappings, job scheduling."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.blocks import in_blocks
+from mohamjax.errors import InputError
+from mohamjax.hardware import (
+    Technology,
+    Template,
+    TemplateArrays,
+    fits,
+    load_technology,
+    load_template,
+    template_arrays,
+)
+from mohamjax.io import designs as design_files
+from mohamjax.io.files import check_format, read_json
+from mohamjax.io.schedules import FLUID_FORMAT, JOB_TABLE_FORMAT, ScheduleFile, read_job_table, schedule_arrays
+from mohamjax.mapping import (
+    LayerArrays,
+    Mapping,
+    MappingTables,
+    layer_arrays,
+    offchip_bytes,
+    on_own_hardware,
+    stacked_layers,
+    tabulate,
+)
+from mohamjax.mapping.children import MAX_CHILDREN
+from mohamjax.mapping.tables import need_children
+from mohamjax.schedule.job_table import JobTable
+from mohamjax.search.context import MohamContext
+from mohamjax.search.jobs.problem import objective_names
+from mohamjax.search.jobs.scheduler import JobFront, JobGoals, JobSearchConfig, run_method
+from mohamjax.search.problem import DesignProblem
+from mohamjax.search.roads import SizedDesign
+from mohamjax.search.seeding import padded
+from mohamjax.struct import Rows, record
+from mohamjax.workload import DIMS, ApplicationModel, Layer, UniqueLayer, WorkloadShape, load_scenario
+
+__all__ = [
+    "DesignSet",
+    "MappingCosts",
+    "evaluate_mappings",
+    "load_onnx",
+    "read_designs",
+    "read_schedules",
+    "schedule_jobs",
+]
+
+
+def load_onnx(*paths: str | os.PathLike[str], **options: Any) -> ApplicationModel:
+    """The networks of ONNX files, to run together.
+
+    Args:
+        paths: ONNX files, at least one; weights are not read.
+        options: `batch`, `shapes`, `skip_unknown` and `warn`, as of `load_scenario`.
+
+    Raises:
+        InputError: a file cannot be read or holds what is not modelled; names file, node and remedy.
+
+    Example:
+        >>> app = mj.load_onnx("one.onnx")
+        >>> [layer.type for layer in app.layers]
+        ['conv', 'dwconv', 'conv', 'fc']
+    """
+    if not paths:
+        raise InputError("no file is given", item="paths", remedy="name at least one ONNX file")
+    return load_scenario(list(paths), **options)
+
+
+# ---------------------------------------------------------------- mappings
+
+
+@record(frozen=True)
+class MappingCosts(Rows):
+    """Costs of mappings, each on its own minimal hardware; leaves have the leading axes of the mappings.
+
+    Attributes:
+        valid: `[]` bool, the factors multiply to the layer's bounds and all fits the template's largest sizes.
+        objectives: `[3]` float, latency [cycles, no off-chip limit], energy [pJ], area [um^2]; +inf where not valid.
+        cycles: `[]` float, with the limits of the template's own off-chip memory.
+        offchip_bytes: `[]` float, read from and written to the off-chip level.
+        capacity: `[V]` float, words per instance of the minimal hardware; inf where unlimited.
+        fanout: `[V, 2]` float, its fanout.
+        reason: `[]` int32, 0 or why the template is too small, an index into `mapping.REASONS`.
+    """
+
+    valid: jax.Array
+    objectives: jax.Array
+    cycles: jax.Array
+    offchip_bytes: jax.Array
+    capacity: jax.Array
+    fanout: jax.Array
+    reason: jax.Array
+
+    _axes = 0
+
+    def _first(self) -> Any:
+        return self.valid
+
+
+def evaluate_mappings(
+    mappings: Mapping,
+    layer: Layer | UniqueLayer | WorkloadShape | LayerArrays,
+    template: str | os.PathLike[str] | Template | TemplateArrays,
+    *,
+    technology: Technology | None = None,
+    max_children: int | None = None,
+    block_size: int = 1024,
+) -> MappingCosts:
+    """Costs of loop nests of one layer on one template: the loop-nest model, jitted.
+
+    Composes with `jit` and `vmap`. Compiles once per shapes, `max_children` and `block_size`, whatever the layer and
+    the template. The template's dataflow constraints are not looked at.
+
+    Args:
+        mappings: one loop nest, or many with a leading axis `[B]`, e.g. `tables.mapping[u, t]`.
+        layer: the layer, its shape, or its arrays.
+        template: name, file, `Template`, or arrays of one template; levels may be padded.
+        technology: energy and area tables; default the packaged ones.
+        max_children: static, children per level that the tables for wires have room for: 0 compiles a third faster, for
+            mappings that never run P along a level's children together with R, or Q with S; default what concrete
+            mappings need, and the most where they are traced.
+        block_size: static, mappings evaluated at once.
+
+    Returns:
+        `MappingCosts`.
+
+    Raises:
+        ValueError: a shape is wrong, at trace time.
+        InputError: the template does not run the layer's type.
+
+    Example:
+        >>> nests = jax.tree.map(lambda leaf: leaf[0, 0], tables.mapping)  # of layer 0 on template 0
+        >>> costs = mj.evaluate_mappings(nests, problem.application.unique_layers[0], "simba")
+        >>> costs.objectives.shape, bool(jnp.all(costs.valid))
+        ((16, 3), True)
+    """
+    technology = load_technology() if technology is None else technology
+    if isinstance(template, str | os.PathLike):
+        template = load_template(os.fspath(template))
+    if isinstance(template, Template) and isinstance(layer, Layer | UniqueLayer):
+        reason = fits(template, layer.type, layer.shape)
+        if reason is not None:
+            raise InputError(reason, item="evaluate_mappings", remedy="take another template")
+    levels = np.shape(mappings.temporal)[-2] if np.ndim(mappings.temporal) >= 2 else 0
+    if isinstance(template, Template):
+        if len(template.levels) > levels:
+            raise ValueError(
+                f"mappings.temporal: expected {len(template.levels)} levels or more, got shape "
+                f"{np.shape(mappings.temporal)}"
+            )
+        arrays = template_arrays([template], technology, levels=levels)
+        arrays = jax.tree.map(lambda leaf: leaf[0], arrays)
+    else:
+        arrays = template
+    if isinstance(layer, Layer | UniqueLayer):
+        layer = layer.shape
+    if isinstance(layer, WorkloadShape):
+        layer = layer_arrays(layer)
+    many = _check_shapes(mappings, layer, arrays)
+    if max_children is None:
+        spatial = mappings.spatial
+        known = not isinstance(spatial, jax.core.Tracer)
+        max_children = MAX_CHILDREN if not known or need_children(np.asarray(spatial) > 1).any() else 0
+    dtype = arrays.machine.capacity.dtype
+    technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), technology)
+    rows = mappings if many else jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], mappings)
+    costs = _costs(rows, layer, arrays, technology, max_children=max_children, block_size=block_size)
+    return costs if many else jax.tree.map(lambda leaf: leaf[0], costs)
+
+
+def _check_shapes(mappings: Mapping, layer: LayerArrays, arrays: TemplateArrays) -> bool:
+    """Whether there is a leading axis; ValueError where some shape is not what the loop-nest model reads."""
+    dims = len(DIMS)
+    for name, shape in (("bounds", (dims,)), ("stride", (2,)), ("dilation", (2,))):
+        if np.shape(getattr(layer, name)) != shape:
+            raise ValueError(f"layer.{name}: expected shape {shape}, got {np.shape(getattr(layer, name))}")
+    if np.ndim(arrays.component) != 1:
+        raise ValueError(f"template: expected arrays of one template, got a leading axis: {np.shape(arrays.component)}")
+    levels, spaces = arrays.machine.keep.shape
+    single = {
+        "temporal": (levels, dims),
+        "order": (levels, dims),
+        "spatial": (2, levels, dims),
+        "spatial_order": (2, levels, dims),
+        "keep": (levels, spaces),
+    }
+    lead = np.shape(mappings.temporal)[:-2]
+    for name, shape in single.items():
+        if len(lead) > 1 or np.shape(getattr(mappings, name)) != (*lead, *shape):
+            raise ValueError(
+                f"mappings.{name}: expected shape {shape}, or that behind one leading axis that all fields have, got "
+                f"{np.shape(getattr(mappings, name))}"
+            )
+    return bool(lead)
+
+
+@functools.partial(jax.jit, static_argnames=("max_children", "block_size"))
+def _costs(
+    mappings: Mapping,
+    layer: LayerArrays,
+    template: TemplateArrays,
+    technology: Technology,
+    *,
+    max_children: int,
+    block_size: int,
+) -> MappingCosts:
+    def block(nests: Mapping) -> MappingCosts:
+        last = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1), nests)
+        own = on_own_hardware(layer, last, template, technology, max_children=max_children)
+        factors = jnp.prod(last.temporal, axis=0) * jnp.prod(last.spatial, axis=(0, 1))
+        whole = jnp.all(factors == jnp.asarray(layer.bounds)[:, None], axis=0)
+        valid = whole & (own.reason == 0)
+        machine = own.machine
+        costs: dict[str, Any] = {
+            "valid": valid,
+            "objectives": jnp.where(valid, jnp.stack([own.cycles.onchip, own.energy.total, own.area]), jnp.inf),
+            "cycles": own.cycles.total,
+            "offchip_bytes": offchip_bytes(own.counts, machine),
+            "capacity": own.capacity,
+            "fanout": own.fanout,
+            "reason": own.reason,
+        }
+        return MappingCosts(**jax.tree.map(lambda leaf: jnp.moveaxis(leaf, -1, 0), costs))
+
+    return in_blocks(block, mappings, block_size)
+
+
+# ---------------------------------------------------------------- files
+
+
+@dataclasses.dataclass(frozen=True)
+class DesignSet:
+    """The designs of a file, ready to be evaluated: `evaluate(own.designs[0], own.space)`.
+
+    Attributes:
+        names: identifier of each design, in input order.
+        designs: `[N, ...]`, with the sizes that the file states.
+        space: what `evaluate` needs.
+        problem: networks, templates and package of the file.
+        tables: its mappings.
+        broken: why each of the other entries of the file is no design, by identifier.
+    """
+
+    names: tuple[Any, ...]
+    designs: SizedDesign
+    space: MohamContext
+    problem: DesignProblem
+    tables: MappingTables
+    broken: dict[Any, str]
+
+    def __len__(self) -> int:
+        """Number of designs."""
+        return len(self.names)
+
+
+def read_designs(
+    path: str | os.PathLike[str], *, technology: Technology | None = None, dtype: Any = jnp.float32
+) -> DesignSet:
+    """The designs of a `designs/1` file (`designs.json` of a search) or a `schedule/1` file.
+
+    Objectives that the file states are not looked at.
+
+    Args:
+        path: the file.
+        technology: energy and area tables, which must be those of the file; default the packaged ones.
+        dtype: float dtype of the space; float64 needs JAX's x64 mode.
+
+    Raises:
+        InputError: the file cannot be read, or no entry of it is a design.
+
+    Example:
+        >>> own = mj.read_designs("designs.json")
+        >>> objectives = jax.jit(jax.vmap(mj.evaluate, (0, None)))(own.designs, own.space)
+        >>> objectives.shape == (len(own), 3), bool(jnp.all(jnp.isfinite(objectives)))
+        (True, True)
+    """
+    technology = load_technology() if technology is None else technology
+    file = design_files.read_designs(os.fspath(path), technology=technology)
+    good = [name for name, reason in zip(file.names, file.reasons, strict=True) if not reason]
+    broken = {name: reason for name, reason in zip(file.names, file.reasons, strict=True) if reason}
+    if file.designs is None or file.mappings is None:
+        reason = next(iter(broken.values()), "the list is empty")
+        raise InputError(f"holds no design that reads well: {reason}", file=path, remedy="mend one")
+    problem = DesignProblem(file.application, file.templates, file.package, technology)
+    levels = file.mappings.temporal.shape[-2]
+    arrays = problem.template_arrays(levels, dtype)
+    stacked = stacked_layers(layer.shape for layer in file.application.unique_layers)
+    cast = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), technology)
+    tables = tabulate(stacked, arrays, cast, file.mappings, file.count)
+    given = np.asarray(file.designs.template).reshape(-1), file.fanout.reshape(-1, levels, 2)
+    space = problem.arrays(tables, dtype=dtype, given=given)
+    sizes = {name: jnp.asarray(getattr(file, name), dtype) for name in ("capacity", "fanout")}
+    designs = jax.tree.map(jnp.asarray, padded(file.designs, space.bench.unique.shape[0]))
+    return DesignSet(
+        names=tuple(good),
+        designs=SizedDesign(design=designs, **sizes),
+        space=space,
+        problem=problem,
+        tables=tables,
+        broken=broken,
+    )
+
+
+def read_schedules(path: str | os.PathLike[str], **options: Any) -> DesignSet | ScheduleFile:
+    """The schedules of a file: what `evaluate` takes, or what `simulate` takes.
+
+    Args:
+        path: a `schedule/1` or `designs/1` file, whose schedules are designs; or a `fluid-schedule/1` or `job-table/1`
+            file, whose schedules have their costs written out.
+        options: as of `read_designs`, for those.
+
+    Returns:
+        A `DesignSet`, or a `ScheduleFile`: `schedules[0]` are the arguments of `simulate` for the first schedule,
+        `schedules.arguments` those of all with a leading axis, and `schedules.table` is what `schedule_jobs` takes.
+
+    Raises:
+        InputError: the file cannot be read, is of no known format, or breaks its format.
+
+    Example:
+        >>> schedules = mj.read_schedules("table.json")
+        >>> schedules.names
+        ('first', 'second')
+        >>> ends = jax.jit(jax.vmap(lambda own: mj.simulate(**own)))(schedules.arguments)
+        >>> ends.makespan
+        Array([8., 6.], dtype=float32)
+    """
+    path = os.fspath(path)
+    document = read_json(path)
+    own = (design_files.DESIGNS_FORMAT, design_files.SCHEDULE_FORMAT)
+    if check_format(document, (*own, FLUID_FORMAT, JOB_TABLE_FORMAT), path) in own:
+        return read_designs(path, **options)
+    if options:
+        raise InputError("is for designs", item=next(iter(options)), file=path, remedy="leave it out")
+    return schedule_arrays(document, path)
+
+
+# ---------------------------------------------------------------- job scheduling
+
+
+def schedule_jobs(
+    table: JobTable | str | os.PathLike[str],
+    method: str = "gsharp",
+    *,
+    objectives: str | Sequence[str] = "makespan",
+    population: int = 50,
+    generations: int = 199,
+    seed: int = 0,
+    goals: JobGoals | None = None,
+) -> JobFront:
+    """Schedules independent jobs on accelerators behind one bandwidth (G#).
+
+    Args:
+        table: what every job takes on every accelerator, or a `job-table/1` file.
+        method: `gsharp`, or any other of `search.jobs.METHODS`: heuristics, learning methods, optimisers of a library.
+        objectives: one or several of `makespan`, `energy`, `edp`, `unsatisfied`, `tardiness`, `mean-end`.
+        population: schedules of a generation.
+        generations: of a search, after its first population.
+        seed: of all randomness.
+        goals: weights, deadlines and targets of the jobs.
+
+    Returns:
+        The schedules that do not dominate each other, `.best` the one with the least first objective: its
+        `.plan.accelerator` and `.plan.order`, and `.objectives` by name, in double precision.
+
+    Raises:
+        InputError: the file cannot be read, an unknown method or objective, or jobs that G# does not schedule.
+
+    Example:
+        >>> front = mj.schedule_jobs("table.json", population=8, generations=4)
+        >>> front.best.objectives["makespan"]
+        6.0
+    """
+    if isinstance(table, str | os.PathLike):
+        path = os.fspath(table)
+        document = read_json(path)
+        check_format(document, (JOB_TABLE_FORMAT,), path)
+        table = read_job_table(document, path)
+    names = objective_names(objectives if isinstance(objectives, str) else ",".join(objectives))
+    config = JobSearchConfig(population=population, generations=generations, objectives=names, seed=seed)
+    return run_method(method, table, config, goals)

@@ -1,0 +1,424 @@
+"""The main roads over a `DesignProblem`: map or sample its layers, sample designs, evaluate them, search."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.errors import InputError
+from mohamjax.mapping import Mapping, MappingTables, stacked_layers, tabulate
+from mohamjax.mapping.space import MapSpace, decode, sample
+from mohamjax.mapping.tables import column_shapes
+from mohamjax.schedule import Design, DesignReport, chiplets
+from mohamjax.schedule import report as report_on_bench
+from mohamjax.search import mapper, operators
+from mohamjax.search.codesign import BUDGETS, Listener, SearchResult, Settings, co_optimise
+from mohamjax.search.config import MohamConfig, Rates, RemapConfig
+from mohamjax.search.context import MohamContext
+from mohamjax.search.mapper import MapperConfig, MapperProgress, assemble, cache_folder
+from mohamjax.search.plan_operators import PlanRates
+from mohamjax.search.problem import DesignProblem, search_keys
+from mohamjax.struct import Rows, record, take
+
+__all__ = [
+    "SizedDesign",
+    "evaluate",
+    "map_layers",
+    "report",
+    "sample_designs",
+    "sample_mappings",
+    "search",
+]
+
+
+@record(frozen=True)
+class SizedDesign(Rows):
+    """A design whose chiplets have stated sizes, as files may give them; `evaluate` and `report` take it as a design.
+
+    Attributes:
+        design: the chromosome.
+        capacity: `[S, V]` float, words per buffer instance; -1 where the chiplet is just large enough.
+        fanout: `[S, V, 2]` float, likewise.
+    """
+
+    design: Design
+    capacity: jax.Array
+    fanout: jax.Array
+
+    def _first(self) -> Any:
+        return self.design.order
+
+
+# ---------------------------------------------------------------- mappings
+
+
+def map_layers(
+    problem: DesignProblem,
+    budget: str = "small",
+    seed: int = 0,
+    *,
+    config: MapperConfig | None = None,
+    progress: Callable[[MapperProgress], None] | None = None,
+    cache: bool | pathlib.Path = False,
+) -> MappingTables:
+    """Searches the Pareto set of mappings of every layer on every template that runs it (MEDEA).
+
+    The tables are those that `search` of the same budget and seed finds for itself.
+
+    Args:
+        problem: the problem.
+        budget: `tiny`, `small` or `paper`.
+        seed: of all randomness.
+        config: sizes of the mapper in the place of the budget's.
+        progress: called with a `MapperProgress` after every generation of a block, from worker threads.
+        cache: keep and reuse sets on disk: a folder, or True for the user's cache folder.
+
+    Returns:
+        The tables, `[U, T, M, ...]`, NumPy leaves.
+
+    Raises:
+        InputError: there is no such budget.
+
+    Example:
+        >>> found = mj.map_layers(problem, budget="tiny", seed=0)
+        >>> found.count.shape  # Pareto sets: unique layers, templates
+        (2, 2)
+    """
+    if config is None:
+        config = Settings.preset(_budget(budget)).mapper
+    key, _, _ = search_keys(seed)
+    return mapper.map_layers(
+        key,
+        problem.application.unique_layers,
+        problem.site.templates,
+        problem.technology,
+        config,
+        progress=progress,
+        cache=(cache_folder() if cache is True else cache) or None,
+    )
+
+
+def _budget(name: str) -> str:
+    if name not in BUDGETS:
+        raise InputError(f"unknown budget {name!r}", item="budget", remedy=f"use one of {', '.join(BUDGETS)}")
+    return name
+
+
+@functools.partial(jax.jit, static_argnames="count")
+def _drawn(key: jax.Array, space: MapSpace, *, count: int) -> Mapping:
+    """Random mappings of one problem, `[count, ...]`."""
+
+    def one(key: jax.Array) -> Mapping:
+        return decode(sample(key, space), space)
+
+    return jax.vmap(one)(jax.random.split(key, count))
+
+
+_ROUNDS = 4  # of as many draws as mappings are wanted
+
+
+def sample_mappings(problem: DesignProblem, count: int, seed: int = 0) -> MappingTables:
+    """Random valid mappings of every layer on every template that runs it, in the place of a mapper's sets: no search.
+
+    Of each set's draws equal loop nests count once, whatever the order of loops of bound 1; those that break a
+    constraint of the template or exceed its largest sizes are left out. Small map spaces yield fewer than `count`.
+
+    Args:
+        problem: the problem.
+        count: M, mappings of a set at most.
+        seed: of all randomness; a set's draws depend on nothing but the seed and its place.
+
+    Returns:
+        Tables `[U, T, M, ...]` as from `map_layers`, sets ordered by latency, but not Pareto sets.
+
+    Raises:
+        InputError: `count` is below 1, or some layer has no valid mapping among the draws.
+
+    Example:
+        >>> tables = mj.sample_mappings(problem, count=16, seed=0)
+        >>> tables.cycles.shape, int(tables.count.max())
+        ((2, 2, 16), 16)
+    """
+    if count < 1:
+        raise InputError(f"is {count}", item="count", remedy="ask for 1 mapping or more")
+    layers, templates = problem.application.unique_layers, problem.site.templates
+    arrays = jax.device_get(problem.template_arrays())
+    technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), problem.technology)
+    levels, key = arrays.component.shape[1], jax.random.fold_in(jax.random.key(seed), 1)
+    draws: dict[tuple[int, int], Mapping] = {}
+    for (u, t), space in mapper.map_spaces(layers, templates, arrays).items():
+        own = jax.random.fold_in(jax.random.fold_in(key, u), t)
+        nests = jax.device_get(_drawn(own, jax.tree.map(jnp.asarray, space), count=_ROUNDS * count))
+        draws[u, t] = take(nests, _distinct(nests)[: 2 * count])
+    # As many of each as of the largest set, the rest a repetition that does not count.
+    most = max([1, *(len(nests.temporal) for nests in draws.values())])
+    number = np.zeros((len(layers), len(templates)), np.int32)
+    blank = next(iter(draws.values()))
+    rows = []
+    for u, t in np.ndindex(number.shape):
+        nests = draws.get((u, t), blank)
+        number[u, t] = len(nests.temporal) if (u, t) in draws else 0
+        rows.append(jax.tree.map(lambda leaf: np.resize(leaf, (most, *leaf.shape[1:])), nests))
+    whole = jax.tree.map(lambda *leaves: np.stack(leaves).reshape(*number.shape, *leaves[0].shape), *rows)
+    stacked = stacked_layers(layer.shape for layer in layers)
+    tables = tabulate(stacked, problem.template_arrays(), technology, whole, number)
+    sets = {}
+    for at in draws:
+        valid = np.isfinite(tables.objectives[at]).all(axis=-1) & (np.arange(most) < number[at])
+        good = np.flatnonzero(valid)[:count]
+        good = good[np.lexsort((tables.objectives[at][good, 1], tables.objectives[at][good, 0]))]
+        kept = np.resize(good, count) if good.size else np.zeros(count, int)
+        columns: dict[str, Any] = {name: getattr(tables, name)[at][kept] for name in column_shapes(levels, 3)}
+        for name, column in columns.items():
+            column[len(good) :] = np.inf if name == "objectives" else 0
+        mapping = take(jax.tree.map(lambda leaf, at=at: leaf[at], tables.mapping), kept)
+        columns["count"] = np.int32(len(good))
+        sets[at] = MappingTables(mapping=mapping, **columns)
+    out = assemble(sets, *number.shape, count, levels, np.float32)
+    for u, layer in enumerate(layers):
+        if not out.count[u].any():
+            raise InputError(
+                f"no valid mapping of a {layer.type} layer {layer.shape} was drawn",
+                item="sample_mappings",
+                remedy="raise `count`, or search them: map_layers",
+            )
+    return out
+
+
+def _distinct(nests: Mapping) -> np.ndarray:
+    """Rows of distinct loop nests, by rising index: loops of bound 1 have no place in the order."""
+
+    def loops(factors: np.ndarray, order: np.ndarray) -> np.ndarray:
+        there = np.take_along_axis(factors, order, axis=-1) > 1
+        seen = np.where(there, order, -1)
+        return np.take_along_axis(seen, np.argsort(~there, axis=-1, kind="stable"), axis=-1)
+
+    temporal, order, spatial, spatial_order = (
+        np.asarray(leaf) for leaf in (nests.temporal, nests.order, nests.spatial, nests.spatial_order)
+    )
+    parts = (temporal, spatial, loops(temporal, order), loops(spatial, spatial_order))
+    _, first = np.unique(
+        np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1), axis=0, return_index=True
+    )
+    return np.sort(first)
+
+
+# ---------------------------------------------------------------- designs
+
+
+def sample_designs(key: jax.Array, space: MohamContext, n: int) -> Design:
+    """Random valid designs: random packages, every layer on a random chiplet that runs it, in a random order.
+
+    They keep fixed and pinned chiplets and homogeneous packages, but may break limits on latency, energy, area, power
+    and numbers of chiplets.
+
+    Args:
+        key: typed key, consumed.
+        space: from `problem.arrays`.
+        n: static.
+
+    Returns:
+        Designs with a leading axis: `designs[3]`, `designs[:5]`, `len(designs)`.
+
+    Example:
+        >>> designs = mj.sample_designs(jax.random.key(0), space, 64)
+        >>> len(designs), designs[3].template.shape
+        (64, (16,))
+    """
+    if not isinstance(n, int | np.integer) or n < 1:
+        raise ValueError(f"n: expected an integer of at least 1, got {n!r}")
+    return _designs(key, space.genetics, n=int(n))
+
+
+@functools.partial(jax.jit, static_argnames="n")
+def _designs(key: jax.Array, genetics: operators.Genetics, *, n: int) -> Design:
+    tiles = genetics.site.shape[0]
+
+    def one(key: jax.Array) -> Design:
+        return operators.conform(operators.sample(key, genetics, tiles), genetics)
+
+    return jax.vmap(one)(jax.random.split(key, n))
+
+
+def _checked(design: Design | SizedDesign, space: MohamContext) -> tuple[Design, SizedDesign | None]:
+    """The chromosome, and the sizes where there are; complains about shapes at trace time."""
+    if not isinstance(space, MohamContext):
+        raise TypeError(f"space: expected what problem.arrays returns, got {type(space).__name__}")
+    if not isinstance(design, Design | SizedDesign):
+        raise TypeError(f"design: expected a Design, got {type(design).__name__}")
+    sized = design if isinstance(design, SizedDesign) else None
+    genes = design if sized is None else sized.design
+    layers, tiles = space.genetics.unique.shape, space.genetics.site.shape
+    expected = {"order": layers, "assignment": layers, "mapping": layers, "template": tiles}
+    shapes = {name: np.shape(getattr(genes, name)) for name in expected}
+    if shapes != expected:
+        name = next(name for name in expected if shapes[name] != expected[name])
+        many = len(shapes[name]) > 1
+        remedy = "; this takes one design: jax.vmap(evaluate, (0, None)) takes many" if many else ""
+        raise ValueError(f"design.{name}: expected shape {expected[name]}, got {shapes[name]}{remedy}")
+    if sized is not None:
+        wanted = (*tiles, space.bench.tables.capacity.shape[-1])
+        for name, shape in (("capacity", wanted), ("fanout", (*wanted, 2))):
+            if np.shape(getattr(sized, name)) != shape:
+                raise ValueError(f"design.{name}: expected shape {shape}, got {np.shape(getattr(sized, name))}")
+    return jax.tree.map(jnp.asarray, genes), sized
+
+
+def report(design: Design | SizedDesign, space: MohamContext) -> DesignReport:
+    """One design in detail: chiplets with sizes, start and end of every layer, energies.
+
+    Pure and traceable, as `evaluate`. A layer whose mapping does not fit its template, or not the stated sizes of its
+    chiplet, makes all objectives infinite.
+
+    Args:
+        design: one design.
+        space: from `problem.arrays`, or of a file that was read.
+
+    Raises:
+        ValueError: the design has other shapes than the space, at trace time.
+
+    Example:
+        >>> detail = jax.jit(mj.report)(designs[3], space)
+        >>> bool(detail.timeline.ok), detail.chiplets.area.shape
+        (True, (16,))
+    """
+    genes, sized = _checked(design, space)
+    bench = space.bench
+    rows = bench.unique, jnp.maximum(genes.template[genes.assignment], 0), genes.mapping
+    fit = jnp.all(jnp.isfinite(bench.tables.objectives[rows][:, 2]) | ~bench.layer_mask)
+    if sized is None:
+        found = report_on_bench(genes, bench)
+    else:
+        sizes = tuple(jnp.asarray(x, bench.tables.cycles.dtype) for x in (sized.capacity, sized.fanout))
+        found = report_on_bench(genes, bench, (sizes[0], sizes[1]))
+        least = chiplets(genes, bench)
+        for stated, need in zip(sizes, (least.capacity, least.fanout), strict=True):
+            fit &= jnp.all((stated < 0) | (stated >= need))
+    return dataclasses.replace(found, objectives=jnp.where(fit, found.objectives, jnp.inf))
+
+
+def evaluate(design: Design | SizedDesign, space: MohamContext) -> jax.Array:
+    """Objectives of one design: latency [s], energy [J], area [mm^2].
+
+    Pure: no hidden state, nothing jitted. Composes with `jit`, with `vmap` over designs and over stacked spaces, and
+    with `shard_map`. Recompiles with the shapes of the space alone. Whether limits of the requirements are kept is not
+    looked at.
+
+    Args:
+        design: one design, of `sample_designs`, of a front, or from a file.
+        space: from `problem.arrays`, or of a file that was read.
+
+    Returns:
+        `[3]` float in the dtype of the space; infinite where the design cannot run.
+
+    Raises:
+        ValueError: the design has other shapes than the space, at trace time.
+
+    Example:
+        >>> objectives = jax.jit(jax.vmap(mj.evaluate, (0, None)))(designs, space)
+        >>> objectives.shape, bool(jnp.all(jnp.isfinite(objectives)))
+        ((64, 3), True)
+    """
+    return report(design, space).objectives
+
+
+# ---------------------------------------------------------------- search
+
+
+def search(
+    problem: DesignProblem,
+    tables: MappingTables | None = None,
+    budget: str = "small",
+    seed: int = 0,
+    *,
+    preset: str = "default",
+    listener: Listener | None = None,
+    **settings: Any,
+) -> SearchResult:
+    """Searches packages and schedules: the Pareto front of latency, energy and area.
+
+    Args:
+        problem: the problem.
+        tables: mappings to choose from, which no round of mapping then adds to unless `every` is given, so that the
+            front's designs evaluate in `problem.arrays(tables)`; default those of `map_layers` with this budget and
+            seed, and rounds as the budget has them.
+        budget: `tiny`, `small` or `paper`.
+        seed: of all randomness: the same problem, settings and seed give the same front.
+        preset: `default`, `layers` or `paper`, see `Settings.preset`; the package stays the problem's.
+        listener: told how the search goes.
+        settings: any field of `Settings` (`cache`, `weights`, `mapper`), of `MohamConfig` (`population`,
+            `generations`, `objective`), of `PlanRates` or, with `genes="layers"`, `Rates` (`crossover`), and of
+            `RemapConfig` (`every`); a name that several have is that of the first.
+
+    Returns:
+        The result: `.front.objectives` `[n, 3]` float64 by rising latency, `.front.designs`, `.history` (a row per
+        generation), `.tables`.
+
+    Raises:
+        InputError: an unknown setting or one that the problem decides, tables of another problem, or requirements that
+            no design found meets.
+
+    Example:
+        >>> result = mj.search(problem, tables, budget="tiny", seed=0, population=16, generations=4, chunk=4)
+        >>> result.front.objectives.dtype, len(result.front.designs) == len(result.front.objectives)
+        (dtype('float64'), True)
+        >>> result.history[-1]["generation"]
+        4
+        >>> best = jax.jit(mj.evaluate)(result.front.designs[0], space)  # single precision, as the space
+        >>> bool(jnp.allclose(best, result.front.objectives[0], rtol=1e-4))
+        True
+    """
+    base = Settings.preset(_budget(budget), preset=preset, seed=seed)
+    if tables is not None and "every" not in settings and "remap" not in settings:
+        base = dataclasses.replace(base, remap=dataclasses.replace(base.remap, every=0))
+    chosen = _with(problem.settings(base), settings)
+    return co_optimise(problem.application, problem.templates, chosen, listener=listener, tables=tables)
+
+
+_OF_PROBLEM = ("package", "technology", "requirements", "tiles")
+
+
+def _with(settings: Settings, changes: dict[str, Any]) -> Settings:
+    """Settings with fields changed by name, those of their parts too."""
+    parts: dict[str, type] = {
+        "moham": MohamConfig, "plan_rates": PlanRates, "rates": Rates, "remap": RemapConfig,
+    }  # fmt: skip
+    own = [field.name for field in dataclasses.fields(Settings)]
+    homes: dict[str, str] = {}
+    for part, kind in parts.items():
+        for field in dataclasses.fields(kind):
+            homes.setdefault(field.name, part)
+    dealt: dict[str, dict[str, Any]] = {part: {} for part in ("", *parts)}
+    for name, value in changes.items():
+        if name in _OF_PROBLEM:
+            raise InputError(
+                "is the problem's to say", item=f"setting {name!r}", remedy="make a DesignProblem with another one"
+            )
+        if name not in own and name not in homes:
+            near = difflib.get_close_matches(name, [*own, *homes], 3)
+            remedy = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(sorted({*own, *homes}))}"
+            raise InputError("is not known", item=f"setting {name!r}", remedy=remedy)
+        dealt["" if name in own else homes[name]][name] = value
+    settings = dataclasses.replace(settings, **dealt[""])
+    for part in parts:
+        if dealt[part]:
+            settings = dataclasses.replace(
+                settings, **{part: dataclasses.replace(getattr(settings, part), **dealt[part])}
+            )
+    idle = "rates" if settings.moham.genes == "plans" else "plan_rates"
+    if dealt[idle]:
+        other = "layers" if idle == "rates" else "plans"
+        raise InputError(
+            f"is a rate of a search of {other}, this one searches {settings.moham.genes}",
+            item=f"setting {next(iter(dealt[idle]))!r}",
+            remedy=f"add genes={other!r}, or leave it out",
+        )
+    return settings

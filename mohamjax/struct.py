@@ -1,0 +1,86 @@
+"""Pytrees of rows: designs and whatever else has a leading axis, taken apart and put together.
+
+`take(tree, i)` and `stack(trees)` work on any pytree. A class that derives from `Rows` is indexed like an array along
+its leading axis: `designs[3]`, `designs[:5]`, `len(designs)`, `for design in designs`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
+    from dataclasses import dataclass as record
+else:
+    record = functools.partial(chex.dataclass, mappable_dataclass=False)
+
+__all__ = ["Rows", "record", "stack", "take"]
+
+
+def take(tree: Any, index: Any) -> Any:
+    """Rows of a pytree: every leaf indexed along its leading axis.
+
+    Args:
+        tree: pytree of arrays with a common leading axis.
+        index: integer, slice, or array of integers or truth values.
+
+    Example:
+        >>> take({"a": jnp.arange(4), "b": jnp.eye(4)}, 2)["a"]
+        Array(2, dtype=int32)
+    """
+    return jax.tree.map(lambda leaf: leaf[index], tree)
+
+
+def stack(trees: Sequence[Any]) -> Any:
+    """Pytrees of equal structure and shapes as one with a new leading axis: designs, or spaces to `vmap` over.
+
+    Args:
+        trees: at least one.
+
+    Example:
+        >>> stack([{"a": 1.0}, {"a": 2.0}])["a"]
+        Array([1., 2.], dtype=float32)
+    """
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+
+
+class Rows:
+    """Indexing along the leading axis, for frozen dataclasses that are pytrees of arrays.
+
+    `_axes` are the axes of the first field of a single one: with one more there is a leading axis, with as many there
+    is none, and then no length.
+    """
+
+    _axes: int = 1
+
+    def _first(self) -> Any:
+        return jax.tree.leaves(self)[0]
+
+    def __len__(self) -> int:
+        """Rows along the leading axis; TypeError where there is none."""
+        shape = np.shape(self._first())
+        if len(shape) <= self._axes:
+            raise TypeError(f"a single {type(self).__name__} has no length: there is no leading axis")
+        return shape[0]
+
+    def __getitem__(self, index: Any) -> Self:
+        """The row at an integer, or the rows of a slice or an array of indices."""
+        count = len(self)
+        # JAX clamps integers out of range; an array would answer with a wrong row.
+        if isinstance(index, int | np.integer) and not -count <= index < count:
+            raise IndexError(f"index {index} is out of range for {count} rows")
+        return take(self, index)
+
+    def __iter__(self) -> Iterator[Self]:
+        """Row by row."""
+        return (self[i] for i in range(len(self)))
+
+    def __bool__(self) -> bool:
+        """Always true, as of any object: emptiness is asked with `len`."""
+        return True

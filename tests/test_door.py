@@ -1,0 +1,436 @@
+"""The door: every public name's example, how evaluation composes, search from Python, and the README's snippet."""
+
+import dataclasses
+import doctest
+import inspect
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from small_search import small_network
+
+import mohamjax as mj
+from mohamjax.errors import InputError
+from mohamjax.hardware import load_technology
+from mohamjax.io import write_designs
+from mohamjax.mapping import Mapping
+from mohamjax.search import Settings, co_optimise, roads
+from mohamjax.struct import Rows, stack, take
+from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape
+
+TINY = {"population": 16, "generations": 4, "chunk": 4}
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+def toy():
+    stem = Layer("stem", "conv", "Conv", WorkloadShape(K=8, C=4, P=6, Q=6, R=3, S=3))
+    head = Layer("head", "fc", "Gemm", WorkloadShape(K=10, C=8), predecessors=(0,))
+    return ApplicationModel("toy", (Network("net", (stem, head)),))
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return mj.DesignProblem(toy(), templates=("simba", "eyeriss"))
+
+
+@pytest.fixture(scope="module")
+def tables(problem):
+    return mj.sample_mappings(problem, count=16, seed=0)
+
+
+@pytest.fixture(scope="module")
+def space(problem, tables):
+    return problem.arrays(tables)
+
+
+@pytest.fixture(scope="module")
+def designs(space):
+    return mj.sample_designs(jax.random.key(0), space, 64)
+
+
+@pytest.fixture(scope="module")
+def result(problem, tables):
+    return mj.search(problem, tables, budget="tiny", seed=0, **TINY)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory, result):
+    """A folder with the files that the examples read."""
+    folder = tmp_path_factory.mktemp("door")
+    small_network(folder / "one.onnx", 16)
+    write_designs(folder / "designs.json", result.front, "toy")
+    table = {
+        "format": "job-table/1",
+        "resources": [{"name": "memory", "bandwidth": 4}],
+        "accelerators": [{"name": "a", "resources": [0]}, {"name": "b", "resources": [0]}],
+        "jobs": [{"name": "one", "duration": [4, 6], "bytes": 4}, {"name": "two", "duration": [4, 6], "bytes": 4}],
+        "schedules": [
+            {"name": "first", "order": [0, 1], "accelerator": [0, 0]},
+            {"name": "second", "order": [0, 1], "accelerator": [0, 1]},
+        ],
+    }
+    (folder / "table.json").write_text(json.dumps(table))
+    return folder
+
+
+# ---------------------------------------------------------------- names
+
+
+EXAMPLES = [
+    "load_scenario", "load_onnx", "DesignProblem", "DesignProblem.arrays", "Package", "map_layers", "sample_mappings",
+    "sample_designs", "evaluate", "report", "search", "evaluate_mappings", "simulate", "read_designs",
+    "read_schedules", "schedule_jobs", "emo.non_dominated_rank", "emo.crowding_distance", "emo.hypervolume",
+    "emo.NSGA2",
+]  # fmt: skip
+
+
+def documented(name):
+    """What a public name's example stands in: a room that is called has it in the function."""
+    thing = mj
+    for part in name.split("."):
+        thing = getattr(thing, part)
+    return roads.search if name == "search" else thing
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_public_name_has_an_example_that_runs(name, problem, tables, space, designs, files, monkeypatch):
+    thing = documented(name)
+    globs = {"mj": mj, "jax": jax, "jnp": jnp, "problem": problem, "tables": tables, "space": space}
+    globs |= {"designs": designs, "take": take, "stack": stack}
+    globs[name.split(".")[-1]] = thing
+    globs |= {"PackageParameters": mj.Package}
+    text = inspect.getdoc(thing)
+    test = doctest.DocTestParser().get_doctest(text, globs, name, None, None)
+    assert test.examples, f"{name} has no example"
+    monkeypatch.chdir(files)
+    assert doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(test).failed == 0
+
+
+def test_examples_cover_all_public_names():
+    covered = {name.split(".")[0] for name in EXAMPLES}
+    assert covered == set(mj.__all__) - {"__version__"}
+    assert set(dir(mj)) == set(mj.__all__)
+    with pytest.raises(AttributeError, match="codesign"):
+        mj.codesign  # noqa: B018
+
+
+@pytest.mark.parametrize("function", [take, stack])
+def test_helpers_have_examples_that_run(function):
+    globs = {"jnp": jnp, function.__name__: function}
+    test = doctest.DocTestParser().get_doctest(inspect.getdoc(function), globs, function.__name__, None, None)
+    assert test.examples
+    assert doctest.DocTestRunner().run(test).failed == 0
+
+
+def run(code):
+    """The output of a program in a process of its own."""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_import_is_light():
+    heavy = "jax numpy onnx matplotlib chex"
+    code = (
+        "import sys, time; began = time.perf_counter(); import mohamjax; took = time.perf_counter() - began; "
+        f"print(took < 0.1, *[name for name in '{heavy}'.split() if name in sys.modules])"
+    )
+    assert run(code) == ["True"]
+
+
+def test_a_room_that_bears_the_name_of_its_road_is_called(problem):
+    import mohamjax.search as room
+
+    assert room is mj.search and callable(room)
+    assert list(inspect.signature(mj.search).parameters)[:4] == ["problem", "tables", "budget", "seed"]
+
+
+# ---------------------------------------------------------------- the problem
+
+
+def test_package_owns_the_tiles(tables):
+    small = mj.DesignProblem(toy(), ("simba", "eyeriss"), package=mj.Package(max_tiles=3))
+    drawn = mj.sample_designs(jax.random.key(1), small.arrays(tables), 32)
+    assert drawn.template.shape == (32, 3)
+    assert int(jnp.max(jnp.sum(drawn.template >= 0, axis=1))) <= 3
+
+
+def test_problem_refuses_what_does_not_fit(tables):
+    with pytest.raises(InputError, match="no template can run this layer"):
+        deep = Layer("deep", "dwconv", "Conv", WorkloadShape(G=8, P=6, Q=6, R=3, S=3))
+        mj.DesignProblem(ApplicationModel("toy", (Network("net", (deep,)),)), templates="eyeriss")
+    with pytest.raises(InputError, match="second template"):
+        mj.DesignProblem(toy(), templates=("simba", "simba"))
+    with pytest.raises(TypeError, match="package: expected PackageParameters"):
+        mj.DesignProblem(toy(), package=3)
+    with pytest.raises(TypeError, match="application"):
+        mj.DesignProblem("ar-vr")
+    with pytest.raises(InputError, match="the problem has 2 on 1"):
+        mj.DesignProblem(toy(), templates="simba").arrays(tables)
+
+
+def test_template_arrays_are_built_once(problem, monkeypatch):
+    import mohamjax.schedule.workbench as bench
+    import mohamjax.search.problem as own
+
+    fresh = dataclasses.replace(problem)
+    calls = []
+    real = own.template_arrays
+    monkeypatch.setattr(own, "template_arrays", lambda *a, **k: calls.append(1) or real(*a, **k))
+    monkeypatch.setattr(bench, "template_arrays", lambda *a, **k: calls.append(1) or real(*a, **k))
+    fresh.arrays(mj.sample_mappings(fresh, count=16))
+    fresh.arrays(mj.sample_mappings(fresh, count=16, seed=1))
+    assert len(calls) == 1
+
+
+# ---------------------------------------------------------------- mappings
+
+
+def test_sampled_mappings_are_valid_and_distinct(problem, tables):
+    from mohamjax.mapping import constraints, encode, map_space
+
+    arrays = problem.template_arrays()
+    for u, layer in enumerate(problem.application.unique_layers):
+        for t, template in enumerate(problem.site.templates):
+            count = int(tables.count[u, t])
+            assert count == 16
+            assert np.isfinite(tables.objectives[u, t, :count]).all()
+            machine = jax.tree.map(lambda leaf, t=t: np.asarray(leaf[t]), arrays.machine)
+            limits = constraints(template, layer.type, layer.shape, len(machine.capacity))
+            space = map_space(layer.shape, limits, machine, 32)
+            seen = set()
+            for m in range(count):
+                nest = jax.tree.map(lambda leaf, at=(u, t, m): leaf[at], tables.mapping)
+                genes = encode(nest, space)  # complains about what breaks a constraint or a capacity
+                rows = zip(nest.order, nest.temporal, strict=True)
+                order = tuple(tuple(d for d in row if f[d] > 1) for row, f in rows)
+                seen.add((nest.spatial.tobytes(), nest.temporal.tobytes(), order, genes.spatial_order.tobytes()))
+            assert len(seen) == count
+
+
+def test_sampled_mappings_of_a_small_space():
+    only = Layer("only", "fc", "Gemm", WorkloadShape(K=2))
+    small = mj.DesignProblem(ApplicationModel("toy", (Network("net", (only,)),)), templates="simba")
+    few = mj.sample_mappings(small, count=16)
+    assert 1 <= int(few.count[0, 0]) < 16
+    assert np.isinf(few.objectives[0, 0, int(few.count[0, 0]) :]).all()
+
+
+def test_evaluated_mappings_are_those_of_the_tables(problem, tables):
+    nests = jax.tree.map(lambda leaf: leaf[0, 1], tables.mapping)
+    layer, template = problem.application.unique_layers[0], problem.site.templates[1]
+    costs = mj.evaluate_mappings(nests, layer, template)
+    np.testing.assert_allclose(costs.objectives, tables.objectives[0, 1], rtol=1e-6)
+    one = mj.evaluate_mappings(take(nests, 3), layer, template, max_children=0)
+    np.testing.assert_allclose(one.objectives, costs.objectives[3], rtol=1e-6)
+    wrong = dataclasses.replace(nests, temporal=2 * nests.temporal)
+    assert not mj.evaluate_mappings(wrong, layer, template).valid.any()
+
+
+def test_wrong_shapes_are_refused_at_trace_time(problem, tables, designs, space):
+    nests = jax.tree.map(lambda leaf: leaf[0, 0], tables.mapping)
+    layer = problem.application.unique_layers[0]
+    arrays = take(problem.template_arrays(), 0)
+    from mohamjax.mapping import layer_arrays
+
+    seven = dataclasses.replace(layer_arrays(layer.shape), bounds=np.ones(7, np.int32))
+    with pytest.raises(ValueError, match=r"layer.bounds: expected shape \(8,\), got \(7,\)"):
+        jax.eval_shape(lambda n: mj.evaluate_mappings(n, seven, arrays), nests)
+    short = jax.tree.map(lambda leaf: leaf[..., :7], nests)
+    with pytest.raises(ValueError, match=r"mappings\.temporal"):
+        mj.evaluate_mappings(Mapping(**dict(short.items())), layer, arrays)
+    with pytest.raises(InputError, match="does not run"):
+        mj.evaluate_mappings(nests, Layer("d", "dwconv", "Conv", WorkloadShape(G=4, P=4)), "eyeriss")
+    with pytest.raises(ValueError, match="takes one design"):
+        mj.evaluate(designs, space)
+    with pytest.raises(ValueError, match=r"design\.order"):
+        jax.jit(mj.evaluate)(dataclasses.replace(designs[0], order=jnp.arange(7)), space)
+
+
+# ---------------------------------------------------------------- designs
+
+
+def test_designs_are_indexed_like_arrays(designs):
+    assert len(designs) == 64 and len(designs[:5]) == 5
+    np.testing.assert_array_equal(designs[3].order, designs.order[3])
+    np.testing.assert_array_equal(designs[-1].template, designs.template[63])
+    again = stack(list(designs[:4]))
+    assert all((a == b[:4]).all() for a, b in zip(jax.tree.leaves(again), jax.tree.leaves(designs), strict=True))
+    with pytest.raises(IndexError):
+        designs[64]
+    with pytest.raises(TypeError, match="single Design"):
+        len(designs[0])
+    assert isinstance(designs, Rows) and designs[0]
+
+
+def test_evaluate_composes_over_stacked_packages(problem, tables, designs):
+    packages = [mj.Package(interface_bandwidth=bandwidth) for bandwidth in (0.01, 0.1, 1.0)]
+    spaces = [dataclasses.replace(problem, package=package).arrays(tables) for package in packages]
+    sweep = jax.jit(jax.vmap(jax.vmap(mj.evaluate, (0, None)), (None, 0)))(designs, stack(spaces))
+    assert sweep.shape == (3, 64, 3)
+    single = jax.jit(jax.vmap(mj.evaluate, (0, None)))
+    for row, space in zip(sweep, spaces, strict=True):
+        np.testing.assert_allclose(row, single(designs, space), rtol=1e-6)
+    assert (sweep[0, :, 0] > sweep[2, :, 0]).all()
+
+
+def test_evaluate_compiles_once_for_other_numbers(problem, tables, designs):
+    traced = jax.jit(jax.vmap(mj.evaluate, (0, None)))
+    for bandwidth in (1.0, 2.0):
+        own = dataclasses.replace(problem, package=mj.Package(interface_bandwidth=bandwidth))
+        traced(designs, own.arrays(tables))
+    assert traced._cache_size() == 1
+
+
+def test_double_precision(problem, tables, designs, space):
+    with pytest.raises(InputError, match="enable_x64"):
+        problem.arrays(tables, dtype=jnp.float64)
+    with jax.enable_x64(True):
+        found = jax.jit(mj.evaluate)(designs[0], problem.arrays(tables, dtype=jnp.float64))
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, jax.jit(mj.evaluate)(designs[0], space), rtol=1e-4)
+
+
+SHARDED = """
+import os
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+import sys
+sys.path.insert(0, "tests")
+import jax, numpy as np
+from jax.sharding import Mesh, PartitionSpec as P
+import mohamjax as mj
+from test_door import toy
+
+problem = mj.DesignProblem(toy(), templates="simba")
+space = problem.arrays(mj.sample_mappings(problem, count=8))
+designs = mj.sample_designs(jax.random.key(0), space, 160)  # two devices of more than one block of schedules
+many = jax.vmap(mj.evaluate, (0, None))
+mesh = Mesh(np.array(jax.devices()), ("d",))
+sharded = jax.jit(jax.shard_map(many, mesh=mesh, in_specs=(P("d"), P()), out_specs=P("d")))
+text = sharded.lower(designs, space).compile().as_text()
+words = ("all-gather", "all-reduce", "all-to-all", "collective-permute", "reduce-scatter")
+print(len(jax.devices()), sum(text.count(word) for word in words))
+np.testing.assert_array_equal(sharded(designs, space), jax.jit(many)(designs, space))
+"""
+
+
+def test_evaluate_under_shard_map_needs_no_collective():
+    assert run(SHARDED) == ["2", "0"]
+
+
+# ---------------------------------------------------------------- search
+
+
+def same(one, two):
+    np.testing.assert_array_equal(one.front.objectives, two.front.objectives)
+    for a, b in zip(jax.tree.leaves(one.front.designs), jax.tree.leaves(two.front.designs), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert [row["hypervolume"] for row in one.history] == [row["hypervolume"] for row in two.history]
+
+
+@pytest.mark.slow
+def test_search_is_co_optimise_of_the_same_seed(problem):
+    base = Settings.preset("tiny", seed=3, cache=False)
+    settings = dataclasses.replace(base, moham=dataclasses.replace(base.moham, **TINY))
+    expected = co_optimise(toy(), problem.templates, settings)
+    same(expected, mj.search(problem, budget="tiny", seed=3, cache=False, **TINY))
+    tables = mj.map_layers(problem, "tiny", seed=3)
+    same(expected, mj.search(problem, tables, "tiny", seed=3, **TINY))
+
+
+def test_search_takes_the_tables_as_they_are(problem, tables, space, result, monkeypatch):
+    def never(*args, **kwargs):
+        raise AssertionError("layers were mapped")
+
+    monkeypatch.setattr("mohamjax.search.codesign.map_layers", never)
+    again = mj.search(problem, tables, budget="tiny", seed=0, **TINY)
+    same(result, again)
+    objectives = jax.jit(jax.vmap(mj.evaluate, (0, None)))(again.front.designs, space)
+    np.testing.assert_allclose(objectives, again.front.objectives, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"poplation": 8}, "'poplation': is not known; did you mean population"),
+        ({"package": None}, "'package': is the problem's to say"),
+        ({"tiles": 4}, "'tiles': is the problem's to say"),
+        ({"sa_crossover": 0.1}, "'sa_crossover': is a rate of a search of layers"),
+        ({"budget": "huge"}, "unknown budget 'huge'"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(problem, settings, complaint):
+    with pytest.raises(InputError, match=re.escape(complaint)):
+        mj.search(problem, **settings)
+
+
+def test_settings_reach_their_parts(problem):
+    base = problem.settings(Settings.preset("small"))
+    chosen = roads._with(base, {"population": 8, "crossover": 0.5, "every": 7, "cache": False, "generations": 3})
+    assert (chosen.moham.population, chosen.moham.generations, chosen.remap.every) == (8, 3, 7)
+    assert chosen.plan_rates.crossover == 0.5 and not chosen.cache
+    assert chosen.remap.generations == base.remap.generations
+
+
+# ---------------------------------------------------------------- files
+
+
+def test_designs_of_a_file_keep_their_objectives(files, result):
+    own = mj.read_designs(files / "designs.json")
+    assert own.names == tuple(range(len(result.front))) and not own.broken
+    found = jax.jit(jax.vmap(mj.evaluate, (0, None)))(own.designs, own.space)
+    np.testing.assert_allclose(found, result.front.objectives, rtol=1e-4)
+    assert mj.read_schedules(files / "designs.json").names == own.names
+
+
+def test_stated_sizes_count(files, tmp_path):
+    document = json.loads((files / "designs.json").read_text())
+    document["designs"] = document["designs"][:1] * 3 + [{"design_id": "bad"}]
+    document["designs"] = json.loads(json.dumps(document["designs"]))
+    larger, smaller = (document["designs"][i]["chiplets"][0]["levels"] for i in (1, 2))
+    level = next(i for i, row in enumerate(larger) if row["capacity_words"] and row["name"] != "DRAM")
+    larger[level]["capacity_words"] += 16
+    smaller[level]["capacity_words"] = 1
+    for i in range(3):
+        document["designs"][i]["design_id"] = i
+    (tmp_path / "own.json").write_text(json.dumps(document))
+    own = mj.read_designs(tmp_path / "own.json", technology=load_technology())
+    assert own.names == (0, 1, 2) and list(own.broken) == ["bad"]
+    found = np.asarray(jax.jit(jax.vmap(mj.evaluate, (0, None)))(own.designs, own.space))
+    assert found[1, 2] >= found[0, 2] and np.isinf(found[2]).all()
+    np.testing.assert_array_equal(own.designs[1].design.order, own.designs.design.order[1])
+
+
+def test_schedules_with_costs_of_their_own(tmp_path):
+    case = {"duration": [4, 4], "bytes": [8, 8], "predecessors": [[], []], "accelerator": [0, 1], "order": [0, 1]}
+    case |= {"resource_bandwidth": [3], "resources_of_accelerator": [[0], [0]]}
+    alone = {"duration": [2], "bytes": [0], "predecessors": [[]], "accelerator": [0], "order": [0]}
+    alone |= {"resource_bandwidth": [3], "resources_of_accelerator": [[0]]}
+    document = {"format": "fluid-schedule/1", "cases": [{"name": "two", **case}, {"name": "one", **alone}]}
+    (tmp_path / "cases.json").write_text(json.dumps(document))
+    own = mj.read_schedules(tmp_path / "cases.json")
+    assert len(own) == 2 and own.jobs == (2, 1)
+    ends = jax.jit(jax.vmap(lambda arguments: mj.simulate(**arguments).makespan))(own.arguments)
+    np.testing.assert_allclose(ends, [16 / 3, 2], rtol=1e-6)
+    np.testing.assert_allclose(jax.jit(mj.simulate)(**own[1]).makespan, 2)
+
+
+# ---------------------------------------------------------------- README
+
+
+def test_readme_example_runs(monkeypatch, problem, tables, result):
+    text = (ROOT / "README.md").read_text()
+    (snippet,) = [code for code in re.findall(r"```python\n(.*?)```", text, re.S) if "import mohamjax as mj" in code]
+    # The same roads on two layers, with the sizes of the other tests.
+    monkeypatch.setattr(mj, "load_scenario", lambda name: toy())
+    real = roads.search
+    monkeypatch.setattr(sys.modules["mohamjax.search"], "search", lambda *a, **k: real(*a, **k | TINY))
+    space = {}
+    exec(snippet, space)
+    assert np.isfinite(space["objectives"]).all() and len(space["front"].designs) == len(space["front"].objectives)
