@@ -18,7 +18,7 @@ from mohamjax.search import BUDGETS, remap
 from mohamjax.search.config import RemapConfig
 from mohamjax.search.mapper import cache_folder, map_layers
 from mohamjax.search.plans import WEIGHTS, mapping_scores
-from mohamjax.search.remap import ChipletSample, chiplets_of, map_again, with_room
+from mohamjax.search.remap import ChipletSample, Remapper, chiplets_of, map_again, with_room
 from mohamjax.workload import ApplicationModel, read_network
 
 PACKAGE = PackageParameters()
@@ -228,3 +228,29 @@ def test_the_first_that_join_help_most():
     traded = entries([50, 200], [200, 50], [4, 4])
     assert sorted(remap._that_help(traded, known, *chips, PACKAGE)) == [0, 1]
     assert len(WEIGHTS) == 5
+
+
+# ---------------------------------------------------------------- whole searches
+
+
+def test_what_joined_is_restored_to_the_bit(application, mapped):
+    def remapper():
+        return Remapper(
+            jax.random.key(1), application, TEMPLATES, TECHNOLOGY, PACKAGE, MAPPER, REMAP, cut(mapped, KEPT)
+        )
+
+    one = remapper()
+    assert not one.due(2) and one.due(3)
+    shapes = jax.tree.map(np.shape, one.saved())
+    for seed in (3, 4):
+        one.tables, joined = again(application, one.tables, sampled(application, mapped, seed, 6), ROOM // 3)
+        one.rounds += 1
+        assert joined > 0
+    assert not one.due(8) and one.due(9)
+    assert jax.tree.map(np.shape, one.saved()) == shapes
+    two = remapper()
+    two.restore(one.saved())
+    assert two.rounds == 2 and same(one.tables, two.tables)
+    before = two.saved()
+    two.restore(before)
+    assert same(before, one.saved()) and same(one.tables, two.tables)
