@@ -403,7 +403,8 @@ def _decoded_again(state: SearchState, context: MohamContext, config: MohamConfi
 
     Empty slots and what is missing to whole batches are filled with plans of the population.
     """
-    kept, living = state.archive.genes.plan, state.population.genes.plan
+    archived: Any = state.archive.genes
+    kept, living = archived.plan, state.population.genes.plan
     slots = np.arange(-(-config.archive // config.population) * config.population)
     filler = jnp.asarray(slots % config.population)
     valid = jnp.pad(state.archive.valid, ((0, 0), (0, len(slots) - config.archive)))
