@@ -458,8 +458,8 @@ def co_optimise(
     marks["tables"] = _tables_hash(tables, seeds)
     _same_search(saved, marks)
     state: SearchState | None = None
+    grown = {} if remapper is None else remapper.saved()
     if saved is not None:
-        grown = {} if remapper is None else remapper.saved()
         state, grown = saved.restore((state_like(context, config), grown))
         if remapper is not None:
             remapper.restore(grown)
@@ -471,7 +471,6 @@ def co_optimise(
 
     def save() -> None:
         if checkpoint is not None and state is not None:
-            grown = {} if remapper is None else remapper.saved()
             write_checkpoint(checkpoint, (state, grown), {**marks, "history": history})
 
     steps = run(
@@ -481,6 +480,8 @@ def co_optimise(
     try:
         for step in steps:
             state, last = step
+            # Tables as of this state: a round that is cut short is done again.
+            grown = {} if remapper is None else remapper.saved()
             history.extend(_rows(last, config, len(history), before_s))
             listener.progress(last, config.generations)
             if time.perf_counter() - saved_s > checkpoint_every_s:
@@ -501,7 +502,8 @@ def co_optimise(
         )
     listener.announce("evaluating the front again in double precision")
     tick = time.perf_counter()
-    kept, genes = np.nonzero(np.asarray(state.archive.valid)), state.archive.genes
+    genes: Any = state.archive.genes
+    kept = np.nonzero(np.asarray(state.archive.valid))
     if not kept[0].size:
         # No design keeps the requirements. The population holds those that come nearest; what they reach, which the
         # search hides behind its penalty, is said.
