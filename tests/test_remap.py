@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from mohamjax.hardware import PackageParameters, load_technology, load_templates
 from mohamjax.mapping import MappingTables, stacked_layers, tabulate
 from mohamjax.schedule import alone, workbench
-from mohamjax.search import BUDGETS, remap
+from mohamjax.search import BUDGETS, Settings, co_optimise, codesign, moham, remap
 from mohamjax.search.config import RemapConfig
+from mohamjax.search.loop import generations
 from mohamjax.search.mapper import cache_folder, map_layers
 from mohamjax.search.plans import WEIGHTS, mapping_scores
-from mohamjax.search.remap import ChipletSample, chiplets_of, map_again, with_room
+from mohamjax.search.remap import ChipletSample, Remapper, chiplets_of, map_again, with_room
 from mohamjax.workload import ApplicationModel, read_network
 
 PACKAGE = PackageParameters()
@@ -228,3 +229,99 @@ def test_the_first_that_join_help_most():
     traded = entries([50, 200], [200, 50], [4, 4])
     assert sorted(remap._that_help(traded, known, *chips, PACKAGE)) == [0, 1]
     assert len(WEIGHTS) == 5
+
+
+# ---------------------------------------------------------------- whole searches
+
+
+@pytest.fixture
+def small_tables(monkeypatch):
+    """Searches begin with smaller sets, so that their shapes with room are those of searches in other files."""
+    whole = codesign.map_layers
+    monkeypatch.setattr(codesign, "map_layers", lambda *a, **k: cut(whole(*a, **k), KEPT))
+
+
+def searched(application, folder, *, resume=False, listener=None):
+    tiny = BUDGETS["tiny"]
+    moham = dataclasses.replace(tiny.moham, population=32, generations=7)
+    result = co_optimise(
+        application, TEMPLATES, Settings.preset("tiny", moham=moham, remap=REMAP), checkpoint=folder / "checkpoint.npz",
+        resume=resume, checkpoint_every_s=0.0, listener=listener,
+    )  # fmt: skip
+    with np.load(folder / "checkpoint.npz") as data:
+        arrays = {name: data[name] for name in data.files if name != "meta"}
+    rows = [{k: v for k, v in row.items() if k != "seconds"} for row in result.history]
+    return result, arrays, rows
+
+
+def test_a_search_with_rounds_can_be_interrupted_anywhere(application, small_tables, tmp_path, monkeypatch):
+    for name in ("whole", "after", "within"):
+        (tmp_path / name).mkdir()
+    said = []
+
+    class Told(codesign.Silent):
+        def announce(self, text):
+            said.append(text)
+
+    result, arrays, rows = searched(application, tmp_path / "whole", listener=Told())
+    compiled = generations._cache_size()
+    assert sum("mapping again" in text for text in said) == 2
+    assert len(result.front.reports.objectives) > 3
+
+    def equal(other):
+        again, others, same_rows = other
+        assert arrays.keys() == others.keys()
+        assert [
+            k for k in arrays if not np.array_equal(arrays[k], others[k], equal_nan=arrays[k].dtype.kind == "f")
+        ] == []
+        assert same(result.tables, again.tables) and rows == same_rows
+        assert same(result.front.designs, again.front.designs)
+
+    class Hasty(codesign.Silent):
+        def progress(self, progress, generations):
+            if progress.generation == 5:
+                raise KeyboardInterrupt
+
+    stopped, _, _ = searched(application, tmp_path / "after", listener=Hasty())
+    assert stopped.interrupted and len(stopped.history) == 6
+    equal(searched(application, tmp_path / "after", resume=True))
+
+    # Within the second round, when tables have grown and designs of the front have not been evaluated again.
+    calls = []
+
+    def impatient(*arguments):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return decoded_again(*arguments)
+
+    decoded_again = moham._decoded_again
+    monkeypatch.setattr(moham, "_decoded_again", impatient)
+    stopped, _, _ = searched(application, tmp_path / "within")
+    assert stopped.interrupted and len(stopped.history) == 7
+    equal(searched(application, tmp_path / "within", resume=True))
+    assert len(calls) == 3
+    assert generations._cache_size() == compiled, "a round or a resumed search compiled the generation again"
+
+
+def test_what_joined_is_restored_to_the_bit(application, mapped):
+    def remapper():
+        return Remapper(
+            jax.random.key(1), application, TEMPLATES, TECHNOLOGY, PACKAGE, MAPPER, REMAP, cut(mapped, KEPT)
+        )
+
+    one = remapper()
+    assert not one.due(2) and one.due(3)
+    shapes = jax.tree.map(np.shape, one.saved())
+    for seed in (3, 4):
+        one.tables, joined = again(application, one.tables, sampled(application, mapped, seed, 6), ROOM // 3)
+        one.rounds += 1
+        assert joined > 0
+    assert not one.due(8) and one.due(9)
+    assert jax.tree.map(np.shape, one.saved()) == shapes
+    two = remapper()
+    two.restore(one.saved())
+    assert two.rounds == 2 and same(one.tables, two.tables)
+    before = two.saved()
+    two.restore(before)
+    assert same(before, one.saved()) and same(one.tables, two.tables)

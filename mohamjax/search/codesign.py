@@ -463,8 +463,8 @@ def co_optimise(
     marks["tables"] = _tables_hash(sets, seeds)
     _same_search(saved, marks)
     state: SearchState | None = None
+    grown = {} if remapper is None else remapper.saved()
     if saved is not None:
-        grown = {} if remapper is None else remapper.saved()
         state, grown = saved.restore((state_like(context, config), grown))
         if remapper is not None:
             remapper.restore(grown)
@@ -476,7 +476,6 @@ def co_optimise(
 
     def save() -> None:
         if checkpoint is not None and state is not None:
-            grown = {} if remapper is None else remapper.saved()
             write_checkpoint(checkpoint, (state, grown), {**marks, "history": history})
 
     steps = run(
@@ -486,6 +485,8 @@ def co_optimise(
     try:
         for step in steps:
             state, last = step
+            # Tables as of this state: a round that is cut short is done again.
+            grown = {} if remapper is None else remapper.saved()
             history.extend(_rows(last, config, len(history), before_s))
             listener.progress(last, config.generations if remapper is None else remapper.end)
             if time.perf_counter() - saved_s > checkpoint_every_s:
@@ -511,7 +512,8 @@ def co_optimise(
         )
     listener.announce("evaluating the front again in double precision")
     tick = time.perf_counter()
-    kept, genes = np.nonzero(np.asarray(state.archive.valid)), state.archive.genes
+    genes: Any = state.archive.genes
+    kept = np.nonzero(np.asarray(state.archive.valid))
     if not kept[0].size:
         # No design keeps the requirements. The population holds those that come nearest; what they reach, which the
         # search hides behind its penalty, is said.

@@ -139,7 +139,7 @@ def map_again(
     package: PackageParameters,
     config: MapperConfig,
     *,
-    room: int,
+    room: int | np.ndarray,
     max_children: int = 0,
     progress: Callable[[MapperProgress], None] | None = None,
 ) -> tuple[MappingTables, int]:
@@ -154,7 +154,7 @@ def map_again(
         tables: sets of mappings so far, with padding to grow into (`with_room`).
         package: package parameters.
         config: settings of the mapper.
-        room: most mappings that join a set.
+        room: most mappings that join a set, one number or `[U, T]` int.
         max_children: of the programs of an earlier call of the mapper.
         progress: as in `map_layers`.
 
@@ -172,12 +172,13 @@ def map_again(
         max_children=max_children, dtype=dtype,
     )  # fmt: skip
 
+    most = np.broadcast_to(room, tables.count.shape)
     new, u, t = _best_on_each(found, sample.template, layers, templates, technology, package)
     joined = 0
     for layer, template in np.unique(np.stack([u, t], axis=1), axis=0):
         rows = np.flatnonzero((u == layer) & (t == template))
         begin = int(tables.count[layer, template])
-        places = min(room, tables.cycles.shape[2] - begin)
+        places = min(int(most[layer, template]), tables.cycles.shape[2] - begin)
         known = jax.tree.map(lambda leaf, n=begin, at=(layer, template): leaf[at][:n], _entries(tables))
         here = sample.template == template
         helping = _that_help(_rows(new, rows), known, sample.capacity[here], sample.fanout[here], package)
@@ -362,9 +363,10 @@ class Remapper:
         if len(found):
             sample = chiplets_of(designs, found, context.bench, self.config.chiplets)
             spaces = self._application.unique_layers
+            room = np.asarray(self._first.count) + self.config.entries - np.asarray(self.tables.count)
             self.tables, _ = map_again(
                 jax.random.fold_in(self._key, self.rounds), sample, spaces, self._templates, self._technology,
-                self.tables, self._package, self._mapper, room=self.config.entries,
+                self.tables, self._package, self._mapper, room=room,
                 max_children=self._max_children, progress=self._progress,
             )  # fmt: skip
         self.rounds, self._built = self.rounds + 1, None
@@ -382,26 +384,32 @@ class Remapper:
 
     def saved(self) -> dict[str, Any]:
         """What a checkpoint must hold: rounds done and the mappings that joined."""
-        first = np.shape(self.tables.cycles)[2] - self.config.entries
         return {
             "rounds": np.int32(self.rounds),
             "count": np.asarray(self.tables.count),
-            "mapping": jax.tree.map(lambda leaf: leaf[:, :, first:], self.tables.mapping),
+            "mapping": jax.tree.map(
+                lambda leaf: np.take_along_axis(leaf, self._places(leaf), axis=2), self.tables.mapping
+            ),
         }
+
+    def _places(self, leaf: np.ndarray) -> np.ndarray:
+        """`[U, T, entries, 1...]` int, where mappings join: behind those that each set began with."""
+        places = np.asarray(self._first.count)[..., None] + np.arange(self.config.entries)
+        return places.reshape(*places.shape, *[1] * (leaf.ndim - 3))
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Goes on from what `saved` gave."""
         saved = jax.tree.map(np.asarray, saved)
-        first = np.shape(self.tables.cycles)[2] - self.config.entries
         tables = jax.tree.map(np.array, self._first)
         for leaf, own in zip(jax.tree.leaves(tables.mapping), jax.tree.leaves(saved["mapping"]), strict=True):
-            leaf[:, :, first:] = own
+            np.put_along_axis(leaf, self._places(leaf), own, axis=2)
         levels, dtype = tables.capacity.shape[3], tables.cycles.dtype
         layers = stacked_layers(layer.shape for layer in self._application.unique_layers)
         arrays = template_arrays(self._templates, self._technology, levels=levels, dtype=dtype)
         grown = tabulate(layers, arrays, self._technology, tables.mapping, saved["count"])
         # What the mapper made stays as it made it, to the bit.
-        new = np.arange(tables.cycles.shape[2]) >= np.asarray(self._first.count)[..., None]
+        places = np.arange(tables.cycles.shape[2])
+        new = (places >= np.asarray(self._first.count)[..., None]) & (places < saved["count"][..., None])
         for leaf, own in zip(jax.tree.leaves(_entries(tables)), jax.tree.leaves(_entries(grown)), strict=True):
             leaf[new] = own[new]
         self.tables = dataclasses.replace(tables, count=saved["count"])
