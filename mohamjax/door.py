@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import core as jax_core
 
 from mohamjax.blocks import in_blocks
 from mohamjax.errors import InputError
@@ -172,7 +173,7 @@ def evaluate_mappings(
     many = _check_shapes(mappings, layer, arrays)
     if max_children is None:
         spatial = mappings.spatial
-        known = not isinstance(spatial, jax.core.Tracer)
+        known = not isinstance(spatial, jax_core.Tracer)
         max_children = MAX_CHILDREN if not known or need_children(np.asarray(spatial) > 1).any() else 0
     dtype = arrays.machine.capacity.dtype
     technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), technology)

@@ -176,9 +176,7 @@ def test_problem_refuses_what_does_not_fit(tables):
 
 
 def test_template_arrays_are_built_once(problem, monkeypatch):
-    import mohamjax.schedule.workbench as bench
-    import mohamjax.search.problem as own
-
+    own, bench = (sys.modules[f"mohamjax.{name}"] for name in ("search.problem", "schedule.workbench"))
     fresh = dataclasses.replace(problem)
     calls = []
     real = own.template_arrays
