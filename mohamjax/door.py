@@ -380,7 +380,7 @@ def schedule_jobs(
         InputError: the file cannot be read, an unknown method or objective, or jobs that G# does not schedule.
 
     Example:
-        >>> front = mj.schedule_jobs("table.json", population=8, generations=4)
+        >>> front = mj.schedule_jobs("table.json", method="LPT-EFT")  # a heuristic; "gsharp" searches
         >>> front.best.objectives["makespan"]
         6.0
     """
