@@ -394,7 +394,8 @@ def test_stated_sizes_count(files, tmp_path):
     document["designs"] = json.loads(json.dumps(document["designs"]))
     larger, smaller = (document["designs"][i]["chiplets"][0] for i in (1, 2))
     template = next(own for own in document["templates"] if own["name"] == larger["template"])
-    most = [level.get("capacity_words") or 0 for level in template["levels"]]
+    limits = {level["name"]: level.get("capacity_words") or 0 for level in template["levels"]}
+    most = [limits[row["name"]] for row in larger["levels"]]
     level = next(i for i, row in enumerate(larger["levels"]) if (row["capacity_words"] or most[i]) < most[i])
     larger["levels"][level]["capacity_words"] = most[level]
     smaller["levels"][level]["capacity_words"] = 1
@@ -402,7 +403,8 @@ def test_stated_sizes_count(files, tmp_path):
         document["designs"][i]["design_id"] = i
     (tmp_path / "own.json").write_text(json.dumps(document))
     own = mj.read_designs(tmp_path / "own.json", technology=load_technology())
-    assert own.names == (0, 1, 2) and list(own.broken) == ["bad"]
+    assert list(own.broken) == ["bad"], own.broken
+    assert own.names == (0, 1, 2)
     found = np.asarray(jax.jit(jax.vmap(mj.evaluate, (0, None)))(own.designs, own.space))
     assert found[1, 2] > found[0, 2] and np.isinf(found[2]).all()
     np.testing.assert_array_equal(own.designs[1].design.order, own.designs.design.order[1])
