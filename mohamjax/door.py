@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
+from jax import core as jax_core
 
 from mohamjax.blocks import in_blocks
 from mohamjax.errors import InputError
@@ -173,7 +173,7 @@ def evaluate_mappings(
     many = _check_shapes(mappings, layer, arrays)
     if max_children is None:
         spatial = mappings.spatial
-        known = not isinstance(spatial, Tracer)
+        known = not isinstance(spatial, jax_core.Tracer)
         max_children = MAX_CHILDREN if not known or need_children(np.asarray(spatial) > 1).any() else 0
     dtype = arrays.machine.capacity.dtype
     technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), technology)
@@ -380,7 +380,7 @@ def schedule_jobs(
         InputError: the file cannot be read, an unknown method or objective, or jobs that G# does not schedule.
 
     Example:
-        >>> front = mj.schedule_jobs("table.json", population=8, generations=4)
+        >>> front = mj.schedule_jobs("table.json", method="LPT-EFT")  # a heuristic; "gsharp" searches
         >>> front.best.objectives["makespan"]
         6.0
     """

@@ -44,8 +44,8 @@ def stack(trees: Sequence[Any]) -> Any:
         trees: at least one.
 
     Example:
-        >>> stack([{"a": 1.0}, {"a": 2.0}])["a"]
-        Array([1., 2.], dtype=float32)
+        >>> stack([{"a": jnp.int32(1)}, {"a": jnp.int32(2)}])["a"]
+        Array([1, 2], dtype=int32)
     """
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 

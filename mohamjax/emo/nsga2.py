@@ -140,7 +140,7 @@ class NSGA2:
         random = self._random(random_key, self.immigrants, context)
         return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), both, random)
 
-    def tell(self, state: NSGA2State, candidates: Genes, objectives: Any) -> NSGA2State:
+    def tell(self, state: NSGA2State, candidates: Genes, objectives: chex.ArrayTree) -> NSGA2State:
         """The state after survival among the population and any number of evaluated individuals.
 
         Args:

@@ -188,7 +188,7 @@ class DesignProblem:
         """
         check_tables(tables, self.application, self.site.templates)
         dtype = jnp.dtype(dtype)
-        if jnp.zeros((), dtype).dtype != dtype:
+        if jax.dtypes.canonicalize_dtype(dtype) != dtype:
             raise InputError(
                 f"{dtype} is not there", item="dtype", remedy="make the space inside `with jax.enable_x64(True):`"
             )
