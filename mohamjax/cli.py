@@ -708,8 +708,9 @@ def _search(arguments: argparse.Namespace) -> int:
     roles = landmarks(result.front.reports.objectives)
     if arguments.json:
         summary = _summary(result, application, settings, roles, folder, timings)
-        limits = {"bounds": bounds.to_dict(), "hypervolume_bound": certificate.most}
-        print(json.dumps({**summary, **limits}, indent=2))
+        # Of the front as it is written: refitted, and evaluated in double precision.
+        volumes = {"hypervolume": certificate.hypervolume, "hypervolume_bound": certificate.most}
+        print(json.dumps({**summary, **volumes, "bounds": bounds.to_dict()}, indent=2))
     else:
         print(_landmark_table(roles, result.front, bounds))
         print(
@@ -807,7 +808,6 @@ def _summary(
         **_sizes(application, settings),
         "interrupted": result.interrupted,
         "front_size": len(rows),
-        "hypervolume": result.history[-1]["hypervolume"],
         "evaluations": result.history[-1]["evaluations"],
         "landmarks": {name: rows[i] for name, i in landmarks.items()},
         "seconds": timings,

@@ -10,7 +10,7 @@ from design_cases import TECHNOLOGY, TEMPLATES, application, bench, chains, rand
 from every_design import every_design, objectives, plain_front
 
 from mohamjax import emo
-from mohamjax.hardware import PackageParameters
+from mohamjax.hardware import PackageParameters, template_arrays
 from mohamjax.schedule import (
     Certificate,
     FrontBounds,
@@ -227,9 +227,10 @@ def test_a_chain_pays_for_the_time_that_it_has_not():
     """Three layers in a row, each fast and dear or slow and frugal."""
     problem = application([[], [0], [1]], kinds=[[0, 0, 0]])
     made = alike(problem, [100, 300], entries=2)
-    energy = np.asarray([5e6, 1e6]).reshape(made.mac_energy.shape)
+    price = float(template_arrays(ONE, TECHNOLOGY).machine.mac_energy[0])
+    macs = np.asarray([5e6, 1e6]).reshape(made.macs.shape) / price
     none = {name: 0 * getattr(made, name) for name in ("block_reads", "block_writes", "delivered")}
-    made = dataclasses.replace(made, mac_energy=energy, **none)
+    made = dataclasses.replace(made, macs=macs, **none)
     curve = bounds_of(problem, made, FREE, 2, templates=ONE, cells=400).curves.energy_of_latency
     # All are dear below 500 cycles, which is what one slow layer takes; from there on every layer for itself may be
     # slow, and the price of time says how many are: 4 pJ for each 200 cycles.

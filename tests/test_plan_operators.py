@@ -335,7 +335,7 @@ def adjusted(seed, c=C, **chosen):
 
 def test_without_moving_and_swapping_layers_stay_and_take_the_best_that_fits():
     changed = 0
-    for seed in range(6):
+    for seed in range(12):
         for before, after in adjusted(seed, layers=16.0):
             a, b = before.design, after.design
             assert equal([a.order, a.assignment, a.template], [b.order, b.assignment, b.template])

@@ -307,7 +307,7 @@ def test_a_search_with_rounds_can_be_interrupted_anywhere(application, small_tab
 def test_what_joined_is_restored_to_the_bit(application, mapped):
     def remapper():
         return Remapper(
-            jax.random.key(1), application, TEMPLATES, TECHNOLOGY, PACKAGE, MAPPER, REMAP, cut(mapped, KEPT)
+            jax.random.key(1), application, TEMPLATES, TECHNOLOGY, PACKAGE, MAPPER, REMAP, 12, cut(mapped, KEPT)
         )
 
     one = remapper()

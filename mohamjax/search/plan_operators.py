@@ -79,9 +79,9 @@ class PlanRates:
     thrift: jax.typing.ArrayLike = 0.15
     adjusting: jax.typing.ArrayLike = 0.1
     layers: jax.typing.ArrayLike = 16.0
-    moving: jax.typing.ArrayLike = 0.5
+    moving: jax.typing.ArrayLike = 0.4
     founding: jax.typing.ArrayLike = 0.1
-    anything: jax.typing.ArrayLike = 0.2
+    anything: jax.typing.ArrayLike = 0.3
     swapping: jax.typing.ArrayLike = 0.3
 
 
