@@ -32,6 +32,7 @@ from mohamjax.mapping.cost import (
 )
 from mohamjax.mapping.nest import LayerArrays, Mapping
 from mohamjax.programs import light_jit
+from mohamjax.struct import take
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
     from dataclasses import dataclass
@@ -204,7 +205,7 @@ def tabulate(
     layers, templates, mapping = jax.device_get((layers, templates, mapping))
     flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), mapping)
     sets = tabulate_sets(
-        _take(layers, u), _take(templates, t), technology, flat, np.asarray(count).reshape(-1), fixed=fixed
+        take(layers, u), take(templates, t), technology, flat, np.asarray(count).reshape(-1), fixed=fixed
     )
     return jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), sets)
 
@@ -252,9 +253,9 @@ def tabulate_sets(
         batches = np.resize(np.arange(len(which)), (-(-len(which) // _BATCH), _BATCH))
         found = [
             _evaluate_rows(
-                *(_take(tree, which[rows]) for tree in (layers, templates)),
+                *(take(tree, which[rows]) for tree in (layers, templates)),
                 technology,
-                _take(mapping, (which[rows], entry[rows])),
+                take(mapping, (which[rows], entry[rows])),
                 fixed=fixed,
                 max_children=room,
             )
@@ -296,11 +297,6 @@ def need_children(along: Any) -> np.ndarray:
     """
     wide: Any = np.any(along, axis=-3)
     return np.any((wide[..., P] & wide[..., R]) | (wide[..., Q] & wide[..., S]), axis=-1)
-
-
-def _take(tree: Any, index: Any) -> Any:
-    """Rows of a pytree of NumPy arrays."""
-    return jax.tree.map(lambda leaf: leaf[index], tree)
 
 
 @functools.partial(light_jit, static_argnames=("fixed", "max_children"))

@@ -26,6 +26,7 @@ from mohamjax.search.context import MohamContext
 from mohamjax.search.loop import SearchState
 from mohamjax.search.mapper import MapperConfig, MapperProgress, largest_children_room, map_layers
 from mohamjax.search.plans import WEIGHTS, mapping_scores, plan_tables
+from mohamjax.struct import take
 from mohamjax.workload import ApplicationModel, UniqueLayer
 
 __all__ = ["ChipletSample", "Remapper", "chiplets_of", "map_again", "with_room"]
@@ -67,8 +68,8 @@ def chiplets_of(designs: Design, which: np.ndarray, bench: Workbench, count: int
         bench: what evaluates them.
         count: K, most chiplets that are taken.
     """
-    made: Chiplets = _rows(jax.device_get(_chiplets(designs, bench)), which)
-    designs = _rows(designs, which)
+    made: Chiplets = take(jax.device_get(_chiplets(designs, bench)), which)
+    designs = take(designs, which)
     row, tile = np.nonzero(made.occupied)
     template, capacity, fanout = (np.asarray(x)[row, tile] for x in (designs.template, made.capacity, made.fanout))
     unique, mask = np.asarray(bench.unique), np.asarray(bench.layer_mask)
@@ -181,7 +182,7 @@ def map_again(
         places = min(int(most[layer, template]), tables.cycles.shape[2] - begin)
         known = jax.tree.map(lambda leaf, n=begin, at=(layer, template): leaf[at][:n], _entries(tables))
         here = sample.template == template
-        helping = _that_help(_rows(new, rows), known, sample.capacity[here], sample.fanout[here], package)
+        helping = _that_help(take(new, rows), known, sample.capacity[here], sample.fanout[here], package)
         for place, row in enumerate(rows[helping[:places]], start=begin):
             for column, value in zip(jax.tree.leaves(_entries(tables)), jax.tree.leaves(new), strict=True):
                 column[layer, template, place] = value[row]
@@ -193,11 +194,6 @@ def map_again(
 def _entries(tables: MappingTables) -> dict[str, Any]:
     """What the tables hold of every entry, by name."""
     return {field.name: getattr(tables, field.name) for field in dataclasses.fields(tables) if field.name != "count"}
-
-
-def _rows(tree: Any, index: Any) -> Any:
-    """Rows of a pytree of NumPy arrays."""
-    return jax.tree.map(lambda leaf: np.asarray(leaf)[index], tree)
 
 
 def _best_on_each(
@@ -233,7 +229,7 @@ def _best_on_each(
     arrays = jax.device_get(template_arrays(templates, technology, levels=levels, dtype=dtype))
     shapes = jax.device_get(stacked_layers(layer.shape for layer in layers))
     nests = jax.tree.map(lambda leaf: np.asarray(leaf)[u, k, best][:, None], found.mapping)
-    table = tabulate_sets(_rows(shapes, u), _rows(arrays, t), technology, nests, np.ones(len(u), int))
+    table = tabulate_sets(take(shapes, u), take(arrays, t), technology, nests, np.ones(len(u), int))
     return jax.tree.map(lambda leaf: np.asarray(leaf)[:, 0], _entries(table)), u, t
 
 
@@ -373,7 +369,9 @@ class Remapper:
         return self.context(context)
 
     def context(self, context: MohamContext) -> MohamContext:
-        """The problem over the tables so far; built once per round."""
+        """The problem over the tables so far; built once per round, and before the first one what is given."""
+        if self.rounds == 0:
+            return context
         if self._built is not None:
             return self._built
         bench = workbench(self._application, self._templates, self._technology, self.tables, self._package)
