@@ -336,7 +336,7 @@ def test_who_asks_for_what_is_not_there_need_not_wait(results, tmp_path, capsys,
 
 
 def test_interrupt_keeps_what_was_found(networks, tmp_path, monkeypatch, capsys):
-    from mohamjax import cli
+    from mohamjax.cli.terminal import Terminal
 
     calls = []
 
@@ -345,7 +345,7 @@ def test_interrupt_keeps_what_was_found(networks, tmp_path, monkeypatch, capsys)
         if progress.generation >= 4:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli._Terminal, "progress", interrupt)
+    monkeypatch.setattr(Terminal, "progress", interrupt)
     assert search(networks, tmp_path, "--no-figures") == 0
     assert "stopped early" in capsys.readouterr().err
     assert calls == [0, 5]

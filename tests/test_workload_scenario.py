@@ -177,7 +177,7 @@ def test_what_the_system_refuses_is_one_line(nets, capsys, monkeypatch):
         ),
         (ZeroDivisionError(), "this is a fault of ours"),
     ):
-        monkeypatch.setitem(cli._VERBS, "workload", Mock(side_effect=error))
+        monkeypatch.setattr(cli.workload, "run", Mock(side_effect=error))
         assert main(["workload", network]) == (1 if "fault" in words else 2)
         said = capsys.readouterr().err
         assert words in said and (said.count("\n") == 1 or "fault" in words)

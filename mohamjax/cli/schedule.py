@@ -1,4 +1,4 @@
-"""The verb `schedule` of the command line: G#. Thin, like `cli`."""
+"""The verb `schedule`: independent jobs on given accelerators (G#)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import argparse
 import json
 import math
 import pathlib
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from mohamjax.cli_options import refuse
+from mohamjax.cli import options
+from mohamjax.cli.inputs import application_of
+from mohamjax.cli.job_results import write_results
+from mohamjax.cli.options import refuse
+from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
 from mohamjax.text import amount, plural
 from mohamjax.text import table as text_table
@@ -20,35 +23,13 @@ if TYPE_CHECKING:
     from mohamjax.schedule.job_table import JobTable
     from mohamjax.search import MapperProgress
     from mohamjax.search.jobs import JobFront, JobGoals, JobSchedule, JobSearchConfig, Transfer
-    from mohamjax.workload import ApplicationModel
 
-__all__ = ["add_arguments", "schedule"]
+__all__ = ["add_parser", "run"]
 
 _DEFAULT_METHODS = "gsharp,LPT-EFT,LPT-stall,HEFT,SJF-MET,FCFS-MET,SJF-OLB,FCFS-OLB"
 
 _COST_MODELS = ("closed-form", "loop-nest")
 _NEST_OPTIONS = ("mapping", "budget", "technology", "no_mapping_cache")
-
-_SETTINGS = (
-    "jobs",
-    "platform",
-    "bandwidth",
-    "method",
-    "objective",
-    "cost_model",
-    "mapping",
-    "budget",
-    "technology",
-    "demand",
-    "lb",
-    "flexible",
-    "sample",
-    "pool",
-    "transfer",
-    "population",
-    "generations",
-    "seed",
-)
 
 
 def _bandwidth(text: str) -> float:
@@ -61,13 +42,13 @@ def _bandwidth(text: str) -> float:
     return value
 
 
-def add_arguments(parser: argparse.ArgumentParser, positive: Callable[[str], int]) -> None:
-    """Adds what the verb takes beside the common arguments and those of workloads.
-
-    Args:
-        parser: of the verb.
-        positive: type of a positive integer.
-    """
+def add_parser(verbs: Any) -> None:
+    """Adds the verb and its options."""
+    parser = verbs.add_parser(
+        "schedule",
+        help="schedule independent jobs on given accelerators that share one bandwidth (G#)",
+        description="Searches which accelerator runs which job when, compares with heuristics and a lower bound.",
+    )
     parser.add_argument(
         "--jobs",
         nargs="+",
@@ -121,7 +102,10 @@ def add_arguments(parser: argparse.ArgumentParser, positive: Callable[[str], int
         "--no-mapping-cache", action="store_true", help="with loop-nest: neither read nor keep mapping sets on disk"
     )
     parser.add_argument(
-        "--sample", type=positive, metavar="N", help="draw N jobs with replacement from the layers of the networks"
+        "--sample",
+        type=options.positive,
+        metavar="N",
+        help="draw N jobs with replacement from the layers of the networks",
     )
     parser.add_argument(
         "--pool",
@@ -136,12 +120,16 @@ def add_arguments(parser: argparse.ArgumentParser, positive: Callable[[str], int
         "rank of the jobs' mean times, is evaluated as it is (method transfer) and starts gsharp, gsharp-unseeded, "
         "gsharp-paper and standard-ga",
     )
-    parser.add_argument("--population", type=positive, help="schedules of a generation of a search (default 50)")
     parser.add_argument(
-        "--generations", type=positive, help="generations of a search after its first population (default 199)"
+        "--population", type=options.positive, help="schedules of a generation of a search (default 50)"
+    )
+    parser.add_argument(
+        "--generations", type=options.positive, help="generations of a search after its first population (default 199)"
     )
     parser.add_argument("--json", action="store_true", help="print a summary as JSON on standard output")
     parser.add_argument("--no-figures", action="store_true", help="draw no figures into the results folder")
+    options.add_workload(parser)
+    options.add_common(parser, "results folder (default: none is written)", random=True)
 
 
 def _chosen(name: str, item: str, known: tuple[str, ...]) -> str:
@@ -155,7 +143,7 @@ def _of_networks(arguments: argparse.Namespace) -> dict[str, Any]:
     return {name: getattr(arguments, name) for name in ("sample", "pool", "batch", "shape", "skip_unknown")}
 
 
-def _batch(arguments: argparse.Namespace, application: Callable[[argparse.Namespace], ApplicationModel]) -> JobBatch:
+def _batch(arguments: argparse.Namespace) -> JobBatch:
     """Jobs from a CSV file or from networks."""
     from mohamjax.io.jobs import read_jobs
     from mohamjax.schedule.job_platform import POOLS, batch_of_layers
@@ -175,7 +163,7 @@ def _batch(arguments: argparse.Namespace, application: Callable[[argparse.Namesp
         networks = packaged_networks()
     else:
         arguments.workload = arguments.jobs
-        networks = application(arguments)
+        networks = application_of(arguments)
     return batch_of_layers(networks, sample=arguments.sample, seed=arguments.seed, pool=arguments.pool)
 
 
@@ -223,7 +211,6 @@ def _table(
 
 def _problem(
     arguments: argparse.Namespace,
-    application: Callable[[argparse.Namespace], ApplicationModel],
     mapping: Callable[[MapperProgress], None],
     config: JobSearchConfig,
     transfer: Transfer | None,
@@ -269,7 +256,7 @@ def _problem(
     else:
         own = {"lb": arguments.lb, "flexible": arguments.flexible}
         refuse("is for S1 to S6", "leave it out: a platform of your own says it core by core", **own)
-    batch = _batch(arguments, application)
+    batch = _batch(arguments)
     goals = JobGoals(weight=batch.weight, deadline=batch.deadline, target=batch.target)
     check_size(len(batch.names), len(platform.cores))
     check_goals(config, goals)
@@ -282,20 +269,8 @@ def _problem(
     return table, goals, batch.tenants, title
 
 
-def schedule(
-    arguments: argparse.Namespace,
-    application: Callable[[argparse.Namespace], ApplicationModel],
-    say: Callable[[str], None],
-    mapping: Callable[[MapperProgress], None],
-) -> int:
-    """Schedules jobs by one or several methods, and writes results and figures.
-
-    Args:
-        arguments: parsed.
-        application: reads the networks of `arguments.workload`.
-        say: prints a line of progress.
-        mapping: told how far the layer mapper is.
-    """
+def run(arguments: argparse.Namespace) -> int:
+    """Schedules jobs by one or several methods, and writes results and figures."""
     from mohamjax.io import prepare_folder
     from mohamjax.search.jobs import (
         HEURISTICS,
@@ -312,6 +287,7 @@ def schedule(
         write_transfer,
     )
 
+    terminal = Terminal()
     methods = [name for name in arguments.method.split(",") if name]
     sizes = {name: getattr(arguments, name) for name in ("population", "generations")}
     if set(methods) <= set(HEURISTICS):
@@ -326,23 +302,25 @@ def schedule(
     arguments.population, arguments.generations = config.population, config.generations  # for the record
     transfer = None if arguments.transfer is None else read_transfer(arguments.transfer)
     folder = None if arguments.out is None else prepare_folder(arguments.out)
-    table, goals, tenants, title = _problem(arguments, application, mapping, config, transfer)
+    table, goals, tenants, title = _problem(arguments, terminal.mapping, config, transfer)
     check_problem(table, config, goals)
     bound = job_bound(table)
-    say(f"{title}; lower bound {amount(bound.best)} {table.time_unit}")
+    terminal.line(f"{title}; lower bound {amount(bound.best)} {table.time_unit}")
     fronts: list[JobFront] = []
 
     def add(front: JobFront) -> None:
         fronts.append(front)
         best = front.best
-        say(f"{front.method}: makespan {amount(best.objectives['makespan'])} {table.time_unit}, {best.seconds:.1f} s")
+        terminal.line(
+            f"{front.method}: makespan {amount(best.objectives['makespan'])} {table.time_unit}, {best.seconds:.1f} s"
+        )
 
     starts = [name for name in dict.fromkeys(methods) if name in STARTED]
     if transfer is not None:
         told = f"by {transfer.method} on {transfer.batch or 'another batch'}"
-        say(f"{arguments.transfer}: {told}; starts {', '.join(starts) or 'no method'}")
+        terminal.line(f"{arguments.transfer}: {told}; starts {', '.join(starts) or 'no method'}")
         if transfer.accelerators != table.accelerators:
-            say(f"{arguments.transfer}: learnt on other accelerators: {', '.join(transfer.accelerators)}")
+            terminal.line(f"{arguments.transfer}: learnt on other accelerators: {', '.join(transfer.accelerators)}")
         add(direct_transfer(table, transfer, config, goals))
     given = [front.best.plan for front in fronts]
     for name in dict.fromkeys(methods):
@@ -351,10 +329,10 @@ def schedule(
     fronts.sort(key=lambda front: front.best.objectives[first])
     rows = [_row(one, bound.best, config.objectives) for front in fronts for one in front.schedules]
     if folder is not None:
-        _write(folder, table, tenants, fronts, rows, bound, arguments, title, first)
+        write_results(folder, table, tenants, fronts, rows, bound, arguments, title, first)
         kept = transfer_of(table, fronts[0].best, title, _shown(config.objectives))
         write_transfer(folder / "transfer.json", kept)
-        say(f"results in {folder}")
+        terminal.line(f"results in {folder}")
     if arguments.json:
         summary = {
             "title": title,
@@ -396,124 +374,3 @@ def _row(one: JobSchedule, bound: float, objectives: tuple[str, ...]) -> dict[st
         "evaluations": one.evaluations,
         "seconds": one.seconds,
     }
-
-
-def _write(
-    folder: pathlib.Path,
-    table: JobTable,
-    tenants: tuple[str, ...],
-    fronts: list[JobFront],
-    rows: list[dict[str, Any]],
-    bound: Any,
-    arguments: argparse.Namespace,
-    title: str,
-    first: str,
-) -> None:
-    import numpy as np
-    import yaml
-
-    from mohamjax import __version__
-    from mohamjax.io import write_text
-    from mohamjax.io.files import write_json
-    from mohamjax.io.jobs import csv_text, write_job_table
-    from mohamjax.io.trace import TraceRow, chrome_trace
-    from mohamjax.schedule.job_table import evaluate_table
-
-    named = [
-        (one.method if len(front.schedules) == 1 else f"{one.method} {i}", one)
-        for front in fronts
-        for i, one in enumerate(front.schedules)
-    ]
-    write_job_table(
-        folder / "job_table.json", table, [(name, one.plan.order, one.plan.accelerator) for name, one in named]
-    )
-    analysis = [
-        {
-            "job": job,
-            "accelerator": core,
-            f"duration_{table.time_unit}": float(table.duration[j, a]),
-            "bytes": float(table.bytes[j, a]),
-            f"demand_bytes_per_{table.time_unit.removesuffix('s') or 's'}": float(
-                table.bytes[j, a] / table.duration[j, a] if table.duration[j, a] else 0.0
-            ),
-            **({} if table.energy is None else {"energy_J": float(table.energy[j, a])}),
-        }
-        for j, job in enumerate(table.jobs)
-        for a, core in enumerate(table.accelerators)
-        if math.isfinite(table.duration[j, a])
-    ]
-    write_text(folder / "job_analysis.csv", csv_text(analysis))
-    listed = [{"schedule": name, **row} for (name, _), row in zip(named, rows, strict=True)]
-    write_text(folder / "methods.csv", csv_text(listed))
-    history = [
-        {"method": front.method, "evaluations": n, first: value} for front in fronts for n, value in front.best.history
-    ]
-    if history:
-        write_text(folder / "history.csv", csv_text(history))
-    best = fronts[0].best
-    order, where = best.plan.order, best.plan.accelerator
-    _, timeline = evaluate_table(table, order[None], where[None], timelines=True)
-    assert timeline is not None
-    start, end = np.asarray(timeline.start[0]), np.asarray(timeline.end[0])
-    run = [
-        {
-            "job": table.jobs[j],
-            "tenant": tenants[j],
-            "accelerator": table.accelerators[where[j]],
-            "start": float(start[j]),
-            "end": float(end[j]),
-            "stall": float(timeline.stall[0][j]),
-        }
-        for j in np.argsort(start, kind="stable")
-    ]
-    write_text(folder / "schedule.csv", csv_text(run))
-    trace = [TraceRow(r["accelerator"], r["job"], r["tenant"], r["start"], r["end"]) for r in run]
-    write_json(folder / "trace.json", chrome_trace(trace, time_unit=table.time_unit))
-    settings = {key: getattr(arguments, key) for key in _SETTINGS}
-    record = {"format": "job-schedule/1", "version": __version__, **settings, "lower_bound": bound._asdict()}
-    write_text(folder / "config.yaml", yaml.safe_dump(record, sort_keys=False))
-    if not arguments.no_figures:
-        _figures(folder / "figures", table, tenants, fronts, bound, title, first)
-
-
-def _figures(
-    folder: pathlib.Path,
-    table: JobTable,
-    tenants: tuple[str, ...],
-    fronts: list[JobFront],
-    bound: Any,
-    title: str,
-    first: str,
-) -> None:
-    import numpy as np
-
-    from mohamjax.plot.jobs import JobView, job_convergence, job_gantt, method_bars
-    from mohamjax.plot.style import save
-    from mohamjax.schedule.job_table import evaluate_table
-
-    unit = table.time_unit if first in ("makespan", "tardiness", "mean-end") else "J" if first == "energy" else ""
-    limit = bound.best if first == "makespan" else None
-    for front in fronts:
-        plan = front.best.plan
-        _, found = evaluate_table(table, plan.order[None], plan.accelerator[None], timelines=True)
-        assert found is not None
-        on = (np.arange(len(table.jobs)), plan.accelerator)
-        view = JobView(
-            method=front.method,
-            accelerators=table.accelerators,
-            tenants=tenants,
-            start=np.asarray(found.start[0]),
-            end=np.asarray(found.end[0]),
-            duration=table.duration[on],
-            bytes=table.bytes[on],
-            accelerator=plan.accelerator,
-            bandwidth=table.bandwidth[0],
-            unit=table.time_unit,
-        )
-        save(job_gantt(view, title=title), folder / f"gantt_{front.method}.png")
-    histories = {front.method: front.best.history for front in fronts if front.best.history}
-    if histories:
-        save(job_convergence(histories, bound=limit, label=first, unit=unit, title=title), folder / "convergence.png")
-    values = {front.method: front.best.objectives[first] for front in fronts}
-    save(method_bars(values, bound=limit, label=first, unit=unit, title=title), folder / "methods.png")
-    print(f"figures in {folder}", file=sys.stderr)

@@ -1,0 +1,46 @@
+"""What the command line names: networks, templates, technologies."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from mohamjax.cli.terminal import warn
+
+if TYPE_CHECKING:
+    from mohamjax.hardware import Technology, Template
+    from mohamjax.workload import ApplicationModel
+
+__all__ = ["application_of", "technology_of", "templates_of"]
+
+
+def application_of(arguments: argparse.Namespace) -> ApplicationModel:
+    """The networks that were named; what was noticed on the way is told."""
+    from mohamjax.workload import load_scenario
+
+    return load_scenario(
+        arguments.workload if len(arguments.workload) > 1 else arguments.workload[0],
+        batch=arguments.batch,
+        shapes=dict(arguments.shape),
+        skip_unknown=arguments.skip_unknown,
+        warn=warn,
+    )
+
+
+def templates_of(arguments: argparse.Namespace, application: ApplicationModel) -> tuple[Template, ...]:
+    """The templates that were named, or all that are packaged, in the width of operands that was asked for."""
+    from mohamjax.hardware import load_templates, packaged_templates, with_word_bits
+
+    names = [n for n in (arguments.templates or "").split(",") if n]
+    templates = tuple(load_templates(names or list(packaged_templates())))
+    if arguments.word_bits == "model":
+        widest = max(layer.word_bits for layer in application.layers)
+        templates = tuple(with_word_bits(template, widest) for template in templates)
+    return templates
+
+
+def technology_of(arguments: argparse.Namespace) -> Technology:
+    """The technology that was named, or the packaged one."""
+    from mohamjax.hardware import load_technology
+
+    return load_technology(arguments.technology)

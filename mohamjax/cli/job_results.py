@@ -1,0 +1,170 @@
+"""The results folder of the verb `schedule`: tables, trace, record and figures."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import pathlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mohamjax.schedule.job_table import JobTable
+    from mohamjax.search.jobs import JobFront
+
+__all__ = ["write_results"]
+
+_SETTINGS = (
+    "jobs",
+    "platform",
+    "bandwidth",
+    "method",
+    "objective",
+    "cost_model",
+    "mapping",
+    "budget",
+    "technology",
+    "demand",
+    "lb",
+    "flexible",
+    "sample",
+    "pool",
+    "transfer",
+    "population",
+    "generations",
+    "seed",
+)
+
+
+def write_results(
+    folder: pathlib.Path,
+    table: JobTable,
+    tenants: tuple[str, ...],
+    fronts: list[JobFront],
+    rows: list[dict[str, Any]],
+    bound: Any,
+    arguments: argparse.Namespace,
+    title: str,
+    first: str,
+) -> None:
+    """Writes all files of the folder but `transfer.json`.
+
+    Args:
+        folder: that exists.
+        table: the jobs.
+        tenants: network of each job, "" for none.
+        fronts: what each method found, the best first.
+        rows: the rows of `methods.csv`, in the order of the fronts and their schedules.
+        bound: of the makespan.
+        arguments: parsed.
+        title: of the figures.
+        first: the first objective.
+    """
+    import numpy as np
+    import yaml
+
+    from mohamjax import __version__
+    from mohamjax.io import write_text
+    from mohamjax.io.files import write_json
+    from mohamjax.io.jobs import csv_text, write_job_table
+    from mohamjax.io.trace import TraceRow, chrome_trace
+    from mohamjax.schedule.job_table import evaluate_table
+
+    named = [
+        (one.method if len(front.schedules) == 1 else f"{one.method} {i}", one)
+        for front in fronts
+        for i, one in enumerate(front.schedules)
+    ]
+    write_job_table(
+        folder / "job_table.json", table, [(name, one.plan.order, one.plan.accelerator) for name, one in named]
+    )
+    analysis = [
+        {
+            "job": job,
+            "accelerator": core,
+            f"duration_{table.time_unit}": float(table.duration[j, a]),
+            "bytes": float(table.bytes[j, a]),
+            f"demand_bytes_per_{table.time_unit.removesuffix('s') or 's'}": float(
+                table.bytes[j, a] / table.duration[j, a] if table.duration[j, a] else 0.0
+            ),
+            **({} if table.energy is None else {"energy_J": float(table.energy[j, a])}),
+        }
+        for j, job in enumerate(table.jobs)
+        for a, core in enumerate(table.accelerators)
+        if math.isfinite(table.duration[j, a])
+    ]
+    write_text(folder / "job_analysis.csv", csv_text(analysis))
+    listed = [{"schedule": name, **row} for (name, _), row in zip(named, rows, strict=True)]
+    write_text(folder / "methods.csv", csv_text(listed))
+    history = [
+        {"method": front.method, "evaluations": n, first: value} for front in fronts for n, value in front.best.history
+    ]
+    if history:
+        write_text(folder / "history.csv", csv_text(history))
+    best = fronts[0].best
+    order, where = best.plan.order, best.plan.accelerator
+    _, timeline = evaluate_table(table, order[None], where[None], timelines=True)
+    assert timeline is not None
+    start, end = np.asarray(timeline.start[0]), np.asarray(timeline.end[0])
+    run = [
+        {
+            "job": table.jobs[j],
+            "tenant": tenants[j],
+            "accelerator": table.accelerators[where[j]],
+            "start": float(start[j]),
+            "end": float(end[j]),
+            "stall": float(timeline.stall[0][j]),
+        }
+        for j in np.argsort(start, kind="stable")
+    ]
+    write_text(folder / "schedule.csv", csv_text(run))
+    trace = [TraceRow(r["accelerator"], r["job"], r["tenant"], r["start"], r["end"]) for r in run]
+    write_json(folder / "trace.json", chrome_trace(trace, time_unit=table.time_unit))
+    settings = {key: getattr(arguments, key) for key in _SETTINGS}
+    record = {"format": "job-schedule/1", "version": __version__, **settings, "lower_bound": bound._asdict()}
+    write_text(folder / "config.yaml", yaml.safe_dump(record, sort_keys=False))
+    if not arguments.no_figures:
+        _figures(folder / "figures", table, tenants, fronts, bound, title, first)
+
+
+def _figures(
+    folder: pathlib.Path,
+    table: JobTable,
+    tenants: tuple[str, ...],
+    fronts: list[JobFront],
+    bound: Any,
+    title: str,
+    first: str,
+) -> None:
+    import numpy as np
+
+    from mohamjax.plot.jobs import JobView, job_convergence, job_gantt, method_bars
+    from mohamjax.plot.style import save
+    from mohamjax.schedule.job_table import evaluate_table
+
+    unit = table.time_unit if first in ("makespan", "tardiness", "mean-end") else "J" if first == "energy" else ""
+    limit = bound.best if first == "makespan" else None
+    for front in fronts:
+        plan = front.best.plan
+        _, found = evaluate_table(table, plan.order[None], plan.accelerator[None], timelines=True)
+        assert found is not None
+        on = (np.arange(len(table.jobs)), plan.accelerator)
+        view = JobView(
+            method=front.method,
+            accelerators=table.accelerators,
+            tenants=tenants,
+            start=np.asarray(found.start[0]),
+            end=np.asarray(found.end[0]),
+            duration=table.duration[on],
+            bytes=table.bytes[on],
+            accelerator=plan.accelerator,
+            bandwidth=table.bandwidth[0],
+            unit=table.time_unit,
+        )
+        save(job_gantt(view, title=title), folder / f"gantt_{front.method}.png")
+    histories = {front.method: front.best.history for front in fronts if front.best.history}
+    if histories:
+        save(job_convergence(histories, bound=limit, label=first, unit=unit, title=title), folder / "convergence.png")
+    values = {front.method: front.best.objectives[first] for front in fronts}
+    save(method_bars(values, bound=limit, label=first, unit=unit, title=title), folder / "methods.png")
+    print(f"figures in {folder}", file=sys.stderr)

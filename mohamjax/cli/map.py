@@ -1,0 +1,204 @@
+"""The verb `map`: the Pareto sets of mappings of every layer on every template."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+from mohamjax.cli import options
+from mohamjax.cli.inputs import application_of, technology_of, templates_of
+from mohamjax.cli.options import refuse
+from mohamjax.cli.outputs import probe, write
+from mohamjax.cli.tables import choice_table, set_table
+from mohamjax.cli.terminal import Terminal
+from mohamjax.errors import InputError
+from mohamjax.text import plural
+
+if TYPE_CHECKING:
+    from mohamjax.workload import ApplicationModel
+
+__all__ = ["add_parser", "run"]
+
+_MOST_ENUMERATED = 10**8  # mappings of a layer on a template: minutes
+
+
+def add_parser(verbs: Any) -> None:
+    """Adds the verb and its options."""
+    parser = verbs.add_parser(
+        "map",
+        help="search the Pareto sets of mappings of every layer of networks on templates",
+        description="Searches the Pareto-optimal mappings (latency [cycles], energy [pJ], area [um^2]) of every unique "
+        "layer on every template.",
+    )
+    parser.add_argument("workload", nargs="+", help="ONNX files, a scenario name or a scenario YAML")
+    options.add_hardware(parser, "--template")
+    parser.add_argument("--budget", help="how many mappings to evaluate: tiny, small (default) or paper")
+    parser.add_argument(
+        "--exhaustive", action="store_true", help="evaluate every mapping instead: the true Pareto sets of small spaces"
+    )
+    parser.add_argument(
+        "--limit",
+        type=options.positive,
+        help=f"most mappings to evaluate per layer and template with --exhaustive (default {_MOST_ENUMERATED:,})",
+    )
+    parser.add_argument(
+        "--inject",
+        nargs="+",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="mappings of your own that join the first population: a JSON file as --out writes, or the YAML files of "
+        "one mapping in Timeloop's format, or their folder; may be given several times",
+    )
+    parser.add_argument(
+        "--nests",
+        metavar="FILE",
+        help="write the best mappings as loop nests [cycles, uJ, mm^2]; - for standard output",
+    )
+    parser.add_argument("--figure", metavar="FILE", help="draw the sets of the largest layers (.png, .svg or .pdf)")
+    parser.add_argument("--timeloop", metavar="FOLDER", help="export every mapping as Timeloop's YAML files")
+    parser.add_argument("--no-mapping-cache", action="store_true", help="neither read nor keep mapping tables on disk")
+    options.add_workload(parser)
+    options.add_common(
+        parser, "JSON file for the Pareto sets with their loop nests; - for standard output", random=True
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Searches or enumerates mappings; writes what is asked for and prints a table."""
+    import dataclasses
+
+    import jax
+
+    from mohamjax.io import best_nests, given_mappings, mappings_document, prepare_folder, write_timeloop_mappings
+    from mohamjax.plot.style import known_format
+    from mohamjax.search import (
+        BUDGETS,
+        Settings,
+        cache_folder,
+        map_exhaustively,
+        map_layers,
+        network_choices,
+        runnable,
+    )
+
+    if arguments.exhaustive:
+        refuse("an enumeration needs no mappings of yours", "leave out either option", inject=arguments.inject)
+        refuse(
+            "is for a search, not for an enumeration",
+            budget=arguments.budget,
+            no_mapping_cache=arguments.no_mapping_cache,
+        )
+    else:
+        refuse("is for an enumeration", "add --exhaustive, or leave it out", limit=arguments.limit)
+    settings = Settings.preset(arguments.budget or "small")
+    application, technology = application_of(arguments), technology_of(arguments)
+    templates = templates_of(arguments, application)
+    runnable(application, templates)
+    given = given_mappings(arguments.inject, application, templates, technology)
+    if arguments.out == arguments.nests == "-":
+        raise InputError("standard output takes --out already", item="--nests", remedy="name a file for one of them")
+    if arguments.figure is not None:
+        known_format(pathlib.Path(arguments.figure).suffix.removeprefix(".").lower())
+    for option in ("out", "nests", "figure"):
+        probe(getattr(arguments, option), f"--{option}")
+    if arguments.timeloop is not None:
+        prepare_folder(arguments.timeloop, "--timeloop")
+    terminal = Terminal()
+    search_key, _, network_key = jax.random.split(jax.random.key(arguments.seed), 3)
+    layers = application.unique_layers
+    problems = f"{plural(len(layers), 'unique layer')} on {plural(len(templates), 'template')}"
+    try:
+        if arguments.exhaustive:
+            terminal.line(f"counting the mappings of {problems}")
+            tables = map_exhaustively(
+                layers,
+                templates,
+                technology,
+                limit=arguments.limit or _MOST_ENUMERATED,
+                progress=terminal.enumeration,
+                announce=lambda layer, template, size: terminal.line(
+                    f"{layer.type} {_bounds(layer)} on {template.name}: {plural(size.mappings, 'mapping')}, "
+                    f"{size.classes:,} of different cost"
+                ),
+            )
+        else:
+            terminal.line(f"mapping {problems}; compiling")
+            tables = map_layers(
+                search_key,
+                layers,
+                templates,
+                technology,
+                BUDGETS[settings.budget].mapper,
+                given=given,
+                progress=terminal.mapping,
+                cache=None if arguments.no_mapping_cache else cache_folder(),
+            )
+    except KeyboardInterrupt:
+        kept = not (arguments.exhaustive or arguments.no_mapping_cache)
+        terminal.line("stopped by hand" + ("; finished sets are in the cache" if kept else ""))
+        return 130
+    terminal.close()
+    choices = network_choices(network_key, application, templates, technology, tables)
+    report = mappings_document(application, templates, tables)
+    report["networks"] = [
+        {"network": network, "template": template, "choices": [dataclasses.asdict(choice) for choice in front]}
+        for (network, template), front in choices.items()
+    ]
+    if arguments.out is not None:
+        write(arguments.out, json.dumps(report, indent=1) + "\n")
+    if arguments.timeloop is not None:
+        number = write_timeloop_mappings(arguments.timeloop, application, templates, technology, tables)
+        terminal.line(f"{plural(number, 'mapping')} as Timeloop's files in {arguments.timeloop}")
+    if arguments.figure is not None:
+        terminal.line(f"figure {_draw_mappings(report, application, arguments.figure)}")
+    text = set_table(report) + "\n"
+    if choices:
+        text += "\nwhole networks, one mapping per layer on one chiplet\n" + choice_table(choices) + "\n"
+    nests = best_nests(application, templates, tables) if arguments.nests is not None else ""
+    if arguments.nests not in (None, "-"):
+        write(arguments.nests, nests)
+    if arguments.out == "-":
+        sys.stderr.write(text)
+    else:
+        sys.stdout.write(text)
+    if arguments.nests == "-":
+        sys.stdout.write("\n" + nests)
+    return 0
+
+
+def _bounds(layer: Any) -> str:
+    from mohamjax.workload import DIMS
+
+    return " ".join(f"{d}={b}" for d, b in zip(DIMS, layer.shape.bounds, strict=True) if b > 1)
+
+
+def _draw_mappings(report: dict[str, Any], application: ApplicationModel, path: str) -> pathlib.Path:
+    """Parallel coordinates of the sets of the three unique layers with the most work."""
+    import numpy as np
+
+    from mohamjax.plot import MappingSet, parallel_coordinates, save
+
+    names = [f"{application.networks[n].name}/" for n in application.network_of_layer]
+    work: dict[str, int] = {}
+    for i, u in enumerate(application.unique_of_layer):
+        first = application.unique_of_layer.index(u)
+        name = names[first] + application.layers[first].name
+        work[name] = work.get(name, 0) + application.layers[i].shape.macs
+    most = sorted(work, key=lambda name: -work[name])[:3]
+    sets = [
+        MappingSet(
+            s["layer"].split("/", 1)[1],
+            s["template"],
+            np.array([[m["latency_cycles"], m["energy_pJ"], m["area_um2"]] for m in s["mappings"]])
+            * [1e-9, 1e-12, 1e-6],
+        )
+        for name in most
+        for s in report["sets"]
+        if s["layer"] == name
+    ]
+    kind = "the three layers with the most work" if len(work) > 3 else "all layers"
+    return save(parallel_coordinates(sets, title=f"Pareto sets of mappings, {application.name}: {kind}"), path)

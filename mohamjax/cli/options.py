@@ -1,0 +1,178 @@
+"""Options that verbs share: their types, their groups, and the refusal of those that would be ignored."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, NoReturn
+
+from mohamjax.errors import InputError
+
+__all__ = [
+    "Parser",
+    "add_common",
+    "add_hardware",
+    "add_workload",
+    "natural",
+    "positive",
+    "rate",
+    "refuse",
+    "seconds",
+    "seed",
+    "shape",
+    "weights",
+]
+
+
+class Parser(argparse.ArgumentParser):
+    """Complains in one line, like everything else."""
+
+    def error(self, message: str) -> NoReturn:
+        """Ends the process with code 2."""
+        self.exit(2, f"mohamjax: {message}; see {self.prog} --help\n")
+
+
+def shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """`NAME=d,d,...` of `--shape`."""
+    name, _, dims = text.rpartition("=")
+    try:
+        sizes = tuple(int(d) for d in dims.split(","))
+    except ValueError:
+        sizes = ()
+    if not name or not sizes or min(sizes) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=d,d,... with positive sizes")
+    return name, sizes
+
+
+def positive(text: str) -> int:
+    """A whole number from 1."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
+    return value
+
+
+def natural(text: str) -> int:
+    """A whole number from 0."""
+    return 0 if text.strip() == "0" else positive(text)
+
+
+def seconds(text: str) -> float:
+    """A length of time."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return value
+
+
+def seed(text: str) -> int:
+    """A seed of `jax.random.key`."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = -1
+    if not 0 <= value < 2**32:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an integer from 0 to 2^32 - 1")
+    return value
+
+
+def rate(text: str) -> tuple[str, float]:
+    """`NAME=P` of `--rate`."""
+    name, _, value = text.partition("=")
+    try:
+        rate = float(value)
+    except ValueError:
+        rate = -1.0
+    if not 0 <= rate < 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=P with a number from 0")
+    return name, rate
+
+
+def weights(text: str) -> tuple[float, float, float]:
+    """`L,E,A` of `--weights`."""
+    try:
+        values = [float(w) for w in text.split(",")]
+    except ValueError:
+        values = []
+    if len(values) != 3 or not all(0 <= w < 1e3 for w in values) or not any(values):
+        raise argparse.ArgumentTypeError(f"{text!r} is not three numbers from 0, such as 1,1,0")
+    return values[0], values[1], values[2]
+
+
+def add_workload(parser: argparse.ArgumentParser) -> None:
+    """Adds how networks are read."""
+    parser.add_argument("--batch", type=positive, help="size of a symbolic batch dimension (default 1)")
+    parser.add_argument(
+        "--shape",
+        type=shape,
+        action="append",
+        default=[],
+        metavar="NAME=d,d,...",
+        help="shape of a graph input; may be given several times",
+    )
+    parser.add_argument(
+        "--skip-unknown",
+        action="store_true",
+        help="warn about operators that are not known instead of stopping; they pass dependencies on",
+    )
+
+
+def add_common(parser: argparse.ArgumentParser, out: str, *, random: bool = False, inner: bool = False) -> None:
+    """Options of every verb; those of an `inner` verb leave alone what the outer one was given."""
+
+    def default(value: Any) -> Any:
+        return argparse.SUPPRESS if inner else value
+
+    told = "seed of all randomness (default 0)" if random else "taken by every verb; nothing is random here"
+    parser.add_argument("--seed", type=seed, default=default(0), help=told)
+    parser.add_argument("--out", metavar="PATH", default=default(None), help=out)
+    parser.add_argument(
+        "--no-compile-cache",
+        action="store_true",
+        default=default(False),
+        help="do not keep compiled programs in the user's cache folder",
+    )
+
+
+def add_hardware(parser: argparse.ArgumentParser, *names: str) -> None:
+    """Adds templates (also under other names) and technology."""
+    parser.add_argument(
+        *names,
+        "--templates",
+        dest="templates",
+        metavar="NAME|FILE,...",
+        help="sub-accelerator templates, by name or YAML file, separated by commas (default: the packaged ones)",
+    )
+    parser.add_argument(
+        "--technology",
+        metavar="FILE",
+        help="a technology of your own: YAML, or a CSV table of SRAMs (default: the packaged 45 nm)",
+    )
+    parser.add_argument(
+        "--word-bits",
+        choices=("template", "model"),
+        default="template",
+        help="width of operands: the template's (default), or the widest of the model's element types, for which "
+        "templates are then built: operand buffers keep their bits, MACs and accumulators grow",
+    )
+
+
+def refuse(reason: str, remedy: str = "leave it out", **given: Any) -> None:
+    """Complains about the first of several options that was given.
+
+    Args:
+        reason: why it has nothing to say here, such as "is for an enumeration".
+        remedy: what to do about it.
+        given: names of options with `_` for `-`, and their values; None, False and empty ones were not given.
+
+    Raises:
+        InputError: one was given.
+    """
+    for name, value in given.items():
+        if value:
+            raise InputError(reason, item="--" + name.replace("_", "-"), remedy=remedy)

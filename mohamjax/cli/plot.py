@@ -1,0 +1,31 @@
+"""The verb `plot`: the figures of a results folder again."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from mohamjax.cli import options
+from mohamjax.errors import InputError
+
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(verbs: Any) -> None:
+    """Adds the verb and its options."""
+    parser = verbs.add_parser("plot", help="draw the figures of a results folder again")
+    parser.add_argument("folder", help="a results folder")
+    parser.add_argument("--format", default="png", help="png, svg or pdf; several separated by commas")
+    options.add_common(parser, "folder for the figures (default FOLDER/figures)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Draws the figures and prints their paths."""
+    from mohamjax.plot import plot_results
+
+    formats = tuple(f for f in arguments.format.split(",") if f)
+    if not formats:
+        raise InputError("no format is named", item="--format", remedy="use png, svg or pdf")
+    for path in plot_results(arguments.folder, out=arguments.out, formats=formats):
+        print(path)
+    return 0

@@ -1,0 +1,370 @@
+"""The verb `search`: the front of multi-chiplet systems for networks that run together."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from mohamjax.cli import options
+from mohamjax.cli.inputs import application_of, technology_of, templates_of
+from mohamjax.cli.tables import landmark_table
+from mohamjax.cli.terminal import Terminal, duration
+from mohamjax.errors import InputError
+from mohamjax.text import plural, table
+
+if TYPE_CHECKING:
+    from mohamjax.hardware import Template
+    from mohamjax.search import ExpectedCost, Requirements, Settings
+    from mohamjax.workload import ApplicationModel
+
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(verbs: Any) -> None:
+    """Adds the verb and its options."""
+    parser = verbs.add_parser(
+        "search",
+        help="search the front of multi-chiplet systems for networks that run together",
+        description="Searches packages, chiplet sizes, mappings and schedules for networks that run together, and "
+        "writes the front over latency, energy and area to a results folder.",
+    )
+    parser.add_argument(
+        "workload",
+        nargs="+",
+        help="a packaged scenario (mobile, edge, ar-vr, data-center), a scenario YAML, or ONNX files",
+    )
+    parser.add_argument("--budget", default="small", help="tiny, small (default) or paper")
+    parser.add_argument(
+        "--preset",
+        default="default",
+        help="default: search chiplets, list scheduling decides on the layers; layers: move single layers, from list "
+        "schedules on; paper: operators, rates and contention as printed",
+    )
+    parser.add_argument(
+        "--remap",
+        type=options.natural,
+        metavar="N",
+        help="map layers again on chiplets of the front every N generations (default 100; 0: never, as with "
+        "--budget tiny)",
+    )
+    parser.add_argument(
+        "--polish",
+        type=options.natural,
+        metavar="N",
+        help="after the last generation, map again on chiplets of the front up to N times, until that gains less than "
+        "a thousandth of the hypervolume (default 0)",
+    )
+    parser.add_argument("--population", type=options.positive, help="designs per generation (overrides the budget)")
+    parser.add_argument("--generations", type=options.positive, help="most generations (overrides the budget)")
+    parser.add_argument("--max-chiplets", type=options.positive, help="most chiplets of a design (default 16)")
+    parser.add_argument("--islands", type=options.positive, help="populations that evolve side by side (default 1)")
+    parser.add_argument(
+        "--objective",
+        help="front (default), or one number to minimise: latency, energy, area, or product with --weights",
+    )
+    parser.add_argument(
+        "--weights",
+        type=options.weights,
+        metavar="L,E,A",
+        help="exponents of latency, energy and area in the product (default 1,1,1)",
+    )
+    parser.add_argument(
+        "--rate",
+        type=options.rate,
+        action="append",
+        default=[],
+        metavar="NAME=P",
+        help="how often an operator is used, as in config.yaml (0 switches it off): plan_rates, or rates with --preset "
+        "layers or paper; may be given several times",
+    )
+    parser.add_argument(
+        "--seeds",
+        action=argparse.BooleanOptionalAction,
+        help="start from list schedules, and not from random designs alone (default only with --preset layers)",
+    )
+    parser.add_argument(
+        "--require",
+        metavar="FILE",
+        help="requirements (YAML): limits, numbers of chiplets, a fixed package, pinned layers",
+    )
+    parser.add_argument(
+        "--inject", metavar="FILE", help="designs.json or a schedule/1 file whose designs are evaluated first"
+    )
+    parser.add_argument(
+        "--archive", type=options.positive, help="most non-dominated designs kept per island (default 512)"
+    )
+    parser.add_argument("--stop", choices=("generations", "stability"), help="when to stop (default generations)")
+    parser.add_argument("--package", metavar="FILE", help="package parameters (YAML)")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be searched and what it would take")
+    parser.add_argument("--json", action="store_true", help="print a summary as JSON on standard output")
+    parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in the results folder")
+    parser.add_argument(
+        "--checkpoint-every",
+        type=options.seconds,
+        default=30.0,
+        metavar="SECONDS",
+        help="seconds of searching between checkpoints (default 30; 0: as often as progress is reported)",
+    )
+    parser.add_argument("--no-figures", action="store_true", help="draw no figures")
+    parser.add_argument("--no-mapping-cache", action="store_true", help="neither read nor keep mapping tables on disk")
+    options.add_workload(parser)
+    options.add_hardware(parser)
+    options.add_common(parser, "results folder (default results/<scenario>-<budget>)", random=True)
+
+
+def _settings(arguments: argparse.Namespace) -> Settings:
+    """The settings of a search: budget and preset, then what the command line changes."""
+    import dataclasses
+
+    from mohamjax.hardware import load_package
+    from mohamjax.search import MOST_RATES, Settings, load_requirements
+
+    settings = Settings.preset(
+        arguments.budget, preset=arguments.preset, seed=arguments.seed, cache=not arguments.no_mapping_cache
+    )
+    if arguments.package is not None:
+        # What the file does not state is the preset's.
+        settings = dataclasses.replace(settings, package=load_package(arguments.package, settings.package))
+    sizes = {
+        "population": arguments.population,
+        "generations": arguments.generations,
+        "archive": arguments.archive,
+        "max_chiplets": arguments.max_chiplets,
+        "islands": arguments.islands,
+        "objective": arguments.objective or (arguments.weights and "product"),
+        "stop": arguments.stop,
+        "seeded": arguments.seeds,
+    }
+    chosen = {k: v for k, v in sizes.items() if v is not None}
+    tiles = settings.package.max_tiles
+    chosen.setdefault("max_chiplets", min(settings.moham.max_chiplets, tiles))
+    changes: dict[str, Any] = {"moham": dataclasses.replace(settings.moham, tiles=tiles, **chosen)}
+    from mohamjax.search.loop import MAX_POPULATION
+
+    together = changes["moham"].population * changes["moham"].islands
+    if together > MAX_POPULATION:
+        raise InputError(
+            f"{together:,} designs at once", item="--population", remedy=f"at most {MAX_POPULATION:,}, islands counted"
+        )
+    if arguments.weights:
+        if chosen["objective"] != "product":
+            raise InputError("are for --objective product", item="--weights", remedy="leave one of the two out")
+        changes["weights"] = arguments.weights
+    kind = "plan_rates" if settings.moham.genes == "plans" else "rates"
+    rates = getattr(settings, kind)
+    known = [field.name for field in dataclasses.fields(rates)]
+    for name, rate in arguments.rate:
+        if name not in known:
+            raise InputError(f"unknown operator {name!r}", item="--rate", remedy=f"use one of {', '.join(known)}")
+        if rate > (most := MOST_RATES.get(name, 1.0)):
+            raise InputError(f"{name} is {rate:g}", item="--rate", remedy=f"use a number from 0 to {most:g}")
+    changes[kind] = dataclasses.replace(rates, **dict(arguments.rate))
+    rounds = {"every": arguments.remap, "polish": arguments.polish}
+    rounds = {name: value for name, value in rounds.items() if value is not None}
+    if kind != "plan_rates" and any(rounds.values()):
+        raise InputError("only a search of plans maps again", item="--preset", remedy="leave out --remap and --polish")
+    changes["remap"] = dataclasses.replace(settings.remap, **rounds)
+    if arguments.require:
+        changes["requirements"] = load_requirements(arguments.require)
+    if arguments.technology:
+        changes["technology"] = technology_of(arguments)
+    return dataclasses.replace(settings, **changes)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Searches, writes the results folder, and prints a table of the front."""
+    import dataclasses
+
+    from mohamjax.search import co_optimise, expected_cost, prepare, runnable
+
+    settings = _settings(arguments)
+    application = application_of(arguments)
+    templates = templates_of(arguments, application)
+    site, _ = prepare(application, templates, settings, arguments.inject)
+    runs = runnable(application, site.templates)
+    inputs = _inputs(arguments, application)
+    if arguments.dry_run:
+        cost = expected_cost(application, int(runs.sum()), settings)
+        if arguments.json:
+            demands = {"requirements": settings.requirements.to_dict()}
+            print(json.dumps({**_sizes(application, settings), **demands, **dataclasses.asdict(cost)}, indent=2))
+        else:
+            print(_plan(application, site.templates, runs, settings, cost))
+        return 0
+
+    from mohamjax.io import landmarks, prepare_folder, write_results
+    from mohamjax.schedule import certify
+
+    folder = prepare_folder(arguments.out or pathlib.Path("results") / f"{application.name}-{arguments.budget}")
+    began = time.perf_counter()
+    terminal = Terminal()
+    terminal.line(
+        f"{application.name}: {plural(len(application.networks), 'network')}, "
+        f"{plural(len(application.layers), 'layer')}, "
+        f"{len(application.unique_layers)} unique, {application.macs / 1e9:.2f} GMAC; "
+        f"{plural(len(site.templates), 'template')}; budget {arguments.budget}, seed {arguments.seed}"
+    )
+    try:
+        result = co_optimise(
+            application,
+            templates,
+            settings,
+            listener=terminal,
+            designs=arguments.inject,
+            checkpoint=folder / "checkpoint.npz",
+            resume=arguments.resume,
+            checkpoint_every_s=arguments.checkpoint_every,
+        )
+    except KeyboardInterrupt:
+        terminal.line("stopped by hand before the first generation; nothing to write")
+        return 130
+    bounds = result.front.bounds(settings.moham.max_chiplets)
+    config = {**result.config, "inputs": inputs}
+    certificate = certify(
+        result.front.front_bounds(settings.moham.max_chiplets),
+        result.front.reports.objectives,
+        config["ideal_point"],
+        config["reference_point"],
+    )
+    write_results(folder, result.front, result.history, config, bounds, certificate)
+    drawing = time.perf_counter()
+    if not arguments.no_figures:
+        from mohamjax.plot import plot_evaluated
+
+        terminal.line("drawing figures")
+        title = f"{application.name}, budget {arguments.budget}, seed {arguments.seed}"
+        plot_evaluated(result.front, folder / "figures", title=title, history=result.history, certificate=certificate)
+    ended = time.perf_counter()
+    timings = {**result.timings, "figures_s": ended - drawing, "total_s": ended - began}
+    steps = {
+        "mapping": "mapping_s",
+        "compiling the search": "compile_s",
+        f"searching at {timings['designs_per_s']:,.0f} designs/s": "search_s",
+        "evaluating the front again in double precision": "reevaluation_s",
+        "drawing figures": "figures_s",
+    }
+    spent = ", ".join(f"{step} {timings[key]:.1f} s" for step, key in steps.items())
+    terminal.line(f"{spent}; {timings['total_s']:.1f} s in all")
+    terminal.line(f"results in {folder}{' (stopped early)' if result.interrupted else ''}")
+    roles = landmarks(result.front.reports.objectives)
+    if arguments.json:
+        summary = _summary(result, application, settings, roles, folder, timings)
+        # Of the front as it is written: refitted, and evaluated in double precision.
+        volumes = {"hypervolume": certificate.hypervolume, "hypervolume_bound": certificate.most}
+        print(json.dumps({**summary, **volumes, "bounds": bounds.to_dict()}, indent=2))
+    else:
+        print(landmark_table(roles, result.front, bounds))
+        print(
+            f"hypervolume {certificate.hypervolume:.4f}; no front over the mappings found has more than "
+            f"{certificate.most:.4f}: {certificate.share:.1%} of it at least"
+        )
+    return 0
+
+
+def _inputs(arguments: argparse.Namespace, application: ApplicationModel) -> dict[str, Any]:
+    """What the command line named, and the contents of its files: with it, a search can be repeated and checked."""
+    import hashlib
+
+    from mohamjax.reader import found
+
+    files = [*arguments.workload, arguments.technology, arguments.package, arguments.require, arguments.inject]
+    files += [network.source for network in application.networks]
+    files += (arguments.templates or "").split(",")
+    return {
+        "workload": list(arguments.workload),
+        "batch": arguments.batch,
+        "shapes": {name: list(shape) for name, shape in arguments.shape},
+        "skip_unknown": arguments.skip_unknown,
+        "preset": arguments.preset,
+        "word_bits": arguments.word_bits,
+        "templates": arguments.templates,
+        "technology": arguments.technology,
+        "package": arguments.package,
+        "require": arguments.require,
+        "inject": arguments.inject,
+        "sha256": {
+            str(name): hashlib.sha256(pathlib.Path(name).read_bytes()).hexdigest()
+            for name in files
+            if name and found(name, folder=False)
+        },
+    }
+
+
+def _summary(
+    result: Any,
+    application: ApplicationModel,
+    settings: Settings,
+    landmarks: dict[str, int],
+    folder: pathlib.Path,
+    timings: dict[str, float],
+) -> dict[str, Any]:
+    from mohamjax.io import front_rows
+
+    rows = front_rows(result.front)
+    return {
+        **_sizes(application, settings),
+        "interrupted": result.interrupted,
+        "front_size": len(rows),
+        "evaluations": result.history[-1]["evaluations"],
+        "landmarks": {name: rows[i] for name, i in landmarks.items()},
+        "seconds": timings,
+        "folder": str(folder),
+    }
+
+
+def _sizes(application: ApplicationModel, settings: Settings) -> dict[str, Any]:
+    """What is searched, in numbers."""
+    return {
+        "scenario": application.name,
+        "layers": len(application.layers),
+        "unique_layers": len(application.unique_layers),
+        "macs": application.macs,
+        "budget": settings.budget,
+        "seed": settings.seed,
+    }
+
+
+def _demands(requirements: Requirements) -> str:
+    """The requirements as they were read, in the form in which they are written."""
+    import yaml
+
+    content = {key: value for key, value in requirements.to_dict().items() if key != "format"}
+    if not content:
+        return "requirements: none"
+    text = yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=110)
+    return "\n".join([f"requirements of {requirements.file}:", *(f"  {line}" for line in text.splitlines())])
+
+
+def _plan(
+    application: ApplicationModel, templates: Sequence[Template], runs: Any, settings: Settings, cost: ExpectedCost
+) -> str:
+    """What a search would do and take: the text of `--dry-run`."""
+    rows = [["network", "layers", "unique", "GMAC"]]
+    for network in application.networks:
+        unique = len({(x.type, x.shape) for x in network.layers})
+        rows.append([network.name, str(len(network.layers)), str(unique), f"{network.macs / 1e9:.3f}"])
+    rows.append(
+        ["all", str(len(application.layers)), str(len(application.unique_layers)), f"{application.macs / 1e9:.3f}"]
+    )
+    kinds = [["template", "unique layers that it runs", "layer types that it does not run"]]
+    for t, template in enumerate(templates):
+        missing = sorted({u.type for u, ok in zip(application.unique_layers, runs[:, t], strict=True) if not ok})
+        kinds.append([template.name, f"{int(runs[:, t].sum())} of {len(runs)}", ", ".join(missing) or "none"])
+    return "\n\n".join(
+        [
+            f"scenario {application.name}, budget {settings.budget}, seed {settings.seed}",
+            table(rows),
+            table(kinds),
+            _demands(settings.requirements),
+            f"mapper: {plural(cost.mappings, 'mapping')} of {plural(int(runs.sum()), 'pair')} of unique layer and "
+            f"template\n"
+            f"search: at most {plural(cost.designs, 'design')}, {plural(settings.moham.generations, 'generation')} of "
+            f"{settings.moham.population}\n"
+            f"to expect on two cores: about {duration(cost.seconds)}, and about {duration(cost.compile_s)} of "
+            f"compiling on top, less where an earlier search has left programs in the cache; {cost.memory_MB:,.0f} MB",
+        ]
+    )

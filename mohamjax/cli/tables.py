@@ -1,0 +1,101 @@
+"""Tables of results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from mohamjax.text import plural, table
+
+if TYPE_CHECKING:
+    from mohamjax.schedule import Bounds
+
+__all__ = ["choice_table", "landmark_table", "set_table"]
+
+
+def unit(values: Sequence[float], symbol: str) -> tuple[str, float]:
+    """Unit in which the smallest of the values has digits before the point, and the factor to it."""
+    for prefix, factor in (("", 1.0), ("m", 1e3), ("u", 1e6), ("n", 1e9)):
+        if min(values) * factor >= 1:
+            return prefix + symbol, factor
+    return "p" + symbol, 1e12
+
+
+def digits(value: float) -> str:
+    """Four significant digits without an exponent."""
+    return f"{value:.4g}" if value < 1e4 else f"{value:.0f}"
+
+
+def landmark_table(landmarks: dict[str, int], front: Any, bounds: Bounds) -> str:
+    """The designs of a front that one looks at first, beside the lower bounds of the scenario."""
+    from mohamjax.io import front_rows
+
+    rows = front_rows(front)
+    latency = unit([rows[i]["latency_s"] for i in landmarks.values()], "s")
+    energy = unit([rows[i]["energy_J"] for i in landmarks.values()], "J")
+    scales = (("latency_s", latency[1]), ("energy_J", energy[1]), ("area_mm2", 1.0))
+    units = (f"latency [{latency[0]}]", f"energy [{energy[0]}]", "area [mm^2]")
+    head = ["design", "id", *(cell for unit in units for cell in (unit, "/ bound")), "chiplets"]
+    body = []
+    for name, i in landmarks.items():
+        row = rows[i]
+        kinds = ", ".join(f"{row[f'n_{t.name}']} {t.name}" for t in front.templates if row[f"n_{t.name}"])
+        values = [
+            cell
+            for (key, scale), bound in zip(scales, bounds.objectives, strict=True)
+            for cell in (digits(row[key] * scale), digits(row[key] / bound))
+        ]
+        body.append([name, str(i), *values, kinds])
+    limits = [
+        cell
+        for (_, scale), bound in zip(scales, bounds.objectives, strict=True)
+        for cell in (digits(bound * scale), "")
+    ]
+    body.append(["lower bound", "", *limits, ""])
+    heading = (
+        f"front of {plural(len(rows), 'design')}; / bound: times what no design over the mappings found goes below"
+    )
+    return f"{heading}\n{table([head, *body])}"
+
+
+def set_table(report: dict[str, Any]) -> str:
+    """The extremes of every Pareto set."""
+    head = [
+        "layer (first of its kind)",
+        "type",
+        "template",
+        "set",
+        "fastest [cycles]",
+        "most frugal [uJ]",
+        "smallest [mm^2]",
+    ]
+    body = [
+        [
+            s["layer"],
+            s["type"],
+            s["template"],
+            str(len(s["mappings"])),
+            f"{min(m['latency_cycles'] for m in s['mappings']):,.0f}",
+            f"{min(m['energy_pJ'] for m in s['mappings']) * 1e-6:,.4g}",
+            f"{min(m['area_um2'] for m in s['mappings']) * 1e-6:,.4g}",
+        ]
+        for s in report["sets"]
+    ]
+    return table([head, *body])
+
+
+def choice_table(choices: dict[tuple[str, str], Any]) -> str:
+    """The extremes of every network's front, and its choice of least delay times energy."""
+    rows = [["network", "template", "choice", "latency [ms]", "energy [mJ]", "area [mm^2]"]]
+    for (network, template), front in choices.items():
+        scores = {
+            "fastest": lambda c: c.latency_cycles,
+            "most frugal": lambda c: c.energy_pJ,
+            "smallest": lambda c: c.area_um2,
+            "least delay times energy": lambda c: c.latency_cycles * c.energy_pJ,
+        }
+        for role, score in scores.items():
+            best = min(front, key=score)
+            values = (best.latency_cycles * 1e-6, best.energy_pJ * 1e-9, best.area_um2 * 1e-6)
+            rows.append([network, template, role, *map(digits, values)])
+    return table(rows)

@@ -1,0 +1,71 @@
+"""The verb `templates`: those there are, and what is in them."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from mohamjax.cli import options
+from mohamjax.cli.options import refuse
+from mohamjax.cli.outputs import write
+from mohamjax.errors import InputError
+from mohamjax.text import table
+
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(verbs: Any) -> None:
+    """Adds the verb and its options."""
+    parser = verbs.add_parser("templates", help="list or show sub-accelerator templates")
+    options.add_common(parser, "write what is printed to a file instead")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listing = actions.add_parser("list", help="names and sizes")
+    listing.add_argument("files", nargs="*", help="template files to list beside the packaged ones")
+    options.add_common(listing, "write the list to a file instead", inner=True)
+    show = actions.add_parser("show", help="one template in full")
+    show.add_argument("name", nargs="?", help="name or YAML file")
+    show.add_argument("--yaml", action="store_true", help="print it as a YAML file")
+    show.add_argument("--example", action="store_true", help="print a documented example of a template file")
+    options.add_common(show, "write it to a file instead", inner=True)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Lists the templates or shows one."""
+    from mohamjax.hardware import (
+        describe,
+        example_yaml,
+        load_template,
+        load_templates,
+        packaged_templates,
+        template_to_yaml,
+    )
+
+    if arguments.action == "list":
+        rows = [["template", "levels", "MACs", "layer types", "description"]]
+        for template in load_templates([*packaged_templates(), *arguments.files]):
+            macs = 1
+            for level in template.levels:
+                macs *= level.fanout[0] * level.fanout[1]
+            rows.append(
+                [
+                    template.name,
+                    str(len(template.levels)),
+                    str(macs),
+                    " ".join(template.layer_types),
+                    template.description,
+                ]
+            )
+        write(arguments.out, table(rows) + "\n")
+        return 0
+    if arguments.example:
+        refuse("is for a template, not for the example, which is a YAML file", yaml=arguments.yaml)
+        if arguments.name:
+            raise InputError("--example is no template", item=arguments.name, remedy="leave out either")
+        write(arguments.out, example_yaml())
+        return 0
+    if arguments.name is None:
+        raise InputError("no template is named", item="templates show", remedy="name one, or ask for --example")
+    template = load_template(arguments.name)
+    text = template_to_yaml(template) if arguments.yaml else describe(template)
+    write(arguments.out, text if text.endswith("\n") else text + "\n")
+    return 0

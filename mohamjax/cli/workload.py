@@ -1,0 +1,58 @@
+"""The verb `workload`: the layers of networks."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from mohamjax.cli import options
+from mohamjax.cli.inputs import application_of
+from mohamjax.cli.options import refuse
+from mohamjax.cli.outputs import write
+from mohamjax.errors import InputError
+from mohamjax.text import table
+
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(verbs: Any) -> None:
+    """Adds the verb and its options."""
+    parser = verbs.add_parser("workload", help="print the layers of networks")
+    parser.add_argument("workload", nargs="+", help="ONNX files, a scenario name or a scenario YAML")
+    parser.add_argument("--csv", metavar="FILE", help="the layers of one network as CSV; - for standard output")
+    options.add_workload(parser)
+    options.add_common(parser, "same as --csv")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints the networks, or the layers of one."""
+    import csv
+    import io
+
+    from mohamjax.workload import LAYER_COLUMNS, layer_rows
+
+    application = application_of(arguments)
+    if arguments.csv:
+        refuse("is the same as --csv", "give one of the two", out=arguments.out)
+    target = arguments.csv or arguments.out
+    if target is not None:
+        if len(application.networks) != 1:
+            raise InputError(
+                f"--csv prints one network, there are {len(application.networks)}", remedy="name one ONNX file"
+            )
+        text = io.StringIO()
+        writer: csv.DictWriter[str] = csv.DictWriter(text, list(LAYER_COLUMNS), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(layer_rows(application.networks[0]))
+        write(target, text.getvalue())
+        return 0
+    rows = [["network", "layers", "unique", "GMAC", "types"]]
+    for network in application.networks:
+        types: dict[str, int] = {}
+        for layer in network.layers:
+            types[layer.type] = types.get(layer.type, 0) + 1
+        unique = len({(x.type, x.shape) for x in network.layers})
+        listed = ", ".join(f"{n} {t}" for t, n in sorted(types.items()))
+        rows.append([network.name, str(len(network.layers)), str(unique), f"{network.macs / 1e9:.4f}", listed])
+    print(table(rows))
+    return 0
