@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-__all__ = ["amount", "plural", "table"]
+__all__ = ["amount", "is_numeric", "plural", "table"]
 
 
 def plural(number: int, noun: str) -> str:
@@ -18,6 +18,11 @@ def amount(value: float) -> str:
     return f"{value:,.0f}" if abs(value) < 1e15 else f"{value:.6g}"
 
 
+def is_numeric(cells: Sequence[str]) -> bool:
+    """Whether all cells of a column are numbers or empty."""
+    return all(re.fullmatch(r"[-+.,e\d]*", cell) for cell in cells)
+
+
 def table(rows: Sequence[Sequence[str]]) -> str:
     """Columns of text under a heading: numbers to the right, words to the left.
 
@@ -26,7 +31,7 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     """
     columns = list(zip(*rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
-    numeric = [all(re.fullmatch(r"[-+.,e\d]*", cell) for cell in column[1:]) for column in columns]
+    numeric = [is_numeric(column[1:]) for column in columns]
 
     def line(row: Sequence[str]) -> str:
         cells = zip(row, widths, numeric, strict=True)

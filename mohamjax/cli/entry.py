@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import pathlib
 import sys
 import traceback
 import warnings
@@ -20,7 +19,7 @@ from types import ModuleType
 from mohamjax import __version__
 from mohamjax.cli import evaluate, options, plot, schedule, search, templates, workload
 from mohamjax.cli import map as map_
-from mohamjax.cli.terminal import warn
+from mohamjax.cli.terminal import Terminal, warn
 from mohamjax.errors import InputError
 
 __all__ = ["main"]
@@ -55,8 +54,9 @@ def _use_compile_cache(arguments: argparse.Namespace) -> None:
         return
     import jax
 
-    base = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
-    folder = pathlib.Path(base) / "mohamjax" / "compiled"
+    from mohamjax.folders import cache_folder
+
+    folder = cache_folder("compiled")
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
         jax.config.update("jax_compilation_cache_dir", str(folder))
@@ -79,7 +79,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     warnings.showwarning = lambda message, *_: warn(str(message))
     try:
         _use_compile_cache(arguments)
-        return _VERBS[arguments.verb].run(arguments)
+        with Terminal() as terminal:
+            return _VERBS[arguments.verb].run(arguments, terminal)
     except InputError as error:
         print(f"mohamjax: {error}", file=sys.stderr)
         return 2

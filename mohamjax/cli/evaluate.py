@@ -12,6 +12,7 @@ from mohamjax.cli import options
 from mohamjax.cli.inputs import technology_of
 from mohamjax.cli.options import refuse
 from mohamjax.cli.outputs import probe, write
+from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
 from mohamjax.text import plural
 
@@ -193,7 +194,7 @@ def _count_designs(rows: Sequence[dict[str, Any]]) -> None:
     print(f"{plural(len(rows), 'design')}, {good} valid", file=sys.stderr)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Evaluates what a file holds, by its kind."""
     kinds: dict[str, Callable[[argparse.Namespace], int]] = {
         "mappings": _evaluate_mappings,

@@ -67,7 +67,7 @@ def add_parser(verbs: Any) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Searches or enumerates mappings; writes what is asked for and prints a table."""
     import dataclasses
 
@@ -107,7 +107,6 @@ def run(arguments: argparse.Namespace) -> int:
         probe(getattr(arguments, option), f"--{option}")
     if arguments.timeloop is not None:
         prepare_folder(arguments.timeloop, "--timeloop")
-    terminal = Terminal()
     search_key, _, network_key = jax.random.split(jax.random.key(arguments.seed), 3)
     layers = application.unique_layers
     problems = f"{plural(len(layers), 'unique layer')} on {plural(len(templates), 'template')}"
@@ -155,16 +154,14 @@ def run(arguments: argparse.Namespace) -> int:
         terminal.line(f"{plural(number, 'mapping')} as Timeloop's files in {arguments.timeloop}")
     if arguments.figure is not None:
         terminal.line(f"figure {_draw_mappings(report, application, arguments.figure)}")
-    text = set_table(report) + "\n"
+    stream = sys.stderr if arguments.out == "-" else sys.stdout
+    text = set_table(report, stream) + "\n"
     if choices:
-        text += "\nwhole networks, one mapping per layer on one chiplet\n" + choice_table(choices) + "\n"
+        text += "\nwhole networks, one mapping per layer on one chiplet\n" + choice_table(choices, stream) + "\n"
     nests = best_nests(application, templates, tables) if arguments.nests is not None else ""
     if arguments.nests not in (None, "-"):
         write(arguments.nests, nests)
-    if arguments.out == "-":
-        sys.stderr.write(text)
-    else:
-        sys.stdout.write(text)
+    stream.write(text)
     if arguments.nests == "-":
         sys.stdout.write("\n" + nests)
     return 0

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from mohamjax.cli import options
+from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
 
 __all__ = ["add_parser", "run"]
@@ -19,7 +20,7 @@ def add_parser(verbs: Any) -> None:
     options.add_common(parser, "folder for the figures (default FOLDER/figures)")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Draws the figures and prints their paths."""
     from mohamjax.plot import plot_results
 

@@ -13,10 +13,10 @@ from mohamjax.cli import options
 from mohamjax.cli.inputs import application_of
 from mohamjax.cli.job_results import write_results
 from mohamjax.cli.options import refuse
+from mohamjax.cli.tables import fitted
 from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
 from mohamjax.text import amount, plural
-from mohamjax.text import table as text_table
 
 if TYPE_CHECKING:
     from mohamjax.schedule.job_platform import JobBatch, Platform
@@ -269,7 +269,7 @@ def _problem(
     return table, goals, batch.tenants, title
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Schedules jobs by one or several methods, and writes results and figures."""
     from mohamjax.io import prepare_folder
     from mohamjax.search.jobs import (
@@ -287,7 +287,6 @@ def run(arguments: argparse.Namespace) -> int:
         write_transfer,
     )
 
-    terminal = Terminal()
     methods = [name for name in arguments.method.split(",") if name]
     sizes = {name: getattr(arguments, name) for name in ("population", "generations")}
     if set(methods) <= set(HEURISTICS):
@@ -356,7 +355,7 @@ def run(arguments: argparse.Namespace) -> int:
              f"{row['evaluations']:,}", f"{row['seconds']:.1f}"]
             for row in rows
         ]  # fmt: skip
-        print(text_table([[*head, "over bound", "evaluations", "seconds"], *body]))
+        print(fitted([[*head, "over bound", "evaluations", "seconds"], *body]))
         print(f"lower bound of the makespan: {amount(bound.best)} {table.time_unit}")
     return 0
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from mohamjax.cli import options
 from mohamjax.cli.inputs import application_of, technology_of, templates_of
-from mohamjax.cli.tables import landmark_table
+from mohamjax.cli.tables import fitted, landmark_table
 from mohamjax.cli.terminal import Terminal, duration
 from mohamjax.errors import InputError
-from mohamjax.text import plural, table
+from mohamjax.text import plural
 
 if TYPE_CHECKING:
     from mohamjax.hardware import Template
@@ -175,7 +175,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     return dataclasses.replace(settings, **changes)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Searches, writes the results folder, and prints a table of the front."""
     import dataclasses
 
@@ -201,7 +201,6 @@ def run(arguments: argparse.Namespace) -> int:
 
     folder = prepare_folder(arguments.out or pathlib.Path("results") / f"{application.name}-{arguments.budget}")
     began = time.perf_counter()
-    terminal = Terminal()
     terminal.line(
         f"{application.name}: {plural(len(application.networks), 'network')}, "
         f"{plural(len(application.layers), 'layer')}, "
@@ -357,8 +356,8 @@ def _plan(
     return "\n\n".join(
         [
             f"scenario {application.name}, budget {settings.budget}, seed {settings.seed}",
-            table(rows),
-            table(kinds),
+            fitted(rows),
+            fitted(kinds),
             _demands(settings.requirements),
             f"mapper: {plural(cost.mappings, 'mapping')} of {plural(int(runs.sum()), 'pair')} of unique layer and "
             f"template\n"

@@ -1,16 +1,45 @@
-"""Tables of results."""
+"""Tables of results, as wide as the terminal that they are shown on."""
 
 from __future__ import annotations
 
+import io
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from mohamjax.text import plural, table
+from mohamjax.cli.terminal import is_live
+from mohamjax.text import is_numeric, plural, table
 
 if TYPE_CHECKING:
     from mohamjax.schedule import Bounds
 
-__all__ = ["choice_table", "landmark_table", "set_table"]
+__all__ = ["choice_table", "fitted", "landmark_table", "set_table"]
+
+
+def fitted(rows: Sequence[Sequence[str]], stream: Any = None) -> str:
+    """A table that fits the terminal; plain columns of any width where there is none.
+
+    Args:
+        rows: cells, the heading first; all rows of one length.
+        stream: where it will be written; default standard output.
+    """
+    stream = sys.stdout if stream is None else stream
+    if not is_live(stream):
+        return table(rows)
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    for name, *cells in zip(*rows, strict=True):
+        numbers = is_numeric(cells)
+        shown.add_column(Text(name), justify="right" if numbers else "left", no_wrap=numbers, overflow="fold")
+    for row in rows[1:]:
+        shown.add_row(*map(Text, row))
+    text = io.StringIO()
+    Console(file=text, width=Console(file=stream).width, force_terminal=True, highlight=False).print(shown)
+    return text.getvalue().strip("\n")
 
 
 def unit(values: Sequence[float], symbol: str) -> tuple[str, float]:
@@ -55,10 +84,10 @@ def landmark_table(landmarks: dict[str, int], front: Any, bounds: Bounds) -> str
     heading = (
         f"front of {plural(len(rows), 'design')}; / bound: times what no design over the mappings found goes below"
     )
-    return f"{heading}\n{table([head, *body])}"
+    return f"{heading}\n{fitted([head, *body])}"
 
 
-def set_table(report: dict[str, Any]) -> str:
+def set_table(report: dict[str, Any], stream: Any = None) -> str:
     """The extremes of every Pareto set."""
     head = [
         "layer (first of its kind)",
@@ -81,10 +110,10 @@ def set_table(report: dict[str, Any]) -> str:
         ]
         for s in report["sets"]
     ]
-    return table([head, *body])
+    return fitted([head, *body], stream)
 
 
-def choice_table(choices: dict[tuple[str, str], Any]) -> str:
+def choice_table(choices: dict[tuple[str, str], Any], stream: Any = None) -> str:
     """The extremes of every network's front, and its choice of least delay times energy."""
     rows = [["network", "template", "choice", "latency [ms]", "energy [mJ]", "area [mm^2]"]]
     for (network, template), front in choices.items():
@@ -98,4 +127,4 @@ def choice_table(choices: dict[tuple[str, str], Any]) -> str:
             best = min(front, key=score)
             values = (best.latency_cycles * 1e-6, best.energy_pJ * 1e-9, best.area_um2 * 1e-6)
             rows.append([network, template, role, *map(digits, values)])
-    return table(rows)
+    return fitted(rows, stream)

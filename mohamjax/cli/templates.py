@@ -8,6 +8,8 @@ from typing import Any
 from mohamjax.cli import options
 from mohamjax.cli.options import refuse
 from mohamjax.cli.outputs import write
+from mohamjax.cli.tables import fitted
+from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
 from mohamjax.text import table
 
@@ -29,7 +31,7 @@ def add_parser(verbs: Any) -> None:
     options.add_common(show, "write it to a file instead", inner=True)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Lists the templates or shows one."""
     from mohamjax.hardware import (
         describe,
@@ -55,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
                     template.description,
                 ]
             )
-        write(arguments.out, table(rows) + "\n")
+        write(arguments.out, (fitted(rows) if arguments.out in (None, "-") else table(rows)) + "\n")
         return 0
     if arguments.example:
         refuse("is for a template, not for the example, which is a YAML file", yaml=arguments.yaml)

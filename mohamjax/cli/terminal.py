@@ -1,96 +1,187 @@
-"""Progress and warnings on standard error."""
+"""Progress and warnings on standard error: bars with rates and the time left on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mohamjax.errors import one_line
 
 if TYPE_CHECKING:
     from mohamjax.search import ExhaustiveProgress, MapperProgress, Progress
 
-__all__ = ["Terminal", "duration", "warn"]
+__all__ = ["Terminal", "duration", "is_live", "warn"]
+
+_PAUSE_S = 2.0  # between plain lines about the same step
+
+
+def is_live(stream: Any) -> bool:
+    """Whether what is written to the stream is seen on a terminal that can move its cursor."""
+    return stream.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown")
 
 
 class Terminal:
-    """Progress on standard error: one moving line on a terminal, plain lines elsewhere."""
+    """Progress on standard error.
+
+    A standard error that breaks (its reader has gone, the terminal is closed) ends no search: it is no longer told how
+    it goes. Use it as a context manager, or `close` it, so that the cursor is left in order.
+    """
 
     def __init__(self) -> None:
-        self.live = sys.stderr.isatty()
-        self.last = 0.0
-        self.open = False
-        self.compile_s: float | None = None
-        self.mapper_compiled = False
+        self._live = is_live(sys.stderr)
+        self._bars: Any = None  # rich.progress.Progress of the step at hand
+        self._step = ""
+        self._lasting = ""  # what stays of the step when it is over
+        self._told_at = 0.0
+        self._compiled: set[str] = set()
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def line(self, text: str) -> None:
         """A line that stays."""
         self.close()
-        print(text, file=sys.stderr, flush=True)
-
-    def status(self, text: str, *, final: bool = False) -> None:
-        """A line that the next one may replace; elsewhere at most one every two seconds."""
-        now = time.monotonic()
-        if self.live:
-            width = os.get_terminal_size(sys.stderr.fileno()).columns if sys.stderr.isatty() else 120
-            print("\r\x1b[2K" + text[: width - 1], end="", file=sys.stderr, flush=True)
-            self.open = True
-            if final:
-                self.close()
-        elif final or now - self.last >= 2.0:
-            print(text, file=sys.stderr, flush=True)
-            self.last = now
+        _say(text)
 
     def close(self) -> None:
-        """Ends a moving line."""
-        if self.open:
-            print(file=sys.stderr, flush=True)
-            self.open = False
+        """Ends the bar of the step at hand."""
+        bars, self._bars, self._step = self._bars, None, ""
+        if bars is not None:
+            with contextlib.suppress(OSError):
+                bars.stop()
+        if self._lasting:
+            _say(self._lasting)
+            self._lasting = ""
+
+    def _open(self, step: str, *columns: Any, transient: bool = False) -> None:
+        """Begins a bar in the place of the last one."""
+        from rich.console import Console
+        from rich.progress import Progress, SpinnerColumn, TextColumn
+
+        self.close()
+        words = TextColumn("{task.description}", markup=False)
+        self._step = step
+        # Standard output is left alone: it may be a file or a pipe that takes the results.
+        self._bars = Progress(
+            SpinnerColumn(), words, *columns, console=Console(stderr=True), redirect_stdout=False, transient=transient
+        )
+        self._bars.start()
+        self._bars.add_task(step, total=None, parts="", left="")
+
+    def _show(self, step: str, parts: list[str], done: float, total: float, left: float | None, *, final: bool) -> None:
+        """How far a step is.
+
+        Args:
+            step: its name.
+            parts: what is told of it.
+            done: work done, in any unit.
+            total: work there is.
+            left: seconds left, if that is known.
+            final: it is done.
+        """
+        remaining = f"{duration(left)} left"
+        if not self._live:
+            now = time.monotonic()
+            if final or now - self._told_at >= _PAUSE_S:
+                _say("  ".join([step, *parts, remaining]))
+                self._told_at = now
+            return
+        with contextlib.suppress(OSError):
+            if self._step != step:
+                from rich.progress import BarColumn, TextColumn
+
+                rest = (TextColumn("{task.fields[parts]}", markup=False), TextColumn("{task.fields[left]}"))
+                self._open(step, BarColumn(bar_width=24), *rest)
+            self._bars.update(
+                self._bars.task_ids[0],
+                completed=done,
+                total=max(total, 1),
+                parts="  ".join(parts),
+                left="" if final else remaining,
+                refresh=True,
+            )
+        if final:
+            self.close()
 
     # What a search tells.
 
     def announce(self, text: str) -> None:
-        """A step begins."""
-        self.line(text)
+        """A step begins that cannot tell how far it is."""
+        if not self._live:
+            self.line(text)
+            return
+        from rich.progress import TimeElapsedColumn
+
+        with contextlib.suppress(OSError):
+            self._open(text, TimeElapsedColumn(), transient=True)
+        self._lasting = text
+
+    def _tell_compiled(self, what: str, seconds: float) -> None:
+        """Once, what it took to compile."""
+        if what not in self._compiled:
+            self._compiled.add(what)
+            self.line(f"{what} in {seconds:.1f} s")
 
     def mapping(self, progress: MapperProgress) -> None:
         """How far the layer mapper is."""
-        if progress.compile_s and not self.mapper_compiled:
-            self.mapper_compiled = True
-            self.line(f"compiled the mapper in {progress.compile_s:.1f} s")
+        if progress.compile_s:
+            self._tell_compiled("compiled the mapper", progress.compile_s)
         rate = progress.evaluations / max(progress.seconds - progress.compile_s, 1e-9)
-        left = (progress.total - progress.evaluations) / rate if rate else None
-        self.status(
-            f"mapper  {progress.done}/{progress.problems} sets ({progress.cached} cached)  "
-            f"{rate:,.0f} mappings/s  {duration(left)} left",
+        self._show(
+            "mapper",
+            [f"{progress.done}/{progress.problems} sets ({progress.cached} cached)", f"{rate:,.0f} mappings/s"],
+            progress.evaluations,
+            progress.total,
+            (progress.total - progress.evaluations) / rate if rate else None,
             final=progress.done == progress.problems,
         )
 
     def enumeration(self, progress: ExhaustiveProgress) -> None:
         """How far an enumeration is."""
         rate = progress.evaluations / max(progress.seconds, 1e-9)
-        left = (progress.total - progress.evaluations) / rate if rate else None
-        self.status(
-            f"enumeration  {progress.done}/{progress.problems} sets  {progress.evaluations:,} of {progress.total:,} "
-            f"mappings  {rate:,.0f}/s  {duration(left)} left",
+        self._show(
+            "enumeration",
+            [
+                f"{progress.done}/{progress.problems} sets",
+                f"{progress.evaluations:,} of {progress.total:,} mappings",
+                f"{rate:,.0f}/s",
+            ],
+            progress.evaluations,
+            progress.total,
+            (progress.total - progress.evaluations) / rate if rate else None,
             final=progress.done == progress.problems,
         )
 
     def progress(self, progress: Progress, generations: int) -> None:
         """How far the co-optimiser is."""
-        if self.compile_s is None:
-            self.compile_s = progress.compile_s
-            self.line(f"compiled in {progress.compile_s:.1f} s")
+        self._tell_compiled("compiled", progress.compile_s)
         done = progress.generation
         rate = progress.fresh_evaluations / max(progress.seconds, 1e-9)
-        left = (generations - done) * progress.step_s / len(progress.hypervolume) if done else None
-        self.status(
-            f"search  generation {done}/{generations}  {rate:,.0f} designs/s  front {progress.front_size[-1]}  "
-            f"hypervolume {progress.hypervolume[-1]:.4f}  {duration(left)} left",
+        self._show(
+            "search",
+            [
+                f"generation {done}/{generations}",
+                f"{rate:,.0f} designs/s",
+                f"front {progress.front_size[-1]}",
+                f"hypervolume {progress.hypervolume[-1]:.4f}",
+            ],
+            done,
+            generations,
+            (generations - done) * progress.step_s / len(progress.hypervolume) if done else None,
             final=done >= generations,
         )
+
+
+def _say(text: str) -> None:
+    """A line on standard error, if somebody still reads it."""
+    with contextlib.suppress(OSError, ValueError):
+        print(text, file=sys.stderr, flush=True)
 
 
 def duration(seconds: float | None) -> str:
@@ -102,4 +193,4 @@ def duration(seconds: float | None) -> str:
 
 def warn(text: str) -> None:
     """A warning, one line."""
-    print(f"warning: {one_line(text)}", file=sys.stderr, flush=True)
+    _say(f"warning: {one_line(text)}")

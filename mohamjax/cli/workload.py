@@ -9,8 +9,9 @@ from mohamjax.cli import options
 from mohamjax.cli.inputs import application_of
 from mohamjax.cli.options import refuse
 from mohamjax.cli.outputs import write
+from mohamjax.cli.tables import fitted
+from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
-from mohamjax.text import table
 
 __all__ = ["add_parser", "run"]
 
@@ -24,7 +25,7 @@ def add_parser(verbs: Any) -> None:
     options.add_common(parser, "same as --csv")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Prints the networks, or the layers of one."""
     import csv
     import io
@@ -54,5 +55,5 @@ def run(arguments: argparse.Namespace) -> int:
         unique = len({(x.type, x.shape) for x in network.layers})
         listed = ", ".join(f"{n} {t}" for t, n in sorted(types.items()))
         rows.append([network.name, str(len(network.layers)), str(unique), f"{network.macs / 1e9:.4f}", listed])
-    print(table(rows))
+    print(fitted(rows))
     return 0

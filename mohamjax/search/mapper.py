@@ -31,7 +31,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mohamjax import emo
+from mohamjax import emo, folders
 from mohamjax.errors import InputError
 from mohamjax.hardware import (
     Machine,
@@ -380,9 +380,8 @@ def _finish(archive: emo.Archive, space: MapSpace, *, entries: int) -> tuple[Map
 
 
 def cache_folder() -> pathlib.Path:
-    """Where mapping tables are kept between runs: `$XDG_CACHE_HOME/mohamjax/mappings`, by default in `~/.cache`."""
-    base = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
-    return pathlib.Path(base) / "mohamjax" / "mappings"
+    """Where mapping tables are kept between runs, see `folders.cache_folder`."""
+    return folders.cache_folder("mappings")
 
 
 @functools.lru_cache(maxsize=1)

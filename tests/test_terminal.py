@@ -1,0 +1,129 @@
+"""What the command line shows on the way: bars on a terminal, plain lines elsewhere, tables that fit."""
+
+import os
+import re
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from mohamjax.cli.tables import fitted
+from mohamjax.cli.terminal import Terminal
+
+ROWS = [["network", "layers", "what it is"], ["resnet50", "54", "word " * 30], ["another", "1,234", "short"]]
+
+
+def generation(done):
+    return SimpleNamespace(
+        generation=done,
+        compile_s=3.0,
+        fresh_evaluations=1000 * done,
+        seconds=float(done),
+        step_s=2.0,
+        hypervolume=(0.25,),
+        front_size=(17,),
+    )
+
+
+def mapped(done):
+    return SimpleNamespace(
+        done=done, problems=4, cached=1, evaluations=100 * done, total=400, seconds=3.0 + done, compile_s=2.0
+    )
+
+
+@pytest.fixture
+def screen(monkeypatch):
+    """A pseudo-terminal: the stream to write to, and what has arrived on the other side."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    other, own = os.openpty()
+    os.set_blocking(other, False)
+    seen = []
+
+    def text():
+        stream.flush()
+        try:
+            while part := os.read(other, 1 << 16):
+                seen.append(part.decode())
+        except BlockingIOError:
+            pass
+        return "".join(seen)
+
+    with open(own, "w", encoding="utf-8") as stream:
+        yield stream, text
+    os.close(other)
+
+
+def plain(text):
+    """Without the terminal's own commands."""
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
+
+
+def test_a_terminal_gets_bars_with_rates_and_time_left(screen, monkeypatch):
+    stream, text = screen
+    monkeypatch.setattr(sys, "stderr", stream)
+    with Terminal() as terminal:
+        terminal.announce("mapping 4 layers [bold]")
+        terminal.mapping(mapped(1))
+        terminal.mapping(mapped(4))
+        terminal.progress(generation(1), 3)
+        terminal.line("a word in between")
+        terminal.progress(generation(2), 3)
+    shown = plain(text())
+    for words in (
+        "mapping 4 layers [bold]",
+        "compiled the mapper in 2.0 s",
+        "1/4 sets (1 cached)  50 mappings/s",
+        "6 s left",
+        "compiled in 3.0 s",
+        "generation 1/3  1,000 designs/s  front 17  hypervolume 0.2500",
+        "4 s left",
+        "a word in between",
+        "generation 2/3",
+    ):
+        assert words in shown, words
+    assert "━" in shown  # a bar
+    assert text().count("\x1b[?25l") == text().count("\x1b[?25h")  # the cursor is shown again
+    assert sys.stderr is stream
+
+
+def test_elsewhere_there_are_plain_lines_one_in_two_seconds(capsys):
+    with Terminal() as terminal:
+        terminal.announce("mapping")
+        for done in range(1, 5):
+            terminal.mapping(mapped(done))
+        terminal.progress(generation(3), 3)
+    assert capsys.readouterr().err.splitlines() == [
+        "mapping",
+        "compiled the mapper in 2.0 s",
+        "mapper  1/4 sets (1 cached)  50 mappings/s  6 s left",
+        "mapper  4/4 sets (1 cached)  80 mappings/s  0 s left",
+        "compiled in 3.0 s",
+        "search  generation 3/3  1,000 designs/s  front 17  hypervolume 0.2500  0 s left",
+    ]
+
+
+def test_a_standard_error_that_breaks_stops_nothing(monkeypatch):
+    class Gone:
+        def isatty(self):
+            return False
+
+        def write(self, text):
+            raise BrokenPipeError
+
+        def flush(self):
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stderr", Gone())
+    with Terminal() as terminal:
+        terminal.line("nobody reads this")
+        terminal.progress(generation(3), 3)
+
+
+def test_a_table_fits_the_terminal(screen, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "60")
+    text = plain(fitted(ROWS, screen[0]))
+    assert max(map(len, text.splitlines())) <= 60
+    assert text.count("word") == 30 and "1,234" in text
+    print(fitted(ROWS))
+    assert capsys.readouterr().out.splitlines()[0] == "network   layers  what it is"
