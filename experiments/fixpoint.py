@@ -27,9 +27,8 @@ from report import Report, when_and_where
 from search_problem import TUNED, Clock, arguments_of, command, merit, paragraphs
 
 from mohamjax.hardware import PackageParameters, load_technology, load_templates
-from mohamjax.io.designs import Evaluated, reevaluate
 from mohamjax.mapping import MappingTables
-from mohamjax.schedule import Design, alone
+from mohamjax.schedule import Design, Evaluated, alone, reevaluate
 from mohamjax.search import BUDGETS, MapperConfig, SearchResult, Settings, co_optimise
 from mohamjax.search.plans import WEIGHTS, mapping_scores
 from mohamjax.search.remap import ChipletSample, map_again, with_room

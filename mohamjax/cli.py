@@ -651,8 +651,8 @@ def _search(arguments: argparse.Namespace) -> int:
             print(_plan(application, site.templates, runs, settings, cost))
         return 0
 
-    from mohamjax.io import landmarks, prepare_folder, write_results
-    from mohamjax.schedule import certify
+    from mohamjax.io import prepare_folder, write_results
+    from mohamjax.schedule import certify, landmarks
 
     folder = prepare_folder(arguments.out or pathlib.Path("results") / f"{application.name}-{arguments.budget}")
     began = time.perf_counter()

@@ -10,7 +10,8 @@ from conftest import reference
 from mapping_cases import ANY, TECHNOLOGY, quick_jit
 
 from mohamjax.hardware import Dataflow, LevelRule, template_arrays
-from mohamjax.io.samples import Sample, predict, read_architectures
+from mohamjax.io.samples import read_architectures
+from mohamjax.mapping import Sample, predict
 from mohamjax.mapping.space import decode, sample
 from mohamjax.search.fixed import template_of
 from mohamjax.search.mapper import context, objectives

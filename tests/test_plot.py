@@ -16,12 +16,11 @@ from matplotlib.image import imread
 from mohamjax import plot
 from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters, load_technology, load_templates, template_arrays
-from mohamjax.io.designs import reevaluate
-from mohamjax.io.results import ROLES, landmarks, write_results
+from mohamjax.io.results import write_results
 from mohamjax.mapping import constraints, map_space, space
 from mohamjax.plot import style
 from mohamjax.plot.design import ENERGY_PARTS
-from mohamjax.schedule import Certificate, Design, FrontCurves, Staircase, certify
+from mohamjax.schedule import ROLES, Certificate, Design, FrontCurves, Staircase, certify, landmarks, reevaluate
 from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape
 
 pytestmark = pytest.mark.filterwarnings("error")

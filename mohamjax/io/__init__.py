@@ -5,31 +5,19 @@ from mohamjax.io.designs import (
     DESIGNS_FORMAT,
     EXPLANATIONS_FORMAT,
     SCHEDULE_FORMAT,
-    DesignFile,
-    Evaluated,
     designs_document,
     evaluate_designs,
     evaluation_csv,
     explain_designs,
     explanations_text,
     read_designs,
-    reevaluate,
     schedules_document,
     write_design_trace,
     write_designs,
 )
 from mohamjax.io.files import check_format, dump_json, read_json, write_text
 from mohamjax.io.mappings import MAPPINGS_FORMAT, best_nests, given_mappings, mappings_document
-from mohamjax.io.results import (
-    HISTORY_COLUMNS,
-    ROLES,
-    front_rows,
-    landmarks,
-    non_dominated,
-    prepare_folder,
-    read_certificate,
-    write_results,
-)
+from mohamjax.io.results import HISTORY_COLUMNS, front_rows, prepare_folder, read_certificate, write_results
 from mohamjax.io.schedules import evaluate_schedules
 from mohamjax.io.timeloop import TimeloopInput, evaluate_timeloop, read_timeloop
 from mohamjax.io.timeloop_writer import (
@@ -45,11 +33,8 @@ __all__ = [
     "EXPLANATIONS_FORMAT",
     "HISTORY_COLUMNS",
     "MAPPINGS_FORMAT",
-    "ROLES",
     "SCHEDULE_FORMAT",
     "Checkpoint",
-    "DesignFile",
-    "Evaluated",
     "TimeloopInput",
     "best_nests",
     "check_format",
@@ -63,16 +48,13 @@ __all__ = [
     "explanations_text",
     "front_rows",
     "given_mappings",
-    "landmarks",
     "mappings_document",
-    "non_dominated",
     "prepare_folder",
     "read_certificate",
     "read_checkpoint",
     "read_designs",
     "read_json",
     "read_timeloop",
-    "reevaluate",
     "schedules_document",
     "template_architecture",
     "timeloop_documents",

@@ -13,13 +13,13 @@ import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import Technology
-from mohamjax.io.designs import Evaluated, evaluate_designs
-from mohamjax.io.results import landmarks, prepare_folder, read_certificate
+from mohamjax.io.designs import evaluate_designs
+from mohamjax.io.results import prepare_folder, read_certificate
 from mohamjax.plot.design import DesignView, area_shares, design_view, energy_breakdown, gantt
 from mohamjax.plot.front import Front, convergence, front_projections, roles_by_row
 from mohamjax.plot.style import known_format, save
 from mohamjax.reader import found, read_table, read_text, read_yaml
-from mohamjax.schedule import Certificate
+from mohamjax.schedule import Certificate, Evaluated, landmarks
 
 __all__ = ["plot_evaluated", "plot_results"]
 

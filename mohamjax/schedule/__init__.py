@@ -13,20 +13,25 @@ from mohamjax.schedule.design import (
     evaluate,
     report,
 )
+from mohamjax.schedule.evaluated import DesignFile, Evaluated, network_latencies, reevaluate
 from mohamjax.schedule.explain import explain_design, explanation_text
 from mohamjax.schedule.fluid import Completion, Segment, Timeline, completion, predecessor_bits, segments, simulate
+from mohamjax.schedule.front import ROLES, landmarks, non_dominated
 from mohamjax.schedule.front_bounds import Certificate, FrontBounds, FrontCurves, Staircase, certify, front_bounds
 from mohamjax.schedule.workbench import package_arrays, workbench
 
 __all__ = [
     "CYCLE_S",
     "OBJECTIVES",
+    "ROLES",
     "Bounds",
     "Certificate",
     "Chiplets",
     "Completion",
     "Design",
+    "DesignFile",
     "DesignReport",
+    "Evaluated",
     "FrontBounds",
     "FrontCurves",
     "Package",
@@ -43,8 +48,12 @@ __all__ = [
     "explain_design",
     "explanation_text",
     "front_bounds",
+    "landmarks",
+    "network_latencies",
+    "non_dominated",
     "package_arrays",
     "predecessor_bits",
+    "reevaluate",
     "report",
     "scenario_bounds",
     "segments",

@@ -36,10 +36,9 @@ from mohamjax.hardware import (
     template_to_dict,
 )
 from mohamjax.io.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from mohamjax.io.designs import DesignFile, Evaluated, read_designs, reevaluate
-from mohamjax.io.results import non_dominated, plain
+from mohamjax.io.designs import read_designs
 from mohamjax.mapping import MappingTables, area, recast
-from mohamjax.schedule import Design, scenario_bounds
+from mohamjax.schedule import Design, DesignFile, Evaluated, non_dominated, reevaluate, scenario_bounds
 from mohamjax.search.config import PAPER_RATES, WEIGHTS, MohamConfig, Rates, RemapConfig
 from mohamjax.search.context import build_context, check_tables, staffed
 from mohamjax.search.injection import check_injected, inject
@@ -50,6 +49,7 @@ from mohamjax.search.plan_operators import PlanRates
 from mohamjax.search.remap import Remapper
 from mohamjax.search.requirements import Requirements, Site, keeps, out_of_reach, survey, unmet
 from mohamjax.search.seeding import seed_designs
+from mohamjax.struct import plain
 from mohamjax.text import plural
 from mohamjax.workload import ApplicationModel
 

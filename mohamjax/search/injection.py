@@ -12,9 +12,8 @@ import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import Technology, Template, template_arrays
-from mohamjax.io.designs import DesignFile
 from mohamjax.mapping import Mapping, MappingTables, stacked_layers, tabulate
-from mohamjax.schedule import Design
+from mohamjax.schedule import Design, DesignFile
 from mohamjax.search.requirements import Site
 from mohamjax.workload import ApplicationModel
 
