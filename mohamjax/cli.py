@@ -27,8 +27,8 @@ from mohamjax.text import table as _table
 
 if TYPE_CHECKING:
     from mohamjax.hardware import Technology, Template
-    from mohamjax.schedule import Bounds
-    from mohamjax.search import ExhaustiveProgress, ExpectedCost, MapperProgress, Progress, Requirements, Settings
+    from mohamjax.schedule import Bounds, DesignFile, Requirements
+    from mohamjax.search import ExhaustiveProgress, ExpectedCost, MapperProgress, Progress, Settings
     from mohamjax.workload import ApplicationModel
 
 __all__ = ["main"]
@@ -577,11 +577,10 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     import dataclasses
 
     from mohamjax.hardware import load_package
-    from mohamjax.search import MOST_RATES, Settings, load_requirements
+    from mohamjax.schedule import load_requirements
+    from mohamjax.search import MOST_RATES, Settings
 
-    settings = Settings.preset(
-        arguments.budget, preset=arguments.preset, seed=arguments.seed, cache=not arguments.no_mapping_cache
-    )
+    settings = Settings.preset(arguments.budget, preset=arguments.preset, seed=arguments.seed)
     if arguments.package is not None:
         # What the file does not state is the preset's.
         settings = dataclasses.replace(settings, package=load_package(arguments.package, settings.package))
@@ -631,6 +630,17 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     return dataclasses.replace(settings, **changes)
 
 
+def _injected(arguments: argparse.Namespace, settings: Settings) -> DesignFile | None:
+    """The user's own designs."""
+    from mohamjax.hardware import load_technology
+    from mohamjax.io import read_designs
+
+    if arguments.inject is None:
+        return None
+    technology = load_technology() if settings.technology is None else settings.technology
+    return read_designs(arguments.inject, technology=technology)
+
+
 def _search(arguments: argparse.Namespace) -> int:
     import dataclasses
 
@@ -639,7 +649,8 @@ def _search(arguments: argparse.Namespace) -> int:
     settings = _settings(arguments)
     application = _application(arguments)
     templates = _templates(arguments, application)
-    site, _ = prepare(application, templates, settings, arguments.inject)
+    designs = _injected(arguments, settings)
+    site = prepare(application, templates, settings, designs)
     runs = runnable(application, site.templates)
     inputs = _inputs(arguments, application)
     if arguments.dry_run:
@@ -651,7 +662,7 @@ def _search(arguments: argparse.Namespace) -> int:
             print(_plan(application, site.templates, runs, settings, cost))
         return 0
 
-    from mohamjax.io import prepare_folder, write_results
+    from mohamjax.io import CheckpointFile, mapping_cache, prepare_folder, write_results
     from mohamjax.schedule import certify, landmarks
 
     folder = prepare_folder(arguments.out or pathlib.Path("results") / f"{application.name}-{arguments.budget}")
@@ -669,8 +680,9 @@ def _search(arguments: argparse.Namespace) -> int:
             templates,
             settings,
             listener=terminal,
-            designs=arguments.inject,
-            checkpoint=folder / "checkpoint.npz",
+            designs=designs,
+            cache=None if arguments.no_mapping_cache else mapping_cache(),
+            checkpoint=CheckpointFile(folder / "checkpoint.npz"),
             resume=arguments.resume,
             checkpoint_every_s=arguments.checkpoint_every,
         )
@@ -688,7 +700,7 @@ def _search(arguments: argparse.Namespace) -> int:
     write_results(folder, result.front, result.history, config, bounds, certificate)
     drawing = time.perf_counter()
     if not arguments.no_figures:
-        from mohamjax.plot import plot_evaluated
+        from mohamjax.figures import plot_evaluated
 
         terminal.line("drawing figures")
         title = f"{application.name}, budget {arguments.budget}, seed {arguments.seed}"
@@ -874,17 +886,16 @@ def _map(arguments: argparse.Namespace) -> int:
 
     import jax
 
-    from mohamjax.io import best_nests, given_mappings, mappings_document, prepare_folder, write_timeloop_mappings
-    from mohamjax.plot.style import known_format
-    from mohamjax.search import (
-        BUDGETS,
-        Settings,
-        cache_folder,
-        map_exhaustively,
-        map_layers,
-        network_choices,
-        runnable,
+    from mohamjax.io import (
+        best_nests,
+        given_mappings,
+        mapping_cache,
+        mappings_document,
+        prepare_folder,
+        write_timeloop_mappings,
     )
+    from mohamjax.plot.style import known_format
+    from mohamjax.search import BUDGETS, Settings, map_exhaustively, map_layers, network_choices, runnable
 
     if arguments.exhaustive:
         refuse("an enumeration needs no mappings of yours", "leave out either option", inject=arguments.inject)
@@ -936,7 +947,7 @@ def _map(arguments: argparse.Namespace) -> int:
                 BUDGETS[settings.budget].mapper,
                 given=given,
                 progress=terminal.mapping,
-                cache=None if arguments.no_mapping_cache else cache_folder(),
+                cache=None if arguments.no_mapping_cache else mapping_cache(),
             )
     except KeyboardInterrupt:
         kept = not (arguments.exhaustive or arguments.no_mapping_cache)
@@ -1024,7 +1035,8 @@ def _draw_mappings(report: dict[str, Any], application: ApplicationModel, path: 
     """Parallel coordinates of the sets of the three unique layers with the most work."""
     import numpy as np
 
-    from mohamjax.plot import MappingSet, parallel_coordinates, save
+    from mohamjax.figures import save
+    from mohamjax.plot import MappingSet, parallel_coordinates
 
     names = [f"{application.networks[n].name}/" for n in application.network_of_layer]
     work: dict[str, int] = {}
@@ -1231,7 +1243,7 @@ def _templates_verb(arguments: argparse.Namespace) -> int:
 
 
 def _plot(arguments: argparse.Namespace) -> int:
-    from mohamjax.plot import plot_results
+    from mohamjax.figures import plot_results
 
     formats = tuple(f for f in arguments.format.split(",") if f)
     if not formats:

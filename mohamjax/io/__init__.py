@@ -1,6 +1,6 @@
 """Files in and out: results, designs, schedules, mappings, samples, checkpoints."""
 
-from mohamjax.io.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from mohamjax.io.checkpoint import CheckpointFile, read_checkpoint, write_checkpoint
 from mohamjax.io.designs import (
     DESIGNS_FORMAT,
     EXPLANATIONS_FORMAT,
@@ -16,6 +16,8 @@ from mohamjax.io.designs import (
     write_designs,
 )
 from mohamjax.io.files import check_format, dump_json, read_json, write_text
+from mohamjax.io.job_transfer import read_transfer, write_transfer
+from mohamjax.io.mapping_cache import MappingCache, cache_folder, mapping_cache
 from mohamjax.io.mappings import MAPPINGS_FORMAT, best_nests, given_mappings, mappings_document
 from mohamjax.io.results import HISTORY_COLUMNS, front_rows, prepare_folder, read_certificate, write_results
 from mohamjax.io.schedules import evaluate_schedules
@@ -34,9 +36,11 @@ __all__ = [
     "HISTORY_COLUMNS",
     "MAPPINGS_FORMAT",
     "SCHEDULE_FORMAT",
-    "Checkpoint",
+    "CheckpointFile",
+    "MappingCache",
     "TimeloopInput",
     "best_nests",
+    "cache_folder",
     "check_format",
     "designs_document",
     "dump_json",
@@ -48,6 +52,7 @@ __all__ = [
     "explanations_text",
     "front_rows",
     "given_mappings",
+    "mapping_cache",
     "mappings_document",
     "prepare_folder",
     "read_certificate",
@@ -55,6 +60,7 @@ __all__ = [
     "read_designs",
     "read_json",
     "read_timeloop",
+    "read_transfer",
     "schedules_document",
     "template_architecture",
     "timeloop_documents",
@@ -66,4 +72,5 @@ __all__ = [
     "write_timeloop",
     "write_timeloop_designs",
     "write_timeloop_mappings",
+    "write_transfer",
 ]

@@ -27,6 +27,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import functools
+import hashlib
 import io
 import itertools
 import pathlib
@@ -54,14 +55,7 @@ from mohamjax.hardware import (
 from mohamjax.io.files import check_format, dump_json, read_json, write_text
 from mohamjax.io.trace import TraceRow, chrome_trace
 from mohamjax.mapping import Mapping as Nest
-from mohamjax.mapping import (
-    constraints,
-    encode,
-    map_space,
-    mapping_from_dict,
-    mapping_to_dict,
-    prime_factors,
-)
+from mohamjax.mapping import constraints, encode, map_space, mapping_from_dict, mapping_to_dict, prime_factors
 from mohamjax.reader import found
 from mohamjax.schedule import (
     CYCLE_S,
@@ -586,6 +580,8 @@ def read_designs(path: str | pathlib.Path, *, technology: Technology) -> DesignF
         capacity=np.asarray([p.capacity for p in good]),
         fanout=np.asarray([p.fanout for p in good]),
         tile=np.asarray([p.tile for p in good], np.int32),
+        source=str(path),
+        digest=hashlib.sha256(path.read_bytes()).hexdigest(),
     )
 
 

@@ -18,6 +18,7 @@ from mohamjax.schedule.explain import explain_design, explanation_text
 from mohamjax.schedule.fluid import Completion, Segment, Timeline, completion, predecessor_bits, segments, simulate
 from mohamjax.schedule.front import ROLES, landmarks, non_dominated
 from mohamjax.schedule.front_bounds import Certificate, FrontBounds, FrontCurves, Staircase, certify, front_bounds
+from mohamjax.schedule.requirements import Requirements, load_requirements
 from mohamjax.schedule.workbench import package_arrays, workbench
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "FrontBounds",
     "FrontCurves",
     "Package",
+    "Requirements",
     "Segment",
     "Staircase",
     "Timeline",
@@ -49,6 +51,7 @@ __all__ = [
     "explanation_text",
     "front_bounds",
     "landmarks",
+    "load_requirements",
     "network_latencies",
     "non_dominated",
     "package_arrays",

@@ -11,12 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mohamjax.hardware import (
-    PackageParameters,
-    Technology,
-    Template,
-    template_arrays,
-)
+from mohamjax.hardware import PackageParameters, Technology, Template, template_arrays
 from mohamjax.mapping import Mapping, MappingTables, Wires, stacked_layers, tabulate
 from mohamjax.programs import light_jit
 from mohamjax.schedule.bounds import Bounds, design_bounds, scenario_bounds
@@ -188,6 +183,8 @@ class DesignFile:
         fanout: `[N, S, V, 2]` likewise.
         tile: `[N, S]` int32, tile that each chiplet of a design states; where a design does not state rising tiles for
             all its chiplets, they stand on the first ones.
+        source: where it was read, for complaints.
+        digest: hash of the file's bytes.
     """
 
     application: ApplicationModel
@@ -201,6 +198,8 @@ class DesignFile:
     capacity: np.ndarray
     fanout: np.ndarray
     tile: np.ndarray
+    source: str
+    digest: str
 
 
 def misfit(evaluated: Evaluated, k: int, capacity: np.ndarray, fanout: np.ndarray) -> str:
