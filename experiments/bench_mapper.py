@@ -26,8 +26,9 @@ import numpy as np
 from mohamjax import emo
 from mohamjax.hardware import load_technology, load_templates
 from mohamjax.mapping.space import sample
-from mohamjax.search import loop, mapper
-from mohamjax.search.mapper import MapperConfig, map_layers
+from mohamjax.search import loop, mapper, mapper_context
+from mohamjax.search.config import MapperConfig
+from mohamjax.search.mapper import map_layers
 from mohamjax.search.mapping_operators import PAPER_RATES, MapperRates
 from mohamjax.workload import UniqueLayer, WorkloadShape, load_scenario
 
@@ -90,7 +91,7 @@ def speed(scenario: str, config: MapperConfig) -> dict[str, object]:
 def random_fronts(seed: int, layer: UniqueLayer, template: int, count: int, entries: int) -> np.ndarray:
     """Front of `count` random mappings, log2 of the objectives, thinned as the mapper's archive."""
     return np.asarray(
-        _random(jax.random.key(seed), mapper.context(layer, TEMPLATES[template], TECHNOLOGY), count, entries)
+        _random(jax.random.key(seed), mapper_context.context(layer, TEMPLATES[template], TECHNOLOGY), count, entries)
     )
 
 
@@ -98,7 +99,7 @@ def random_fronts(seed: int, layer: UniqueLayer, template: int, count: int, entr
 def _random(key, context, count, entries):
     genes = jax.vmap(sample, in_axes=(0, None))(jax.random.split(key, count), context.space)
     archive = emo.archive_init(entries, jax.tree.map(lambda leaf: leaf[0], genes), 3)
-    return emo.archive_update(archive, genes, mapper.objectives(genes, context)).objectives
+    return emo.archive_update(archive, genes, mapper_context.objectives(genes, context)).objectives
 
 
 def finite(front: np.ndarray) -> np.ndarray:
@@ -122,8 +123,8 @@ def last_populations(seeds: int, config: MapperConfig) -> list[list[np.ndarray]]
     sizes = {"islands": seeds, "population": config.population, "archive": config.archive}
     columns = []
     for name, t in DEALT:
-        problem = mapper.context(LAYERS[name], TEMPLATES[t], TECHNOLOGY)
-        search = mapper.mapping_problem(False, mapper.children_room([problem.space]), config.distinct)
+        problem = mapper_context.context(LAYERS[name], TEMPLATES[t], TECHNOLOGY)
+        search = mapper.mapping_problem(False, mapper_context.children_room([problem.space]), config.distinct)
         state = loop.start(jax.random.key(0), problem, problem=search, **sizes)
         state, _ = loop.generations(
             state, problem, MapperRates(), generations + 1,

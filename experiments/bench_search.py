@@ -25,6 +25,7 @@ import jax.numpy as jnp
 from report import Report, when_and_where
 
 from mohamjax.hardware import load_technology, load_templates
+from mohamjax.io import mapping_cache
 from mohamjax.search import (
     BUDGETS,
     PAPER_RATES,
@@ -32,7 +33,6 @@ from mohamjax.search import (
     Settings,
     anywhere,
     build_context,
-    cache_folder,
     design_problem,
     map_layers,
     seed_designs,
@@ -49,7 +49,7 @@ def measure(scenario: str, population: int, repeats: int) -> dict[str, float]:
     single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), technology)
     map_key, context_key, key = jax.random.split(jax.random.key(0), 3)
     tables = map_layers(
-        map_key, application.unique_layers, templates, technology, BUDGETS["tiny"].mapper, cache=cache_folder()
+        map_key, application.unique_layers, templates, technology, BUDGETS["tiny"].mapper, cache=mapping_cache()
     )
     settings = Settings.preset("tiny")
     config = dataclasses.replace(settings.moham, population=population)

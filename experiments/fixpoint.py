@@ -27,9 +27,9 @@ from report import Report, when_and_where
 from search_problem import TUNED, Clock, arguments_of, command, merit, paragraphs
 
 from mohamjax.hardware import PackageParameters, load_technology, load_templates
-from mohamjax.io.designs import Evaluated, reevaluate
+from mohamjax.io import mapping_cache
 from mohamjax.mapping import MappingTables
-from mohamjax.schedule import Design, alone
+from mohamjax.schedule import Design, Evaluated, alone, reevaluate
 from mohamjax.search import BUDGETS, MapperConfig, SearchResult, Settings, co_optimise
 from mohamjax.search.plans import WEIGHTS, mapping_scores
 from mohamjax.search.remap import ChipletSample, map_again, with_room
@@ -203,7 +203,7 @@ def main() -> None:
         for seed in range(arguments.seeds):
             settings = Settings.preset(arguments.budget, seed=seed, technology=technology)
             settings = dataclasses.replace(settings, moham=dataclasses.replace(settings.moham, **changes))
-            result = co_optimise(application, templates, settings)
+            result = co_optimise(application, templates, settings, cache=mapping_cache())
             clock.say(f"{scenario}, seed {seed}: searched")
             found = measured(result, settings, arguments.designs)
             figures = {name: round(float(value), 5) for name, value in found.items()}

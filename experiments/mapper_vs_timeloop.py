@@ -25,10 +25,11 @@ import jax
 import numpy as np
 
 from mohamjax.hardware import Dataflow, LevelRule, Template, load_technology
-from mohamjax.io.samples import Sample, predict, read_architectures, read_samples
-from mohamjax.mapping import Mapping, constraints, encode, map_space
+from mohamjax.io.samples import read_architectures, read_samples
+from mohamjax.mapping import Mapping, Sample, constraints, encode, map_space, predict
+from mohamjax.search.config import MapperConfig
 from mohamjax.search.fixed import template_of
-from mohamjax.search.mapper import MapperConfig, map_layers
+from mohamjax.search.mapper import map_layers
 from mohamjax.workload import UniqueLayer
 
 ALL = "GNKCPQRS"

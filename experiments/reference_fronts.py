@@ -44,7 +44,7 @@ from search_problem import (
     write_fronts,
 )
 
-from mohamjax.io.designs import reevaluate
+from mohamjax.schedule import reevaluate
 from mohamjax.search import BUDGETS, Settings
 from mohamjax.search.moham import designs_of
 from mohamjax.workload import SCENARIOS

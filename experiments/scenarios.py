@@ -17,7 +17,7 @@ from mohamjax.workload import SCENARIOS, load_scenario
 
 def measure(scenario: str, budget: str) -> dict[str, float]:
     application = load_scenario(scenario)
-    settings = Settings.preset(budget, cache=False)
+    settings = Settings.preset(budget)
     first = co_optimise(application, settings=settings).timings
     again = co_optimise(application, settings=settings)
     second = again.timings

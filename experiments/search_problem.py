@@ -22,6 +22,7 @@ import numpy as np
 
 from mohamjax.emo import hypervolume
 from mohamjax.hardware import PackageParameters, Technology, Template, load_technology, load_templates
+from mohamjax.io import mapping_cache
 from mohamjax.mapping import MappingTables
 from mohamjax.schedule import Design
 from mohamjax.search import (
@@ -32,7 +33,6 @@ from mohamjax.search import (
     Settings,
     anywhere,
     build_context,
-    cache_folder,
     design_problem,
     map_layers,
     operators,
@@ -97,7 +97,7 @@ def prepared(
     package = PackageParameters() if package is None else package
     map_key, context_key, search_key = jax.random.split(jax.random.key(0), 3)
     tables = map_layers(
-        map_key, application.unique_layers, kinds, technology, BUDGETS[budget].mapper, cache=cache_folder()
+        map_key, application.unique_layers, kinds, technology, BUDGETS[budget].mapper, cache=mapping_cache()
     )
     single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), technology)
     config = BUDGETS[budget].moham

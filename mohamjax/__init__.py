@@ -15,24 +15,27 @@ Importing this package starts no device work, changes no global JAX setting, and
 from __future__ import annotations
 
 import importlib
+import inspect
+import sys
+import types
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mohamjax import emo as emo
     from mohamjax.door import evaluate_mappings as evaluate_mappings
     from mohamjax.door import load_onnx as load_onnx
+    from mohamjax.door import map_layers as map_layers
     from mohamjax.door import read_designs as read_designs
     from mohamjax.door import read_schedules as read_schedules
     from mohamjax.door import schedule_jobs as schedule_jobs
+    from mohamjax.door import search as search
     from mohamjax.hardware import PackageParameters as Package
     from mohamjax.schedule import simulate as simulate
     from mohamjax.search.problem import DesignProblem as DesignProblem
     from mohamjax.search.roads import evaluate as evaluate
-    from mohamjax.search.roads import map_layers as map_layers
     from mohamjax.search.roads import report as report
     from mohamjax.search.roads import sample_designs as sample_designs
     from mohamjax.search.roads import sample_mappings as sample_mappings
-    from mohamjax.search.roads import search as search
     from mohamjax.workload import load_scenario as load_scenario
 
 __version__ = "0.1.0"
@@ -64,7 +67,7 @@ _ROADS = {
     "evaluate_mappings": "door",
     "load_onnx": "door",
     "load_scenario": "workload",
-    "map_layers": "search.roads",
+    "map_layers": "door",
     "read_designs": "door",
     "read_schedules": "door",
     "report": "search.roads",
@@ -73,7 +76,7 @@ _ROADS = {
     "schedule_jobs": "door",
     "simulate": "schedule",
 }
-"""Where each road is, `module` or `module:name`. `emo` and `search` are rooms; a room that is called is its road."""
+"""Where each road is, `module` or `module:name`. `emo` and `search` are rooms; `search` is called as `door.search`."""
 
 
 def __getattr__(name: str) -> Any:
@@ -89,3 +92,27 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+class _Room(types.ModuleType):
+    """The room `search`, called as its road: Python binds a package's name to the folder, whatever is written."""
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(importlib.import_module("mohamjax.door").search)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """As `door.search`."""
+        return importlib.import_module("mohamjax.door").search(*args, **kwargs)
+
+
+class _House(types.ModuleType):
+    """This package; it hangs the road on the room once Python binds that to its name."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "search" and isinstance(value, types.ModuleType):
+            value.__class__ = _Room
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _House

@@ -1,11 +1,11 @@
-"""Roads of the door that join rooms, as the command line does: files, single mappings, job scheduling."""
+"""Roads of the door that join rooms, as the command line does: files, single mappings, searches, job scheduling."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -26,6 +26,7 @@ from mohamjax.hardware import (
 )
 from mohamjax.io import designs as design_files
 from mohamjax.io.files import check_format, read_json
+from mohamjax.io.mapping_cache import MappingCache, mapping_cache
 from mohamjax.io.schedules import FLUID_FORMAT, JOB_TABLE_FORMAT, ScheduleFile, read_job_table, schedule_arrays
 from mohamjax.mapping import (
     LayerArrays,
@@ -40,12 +41,16 @@ from mohamjax.mapping import (
 from mohamjax.mapping.children import MAX_CHILDREN
 from mohamjax.mapping.tables import need_children
 from mohamjax.schedule.job_table import JobTable
+from mohamjax.search.codesign import Listener, SearchResult, co_optimise
+from mohamjax.search.config import MapperConfig, MapperProgress
 from mohamjax.search.context import MohamContext
 from mohamjax.search.jobs.problem import objective_names
 from mohamjax.search.jobs.scheduler import JobFront, JobGoals, JobSearchConfig, run_method
-from mohamjax.search.problem import DesignProblem
+from mohamjax.search.mapper import map_layers as search_mappings
+from mohamjax.search.problem import DesignProblem, search_keys
 from mohamjax.search.roads import SizedDesign
 from mohamjax.search.seeding import padded
+from mohamjax.search.settings import BUDGETS, Settings, changed
 from mohamjax.struct import Rows, record
 from mohamjax.workload import DIMS, ApplicationModel, Layer, UniqueLayer, WorkloadShape, load_scenario
 
@@ -54,9 +59,11 @@ __all__ = [
     "MappingCosts",
     "evaluate_mappings",
     "load_onnx",
+    "map_layers",
     "read_designs",
     "read_schedules",
     "schedule_jobs",
+    "search",
 ]
 
 
@@ -392,3 +399,115 @@ def schedule_jobs(
     names = objective_names(objectives if isinstance(objectives, str) else ",".join(objectives))
     config = JobSearchConfig(population=population, generations=generations, objectives=names, seed=seed)
     return run_method(method, table, config, goals)
+
+
+def map_layers(
+    problem: DesignProblem,
+    budget: str = "small",
+    seed: int = 0,
+    *,
+    config: MapperConfig | None = None,
+    progress: Callable[[MapperProgress], None] | None = None,
+    cache: bool | str | os.PathLike[str] = False,
+) -> MappingTables:
+    """Searches the Pareto set of mappings of every layer on every template that runs it (MEDEA).
+
+    The tables are those that `search` of the same budget and seed finds for itself.
+
+    Args:
+        problem: the problem.
+        budget: `tiny`, `small` or `paper`.
+        seed: of all randomness.
+        config: sizes of the mapper in the place of the budget's.
+        progress: called with a `MapperProgress` after every generation of a block, from worker threads.
+        cache: keep and reuse sets on disk: a folder, or True for the user's cache folder.
+
+    Returns:
+        The tables, `[U, T, M, ...]`, NumPy leaves.
+
+    Raises:
+        InputError: there is no such budget.
+
+    Example:
+        >>> found = mj.map_layers(problem, budget="tiny", seed=0)
+        >>> found.count.shape  # Pareto sets: unique layers, templates
+        (2, 2)
+    """
+    if config is None:
+        config = Settings.preset(_budget(budget)).mapper
+    key, _, _ = search_keys(seed)
+    return search_mappings(
+        key,
+        problem.application.unique_layers,
+        problem.site.templates,
+        problem.technology,
+        config,
+        progress=progress,
+        cache=_store(cache),
+    )
+
+
+def _store(cache: bool | str | os.PathLike[str]) -> MappingCache | None:
+    """The disk cache that is asked for."""
+    if cache is False:
+        return None
+    return mapping_cache(None if cache is True else os.fspath(cache))
+
+
+def _budget(name: str) -> str:
+    if name not in BUDGETS:
+        raise InputError(f"unknown budget {name!r}", item="budget", remedy=f"use one of {', '.join(BUDGETS)}")
+    return name
+
+
+def search(
+    problem: DesignProblem,
+    tables: MappingTables | None = None,
+    budget: str = "small",
+    seed: int = 0,
+    *,
+    preset: str = "default",
+    listener: Listener | None = None,
+    cache: bool | str | os.PathLike[str] = True,
+    **settings: Any,
+) -> SearchResult:
+    """Searches packages and schedules: the Pareto front of latency, energy and area.
+
+    Args:
+        problem: the problem.
+        tables: mappings to choose from, which no round of mapping then adds to unless `every` is given, so that the
+            front's designs evaluate in `problem.arrays(tables)`; default those of `map_layers` with this budget and
+            seed, and rounds as the budget has them.
+        budget: `tiny`, `small` or `paper`.
+        seed: of all randomness: the same problem, settings and seed give the same front.
+        preset: `default`, `layers` or `paper`, see `Settings.preset`; the package stays the problem's.
+        listener: told how the search goes.
+        cache: as of `map_layers`.
+        settings: any field of `Settings` (`weights`, `mapper`), of `MohamConfig` (`population`,
+            `generations`, `objective`), of `PlanRates` or, with `genes="layers"`, `Rates` (`crossover`), and of
+            `RemapConfig` (`every`); a name that several have is that of the first.
+
+    Returns:
+        The result: `.front.objectives` `[n, 3]` float64 by rising latency, `.front.designs`, `.history` (a row per
+        generation), `.tables`.
+
+    Raises:
+        InputError: an unknown setting or one that the problem decides, tables of another problem, or requirements that
+            no design found meets.
+
+    Example:
+        >>> result = mj.search(problem, tables, budget="tiny", seed=0, population=16, generations=4, chunk=4)
+        >>> result.front.objectives.dtype, len(result.front.designs) == len(result.front.objectives)
+        (dtype('float64'), True)
+        >>> result.history[-1]["generation"]
+        4
+        >>> best = jax.jit(mj.evaluate)(result.front.designs[0], space)  # single precision, as the space
+        >>> bool(jnp.allclose(best, result.front.objectives[0], rtol=1e-4))
+        True
+    """
+    base = Settings.preset(_budget(budget), preset=preset, seed=seed)
+    if tables is not None and "every" not in settings and "remap" not in settings:
+        base = dataclasses.replace(base, remap=dataclasses.replace(base.remap, every=0))
+    chosen = changed(problem.settings(base), settings)
+    store = _store(cache) if tables is None else None
+    return co_optimise(problem.application, problem.templates, chosen, listener=listener, tables=tables, cache=store)

@@ -1,12 +1,16 @@
-"""How programs are compiled."""
+"""How programs are compiled, and those that are kept compiled."""
 
 from __future__ import annotations
 
+import concurrent.futures
 import functools
+import threading
+from collections.abc import Callable
+from typing import Any
 
 import jax
 
-__all__ = ["light_jit"]
+__all__ = ["PROGRAMS", "light_jit", "once"]
 
 light_jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 1})
 """`jax.jit` for programs of many small loops, such as the loop-nest model: LLVM's dearest passes make these no faster,
@@ -14,3 +18,25 @@ but take as long again.
 
 For calls from the host alone: JAX refuses a function with options of its own inside another program.
 """
+
+
+PROGRAMS: dict[Any, concurrent.futures.Future[Any]] = {}
+"""Compiled programs by function, static arguments and shapes, and whatever else is done once a process; what other
+threads are about included."""
+
+
+_ASKING = threading.Lock()
+
+
+def once(key: Any, make: Callable[[], Any]) -> Any:
+    """What `make` gives; called once for a key, by whoever asks first."""
+    with _ASKING:
+        first = key not in PROGRAMS
+        future = PROGRAMS.setdefault(key, concurrent.futures.Future())
+    if first:
+        try:
+            future.set_result(make())
+        except BaseException as error:
+            del PROGRAMS[key]
+            future.set_exception(error)
+    return future.result()

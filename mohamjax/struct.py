@@ -6,8 +6,10 @@ its leading axis: `designs[3]`, `designs[:5]`, `len(designs)`, `for design in de
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import chex
@@ -20,7 +22,7 @@ if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
 else:
     record = functools.partial(chex.dataclass, mappable_dataclass=False)
 
-__all__ = ["Rows", "record", "stack", "take"]
+__all__ = ["Rows", "plain", "record", "stack", "take"]
 
 
 def take(tree: Any, index: Any) -> Any:
@@ -84,3 +86,18 @@ class Rows:
     def __bool__(self) -> bool:
         """Always true, as of any object: emptiness is asked with `len`."""
         return True
+
+
+def plain(value: Any) -> Any:
+    """Dataclasses, arrays and tuples as the plain data that YAML and JSON hold."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if isinstance(value, np.generic | np.ndarray | jax.Array):
+        return np.asarray(value).tolist()
+    if isinstance(value, os.PathLike):
+        return str(value)
+    return value

@@ -16,11 +16,13 @@ import pytest
 from small_search import small_network
 
 import mohamjax as mj
+from mohamjax import door
 from mohamjax.errors import InputError
 from mohamjax.hardware import load_technology
 from mohamjax.io import write_designs
 from mohamjax.mapping import Mapping
-from mohamjax.search import Settings, co_optimise, roads
+from mohamjax.search import Settings, co_optimise
+from mohamjax.search.settings import changed
 from mohamjax.struct import Rows, stack, take
 from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape
 
@@ -95,7 +97,7 @@ def documented(name):
     thing = mj
     for part in name.split("."):
         thing = getattr(thing, part)
-    return roads.search if name == "search" else thing
+    return door.search if name == "search" else thing
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -335,7 +337,7 @@ def same(one, two):
 
 @pytest.mark.slow
 def test_search_is_co_optimise_of_the_same_seed(problem):
-    base = Settings.preset("tiny", seed=3, cache=False)
+    base = Settings.preset("tiny", seed=3)
     settings = dataclasses.replace(base, moham=dataclasses.replace(base.moham, **TINY))
     expected = co_optimise(toy(), problem.templates, settings)
     same(expected, mj.search(problem, budget="tiny", seed=3, cache=False, **TINY))
@@ -371,9 +373,9 @@ def test_settings_that_cannot_be_are_refused(problem, settings, complaint):
 
 def test_settings_reach_their_parts(problem):
     base = problem.settings(Settings.preset("small"))
-    chosen = roads._with(base, {"population": 8, "crossover": 0.5, "every": 7, "cache": False, "generations": 3})
+    chosen = changed(base, {"population": 8, "crossover": 0.5, "every": 7, "seed": 5, "generations": 3})
     assert (chosen.moham.population, chosen.moham.generations, chosen.remap.every) == (8, 3, 7)
-    assert chosen.plan_rates.crossover == 0.5 and not chosen.cache
+    assert chosen.plan_rates.crossover == 0.5 and chosen.seed == 5
     assert chosen.remap.generations == base.remap.generations
 
 
@@ -432,8 +434,8 @@ def test_readme_example_runs(monkeypatch, problem, tables, result):
     (snippet,) = [code for code in re.findall(r"```python\n(.*?)```", text, re.S) if "import mohamjax as mj" in code]
     # The same roads on two layers, with the sizes of the other tests.
     monkeypatch.setattr(mj, "load_scenario", lambda name: toy())
-    real = roads.search
-    monkeypatch.setattr(sys.modules["mohamjax.search"], "search", lambda *a, **k: real(*a, **k | TINY))
+    real = door.search
+    monkeypatch.setattr(door, "search", lambda *a, **k: real(*a, **k | TINY))
     space = {}
     exec(snippet, space)
     assert np.isfinite(space["objectives"]).all() and len(space["front"].designs) == len(space["front"].objectives)

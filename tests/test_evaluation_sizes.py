@@ -8,7 +8,7 @@ import pytest
 from design_cases import application, bench, random_designs, recast, reports, tables
 
 from mohamjax.hardware import PackageParameters
-from mohamjax.io.designs import _batches
+from mohamjax.schedule.evaluated import _batches
 
 KINDS = ([0, 1, 2, 3, 4, 1], [5, 6, 7, 2, 8])
 PACKAGE = PackageParameters(max_tiles=12, dram_bandwidth=11.0, router_area=1e4)

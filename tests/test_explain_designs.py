@@ -23,7 +23,8 @@ from test_bounds import alike, design
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters
-from mohamjax.io import Evaluated, explain_designs, explanations_text
+from mohamjax.io import explain_designs, explanations_text
+from mohamjax.schedule import Evaluated
 
 PACKAGE = PackageParameters(max_tiles=4, dram_bandwidth=6.0, link_bandwidth=3.0, router_area=2e4, transceiver_area=1e4)
 

@@ -8,18 +8,10 @@ import pytest
 
 from mohamjax.cli import main
 from mohamjax.errors import InputError
+from mohamjax.io.job_transfer import read_transfer, write_transfer
 from mohamjax.plot.jobs import job_convergence
 from mohamjax.schedule.job_table import JobTable
-from mohamjax.search.jobs import (
-    STARTED,
-    JobSearchConfig,
-    check_transfer,
-    direct_transfer,
-    read_transfer,
-    run_method,
-    transfer_of,
-    write_transfer,
-)
+from mohamjax.search.jobs import STARTED, JobSearchConfig, check_transfer, direct_transfer, run_method, transfer_of
 
 # As many jobs, accelerators, schedules and generations in all tests, and the genetic method that compiles fastest: they
 # share one compiled search.

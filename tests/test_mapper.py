@@ -16,6 +16,7 @@ from mapping_cases import ARRAYS, TECHNOLOGY, TEMPLATES, quick_jit, random_shape
 from mohamjax import emo
 from mohamjax.errors import InputError
 from mohamjax.hardware import resize, template_arrays
+from mohamjax.io import MappingCache, cache_folder
 from mohamjax.mapping import (
     Mapping,
     MappingTables,
@@ -33,8 +34,9 @@ from mohamjax.mapping.cost import MAX_CHILDREN
 from mohamjax.mapping.space import decode, layer_arrays, sample, stacked_layers
 from mohamjax.mapping.tables import _evaluate_rows as table_rows
 from mohamjax.mapping.tables import column_shapes, need_children
-from mohamjax.search import BUDGETS, mapper
-from mohamjax.search.mapper import cache_folder, map_layers
+from mohamjax.programs import PROGRAMS
+from mohamjax.search import BUDGETS, mapper_context
+from mohamjax.search.mapper import map_layers
 from mohamjax.workload import UniqueLayer, WorkloadShape
 
 KEY = jax.random.key(7)
@@ -188,7 +190,7 @@ def test_tables_over_children_change_nothing_where_they_are_not_needed(seed):
     """The program without them, which evaluates most mappings, and the other one, given mappings that need none."""
     with jax.enable_x64(True):
         shape = dataclasses.replace(random_shape(np.random.default_rng(seed)), P=12, R=4)
-        context = mapper.context(UniqueLayer("conv", shape), toy(), TECHNOLOGY, dtype=jnp.float64)
+        context = mapper_context.context(UniqueLayer("conv", shape), toy(), TECHNOLOGY, dtype=jnp.float64)
         nests = jax.device_get(_draw(jax.random.split(jax.random.key(seed), 256), context.space))
         needs = need_children(nests.spatial > 1)
         assert 0 < needs.sum() < len(needs)
@@ -245,12 +247,12 @@ def test_progress_counts_every_evaluation(tables, progress):
 
 
 def test_same_seed_same_tables_whatever_the_company_and_no_recompilation(tables):
-    programs, rows_programs = len(mapper._PROGRAMS), table_rows._cache_size()
+    programs, rows_programs = len(PROGRAMS), table_rows._cache_size()
     alone = map_layers(KEY, LAYERS[1:2], TEMPLATES, TECHNOLOGY, CONFIG)
     assert same(rows(tables, slice(1, 2)), alone)
     wider = (dataclasses.replace(LAYERS[0], shape=WorkloadShape(K=30, C=7, P=11, S=5, dilation=(1, 2))),)
     map_layers(jax.random.key(8), wider, TEMPLATES, TECHNOLOGY, dataclasses.replace(CONFIG, generations=1))
-    assert len(mapper._PROGRAMS) == programs and table_rows._cache_size() == rows_programs
+    assert len(PROGRAMS) == programs and table_rows._cache_size() == rows_programs
 
 
 def test_other_seed_other_tables(tables):
@@ -276,13 +278,13 @@ def test_it_beats_random_search_at_equal_evaluations():
     def random_search(key, context):
         genes = jax.vmap(sample, in_axes=(0, None))(jax.random.split(key, count), context.space)
         archive = emo.archive_init(CONFIG.entries, jax.tree.map(lambda leaf: leaf[0], genes), 3)
-        return 2.0 ** emo.archive_update(archive, genes, mapper.objectives(genes, context)).objectives
+        return 2.0 ** emo.archive_update(archive, genes, mapper_context.objectives(genes, context)).objectives
 
     ratios = []
     levels = max(len(template.levels) for template in TEMPLATES)  # one compile for all
     for u, layer in enumerate(layers):
         for t in range(len(TEMPLATES)):
-            context = mapper.context(layer, TEMPLATES[t], TECHNOLOGY, levels=levels)
+            context = mapper_context.context(layer, TEMPLATES[t], TECHNOLOGY, levels=levels)
             random = [np.asarray(random_search(jax.random.key(100 + seed), context)) for seed in seeds]
             ours = [f.objectives[u, t] for f in found]
             reference = 2 * np.concatenate([*(r[np.isfinite(r).all(axis=1)] for r in random)]).max(axis=0)
@@ -309,11 +311,11 @@ def test_a_given_mapping_takes_part(tables):
 
 
 def test_the_cache_gives_the_same_tables_without_searching(tables, tmp_path):
-    first = map_layers(KEY, LAYERS, TEMPLATES, TECHNOLOGY, CONFIG, cache=tmp_path)
+    first = map_layers(KEY, LAYERS, TEMPLATES, TECHNOLOGY, CONFIG, cache=MappingCache(tmp_path))
     files = sorted(tmp_path.iterdir())
     assert len(files) == 7 and all(f.suffix == ".npz" for f in files)
     seen = []
-    again = map_layers(KEY, LAYERS, TEMPLATES, TECHNOLOGY, CONFIG, cache=tmp_path, progress=seen.append)
+    again = map_layers(KEY, LAYERS, TEMPLATES, TECHNOLOGY, CONFIG, cache=MappingCache(tmp_path), progress=seen.append)
     assert same(first, tables) and same(again, tables)
     assert all(p.evaluations == 0 and p.cached == 7 for p in seen) and seen
 
@@ -323,12 +325,12 @@ def test_the_cache_gives_the_same_tables_without_searching(tables, tmp_path):
     files[2].write_bytes(files[2].read_bytes()[:1000])
     files[0].write_bytes(b"damaged")
     with pytest.warns(UserWarning, match="damaged cache entry") as told:
-        mended = map_layers(KEY, LAYERS, TEMPLATES, TECHNOLOGY, CONFIG, cache=tmp_path)
+        mended = map_layers(KEY, LAYERS, TEMPLATES, TECHNOLOGY, CONFIG, cache=MappingCache(tmp_path))
     assert sum("damaged cache entry" in str(warning.message) for warning in told) == 3
     assert same(mended, tables) and files[0].stat().st_size > 100
 
     other = dataclasses.replace(CONFIG, generations=1)
-    map_layers(KEY, LAYERS[:1], TEMPLATES, TECHNOLOGY, other, cache=tmp_path)
+    map_layers(KEY, LAYERS[:1], TEMPLATES, TECHNOLOGY, other, cache=MappingCache(tmp_path))
     assert len(list(tmp_path.iterdir())) == 10  # other settings, other entries
 
 

@@ -10,10 +10,11 @@ from conftest import reference
 from mapping_cases import ANY, TECHNOLOGY, quick_jit
 
 from mohamjax.hardware import Dataflow, LevelRule, template_arrays
-from mohamjax.io.samples import Sample, predict, read_architectures
+from mohamjax.io.samples import read_architectures
+from mohamjax.mapping import Sample, predict
 from mohamjax.mapping.space import decode, sample
 from mohamjax.search.fixed import template_of
-from mohamjax.search.mapper import context, objectives
+from mohamjax.search.mapper_context import context, objectives
 from mohamjax.workload import UniqueLayer, WorkloadShape
 
 COUNT = 32

@@ -13,15 +13,14 @@ import yaml
 from matplotlib.colors import LogNorm
 from matplotlib.image import imread
 
-from mohamjax import plot
+from mohamjax import figures, plot
 from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters, load_technology, load_templates, template_arrays
-from mohamjax.io.designs import reevaluate
-from mohamjax.io.results import ROLES, landmarks, write_results
+from mohamjax.io.results import write_results
 from mohamjax.mapping import constraints, map_space, space
 from mohamjax.plot import style
 from mohamjax.plot.design import ENERGY_PARTS
-from mohamjax.schedule import Certificate, Design, FrontCurves, Staircase, certify
+from mohamjax.schedule import ROLES, Certificate, Design, FrontCurves, Staircase, certify, landmarks, reevaluate
 from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -398,7 +397,8 @@ def test_view_agrees_with_the_evaluation(evaluated):
 @pytest.mark.parametrize("suffix", plot.FORMATS)
 def test_equal_figures_give_equal_files(tmp_path, suffix):
     files = [
-        plot.save(plot.gantt(view(6, 2), title=TITLE), tmp_path / name / f"figure.{suffix}") for name in ("one", "two")
+        figures.save(plot.gantt(view(6, 2), title=TITLE), tmp_path / name / f"figure.{suffix}")
+        for name in ("one", "two")
     ]
     assert files[0].read_bytes() == files[1].read_bytes()
     assert sorted(p.name for p in files[0].parent.iterdir()) == [f"figure.{suffix}"]
@@ -406,34 +406,34 @@ def test_equal_figures_give_equal_files(tmp_path, suffix):
 
 def test_png_has_at_least_150_dots_per_inch(tmp_path):
     figure = plot.area_shares(view(4, 2), title=TITLE)
-    height, width, _ = imread(plot.save(figure, tmp_path / "a.png")).shape
+    height, width, _ = imread(figures.save(figure, tmp_path / "a.png")).shape
     assert width >= 150 * figure.get_figwidth() - 1 and height >= 150 * figure.get_figheight() - 1
 
 
 def test_save_refuses_what_it_cannot_write(tmp_path):
     figure = plot.convergence(HISTORY, title=TITLE)
     with pytest.raises(InputError, match=r"use png, svg, pdf"):
-        plot.save(figure, tmp_path / "figure.docx")
+        figures.save(figure, tmp_path / "figure.docx")
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be created"):
-        plot.save(figure, tmp_path / "file" / "figure.png")
+        figures.save(figure, tmp_path / "file" / "figure.png")
     with pytest.raises(InputError, match="cannot be written"):
         (tmp_path / "folder.png").mkdir()
-        plot.save(figure, tmp_path / "folder.png")
+        figures.save(figure, tmp_path / "folder.png")
 
 
 def test_the_users_matplotlib_settings_stay(tmp_path):
     with matplotlib.rc_context({"font.size": 31.0, "text.usetex": True, "axes.facecolor": "black"}):
-        changed = plot.save(plot.convergence(HISTORY, title=TITLE), tmp_path / "changed.png")
+        changed = figures.save(plot.convergence(HISTORY, title=TITLE), tmp_path / "changed.png")
         assert matplotlib.rcParams["font.size"] == 31.0
-    plain = plot.save(plot.convergence(HISTORY, title=TITLE), tmp_path / "plain.png")
+    plain = figures.save(plot.convergence(HISTORY, title=TITLE), tmp_path / "plain.png")
     assert changed.read_bytes() == plain.read_bytes()
 
 
 def test_names_of_users_are_drawn_as_they_are(tmp_path):
     odd = dataclasses.replace(view(2, 1), networks=("_$x^{$", "网络\n\t" + 80 * "y"), design_id="$\\frac$")
     figure = plot.gantt(odd, title="$unbalanced \\sqrt{ title" * 20)
-    plot.save(figure, tmp_path / "odd.png")
+    figures.save(figure, tmp_path / "odd.png")
     labels = legend_texts(figure)
     assert labels[0] == "_$x^{$"
     assert labels[1].startswith("?? yyy") and "…" in labels[1] and len(labels[1]) == 40
@@ -452,29 +452,29 @@ def test_units_for_people():
 # ---------------------------------------------------------------- everything
 
 
-def figures(suffix="png"):
+def named(suffix="png"):
     roles = ("fastest", "frugal", "smallest", "knee")
     return {f"{kind}_{role}.{suffix}" for kind in ("gantt", "area", "energy") for role in roles}
 
 
 def test_plot_evaluated_writes_all_figures(tmp_path, evaluated):
-    paths = plot.plot_evaluated(evaluated, tmp_path / "new", title=TITLE, history=HISTORY, formats=("png", "svg"))
+    paths = figures.plot_evaluated(evaluated, tmp_path / "new", title=TITLE, history=HISTORY, formats=("png", "svg"))
     names = {path.name for path in paths}
     assert names == {
         f"{name}.{s}" for s in ("png", "svg") for name in ("front", "convergence")
-    } | figures("png") | figures("svg")  # fmt: skip
+    } | named("png") | named("svg")  # fmt: skip
     assert all(path.stat().st_size > 1000 for path in paths) and len(paths) == len(names)
 
 
 def test_plot_evaluated_of_a_single_design(tmp_path, evaluated):
-    paths = plot.plot_evaluated(evaluated.take(np.array([1])), tmp_path, title=TITLE)
-    assert {path.name for path in paths} == {"front.png"} | figures()
+    paths = figures.plot_evaluated(evaluated.take(np.array([1])), tmp_path, title=TITLE)
+    assert {path.name for path in paths} == {"front.png"} | named()
 
 
 def test_plot_results_reads_a_folder(folder):
-    paths = plot.plot_results(folder)
+    paths = figures.plot_results(folder)
     assert {path.parent for path in paths} == {folder / "figures"}
-    assert {path.name for path in paths} == {"front.png", "convergence.png"} | figures()
+    assert {path.name for path in paths} == {"front.png", "convergence.png"} | named()
 
 
 @pytest.mark.parametrize("bounds", [False, True])
@@ -486,9 +486,9 @@ def test_figures_of_a_folder_equal_those_in_memory(folder, tmp_path, evaluated, 
         assert 0 < certificate.hypervolume <= certificate.most < 1
         write_results(folder, evaluated, HISTORY, {"scenario": "toy", "budget": "tiny", "seed": 3}, None, certificate)
     title = "toy, budget tiny, seed 3"
-    read = plot.plot_results(folder, tmp_path / "read", ("svg",))
+    read = figures.plot_results(folder, tmp_path / "read", ("svg",))
     more = {"title": title, "history": HISTORY, "formats": ("svg",)}
-    direct = plot.plot_evaluated(evaluated, tmp_path / "direct", **more, certificate=certificate)
+    direct = figures.plot_evaluated(evaluated, tmp_path / "direct", **more, certificate=certificate)
     assert [p.name for p in read] == [p.name for p in direct]
     assert [p.name for p, q in zip(read, direct, strict=True) if p.read_bytes() != q.read_bytes()] == []
 
@@ -500,7 +500,7 @@ def test_broken_files_are_named(folder, name, content):
     if content is not None:
         (folder / name).write_bytes(content)
     with pytest.raises(InputError) as error:
-        plot.plot_results(folder)
+        figures.plot_results(folder)
     assert name in str(error.value) and "\n" not in str(error.value)
     assert not (folder / "figures").exists()
 
@@ -509,7 +509,7 @@ def test_broken_files_are_named(folder, name, content):
 def test_broken_bounds_are_named(folder, content):
     (folder / "bounds.json").write_bytes(content)
     with pytest.raises(InputError, match=r"bounds\.json"):
-        plot.plot_results(folder)
+        figures.plot_results(folder)
     assert not (folder / "figures").exists()
 
 
@@ -519,41 +519,41 @@ def test_broken_rows_are_named(folder):
     lines = good.splitlines()
     front_csv.write_text("\n".join([lines[0], "0,nan" + lines[1][lines[1].index(",", 2) :], ""]))
     with pytest.raises(InputError, match=r"front.csv: line 2: latency_s is 'nan'"):
-        plot.plot_results(folder)
+        figures.plot_results(folder)
     front_csv.write_text("\n".join([lines[0], "0,-1" + lines[1][lines[1].index(",", 2) :], ""]))
     with pytest.raises(InputError, match=r"line 2: latency_s is -1, not positive"):
-        plot.plot_results(folder)
+        figures.plot_results(folder)
     front_csv.write_text(lines[0] + "\n")
     with pytest.raises(InputError, match="no rows"):
-        plot.plot_results(folder)
+        figures.plot_results(folder)
     front_csv.write_text(good.replace("energy_J", "energy"))
     with pytest.raises(InputError, match="column energy_J is missing"):
-        plot.plot_results(folder)
+        figures.plot_results(folder)
     front_csv.write_text("\n".join([lines[0], *["9" + line[1:] for line in lines[1:]], ""]))
     with pytest.raises(InputError, match=r"design 9\d?: is in front.csv but not in this file"):
-        plot.plot_results(folder)
+        figures.plot_results(folder)
     front_csv.write_text("\n".join([*lines[:-1], ""]))
     with pytest.raises(InputError, match=r"front.csv: design \d+ of designs.json is missing: the file is cut off"):
-        plot.plot_results(folder)
+        figures.plot_results(folder)
     assert not (folder / "figures").exists()
     front_csv.write_text(good)
     for name in ("front.csv", "history.csv", "config.yaml"):
         whole = (folder / name).read_text()
         (folder / name).write_text(whole[:-2])
         with pytest.raises(InputError, match=f"{name}: its last line has no end: the file is cut off"):
-            plot.plot_results(folder)
+            figures.plot_results(folder)
         (folder / name).write_text(whole)
     (folder / "config.yaml").write_text(yaml.safe_dump({"scenario": "toy", "seed": 0}))
     with pytest.raises(InputError, match="`budget` is missing"):
-        plot.plot_results(folder)
+        figures.plot_results(folder)
 
 
 def test_folders_and_format_are_checked_first(folder, tmp_path, monkeypatch):
     monkeypatch.setattr("mohamjax.plot.results.evaluate_designs", None)
     with pytest.raises(InputError, match="no such folder"):
-        plot.plot_results(tmp_path / "nowhere")
+        figures.plot_results(tmp_path / "nowhere")
     with pytest.raises(InputError, match="use png, svg, pdf"):
-        plot.plot_results(folder, formats=("gif",))
+        figures.plot_results(folder, formats=("gif",))
     (tmp_path / "taken").write_text("")
     with pytest.raises(InputError, match=r"taken: --out: cannot be written"):
-        plot.plot_results(folder, tmp_path / "taken")
+        figures.plot_results(folder, tmp_path / "taken")

@@ -12,12 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mohamjax.hardware import PackageParameters, load_technology, load_templates
+from mohamjax.io import CheckpointFile, mapping_cache
 from mohamjax.mapping import MappingTables, stacked_layers, tabulate
 from mohamjax.schedule import alone, workbench
 from mohamjax.search import BUDGETS, Settings, co_optimise, codesign, moham, remap
 from mohamjax.search.config import RemapConfig
 from mohamjax.search.loop import generations
-from mohamjax.search.mapper import cache_folder, map_layers
+from mohamjax.search.mapper import map_layers
 from mohamjax.search.plans import WEIGHTS, mapping_scores
 from mohamjax.search.remap import ChipletSample, Remapper, chiplets_of, map_again, with_room
 from mohamjax.workload import ApplicationModel, read_network
@@ -131,7 +132,7 @@ def application(networks):
 def mapped(application):
     """Tables of the mapper for the networks of `small_search`, with room."""
     key = jax.random.split(jax.random.key(0), 3)[0]
-    tables = map_layers(key, application.unique_layers, TEMPLATES, TECHNOLOGY, MAPPER, cache=cache_folder())
+    tables = map_layers(key, application.unique_layers, TEMPLATES, TECHNOLOGY, MAPPER, cache=mapping_cache())
     return with_room(cut(tables, KEPT), KEPT + ROOM)
 
 
@@ -245,8 +246,8 @@ def searched(application, folder, *, resume=False, listener=None):
     tiny = BUDGETS["tiny"]
     moham = dataclasses.replace(tiny.moham, population=32, generations=7)
     result = co_optimise(
-        application, TEMPLATES, Settings.preset("tiny", moham=moham, remap=REMAP), checkpoint=folder / "checkpoint.npz",
-        resume=resume, checkpoint_every_s=0.0, listener=listener,
+        application, TEMPLATES, Settings.preset("tiny", moham=moham, remap=REMAP), cache=mapping_cache(),
+        checkpoint=CheckpointFile(folder / "checkpoint.npz"), resume=resume, checkpoint_every_s=0.0, listener=listener,
     )  # fmt: skip
     with np.load(folder / "checkpoint.npz") as data:
         arrays = {name: data[name] for name in data.files if name != "meta"}

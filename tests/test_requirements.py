@@ -21,9 +21,11 @@ from mohamjax.errors import InputError
 from mohamjax.hardware import load_technology, load_templates, template_arrays
 from mohamjax.io import read_designs
 from mohamjax.mapping import stacked_layers, tabulate
-from mohamjax.search import Requirements, operators, requirements, survey
+from mohamjax.schedule import Requirements, load_requirements
+from mohamjax.schedule.requirements import requirements_from_dict
+from mohamjax.search import operators, requirements, survey
 from mohamjax.search.injection import inject
-from mohamjax.search.requirements import CLOSED, FREE, load_requirements, requirements_from_dict
+from mohamjax.search.requirements import CLOSED, FREE
 from mohamjax.search.seeding import list_packages
 from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape, load_scenario
 

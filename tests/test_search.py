@@ -13,7 +13,7 @@ from small_search import objectives, search, table
 
 from mohamjax.cli import main
 from mohamjax.io import read_timeloop
-from mohamjax.io.samples import Sample, predict
+from mohamjax.mapping import Sample, predict
 from mohamjax.search.loop import generations
 
 

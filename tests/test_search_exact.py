@@ -11,10 +11,11 @@ from every_design import every_design, objectives, plain_front
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters
-from mohamjax.search.codesign import Settings, prepare
+from mohamjax.search.codesign import prepare
 from mohamjax.search.config import MohamConfig, Rates
 from mohamjax.search.context import build_context
 from mohamjax.search.moham import design_problem, run
+from mohamjax.search.settings import Settings
 
 TWO = TEMPLATES[:2]
 INSTANCES = {

@@ -138,8 +138,8 @@ def _figures(
 ) -> None:
     import numpy as np
 
+    from mohamjax.figures import save
     from mohamjax.plot.jobs import JobView, job_convergence, job_gantt, method_bars
-    from mohamjax.plot.style import save
     from mohamjax.schedule.job_table import evaluate_table
 
     unit = table.time_unit if first in ("makespan", "tardiness", "mean-end") else "J" if first == "energy" else ""

@@ -73,12 +73,18 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
     import jax
 
-    from mohamjax.io import best_nests, given_mappings, mappings_document, prepare_folder, write_timeloop_mappings
+    from mohamjax.io import (
+        best_nests,
+        given_mappings,
+        mapping_cache,
+        mappings_document,
+        prepare_folder,
+        write_timeloop_mappings,
+    )
     from mohamjax.plot.style import known_format
     from mohamjax.search import (
         BUDGETS,
         Settings,
-        cache_folder,
         map_exhaustively,
         map_layers,
         network_choices,
@@ -134,7 +140,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
                 BUDGETS[settings.budget].mapper,
                 given=given,
                 progress=terminal.mapping,
-                cache=None if arguments.no_mapping_cache else cache_folder(),
+                cache=None if arguments.no_mapping_cache else mapping_cache(),
             )
     except KeyboardInterrupt:
         kept = not (arguments.exhaustive or arguments.no_mapping_cache)
@@ -177,7 +183,8 @@ def _draw_mappings(report: dict[str, Any], application: ApplicationModel, path: 
     """Parallel coordinates of the sets of the three unique layers with the most work."""
     import numpy as np
 
-    from mohamjax.plot import MappingSet, parallel_coordinates, save
+    from mohamjax.figures import save
+    from mohamjax.plot import MappingSet, parallel_coordinates
 
     names = [f"{application.networks[n].name}/" for n in application.network_of_layer]
     work: dict[str, int] = {}

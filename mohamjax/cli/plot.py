@@ -22,7 +22,7 @@ def add_parser(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Draws the figures and prints their paths."""
-    from mohamjax.plot import plot_results
+    from mohamjax.figures import plot_results
 
     formats = tuple(f for f in arguments.format.split(",") if f)
     if not formats:

@@ -182,9 +182,10 @@ def _table(
     import jax
 
     from mohamjax.hardware import load_technology
+    from mohamjax.io import mapping_cache
     from mohamjax.schedule.job_analysis import DEMANDS, NEST_DEMANDS
     from mohamjax.schedule.job_platform import analysis_table, platform_table
-    from mohamjax.search import Settings, cache_folder
+    from mohamjax.search import Settings
     from mohamjax.search.jobs import MAPPING_CHOICES, nest_analyses
 
     arguments.cost_model = _chosen(arguments.cost_model or _COST_MODELS[0], "--cost-model", _COST_MODELS)
@@ -204,7 +205,7 @@ def _table(
         Settings.preset(arguments.budget).mapper,
         choice=arguments.mapping,
         progress=mapping,
-        cache=None if arguments.no_mapping_cache else cache_folder(),
+        cache=None if arguments.no_mapping_cache else mapping_cache(),
     )
     return analysis_table(batch.names, platform, analyses, arguments.bandwidth, demand=arguments.demand)
 
@@ -272,6 +273,7 @@ def _problem(
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Schedules jobs by one or several methods, and writes results and figures."""
     from mohamjax.io import prepare_folder
+    from mohamjax.io.job_transfer import read_transfer, write_transfer
     from mohamjax.search.jobs import (
         HEURISTICS,
         STARTED,
@@ -281,10 +283,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         direct_transfer,
         job_bound,
         objective_names,
-        read_transfer,
         run_method,
         transfer_of,
-        write_transfer,
     )
 
     methods = [name for name in arguments.method.split(",") if name]

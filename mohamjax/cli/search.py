@@ -18,7 +18,8 @@ from mohamjax.text import plural
 
 if TYPE_CHECKING:
     from mohamjax.hardware import Template
-    from mohamjax.search import ExpectedCost, Requirements, Settings
+    from mohamjax.schedule import DesignFile, Requirements
+    from mohamjax.search import ExpectedCost, Settings
     from mohamjax.workload import ApplicationModel
 
 __all__ = ["add_parser", "run"]
@@ -121,11 +122,10 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     import dataclasses
 
     from mohamjax.hardware import load_package
-    from mohamjax.search import MOST_RATES, Settings, load_requirements
+    from mohamjax.schedule import load_requirements
+    from mohamjax.search import MOST_RATES, Settings
 
-    settings = Settings.preset(
-        arguments.budget, preset=arguments.preset, seed=arguments.seed, cache=not arguments.no_mapping_cache
-    )
+    settings = Settings.preset(arguments.budget, preset=arguments.preset, seed=arguments.seed)
     if arguments.package is not None:
         # What the file does not state is the preset's.
         settings = dataclasses.replace(settings, package=load_package(arguments.package, settings.package))
@@ -175,6 +175,17 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     return dataclasses.replace(settings, **changes)
 
 
+def _injected(arguments: argparse.Namespace, settings: Settings) -> DesignFile | None:
+    """The user's own designs."""
+    from mohamjax.hardware import load_technology
+    from mohamjax.io import read_designs
+
+    if arguments.inject is None:
+        return None
+    technology = load_technology() if settings.technology is None else settings.technology
+    return read_designs(arguments.inject, technology=technology)
+
+
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Searches, writes the results folder, and prints a table of the front."""
     import dataclasses
@@ -184,7 +195,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     settings = _settings(arguments)
     application = application_of(arguments)
     templates = templates_of(arguments, application)
-    site, _ = prepare(application, templates, settings, arguments.inject)
+    designs = _injected(arguments, settings)
+    site = prepare(application, templates, settings, designs)
     runs = runnable(application, site.templates)
     inputs = _inputs(arguments, application)
     if arguments.dry_run:
@@ -196,8 +208,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             print(_plan(application, site.templates, runs, settings, cost))
         return 0
 
-    from mohamjax.io import landmarks, prepare_folder, write_results
-    from mohamjax.schedule import certify
+    from mohamjax.io import CheckpointFile, mapping_cache, prepare_folder, write_results
+    from mohamjax.schedule import certify, landmarks
 
     folder = prepare_folder(arguments.out or pathlib.Path("results") / f"{application.name}-{arguments.budget}")
     began = time.perf_counter()
@@ -213,8 +225,9 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             templates,
             settings,
             listener=terminal,
-            designs=arguments.inject,
-            checkpoint=folder / "checkpoint.npz",
+            designs=designs,
+            cache=None if arguments.no_mapping_cache else mapping_cache(),
+            checkpoint=CheckpointFile(folder / "checkpoint.npz"),
             resume=arguments.resume,
             checkpoint_every_s=arguments.checkpoint_every,
         )
@@ -232,7 +245,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     write_results(folder, result.front, result.history, config, bounds, certificate)
     drawing = time.perf_counter()
     if not arguments.no_figures:
-        from mohamjax.plot import plot_evaluated
+        from mohamjax.figures import plot_evaluated
 
         terminal.line("drawing figures")
         title = f"{application.name}, budget {arguments.budget}, seed {arguments.seed}"

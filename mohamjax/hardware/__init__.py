@@ -1,7 +1,7 @@
 """Hardware: accelerator templates, technology tables, and the package."""
 
 from mohamjax.hardware.arrays import TemplateArrays, resize, template_arrays
-from mohamjax.hardware.machine import DATA_SPACES, Machine
+from mohamjax.hardware.machine import DATA_SPACES, Architecture, Machine
 from mohamjax.hardware.package import (
     PackageParameters,
     PackageTables,
@@ -45,6 +45,7 @@ __all__ = [
     "COMPONENT_CLASSES",
     "DATA_SPACES",
     "DRAM_TYPES",
+    "Architecture",
     "Component",
     "Dataflow",
     "Level",

@@ -5,6 +5,7 @@ Axes: L levels, innermost first, padded at the outer end; V data spaces (weights
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import jax
@@ -14,7 +15,7 @@ if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
 else:
     from chex import dataclass
 
-__all__ = ["DATA_SPACES", "Machine"]
+__all__ = ["DATA_SPACES", "Architecture", "Machine"]
 
 DATA_SPACES = ("Weights", "Inputs", "Outputs")
 
@@ -63,3 +64,20 @@ class Machine:
     mac_instances: jax.Array
     mac_energy: jax.Array
     mac_area: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Architecture:
+    """A machine of an architectures file.
+
+    Attributes:
+        name: Its name.
+        level_names: Names of its levels, innermost first.
+        mac_name: Name of its MAC array.
+        machine: NumPy arrays, float64, padded to the most levels of the file.
+    """
+
+    name: str
+    level_names: tuple[str, ...]
+    mac_name: str
+    machine: Machine

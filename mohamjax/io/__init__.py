@@ -1,35 +1,25 @@
 """Files in and out: results, designs, schedules, mappings, samples, checkpoints."""
 
-from mohamjax.io.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from mohamjax.io.checkpoint import CheckpointFile, read_checkpoint, write_checkpoint
 from mohamjax.io.designs import (
     DESIGNS_FORMAT,
     EXPLANATIONS_FORMAT,
     SCHEDULE_FORMAT,
-    DesignFile,
-    Evaluated,
     designs_document,
     evaluate_designs,
     evaluation_csv,
     explain_designs,
     explanations_text,
     read_designs,
-    reevaluate,
     schedules_document,
     write_design_trace,
     write_designs,
 )
 from mohamjax.io.files import check_format, dump_json, read_json, write_text
+from mohamjax.io.job_transfer import read_transfer, write_transfer
+from mohamjax.io.mapping_cache import MappingCache, cache_folder, mapping_cache
 from mohamjax.io.mappings import MAPPINGS_FORMAT, best_nests, given_mappings, mappings_document
-from mohamjax.io.results import (
-    HISTORY_COLUMNS,
-    ROLES,
-    front_rows,
-    landmarks,
-    non_dominated,
-    prepare_folder,
-    read_certificate,
-    write_results,
-)
+from mohamjax.io.results import HISTORY_COLUMNS, front_rows, prepare_folder, read_certificate, write_results
 from mohamjax.io.schedules import evaluate_schedules
 from mohamjax.io.timeloop import TimeloopInput, evaluate_timeloop, read_timeloop
 from mohamjax.io.timeloop_writer import (
@@ -45,13 +35,12 @@ __all__ = [
     "EXPLANATIONS_FORMAT",
     "HISTORY_COLUMNS",
     "MAPPINGS_FORMAT",
-    "ROLES",
     "SCHEDULE_FORMAT",
-    "Checkpoint",
-    "DesignFile",
-    "Evaluated",
+    "CheckpointFile",
+    "MappingCache",
     "TimeloopInput",
     "best_nests",
+    "cache_folder",
     "check_format",
     "designs_document",
     "dump_json",
@@ -63,16 +52,15 @@ __all__ = [
     "explanations_text",
     "front_rows",
     "given_mappings",
-    "landmarks",
+    "mapping_cache",
     "mappings_document",
-    "non_dominated",
     "prepare_folder",
     "read_certificate",
     "read_checkpoint",
     "read_designs",
     "read_json",
     "read_timeloop",
-    "reevaluate",
+    "read_transfer",
     "schedules_document",
     "template_architecture",
     "timeloop_documents",
@@ -84,4 +72,5 @@ __all__ = [
     "write_timeloop",
     "write_timeloop_designs",
     "write_timeloop_mappings",
+    "write_transfer",
 ]

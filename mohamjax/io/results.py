@@ -12,42 +12,26 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import io
-import os
 import pathlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 import yaml
 
-from mohamjax import emo
 from mohamjax.errors import InputError
-from mohamjax.io.designs import Evaluated, network_latencies, write_designs
+from mohamjax.io.designs import write_designs
 from mohamjax.io.files import check_format, dump_json, read_json, write_text
 from mohamjax.reader import found
-from mohamjax.schedule import Bounds, Certificate
+from mohamjax.schedule import Bounds, Certificate, Evaluated, network_latencies
+from mohamjax.struct import plain
 
-__all__ = [
-    "HISTORY_COLUMNS",
-    "ROLES",
-    "front_rows",
-    "landmarks",
-    "non_dominated",
-    "plain",
-    "prepare_folder",
-    "read_certificate",
-    "write_front",
-    "write_results",
-]
+__all__ = ["HISTORY_COLUMNS", "front_rows", "prepare_folder", "read_certificate", "write_front", "write_results"]
 
 BOUNDS_FILE, BOUNDS_FORMAT = "bounds.json", "bounds/1"
 
-ROLES = ("fastest", "most frugal", "smallest", "knee")
-"""Designs of a front that one looks at first."""
 
 HISTORY_COLUMNS = ("generation", "evaluations", "seconds", "hypervolume", "front_size", "stability")
 
@@ -72,32 +56,6 @@ def prepare_folder(path: str | pathlib.Path, item: str = "--out") -> pathlib.Pat
             f"cannot be written ({error.strerror})", file=folder, item=item, remedy="name a folder that can be"
         ) from None
     return folder
-
-
-def landmarks(objectives: Any) -> dict[str, int]:
-    """Rows of the fastest, the most frugal and the smallest design and of the knee (nearest to ideal on log axes).
-
-    Args:
-        objectives: `[N, 3]` float, N >= 1.
-
-    Returns:
-        Row of each of `ROLES`; one row may have several.
-    """
-    values = emo.with_spare_rows(np.asarray(objectives, float))
-    rows = [*(int(i) for i in emo.extremes(values)), int(emo.knee_point(values, log=True))]
-    return dict(zip(ROLES, rows, strict=True))
-
-
-def non_dominated(evaluated: Evaluated) -> Evaluated:
-    """The finite, mutually non-dominated designs with distinct objectives, by rising latency."""
-    objectives = evaluated.reports.objectives
-    order = np.lexsort(objectives.T[::-1])
-    keep: list[int] = []
-    for i in order:
-        row = objectives[i]
-        if np.isfinite(row).all() and not any(np.all(objectives[k] <= row) for k in keep):
-            keep.append(int(i))
-    return evaluated.take(np.asarray(keep, int))
 
 
 def front_rows(evaluated: Evaluated) -> list[dict[str, Any]]:
@@ -179,18 +137,3 @@ def read_certificate(folder: pathlib.Path) -> Certificate | None:
         return Certificate.from_dict(document)
     except (TypeError, ValueError) as error:
         raise InputError(f"{error}", file=path, remedy="run the search again, or remove the file") from None
-
-
-def plain(value: Any) -> Any:
-    """Dataclasses, arrays and tuples as the plain data that YAML and JSON hold."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(v) for v in value]
-    if isinstance(value, np.generic | np.ndarray | jax.Array):
-        return np.asarray(value).tolist()
-    if isinstance(value, os.PathLike):
-        return str(value)
-    return value

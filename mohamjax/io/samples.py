@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import math
 import pathlib
 import sys
@@ -19,61 +17,18 @@ import jax
 import numpy as np
 
 from mohamjax.errors import InputError
-from mohamjax.hardware.machine import DATA_SPACES, Machine
+from mohamjax.hardware.machine import DATA_SPACES, Architecture, Machine
 from mohamjax.io.files import dump_json, parse_json, read_json, write_text
-from mohamjax.mapping.cost import Evaluation, area, evaluate_batch
+from mohamjax.mapping import Sample, predict
 from mohamjax.mapping.explain import explain_evaluation, explanation_text, rejection, whole
-from mohamjax.mapping.nest import LayerArrays, Mapping
+from mohamjax.mapping.nest import Mapping
 from mohamjax.mapping.notation import mapping_from_dict
 from mohamjax.reader import read_lines
 from mohamjax.workload.layer import DIMS, WorkloadShape
 
-__all__ = [
-    "Architecture",
-    "Sample",
-    "evaluate_samples",
-    "predict",
-    "read_architectures",
-    "read_samples",
-    "report_samples",
-]
+__all__ = ["evaluate_samples", "read_architectures", "read_samples", "report_samples"]
 
-_CHUNK = 4096
 _G, _C = DIMS.index("G"), DIMS.index("C")
-
-
-@dataclasses.dataclass(frozen=True)
-class Architecture:
-    """A machine of an architectures file.
-
-    Attributes:
-        name: Its name.
-        level_names: Names of its levels, innermost first.
-        mac_name: Name of its MAC array.
-        machine: NumPy arrays, float64, padded to the most levels of the file.
-    """
-
-    name: str
-    level_names: tuple[str, ...]
-    mac_name: str
-    machine: Machine
-
-
-@dataclasses.dataclass(frozen=True)
-class Sample:
-    """One line of a samples file, checked.
-
-    Attributes:
-        id: As given.
-        architecture: The machine.
-        shape: The layer; a depthwise one has its channels on G.
-        mapping: NumPy arrays, padded to the levels of the machine.
-    """
-
-    id: str
-    architecture: Architecture
-    shape: WorkloadShape
-    mapping: Mapping
 
 
 class _Fields:
@@ -286,65 +241,6 @@ def read_samples(path: str | pathlib.Path, architectures: dict[str, Architecture
     """
     for number, line in read_lines(path, ".jsonl file"):
         yield _sample(line, architectures, path, f"line {number}")
-
-
-@functools.partial(jax.jit, static_argnames=("links", "max_children", "block_size"))
-def _evaluate(layers, mappings, machines, links, max_children, block_size):
-    return evaluate_batch(
-        layers, mappings, machines, links=links, max_children=max_children, block_size=block_size
-    ), jax.vmap(area)(machines)
-
-
-def _stack(trees: Sequence[Any]) -> Any:
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
-
-
-def _table_size(samples: Sequence[Sample]) -> int:
-    """Room that the tables over children need: a power of two, so that few sizes are ever compiled."""
-    most = 64
-    for sample in samples:
-        used = np.prod(sample.mapping.spatial.astype(np.float64), axis=(0, 2))
-        if np.prod(used) <= sample.architecture.machine.mac_instances:
-            most = max(most, int(np.max(used)))
-    return 1 << (most - 1).bit_length()
-
-
-def predict(samples: Sequence[Sample], *, links: bool = True, float32: bool = False) -> tuple[Evaluation, np.ndarray]:
-    """Evaluates samples.
-
-    Args:
-        samples: At least one.
-        links: Count link transfers, as Timeloop does by default.
-        float32: Count in single instead of double precision; only quotients whose whole part matters stay double.
-
-    Returns:
-        (`Evaluation` with a leading axis over the samples, areas `[samples]` um^2), NumPy arrays.
-    """
-    dtype = np.float32 if float32 else np.float64
-    chunk = min(len(samples), _CHUNK)
-    size = _table_size(samples)
-    # Link transfers are rare: looked for one mapping at a time, a mapping without any costs almost nothing.
-    static = {"links": links, "max_children": size, "block_size": 1 if links else 64}
-
-    def cast(machine):
-        """The machine in the precision of the counts; what quotients that become whole numbers need stays exact."""
-        single = jax.tree.map(lambda x: x.astype(dtype) if np.issubdtype(x.dtype, np.floating) else x, machine)
-        return dataclasses.replace(single, bandwidth=machine.bandwidth)
-
-    results = []
-    with jax.enable_x64(True):
-        for start in range(0, len(samples), chunk):
-            part = list(samples[start : start + chunk])
-            part += [part[-1]] * (chunk - len(part))
-            layers = LayerArrays(
-                bounds=np.array([s.shape.bounds for s in part], np.int32),
-                stride=np.array([s.shape.stride for s in part], np.int32),
-                dilation=np.array([s.shape.dilation for s in part], np.int32),
-            )
-            machines = cast(_stack([s.architecture.machine for s in part]))
-            result = _evaluate(layers, _stack([s.mapping for s in part]), machines, **static)
-            results.append(jax.tree.map(np.asarray, result))
-    return jax.tree.map(lambda *x: np.concatenate(x)[: len(samples)], *results)
 
 
 def _input_groups(sample: Sample, spread: np.ndarray, level: int) -> dict[int, int]:

@@ -24,8 +24,10 @@ import numpy as np
 import yaml
 
 from mohamjax.errors import InputError
+from mohamjax.hardware import Architecture
 from mohamjax.hardware.machine import DATA_SPACES, Machine
-from mohamjax.io.samples import Architecture, Sample, report_samples
+from mohamjax.io.samples import report_samples
+from mohamjax.mapping import Sample
 from mohamjax.mapping.nest import Mapping as Nest
 from mohamjax.mapping.space import UNLIMITED, Constraints
 from mohamjax.reader import StrictLoader, read_yaml

@@ -24,13 +24,12 @@ import numpy as np
 import yaml
 
 from mohamjax.errors import InputError
-from mohamjax.hardware import DATA_SPACES, Machine, Technology, Template, resize, template_arrays
-from mohamjax.io.designs import Evaluated
+from mohamjax.hardware import DATA_SPACES, Architecture, Machine, Technology, Template, resize, template_arrays
 from mohamjax.io.files import write_text
-from mohamjax.io.samples import Architecture
 from mohamjax.io.timeloop import SECOND
 from mohamjax.mapping import Mapping as Nest
 from mohamjax.mapping import MappingTables
+from mohamjax.schedule import Evaluated
 from mohamjax.workload import DIMS, ApplicationModel, WorkloadShape
 
 __all__ = [

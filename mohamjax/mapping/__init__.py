@@ -19,6 +19,7 @@ from mohamjax.mapping.cost import (
 from mohamjax.mapping.explain import explain, explanation_text
 from mohamjax.mapping.nest import LayerArrays, Mapping
 from mohamjax.mapping.notation import loop_nest, mapping_from_dict, mapping_to_dict
+from mohamjax.mapping.predict import Sample, predict
 from mohamjax.mapping.space import (
     Constraints,
     constraints,
@@ -43,6 +44,7 @@ __all__ = [
     "Mapping",
     "MappingTables",
     "OwnHardware",
+    "Sample",
     "Wires",
     "area",
     "constraints",
@@ -64,6 +66,7 @@ __all__ = [
     "offchip_bytes",
     "on_own_hardware",
     "plausible",
+    "predict",
     "prime_factors",
     "recast",
     "stacked_layers",

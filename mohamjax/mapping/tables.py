@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Mapping as Dict
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -33,6 +34,7 @@ from mohamjax.mapping.cost import (
 from mohamjax.mapping.nest import LayerArrays, Mapping
 from mohamjax.programs import light_jit
 from mohamjax.struct import take
+from mohamjax.workload import DIMS
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
     from dataclasses import dataclass
@@ -42,6 +44,7 @@ else:
 __all__ = [
     "MappingTables",
     "OwnHardware",
+    "assemble",
     "column_shapes",
     "need_children",
     "on_own_hardware",
@@ -344,3 +347,30 @@ def _columns(own: OwnHardware, fixed: bool) -> dict[str, jax.Array]:
         "capacity": jnp.where(jnp.isfinite(own.capacity), own.capacity, 0.0),
         "fanout": own.fanout,
     }
+
+
+def assemble(
+    found: Dict[tuple[int, int], MappingTables], layers: int, templates: int, entries: int, levels: int, dtype: Any
+) -> MappingTables:
+    """Sets by (layer, template) as one table `[U, T, M, ...]`; problems that do not exist have count 0."""
+    dims, spaces = len(DIMS), 3
+    lead = (layers, templates)
+    columns: dict[str, Any] = {
+        name: np.zeros((*lead, entries, *shape), dtype) for name, shape in column_shapes(levels, spaces).items()
+    }
+    columns["objectives"] += np.inf
+    columns["count"] = np.zeros(lead, np.int32)
+    unit = np.arange(dims, dtype=np.int32)
+    nest: dict[str, Any] = {
+        "temporal": np.ones((*lead, entries, levels, dims), np.int32),
+        "order": np.broadcast_to(unit, (*lead, entries, levels, dims)).copy(),
+        "spatial": np.ones((*lead, entries, 2, levels, dims), np.int32),
+        "spatial_order": np.broadcast_to(unit, (*lead, entries, 2, levels, dims)).copy(),
+        "keep": np.zeros((*lead, entries, levels, spaces), bool),
+    }
+    for pair, table in found.items():
+        for name, column in columns.items():
+            column[pair] = getattr(table, name)
+        for name, column in nest.items():
+            column[pair] = getattr(table.mapping, name)
+    return MappingTables(mapping=Mapping(**nest), **columns)

@@ -12,8 +12,8 @@ from mohamjax.plot.design import (
 )
 from mohamjax.plot.front import Front, convergence, front_projections
 from mohamjax.plot.mappings import MappingSet, parallel_coordinates
-from mohamjax.plot.results import plot_evaluated, plot_results
-from mohamjax.plot.style import FORMATS, save
+from mohamjax.plot.results import front_of, result_figures
+from mohamjax.plot.style import FORMATS, rendered
 
 __all__ = [
     "FORMATS",
@@ -27,10 +27,10 @@ __all__ = [
     "convergence",
     "design_view",
     "energy_breakdown",
+    "front_of",
     "front_projections",
     "gantt",
     "parallel_coordinates",
-    "plot_evaluated",
-    "plot_results",
-    "save",
+    "rendered",
+    "result_figures",
 ]

@@ -14,7 +14,6 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from mohamjax.io.designs import Evaluated
 from mohamjax.plot.style import (
     PALETTE,
     clean,
@@ -31,7 +30,7 @@ from mohamjax.plot.style import (
     text_width,
     write_labels,
 )
-from mohamjax.schedule import CYCLE_S, segments
+from mohamjax.schedule import CYCLE_S, Evaluated, segments
 from mohamjax.schedule.explain import area_parts, energy_parts, shared_resources
 
 __all__ = [

@@ -15,9 +15,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from mohamjax.io.results import ROLES, landmarks
 from mohamjax.plot.style import clean, heading, legend_below, new_figure, objectives_text, si, styled
-from mohamjax.schedule import Certificate, FrontCurves, Staircase
+from mohamjax.schedule import ROLES, Certificate, FrontCurves, Staircase, landmarks
 from mohamjax.text import plural
 
 __all__ = ["Front", "convergence", "front_projections"]

@@ -1,11 +1,10 @@
-"""What all figures share: colours, units, text that fits, legends, and saving."""
+"""What all figures share: colours, units, text that fits, legends, and rendering."""
 
 from __future__ import annotations
 
 import functools
 import io
 import math
-import pathlib
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec, TypeVar
@@ -22,12 +21,11 @@ from matplotlib.legend import Legend
 from matplotlib.textpath import text_to_path
 
 from mohamjax.errors import InputError
-from mohamjax.io.files import write_bytes
 
-__all__ = ["FORMATS", "clean", "fill", "legend_below", "new_figure", "quantity", "save", "shade", "si", "styled"]
+__all__ = ["FORMATS", "clean", "fill", "legend_below", "new_figure", "quantity", "rendered", "shade", "si", "styled"]
 
 FORMATS = ("png", "svg", "pdf")
-"""File formats that `save` writes, by suffix."""
+"""File formats that `rendered` gives."""
 
 _DPI = 160
 _FONT = "DejaVu Sans"  # ships with matplotlib
@@ -208,30 +206,17 @@ def known_format(name: str) -> str:
 
 
 @styled
-def save(figure: Figure, path: str | pathlib.Path) -> pathlib.Path:
-    """Writes a figure atomically; equal figures give equal files.
+def rendered(figure: Figure, kind: str) -> bytes:
+    """A figure as the bytes of a file; equal figures give equal bytes.
 
     Args:
         figure: the figure.
-        path: its suffix says the format, one of `FORMATS`: PNG with 160 dots per inch, or vectors. Folders on the
-            way are created.
-
-    Returns:
-        The path.
+        kind: one of `FORMATS`: PNG with 160 dots per inch, or vectors.
 
     Raises:
-        InputError: the suffix is no format, or the file cannot be written.
+        InputError: it is not.
     """
-    path = pathlib.Path(path)
-    kind = known_format(path.suffix.removeprefix(".").lower())
     undated = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
     buffer = io.BytesIO()
-    figure.savefig(buffer, format=kind, dpi=_DPI, metadata=undated[kind])
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"cannot be created ({error.strerror})", file=path.parent, remedy="name a folder that can be written"
-        ) from None
-    write_bytes(path, buffer.getvalue())
-    return path
+    figure.savefig(buffer, format=known_format(kind), dpi=_DPI, metadata=undated[kind])
+    return buffer.getvalue()

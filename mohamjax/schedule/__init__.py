@@ -13,23 +13,30 @@ from mohamjax.schedule.design import (
     evaluate,
     report,
 )
+from mohamjax.schedule.evaluated import DesignFile, Evaluated, network_latencies, reevaluate
 from mohamjax.schedule.explain import explain_design, explanation_text
 from mohamjax.schedule.fluid import Completion, Segment, Timeline, completion, predecessor_bits, segments, simulate
+from mohamjax.schedule.front import ROLES, landmarks, non_dominated
 from mohamjax.schedule.front_bounds import Certificate, FrontBounds, FrontCurves, Staircase, certify, front_bounds
+from mohamjax.schedule.requirements import Requirements, load_requirements
 from mohamjax.schedule.workbench import package_arrays, workbench
 
 __all__ = [
     "CYCLE_S",
     "OBJECTIVES",
+    "ROLES",
     "Bounds",
     "Certificate",
     "Chiplets",
     "Completion",
     "Design",
+    "DesignFile",
     "DesignReport",
+    "Evaluated",
     "FrontBounds",
     "FrontCurves",
     "Package",
+    "Requirements",
     "Segment",
     "Staircase",
     "Timeline",
@@ -43,8 +50,13 @@ __all__ = [
     "explain_design",
     "explanation_text",
     "front_bounds",
+    "landmarks",
+    "load_requirements",
+    "network_latencies",
+    "non_dominated",
     "package_arrays",
     "predecessor_bits",
+    "reevaluate",
     "report",
     "scenario_bounds",
     "segments",

@@ -11,14 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mohamjax.hardware import (
-    PackageParameters,
-    Technology,
-    Template,
-    TemplateArrays,
-    package_tables,
-    template_arrays,
-)
+from mohamjax.hardware import PackageParameters, Technology, Template, TemplateArrays, package_tables, template_arrays
 from mohamjax.mapping import MappingTables, wires
 from mohamjax.schedule.design import Package, Workbench
 from mohamjax.schedule.fluid import predecessor_bits

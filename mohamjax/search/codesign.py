@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import pathlib
 import platform
 import time
 from collections.abc import Sequence
@@ -22,7 +21,6 @@ import numpy as np
 from mohamjax import __version__
 from mohamjax.errors import InputError
 from mohamjax.hardware import (
-    PackageParameters,
     Technology,
     Template,
     check_tiles,
@@ -35,136 +33,25 @@ from mohamjax.hardware import (
     template_arrays,
     template_to_dict,
 )
-from mohamjax.io.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from mohamjax.io.designs import DesignFile, Evaluated, read_designs, reevaluate
-from mohamjax.io.results import non_dominated, plain
 from mohamjax.mapping import MappingTables, area, recast
-from mohamjax.schedule import Design, scenario_bounds
-from mohamjax.search.config import PAPER_RATES, WEIGHTS, MohamConfig, Rates, RemapConfig
+from mohamjax.schedule import Design, DesignFile, Evaluated, non_dominated, reevaluate, scenario_bounds
+from mohamjax.search.config import MapperProgress, MohamConfig, Rates
 from mohamjax.search.context import build_context, check_tables, staffed
 from mohamjax.search.injection import check_injected, inject
 from mohamjax.search.loop import SearchState
-from mohamjax.search.mapper import MapperConfig, MapperProgress, cache_folder, map_layers
+from mohamjax.search.mapper import map_layers
 from mohamjax.search.moham import LIMIT_TOLERANCE, Progress, designs_of, refitted, run, state_like
 from mohamjax.search.plan_operators import PlanRates
 from mohamjax.search.remap import Remapper
-from mohamjax.search.requirements import Requirements, Site, keeps, out_of_reach, survey, unmet
+from mohamjax.search.requirements import Site, keeps, out_of_reach, survey, unmet
 from mohamjax.search.seeding import seed_designs
+from mohamjax.search.settings import Settings
+from mohamjax.search.stores import Checkpoint, CheckpointStore, TableStore
+from mohamjax.struct import plain
 from mohamjax.text import plural
 from mohamjax.workload import ApplicationModel
 
-__all__ = [
-    "BUDGETS",
-    "PRESETS",
-    "Budget",
-    "ExpectedCost",
-    "Listener",
-    "SearchResult",
-    "Settings",
-    "co_optimise",
-    "expected_cost",
-    "prepare",
-    "runnable",
-]
-
-
-@dataclasses.dataclass(frozen=True)
-class Budget:
-    """How much a search may spend.
-
-    Attributes:
-        mapper: settings of the layer mapper.
-        moham: settings of the co-optimiser.
-        remap: how often layers are mapped again on chiplets of the front.
-    """
-
-    mapper: MapperConfig
-    moham: MohamConfig
-    remap: RemapConfig
-
-
-BUDGETS = {
-    "tiny": Budget(
-        MapperConfig(population=48, generations=8, descent=8),
-        MohamConfig(population=128, generations=40, seed_batches=8),
-        RemapConfig(every=0),
-    ),
-    "small": Budget(
-        MapperConfig(population=96, generations=15), MohamConfig(population=250, generations=200), RemapConfig()
-    ),
-    "paper": Budget(
-        MapperConfig(population=120, generations=15), MohamConfig(population=250, generations=300), RemapConfig()
-    ),
-}
-"""Named budgets of the command line: `tiny` for a look, `small` the default, `paper` that of MOHaM's Table 4."""
-
-
-PRESETS = ("default", "layers", "paper")
-"""Presets of the command line, see `Settings.preset`."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """Everything that a search depends on besides networks and templates.
-
-    Attributes:
-        budget: name of a budget, for the record.
-        mapper: settings of the layer mapper.
-        moham: settings of the co-optimiser.
-        rates: operator probabilities of a search of layers.
-        plan_rates: those of a search of plans.
-        remap: how often layers are mapped again on chiplets of the front; a search of layers never does.
-        package: package parameters.
-        technology: energy and area tables; None for the packaged ones.
-        requirements: what is demanded of every design.
-        weights: exponents of latency, energy and area for `moham.objective = "product"`.
-        seed: seed of all randomness.
-        cache: keep and reuse the mapper's tables on disk.
-    """
-
-    budget: str = "small"
-    mapper: MapperConfig = BUDGETS["small"].mapper
-    moham: MohamConfig = BUDGETS["small"].moham
-    rates: Rates = dataclasses.field(default_factory=Rates)
-    plan_rates: PlanRates = dataclasses.field(default_factory=PlanRates)
-    remap: RemapConfig = BUDGETS["small"].remap
-    package: PackageParameters = dataclasses.field(default_factory=PackageParameters)
-    technology: Technology | None = None
-    requirements: Requirements = dataclasses.field(default_factory=Requirements)
-    weights: tuple[float, float, float] = WEIGHTS["product"]
-    seed: int = 0
-    cache: bool = True
-
-    @classmethod
-    def preset(cls, budget: str = "small", *, preset: str = "default", **changes: Any) -> Settings:
-        """Settings of a named budget, with the operators of a preset.
-
-        Args:
-            budget: a key of `BUDGETS`.
-            preset: `default`; `layers`: a search that moves single layers, from list schedules on, as the default was
-                before plans; or `paper`: rates, rate unit and contention as MOHaM prints them.
-            changes: further fields of `Settings`.
-
-        Raises:
-            InputError: unknown budget or preset.
-        """
-        if budget not in BUDGETS:
-            raise InputError(f"unknown budget {budget!r}", item="--budget", remedy=f"use one of {', '.join(BUDGETS)}")
-        if preset not in PRESETS:
-            raise InputError(f"unknown preset {preset!r}", item="--preset", remedy=f"use one of {', '.join(PRESETS)}")
-        chosen = BUDGETS[budget]
-        base = cls(budget=budget, mapper=chosen.mapper, moham=chosen.moham, remap=chosen.remap)
-        if preset != "default":
-            moham = dataclasses.replace(base.moham, genes="layers", seeded=True)
-            base = dataclasses.replace(base, moham=moham, remap=RemapConfig(every=0))
-        if preset == "paper":
-            base = dataclasses.replace(
-                base,
-                moham=dataclasses.replace(base.moham, rate_unit="individual", seeded=False, scale="linear"),
-                rates=PAPER_RATES,
-                package=PackageParameters(contention="interface"),
-            )
-        return dataclasses.replace(base, **changes)
+__all__ = ["Listener", "SearchResult", "co_optimise", "prepare", "runnable"]
 
 
 class Listener(Protocol):
@@ -199,7 +86,7 @@ class SearchResult:
 
     Attributes:
         front: non-dominated designs in double precision, by rising latency.
-        history: one row per generation, `io.results.HISTORY_COLUMNS`.
+        history: one row per generation, the columns of `history.csv`.
         config: everything needed to repeat the search; plain data.
         timings: seconds by step: `mapping_s`, `compile_s`, `search_s`, `reevaluation_s`; and `designs_per_s`.
         tables: the Pareto tables that the search used.
@@ -239,18 +126,18 @@ def prepare(
     application: ApplicationModel,
     templates: Sequence[Template],
     settings: Settings,
-    designs: str | pathlib.Path | None = None,
-) -> tuple[Site, DesignFile | None]:
+    designs: DesignFile | None = None,
+) -> Site:
     """Everything that can be checked before the layer mapper runs.
 
     Args:
         application: the networks.
         templates: templates to choose from.
         settings: settings of the search.
-        designs: file of the user's own designs.
+        designs: the user's own designs.
 
     Returns:
-        Requirements brought together with networks and templates, and the designs of the file.
+        Requirements brought together with networks and templates.
 
     Raises:
         InputError: as `co_optimise`.
@@ -261,11 +148,9 @@ def prepare(
     staffed(application, runnable(application, site.templates), site)
     technology = load_technology() if settings.technology is None else settings.technology
     _check_fixed_area(site, technology)
-    if designs is None:
-        return site, None
-    file = read_designs(designs, technology=technology)
-    check_injected(file, application, site.templates, source=str(designs))
-    return site, file
+    if designs is not None:
+        check_injected(designs, application, site.templates)
+    return site
 
 
 def _check_fixed_area(site: Site, technology: Technology) -> None:
@@ -288,7 +173,7 @@ def fingerprint(
     templates: Sequence[Template],
     settings: Settings,
     technology: Technology,
-    designs: str | pathlib.Path | None,
+    designs: DesignFile | None,
 ) -> str:
     """Hash of the inputs and settings that decide what a search does; a checkpoint goes on only under the same one."""
     moham = dataclasses.asdict(settings.moham)
@@ -307,7 +192,7 @@ def fingerprint(
         "requirements": settings.requirements.to_dict(),
         "weights": settings.weights,
         "seed": settings.seed,
-        "designs": None if designs is None else hashlib.sha256(pathlib.Path(designs).read_bytes()).hexdigest(),
+        "designs": None if designs is None else designs.digest,
         "version": __version__,
     }
     return hashlib.sha256(json.dumps(record, sort_keys=True, default=str).encode()).hexdigest()
@@ -331,7 +216,7 @@ def _same_search(saved: Checkpoint | None, marks: dict[str, str]) -> None:
     if saved is not None and any(saved.meta.get(name) != mark for name, mark in marks.items()):
         raise InputError(
             "the checkpoint is of a search with other inputs or settings",
-            file=saved.path,
+            file=saved.source,
             remedy="use the same command line, or start again without --resume",
         )
 
@@ -372,9 +257,10 @@ def co_optimise(
     settings: Settings | None = None,
     *,
     listener: Listener | None = None,
-    designs: str | pathlib.Path | None = None,
+    designs: DesignFile | None = None,
     tables: MappingTables | None = None,
-    checkpoint: Any = None,
+    cache: TableStore | None = None,
+    checkpoint: CheckpointStore | None = None,
     resume: bool = False,
     checkpoint_every_s: float = 30.0,
 ) -> SearchResult:
@@ -387,11 +273,12 @@ def co_optimise(
         templates: sub-accelerator templates; default the packaged ones.
         settings: default the `small` budget.
         listener: told how it goes.
-        designs: a `designs/1` or `schedule/1` file whose designs are evaluated first.
+        designs: designs of the user's own that are evaluated first (`io.read_designs`).
         tables: mappings to choose from, of the templates that the requirements leave (`prepare`); default those that
             the layer mapper finds. Rounds of `settings.remap` add to them.
-        checkpoint: npz file that the state is written to now and then, and at the end; None writes none.
-        resume: go on from that file; where there is none yet, from the beginning.
+        cache: where the layer mapper's sets are kept between runs (`io.mapping_cache`); None keeps none.
+        checkpoint: where the state is kept now and then, and at the end (`io.CheckpointFile`); None keeps none.
+        resume: go on from what is kept there; where there is nothing yet, from the beginning.
         checkpoint_every_s: seconds between checkpoints, which are written between calls of the jitted step.
 
     Returns:
@@ -406,7 +293,7 @@ def co_optimise(
     listener = Silent() if listener is None else listener
     technology = load_technology() if settings.technology is None else settings.technology
     config, package = settings.moham, settings.package
-    site, file = prepare(application, templates, settings, designs)
+    site = prepare(application, templates, settings, designs)
     templates = site.templates
     plans = config.genes == "plans"
     map_key, context_key, search_key = jax.random.split(jax.random.key(settings.seed), 3)
@@ -414,13 +301,12 @@ def co_optimise(
     saved: Checkpoint | None = None
     if resume:
         if checkpoint is None:
-            raise InputError("there is no checkpoint to go on from", item="resume", remedy="name the checkpoint file")
-        if pathlib.Path(checkpoint).exists():
-            saved = read_checkpoint(checkpoint)
-            _same_search(saved, marks)
-        else:
+            raise InputError("there is no checkpoint to go on from", item="resume", remedy="give the checkpoint")
+        saved = checkpoint.read()
+        _same_search(saved, marks)
+        if saved is None:
             # A search that was stopped before its first checkpoint: what it did is done again, with the same result.
-            listener.announce(f"no checkpoint in {pathlib.Path(checkpoint).parent} yet; starting from the beginning")
+            listener.announce("no checkpoint yet; starting from the beginning")
 
     began = time.perf_counter()
     if tables is None:
@@ -434,7 +320,7 @@ def co_optimise(
             technology,
             settings.mapper,
             progress=listener.mapping,
-            cache=cache_folder() if settings.cache else None,
+            cache=cache,
         )
     else:
         check_tables(tables, application, templates)
@@ -443,8 +329,8 @@ def co_optimise(
 
     single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), technology)
     injected = None
-    if file is not None:
-        sets, injected = inject(file, application, sets, single, site, config.tiles, source=str(designs))
+    if designs is not None:
+        sets, injected = inject(designs, application, sets, single, site, config.tiles)
     remapper = None
     if plans and (settings.remap.every or settings.remap.polish):
         remapper = Remapper(
@@ -476,7 +362,7 @@ def co_optimise(
 
     def save() -> None:
         if checkpoint is not None and state is not None:
-            write_checkpoint(checkpoint, (state, grown), {**marks, "history": history})
+            checkpoint.write((state, grown), {**marks, "history": history})
 
     steps = run(
         search_key, context, config, rates=settings.plan_rates if plans else settings.rates, seeds=seeds, resume=state,
@@ -562,63 +448,3 @@ def _rows(progress: Progress, config: MohamConfig, known: int, before_s: float) 
         for i in range(count)
     ]
     return [row for row in rows if row["generation"] >= known]
-
-
-@dataclasses.dataclass(frozen=True)
-class ExpectedCost:
-    """What a search will take, roughly.
-
-    Attributes:
-        mappings: mappings that the layer mapper evaluates.
-        designs: designs that the co-optimiser evaluates, at most: there may be fewer list schedules.
-        seconds: on two cores, without compiling.
-        compile_s: what compiling adds on two cores where no program is cached.
-        memory_MB: of the process: Python, JAX and compiled programs, and the largest arrays together.
-    """
-
-    mappings: int
-    designs: int
-    seconds: float
-    compile_s: float
-    memory_MB: float
-
-
-# Two cores of a shared server (experiments/scenarios.py, bench_mapper.py): 58,000 to 86,000 mappings/s, 12,000
-# designs/s of 176 layers. Compiling takes much the same for every scenario.
-_MAPPINGS_PER_S = 7e4
-_LAYER_EVALUATIONS_PER_S = 2e6
-_RUNS = 0.65  # share of the layers that some chiplet of a front runs (ar-vr), which mapping again counts with
-_FINISH_S = 8.0  # the front in double precision, its bounds, figures and files
-_COMPILE_S = 55.0
-_BASE_MB = 1900.0  # searches of 128 to 1,024 designs take 1,600 to 2,000 (experiments/results/bench_search.md)
-
-
-def expected_cost(application: ApplicationModel, pairs: int, settings: Settings) -> ExpectedCost:
-    """Estimates what a search will take, from sizes alone.
-
-    Args:
-        application: the networks.
-        pairs: (unique layer, template) problems of the mapper.
-        settings: settings of the search.
-    """
-    mapper, moham, remap = settings.mapper, settings.moham, settings.remap
-    plans = moham.genes == "plans"
-    mappings = pairs * mapper.evaluations
-    offspring = moham.islands * (moham.population + moham.immigrant_count)
-    batches = moham.generations + (moham.seed_batches if moham.seeded else 1)
-    layers, entries = len(application.layers), mapper.entries
-    if plans and (remap.every or remap.polish):
-        rounds = ((moham.generations - 1) // remap.every if remap.every else 0) + remap.polish
-        batches += remap.polish * remap.settle + rounds * -(-moham.archive // moham.population)
-        short = dataclasses.replace(mapper, generations=remap.generations, descent=remap.descent)
-        mappings += rounds * int(_RUNS * remap.chiplets * len(application.unique_layers)) * short.evaluations
-        entries += remap.entries
-    designs = batches * offspring
-    seconds = mappings / _MAPPINGS_PER_S + designs * layers / _LAYER_EVALUATIONS_PER_S + _FINISH_S
-    # Per design: genes, one row of the tables per layer, and the fluid model's state; single precision.
-    per_design = 4 * (layers * (3 + 40) + moham.tiles * 100)
-    tables = 4 * pairs * entries * 400
-    total = per_design * (moham.islands * (moham.population + moham.archive) + offspring) + tables
-    return ExpectedCost(
-        mappings=mappings, designs=designs, seconds=seconds, compile_s=_COMPILE_S, memory_MB=_BASE_MB + total / 1e6
-    )

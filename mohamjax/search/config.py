@@ -1,4 +1,4 @@
-"""Settings of the co-optimiser: sizes, rates of its operators, what it minimises."""
+"""Settings of the layer mapper and the co-optimiser: sizes, rates of operators, what is minimised."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
 else:
     from chex import dataclass
 
-__all__ = ["PAPER_RATES", "WEIGHTS", "MohamConfig", "Rates", "RemapConfig"]
+
+__all__ = ["PAPER_RATES", "WEIGHTS", "MapperConfig", "MapperProgress", "MohamConfig", "Rates", "RemapConfig"]
 
 
 @dataclass(frozen=True)
@@ -190,3 +191,74 @@ class RemapConfig:
                 raise InputError(
                     f"{name} is {getattr(self, name)}", item="settings of mapping again", remedy=f"use {low} or more"
                 )
+
+
+@dataclasses.dataclass(frozen=True)
+class MapperConfig:
+    """Sizes of the mapper; static.
+
+    Attributes:
+        population: P, individuals per problem.
+        generations: generations after the first population.
+        immigrants: random individuals that join every generation.
+        descent: rounds after the last generation, each of as many evaluations: the members of the archive are replaced
+            by better ones among all their neighbours (`mapping_operators.neighbours`), until none is left to try.
+        archive: A, non-dominated mappings remembered per problem during the search.
+        entries: M, mappings of a Pareto set that are handed on.
+        block: B, problems searched in one call.
+        threads: blocks searched at a time; 0 for the number of cores.
+        fixed: evaluate on the templates as they are at their largest sizes, with the limits of their own off-chip
+            memory, instead of on each mapping's minimal hardware. Area is then the template's, and the search's third
+            objective the energy-delay product.
+        distinct: mappings with equal objectives count once in survival.
+    """
+
+    population: int = 120
+    generations: int = 15
+    immigrants: int = 12
+    descent: int = 32
+    archive: int = 256
+    entries: int = 128
+    block: int = 32
+    threads: int = 0
+    fixed: bool = False
+    distinct: bool = True
+
+    @property
+    def evaluations(self) -> int:
+        """Most mappings that the search of one problem evaluates."""
+        return (self.generations + 1 + self.descent) * (self.population + self.immigrants)
+
+    def __post_init__(self) -> None:
+        """Checks the values that a user can set."""
+        for name, low in (
+            ("population", 4), ("generations", 0), ("immigrants", 0), ("descent", 0), ("archive", 6), ("entries", 6),
+            ("block", 1), ("threads", 0),
+        ):  # fmt: skip
+            if getattr(self, name) < low:
+                raise InputError(
+                    f"{name} is {getattr(self, name)}", item="mapper settings", remedy=f"use {low} or more"
+                )
+
+
+@dataclasses.dataclass(frozen=True)
+class MapperProgress:
+    """How far the mapper is; passed to the caller after every generation of every block.
+
+    Attributes:
+        problems: (unique layer, template) pairs in all.
+        cached: pairs whose set was on disk.
+        done: pairs whose search has ended, cached ones included.
+        evaluations: mappings evaluated so far.
+        total: mappings to evaluate in all.
+        seconds: since the search began, compiling included.
+        compile_s: of these, seconds spent on compiling so far.
+    """
+
+    problems: int
+    cached: int
+    done: int
+    evaluations: int
+    total: int
+    seconds: float
+    compile_s: float = 0.0

@@ -14,11 +14,11 @@ from mohamjax.blocks import in_blocks
 from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters, Technology, Template, TemplateArrays, check_tiles
 from mohamjax.mapping import MappingTables, area
-from mohamjax.schedule import Workbench, alone, workbench
+from mohamjax.schedule import Requirements, Workbench, alone, workbench
 from mohamjax.search.config import WEIGHTS, MohamConfig
 from mohamjax.search.operators import Genetics
 from mohamjax.search.plans import PlanTables, plan_tables
-from mohamjax.search.requirements import Requirements, Site, survey
+from mohamjax.search.requirements import Site, survey
 from mohamjax.search.seeding import list_scheduler
 from mohamjax.search.seeds import padded_rows
 from mohamjax.workload import ApplicationModel

@@ -37,8 +37,9 @@ from mohamjax.errors import InputError
 from mohamjax.hardware import Technology, Template, fits
 from mohamjax.mapping import Mapping, MappingTables, on_own_hardware, tabulate_sets
 from mohamjax.mapping.space import RELEVANCE, MapSpace
+from mohamjax.mapping.tables import assemble
 from mohamjax.programs import light_jit
-from mohamjax.search.mapper import MapperContext, assemble, children_room, context
+from mohamjax.search.mapper_context import MapperContext, children_room, context
 from mohamjax.workload import DIMS, UniqueLayer
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mohamjax.hardware import Component, Dataflow, Level, Mac, Template
-from mohamjax.io.samples import Architecture
+from mohamjax.hardware import Architecture, Component, Dataflow, Level, Mac, Template
 
 __all__ = ["template_of"]
 

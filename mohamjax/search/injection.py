@@ -12,9 +12,8 @@ import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import Technology, Template, template_arrays
-from mohamjax.io.designs import DesignFile
 from mohamjax.mapping import Mapping, MappingTables, stacked_layers, tabulate
-from mohamjax.schedule import Design
+from mohamjax.schedule import Design, DesignFile
 from mohamjax.search.requirements import Site
 from mohamjax.workload import ApplicationModel
 
@@ -30,8 +29,6 @@ def inject(
     technology: Technology,
     site: Site,
     tiles: int,
-    *,
-    source: str = "",
 ) -> tuple[MappingTables, Design]:
     """Adds the loop nests of a file's designs to the tables, and gives the designs as chromosomes over them.
 
@@ -45,7 +42,6 @@ def inject(
         technology: energy and area tables, in the float dtype of the tables.
         site: the search's templates and requirements.
         tiles: S.
-        source: the file's name, for complaints.
 
     Returns:
         The larger tables, and `Design` with a leading axis, layers not padded.
@@ -54,7 +50,7 @@ def inject(
         InputError: the file holds a broken design, other networks or another template, or a design that breaks a
             requirement or does not fit.
     """
-    numbers = check_injected(file, application, site.templates, source=source)
+    numbers = check_injected(file, application, site.templates)
     assert file.designs is not None
     designs = file.designs
     tables, places = _with_nests(file, numbers, tables, technology, application, site.templates)
@@ -64,7 +60,9 @@ def inject(
         item = f"design {file.names[i]}"
         stated, chip = designs.template[i], designs.assignment[i]
         if np.count_nonzero(stated >= 0) > min(tiles, site.most[-1]):
-            raise InputError("has too many chiplets", file=source, item=item, remedy="allow more with --max-chiplets")
+            raise InputError(
+                "has too many chiplets", file=file.source, item=item, remedy="allow more with --max-chiplets"
+            )
         of_layer = stated[chip]
         mapping = places[unique, of_layer, designs.mapping[i]]
         template = np.full(tiles, -1, np.int32)
@@ -72,26 +70,25 @@ def inject(
         assignment = file.tile[i][chip]
         template[file.tile[i][used]] = numbers[stated[used]]
         template = np.where(site.tiles >= 0, site.tiles, template)
-        _check(np.asarray(template), template[assignment], numbers[of_layer], assignment, site, source, item)
+        _check(np.asarray(template), template[assignment], numbers[of_layer], assignment, site, file.source, item)
         entry = (unique, numbers[of_layer], mapping)
         if not np.isfinite(np.asarray(tables.objectives)[entry]).all():
-            raise InputError("has a mapping that does not fit its template", file=source, item=item, remedy="mend it")
+            raise InputError(
+                "has a mapping that does not fit its template", file=file.source, item=item, remedy="mend it"
+            )
         genes = designs.order[i], assignment, mapping, template
         out.append([np.asarray(gene, np.int32) for gene in genes])
     order, assignment, mapping, template = (jnp.asarray(np.stack(column)) for column in zip(*out, strict=True))
     return tables, Design(order=order, assignment=assignment, mapping=mapping, template=template)
 
 
-def check_injected(
-    file: DesignFile, application: ApplicationModel, templates: Sequence[Template], *, source: str = ""
-) -> np.ndarray:
+def check_injected(file: DesignFile, application: ApplicationModel, templates: Sequence[Template]) -> np.ndarray:
     """Complains about designs that cannot join a search, as far as that is known before any mapping is.
 
     Args:
         file: the designs.
         application: the networks that are searched.
         templates: the search's templates.
-        source: the file's name, for complaints.
 
     Returns:
         `[T of the file + 1]` int, the search's number of each template that a design uses; last -1, for empty tiles.
@@ -101,11 +98,11 @@ def check_injected(
     """
     for name, reason in zip(file.names, file.reasons, strict=True):
         if reason:
-            raise InputError(reason, file=source, item=f"design {name}", remedy="mend it or take it out")
+            raise InputError(reason, file=file.source, item=f"design {name}", remedy="mend it or take it out")
     if file.designs is None or file.mappings is None:
-        raise InputError("there are no designs", file=source, remedy="give at least one")
-    _same_networks(file.application, application, source)
-    return _template_numbers(file, templates, source)
+        raise InputError("there are no designs", file=file.source, remedy="give at least one")
+    _same_networks(file.application, application, file.source)
+    return _template_numbers(file, templates)
 
 
 def _same_networks(theirs: ApplicationModel, ours: ApplicationModel, source: str) -> None:
@@ -126,7 +123,7 @@ def _same_networks(theirs: ApplicationModel, ours: ApplicationModel, source: str
         )
 
 
-def _template_numbers(file: DesignFile, templates: Sequence[Template], source: str) -> np.ndarray:
+def _template_numbers(file: DesignFile, templates: Sequence[Template]) -> np.ndarray:
     """The search's number of each template of the file, see `check_injected`."""
     assert file.designs is not None
     hashes = [t.content_hash() for t in templates]
@@ -136,7 +133,7 @@ def _template_numbers(file: DesignFile, templates: Sequence[Template], source: s
         if own not in hashes:
             raise InputError(
                 f"template {file.templates[t].name} is not one of those that are searched",
-                file=source,
+                file=file.source,
                 remedy=f"give it with --templates; now there are {', '.join(x.name for x in templates)}",
             )
         numbers[t] = hashes.index(own)

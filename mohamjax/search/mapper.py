@@ -13,230 +13,35 @@ import concurrent.futures
 import dataclasses
 import functools
 import hashlib
-import importlib.metadata
-import importlib.resources
-import io
 import json
 import os
-import pathlib
-import tempfile
 import threading
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from collections.abc import Mapping as Dict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mohamjax import emo, folders
-from mohamjax.errors import InputError
-from mohamjax.hardware import (
-    Machine,
-    Technology,
-    Template,
-    TemplateArrays,
-    fits,
-    technology_hash,
-    template_arrays,
-)
-from mohamjax.io.files import read_arrays, write_bytes
+from mohamjax import emo
+from mohamjax.hardware import Technology, Template, fits, technology_hash, template_arrays
 from mohamjax.mapping.cost import MAX_CHILDREN
 from mohamjax.mapping.nest import Array, Mapping
-from mohamjax.mapping.space import (
-    MappingGenes,
-    MapSpace,
-    constraints,
-    decode,
-    encode,
-    map_space,
-    prime_factors,
-    sample,
-    stack_spaces,
-)
-from mohamjax.mapping.tables import (
-    MappingTables,
-    column_shapes,
-    need_children,
-    on_own_hardware,
-    tabulate_sets,
-)
-from mohamjax.programs import light_jit
+from mohamjax.mapping.space import MappingGenes, MapSpace, decode, encode, sample, stack_spaces
+from mohamjax.mapping.tables import MappingTables, assemble, tabulate_sets
+from mohamjax.programs import light_jit, once
 from mohamjax.search import loop
+from mohamjax.search.config import MapperConfig, MapperProgress
+from mohamjax.search.mapper_context import MapperContext, _cast, children_room, objectives, pair_space, prime_slots
 from mohamjax.search.mapping_operators import MapperRates, neighbour, neighbours, vary
+from mohamjax.search.stores import TableStore
 from mohamjax.workload import DIMS, UniqueLayer
 
-if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
-    from dataclasses import dataclass
-else:
-    from chex import dataclass
-
-__all__ = [
-    "MapperConfig",
-    "MapperContext",
-    "MapperProgress",
-    "assemble",
-    "cache_folder",
-    "children_room",
-    "context",
-    "largest_children_room",
-    "map_layers",
-    "map_spaces",
-    "mapping_problem",
-    "objectives",
-]
+__all__ = ["map_layers", "mapping_problem"]
 
 _MEMBERS = 8  # members of an archive whose neighbours are listed in a round
-
-_PRIME_STEP = 32  # factor slots come in multiples of this, so that scenarios share a compile
-
-
-@dataclasses.dataclass(frozen=True)
-class MapperConfig:
-    """Sizes of the mapper; static.
-
-    Attributes:
-        population: P, individuals per problem.
-        generations: generations after the first population.
-        immigrants: random individuals that join every generation.
-        descent: rounds after the last generation, each of as many evaluations: the members of the archive are replaced
-            by better ones among all their neighbours (`mapping_operators.neighbours`), until none is left to try.
-        archive: A, non-dominated mappings remembered per problem during the search.
-        entries: M, mappings of a Pareto set that are handed on.
-        block: B, problems searched in one call.
-        threads: blocks searched at a time; 0 for the number of cores.
-        fixed: evaluate on the templates as they are at their largest sizes, with the limits of their own off-chip
-            memory, instead of on each mapping's minimal hardware. Area is then the template's, and the search's third
-            objective the energy-delay product.
-        distinct: mappings with equal objectives count once in survival.
-    """
-
-    population: int = 120
-    generations: int = 15
-    immigrants: int = 12
-    descent: int = 32
-    archive: int = 256
-    entries: int = 128
-    block: int = 32
-    threads: int = 0
-    fixed: bool = False
-    distinct: bool = True
-
-    @property
-    def evaluations(self) -> int:
-        """Most mappings that the search of one problem evaluates."""
-        return (self.generations + 1 + self.descent) * (self.population + self.immigrants)
-
-    def __post_init__(self) -> None:
-        """Checks the values that a user can set."""
-        for name, low in (
-            ("population", 4), ("generations", 0), ("immigrants", 0), ("descent", 0), ("archive", 6), ("entries", 6),
-            ("block", 1), ("threads", 0),
-        ):  # fmt: skip
-            if getattr(self, name) < low:
-                raise InputError(
-                    f"{name} is {getattr(self, name)}", item="mapper settings", remedy=f"use {low} or more"
-                )
-
-
-@dataclasses.dataclass(frozen=True)
-class MapperProgress:
-    """How far the mapper is; passed to the caller after every generation of every block.
-
-    Attributes:
-        problems: (unique layer, template) pairs in all.
-        cached: pairs whose set was on disk.
-        done: pairs whose search has ended, cached ones included.
-        evaluations: mappings evaluated so far.
-        total: mappings to evaluate in all.
-        seconds: since the search began, compiling included.
-        compile_s: of these, seconds spent on compiling so far.
-    """
-
-    problems: int
-    cached: int
-    done: int
-    evaluations: int
-    total: int
-    seconds: float
-    compile_s: float = 0.0
-
-
-@dataclass(frozen=True)
-class MapperContext:
-    """One (unique layer, template) problem as arrays.
-
-    Attributes:
-        space: its map space.
-        template: the template at its largest sizes.
-        technology: energy and area tables.
-    """
-
-    space: MapSpace
-    template: TemplateArrays
-    technology: Technology
-
-
-def children_room(spaces: Sequence[MapSpace]) -> int:
-    """`max_children` of the cost model for mappings of these spaces: 0 where none can need it (`need_children`)."""
-    along = [(np.asarray(space.limit) > 1).reshape(3, -1, len(DIMS))[1:] for space in spaces]
-    return MAX_CHILDREN if any(np.any(need_children(slots)) for slots in along) else 0
-
-
-def map_spaces(
-    layers: Sequence[UniqueLayer], templates: Sequence[Template], arrays: TemplateArrays
-) -> dict[tuple[int, int], MapSpace]:
-    """Map spaces of all pairs of layers and templates that can run them, equally padded, by (layer, template).
-
-    Args:
-        layers: unique layers.
-        templates: T templates.
-        arrays: the templates, `[T, ...]` NumPy leaves.
-    """
-    levels, primes = arrays.component.shape[1], _primes(layers)
-    return {
-        (u, t): _space(layer, template, jax.tree.map(lambda leaf, t=t: leaf[t], arrays.machine), levels, primes)
-        for u, layer in enumerate(layers)
-        for t, template in enumerate(templates)
-        if fits(template, layer.type, layer.shape) is None
-    }
-
-
-def largest_children_room(
-    layers: Sequence[UniqueLayer], templates: Sequence[Template], technology: Technology, levels: int
-) -> int:
-    """`children_room` over all pairs of layers and templates that can run them, as `map_layers` finds it."""
-    arrays = jax.device_get(template_arrays(templates, technology, levels))
-    return children_room(list(map_spaces(layers, templates, arrays).values()))
-
-
-def objectives(
-    genes: MappingGenes, context: MapperContext, *, fixed: bool = False, max_children: int = MAX_CHILDREN
-) -> jax.Array:
-    """Base-2 logarithms of latency [cycles], energy [pJ] and area [um^2] of a population of one problem.
-
-    Latency is free of off-chip limits; energy and area are those of the mapping's own minimal hardware (DESIGN
-    section 7). Logarithms change no rank, but spread the crowding evenly over objectives that span decades.
-
-    Args:
-        genes: leading axis `[P]`.
-        context: one problem.
-        fixed: static, as in `MapperConfig`: latency with off-chip limits, energy, and their product.
-        max_children: static, from `children_room`.
-
-    Returns:
-        `[P, 3]` float, +inf where the mapping is invalid.
-    """
-    mapping = jax.vmap(decode, in_axes=(0, None), out_axes=-1)(genes, context.space)
-    own = on_own_hardware(
-        context.space.layer, mapping, context.template, context.technology, fixed=fixed, max_children=max_children
-    )
-    energy = jnp.log2(own.energy.total)
-    time = jnp.log2(own.cycles.total if fixed else own.cycles.onchip)
-    values = jnp.stack([time, energy, time + energy if fixed else jnp.log2(own.area)], axis=-1)
-    return jnp.where((own.reason == 0)[:, None], values, jnp.inf)
 
 
 @functools.cache
@@ -379,28 +184,6 @@ def _finish(archive: emo.Archive, space: MapSpace, *, entries: int) -> tuple[Map
     return jax.vmap(one)(archive, space)
 
 
-def cache_folder() -> pathlib.Path:
-    """Where mapping tables are kept between runs, see `folders.cache_folder`."""
-    return folders.cache_folder("mappings")
-
-
-@functools.lru_cache(maxsize=1)
-def _code_hash() -> str:
-    """Hash of everything but the inputs that decides a result: our code from the cost model up, and JAX's version."""
-    digest = hashlib.sha256(f"{jax.__version__} {importlib.metadata.version('numpy')}".encode())
-    root = importlib.resources.files("mohamjax")
-    for folder in ("emo", "hardware", "mapping", "search"):
-        for file in sorted(root.joinpath(folder).iterdir(), key=lambda f: f.name):
-            if file.name.endswith(".py") and (folder != "search" or file.name in _SEARCH_FILES):
-                digest.update(file.name.encode() + file.read_bytes())
-    for name in ("blocks.py", "programs.py"):
-        digest.update(root.joinpath(name).read_bytes())
-    return digest.hexdigest()
-
-
-_SEARCH_FILES = ("loop.py", "mapper.py", "mapping_operators.py")
-
-
 @dataclasses.dataclass(frozen=True)
 class _Pair:
     """One problem on the host.
@@ -409,13 +192,11 @@ class _Pair:
         layer: unique layer.
         template: the template.
         digest: hash of inputs and settings, from which its random numbers derive: an edit of the code leaves them.
-        file: name of its cache file; hash of the code as well.
     """
 
     layer: int
     template: int
     digest: str
-    file: str
 
 
 def _pairs(
@@ -441,63 +222,14 @@ def _pairs(
         sort_keys=True,
     )
     hashes = [template.content_hash() for template in templates]
-    code = _code_hash()
     out = []
     for u, layer in enumerate(layers):
         for t, template in enumerate(templates):
             if fits(template, layer.type, layer.shape) is None:
                 seeds = [[np.asarray(x).tolist() for x in jax.tree.leaves(m)] for m in given.get((u, t), ())]
                 content = json.dumps([common, hashes[t], layer.type, dataclasses.asdict(layer.shape), seeds])
-                digest, file = (hashlib.sha256(text.encode()).hexdigest() for text in (content, content + code))
-                out.append(_Pair(u, t, digest, f"{file}.npz"))
+                out.append(_Pair(u, t, hashlib.sha256(content.encode()).hexdigest()))
     return out
-
-
-_FIELDS = tuple(f.name for f in dataclasses.fields(MappingTables) if f.name != "mapping")
-_MAPPING_FIELDS = tuple(f.name for f in dataclasses.fields(Mapping))
-
-
-def _load(path: pathlib.Path) -> MappingTables | None:
-    """One cached set `[M, ...]`, or None where there is none or the file is damaged (it is then written anew)."""
-    try:
-        data = read_arrays(path)
-        mapping = Mapping(**{name: data[f"mapping.{name}"] for name in _MAPPING_FIELDS})
-        return MappingTables(mapping=mapping, **{name: data[name] for name in _FIELDS})
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError) as error:
-        warnings.warn(f"{path}: damaged cache entry ({error}); searching again", stacklevel=2)
-        return None
-
-
-def _save(path: pathlib.Path, table: MappingTables) -> None:
-    """Writes one set atomically; `InputError` where it cannot."""
-    arrays = {f"mapping.{name}": getattr(table.mapping, name) for name in _MAPPING_FIELDS}
-    arrays |= {name: getattr(table, name) for name in _FIELDS}
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)
-    write_bytes(path, buffer.getvalue())
-
-
-_PROGRAMS: dict[Any, concurrent.futures.Future[Any]] = {}
-"""Compiled programs by function, static arguments and shapes, and that those of the tables are (None); those of other
-threads in the making included."""
-
-_ASKING = threading.Lock()
-
-
-def _once(key: Any, make: Callable[[], Any]) -> Any:
-    """What `make` gives; called once for a key, by whoever asks first."""
-    with _ASKING:
-        first = key not in _PROGRAMS
-        future = _PROGRAMS.setdefault(key, concurrent.futures.Future())
-    if first:
-        try:
-            future.set_result(make())
-        except BaseException as error:
-            del _PROGRAMS[key]
-            future.set_exception(error)
-    return future.result()
 
 
 class _Search:
@@ -540,7 +272,7 @@ class _Search:
         leaves, tree = jax.tree.flatten(args)
         shapes = tuple(jax.typeof(leaf) for leaf in leaves)
         key = function, tuple(sorted(static.items(), key=lambda item: item[0])), tree, shapes
-        return _once(key, lambda: function.lower(*args, **static).compile())
+        return once(key, lambda: function.lower(*args, **static).compile())
 
     def compile_tables(self, context: MapperContext) -> None:
         """Compiles what evaluates the sets, by nests of ones; where the spaces have such, also by one with a window."""
@@ -561,7 +293,7 @@ class _Search:
             )
             tabulate_sets(space.layer, template, context.technology, nests, np.array([most]), fixed=fixed)
 
-        _once(("tables", fixed, self.max_children, levels, context.template.machine.capacity.dtype), evaluate)
+        once(("tables", fixed, self.max_children, levels, context.template.machine.capacity.dtype), evaluate)
 
     def programs(
         self, keys: Array, context: MapperContext, given: MappingGenes | None, is_given: Any
@@ -644,7 +376,7 @@ def map_layers(
     given: Dict[tuple[int, int], Sequence[Mapping]] | None = None,
     wanted: np.ndarray | None = None,
     progress: Callable[[MapperProgress], None] | None = None,
-    cache: pathlib.Path | None = None,
+    cache: TableStore | None = None,
     levels: int | None = None,
     max_children: int | None = None,
     dtype: Any = jnp.float32,
@@ -666,7 +398,7 @@ def map_layers(
             the deepest template has.
         wanted: `[U, T]` bool, pairs to search; default all that can be.
         progress: called from worker threads, one call at a time, after every generation of a block.
-        cache: folder of finished sets (see `cache_folder`); None neither reads nor writes any.
+        cache: where finished sets are kept between runs (`io.MappingCache`); None neither reads nor writes any.
         levels: L, at least those of every template; default the most of any.
         max_children: of the cost model, at least what `children_room` says; default just that. One number for several
             calls lets them share their programs.
@@ -684,7 +416,7 @@ def map_layers(
     given = dict(given or {})
     arrays = jax.device_get(template_arrays(templates, technology, levels, dtype))
     deep = arrays.component.shape[1]
-    primes = _primes(layers)
+    primes = prime_slots(layers)
     layout = {"levels": deep, "primes": primes, "dtype": jnp.dtype(dtype).name}
     pairs = _pairs(key, layers, templates, technology, config, rates, given, layout)
     if wanted is not None:
@@ -692,20 +424,12 @@ def map_layers(
 
     found: dict[_Pair, MappingTables] = {}
     if cache is not None:
-        try:
-            cache.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=cache):
-                pass
-        except OSError as error:
-            warnings.warn(f"mapping sets are not kept: {cache} cannot be written ({error.strerror})", stacklevel=2)
-            cache = None
-    if cache is not None:
-        found = {pair: hit for pair in pairs if (hit := _load(cache / pair.file)) is not None}
+        found = {pair: hit for pair in pairs if (hit := cache.read(pair.digest)) is not None}
     open_ = [pair for pair in pairs if pair not in found]
 
     def space(pair: _Pair) -> MapSpace:
         machine = jax.tree.map(lambda leaf: leaf[pair.template], arrays.machine)
-        return _space(layers[pair.layer], templates[pair.template], machine, deep, primes)
+        return pair_space(layers[pair.layer], templates[pair.template], machine, deep, primes)
 
     spaces = {pair: space(pair) for pair in open_}
     most_given = max([0, *(len(v) for v in given.values())])
@@ -732,7 +456,7 @@ def map_layers(
         for i, pair in enumerate(block):
             found[pair] = jax.tree.map(lambda leaf, i=i: leaf[i], result)
             if cache is not None:
-                _save(cache / pair.file, found[pair])
+                cache.write(pair.digest, found[pair])
 
     blocks = [open_[i : i + config.block] for i in range(0, len(open_), config.block)]
     threads = min(config.threads or os.cpu_count() or 1, max(1, len(blocks)))
@@ -748,52 +472,6 @@ def map_layers(
             raise
     tables = {(pair.layer, pair.template): table for pair, table in found.items()}
     return assemble(tables, len(layers), len(templates), config.entries, deep, dtype)
-
-
-def context(
-    layer: UniqueLayer,
-    template: Template,
-    technology: Technology,
-    *,
-    levels: int | None = None,
-    dtype: Any = jnp.float32,
-) -> MapperContext:
-    """One problem as `objectives` takes it, for those who evaluate or enumerate mappings themselves.
-
-    Args:
-        layer: the layer.
-        template: a template that runs it.
-        technology: energy and area tables.
-        levels: L; default those of the template.
-        dtype: float dtype of the evaluation.
-
-    Raises:
-        InputError: the template does not run layers of this type.
-    """
-    arrays = template_arrays([template], technology, levels=levels, dtype=dtype)
-    arrays = jax.device_get(jax.tree.map(lambda leaf: leaf[0], arrays))
-    space = _space(layer, template, arrays.machine, arrays.component.shape[0], _primes([layer]))
-    return MapperContext(
-        space=jax.tree.map(jnp.asarray, space),
-        template=jax.tree.map(jnp.asarray, arrays),
-        technology=_cast(technology, dtype),
-    )
-
-
-def _primes(layers: Sequence[UniqueLayer]) -> int:
-    """Factor slots that the layers need, rounded up."""
-    longest = max([1, *(sum(len(prime_factors(bound)) for bound in layer.shape.bounds) for layer in layers)])
-    return _PRIME_STEP * -(-longest // _PRIME_STEP)
-
-
-def _space(layer: UniqueLayer, template: Template, machine: Machine, levels: int, primes: int) -> MapSpace:
-    """The map space of one problem, NumPy arrays."""
-    return map_space(layer.shape, constraints(template, layer.type, layer.shape, levels), machine, primes)
-
-
-def _cast(technology: Technology, dtype: Any) -> Technology:
-    """The tables in the float dtype of the search."""
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), technology)
 
 
 def _given_genes(
@@ -820,30 +498,3 @@ def _given_genes(
         )
         rows.append(jax.tree.map(lambda *x: np.stack(x), *genes, *[blank] * (most - len(genes))))
     return jax.tree.map(lambda *x: np.stack(x), *rows), exists
-
-
-def assemble(
-    found: Dict[tuple[int, int], MappingTables], layers: int, templates: int, entries: int, levels: int, dtype: Any
-) -> MappingTables:
-    """Sets by (layer, template) as one table `[U, T, M, ...]`; problems that do not exist have count 0."""
-    dims, spaces = len(DIMS), 3
-    lead = (layers, templates)
-    columns: dict[str, Any] = {
-        name: np.zeros((*lead, entries, *shape), dtype) for name, shape in column_shapes(levels, spaces).items()
-    }
-    columns["objectives"] += np.inf
-    columns["count"] = np.zeros(lead, np.int32)
-    unit = np.arange(dims, dtype=np.int32)
-    nest: dict[str, Any] = {
-        "temporal": np.ones((*lead, entries, levels, dims), np.int32),
-        "order": np.broadcast_to(unit, (*lead, entries, levels, dims)).copy(),
-        "spatial": np.ones((*lead, entries, 2, levels, dims), np.int32),
-        "spatial_order": np.broadcast_to(unit, (*lead, entries, 2, levels, dims)).copy(),
-        "keep": np.zeros((*lead, entries, levels, spaces), bool),
-    }
-    for pair, table in found.items():
-        for name, column in columns.items():
-            column[pair] = getattr(table, name)
-        for name, column in nest.items():
-            column[pair] = getattr(table.mapping, name)
-    return MappingTables(mapping=Mapping(**nest), **columns)

@@ -23,10 +23,12 @@ from mohamjax.hardware import (
     template_arrays,
 )
 from mohamjax.mapping import MappingTables, recast
-from mohamjax.search.codesign import Settings, prepare
+from mohamjax.schedule import Requirements, load_requirements
+from mohamjax.search.codesign import prepare
 from mohamjax.search.config import MohamConfig
 from mohamjax.search.context import MohamContext, build_context, check_tables
-from mohamjax.search.requirements import Requirements, Site, load_requirements
+from mohamjax.search.requirements import Site
+from mohamjax.search.settings import Settings
 from mohamjax.workload import ApplicationModel
 
 __all__ = ["DesignProblem", "search_keys"]
@@ -108,7 +110,7 @@ class DesignProblem:
             )
         for name, value in own.items():
             object.__setattr__(self, name, value)
-        site, _ = prepare(application, self.templates, self.settings())
+        site = prepare(application, self.templates, self.settings())
         object.__setattr__(self, "site", site)
         object.__setattr__(self, "_arrays", {})
 

@@ -21,10 +21,11 @@ import numpy as np
 from mohamjax.hardware import PackageParameters, Technology, Template, template_arrays
 from mohamjax.mapping import MappingTables, stacked_layers, tabulate, tabulate_sets
 from mohamjax.schedule import Chiplets, Design, Workbench, alone, chiplets, uncontended, workbench
-from mohamjax.search.config import RemapConfig
+from mohamjax.search.config import MapperConfig, MapperProgress, RemapConfig
 from mohamjax.search.context import MohamContext
 from mohamjax.search.loop import SearchState
-from mohamjax.search.mapper import MapperConfig, MapperProgress, largest_children_room, map_layers
+from mohamjax.search.mapper import map_layers
+from mohamjax.search.mapper_context import largest_children_room
 from mohamjax.search.plans import WEIGHTS, mapping_scores, plan_tables
 from mohamjax.struct import take
 from mohamjax.workload import ApplicationModel, UniqueLayer

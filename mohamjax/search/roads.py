@@ -1,12 +1,9 @@
-"""The main roads over a `DesignProblem`: map or sample its layers, sample designs, evaluate them, search."""
+"""Main roads over a `DesignProblem`: sample mappings and designs, evaluate designs."""
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
-import pathlib
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -16,27 +13,16 @@ import numpy as np
 from mohamjax.errors import InputError
 from mohamjax.mapping import Mapping, MappingTables, stacked_layers, tabulate
 from mohamjax.mapping.space import MapSpace, decode, sample
-from mohamjax.mapping.tables import column_shapes
+from mohamjax.mapping.tables import assemble, column_shapes
 from mohamjax.schedule import Design, DesignReport, chiplets
 from mohamjax.schedule import report as report_on_bench
-from mohamjax.search import mapper, operators
-from mohamjax.search.codesign import BUDGETS, Listener, SearchResult, Settings, co_optimise
-from mohamjax.search.config import MohamConfig, Rates, RemapConfig
+from mohamjax.search import operators
 from mohamjax.search.context import MohamContext
-from mohamjax.search.mapper import MapperConfig, MapperProgress, assemble, cache_folder
-from mohamjax.search.plan_operators import PlanRates
-from mohamjax.search.problem import DesignProblem, search_keys
+from mohamjax.search.mapper_context import map_spaces
+from mohamjax.search.problem import DesignProblem
 from mohamjax.struct import Rows, record, take
 
-__all__ = [
-    "SizedDesign",
-    "evaluate",
-    "map_layers",
-    "report",
-    "sample_designs",
-    "sample_mappings",
-    "search",
-]
+__all__ = ["SizedDesign", "evaluate", "report", "sample_designs", "sample_mappings"]
 
 
 @record(frozen=True)
@@ -58,58 +44,6 @@ class SizedDesign(Rows):
 
 
 # ---------------------------------------------------------------- mappings
-
-
-def map_layers(
-    problem: DesignProblem,
-    budget: str = "small",
-    seed: int = 0,
-    *,
-    config: MapperConfig | None = None,
-    progress: Callable[[MapperProgress], None] | None = None,
-    cache: bool | pathlib.Path = False,
-) -> MappingTables:
-    """Searches the Pareto set of mappings of every layer on every template that runs it (MEDEA).
-
-    The tables are those that `search` of the same budget and seed finds for itself.
-
-    Args:
-        problem: the problem.
-        budget: `tiny`, `small` or `paper`.
-        seed: of all randomness.
-        config: sizes of the mapper in the place of the budget's.
-        progress: called with a `MapperProgress` after every generation of a block, from worker threads.
-        cache: keep and reuse sets on disk: a folder, or True for the user's cache folder.
-
-    Returns:
-        The tables, `[U, T, M, ...]`, NumPy leaves.
-
-    Raises:
-        InputError: there is no such budget.
-
-    Example:
-        >>> found = mj.map_layers(problem, budget="tiny", seed=0)
-        >>> found.count.shape  # Pareto sets: unique layers, templates
-        (2, 2)
-    """
-    if config is None:
-        config = Settings.preset(_budget(budget)).mapper
-    key, _, _ = search_keys(seed)
-    return mapper.map_layers(
-        key,
-        problem.application.unique_layers,
-        problem.site.templates,
-        problem.technology,
-        config,
-        progress=progress,
-        cache=(cache_folder() if cache is True else cache) or None,
-    )
-
-
-def _budget(name: str) -> str:
-    if name not in BUDGETS:
-        raise InputError(f"unknown budget {name!r}", item="budget", remedy=f"use one of {', '.join(BUDGETS)}")
-    return name
 
 
 @functools.partial(jax.jit, static_argnames="count")
@@ -154,7 +88,7 @@ def sample_mappings(problem: DesignProblem, count: int, seed: int = 0) -> Mappin
     technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), problem.technology)
     levels, key = arrays.component.shape[1], jax.random.fold_in(jax.random.key(seed), 1)
     draws: dict[tuple[int, int], Mapping] = {}
-    for (u, t), space in mapper.map_spaces(layers, templates, arrays).items():
+    for (u, t), space in map_spaces(layers, templates, arrays).items():
         own = jax.random.fold_in(jax.random.fold_in(key, u), t)
         nests = jax.device_get(_drawn(own, jax.tree.map(jnp.asarray, space), count=_ROUNDS * count))
         draws[u, t] = take(nests, _distinct(nests)[: 2 * count])
@@ -331,94 +265,3 @@ def evaluate(design: Design | SizedDesign, space: MohamContext) -> jax.Array:
 
 
 # ---------------------------------------------------------------- search
-
-
-def search(
-    problem: DesignProblem,
-    tables: MappingTables | None = None,
-    budget: str = "small",
-    seed: int = 0,
-    *,
-    preset: str = "default",
-    listener: Listener | None = None,
-    **settings: Any,
-) -> SearchResult:
-    """Searches packages and schedules: the Pareto front of latency, energy and area.
-
-    Args:
-        problem: the problem.
-        tables: mappings to choose from, which no round of mapping then adds to unless `every` is given, so that the
-            front's designs evaluate in `problem.arrays(tables)`; default those of `map_layers` with this budget and
-            seed, and rounds as the budget has them.
-        budget: `tiny`, `small` or `paper`.
-        seed: of all randomness: the same problem, settings and seed give the same front.
-        preset: `default`, `layers` or `paper`, see `Settings.preset`; the package stays the problem's.
-        listener: told how the search goes.
-        settings: any field of `Settings` (`cache`, `weights`, `mapper`), of `MohamConfig` (`population`,
-            `generations`, `objective`), of `PlanRates` or, with `genes="layers"`, `Rates` (`crossover`), and of
-            `RemapConfig` (`every`); a name that several have is that of the first.
-
-    Returns:
-        The result: `.front.objectives` `[n, 3]` float64 by rising latency, `.front.designs`, `.history` (a row per
-        generation), `.tables`.
-
-    Raises:
-        InputError: an unknown setting or one that the problem decides, tables of another problem, or requirements that
-            no design found meets.
-
-    Example:
-        >>> result = mj.search(problem, tables, budget="tiny", seed=0, population=16, generations=4, chunk=4)
-        >>> result.front.objectives.dtype, len(result.front.designs) == len(result.front.objectives)
-        (dtype('float64'), True)
-        >>> result.history[-1]["generation"]
-        4
-        >>> best = jax.jit(mj.evaluate)(result.front.designs[0], space)  # single precision, as the space
-        >>> bool(jnp.allclose(best, result.front.objectives[0], rtol=1e-4))
-        True
-    """
-    base = Settings.preset(_budget(budget), preset=preset, seed=seed)
-    if tables is not None and "every" not in settings and "remap" not in settings:
-        base = dataclasses.replace(base, remap=dataclasses.replace(base.remap, every=0))
-    chosen = _with(problem.settings(base), settings)
-    return co_optimise(problem.application, problem.templates, chosen, listener=listener, tables=tables)
-
-
-_OF_PROBLEM = ("package", "technology", "requirements", "tiles")
-
-
-def _with(settings: Settings, changes: dict[str, Any]) -> Settings:
-    """Settings with fields changed by name, those of their parts too."""
-    parts: dict[str, type] = {
-        "moham": MohamConfig, "plan_rates": PlanRates, "rates": Rates, "remap": RemapConfig,
-    }  # fmt: skip
-    own = [field.name for field in dataclasses.fields(Settings)]
-    homes: dict[str, str] = {}
-    for part, kind in parts.items():
-        for field in dataclasses.fields(kind):
-            homes.setdefault(field.name, part)
-    dealt: dict[str, dict[str, Any]] = {part: {} for part in ("", *parts)}
-    for name, value in changes.items():
-        if name in _OF_PROBLEM:
-            raise InputError(
-                "is the problem's to say", item=f"setting {name!r}", remedy="make a DesignProblem with another one"
-            )
-        if name not in own and name not in homes:
-            near = difflib.get_close_matches(name, [*own, *homes], 3)
-            remedy = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(sorted({*own, *homes}))}"
-            raise InputError("is not known", item=f"setting {name!r}", remedy=remedy)
-        dealt["" if name in own else homes[name]][name] = value
-    settings = dataclasses.replace(settings, **dealt[""])
-    for part in parts:
-        if dealt[part]:
-            settings = dataclasses.replace(
-                settings, **{part: dataclasses.replace(getattr(settings, part), **dealt[part])}
-            )
-    idle = "rates" if settings.moham.genes == "plans" else "plan_rates"
-    if dealt[idle]:
-        other = "layers" if idle == "rates" else "plans"
-        raise InputError(
-            f"is a rate of a search of {other}, this one searches {settings.moham.genes}",
-            item=f"setting {next(iter(dealt[idle]))!r}",
-            remedy=f"add genes={other!r}, or leave it out",
-        )
-    return settings

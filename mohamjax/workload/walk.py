@@ -18,15 +18,7 @@ from mohamjax.errors import InputError
 from mohamjax.workload.budget import Budget
 from mohamjax.workload.layer import Layer, WorkloadShape
 from mohamjax.workload.onnx_file import MAX_FOLDED_INTEGERS, check_sizes
-from mohamjax.workload.operators import (
-    CONTRIB,
-    PURE_RANDOM,
-    QUANTISED_THROUGH,
-    RULES,
-    STANDARD,
-    find_rule,
-    is_layer,
-)
+from mohamjax.workload.operators import CONTRIB, PURE_RANDOM, QUANTISED_THROUGH, RULES, STANDARD, find_rule, is_layer
 from mohamjax.workload.plan import GraphPlan, NodePlan, decode, entries, plan_graph, shortened, static_shape
 from mohamjax.workload.tensor import BOOL, TYPE_BITS, Call, Tensor, is_known, show, union
 

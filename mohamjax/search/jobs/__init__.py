@@ -38,9 +38,7 @@ from mohamjax.search.jobs.transfer import (
     check_transfer,
     direct_transfer,
     ranked_schedule,
-    read_transfer,
     transfer_of,
-    write_transfer,
 )
 
 __all__ = [
@@ -81,11 +79,9 @@ __all__ = [
     "nest_analyses",
     "objective_names",
     "ranked_schedule",
-    "read_transfer",
     "run_heuristic",
     "run_method",
     "search_islands",
     "seed_plans",
     "transfer_of",
-    "write_transfer",
 ]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import pathlib
 from collections.abc import Callable, Sequence
 
 import jax
@@ -18,7 +17,9 @@ from mohamjax.hardware import Technology, Template, fits
 from mohamjax.schedule.job_analysis import JobAnalysis
 from mohamjax.schedule.job_platform import Core, TemplateCore
 from mohamjax.schedule.job_templates import core_template
-from mohamjax.search.mapper import MapperConfig, MapperProgress, map_layers
+from mohamjax.search.config import MapperConfig, MapperProgress
+from mohamjax.search.mapper import map_layers
+from mohamjax.search.stores import TableStore
 from mohamjax.workload import DIMS, UniqueLayer, WorkloadShape
 
 __all__ = ["MAPPING_CHOICES", "nest_analyses"]
@@ -54,7 +55,7 @@ def nest_analyses(
     *,
     choice: str = "latency",
     progress: Callable[[MapperProgress], None] | None = None,
-    cache: pathlib.Path | None = None,
+    cache: TableStore | None = None,
 ) -> dict[Core | TemplateCore, JobAnalysis]:
     """Analyses jobs on cores by searching their mappings (`map_layers`) on templates of fixed sizes.
 

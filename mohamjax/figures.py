@@ -1,0 +1,132 @@
+"""Figures in files: what `plot` draws of a front in memory or of a results folder, written by `io`."""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from mohamjax.errors import InputError
+from mohamjax.hardware import Technology
+from mohamjax.io.files import write_bytes
+from mohamjax.io.results import prepare_folder
+from mohamjax.io.results_reader import evaluate_results, read_results
+from mohamjax.plot.design import DesignView, design_view
+from mohamjax.plot.front import Front
+from mohamjax.plot.results import front_of, result_figures
+from mohamjax.plot.style import known_format, rendered
+from mohamjax.schedule import Certificate, Evaluated
+
+__all__ = ["plot_evaluated", "plot_results", "save"]
+
+
+def save(figure: Figure, path: str | pathlib.Path) -> pathlib.Path:
+    """Writes a figure atomically; equal figures give equal files.
+
+    Args:
+        figure: the figure.
+        path: its suffix says the format, one of `plot.FORMATS`. Folders on the way are created.
+
+    Returns:
+        The path.
+
+    Raises:
+        InputError: the suffix is no format, or the file cannot be written.
+    """
+    path = pathlib.Path(path)
+    data = rendered(figure, path.suffix.removeprefix(".").lower())
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"cannot be created ({error.strerror})", file=path.parent, remedy="name a folder that can be written"
+        ) from None
+    write_bytes(path, data)
+    return path
+
+
+def _save_all(figures: Iterable[tuple[str, Figure]], out: pathlib.Path, formats: Sequence[str]) -> list[pathlib.Path]:
+    """Every figure in every format."""
+    suffixes = [known_format(name) for name in formats]
+    return [save(figure, out / f"{name}.{suffix}") for name, figure in figures for suffix in suffixes]
+
+
+def plot_evaluated(
+    evaluated: Evaluated,
+    out: str | pathlib.Path,
+    *,
+    title: str,
+    history: Sequence[Mapping[str, float]] | None = None,
+    formats: Sequence[str] = ("png",),
+    certificate: Certificate | None = None,
+) -> list[pathlib.Path]:
+    """Draws all figures of a front in memory.
+
+    Writes `front`, `convergence` (where there is a history) and `gantt`, `area` and `energy` of the fastest, the most
+    frugal and the smallest design and of the knee, e.g. `gantt_knee.png`.
+
+    Args:
+        evaluated: the front, at least one design, numbered as it stands.
+        out: folder, created.
+        title: scenario and budget.
+        history: rows as in `history.csv`.
+        formats: of `plot.FORMATS`.
+        certificate: bounds to draw beside the front.
+
+    Returns:
+        The files.
+
+    Raises:
+        InputError: a format does not exist, or a file cannot be written.
+    """
+    view = functools.partial(design_view, evaluated)
+    figures = result_figures(front_of(evaluated), view, title=title, history=history, certificate=certificate)
+    return _save_all(figures, pathlib.Path(out), formats)
+
+
+def plot_results(
+    folder: str | pathlib.Path,
+    out: str | pathlib.Path | None = None,
+    formats: Sequence[str] = ("png",),
+    *,
+    technology: Technology | None = None,
+) -> list[pathlib.Path]:
+    """Draws all figures of a results folder from its files alone, as `plot_evaluated` does.
+
+    Reads front.csv, designs.json (which it evaluates again in double precision), history.csv, config.yaml, and
+    bounds.json where there is one.
+
+    Args:
+        folder: what a search wrote.
+        out: folder for the figures; default `figures` in `folder`.
+        formats: of `plot.FORMATS`.
+        technology: energy and area tables of the designs; default the packaged ones.
+
+    Returns:
+        The files.
+
+    Raises:
+        InputError: the folder or a file is missing, malformed or empty, the files do not belong together, or the
+            figures cannot be written.
+    """
+    for name in formats:
+        known_format(name)
+    files = read_results(folder)
+    out = files.folder / "figures" if out is None else prepare_folder(out)
+    designs = evaluate_results(files, technology=technology)
+    latency, energy, area, chiplets = (
+        np.asarray([row[name] for row in files.front]) for name in ("latency_s", "energy_J", "area_mm2", "n_chiplets")
+    )
+    names = tuple(row["design_id"] for row in files.front)
+    front = Front(latency_s=latency, energy_J=energy, area_mm2=area, chiplets=chiplets.astype(int), design_ids=names)
+
+    def view(row: int) -> DesignView:
+        at = designs.index(names[row])
+        assert designs.evaluated is not None
+        return design_view(designs.evaluated, at, names[row])
+
+    figures = result_figures(front, view, title=files.title, history=files.history, certificate=files.certificate)
+    return _save_all(figures, out, formats)

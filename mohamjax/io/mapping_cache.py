@@ -1,0 +1,107 @@
+"""The disk cache of the layer mapper: its Pareto sets, an npz file each, by what they depend on."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import importlib.metadata
+import importlib.resources
+import io
+import pathlib
+import tempfile
+import warnings
+
+import jax
+import numpy as np
+
+from mohamjax import folders
+from mohamjax.io.files import read_arrays, write_bytes
+from mohamjax.mapping.nest import Mapping
+from mohamjax.mapping.tables import MappingTables
+
+__all__ = ["MappingCache", "cache_folder", "mapping_cache"]
+
+
+def cache_folder() -> pathlib.Path:
+    """Where mapping tables are kept between runs, see `folders.cache_folder`."""
+    return folders.cache_folder("mappings")
+
+
+@functools.lru_cache(maxsize=1)
+def _code_hash() -> str:
+    """Hash of everything but the inputs that decides a result: our code from the cost model up, and JAX's version."""
+    digest = hashlib.sha256(f"{jax.__version__} {importlib.metadata.version('numpy')}".encode())
+    root = importlib.resources.files("mohamjax")
+    for folder in ("emo", "hardware", "mapping", "search"):
+        for file in sorted(root.joinpath(folder).iterdir(), key=lambda f: f.name):
+            if file.name.endswith(".py") and (folder != "search" or file.name in _SEARCH_FILES):
+                digest.update(file.name.encode() + file.read_bytes())
+    for name in ("blocks.py", "programs.py"):
+        digest.update(root.joinpath(name).read_bytes())
+    return digest.hexdigest()
+
+
+_SEARCH_FILES = ("loop.py", "mapper.py", "mapper_context.py", "mapping_operators.py")
+
+
+_FIELDS = tuple(f.name for f in dataclasses.fields(MappingTables) if f.name != "mapping")
+
+
+_MAPPING_FIELDS = tuple(f.name for f in dataclasses.fields(Mapping))
+
+
+class MappingCache:
+    """A folder of Pareto sets, as `search.map_layers` takes it (`search.stores.TableStore`).
+
+    A file is named by the hash of a set's inputs and settings and of our own code, so that none outlives an edit that
+    could change it.
+    """
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder = folder
+
+    def _path(self, digest: str) -> pathlib.Path:
+        return self.folder / f"{hashlib.sha256((digest + _code_hash()).encode()).hexdigest()}.npz"
+
+    def read(self, digest: str) -> MappingTables | None:
+        """One set `[M, ...]`, or None where there is none or the file is damaged (it is then written anew)."""
+        path = self._path(digest)
+        try:
+            data = read_arrays(path)
+            mapping = Mapping(**{name: data[f"mapping.{name}"] for name in _MAPPING_FIELDS})
+            return MappingTables(mapping=mapping, **{name: data[name] for name in _FIELDS})
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError) as error:
+            warnings.warn(f"{path}: damaged cache entry ({error}); searching again", stacklevel=2)
+            return None
+
+    def write(self, digest: str, table: MappingTables) -> None:
+        """Writes one set atomically.
+
+        Raises:
+            InputError: it cannot be written.
+        """
+        arrays = {f"mapping.{name}": getattr(table.mapping, name) for name in _MAPPING_FIELDS}
+        arrays |= {name: getattr(table, name) for name in _FIELDS}
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, **arrays)
+        write_bytes(self._path(digest), buffer.getvalue())
+
+
+def mapping_cache(folder: str | pathlib.Path | None = None) -> MappingCache | None:
+    """Opens the cache; None, with a warning, where its folder cannot be written.
+
+    Args:
+        folder: default `cache_folder()`; created.
+    """
+    folder = cache_folder() if folder is None else pathlib.Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        warnings.warn(f"mapping sets are not kept: {folder} cannot be written ({error.strerror})", stacklevel=2)
+        return None
+    return MappingCache(folder)

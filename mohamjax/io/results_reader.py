@@ -1,0 +1,184 @@
+"""The results folder of a search read back: what its figures are drawn from."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+from mohamjax.errors import InputError
+from mohamjax.hardware import Technology
+from mohamjax.io.designs import evaluate_designs
+from mohamjax.io.results import read_certificate
+from mohamjax.reader import found, read_table, read_text, read_yaml
+from mohamjax.schedule import Certificate, Evaluated
+
+__all__ = ["ResultDesigns", "ResultFiles", "evaluate_results", "read_results"]
+
+_REMEDY = "give the folder that `mohamjax search --out` wrote"
+_OBJECTIVES = ("latency_s", "energy_J", "area_mm2")
+_HISTORY = ("generation", "evaluations", "seconds", "hypervolume", "front_size")
+
+
+@dataclasses.dataclass(frozen=True)
+class ResultFiles:
+    """What a results folder says of a search, but for its designs.
+
+    Attributes:
+        folder: the folder.
+        front: rows of `front.csv`: `design_id` as text, objectives and `n_chiplets` as numbers.
+        history: rows of `history.csv`, numbers.
+        title: scenario, budget and seed.
+        certificate: of `bounds.json`; None where there is none.
+    """
+
+    folder: pathlib.Path
+    front: list[dict[str, Any]]
+    history: list[dict[str, Any]]
+    title: str
+    certificate: Certificate | None
+
+
+@dataclasses.dataclass(frozen=True)
+class ResultDesigns:
+    """The designs of a results folder, evaluated again.
+
+    Attributes:
+        file: `designs.json`.
+        rows: of `evaluate_designs`.
+        evaluated: the valid designs; None where there are none.
+    """
+
+    file: pathlib.Path
+    rows: list[dict[str, Any]]
+    evaluated: Evaluated | None
+
+    def index(self, design_id: str) -> int:
+        """Where a design of `front.csv` stands in `evaluated`.
+
+        Raises:
+            InputError: it is not in the file, or not valid.
+        """
+        place = {str(row["design_id"]): i for i, row in enumerate(row for row in self.rows if row["valid"])}
+        if design_id not in place:
+            reasons = [row["reason"] for row in self.rows if str(row["design_id"]) == design_id]
+            raise InputError(
+                f"is not valid: {reasons[0]}" if reasons else "is in front.csv but not in this file",
+                file=self.file,
+                item=f"design {design_id}",
+                remedy="use the files of one search",
+            )
+        return place[design_id]
+
+
+def read_results(folder: str | pathlib.Path) -> ResultFiles:
+    """Reads front.csv, history.csv, config.yaml, and bounds.json where there is one.
+
+    Raises:
+        InputError: the folder or a file is missing, malformed or empty.
+    """
+    folder = pathlib.Path(folder)
+    if not found(folder, folder=True):
+        raise InputError("there is no such folder", file=folder, remedy=_REMEDY)
+    return ResultFiles(
+        folder=folder,
+        front=_front(folder / "front.csv"),
+        history=_table(folder / "history.csv", _HISTORY),
+        title=_title(folder / "config.yaml"),
+        certificate=read_certificate(folder),
+    )
+
+
+def evaluate_results(files: ResultFiles, *, technology: Technology | None = None) -> ResultDesigns:
+    """Evaluates the designs of a results folder again, in double precision.
+
+    Args:
+        files: from `read_results`.
+        technology: energy and area tables of the designs; default the packaged ones.
+
+    Raises:
+        InputError: designs.json cannot be read, or front.csv lacks some of its designs.
+    """
+    file = files.folder / "designs.json"
+    rows, evaluated = evaluate_designs(file, technology=technology)
+    stated, listed = {str(row["design_id"]) for row in rows}, {row["design_id"] for row in files.front}
+    lost = sorted(stated - listed)
+    if lost and listed <= stated:
+        raise InputError(
+            f"design {lost[0]} of {file.name} is missing: the file is cut off, or of another search",
+            file=files.folder / "front.csv",
+            remedy="use the files of one search",
+        )
+    return ResultDesigns(file, rows, evaluated)
+
+
+def _text(path: pathlib.Path) -> str:
+    """A text file that a search wrote: whole, for such files end in a line break."""
+    text = read_text(path, "results folder")
+    if not text.endswith("\n"):
+        raise InputError(
+            "its last line has no end: the file is cut off",
+            file=path,
+            remedy="copy the file again, or end the line if it is whole",
+        )
+    return text
+
+
+def _table(path: pathlib.Path, columns: Sequence[str], names: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Rows of a CSV file: `columns` as finite numbers, `names` as text.
+
+    Raises:
+        InputError: a column or all rows are missing, or a value is no number.
+    """
+    header, lines = read_table(_text(path), path)
+    missing = [c for c in (*names, *columns) if c not in header]
+    if missing:
+        raise InputError(f"column {missing[0]} is missing", file=path, item="header", remedy=_REMEDY)
+    rows: list[dict[str, Any]] = []
+    for number, row in lines:
+        out: dict[str, Any] = {name: row[name] for name in names}
+        for column in columns:
+            try:
+                out[column] = float(row[column])
+            except ValueError:
+                out[column] = math.nan
+            if not math.isfinite(out[column]):
+                raise InputError(
+                    f"{column} is {row[column]!r}, not a number",
+                    file=path,
+                    item=f"line {number}",
+                    remedy="mend the line or run the search again",
+                )
+        rows.append(out)
+    if not rows:
+        raise InputError("there are no rows", file=path, remedy="run the search again")
+    return rows
+
+
+def _front(path: pathlib.Path) -> list[dict[str, Any]]:
+    """Rows of `front.csv`."""
+    rows = _table(path, (*_OBJECTIVES, "n_chiplets"), ("design_id",))
+    for number, row in enumerate(rows, start=2):
+        bad = [name for name in _OBJECTIVES if row[name] <= 0]
+        if bad:
+            raise InputError(
+                f"{bad[0]} is {row[bad[0]]:g}, not positive",
+                file=path,
+                item=f"line {number}",
+                remedy="mend the line or run the search again",
+            )
+    return rows
+
+
+def _title(path: pathlib.Path) -> str:
+    """Scenario, budget and seed out of `config.yaml`."""
+    _text(path)
+    config = read_yaml(path)
+    for key in ("scenario", "budget", "seed"):
+        if key not in config:
+            raise InputError(f"`{key}` is missing", file=path, remedy=_REMEDY)
+    scenario = config["scenario"]
+    named = [pathlib.PurePath(str(s)).name for s in scenario] if isinstance(scenario, list) else [str(scenario)]
+    return f"{', '.join(named)}, budget {config['budget']}, seed {config['seed']}"

@@ -1,0 +1,229 @@
+"""Designs evaluated from their loop nests on, in double precision, and what a file of designs states."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.hardware import PackageParameters, Technology, Template, template_arrays
+from mohamjax.mapping import Mapping, MappingTables, Wires, stacked_layers, tabulate
+from mohamjax.programs import light_jit
+from mohamjax.schedule.bounds import Bounds, design_bounds, scenario_bounds
+from mohamjax.schedule.design import CYCLE_S, Design, DesignReport, report
+from mohamjax.schedule.front_bounds import FrontBounds, front_bounds
+from mohamjax.schedule.workbench import workbench
+from mohamjax.workload import ApplicationModel
+
+__all__ = ["DesignFile", "Evaluated", "misfit", "network_latencies", "reevaluate"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluated:
+    """Designs with their double-precision reports (NumPy leaves).
+
+    Attributes:
+        application: networks.
+        templates: T templates.
+        technology: energy and area tables.
+        package: package parameters.
+        tables: Pareto tables in double precision.
+        wires: wires of their mappings.
+        designs: `Design`, leading axis `[N]`.
+        reports: `DesignReport`, leading axis `[N]`.
+    """
+
+    application: ApplicationModel
+    templates: tuple[Template, ...]
+    technology: Technology
+    package: PackageParameters
+    tables: MappingTables
+    wires: Wires
+    designs: Design
+    reports: DesignReport
+
+    def __len__(self) -> int:
+        """Number of designs."""
+        return len(self.reports.objectives)
+
+    @property
+    def objectives(self) -> np.ndarray:
+        """`[N, 3]` float, latency [s], energy [J], area [mm^2]."""
+        return np.asarray(self.reports.objectives)
+
+    def take(self, index: np.ndarray) -> Evaluated:
+        """The designs at `index`, in that order."""
+        pick = functools.partial(jax.tree.map, lambda leaf: leaf[index])
+        return dataclasses.replace(self, designs=pick(self.designs), reports=pick(self.reports))
+
+    def bounds(self, max_chiplets: int | None = None) -> Bounds:
+        """What no design over the tables goes below; `max_chiplets` defaults to the tiles of the package."""
+        return scenario_bounds(
+            self.application, self.templates, self.technology, self.package, self.tables, self.wires, max_chiplets
+        )
+
+    def front_bounds(self, max_chiplets: int | None = None) -> FrontBounds:
+        """What no design over the tables goes below, area by area and latency by latency; otherwise as `bounds`."""
+        return front_bounds(
+            self.application, self.templates, self.technology, self.package, self.tables, self.wires, max_chiplets
+        )
+
+    def design_bounds(self) -> list[Bounds]:
+        """What no schedule on the chiplets of each design goes below."""
+        area = np.asarray(self.reports.objectives[:, 2])
+        chips = self.reports.chiplets
+        return design_bounds(self.application, self.package, self.tables, self.wires, self.designs, chips, area)
+
+
+@light_jit
+def _reports(designs: Design, capacity: jax.Array, fanout: jax.Array, bench: Any) -> DesignReport:
+    one = functools.partial(report, bench=bench)
+    return jax.vmap(lambda design, c, f: one(design, sizes=(c, f)))(designs, capacity, fanout)
+
+
+_ROWS = 64
+
+
+def _batches(number: int) -> list[np.ndarray]:
+    """Indices 0 to `number` - 1 in batches of one size, the last one filled up: two sizes are compiled at most."""
+    width = _ROWS if number <= 16 * _ROWS else 16 * _ROWS
+    return [np.minimum(np.arange(first, first + width), number - 1) for first in range(0, number, width)]
+
+
+def reevaluate(
+    application: ApplicationModel,
+    templates: Sequence[Template],
+    technology: Technology,
+    package: PackageParameters,
+    mappings: Mapping,
+    count: np.ndarray,
+    designs: Design,
+    *,
+    sizes: tuple[np.ndarray, np.ndarray] | None = None,
+    float32: bool = False,
+) -> Evaluated:
+    """Evaluates designs from their loop nests on, in double precision.
+
+    Args:
+        application: networks.
+        templates: T templates.
+        technology: energy and area tables.
+        package: package parameters.
+        mappings: loop nests, leading axes `[U, T, M]`.
+        count: `[U, T]` int, entries that exist.
+        designs: leading axis `[N]`, N >= 1; layers padded or not.
+        sizes: capacities `[N, S, V]` and fanouts `[N, S, V, 2]` of the chiplets, -1 where they are to be just large
+            enough; default -1 everywhere.
+        float32: compute in single precision instead.
+
+    Returns:
+        The designs with their reports as NumPy arrays.
+    """
+    levels = mappings.temporal.shape[-2]
+    tiles = designs.template.shape[-1]
+    number = len(designs.template)
+    dtype = np.float32 if float32 else np.float64
+    if sizes is None:
+        sizes = np.full((number, tiles, levels), -1.0), np.full((number, tiles, levels, 2), -1.0)
+    with jax.enable_x64(not float32):
+        arrays = template_arrays(templates, technology, levels=levels, dtype=dtype)
+        layers = stacked_layers(unique.shape for unique in application.unique_layers)
+        cast = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), technology)
+        # Few numbers of entries are compiled: powers of two.
+        most = mappings.temporal.shape[2]
+        entries = np.minimum(np.arange(max(16, 1 << (most - 1).bit_length())), most - 1)
+        mappings = jax.tree.map(lambda leaf: np.asarray(leaf)[:, :, entries], mappings)
+        tables = tabulate(layers, arrays, cast, mappings, count)
+        chiplets = np.asarray(designs.template).reshape(-1), np.asarray(sizes[1]).reshape(-1, levels, 2)
+        bench = workbench(
+            application, templates, technology, tables, package, padded_layers=designs.order.shape[-1], given=chiplets
+        )
+        inputs = jax.tree.map(np.asarray, (designs, *(np.asarray(size, dtype) for size in sizes)))
+        parts = [_reports(*jax.tree.map(lambda leaf, r=rows: leaf[r], inputs), bench) for rows in _batches(number)]
+        reports = jax.tree.map(lambda *leaves: np.concatenate(leaves)[:number], *jax.device_get(parts))
+        wires = jax.device_get(bench.wires)
+    return Evaluated(
+        application=application,
+        templates=tuple(templates),
+        technology=technology,
+        package=package,
+        tables=tables,
+        wires=wires,
+        designs=jax.device_get(designs),
+        reports=reports,
+    )
+
+
+def network_latencies(evaluated: Evaluated) -> np.ndarray:
+    """`[N, networks]` float, seconds until the last layer of each network has ended."""
+    owner = np.asarray(evaluated.application.network_of_layer)
+    end = evaluated.reports.timeline.end[:, : len(owner)] * CYCLE_S
+    return np.stack([end[:, owner == n].max(axis=1) for n in range(len(evaluated.application.networks))], axis=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class DesignFile:
+    """The designs of a `designs/1` or `schedule/1` file as arrays, checked but not evaluated.
+
+    Attributes:
+        application: networks.
+        templates: T templates.
+        package: package parameters.
+        mappings: loop nests, leading axes `[U, T, M]`.
+        count: `[U, T]` int32, entries that exist.
+        names: identifier of every design in the file, in input order.
+        reasons: why it is broken; empty where it reads well.
+        designs: `Design` of those that read well, leading axis `[N]`; None where there are none.
+        capacity: `[N, S, V]` words per buffer that the chiplets state, 0 where they state none.
+        fanout: `[N, S, V, 2]` likewise.
+        tile: `[N, S]` int32, tile that each chiplet of a design states; where a design does not state rising tiles for
+            all its chiplets, they stand on the first ones.
+        source: where it was read, for complaints.
+        digest: hash of the file's bytes.
+    """
+
+    application: ApplicationModel
+    templates: tuple[Template, ...]
+    package: PackageParameters
+    mappings: Mapping | None
+    count: np.ndarray
+    names: tuple[Any, ...]
+    reasons: tuple[str, ...]
+    designs: Design | None
+    capacity: np.ndarray
+    fanout: np.ndarray
+    tile: np.ndarray
+    source: str
+    digest: str
+
+
+def misfit(evaluated: Evaluated, k: int, capacity: np.ndarray, fanout: np.ndarray) -> str:
+    """Why a design that reads well is invalid after all, given its stated sizes; empty where it is not."""
+    design, tables = jax.tree.map(lambda leaf: leaf[k], evaluated.designs), evaluated.tables
+    unique = np.asarray(evaluated.application.unique_of_layer)
+    for layer, tile in enumerate(design.assignment):
+        t = int(design.template[tile])
+        entry = (int(unique[layer]), t, int(design.mapping[layer]))
+        template = evaluated.templates[t]
+        name = f"layer {layer} ({evaluated.application.layers[layer].name})"
+        if not np.isfinite(tables.objectives[entry]).all():
+            return f"{name}: its mapping does not fit template {template.name} at its largest sizes"
+        for v, level in enumerate(template.levels):
+            need, has = tables.capacity[entry][v], capacity[tile, v]
+            if 0 <= has < need:
+                return f"{name}: level {level.name} of chiplet {tile} needs {need:.0f} words and has {has:.0f}"
+            for axis in range(2):
+                need, has = tables.fanout[entry][v, axis], fanout[tile, v, axis]
+                if 0 <= has < need:
+                    return (
+                        f"{name}: level {level.name} of chiplet {tile} needs fanout {need:.0f} along "
+                        f"{'XY'[axis]} and has {has:.0f}"
+                    )
+    if not np.isfinite(evaluated.reports.objectives[k]).all():
+        return "its objectives are not finite"
+    return ""

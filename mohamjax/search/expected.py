@@ -1,0 +1,80 @@
+"""What a search will take, roughly, from sizes alone."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from mohamjax.search.settings import Settings
+from mohamjax.workload import ApplicationModel
+
+__all__ = ["ExpectedCost", "expected_cost"]
+
+
+@dataclasses.dataclass(frozen=True)
+class ExpectedCost:
+    """What a search will take, roughly.
+
+    Attributes:
+        mappings: mappings that the layer mapper evaluates.
+        designs: designs that the co-optimiser evaluates, at most: there may be fewer list schedules.
+        seconds: on two cores, without compiling.
+        compile_s: what compiling adds on two cores where no program is cached.
+        memory_MB: of the process: Python, JAX and compiled programs, and the largest arrays together.
+    """
+
+    mappings: int
+    designs: int
+    seconds: float
+    compile_s: float
+    memory_MB: float
+
+
+# Two cores of a shared server (experiments/scenarios.py, bench_mapper.py): 58,000 to 86,000 mappings/s, 12,000
+# designs/s of 176 layers. Compiling takes much the same for every scenario.
+_MAPPINGS_PER_S = 7e4
+
+
+_LAYER_EVALUATIONS_PER_S = 2e6
+
+
+_RUNS = 0.65  # share of the layers that some chiplet of a front runs (ar-vr), which mapping again counts with
+
+
+_FINISH_S = 8.0  # the front in double precision, its bounds, figures and files
+
+
+_COMPILE_S = 55.0
+
+
+_BASE_MB = 1900.0  # searches of 128 to 1,024 designs take 1,600 to 2,000 (experiments/results/bench_search.md)
+
+
+def expected_cost(application: ApplicationModel, pairs: int, settings: Settings) -> ExpectedCost:
+    """Estimates what a search will take, from sizes alone.
+
+    Args:
+        application: the networks.
+        pairs: (unique layer, template) problems of the mapper.
+        settings: settings of the search.
+    """
+    mapper, moham, remap = settings.mapper, settings.moham, settings.remap
+    plans = moham.genes == "plans"
+    mappings = pairs * mapper.evaluations
+    offspring = moham.islands * (moham.population + moham.immigrant_count)
+    batches = moham.generations + (moham.seed_batches if moham.seeded else 1)
+    layers, entries = len(application.layers), mapper.entries
+    if plans and (remap.every or remap.polish):
+        rounds = ((moham.generations - 1) // remap.every if remap.every else 0) + remap.polish
+        batches += remap.polish * remap.settle + rounds * -(-moham.archive // moham.population)
+        short = dataclasses.replace(mapper, generations=remap.generations, descent=remap.descent)
+        mappings += rounds * int(_RUNS * remap.chiplets * len(application.unique_layers)) * short.evaluations
+        entries += remap.entries
+    designs = batches * offspring
+    seconds = mappings / _MAPPINGS_PER_S + designs * layers / _LAYER_EVALUATIONS_PER_S + _FINISH_S
+    # Per design: genes, one row of the tables per layer, and the fluid model's state; single precision.
+    per_design = 4 * (layers * (3 + 40) + moham.tiles * 100)
+    tables = 4 * pairs * entries * 400
+    total = per_design * (moham.islands * (moham.population + moham.archive) + offspring) + tables
+    return ExpectedCost(
+        mappings=mappings, designs=designs, seconds=seconds, compile_s=_COMPILE_S, memory_MB=_BASE_MB + total / 1e6
+    )

@@ -1,0 +1,162 @@
+"""Budgets, presets, and everything that a search depends on besides networks and templates."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from typing import Any
+
+from mohamjax.errors import InputError
+from mohamjax.hardware import PackageParameters, Technology
+from mohamjax.schedule import Requirements
+from mohamjax.search.config import PAPER_RATES, WEIGHTS, MapperConfig, MohamConfig, Rates, RemapConfig
+from mohamjax.search.plan_operators import PlanRates
+
+__all__ = ["BUDGETS", "PRESETS", "Budget", "Settings", "changed"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Budget:
+    """How much a search may spend.
+
+    Attributes:
+        mapper: settings of the layer mapper.
+        moham: settings of the co-optimiser.
+        remap: how often layers are mapped again on chiplets of the front.
+    """
+
+    mapper: MapperConfig
+    moham: MohamConfig
+    remap: RemapConfig
+
+
+BUDGETS = {
+    "tiny": Budget(
+        MapperConfig(population=48, generations=8, descent=8),
+        MohamConfig(population=128, generations=40, seed_batches=8),
+        RemapConfig(every=0),
+    ),
+    "small": Budget(
+        MapperConfig(population=96, generations=15), MohamConfig(population=250, generations=200), RemapConfig()
+    ),
+    "paper": Budget(
+        MapperConfig(population=120, generations=15), MohamConfig(population=250, generations=300), RemapConfig()
+    ),
+}
+"""Named budgets of the command line: `tiny` for a look, `small` the default, `paper` that of MOHaM's Table 4."""
+
+
+PRESETS = ("default", "layers", "paper")
+"""Presets of the command line, see `Settings.preset`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Everything that a search depends on besides networks and templates.
+
+    Attributes:
+        budget: name of a budget, for the record.
+        mapper: settings of the layer mapper.
+        moham: settings of the co-optimiser.
+        rates: operator probabilities of a search of layers.
+        plan_rates: those of a search of plans.
+        remap: how often layers are mapped again on chiplets of the front; a search of layers never does.
+        package: package parameters.
+        technology: energy and area tables; None for the packaged ones.
+        requirements: what is demanded of every design.
+        weights: exponents of latency, energy and area for `moham.objective = "product"`.
+        seed: seed of all randomness.
+    """
+
+    budget: str = "small"
+    mapper: MapperConfig = BUDGETS["small"].mapper
+    moham: MohamConfig = BUDGETS["small"].moham
+    rates: Rates = dataclasses.field(default_factory=Rates)
+    plan_rates: PlanRates = dataclasses.field(default_factory=PlanRates)
+    remap: RemapConfig = BUDGETS["small"].remap
+    package: PackageParameters = dataclasses.field(default_factory=PackageParameters)
+    technology: Technology | None = None
+    requirements: Requirements = dataclasses.field(default_factory=Requirements)
+    weights: tuple[float, float, float] = WEIGHTS["product"]
+    seed: int = 0
+
+    @classmethod
+    def preset(cls, budget: str = "small", *, preset: str = "default", **changes: Any) -> Settings:
+        """Settings of a named budget, with the operators of a preset.
+
+        Args:
+            budget: a key of `BUDGETS`.
+            preset: `default`; `layers`: a search that moves single layers, from list schedules on, as the default was
+                before plans; or `paper`: rates, rate unit and contention as MOHaM prints them.
+            changes: further fields of `Settings`.
+
+        Raises:
+            InputError: unknown budget or preset.
+        """
+        if budget not in BUDGETS:
+            raise InputError(f"unknown budget {budget!r}", item="--budget", remedy=f"use one of {', '.join(BUDGETS)}")
+        if preset not in PRESETS:
+            raise InputError(f"unknown preset {preset!r}", item="--preset", remedy=f"use one of {', '.join(PRESETS)}")
+        chosen = BUDGETS[budget]
+        base = cls(budget=budget, mapper=chosen.mapper, moham=chosen.moham, remap=chosen.remap)
+        if preset != "default":
+            moham = dataclasses.replace(base.moham, genes="layers", seeded=True)
+            base = dataclasses.replace(base, moham=moham, remap=RemapConfig(every=0))
+        if preset == "paper":
+            base = dataclasses.replace(
+                base,
+                moham=dataclasses.replace(base.moham, rate_unit="individual", seeded=False, scale="linear"),
+                rates=PAPER_RATES,
+                package=PackageParameters(contention="interface"),
+            )
+        return dataclasses.replace(base, **changes)
+
+
+_OF_PROBLEM = ("package", "technology", "requirements", "tiles")
+
+
+def changed(settings: Settings, changes: dict[str, Any]) -> Settings:
+    """Settings with fields changed by name, those of their parts too.
+
+    Args:
+        settings: the settings.
+        changes: fields of `Settings`, `MohamConfig`, `PlanRates`, `Rates` or `RemapConfig`; a name that several have is
+            that of the first.
+
+    Raises:
+        InputError: an unknown name, or what the problem decides.
+    """
+    parts: dict[str, type] = {
+        "moham": MohamConfig, "plan_rates": PlanRates, "rates": Rates, "remap": RemapConfig,
+    }  # fmt: skip
+    own = [field.name for field in dataclasses.fields(Settings)]
+    homes: dict[str, str] = {}
+    for part, kind in parts.items():
+        for field in dataclasses.fields(kind):
+            homes.setdefault(field.name, part)
+    dealt: dict[str, dict[str, Any]] = {part: {} for part in ("", *parts)}
+    for name, value in changes.items():
+        if name in _OF_PROBLEM:
+            raise InputError(
+                "is the problem's to say", item=f"setting {name!r}", remedy="make a DesignProblem with another one"
+            )
+        if name not in own and name not in homes:
+            near = difflib.get_close_matches(name, [*own, *homes], 3)
+            remedy = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(sorted({*own, *homes}))}"
+            raise InputError("is not known", item=f"setting {name!r}", remedy=remedy)
+        dealt["" if name in own else homes[name]][name] = value
+    settings = dataclasses.replace(settings, **dealt[""])
+    for part in parts:
+        if dealt[part]:
+            settings = dataclasses.replace(
+                settings, **{part: dataclasses.replace(getattr(settings, part), **dealt[part])}
+            )
+    idle = "rates" if settings.moham.genes == "plans" else "plan_rates"
+    if dealt[idle]:
+        other = "layers" if idle == "rates" else "plans"
+        raise InputError(
+            f"is a rate of a search of {other}, this one searches {settings.moham.genes}",
+            item=f"setting {next(iter(dealt[idle]))!r}",
+            remedy=f"add genes={other!r}, or leave it out",
+        )
+    return settings

@@ -1,0 +1,88 @@
+"""What a search keeps between runs, told by what it needs of the keeper: `io` has those that keep it in files."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping as MappingABC
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.errors import InputError
+from mohamjax.mapping import MappingTables
+
+__all__ = ["Checkpoint", "CheckpointStore", "TableStore", "is_key", "leaves_by_path"]
+
+
+class TableStore(Protocol):
+    """Keeps Pareto sets of the layer mapper by the hash of everything that they depend on but the code."""
+
+    def read(self, digest: str) -> MappingTables | None:
+        """The set `[M, ...]` of a hash, or None where there is none."""
+
+    def write(self, digest: str, table: MappingTables) -> None:
+        """Keeps a set; called from worker threads."""
+
+
+def leaves_by_path(tree: Any) -> tuple[dict[str, Any], Any]:
+    """Leaves by path, and the structure."""
+    leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
+    return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}, structure
+
+
+def is_key(leaf: Any) -> bool:
+    """Whether a leaf is an array of typed keys."""
+    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    """The state of a search as it was kept.
+
+    Attributes:
+        source: where it comes from, for complaints.
+        meta: the record that was kept with the arrays.
+        arrays: the leaves by path, keys as their data.
+    """
+
+    source: Any
+    meta: MappingABC[str, Any]
+    arrays: MappingABC[str, np.ndarray]
+
+    def restore(self, like: Any) -> Any:
+        """The tree, in the structure of `like`.
+
+        Args:
+            like: pytree with the wanted structure, shapes and dtypes (arrays or `jax.ShapeDtypeStruct`).
+
+        Raises:
+            InputError: the checkpoint is of another search.
+        """
+        named, structure = leaves_by_path(like)
+        leaves = []
+        for name, leaf in named.items():
+            wrapped = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+            shape = jax.eval_shape(jax.random.key_data, leaf).shape if wrapped else leaf.shape
+            if name not in self.arrays or self.arrays[name].shape != shape:
+                told = f"the checkpoint is of another search ({name} differs)"
+                raise InputError(told, file=self.source, remedy="start the search again without --resume")
+            value = jnp.asarray(self.arrays[name])
+            leaves.append(jax.random.wrap_key_data(value) if wrapped else value.astype(leaf.dtype))
+        return jax.tree_util.tree_unflatten(structure, leaves)
+
+
+class CheckpointStore(Protocol):
+    """Keeps the state of one search."""
+
+    def read(self) -> Checkpoint | None:
+        """The last state, or None where none was kept yet."""
+
+    def write(self, tree: Any, meta: MappingABC[str, Any]) -> None:
+        """Keeps a state in the place of the last one.
+
+        Args:
+            tree: pytree of arrays and typed keys.
+            meta: a small JSON-able record.
+        """
