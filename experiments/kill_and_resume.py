@@ -37,7 +37,8 @@ def history(folder: pathlib.Path) -> list[dict[str, str]]:
 def checkpoint(folder: pathlib.Path) -> tuple[dict[str, np.ndarray], dict]:
     with np.load(folder / "checkpoint.npz") as data:
         arrays = {name: data[name] for name in data.files}
-    meta = json.loads(str(arrays.pop("meta")))
+    meta = json.loads(arrays.pop("meta").tobytes())
+    arrays.pop("digest")  # of all, the seconds too
     for row in meta["history"]:
         row.pop("seconds")
     return arrays, meta

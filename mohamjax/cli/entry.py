@@ -15,6 +15,7 @@ import traceback
 import warnings
 from collections.abc import Sequence
 from types import ModuleType
+from typing import TextIO
 
 from mohamjax import __version__
 from mohamjax.cli import evaluate, options, plot, schedule, search, templates, workload
@@ -72,6 +73,45 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # it was closed before we came
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, for as long as we live
+    try:
+        code = _done(argv)
+    except SystemExit as end:  # argparse has said what there was to say
+        raise SystemExit(_flushed(end.code if isinstance(end.code, int) else 0)) from None
+    return _flushed(code)
+
+
+def _flushed(code: int) -> int:
+    """The exit code, once standard output has taken everything."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _let_go(sys.stdout)
+    except (OSError, ValueError) as error:
+        _let_go(sys.stdout)
+        if code == 0:  # otherwise one line has been said already
+            reason = getattr(error, "strerror", None) or str(error)
+            remedy = "name a file with --out"
+            _complain(InputError(f"cannot be written ({reason})", item="standard output", remedy=remedy))
+            return 2
+    return code
+
+
+def _let_go(stream: TextIO) -> None:
+    """Sends what is left in a stream nowhere: Python must not complain about it at exit."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _complain(error: InputError) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        print(f"mohamjax: {error}", file=sys.stderr)
+
+
+def _done(argv: Sequence[str] | None) -> int:
+    """Parses and runs; every complaint is told here."""
     parser = _parser()
     arguments, unknown = parser.parse_known_args(argv)
     if unknown:
@@ -82,21 +122,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         with Terminal() as terminal:
             return _VERBS[arguments.verb].run(arguments, terminal)
     except InputError as error:
-        print(f"mohamjax: {error}", file=sys.stderr)
+        _complain(error)
         return 2
     except KeyboardInterrupt:
         print("mohamjax: stopped by hand", file=sys.stderr)
         return 130
     except BrokenPipeError:
         # The reader of our output has gone; nothing is left to say, and Python must not say it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _let_go(sys.stdout)
         return 0
     except (OSError, UnicodeEncodeError) as error:
         # What no reader or writer of ours has put better: a full disk, or a terminal that lacks a character.
         name = getattr(error, "filename", None)
         reason = getattr(error, "strerror", None) or str(error)
         remedy = "check the path, its rights and the disk" if isinstance(error, OSError) else "set PYTHONUTF8=1"
-        print(f"mohamjax: {InputError(reason, file=name, remedy=remedy)}", file=sys.stderr)
+        _complain(InputError(reason, file=name, remedy=remedy))
         return 2
     except Exception:
         traceback.print_exc()

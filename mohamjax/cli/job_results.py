@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mohamjax.schedule.job_table import JobTable
-    from mohamjax.search.jobs import JobFront
+    from mohamjax.search.jobs import JobFront, Transfer
 
 __all__ = ["write_results"]
 
@@ -46,8 +46,9 @@ def write_results(
     arguments: argparse.Namespace,
     title: str,
     first: str,
+    transfer: Transfer,
 ) -> None:
-    """Writes all files of the folder but `transfer.json`.
+    """Writes all files of the folder, all or none of them, and draws the figures.
 
     Args:
         folder: that exists.
@@ -59,14 +60,15 @@ def write_results(
         arguments: parsed.
         title: of the figures.
         first: the first objective.
+        transfer: what `transfer.json` hands on.
     """
     import numpy as np
     import yaml
 
     from mohamjax import __version__
-    from mohamjax.io import write_text
-    from mohamjax.io.files import write_json
-    from mohamjax.io.jobs import csv_text, write_job_table
+    from mohamjax.io import dump_json, write_together
+    from mohamjax.io.job_transfer import transfer_document
+    from mohamjax.io.jobs import csv_text, job_table_document
     from mohamjax.io.trace import TraceRow, chrome_trace
     from mohamjax.schedule.job_table import evaluate_table
 
@@ -75,9 +77,8 @@ def write_results(
         for front in fronts
         for i, one in enumerate(front.schedules)
     ]
-    write_job_table(
-        folder / "job_table.json", table, [(name, one.plan.order, one.plan.accelerator) for name, one in named]
-    )
+    schedules = [(name, one.plan.order, one.plan.accelerator) for name, one in named]
+    files = {"job_table.json": dump_json(job_table_document(table, schedules))}
     analysis = [
         {
             "job": job,
@@ -93,14 +94,14 @@ def write_results(
         for a, core in enumerate(table.accelerators)
         if math.isfinite(table.duration[j, a])
     ]
-    write_text(folder / "job_analysis.csv", csv_text(analysis))
+    files["job_analysis.csv"] = csv_text(analysis)
     listed = [{"schedule": name, **row} for (name, _), row in zip(named, rows, strict=True)]
-    write_text(folder / "methods.csv", csv_text(listed))
+    files["methods.csv"] = csv_text(listed)
     history = [
         {"method": front.method, "evaluations": n, first: value} for front in fronts for n, value in front.best.history
     ]
     if history:
-        write_text(folder / "history.csv", csv_text(history))
+        files["history.csv"] = csv_text(history)
     best = fronts[0].best
     order, where = best.plan.order, best.plan.accelerator
     _, timeline = evaluate_table(table, order[None], where[None], timelines=True)
@@ -117,12 +118,16 @@ def write_results(
         }
         for j in np.argsort(start, kind="stable")
     ]
-    write_text(folder / "schedule.csv", csv_text(run))
+    files["schedule.csv"] = csv_text(run)
     trace = [TraceRow(r["accelerator"], r["job"], r["tenant"], r["start"], r["end"]) for r in run]
-    write_json(folder / "trace.json", chrome_trace(trace, time_unit=table.time_unit))
+    files["trace.json"] = dump_json(chrome_trace(trace, time_unit=table.time_unit))
     settings = {key: getattr(arguments, key) for key in _SETTINGS}
     record = {"format": "job-schedule/1", "version": __version__, **settings, "lower_bound": bound._asdict()}
-    write_text(folder / "config.yaml", yaml.safe_dump(record, sort_keys=False))
+    files["config.yaml"] = yaml.safe_dump(record, sort_keys=False)
+    files["transfer.json"] = dump_json(transfer_document(transfer))
+    write_together({folder / name: text for name, text in files.items()})
+    if not history:
+        (folder / "history.csv").unlink(missing_ok=True)  # of an earlier search
     if not arguments.no_figures:
         _figures(folder / "figures", table, tenants, fronts, bound, title, first)
 

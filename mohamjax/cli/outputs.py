@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import sys
+from collections.abc import Iterator
 
 from mohamjax.errors import InputError
 
-__all__ = ["probe", "write"]
+__all__ = ["probe", "results_folder", "write"]
 
 
 def probe(path: str | None, item: str = "--out") -> None:
@@ -31,3 +33,13 @@ def write(path: str | None, text: str) -> None:
         sys.stdout.write(text)
     else:
         write_text(path, text)
+
+
+@contextlib.contextmanager
+def results_folder(path: str | pathlib.Path) -> Iterator[pathlib.Path]:
+    """A folder that can be written, which no other search writes to meanwhile."""
+    from mohamjax.io import locked_folder, prepare_folder
+
+    folder = prepare_folder(path, "--out")
+    with locked_folder(folder):
+        yield folder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import pathlib
@@ -13,6 +14,7 @@ from mohamjax.cli import options
 from mohamjax.cli.inputs import application_of
 from mohamjax.cli.job_results import write_results
 from mohamjax.cli.options import refuse
+from mohamjax.cli.outputs import results_folder
 from mohamjax.cli.tables import fitted
 from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
@@ -272,20 +274,8 @@ def _problem(
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Schedules jobs by one or several methods, and writes results and figures."""
-    from mohamjax.io import prepare_folder
-    from mohamjax.io.job_transfer import read_transfer, write_transfer
-    from mohamjax.search.jobs import (
-        HEURISTICS,
-        STARTED,
-        JobSearchConfig,
-        check_method,
-        check_problem,
-        direct_transfer,
-        job_bound,
-        objective_names,
-        run_method,
-        transfer_of,
-    )
+    from mohamjax.io.job_transfer import read_transfer
+    from mohamjax.search.jobs import HEURISTICS, JobSearchConfig, check_method, objective_names
 
     methods = [name for name in arguments.method.split(",") if name]
     sizes = {name: getattr(arguments, name) for name in ("population", "generations")}
@@ -300,7 +290,21 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         check_method(name, config)
     arguments.population, arguments.generations = config.population, config.generations  # for the record
     transfer = None if arguments.transfer is None else read_transfer(arguments.transfer)
-    folder = None if arguments.out is None else prepare_folder(arguments.out)
+    with contextlib.nullcontext() if arguments.out is None else results_folder(arguments.out) as folder:
+        return _scheduled(arguments, terminal, methods, config, transfer, folder)
+
+
+def _scheduled(
+    arguments: argparse.Namespace,
+    terminal: Terminal,
+    methods: list[str],
+    config: JobSearchConfig,
+    transfer: Transfer | None,
+    folder: pathlib.Path | None,
+) -> int:
+    """The methods, one after the other, and what there is to tell of them."""
+    from mohamjax.search.jobs import STARTED, check_problem, direct_transfer, job_bound, run_method, transfer_of
+
     table, goals, tenants, title = _problem(arguments, terminal.mapping, config, transfer)
     check_problem(table, config, goals)
     bound = job_bound(table)
@@ -328,9 +332,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     fronts.sort(key=lambda front: front.best.objectives[first])
     rows = [_row(one, bound.best, config.objectives) for front in fronts for one in front.schedules]
     if folder is not None:
-        write_results(folder, table, tenants, fronts, rows, bound, arguments, title, first)
         kept = transfer_of(table, fronts[0].best, title, _shown(config.objectives))
-        write_transfer(folder / "transfer.json", kept)
+        write_results(folder, table, tenants, fronts, rows, bound, arguments, title, first, kept)
         terminal.line(f"results in {folder}")
     if arguments.json:
         summary = {

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mohamjax.cli import options
 from mohamjax.cli.inputs import application_of, technology_of, templates_of
+from mohamjax.cli.outputs import results_folder
 from mohamjax.cli.tables import fitted, landmark_table
 from mohamjax.cli.terminal import Terminal, duration
 from mohamjax.errors import InputError
@@ -18,8 +19,8 @@ from mohamjax.text import plural
 
 if TYPE_CHECKING:
     from mohamjax.hardware import Template
-    from mohamjax.schedule import DesignFile, Requirements
-    from mohamjax.search import ExpectedCost, Settings
+    from mohamjax.schedule import Certificate, DesignFile, Requirements
+    from mohamjax.search import ExpectedCost, SearchResult, Settings
     from mohamjax.workload import ApplicationModel
 
 __all__ = ["add_parser", "run"]
@@ -190,7 +191,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Searches, writes the results folder, and prints a table of the front."""
     import dataclasses
 
-    from mohamjax.search import co_optimise, expected_cost, prepare, runnable
+    from mohamjax.search import expected_cost, prepare, runnable
 
     settings = _settings(arguments)
     application = application_of(arguments)
@@ -208,17 +209,33 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             print(_plan(application, site.templates, runs, settings, cost))
         return 0
 
-    from mohamjax.io import CheckpointFile, mapping_cache, prepare_folder, write_results
-    from mohamjax.schedule import certify, landmarks
+    with results_folder(arguments.out or pathlib.Path("results") / f"{application.name}-{arguments.budget}") as folder:
+        terminal.line(
+            f"{application.name}: {plural(len(application.networks), 'network')}, "
+            f"{plural(len(application.layers), 'layer')}, "
+            f"{len(application.unique_layers)} unique, {application.macs / 1e9:.2f} GMAC; "
+            f"{plural(len(site.templates), 'template')}; budget {arguments.budget}, seed {arguments.seed}"
+        )
+        return _searched(arguments, terminal, application, templates, settings, designs, inputs, folder)
 
-    folder = prepare_folder(arguments.out or pathlib.Path("results") / f"{application.name}-{arguments.budget}")
+
+def _searched(
+    arguments: argparse.Namespace,
+    terminal: Terminal,
+    application: ApplicationModel,
+    templates: Sequence[Template],
+    settings: Settings,
+    designs: DesignFile | None,
+    inputs: dict[str, Any],
+    folder: pathlib.Path,
+) -> int:
+    """The search itself, into a folder that is ours, and what there is to tell of it."""
+    from mohamjax.io import CheckpointFile, mapping_cache, write_results
+    from mohamjax.schedule import certify, landmarks
+    from mohamjax.search import co_optimise
+
     began = time.perf_counter()
-    terminal.line(
-        f"{application.name}: {plural(len(application.networks), 'network')}, "
-        f"{plural(len(application.layers), 'layer')}, "
-        f"{len(application.unique_layers)} unique, {application.macs / 1e9:.2f} GMAC; "
-        f"{plural(len(site.templates), 'template')}; budget {arguments.budget}, seed {arguments.seed}"
-    )
+    checkpoint = CheckpointFile(folder / "checkpoint.npz", terminal.warn)
     try:
         result = co_optimise(
             application,
@@ -227,29 +244,35 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             listener=terminal,
             designs=designs,
             cache=None if arguments.no_mapping_cache else mapping_cache(),
-            checkpoint=CheckpointFile(folder / "checkpoint.npz"),
+            checkpoint=checkpoint,
             resume=arguments.resume,
             checkpoint_every_s=arguments.checkpoint_every,
         )
+        bounds = result.front.bounds(settings.moham.max_chiplets)
+        config = {**result.config, "inputs": inputs}
+        certificate = certify(
+            result.front.front_bounds(settings.moham.max_chiplets),
+            result.front.reports.objectives,
+            config["ideal_point"],
+            config["reference_point"],
+        )
+        try:
+            write_results(folder, result.front, result.history, config, bounds, certificate)
+        except InputError as error:
+            _print_front(arguments, result.front)
+            remedy = "the front is printed instead"
+            if checkpoint.kept:
+                remedy += "; make room, and --resume writes the files from the checkpoint"
+            raise InputError(error.message, file=error.file, remedy=remedy) from None
     except KeyboardInterrupt:
-        terminal.line("stopped by hand before the first generation; nothing to write")
+        if checkpoint.kept:
+            terminal.line(f"stopped by hand; no results are written, --resume goes on from {checkpoint.path}")
+        else:
+            terminal.line("stopped by hand before there was a checkpoint; nothing to write")
         return 130
-    bounds = result.front.bounds(settings.moham.max_chiplets)
-    config = {**result.config, "inputs": inputs}
-    certificate = certify(
-        result.front.front_bounds(settings.moham.max_chiplets),
-        result.front.reports.objectives,
-        config["ideal_point"],
-        config["reference_point"],
-    )
-    write_results(folder, result.front, result.history, config, bounds, certificate)
     drawing = time.perf_counter()
     if not arguments.no_figures:
-        from mohamjax.figures import plot_evaluated
-
-        terminal.line("drawing figures")
-        title = f"{application.name}, budget {arguments.budget}, seed {arguments.seed}"
-        plot_evaluated(result.front, folder / "figures", title=title, history=result.history, certificate=certificate)
+        _draw(arguments, terminal, application, result, certificate, folder)
     ended = time.perf_counter()
     timings = {**result.timings, "figures_s": ended - drawing, "total_s": ended - began}
     steps = {
@@ -261,7 +284,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     }
     spent = ", ".join(f"{step} {timings[key]:.1f} s" for step, key in steps.items())
     terminal.line(f"{spent}; {timings['total_s']:.1f} s in all")
-    terminal.line(f"results in {folder}{' (stopped early)' if result.interrupted else ''}")
+    early = " (stopped early; --resume goes on)" if checkpoint.kept else " (stopped early)"
+    terminal.line(f"results in {folder}{early if result.interrupted else ''}")
     roles = landmarks(result.front.reports.objectives)
     if arguments.json:
         summary = _summary(result, application, settings, roles, folder, timings)
@@ -275,6 +299,35 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             f"{certificate.most:.4f}: {certificate.share:.1%} of it at least"
         )
     return 0
+
+
+def _print_front(arguments: argparse.Namespace, front: Any) -> None:
+    """The front on standard output, where its folder takes nothing more."""
+    from mohamjax.io import front_csv, front_rows
+
+    print(json.dumps({"front": front_rows(front)}) if arguments.json else front_csv(front), flush=True)
+
+
+def _draw(
+    arguments: argparse.Namespace,
+    terminal: Terminal,
+    application: ApplicationModel,
+    result: SearchResult,
+    certificate: Certificate,
+    folder: pathlib.Path,
+) -> None:
+    """Draws the figures. What hinders it costs no results: they are written, and figures can be drawn again."""
+    from mohamjax.figures import plot_evaluated
+
+    terminal.announce("drawing figures")
+    title = f"{application.name}, budget {arguments.budget}, seed {arguments.seed}"
+    again = f"`mohamjax plot {folder}` draws the figures"
+    try:
+        plot_evaluated(result.front, folder / "figures", title=title, history=result.history, certificate=certificate)
+    except KeyboardInterrupt:
+        terminal.line(f"stopped by hand; the results are written, {again}")
+    except InputError as error:
+        terminal.warn(f"{error.file}: {error.message}; {again}")
 
 
 def _inputs(arguments: argparse.Namespace, application: ApplicationModel) -> dict[str, Any]:

@@ -49,6 +49,10 @@ class Terminal:
         self.close()
         _say(text)
 
+    def warn(self, text: str) -> None:
+        """A warning, above the bar of the step at hand."""
+        warn(text)
+
     def close(self) -> None:
         """Ends the bar of the step at hand."""
         bars, self._bars, self._step = self._bars, None, ""

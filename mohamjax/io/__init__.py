@@ -15,11 +15,11 @@ from mohamjax.io.designs import (
     write_design_trace,
     write_designs,
 )
-from mohamjax.io.files import check_format, dump_json, read_json, write_text
+from mohamjax.io.files import check_format, dump_json, locked_folder, read_json, write_text, write_together
 from mohamjax.io.job_transfer import read_transfer, write_transfer
 from mohamjax.io.mapping_cache import MappingCache, cache_folder, mapping_cache
 from mohamjax.io.mappings import MAPPINGS_FORMAT, best_nests, given_mappings, mappings_document
-from mohamjax.io.results import HISTORY_COLUMNS, front_rows, prepare_folder, read_certificate, write_results
+from mohamjax.io.results import HISTORY_COLUMNS, front_csv, front_rows, prepare_folder, read_certificate, write_results
 from mohamjax.io.schedules import evaluate_schedules
 from mohamjax.io.timeloop import TimeloopInput, evaluate_timeloop, read_timeloop
 from mohamjax.io.timeloop_writer import (
@@ -50,8 +50,10 @@ __all__ = [
     "evaluation_csv",
     "explain_designs",
     "explanations_text",
+    "front_csv",
     "front_rows",
     "given_mappings",
+    "locked_folder",
     "mapping_cache",
     "mappings_document",
     "prepare_folder",
@@ -72,5 +74,6 @@ __all__ = [
     "write_timeloop",
     "write_timeloop_designs",
     "write_timeloop_mappings",
+    "write_together",
     "write_transfer",
 ]

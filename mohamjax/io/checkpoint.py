@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import pathlib
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -17,9 +19,17 @@ from mohamjax.search.stores import Checkpoint, is_key, leaves_by_path
 
 __all__ = ["CHECKPOINT_FORMAT", "CheckpointFile", "read_checkpoint", "write_checkpoint"]
 
-CHECKPOINT_FORMAT = "checkpoint/2"
+CHECKPOINT_FORMAT = "checkpoint/3"
 
 _REMEDY = "start the search again without --resume"
+
+
+def _digest(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    """SHA-256 of arrays by name, `[32]` uint8: damage and edits show."""
+    digest = hashlib.sha256()
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype.str} {array.shape};".encode() + np.ascontiguousarray(array).tobytes())
+    return np.frombuffer(digest.digest(), np.uint8)
 
 
 def write_checkpoint(path: str | pathlib.Path, tree: Any, meta: Mapping[str, Any]) -> None:
@@ -36,7 +46,8 @@ def write_checkpoint(path: str | pathlib.Path, tree: Any, meta: Mapping[str, Any
     }
     buffer = io.BytesIO()
     record = json.dumps({"format": CHECKPOINT_FORMAT, **meta})
-    arrays["meta"] = np.asarray(record)
+    arrays["meta"] = np.frombuffer(record.encode(), np.uint8)
+    arrays["digest"] = _digest(arrays)
     np.savez(buffer, **arrays)
     write_bytes(path, buffer.getvalue())
 
@@ -49,7 +60,9 @@ def read_checkpoint(path: str | pathlib.Path) -> Checkpoint:
     """
     try:
         arrays = read_arrays(path)
-        meta = parse_json(str(arrays.pop("meta")), path)
+        digest = arrays.pop("digest", None)
+        known = digest is not None and np.array_equal(digest, _digest(arrays))
+        meta = parse_json(arrays.pop("meta").tobytes().decode(), path)
     except FileNotFoundError:
         raise InputError("there is no checkpoint", file=path, remedy=_REMEDY) from None
     except InputError as error:
@@ -59,19 +72,58 @@ def read_checkpoint(path: str | pathlib.Path) -> Checkpoint:
         raise InputError(f"the checkpoint cannot be read ({error})", file=path, remedy=_REMEDY) from None
     if not isinstance(meta, dict) or meta.get("format") != CHECKPOINT_FORMAT:
         raise InputError("is no checkpoint of this version", file=path, remedy=_REMEDY)
+    if not known:
+        raise InputError("the checkpoint was changed after it was written", file=path, remedy=_REMEDY)
     return Checkpoint(path, meta, arrays)
 
 
 class CheckpointFile:
-    """The checkpoint of one search in a file, as `search.co_optimise` takes it (`search.stores.CheckpointStore`)."""
+    """The checkpoint of one search in a file, as `search.co_optimise` takes it (`search.stores.CheckpointStore`).
 
-    def __init__(self, path: str | pathlib.Path) -> None:
+    A checkpoint that cannot be written (the disk is full) is told and left out: the search goes on.
+    """
+
+    def __init__(self, path: str | pathlib.Path, warn: Callable[[str], None] = warnings.warn) -> None:
+        """Names the file.
+
+        Args:
+            path: the file; it need not be there yet.
+            warn: told why a checkpoint could not be written; once until one can be written again.
+        """
         self.path = pathlib.Path(path)
+        self._warn, self._failing = warn, False
+        self._before, self._read = self._mark(), False
+
+    def _mark(self) -> tuple[int, int] | None:
+        """What tells one version of the file from another."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns
+
+    @property
+    def kept(self) -> bool:
+        """Whether the file holds a state of this search, and not of an earlier one that had the same folder."""
+        now = self._mark()
+        return now is not None and (self._read or now != self._before)
 
     def read(self) -> Checkpoint | None:
         """What the file holds, None where there is none; otherwise as `read_checkpoint`."""
-        return read_checkpoint(self.path) if self.path.exists() else None
+        if not self.path.exists():
+            return None
+        found = read_checkpoint(self.path)
+        self._read = True
+        return found
 
     def write(self, tree: Any, meta: Mapping[str, Any]) -> None:
-        """Writes the file, as `write_checkpoint`."""
-        write_checkpoint(self.path, tree, meta)
+        """Writes the file, as `write_checkpoint`; where that cannot be, the last version stays."""
+        try:
+            write_checkpoint(self.path, tree, meta)
+        except (InputError, OSError) as error:
+            if not self._failing:
+                left = "that of an earlier generation stays" if self.kept else "there is none yet"
+                self._warn(f"{getattr(error, 'message', error)}: {self.path}; {left}, and the search goes on")
+            self._failing = True
+        else:
+            self._failing = False

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import json
 import math
 import os
 import pathlib
+import signal
 import stat
+import threading
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from tokenize import TokenError
 from typing import Any
 
@@ -22,12 +25,14 @@ from mohamjax.reader import NO_UNICODE, check_digits, is_unicode, open_file, rea
 __all__ = [
     "check_format",
     "dump_json",
+    "locked_folder",
     "parse_json",
     "read_arrays",
     "read_json",
     "write_bytes",
     "write_json",
     "write_text",
+    "write_together",
 ]
 
 MAX_ARRAYS = 1 << 30
@@ -181,35 +186,108 @@ def check_format(document: Any, known: Iterable[str], file: object) -> str:
 def write_bytes(path: str | pathlib.Path, data: bytes) -> None:
     """Writes a file so that it is either whole or as it was before, whatever happens meanwhile.
 
-    What a process that was killed while it wrote the same file has left behind is removed. A link is followed; what is
-    no regular file (a device, a pipe) is written to as it is.
+    As `write_together`, for one file.
+    """
+    write_together({path: data})
+
+
+def write_together(files: Mapping[Any, bytes | str]) -> None:
+    """Writes several files so that either all are new or all are as they were before.
+
+    All are written under other names first, and renamed when the last one is on the disk; a Ctrl-C waits for that. Only
+    a process that is killed between two renames, some microseconds, leaves new files beside old ones. What a process
+    that was killed while it wrote the same files has left behind is removed. A link is followed; what is no regular
+    file (a device, a pipe) is written to as it is.
+
+    Args:
+        files: contents by path; text is written in UTF-8.
 
     Raises:
-        InputError: the file cannot be written there.
+        InputError: one of them cannot be written there.
     """
-    path = pathlib.Path(path)
+    contents = {pathlib.Path(path): _encoded(path, content) for path, content in files.items()}
+    staged: list[tuple[pathlib.Path, pathlib.Path]] = []
+    path = pathlib.Path()
     try:
-        target = pathlib.Path(os.path.realpath(path))
-        if target.exists() and not stat.S_ISREG(target.stat().st_mode) and not target.is_dir():
-            target.write_bytes(data)
-            return
-        if target.is_dir():
-            raise IsADirectoryError(0, "is a folder")
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        try:
+        for path, data in contents.items():
+            target = pathlib.Path(os.path.realpath(path))
+            if target.is_dir():
+                raise IsADirectoryError(0, "is a folder")
+            if target.exists() and not stat.S_ISREG(target.stat().st_mode):
+                target.write_bytes(data)
+                continue
+            temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+            staged.append((temporary, target))
             with open(temporary, "wb") as stream:
                 stream.write(data)
                 stream.flush()
                 os.fsync(stream.fileno())
-            os.replace(temporary, target)
-            _remove_leftovers(target)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        with _undisturbed():
+            for temporary, path in staged:
+                os.replace(temporary, path)
+        for _, path in staged:
+            _remove_leftovers(path)
     except OSError as error:
         raise InputError(
             f"cannot be written ({error.strerror})", file=path, remedy="name a file in a folder that can be written"
         ) from None
+    finally:
+        for temporary, _ in staged:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+
+def _encoded(path: str | pathlib.Path, content: bytes | str) -> bytes:
+    """What is written to a file."""
+    if isinstance(content, bytes):
+        return content
+    try:
+        return content.encode("utf-8")
+    except UnicodeEncodeError as error:
+        bad = f"cannot be written: {error.object[error.start]!r} is no Unicode character"
+        raise InputError(bad, file=path, remedy="rename what holds it") from None
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Lets a Ctrl-C wait; other threads than the main one never see it."""
+    waiting: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, lambda number, _: waiting.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
+    if waiting and callable(before):
+        before(waiting[0], None)
+
+
+@contextlib.contextmanager
+def locked_folder(folder: str | pathlib.Path) -> Iterator[None]:
+    """Keeps a folder for one process: the lock is the system's, so that it ends with the process however that ends.
+
+    The file `.lock`, which stays in the folder, says nothing by being there.
+
+    Raises:
+        InputError: another process holds the folder.
+    """
+    import filelock
+
+    lock = filelock.FileLock(pathlib.Path(folder) / ".lock", timeout=0)
+    try:
+        lock.acquire()
+    except filelock.Timeout:
+        busy = "another search is writing to this folder"
+        raise InputError(busy, file=folder, remedy="wait until it is done, or name another folder") from None
+    except OSError as error:
+        raise InputError(f"cannot be locked ({error.strerror})", file=folder, remedy="name another folder") from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _remove_leftovers(target: pathlib.Path) -> None:
@@ -232,12 +310,7 @@ def write_text(path: str | pathlib.Path, text: str) -> None:
     Raises:
         InputError: also where the text holds what is no Unicode, such as half a character in a file's name.
     """
-    try:
-        data = text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        bad = f"cannot be written: {error.object[error.start]!r} is no Unicode character"
-        raise InputError(bad, file=path, remedy="rename what holds it") from None
-    write_bytes(path, data)
+    write_together({path: text})
 
 
 def dump_json(document: Any) -> str:

@@ -13,6 +13,7 @@ Format `job-transfer/1` (JSON):
 from __future__ import annotations
 
 import pathlib
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from mohamjax.reader import Fields
 from mohamjax.search.jobs.problem import OBJECTIVES
 from mohamjax.search.jobs.transfer import RankedSchedule, Transfer
 
-__all__ = ["TRANSFER_FORMAT", "read_transfer", "write_transfer"]
+__all__ = ["TRANSFER_FORMAT", "read_transfer", "transfer_document", "write_transfer"]
 
 
 TRANSFER_FORMAT = "job-transfer/1"
@@ -32,19 +33,15 @@ TRANSFER_FORMAT = "job-transfer/1"
 _KEYS = ("format", "mohamjax", "learnt", "accelerators", "accelerator", "place")
 
 
-def write_transfer(path: str | pathlib.Path, transfer: Transfer) -> None:
-    """Writes a `job-transfer/1` file, whole or not at all.
-
-    Raises:
-        InputError: it cannot be written there.
-    """
+def transfer_document(transfer: Transfer) -> dict[str, Any]:
+    """A `job-transfer/1` document."""
     learnt = {
         "batch": transfer.batch,
         "method": transfer.method,
         "time_unit": transfer.time_unit,
         "objectives": dict(transfer.objectives),
     }
-    document = {
+    return {
         "format": TRANSFER_FORMAT,
         "mohamjax": __version__,
         "learnt": learnt,
@@ -52,7 +49,15 @@ def write_transfer(path: str | pathlib.Path, transfer: Transfer) -> None:
         "accelerator": transfer.ranked.accelerator.tolist(),
         "place": transfer.ranked.place.tolist(),
     }
-    write_json(path, document)
+
+
+def write_transfer(path: str | pathlib.Path, transfer: Transfer) -> None:
+    """Writes a `job-transfer/1` file, whole or not at all.
+
+    Raises:
+        InputError: it cannot be written there.
+    """
+    write_json(path, transfer_document(transfer))
 
 
 def read_transfer(path: str | pathlib.Path) -> Transfer:

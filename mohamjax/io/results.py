@@ -22,18 +22,16 @@ import numpy as np
 import yaml
 
 from mohamjax.errors import InputError
-from mohamjax.io.designs import write_designs
-from mohamjax.io.files import check_format, dump_json, read_json, write_text
+from mohamjax.io.designs import designs_document
+from mohamjax.io.files import check_format, dump_json, read_json, write_together
 from mohamjax.reader import found
 from mohamjax.schedule import Bounds, Certificate, Evaluated, network_latencies
+from mohamjax.search.stores import HISTORY_COLUMNS
 from mohamjax.struct import plain
 
-__all__ = ["HISTORY_COLUMNS", "front_rows", "prepare_folder", "read_certificate", "write_front", "write_results"]
+__all__ = ["HISTORY_COLUMNS", "front_csv", "front_rows", "prepare_folder", "read_certificate", "write_results"]
 
 BOUNDS_FILE, BOUNDS_FORMAT = "bounds.json", "bounds/1"
-
-
-HISTORY_COLUMNS = ("generation", "evaluations", "seconds", "hypervolume", "front_size", "stability")
 
 
 def prepare_folder(path: str | pathlib.Path, item: str = "--out") -> pathlib.Path:
@@ -88,10 +86,10 @@ def _csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
     return text.getvalue()
 
 
-def write_front(path: pathlib.Path, evaluated: Evaluated) -> None:
-    """Writes `front.csv` atomically."""
+def front_csv(evaluated: Evaluated) -> str:
+    """The text of `front.csv`."""
     rows = front_rows(evaluated)
-    write_text(path, _csv(rows, list(rows[0])))
+    return _csv(rows, list(rows[0]))
 
 
 def write_results(
@@ -102,7 +100,7 @@ def write_results(
     bounds: Bounds | None = None,
     certificate: Certificate | None = None,
 ) -> None:
-    """Writes all files of a results folder but the figures and the checkpoint, each atomically.
+    """Writes all files of a results folder but the figures and the checkpoint, all or none of them.
 
     Args:
         folder: from `prepare_folder`.
@@ -111,15 +109,21 @@ def write_results(
         config: everything needed to repeat the search; plain data.
         bounds: lower bounds of the scenario; default those for as many chiplets as the package has tiles.
         certificate: what the front has of what could be there; without it there is no `bounds.json`.
+
+    Raises:
+        InputError: they cannot be written; the folder is as it was.
     """
-    write_front(folder / "front.csv", evaluated)
-    write_designs(folder / "designs.json", evaluated, str(config.get("scenario", "")), bounds)
+    files = {
+        folder / "front.csv": front_csv(evaluated),
+        folder / "designs.json": dump_json(designs_document(evaluated, str(config.get("scenario", "")), bounds)),
+        folder / "history.csv": _csv(history, HISTORY_COLUMNS),
+        folder / "config.yaml": yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True),
+    }
+    if certificate is not None:
+        files[folder / BOUNDS_FILE] = dump_json({"format": BOUNDS_FORMAT, **certificate.to_dict()})
+    write_together(files)
     if certificate is None:
         (folder / BOUNDS_FILE).unlink(missing_ok=True)  # of an earlier search
-    else:
-        write_text(folder / BOUNDS_FILE, dump_json({"format": BOUNDS_FORMAT, **certificate.to_dict()}))
-    write_text(folder / "history.csv", _csv(history, HISTORY_COLUMNS))
-    write_text(folder / "config.yaml", yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True))
 
 
 def read_certificate(folder: pathlib.Path) -> Certificate | None:

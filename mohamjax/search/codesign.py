@@ -44,6 +44,7 @@ from mohamjax.search.moham import LIMIT_TOLERANCE, Progress, designs_of, refitte
 from mohamjax.search.plan_operators import PlanRates
 from mohamjax.search.remap import Remapper
 from mohamjax.search.requirements import Site, keeps, out_of_reach, survey, unmet
+from mohamjax.search.resumed import check_grown, check_state, history_of
 from mohamjax.search.seeding import seed_designs
 from mohamjax.search.settings import Settings
 from mohamjax.search.stores import Checkpoint, CheckpointStore, TableStore
@@ -349,13 +350,16 @@ def co_optimise(
     marks["tables"] = _tables_hash(sets, seeds)
     _same_search(saved, marks)
     state: SearchState | None = None
+    history: list[dict[str, Any]] = []
     grown = {} if remapper is None else remapper.saved()
     if saved is not None:
         state, grown = saved.restore((state_like(context, config), grown))
         if remapper is not None:
+            check_grown(saved, grown, np.asarray(sets.count), settings.remap.entries, len(remapper.schedule))
             remapper.restore(grown)
             context = remapper.context(context)
-    history: list[dict[str, Any]] = [] if saved is None else saved.meta["history"]
+        history = history_of(saved)
+        check_state(saved, state, history, context)
 
     interrupted, saved_s, last = False, time.perf_counter(), None
     before_s = history[-1]["seconds"] if history else 0.0

@@ -13,7 +13,11 @@ import numpy as np
 from mohamjax.errors import InputError
 from mohamjax.mapping import MappingTables
 
-__all__ = ["Checkpoint", "CheckpointStore", "TableStore", "is_key", "leaves_by_path"]
+__all__ = ["HISTORY_COLUMNS", "Checkpoint", "CheckpointStore", "TableStore", "is_key", "leaves_by_path"]
+
+
+HISTORY_COLUMNS = ("generation", "evaluations", "seconds", "hypervolume", "front_size", "stability")
+"""What a search tells of every generation."""
 
 
 class TableStore(Protocol):
@@ -51,6 +55,11 @@ class Checkpoint:
     meta: MappingABC[str, Any]
     arrays: MappingABC[str, np.ndarray]
 
+    def refused(self, why: str) -> InputError:
+        """The complaint that this checkpoint is something that no search can go on from."""
+        remedy = "start the search again without --resume"
+        return InputError(f"the checkpoint is {why}", file=self.source, remedy=remedy)
+
     def restore(self, like: Any) -> Any:
         """The tree, in the structure of `like`.
 
@@ -61,15 +70,16 @@ class Checkpoint:
             InputError: the checkpoint is of another search.
         """
         named, structure = leaves_by_path(like)
+        if unknown := sorted(set(self.arrays) - set(named)):
+            raise self.refused(f"of another search ({unknown[0]} is unknown)")
         leaves = []
         for name, leaf in named.items():
             wrapped = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-            shape = jax.eval_shape(jax.random.key_data, leaf).shape if wrapped else leaf.shape
-            if name not in self.arrays or self.arrays[name].shape != shape:
-                told = f"the checkpoint is of another search ({name} differs)"
-                raise InputError(told, file=self.source, remedy="start the search again without --resume")
-            value = jnp.asarray(self.arrays[name])
-            leaves.append(jax.random.wrap_key_data(value) if wrapped else value.astype(leaf.dtype))
+            wanted = jax.eval_shape(jax.random.key_data, leaf) if wrapped else leaf
+            found = self.arrays.get(name)
+            if found is None or (found.shape, found.dtype) != (wanted.shape, wanted.dtype):
+                raise self.refused(f"of another search ({name} differs)")
+            leaves.append(jax.random.wrap_key_data(jnp.asarray(found)) if wrapped else jnp.asarray(found))
         return jax.tree_util.tree_unflatten(structure, leaves)
 
 

@@ -1,0 +1,134 @@
+"""What a checkpoint holds is checked before a search goes on from it: an edited one would go on to nonsense.
+
+Axes: N individuals, L layers (padded), S tiles, T templates, U unique layers, A predecessors.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import numpy as np
+
+from mohamjax.schedule import Design
+from mohamjax.search.context import MohamContext
+from mohamjax.search.operators import Genetics
+from mohamjax.search.plans import THRIFT, WEIGHTS, Plan
+from mohamjax.search.stores import HISTORY_COLUMNS, Checkpoint
+
+__all__ = ["check_grown", "check_state", "history_of"]
+
+_WHOLE = ("generation", "evaluations", "front_size")
+
+
+def history_of(saved: Checkpoint) -> list[dict[str, Any]]:
+    """The rows of the generations done, from 0 on.
+
+    Raises:
+        InputError: there are none, or they are no such rows.
+    """
+    rows = saved.meta.get("history")
+    if not isinstance(rows, list) or not rows:
+        raise saved.refused("without a history")
+    for generation, row in enumerate(rows):
+        if not isinstance(row, dict) or set(row) != set(HISTORY_COLUMNS):
+            raise saved.refused(f"of another search (row {generation} of its history has other columns)")
+        if not all(type(value) is int or (type(value) is float and name not in _WHOLE) for name, value in row.items()):
+            raise saved.refused(f"damaged (row {generation} of its history holds what is no number)")
+        if row["generation"] != generation or not 0 <= row["seconds"] < math.inf or row["evaluations"] < 0:
+            raise saved.refused(f"damaged (row {generation} of its history is out of range)")
+    return [{name: row[name] for name in HISTORY_COLUMNS} for row in rows]
+
+
+def check_grown(saved: Checkpoint, grown: dict[str, Any], first: np.ndarray, entries: int, rounds: int) -> None:
+    """Complains about mappings that joined the tables as no round can have added them.
+
+    Args:
+        saved: where it comes from.
+        grown: as `remap.Remapper.saved` gives it.
+        first: `[U, T]` int, mappings of each set before any round.
+        entries: most that join a set.
+        rounds: most rounds.
+
+    Raises:
+        InputError: the numbers are out of range.
+    """
+    joined = np.asarray(grown["count"]) - first
+    if not 0 <= int(grown["rounds"]) <= rounds or joined.min() < 0 or joined.max() > entries:
+        raise saved.refused("damaged (mappings that joined are out of range)")
+    if int(grown["rounds"]) == 0 and joined.any():
+        raise saved.refused("damaged (mappings joined without a round)")
+
+
+def check_state(saved: Checkpoint, state: Any, history: list[dict[str, Any]], context: MohamContext) -> None:
+    """Complains about a state that no search can have had.
+
+    Args:
+        saved: where it comes from.
+        state: `loop.SearchState`.
+        history: from `history_of`.
+        context: the problem, over the tables as they have grown.
+
+    Raises:
+        InputError: the generation is not that of the history, or an individual is no valid one.
+    """
+    if int(state.generation) != len(history) - 1:
+        raise saved.refused(f"damaged (generation {int(state.generation)}, its history ends at {len(history) - 1})")
+    genetics = jax.device_get(context.genetics)
+    sizes = context.plans.fits.shape[3]
+    used = np.asarray(state.archive.valid)
+    archived = jax.tree.map(lambda leaf: np.asarray(leaf)[used], state.archive.genes)
+    living = jax.tree.map(lambda leaf: np.asarray(leaf).reshape(-1, *leaf.shape[2:]), state.population.genes)
+    for where, genes in (("population", living), ("archive", archived)):
+        for part in _parts(genes):
+            wrong = _wrong_plan(part, genetics, sizes) if isinstance(part, Plan) else _wrong_design(part, genetics)
+            if wrong:
+                raise saved.refused(f"damaged (the {where} holds {wrong})")
+
+
+def _parts(genes: Any) -> list[Any]:
+    """The designs and plans `[N, ...]` of individuals."""
+    kinds = (Design, Plan)
+    found = jax.tree.leaves(genes, is_leaf=lambda part: isinstance(part, kinds))
+    return [part for part in found if isinstance(part, kinds)]
+
+
+def _outside(values: Any, least: int, below: int) -> bool:
+    """Whether some value is not in `least..below - 1`."""
+    values = np.asarray(values)
+    return bool(values.size) and not (least <= values.min() and values.max() < below)
+
+
+def _wrong_plan(plan: Plan, genetics: Genetics, sizes: int) -> str:
+    """What is wrong with plans `[N, ...]`; empty if nothing is."""
+    if _outside(plan.template, -1, genetics.count.shape[1]):
+        return "a template that is not there"
+    if _outside(plan.size, 0, sizes) or _outside(plan.weight, 0, len(WEIGHTS)) or _outside(plan.thrift, 0, len(THRIFT)):
+        return "genes out of range"
+    return ""
+
+
+def _wrong_design(design: Design, genetics: Genetics) -> str:
+    """What is wrong with designs `[N, ...]`; empty if nothing is."""
+    tiles, templates = genetics.site.shape[0], genetics.count.shape[1]
+    total, layers = genetics.unique.shape[0], int(genetics.layers)
+    if not len(design.order):
+        return ""
+    if _outside(design.template, -1, templates):
+        return "a template that is not there"
+    listed = (np.sort(design.order, axis=1) == np.arange(total)).all()
+    if not listed or _outside(design.order[:, layers:], layers, total):
+        return "an order that is no permutation of the layers"
+    place = np.argsort(design.order, axis=1)
+    before = np.asarray(genetics.predecessors)[:layers]
+    if ((place[:, before] >= place[:, :layers, None]) & (before >= 0)).any():
+        return "an order with a layer before its predecessor"
+    if _outside(design.assignment[:, :layers], 0, tiles):
+        return "a layer on a tile that is not there"
+    template = np.take_along_axis(np.asarray(design.template), np.asarray(design.assignment)[:, :layers], axis=1)
+    room = np.asarray(genetics.count)[np.asarray(genetics.unique)[:layers], template]  # `[N, L]`
+    mapping = design.mapping[:, :layers]
+    if (template < 0).any() or (mapping < 0).any() or (mapping >= room).any():
+        return "a mapping that is not there"
+    return ""

@@ -1,0 +1,252 @@
+"""Nothing found is lost: full disks, Ctrl-C, two searches in one folder, edited checkpoints, closed pipes."""
+
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from small_search import search, table
+
+from mohamjax.cli.terminal import Terminal
+from mohamjax.errors import InputError
+from mohamjax.io import checkpoint as checkpoints
+from mohamjax.io import locked_folder, write_together
+
+FULL = InputError("cannot be written (No space left on device)", file="a file", remedy="name another")
+
+
+@pytest.fixture
+def done(results, tmp_path):
+    """A copy of the results of a search that is done: resumed, it has no generations left."""
+    folder = tmp_path / "out"
+    shutil.copytree(results, folder)
+    return folder
+
+
+def raising(error):
+    def fail(*_, **__):
+        raise error
+
+    return fail
+
+
+def resumed(networks, folder, *more):
+    return search(networks, folder, "--no-figures", "--resume", *more)
+
+
+def contents(folder):
+    return {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file() and p.name != ".lock"}
+
+
+# ---------------------------------------------------------------- files
+
+
+def test_files_are_all_new_or_all_old(tmp_path, monkeypatch):
+    (tmp_path / "a").write_text("old")
+    synced = []
+
+    def full(descriptor):
+        synced.append(descriptor)
+        if len(synced) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(InputError, match=r"b: cannot be written \(No space left on device\)"):
+        write_together({tmp_path / "a": "new", tmp_path / "b": b"new"})
+    assert contents(tmp_path) == {"a": b"old"}
+    write_together({tmp_path / "a": "new", tmp_path / "b": b"new"})
+    assert contents(tmp_path) == {"a": b"new", "b": b"new"}
+
+
+def test_ctrl_c_waits_for_the_last_rename(tmp_path, monkeypatch):
+    real = os.replace
+
+    def replace(one, other):
+        real(one, other)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(os, "replace", replace)
+    with pytest.raises(KeyboardInterrupt):
+        write_together({tmp_path / name: name for name in "abc"})
+    assert contents(tmp_path) == {"a": b"a", "b": b"b", "c": b"c"}
+
+
+def test_a_folder_is_for_one_search(networks, tmp_path, capsys):
+    with locked_folder(tmp_path):
+        assert search(networks, tmp_path) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert f"{tmp_path}: another search is writing to this folder; wait" in said
+    with locked_folder(tmp_path), pytest.raises(InputError), locked_folder(tmp_path):
+        pass
+
+
+def test_a_killed_search_holds_no_folder(tmp_path):
+    code = "import sys, time\nfrom mohamjax.io import locked_folder\nwith locked_folder(sys.argv[1]):\n"
+    code += "    print('held', flush=True)\n    time.sleep(600)\n"
+    other = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert other.stdout.readline() == "held\n"
+    with pytest.raises(InputError, match="another search"), locked_folder(tmp_path):
+        pass
+    other.kill()
+    other.wait()
+    other.stdout.close()
+    with locked_folder(tmp_path):
+        pass
+
+
+# ---------------------------------------------------------------- a full disk
+
+
+def test_a_checkpoint_that_cannot_be_written_costs_no_search(networks, done, monkeypatch, capsys):
+    before = (done / "checkpoint.npz").read_bytes()
+    monkeypatch.setattr(checkpoints, "write_bytes", raising(FULL))
+    assert resumed(networks, done, "--generations", "17", "--checkpoint-every", "0") == 0
+    said = capsys.readouterr().err
+    assert said.count("warning: cannot be written (No space left on device): ") == 1
+    assert "that of an earlier generation stays, and the search goes on" in said
+    assert len(table(done / "history.csv")) == 18
+    assert (done / "checkpoint.npz").read_bytes() == before
+
+
+def test_a_front_that_cannot_be_written_is_printed(networks, done, monkeypatch, capsys):
+    before = contents(done)
+    monkeypatch.setattr("mohamjax.io.results.write_together", raising(FULL))
+    assert resumed(networks, done) == 2
+    out, err = capsys.readouterr()
+    assert out.strip().encode() == before["front.csv"].strip()
+    assert "a file: cannot be written (No space left on device); the front is printed instead" in err
+    assert "--resume writes the files" in err
+    monkeypatch.undo()
+    left = contents(done)
+    assert {name: left[name] for name in before if name != "checkpoint.npz"} == {
+        name: before[name] for name in before if name != "checkpoint.npz"
+    }
+
+
+def test_figures_that_cannot_be_drawn_cost_no_results(networks, done, monkeypatch, capsys):
+    for error, word in ((FULL, "warning: a file: cannot be written"), (KeyboardInterrupt(), "stopped by hand; the")):
+        monkeypatch.setattr("mohamjax.figures.plot_evaluated", raising(error))
+        assert search(networks, done, "--resume") == 0
+        out, err = capsys.readouterr()
+        assert word in err and f"`mohamjax plot {done}` draws the figures" in err
+        assert "hypervolume" in out
+
+
+# ---------------------------------------------------------------- Ctrl-C
+
+
+def test_ctrl_c_after_the_last_generation_names_the_checkpoint(networks, done, monkeypatch, capsys):
+    before = contents(done)
+    monkeypatch.setattr("mohamjax.search.codesign.reevaluate", raising(KeyboardInterrupt()))
+    assert resumed(networks, done) == 130
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said == f"stopped by hand; no results are written, --resume goes on from {done / 'checkpoint.npz'}"
+    assert contents(done)["front.csv"] == before["front.csv"]
+
+
+def test_ctrl_c_twice_names_the_checkpoint(networks, tmp_path, monkeypatch, capsys):
+    def progress(self, progress, generations):
+        if progress.generation >= 4:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Terminal, "progress", progress)
+    monkeypatch.setattr("mohamjax.search.codesign.reevaluate", raising(KeyboardInterrupt()))
+    assert search(networks, tmp_path, "--no-figures") == 130
+    said = capsys.readouterr().err
+    assert "stopped by hand; writing what was found" in said and "nothing to write" not in said
+    assert said.splitlines()[-1].endswith(f"--resume goes on from {tmp_path / 'checkpoint.npz'}")
+    assert {p.name for p in tmp_path.iterdir()} == {"checkpoint.npz", ".lock"}
+
+
+def test_ctrl_c_before_a_checkpoint_does_not_name_one_of_another_search(networks, done, monkeypatch, capsys):
+    monkeypatch.setattr("mohamjax.search.codesign.map_layers", raising(KeyboardInterrupt()))
+    assert search(networks, done) == 130
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said == "stopped by hand before there was a checkpoint; nothing to write"
+
+
+# ---------------------------------------------------------------- edited checkpoints
+
+
+def rewritten(path, change):
+    """The checkpoint, changed by somebody who knows the digest."""
+    saved = checkpoints.read_checkpoint(path)
+    arrays, meta = {name: np.array(leaf) for name, leaf in saved.arrays.items()}, dict(saved.meta)
+    change(arrays, meta)
+    arrays["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
+    arrays["digest"] = checkpoints._digest(arrays)
+    np.savez(path, **arrays)
+
+
+def leaf(arrays, *parts):
+    """The first array whose name has all parts."""
+    return next(arrays[name] for name in sorted(arrays) if all(part in name for part in parts))
+
+
+EDITS = {
+    "without a history": lambda arrays, meta: meta.pop("history"),
+    "its history has other columns": lambda arrays, meta: meta["history"][3].pop("seconds"),
+    "holds what is no number": lambda arrays, meta: meta["history"][3].update(front_size="many"),
+    "of its history is out of range": lambda arrays, meta: meta["history"].pop(0),
+    "damaged (generation 1073741824": lambda arrays, meta: leaf(arrays, "generation").fill(2**30),
+    "holds a template that is not there": lambda arrays, meta: leaf(arrays, "population", "design.template").fill(7),
+    "no permutation": lambda arrays, meta: leaf(arrays, "archive", "design.order").fill(0),
+    "holds a mapping that is not there": lambda arrays, meta: leaf(arrays, "population", "mapping").fill(10**6),
+    "genes out of range": lambda arrays, meta: leaf(arrays, "population", "thrift").fill(-3),
+    "is unknown": lambda arrays, meta: arrays.update(other=np.zeros(3)),
+    "differs": lambda arrays, meta: arrays.pop(sorted(arrays)[0]),
+}
+
+
+def test_an_edited_checkpoint_is_one_line(networks, done, capsys):
+    path = done / "checkpoint.npz"
+    whole = path.read_bytes()
+    for word, change in EDITS.items():
+        path.write_bytes(whole)
+        rewritten(path, change)
+        capsys.readouterr()
+        assert resumed(networks, done) == 2, word
+        said = capsys.readouterr().err.splitlines()
+        assert sum(line.startswith("mohamjax: ") for line in said) == 1 and "Traceback" not in "".join(said)
+        assert word in said[-1] and str(path) in said[-1] and "without --resume" in said[-1], (word, said[-1])
+    path.write_bytes(whole)
+    with np.load(path) as data:
+        arrays = dict(data)
+    leaf(arrays, "population", "objectives")[...] *= 0.5
+    np.savez(path, **arrays)
+    assert resumed(networks, done) == 2
+    assert "the checkpoint was changed after it was written" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------- closed standard output
+
+COMMAND = [sys.executable, "-m", "mohamjax.cli", "templates", "show", "--example", "--no-compile-cache"]
+
+
+def test_a_reader_that_leaves_ends_it_quietly():
+    for words in (COMMAND, [*COMMAND[:3], "--help"]):
+        reading, writing = os.pipe()
+        os.close(reading)
+        ended = subprocess.run(words, stdout=writing, stderr=subprocess.PIPE, text=True)
+        os.close(writing)
+        assert (ended.returncode, ended.stderr) == (0, ""), words
+
+
+def test_no_standard_output_at_all_ends_it_quietly():
+    shell = " ".join(COMMAND) + " >&-"
+    ended = subprocess.run(["sh", "-c", shell], stderr=subprocess.PIPE, text=True)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_a_full_standard_output_is_one_line():
+    for words in (COMMAND, [*COMMAND[:5], "simba", *COMMAND[6:]]):  # more than a buffer holds, and less
+        with open("/dev/full", "w") as full:
+            ended = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True)
+        assert ended.returncode == 2
+        assert ended.stderr.count("\n") == 1 and "No space left on device" in ended.stderr
