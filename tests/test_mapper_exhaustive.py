@@ -156,7 +156,7 @@ def test_prescribed_loops_stay_innermost():
 def test_a_space_above_the_limit_is_refused():
     with pytest.raises(InputError, match="more than 1,000 mappings of different cost on template small") as error:
         map_exhaustively([LAYER], [TEMPLATES[SMALL]], TECHNOLOGY, limit=1000)
-    assert "--limit" in str(error.value) and "\n" not in str(error.value)
+    assert "argument `limit`" in str(error.value) and "\n" not in str(error.value)
 
 
 def test_progress_and_sets_of_several_problems():

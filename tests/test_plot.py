@@ -555,5 +555,5 @@ def test_folders_and_format_are_checked_first(folder, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="use png, svg, pdf"):
         figures.plot_results(folder, formats=("gif",))
     (tmp_path / "taken").write_text("")
-    with pytest.raises(InputError, match=r"taken: --out: cannot be written"):
+    with pytest.raises(InputError, match=r"taken: argument `out`: cannot be written"):
         figures.plot_results(folder, tmp_path / "taken")

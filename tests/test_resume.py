@@ -101,7 +101,7 @@ def packed_in_another_way():
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"[]", array_file(), packed_in_another_way()])
 def test_a_broken_checkpoint_is_one_line(tmp_path, content):
     (tmp_path / "checkpoint.npz").write_bytes(content)
-    with pytest.raises(InputError, match=r"checkpoint\.npz: the checkpoint cannot be read .*without --resume$"):
+    with pytest.raises(InputError, match=r"checkpoint\.npz: the checkpoint cannot be read .*without .*`resume`$"):
         read_checkpoint(tmp_path / "checkpoint.npz")
 
 

@@ -1,12 +1,17 @@
 """What the command line shows on the way: bars on a terminal, plain lines elsewhere, tables that fit."""
 
+import ast
 import os
+import pathlib
 import re
 import sys
 from types import SimpleNamespace
 
 import pytest
 
+import mohamjax
+from mohamjax.cli import main
+from mohamjax.cli.options import as_options
 from mohamjax.cli.tables import fitted
 from mohamjax.cli.terminal import Terminal
 
@@ -127,3 +132,38 @@ def test_a_table_fits_the_terminal(screen, monkeypatch, capsys):
     assert text.count("word") == 30 and "1,234" in text
     print(fitted(ROWS))
     assert capsys.readouterr().out.splitlines()[0] == "network   layers  what it is"
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("argument `budget`: unknown budget 'foo'", "--budget: unknown budget 'foo'"),
+        ("raise the argument `population`, or", "raise --population, or"),
+        ("take the argument `cost_model=loop-nest`", "take --cost-model loop-nest"),
+        ("give it with the argument `shapes[x.0]`", "give it with --shape x.0=d,d,..."),
+        ("with the argument `shapes[a]b]=1,d`, or", "with --shape a]b=1,d, or"),
+        ("the argument `requirements` and the argument `designs`", "--require and --inject"),
+        ("the argument `unheard_of`; add `budget`", "the argument `unheard_of`; add `budget`"),
+    ],
+)
+def test_arguments_are_shown_as_options(said, shown):
+    assert as_options(said) == shown
+
+
+def test_no_message_of_the_library_names_options():
+    """The command line alone does: elsewhere no string holds a word that begins with two dashes."""
+    root = pathlib.Path(mohamjax.__file__).parent
+    found = [
+        f"{path.relative_to(root)}:{node.lineno}: {node.value}"
+        for path in root.rglob("*.py")
+        if "cli" not in path.parts
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" not in node.value
+        if re.search(r"(?<![-\w])--[a-z]", node.value)
+    ]
+    assert found == []
+
+
+def test_the_command_line_shows_its_options(capsys):
+    assert main(["search", "ar-vr", "--budget", "foo"]) == 2
+    assert capsys.readouterr().err == "mohamjax: --budget: unknown budget 'foo'; use one of tiny, small, paper\n"

@@ -274,8 +274,8 @@ GRAPHS = {
     "conv_empty": (lambda: conv((1, 3, 0, 8), (4, 3, 3, 3)), "empty"),
     "conv_empty_channels": (lambda: conv((1, 0, 8, 8), (4, 0, 3, 3)), "empty"),
     "negative_weight_size": (lambda: conv((1, 3, 8, 8), (4, -3, 3, 3)), "negative size"),
-    "negative_input_size": (lambda: conv((1, 3, -1, 8), (4, 3, 3, 3)), "--shape x=1,3,d,8"),
-    "negative_sizes": (lambda: conv((-1, 3, -1, -1), (4, 3, 3, 3)), "--shape x=1,3,d,d"),
+    "negative_input_size": (lambda: conv((1, 3, -1, 8), (4, 3, 3, 3)), "`shapes[x]=1,3,d,8`"),
+    "negative_sizes": (lambda: conv((-1, 3, -1, -1), (4, 3, 3, 3)), "`shapes[x]=1,3,d,d`"),
     "split_in_many": (lambda: split("Split", "s t", num_outputs=10**7), "2 outputs for 10000000 parts"),
     "split_sequence": (lambda: split("SplitToSequence", "s", parts=True), "the shape of its first operand is unknown"),
     "loop_in_many": (lambda: endless(20_000), "its 20,000 iterations are more than the 10,000 that are unrolled"),
@@ -365,10 +365,13 @@ GRAPHS = {
         lambda: model([*nested(20).node], [X, info("yes", (), BOOL)], ["o20"], [W]),
         "depends on data",
     ),
-    "input_without_shape": (lambda: products([node("MatMul", "x w", "y")], [info("x", None)], [W]), "--shape x="),
+    "input_without_shape": (
+        lambda: products([node("MatMul", "x w", "y")], [info("x", None)], [W]),
+        "argument `shapes[x]`",
+    ),
     "symbolic_height": (
         lambda: products([node("Conv", "x w", "y")], [info("x", (1, 3, "H", "W"))], [weight("w", (4, 3, 3, 3))]),
-        "--shape x=1,3,d,d",
+        "`shapes[x]=1,3,d,d`",
     ),
 }
 

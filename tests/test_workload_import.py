@@ -783,7 +783,7 @@ def test_a_size_that_depends_on_data_can_be_given(tmp_path):
         node("MatMul", "t w", "y"),
     ]
     proto = model(nodes, [info("x", (6, 4))], ["y"], [weight("w", (2, 5))])
-    with pytest.raises(InputError, match=r"NonZero.*--shape"):
+    with pytest.raises(InputError, match=r"NonZero.*argument `shapes\[NAME\]`"):
         read(tmp_path, proto)
     network, _ = read(tmp_path, proto, shapes={"nz": (2, 9)})
     assert brief(network) == [("fc", {"N": 9, "K": 5, "C": 2})]
@@ -800,7 +800,7 @@ def test_a_symbolic_batch_is_one_with_one_warning(tmp_path, symbol):
     proto = model(nodes, inputs, ["y"], [weight("w", (4, 5))])
     network, warnings = read(tmp_path, proto)
     assert brief(network) == [("fc", {"K": 5, "C": 4})]
-    assert len(warnings) == 1 and "--batch" in warnings[0]
+    assert len(warnings) == 1 and "argument `batch`" in warnings[0]
     network, warnings = read(tmp_path, proto, batch=6)
     assert brief(network) == [("fc", {"N": 6, "K": 5, "C": 4})]
     assert warnings == []
@@ -811,7 +811,7 @@ def test_a_symbolic_batch_is_one_with_one_warning(tmp_path, symbol):
 )
 def test_other_symbolic_sizes_are_errors_that_name_the_option(tmp_path, shape):
     proto = model([node("MatMul", "x w", "y")], [info("x", shape)], ["y"], [weight("w", (4, 5))])
-    with pytest.raises(InputError, match="--shape x=") as caught:
+    with pytest.raises(InputError, match=r"argument `shapes\[x\]`") as caught:
         read(tmp_path, proto)
     assert "'x'" in str(caught.value)
     full = tuple(d if isinstance(d, int) else 3 for d in shape)
@@ -835,7 +835,7 @@ def test_a_leading_symbol_that_stands_elsewhere_is_no_batch(tmp_path):
 
 def test_an_expression_of_symbols_is_no_batch(tmp_path):
     proto = model([node("MatMul", "x w", "y")], [info("x", ("batch*seq", 4))], ["y"], [weight("w", (4, 5))])
-    with pytest.raises(InputError, match="--shape x=d,4"):
+    with pytest.raises(InputError, match=r"argument `shapes\[x\]=d,4`"):
         read(tmp_path, proto)
 
 
@@ -1123,7 +1123,7 @@ def test_unknown_operators_pass_dependencies_on_if_wanted(tmp_path):
         node("Gemm", "m w", "y", "b"),
     ]
     proto = model(nodes, [info("x", (2, 4))], ["y"], [weight("w", (4, 4))], domains=("acme",))
-    with pytest.raises(InputError, match=r"'trick' \(Magic\).*acme.*--skip-unknown"):
+    with pytest.raises(InputError, match=r"'trick' \(Magic\).*acme.*argument `skip_unknown`"):
         read(tmp_path, proto)
     network, warnings = read(tmp_path, proto, skip_unknown=True)
     assert edges(network) == {"a": set(), "b": {"a"}}

@@ -185,7 +185,7 @@ def test_what_the_system_refuses_is_one_line(nets, capsys, monkeypatch):
 
 def test_requirements_beside_a_scenario_are_no_second_scenario(nets):
     path = write(nets, "limits: {area_mm2: 3}\n")
-    with pytest.raises(InputError, match=r"mine\.yaml: is a requirements/1 file.*--require"):
+    with pytest.raises(InputError, match=r"mine\.yaml: is a requirements/1 file.*argument `requirements`"):
         load_scenario(["ar-vr", path])
 
 

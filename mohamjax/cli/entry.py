@@ -107,7 +107,7 @@ def _let_go(stream: TextIO) -> None:
 
 def _complain(error: InputError) -> None:
     with contextlib.suppress(OSError, ValueError):
-        print(f"mohamjax: {error}", file=sys.stderr)
+        print(f"mohamjax: {options.as_options(str(error))}", file=sys.stderr)
 
 
 def _done(argv: Sequence[str] | None) -> int:

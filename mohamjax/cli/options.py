@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from typing import Any, NoReturn
 
 from mohamjax.errors import InputError
@@ -12,6 +13,7 @@ __all__ = [
     "add_common",
     "add_hardware",
     "add_workload",
+    "as_options",
     "natural",
     "positive",
     "rate",
@@ -21,6 +23,51 @@ __all__ = [
     "shape",
     "weights",
 ]
+
+
+_OPTIONS = {
+    "archive": "--archive",
+    "batch": "--batch",
+    "budget": "--budget",
+    "cost_model": "--cost-model",
+    "designs": "--inject",
+    "limit": "--limit",
+    "mappings": "--inject",
+    "max_chiplets": "--max-chiplets",
+    "out": "--out",
+    "platform": "--platform",
+    "pool": "--pool",
+    "population": "--population",
+    "preset": "--preset",
+    "requirements": "--require",
+    "resume": "--resume",
+    "shapes": "--shape",
+    "skip_unknown": "--skip-unknown",
+    "technology": "--technology",
+    "templates": "--templates",
+    "wanted": "--explain",
+}
+"""Options by the arguments of the library that they become."""
+
+_ARGUMENT = re.compile(r"(?:the )?argument `(\w+)(?:\[([^`]*)\])?(?:=([^`]*))?`")
+
+
+def as_options(text: str) -> str:
+    """A message of the library, with the options of the command line in the place of its arguments.
+
+    The library writes "the argument `budget`", "the argument `budget=tiny`" and, of a dictionary,
+    "the argument `shapes[x]`" or "the argument `shapes[x]=1,3,224,224`".
+    """
+
+    def option(found: re.Match[str]) -> str:
+        name, key, value = found.groups()
+        if name not in _OPTIONS:
+            return found[0]
+        if key is not None:
+            value = f"{key}={value or 'd,d,...'}"
+        return _OPTIONS[name] if value is None else f"{_OPTIONS[name]} {value}"
+
+    return _ARGUMENT.sub(option, text)
 
 
 class Parser(argparse.ArgumentParser):

@@ -8,6 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from mohamjax.cli.options import as_options
 from mohamjax.errors import one_line
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class Terminal:
         from rich.progress import TimeElapsedColumn
 
         with contextlib.suppress(OSError):
-            self._open(text, TimeElapsedColumn(), transient=True)
+            self._open(as_options(text), TimeElapsedColumn(), transient=True)
         self._lasting = text
 
     def _tell_compiled(self, what: str, seconds: float) -> None:
@@ -185,7 +186,7 @@ class Terminal:
 def _say(text: str) -> None:
     """A line on standard error, if somebody still reads it."""
     with contextlib.suppress(OSError, ValueError):
-        print(text, file=sys.stderr, flush=True)
+        print(as_options(text), file=sys.stderr, flush=True)
 
 
 def duration(seconds: float | None) -> str:

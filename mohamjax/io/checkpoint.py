@@ -21,7 +21,7 @@ __all__ = ["CHECKPOINT_FORMAT", "CheckpointFile", "read_checkpoint", "write_chec
 
 CHECKPOINT_FORMAT = "checkpoint/3"
 
-_REMEDY = "start the search again without --resume"
+_REMEDY = "start the search again without the argument `resume`"
 
 
 def _digest(arrays: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -540,7 +540,7 @@ def read_designs(path: str | pathlib.Path, *, technology: Technology) -> DesignF
             "the designs were made with other technology tables",
             file=path,
             item="technology",
-            remedy="give those tables with --technology",
+            remedy="give those tables with the argument `technology`",
         )
     if document["format"] == SCHEDULE_FORMAT:
         application = _imported_application(document, path)
@@ -751,7 +751,7 @@ def explain_designs(
     chosen = [k for k, row in enumerate(valid) if wanted is None or str(row["design_id"]) == wanted]
     if evaluated is None:
         reason = f"no design of the file is valid: {rows[0]['reason']}" if rows else "the file holds no designs"
-        raise InputError(reason, item="--explain", remedy="give a file with a valid design")
+        raise InputError(reason, item="argument `wanted`", remedy="give a file with a valid design")
     found = []
     for k in chosen:
         design, own = jax.tree.map(lambda leaf, k=k: leaf[k], (evaluated.designs, evaluated.reports))

@@ -181,7 +181,7 @@ def load_platform(name: str, *, lb: str = "LB_rs", flexible: bool = False) -> Pl
     path = pathlib.Path(name)
     if not path.suffix and not found(path):
         raise InputError(
-            f"{name!r} is no platform", item="--platform", remedy=f"name {', '.join(PLATFORMS)} or a YAML file"
+            f"{name!r} is no platform", item="argument `platform`", remedy=f"name {', '.join(PLATFORMS)} or a YAML file"
         )
     top = Fields(read_yaml(path), ("name", "cores"), file=path)
     entries = top.sequence("cores")

@@ -159,14 +159,22 @@ class _Given:
         """A file of format `mappings/1`."""
         document = read_json(path)
         if not isinstance(document, dict) or document.get("format") != MAPPINGS_FORMAT:
-            raise InputError(f"is not of format {MAPPINGS_FORMAT}", file=path, remedy="give what `map --out` writes")
+            raise InputError(
+                f"is not of format {MAPPINGS_FORMAT}",
+                file=path,
+                remedy="give a file of mappings as `mohamjax map` writes it",
+            )
         sets = document.get("sets")
         if not isinstance(sets, list):
-            raise InputError("is no list", file=path, item="sets", remedy="give what `map --out` writes")
+            raise InputError(
+                "is no list", file=path, item="sets", remedy="give a file of mappings as `mohamjax map` writes it"
+            )
         for n, entry in enumerate(sets):
             fail = {"file": path, "item": f"sets[{n}]"}
             if not isinstance(entry, dict) or not isinstance(entry.get("mappings"), list):
-                raise InputError("holds no list of mappings", remedy="give what `map --out` writes", **fail)
+                raise InputError(
+                    "holds no list of mappings", remedy="give a file of mappings as `mohamjax map` writes it", **fail
+                )
             t = self.template(entry.get("template"), fail)
             shape = _identity(entry, fail)
             where = [
@@ -271,7 +279,7 @@ def given_mappings(
             for file in (sorted(path.glob("*.yaml")) if found(path, folder=True) else [path])
         ]
         if not paths:
-            raise InputError("holds no YAML files", file=group[0], item="--inject", remedy="name the files")
+            raise InputError("holds no YAML files", file=group[0], item="argument `mappings`", remedy="name the files")
         if len(paths) == 1 and paths[0].suffix.lower() == ".json":
             given.json(paths[0])
         else:

@@ -34,12 +34,12 @@ __all__ = ["HISTORY_COLUMNS", "front_csv", "front_rows", "prepare_folder", "read
 BOUNDS_FILE, BOUNDS_FORMAT = "bounds.json", "bounds/1"
 
 
-def prepare_folder(path: str | pathlib.Path, item: str = "--out") -> pathlib.Path:
+def prepare_folder(path: str | pathlib.Path, item: str = "argument `out`") -> pathlib.Path:
     """Creates the folder and proves that it can be written, before any long computation.
 
     Args:
         path: the folder.
-        item: the option that names it, for complaints.
+        item: what names it, for complaints.
 
     Raises:
         InputError: it cannot be created or written.

@@ -17,7 +17,7 @@ from mohamjax.schedule import Certificate, Evaluated
 
 __all__ = ["ResultDesigns", "ResultFiles", "evaluate_results", "read_results"]
 
-_REMEDY = "give the folder that `mohamjax search --out` wrote"
+_REMEDY = "give the results folder of a search"
 _OBJECTIVES = ("latency_s", "energy_J", "area_mm2")
 _HISTORY = ("generation", "evaluations", "seconds", "hypervolume", "front_size")
 

@@ -185,7 +185,7 @@ def _drawn(application: ApplicationModel, pool: str, sample: int, seed: int) -> 
             there = [known for known in TASKS if known in owners]
             raise InputError(
                 f"the pool {pool} needs {task} networks, and {application.name} has none",
-                item="--pool",
+                item="argument `pool`",
                 remedy=f"draw from {' or '.join(there)}, or add networks of this task",
             )
     rng = np.random.default_rng(seed)
@@ -264,7 +264,7 @@ def platform_table(
             raise InputError(
                 "is a template, which the closed forms do not know",
                 item=f"core {core}",
-                remedy="add --cost-model loop-nest",
+                remedy="take the argument `cost_model=loop-nest`",
             )
         rows = flexible_rows(shapes, core.style, core.elements) if core.flexible else np.full(len(shapes), core.rows)
         analyses[core] = analyse(shapes, core.style, rows, core.elements // rows)

@@ -218,7 +218,7 @@ def _same_search(saved: Checkpoint | None, marks: dict[str, str]) -> None:
         raise InputError(
             "the checkpoint is of a search with other inputs or settings",
             file=saved.source,
-            remedy="use the same command line, or start again without --resume",
+            remedy="give the same again, or start without the argument `resume`",
         )
 
 
@@ -398,7 +398,7 @@ def co_optimise(
     if thinned := int(np.asarray(state.archive.thinned).sum()):
         listener.announce(
             f"the archive was full: {thinned:,} times a design that nothing dominated then was given up, in the "
-            f"densest place; --archive keeps more than {config.archive}"
+            f"densest place; the argument `archive` keeps more than {config.archive}"
         )
     listener.announce("evaluating the front again in double precision")
     tick = time.perf_counter()

@@ -521,7 +521,7 @@ def map_exhaustively(
                 raise InputError(
                     f"has more than {limit:,} mappings of different cost on template {template.name}",
                     item=f"{layer.type} layer {layer.shape}",
-                    remedy="search it without --exhaustive, or raise --limit",
+                    remedy="search it instead, or raise the argument `limit`",
                 )
             if announce is not None:
                 announce(layer, template, size)

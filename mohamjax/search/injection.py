@@ -61,7 +61,10 @@ def inject(
         stated, chip = designs.template[i], designs.assignment[i]
         if np.count_nonzero(stated >= 0) > min(tiles, site.most[-1]):
             raise InputError(
-                "has too many chiplets", file=file.source, item=item, remedy="allow more with --max-chiplets"
+                "has too many chiplets",
+                file=file.source,
+                item=item,
+                remedy="allow more with the argument `max_chiplets`",
             )
         of_layer = stated[chip]
         mapping = places[unique, of_layer, designs.mapping[i]]
@@ -134,7 +137,7 @@ def _template_numbers(file: DesignFile, templates: Sequence[Template]) -> np.nda
             raise InputError(
                 f"template {file.templates[t].name} is not one of those that are searched",
                 file=file.source,
-                remedy=f"give it with --templates; now there are {', '.join(x.name for x in templates)}",
+                remedy=f"give it with the argument `templates`; now there are {', '.join(x.name for x in templates)}",
             )
         numbers[t] = hashes.index(own)
     return numbers

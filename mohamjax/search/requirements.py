@@ -203,7 +203,7 @@ def _counts(
             )
     if r.most is not None and r.most > room:
         raise r.complaint(
-            f"{plural(r.most, 'chiplet')}, where the package and --max-chiplets leave room for {room}",
+            f"{plural(r.most, 'chiplet')}, where the package and the argument `max_chiplets` leave room for {room}",
             "chiplets.most",
             "lower it, or make room",
         )
@@ -385,7 +385,7 @@ def unmet(site: Site, objectives: np.ndarray, template: np.ndarray) -> InputErro
         f"no design keeps the requirements; of the {len(objectives)} that come nearest: {told}",
         file=site.file or None,
         item=", ".join(demand.key for demand in never or found),
-        remedy="loosen them or search longer; --resume goes on from the checkpoint",
+        remedy="loosen them or search longer; the argument `resume` goes on from the checkpoint",
     )
 
 

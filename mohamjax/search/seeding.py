@@ -160,8 +160,8 @@ def seed_designs(
     if keep < 0:
         raise InputError(
             f"{given} designs are to be injected, {given + keep} can be evaluated before the first generation",
-            item="--inject",
-            remedy="give fewer, or raise --population",
+            item="argument `designs`",
+            remedy="give fewer, or raise the argument `population`",
         )
     lists = None
     if config.seeded and keep:

@@ -57,7 +57,7 @@ class Checkpoint:
 
     def refused(self, why: str) -> InputError:
         """The complaint that this checkpoint is something that no search can go on from."""
-        remedy = "start the search again without --resume"
+        remedy = "start the search again without the argument `resume`"
         return InputError(f"the checkpoint is {why}", file=self.source, remedy=remedy)
 
     def restore(self, like: Any) -> Any:

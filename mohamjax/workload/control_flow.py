@@ -56,7 +56,7 @@ def _refused(
             node,
             scope,
             message,
-            "export the model without it (fixed inputs), or --skip-unknown passes over it and its layers",
+            "export the model without it (fixed inputs), or the argument `skip_unknown` passes over it and its layers",
         )
     walk.warn(f"{walk.label(node, scope)}: {message}; the layers inside are left out")
     walk.budget.spend("entries", sum(len(graph.free) for graph in node.graphs))

@@ -158,10 +158,10 @@ def _checked_shapes(shapes: Mapping[str, Sequence[int]], path: object) -> dict[s
             shape = None
         if shape is None or len(shape) > MAX_AXES or any(not 1 <= d <= MAX_SIZE for d in shape):
             raise InputError(
-                f"--shape gives it {sizes!r}",
+                f"the argument `shapes` gives it {sizes!r}",
                 file=path,
                 item=f"tensor {name!r}",
-                remedy="give positive integers, --shape NAME=d,d,...",
+                remedy="give positive integers, as in the argument `shapes[NAME]`",
             )
         out[str(name)] = shape
     return out
@@ -179,7 +179,7 @@ def _check_shape_names(walk: Walk, path: object) -> None:
             inputs = ", ".join(plan.inputs[:6])
             remedy = f"did you mean {near[0]!r}?" if near else "name a tensor of the model"
             raise InputError(
-                f"--shape names a tensor that is not there (inputs: {inputs})",
+                f"the argument `shapes` names a tensor that is not there (inputs: {inputs})",
                 file=path,
                 item=repr(name),
                 remedy=remedy,
@@ -201,7 +201,7 @@ def _input_tensors(
         sizes = _sizes(infos[name])
         if sizes is not None and len(sizes) != len(shape):
             raise InputError(
-                f"--shape gives it {len(shape)} axes, the model {len(sizes)}",
+                f"the argument `shapes` gives it {len(shape)} axes, the model {len(sizes)}",
                 file=path,
                 item=f"input {name!r}",
                 remedy="give one size per axis",
@@ -213,9 +213,10 @@ def _input_tensors(
         [infos[name] for name in names if name not in walk.shapes and name in used], symbols, batch or 1
     )
     if chosen and batch is None:
-        tell(f"the batch is symbolic ({', '.join(chosen[:3])}): taken as 1; --batch sets it")
+        tell(f"the batch is symbolic ({', '.join(chosen[:3])}): taken as 1; the argument `batch` sets it")
     if batch is not None and not chosen and not any(_NAMED_BATCH.search(symbol) for symbol in symbols):
-        tell(f"--batch {batch} has no effect: no input has a symbolic batch (--shape NAME=d,d,... changes a fixed one)")
+        fixed = "the argument `shapes[NAME]` changes a fixed one"
+        tell(f"the argument `batch={batch}` has no effect: no input has a symbolic batch ({fixed})")
     # Models exported without their parameters name them as inputs.
     weights = [name for name in names if name in used and _NAMED_WEIGHT.search(name)]
     if len(weights) == len(names):
@@ -286,7 +287,7 @@ def _resolved(
             "its shape is not stated",
             file=path,
             item=f"input {info.name!r}",
-            remedy=f"give it with --shape {info.name}=d,d,...",
+            remedy=f"give it with the argument `shapes[{info.name}]`",
         )
     out: list[int] = []
     for axis, (size, d) in enumerate(zip(sizes, shape, strict=True)):
@@ -302,7 +303,7 @@ def _resolved(
                 f"axis {axis} has the symbolic size {size or '?'!r}",
                 file=path,
                 item=f"input {info.name!r}",
-                remedy=f"give the shape with --shape {info.name}={text}",
+                remedy=f"give the shape with the argument `shapes[{info.name}]={text}`",
             )
         out.append(d)
     return tuple(out)

@@ -43,7 +43,7 @@ _ALIASES = {
 }
 _KEYS = ("name", "description", "networks")
 _NETWORK_KEYS = ("file", "name", "copies", "batch", "shapes", "task")
-_ELSEWHERE = {"requirements/1": "--require", "template/1": "--templates", "technology/1": "--technology"}
+_ELSEWHERE = {"requirements/1": "requirements", "template/1": "templates", "technology/1": "technology"}
 _OF_REQUIREMENTS = frozenset(("limits", "chiplets", "homogeneous", "package", "pin"))
 
 
@@ -154,7 +154,7 @@ def _check_shapes_are_used(shapes: Mapping[str, Sequence[int]] | None, entries: 
         if name not in known:
             near = close_names(name, sorted(known))
             raise InputError(
-                "--shape names a tensor that no network has",
+                "the argument `shapes` names a tensor that no network has",
                 item=repr(name),
                 remedy=f"did you mean {near[0]!r}?" if near else "name a tensor of one of the models",
             )
@@ -223,7 +223,7 @@ def _refuse_other_formats(document: Mapping[Any, Any], path: pathlib.Path) -> No
         raise InputError(
             f"is a {stated} file, not a scenario",
             file=path,
-            remedy=f"give it to a search with {_ELSEWHERE[stated]}, and name a scenario or ONNX files here",
+            remedy=f"give it to a search as the argument `{_ELSEWHERE[stated]}`; name a scenario or ONNX files here",
         )
 
 

@@ -276,6 +276,6 @@ class Call:
             raise self.error(
                 f"the shape of its {what} is unknown ({show(tensor.shape)})"
                 + (f": {tensor.why}" if tensor.why else ""),
-                "give the shape of that tensor with --shape NAME=d,d,..., or export with static shapes",
+                "give the shape of that tensor with the argument `shapes[NAME]`, or export with static shapes",
             )
         return tensor.shape  # type: ignore[return-value]

@@ -366,7 +366,7 @@ class Walk:
         shape = self.shapes[name]
         if tensor.shape is not None and len(tensor.shape) != len(shape):
             raise InputError(
-                f"--shape gives it {len(shape)} axes, it has {len(tensor.shape)} ({show(tensor.shape)})",
+                f"the argument `shapes` gives it {len(shape)} axes, it has {len(tensor.shape)} ({show(tensor.shape)})",
                 file=self.file,
                 item=f"tensor {name!r}",
                 remedy="give one size per axis",
@@ -392,7 +392,7 @@ class Walk:
                         scope,
                         f"its loop {dim} would run over {size}: "
                         + ("there is nothing to compute" if size < 1 else "too much"),
-                        "give sensible sizes, with --shape NAME=d,d,... or in the model",
+                        "give sensible sizes, with the argument `shapes[NAME]` or in the model",
                     )
         if shape.macs > MAX_MACS:
             raise self.error(
@@ -476,7 +476,7 @@ class Walk:
             known = RULES[CONTRIB if node.domain else STANDARD]
             near = difflib.get_close_matches(node.op, known, 1, 0.8) if node.domain in (STANDARD, CONTRIB) else []
             guess = f" (did you mean {near[0]}?)" if near and near[0] != node.op else ""
-            remedy = "--skip-unknown passes its dependencies on without counting it"
+            remedy = "the argument `skip_unknown` passes its dependencies on without counting it"
             if node.domain == _BLOCKED:
                 remedy = "use the model as it was before ONNX Runtime fitted its layout to a processor"
             raise self.error(node, scope, f"unknown {what}{guess}", remedy)

@@ -94,7 +94,7 @@ def nest_analyses(
         raise InputError(
             f"no mapping of a {unique[u].type} layer {unique[u].shape} was found on any core",
             item="platform",
-            remedy="raise --budget, or add a core with larger buffers",
+            remedy="raise the argument `budget`, or add a core with larger buffers",
         )
     objectives = np.asarray(tables.objectives, float)  # [U, T, M, 3]: cycles, pJ, um^2; +inf beyond a set
     traffic = np.asarray(tables.offchip_bytes, float)

@@ -311,7 +311,7 @@ def check_problem(table: JobTable, config: JobSearchConfig, goals: JobGoals) -> 
         raise InputError(
             "the job table has no energies (closed forms know none)",
             item="objective",
-            remedy="take --cost-model loop-nest, give a job table with energy_J, or minimise makespan",
+            remedy="take the argument `cost_model=loop-nest`, give a job table with energy_J, or minimise makespan",
         )
     check_goals(config, goals)
 

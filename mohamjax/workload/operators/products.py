@@ -102,7 +102,7 @@ def _spatial_axes(call: Call, image: tuple[int, ...], weight: tuple[int, ...]) -
     if min(image) < 1 or min(weight) < 1:
         raise call.error(
             f"an operand is empty: input {show(image)}, weight {show(weight)}",
-            "give the input's shape with --shape NAME=d,d,..., or correct the model",
+            "give the input's shape with the argument `shapes[NAME]`, or correct the model",
         )
     return spatial
 
@@ -397,7 +397,7 @@ def _contract(
         found = [sizes[x] for x in labels]
         if None in found:
             raise call.error(
-                f"the size of an index of {call.str_attr('equation')!r} is unknown", "use --shape NAME=d,d,..."
+                f"the size of an index of {call.str_attr('equation')!r} is unknown", "use the argument `shapes[NAME]`"
             )
         return math.prod(d for d in found if d is not None)
 
