@@ -16,6 +16,7 @@ from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
 from mohamjax.io import checkpoint as checkpoints
 from mohamjax.io import locked_folder, write_together
+from mohamjax.search.resumed import check_state, history_of
 
 FULL = InputError("cannot be written (No space left on device)", file="a file", remedy="name another")
 
@@ -203,24 +204,45 @@ EDITS = {
 }
 
 
-def test_an_edited_checkpoint_is_one_line(networks, done, capsys):
+def test_an_edited_checkpoint_is_refused(networks, done, monkeypatch, capsys):
+    seen = {}
+
+    def look(saved, state, history, context):
+        seen.update(state=state, context=context)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mohamjax.search.codesign.check_state", look)
+    assert resumed(networks, done) == 130
+    monkeypatch.undo()
     path = done / "checkpoint.npz"
     whole = path.read_bytes()
+
+    def check():
+        saved = checkpoints.read_checkpoint(path)
+        state, _ = saved.restore((seen["state"], {}))
+        check_state(saved, state, history_of(saved), seen["context"])
+
+    check()
     for word, change in EDITS.items():
         path.write_bytes(whole)
         rewritten(path, change)
-        capsys.readouterr()
-        assert resumed(networks, done) == 2, word
-        said = capsys.readouterr().err.splitlines()
-        assert sum(line.startswith("mohamjax: ") for line in said) == 1 and "Traceback" not in "".join(said)
-        assert word in said[-1] and str(path) in said[-1] and "without --resume" in said[-1], (word, said[-1])
-    path.write_bytes(whole)
+        with pytest.raises(InputError) as caught:
+            check()
+        assert word in caught.value.message and caught.value.file == str(path), word
+    capsys.readouterr()
+    assert resumed(networks, done) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert [line for line in said if line.startswith("mohamjax: ")] == said[-1:] and "without --resume" in said[-1]
+
+
+def test_a_checkpoint_whose_numbers_were_changed_is_refused(done):
+    path = done / "checkpoint.npz"
     with np.load(path) as data:
         arrays = dict(data)
     leaf(arrays, "population", "objectives")[...] *= 0.5
     np.savez(path, **arrays)
-    assert resumed(networks, done) == 2
-    assert "the checkpoint was changed after it was written" in capsys.readouterr().err
+    with pytest.raises(InputError, match="was changed after it was written"):
+        checkpoints.read_checkpoint(path)
 
 
 # ---------------------------------------------------------------- closed standard output
