@@ -6,7 +6,7 @@ Axes: C slots (capacity), B rows of a batch, M objectives, all minimised.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import chex
 import jax
@@ -14,18 +14,14 @@ import jax.numpy as jnp
 from jax import lax
 
 from mohamjax.emo._arrays import as_objectives
-
-if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
-    from dataclasses import dataclass
-else:
-    from chex import dataclass
+from mohamjax.struct import record
 
 __all__ = ["Archive", "archive_init", "archive_size", "archive_update"]
 
 _CHUNK = 512  # rows entered at once: the work is O(B (C + _CHUNK)), linear in B
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Archive:
     """Mutually non-dominated, distinct designs in C slots.
 
