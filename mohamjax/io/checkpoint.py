@@ -18,7 +18,7 @@ from mohamjax.io.files import parse_json, read_arrays, write_bytes
 
 __all__ = ["CHECKPOINT_FORMAT", "Checkpoint", "read_checkpoint", "write_checkpoint"]
 
-CHECKPOINT_FORMAT = "checkpoint/2"
+CHECKPOINT_FORMAT = "checkpoint/3"
 
 _REMEDY = "start the search again without --resume"
 

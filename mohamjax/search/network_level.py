@@ -2,7 +2,7 @@
 
 A choice takes one entry of the Pareto set of every unique layer: layers of equal shape share it. Latency and energy
 add up over the layers; the chiplet is as large as its most demanding layer in every buffer and fanout, and its area and
-access energies are those of that merged hardware. The search is NSGA-II over the choices, on the common loop.
+access energies are those of that merged hardware. The search is NSGA-II over the choices (`emo.NSGA2`).
 
 Axes: P population, U unique layers of the network (padded), M table entries, L levels.
 """
