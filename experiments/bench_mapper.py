@@ -21,12 +21,14 @@ import platform
 import time
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from mohamjax import emo
+from mohamjax.emo import evolve
 from mohamjax.hardware import load_technology, load_templates
 from mohamjax.mapping.space import sample
-from mohamjax.search import loop, mapper, mapper_context
+from mohamjax.search import mapper, mapper_context
 from mohamjax.search.config import MapperConfig
 from mohamjax.search.mapper import map_layers
 from mohamjax.search.mapping_operators import PAPER_RATES, MapperRates
@@ -119,18 +121,26 @@ def searched(seed: int, config: MapperConfig, operators: MapperRates) -> list[np
 
 def last_populations(seeds: int, config: MapperConfig) -> list[list[np.ndarray]]:
     """Fronts of the last populations, without descent or archive, per seed in the order of `DEALT`."""
-    generations = config.generations + config.descent
-    sizes = {"islands": seeds, "population": config.population, "archive": config.archive}
+    generations = config.generations + config.descent + 1
+    search = mapper.mapping_search(
+        config.population, config.immigrants, config.archive, config.distinct, jnp.dtype("float32")
+    ).search
+    keys = jax.random.split(jax.random.key(0), seeds)
     columns = []
     for name, t in DEALT:
         problem = mapper_context.context(LAYERS[name], TEMPLATES[t], TECHNOLOGY)
-        search = mapper.mapping_problem(False, mapper_context.children_room([problem.space]), config.distinct)
-        state = loop.start(jax.random.key(0), problem, problem=search, **sizes)
-        state, _ = loop.generations(
-            state, problem, MapperRates(), generations + 1,
-            problem=search, immigrants=config.immigrants, chunk=generations + 1,
-        )  # fmt: skip
-        population = jax.device_get(state.population)
+        room = mapper_context.children_room([problem.space])
+
+        @jax.jit
+        def evolved(key, problem, room=room):
+            state = search.init(key, space=problem.space)
+            return evolve(
+                state, search.first(state, space=problem.space), generations, most=generations, tell=search.tell,
+                evaluate=lambda genes: mapper_context.objectives(genes, problem, max_children=room),
+                ask=functools.partial(search.ask, space=problem.space, rates=MapperRates()),
+            )[0]  # fmt: skip
+
+        population = jax.device_get(jax.vmap(evolved, (0, None))(keys, problem))
         columns.append([finite(o[r == 0]) for o, r in zip(population.objectives, population.rank, strict=True)])
     return [list(row) for row in zip(*columns, strict=True)]
 

@@ -24,6 +24,7 @@ import jax
 import jax.numpy as jnp
 from report import Report, when_and_where
 
+from mohamjax.emo import ArchivedState
 from mohamjax.hardware import load_technology, load_templates
 from mohamjax.io import mapping_cache
 from mohamjax.search import (
@@ -37,7 +38,7 @@ from mohamjax.search import (
     map_layers,
     seed_designs,
 )
-from mohamjax.search.loop import breed, generations, select, start
+from mohamjax.search.loop import generations, start
 from mohamjax.workload import load_scenario
 
 PARTS = ("breeding", "evaluation of offspring", "survival")
@@ -60,25 +61,33 @@ def measure(scenario: str, population: int, repeats: int) -> dict[str, float]:
     seeds = seed_designs(application, tables, settings.package, few, context.bench.unique.shape[0], site)
     problem = design_problem(config)
     rates = jax.tree.map(jnp.float32, Rates())
-    fixed = {"problem": problem, "immigrants": config.immigrant_count, "chunk": 1}
-    first = jax.jit(start, static_argnames=("problem", "islands", "population", "archive"))
-    sizes = {"problem": problem, "islands": 1, "population": population, "archive": config.archive}
-    state = first(key, context, jax.tree.map(lambda leaf: leaf[None], seeds), **sizes)
+    fixed = {"problem": problem, "chunk": 1}
+    sizes = {"population": population, "immigrants": config.immigrant_count, "archive": config.archive}
+    first = jax.jit(functools.partial(start, problem=problem, islands=1, **sizes))
+    state = first(key, context)
+    joined = jax.tree.map(lambda s, c: jnp.concatenate([s[None], c[:, len(s) :]], axis=1), seeds, state.candidates)
+    state = dataclasses.replace(state, candidates=joined)
+
+    def step(state, rates=rates, count=1):
+        return generations(state, context, rates, jnp.int32(count), jnp.bool_(True), **fixed)[0]
+
     began = time.perf_counter()
-    jax.block_until_ready(generations(state, context, rates, jnp.int32(0), **fixed))
+    jax.block_until_ready(step(state, count=0))
     compile_s = time.perf_counter() - began
-    state, _ = jax.block_until_ready(generations(state, context, rates, jnp.int32(1), **fixed))
+    state = jax.block_until_ready(step(state))
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # before the parts are compiled by themselves
-    breeding = jax.jit(functools.partial(breed, problem=problem, immigrants=config.immigrant_count))
+    search = problem.search(**sizes, objectives=3, dtype=jnp.float32)
+    own = jax.tree.map(lambda leaf: leaf[0], ArchivedState(population=state.population, archive=state.archive))
+    breeding = jax.jit(lambda own, context, rates: search.ask(own, context=context, rates=rates))
     evaluation = jax.jit(problem.evaluate)
-    survival = jax.jit(functools.partial(select, problem=problem))
-    children = breeding(state, context, rates)
+    survival = jax.jit(lambda own, children, values, context: search.tell(own, children, values, context=context))
+    children = breeding(own, context, rates)
     values = evaluation(children, context)
     parts = {
-        "breeding": lambda: breeding(state, context, rates),
+        "breeding": lambda: breeding(own, context, rates),
         "evaluation of offspring": lambda: evaluation(children, context),
-        "survival": lambda: survival(state, children, values, context),
-        "evaluation": lambda: evaluation(state.population.genes, context),
+        "survival": lambda: survival(own, children, values, context),
+        "evaluation": lambda: evaluation(own.population.genes, context),
     }
     for part in parts.values():
         jax.block_until_ready(part())
@@ -89,11 +98,10 @@ def measure(scenario: str, population: int, repeats: int) -> dict[str, float]:
             jax.block_until_ready(part())
             seconds[name].append(time.perf_counter() - tick)
         tick = time.perf_counter()
-        state, _ = jax.block_until_ready(generations(state, context, rates, jnp.int32(1), **fixed))
+        state = jax.block_until_ready(step(state))
         seconds["generation"].append(time.perf_counter() - tick)
     # Another key, other rates and other designs: the same program.
-    other = dataclasses.replace(state, key=jax.random.key(1))
-    generations(other, context, jax.tree.map(jnp.float32, PAPER_RATES), jnp.int32(1), **fixed)
+    step(first(jax.random.key(1), context), jax.tree.map(jnp.float32, PAPER_RATES))
     assert generations._cache_size() == 1, "a generation was compiled again"
     spent = {name: statistics.median(seconds[name]) for name in PARTS}
     return {

@@ -5,6 +5,7 @@ The main roads, each with an example in its docstring (`import mohamjax as mj`):
 - a problem: `load_scenario`, `load_onnx`, `Package`, `DesignProblem`;
 - its mappings: `map_layers` searches them, `sample_mappings` draws some, `evaluate_mappings` costs yours;
 - its designs: `problem.arrays(tables)` is their space, `sample_designs` draws some, `evaluate` and `report` cost them;
+  `decode_design` makes one of any point of the unit cube, for an optimiser of your own;
 - `search` finds the front;
 - what files hold: `read_designs`, `read_schedules`; schedules alone: `simulate`, `schedule_jobs`;
 - `emo`: ranking, crowding, hypervolume, and `emo.NSGA2` with `init`, `ask`, `tell`.
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from mohamjax.search.roads import report as report
     from mohamjax.search.roads import sample_designs as sample_designs
     from mohamjax.search.roads import sample_mappings as sample_mappings
+    from mohamjax.search.unit_cube import decode_design as decode_design
+    from mohamjax.search.unit_cube import design_dimensions as design_dimensions
     from mohamjax.workload import load_scenario as load_scenario
 
 __version__ = "0.1.0"
@@ -44,6 +47,8 @@ __all__ = [
     "DesignProblem",
     "Package",
     "__version__",
+    "decode_design",
+    "design_dimensions",
     "emo",
     "evaluate",
     "evaluate_mappings",
@@ -63,6 +68,8 @@ __all__ = [
 _ROADS = {
     "DesignProblem": "search.problem",
     "Package": "hardware:PackageParameters",
+    "decode_design": "search.unit_cube",
+    "design_dimensions": "search.unit_cube",
     "evaluate": "search.roads",
     "evaluate_mappings": "door",
     "load_onnx": "door",

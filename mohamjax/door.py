@@ -146,7 +146,7 @@ def evaluate_mappings(
         `MappingCosts`.
 
     Raises:
-        ValueError: a shape is wrong, at trace time.
+        ValueError: a shape or dtype is wrong, at trace time.
         InputError: the template does not run the layer's type.
 
     Example:
@@ -212,6 +212,9 @@ def _check_shapes(mappings: Mapping, layer: LayerArrays, arrays: TemplateArrays)
                 f"mappings.{name}: expected shape {shape}, or that behind one leading axis that all fields have, got "
                 f"{np.shape(getattr(mappings, name))}"
             )
+        kind = jnp.result_type(getattr(mappings, name))
+        if not jnp.issubdtype(kind, jnp.bool_ if name == "keep" else jnp.integer):
+            raise ValueError(f"mappings.{name}: expected {'bool' if name == 'keep' else 'integers'}, got {kind}")
     return bool(lead)
 
 

@@ -88,7 +88,7 @@ EXAMPLES = [
     "load_scenario", "load_onnx", "DesignProblem", "DesignProblem.arrays", "Package", "map_layers", "sample_mappings",
     "sample_designs", "evaluate", "report", "search", "evaluate_mappings", "simulate", "read_designs",
     "read_schedules", "schedule_jobs", "emo.non_dominated_rank", "emo.crowding_distance", "emo.hypervolume",
-    "emo.NSGA2",
+    "emo.NSGA2", "emo.evolve", "decode_design", "design_dimensions",
 ]  # fmt: skip
 
 
@@ -253,7 +253,71 @@ def test_wrong_shapes_are_refused_at_trace_time(problem, tables, designs, space)
         jax.jit(mj.evaluate)(dataclasses.replace(designs[0], order=jnp.arange(7)), space)
 
 
+def test_wrong_dtypes_are_refused_at_trace_time(problem, tables, designs, space):
+    with pytest.raises(ValueError, match=r"design\.mapping: expected integers, got float32"):
+        mj.evaluate(dataclasses.replace(designs[0], mapping=jnp.zeros(designs.mapping.shape[1])), space)
+    nests = jax.tree.map(lambda leaf: leaf[0, 0], tables.mapping)
+    for name in ("temporal", "keep"):
+        wrong = dataclasses.replace(nests, **{name: np.asarray(getattr(nests, name), np.float32)})
+        with pytest.raises(ValueError, match=rf"mappings\.{name}: expected .* got float32"):
+            jax.eval_shape(lambda n: mj.evaluate_mappings(n, problem.application.unique_layers[0], "simba"), wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        ("duration", jnp.ones((3, 2)), "duration: expected shape [J], got (3, 2); this takes one schedule"),
+        ("order", jnp.arange(3), "order: expected shape (2,), got (3,)"),
+        ("order", jnp.ones(2), "order: expected integer numbers, got float32"),
+        ("shared_uses", jnp.ones((1, 2)), "shared_uses: expected shape (2, 1), got (1, 2)"),
+        ("predecessor_bits", jnp.zeros((2, 2), jnp.uint32), "predecessor_bits: expected shape (2, 1), got (2, 2)"),
+        ("job_mask", jnp.ones(2), "job_mask: expected bool numbers"),
+    ],
+)
+def test_wrong_schedules_are_refused_at_trace_time(name, value, complaint):
+    good = {
+        "duration": jnp.ones(2),
+        "bytes": jnp.ones(2),
+        "predecessor_bits": jnp.zeros((2, 1), jnp.uint32),
+        "accelerator": jnp.arange(2),
+        "order": jnp.arange(2),
+        "shared_uses": jnp.ones((2, 1)),
+        "shared_bandwidth": jnp.ones(1),
+        "private_bandwidth": jnp.ones(2),
+        "job_mask": jnp.ones(2, bool),
+    }
+    jax.eval_shape(mj.simulate, **good)
+    with pytest.raises(ValueError, match=re.escape(complaint)):
+        jax.eval_shape(mj.simulate, **good | {name: value})
+
+
 # ---------------------------------------------------------------- designs
+
+
+def test_an_optimiser_of_ones_own_on_the_unit_cube(space):
+    """Two lines of evolution: Gaussian steps, and survival by the product of the objectives."""
+    size = mj.design_dimensions(space)
+
+    @jax.jit
+    def products(x):
+        designs = jax.vmap(mj.decode_design, (0, None))(x, space)
+        return jnp.sum(jnp.log(jax.vmap(mj.evaluate, (0, None))(designs, space)), axis=1)
+
+    key = jax.random.key(0)
+    x = jax.random.uniform(key, (32, size))
+    found = products(x)
+    first = float(found.min())
+    for generation in range(10):
+        steps = 0.1 * jax.random.normal(jax.random.fold_in(key, generation), x.shape)
+        both = jnp.concatenate([x, jnp.clip(x + steps, 0, 1)])
+        values = jnp.concatenate([found, products(both[32:])])
+        best = jnp.argsort(values)[:32]
+        x, found = both[best], values[best]
+    assert np.isfinite(found).all() and float(found.min()) < first - 0.1
+    with pytest.raises(ValueError, match="takes one point"):
+        mj.decode_design(x, space)
+    with pytest.raises(ValueError, match="'plans' or 'layers'"):
+        mj.design_dimensions(space, "genes")
 
 
 def test_designs_are_indexed_like_arrays(designs):

@@ -5,7 +5,7 @@ from mohamjax.emo.archive import Archive, archive_init, archive_size, archive_up
 from mohamjax.emo.feasibility import PENALTY, constrained, feasible
 from mohamjax.emo.hypervolume import hypervolume
 from mohamjax.emo.landmarks import extremes, knee_point
-from mohamjax.emo.nsga2 import NSGA2, NSGA2State
+from mohamjax.emo.nsga2 import NSGA2, Archived, ArchivedState, NSGA2State, evolve
 from mohamjax.emo.ranking import crowding_distance, non_dominated_rank, survive, tournament
 from mohamjax.emo.stopping import should_stop, stability
 
@@ -13,12 +13,15 @@ __all__ = [
     "NSGA2",
     "PENALTY",
     "Archive",
+    "Archived",
+    "ArchivedState",
     "NSGA2State",
     "archive_init",
     "archive_size",
     "archive_update",
     "constrained",
     "crowding_distance",
+    "evolve",
     "extremes",
     "feasible",
     "hypervolume",

@@ -6,26 +6,23 @@ Axes: C slots (capacity), B rows of a batch, M objectives, all minimised.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import chex
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.tree_util import keystr, tree_leaves_with_path
 
 from mohamjax.emo._arrays import as_objectives
-
-if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
-    from dataclasses import dataclass
-else:
-    from chex import dataclass
+from mohamjax.struct import record
 
 __all__ = ["Archive", "archive_init", "archive_size", "archive_update"]
 
 _CHUNK = 512  # rows entered at once: the work is O(B (C + _CHUNK)), linear in B
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Archive:
     """Mutually non-dominated, distinct designs in C slots.
 
@@ -97,13 +94,17 @@ def archive_update(
             orders of magnitude evenly filled. Objectives must then be positive.
 
     Raises:
-        ValueError: If the number of objectives is not the archive's.
+        ValueError: If the number of objectives is not the archive's, or the genes have other shapes.
     """
     new = as_objectives(objectives).astype(archive.objectives.dtype)
     capacity, m = archive.objectives.shape
     batch = new.shape[0]
     if new.shape[1] != m:
         raise ValueError(f"objectives: the archive has {m}, got {new.shape[1]}")
+    for (path, leaf), own in zip(tree_leaves_with_path(genes), jax.tree.leaves(archive.genes), strict=True):
+        if jnp.shape(leaf) != (batch, *own.shape[1:]):
+            expected = (batch, *own.shape[1:])
+            raise ValueError(f"genes{keystr(path)}: expected shape {expected}, got {jnp.shape(leaf)}")
     if batch == 0:
         return archive
 

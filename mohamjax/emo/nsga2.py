@@ -1,9 +1,9 @@
 """NSGA-II as `init`, `ask` and `tell` of one population (Deb et al., 2002).
 
 Pure functions of a state: callers jit them, and vmap them over islands, problems or seeds. Nothing here evaluates: what
-is asked for is evaluated by the caller, in whatever way, and told.
+is asked for is evaluated by the caller, in whatever way, and told. `evolve` makes a loop of the three.
 
-Axes: P population, N candidates, M objectives.
+Axes: P population, N candidates, M objectives, F numbers that selection minimises.
 """
 
 from __future__ import annotations
@@ -11,26 +11,28 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import chex
 import jax
 import jax.numpy as jnp
 
 from mohamjax.emo._arrays import as_objectives
+from mohamjax.emo.archive import Archive, archive_init, archive_update
+from mohamjax.emo.feasibility import feasible
 from mohamjax.emo.ranking import survive, tournament
+from mohamjax.struct import record, take
 
-if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
-    State = dataclasses.dataclass
-else:
-    State = functools.partial(chex.dataclass, mappable_dataclass=False)
-
-__all__ = ["NSGA2", "NSGA2State"]
+__all__ = ["NSGA2", "Archived", "ArchivedState", "NSGA2State", "evolve"]
 
 Genes = Any
+State = Any
+
+_FIRST = 2**31 - 1
+"""What the key is folded with for the first population: no generation has this number."""
 
 
-@State(frozen=True)
+@record(frozen=True)
 class NSGA2State:
     """A population, and what the next generation is drawn from.
 
@@ -62,9 +64,14 @@ class NSGA2:
         objectives: M, all minimised.
         immigrants: random individuals among the candidates of every generation.
         dtype: of the objectives.
+        fitness: `(objectives [N, M], **context) -> [N, F]`, what selection and survival minimise in the place of the
+            objectives: their logarithms, or one of them. None takes the objectives themselves.
+        distinct: of individuals that are equal in all objectives only the oldest takes part in survival; the others
+            remain only where there are too few.
 
-    `context` is what the caller hands to `init` and `ask` by name, for arrays that `sample` and `vary` read: arguments,
-    so that a change of their values compiles nothing anew.
+    `context` is what the caller hands to `init`, `ask` and `tell` by name, for arrays that `sample`, `vary` and
+    `fitness` read, rates of operators among them: arguments, so that a change of their values compiles nothing anew.
+    Objectives under constraints are those of `emo.constrained`.
 
     Example:
         >>> def sphere(x):  # two centres, 0 and 1
@@ -91,6 +98,8 @@ class NSGA2:
     objectives: int = 2
     immigrants: int = 0
     dtype: Any = jnp.float32
+    fitness: Callable[..., jax.Array] | None = None
+    distinct: bool = False
 
     def __post_init__(self) -> None:
         """Checks the sizes; raises ValueError."""
@@ -98,19 +107,29 @@ class NSGA2:
             if getattr(self, name) < least:
                 raise ValueError(f"{name}: expected {least} or more, got {getattr(self, name)}")
 
-    def init(self, key: jax.Array, **context: Any) -> NSGA2State:
-        """A random population that nobody has evaluated: tell it, or anything else, before the first `ask`.
+    def init(self, key: jax.Array, seeds: Genes | None = None, **context: Any) -> NSGA2State:
+        """A first population that nobody has evaluated: tell it, or anything else, before the first `ask`.
 
         Args:
             key: typed key of the whole search.
+            seeds: genes `[K, ...]` that take the first places, K <= P, the others being random. More than that, and
+                what is evaluated already, is simply told.
             context: for `sample`.
+
+        Raises:
+            ValueError: there are more seeds than places, or they are other genes, at trace time.
         """
         size = self.population
-        own, sample_key = jax.random.split(key)
+        genes = self._random(jax.random.fold_in(key, _FIRST), size, context)
+        if seeds is not None:
+            number = _rows(seeds, genes, "seeds")
+            if number > size:
+                raise ValueError(f"seeds: expected {size} at most, got {number}; tell those that are more")
+            genes = jax.tree.map(lambda own, drawn: jnp.concatenate([own, drawn[: size - number]]), seeds, genes)
         return NSGA2State(
-            key=own,
+            key=key,
             generation=jnp.int32(0),
-            genes=self._random(sample_key, size, context),
+            genes=genes,
             objectives=jnp.full((size, self.objectives), jnp.inf, self.dtype),
             rank=jnp.zeros(size, jnp.int32),
             crowding=jnp.zeros(size, self.dtype),
@@ -123,50 +142,222 @@ class NSGA2:
             state: the population.
             key: typed key, consumed; default one that follows from the state.
             context: for `sample` and `vary`.
+
+        Raises:
+            ValueError: the state is of another population size, at trace time.
         """
-        key = jax.random.fold_in(state.key, state.generation) if key is None else key
-        select_key, vary_key, random_key = jax.random.split(key, 3)
         size = self.population
+        if state.rank.shape != (size,):
+            raise ValueError(f"state: expected a population of {size}, got rank of shape {state.rank.shape}")
+        select_key, vary_key, _ = self._keys(state, key)
         pairs = (size + 1) // 2
+        # One population of one: searches that vmapped over several drew so, and a seed goes on finding what it found.
+        (select_key,) = jax.random.split(select_key, 1)
         chosen = tournament(select_key, state.rank, state.crowding, 2 * pairs)
-        mother, father = (
-            jax.tree.map(lambda leaf, i=i: leaf[i], state.genes) for i in (chosen[:pairs], chosen[pairs:])
-        )
+        mother, father = take(state.genes, chosen[:pairs]), take(state.genes, chosen[pairs:])
         vary = functools.partial(self.vary, **context)
         children = jax.vmap(vary)(jax.random.split(vary_key, pairs), mother, father)
         both = jax.tree.map(lambda a, b: jnp.concatenate([a, b])[:size], *children)
-        if not self.immigrants:
-            return both
-        random = self._random(random_key, self.immigrants, context)
-        return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), both, random)
+        return self._joined(both, state, key, context)
 
-    def tell(self, state: NSGA2State, candidates: Genes, objectives: chex.ArrayTree) -> NSGA2State:
+    def first(self, state: NSGA2State, key: jax.Array | None = None, **context: Any) -> Genes:
+        """Candidates of the first generation `[P + immigrants, ...]`: the first population, then random individuals.
+
+        Args:
+            state: of `init`.
+            key: as for `ask`.
+            context: for `sample`.
+        """
+        return self._joined(state.genes, state, key, context)
+
+    def _joined(self, genes: Genes, state: NSGA2State, key: jax.Array | None, context: dict[str, Any]) -> Genes:
+        """Genes `[P, ...]`, then the immigrants."""
+        if not self.immigrants:
+            return genes
+        random = self._random(self._keys(state, key)[2], self.immigrants, context)
+        return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), genes, random)
+
+    def tell(self, state: NSGA2State, candidates: Genes, objectives: chex.ArrayTree, **context: Any) -> NSGA2State:
         """The state after survival among the population and any number of evaluated individuals.
 
         Args:
             state: the population.
             candidates: genes `[N, ...]`: those of `ask`, seeds, or someone else's.
             objectives: `[N, M]`, minimised; NaN counts as +inf.
+            context: for `fitness`.
 
         Raises:
-            ValueError: the shapes do not fit, at trace time.
+            ValueError: the shapes do not fit, or the genes are others than the population's, at trace time.
         """
-        found = as_objectives(objectives).astype(state.objectives.dtype)
-        number = jax.tree.leaves(candidates)[0].shape[0]
-        if found.shape != (number, self.objectives):
-            raise ValueError(f"objectives: expected shape ({number}, {self.objectives}), got {found.shape}")
+        found = self._checked(state, candidates, objectives)
         merged = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), state.genes, candidates)
         values = jnp.concatenate([state.objectives, found])
-        index, rank, crowding = survive(values, self.population)
+        if self.distinct:
+            values = jnp.where(_repeated(values)[:, None], jnp.inf, values)
+        index, rank, crowding = survive(self.judge(values, **context), self.population)
         return NSGA2State(
             key=state.key,
             generation=state.generation + 1,
-            genes=jax.tree.map(lambda leaf: leaf[index], merged),
+            genes=take(merged, index),
             objectives=values[index],
             rank=rank,
-            crowding=crowding,
+            crowding=crowding.astype(state.crowding.dtype),
         )
+
+    def judge(self, objectives: jax.Array, **context: Any) -> jax.Array:
+        """What selection minimises, `[N, F]`, of objectives `[N, M]`."""
+        return objectives if self.fitness is None else self.fitness(objectives, **context)
+
+    def _checked(self, state: NSGA2State, candidates: Genes, objectives: chex.ArrayTree) -> jax.Array:
+        """The objectives in the state's dtype, NaN as +inf; complains at trace time."""
+        number = _rows(candidates, state.genes, "candidates")
+        found = as_objectives(objectives).astype(state.objectives.dtype)
+        if found.shape != (number, self.objectives):
+            raise ValueError(f"objectives: expected shape ({number}, {self.objectives}), got {found.shape}")
+        return found
+
+    def _keys(self, state: NSGA2State, key: jax.Array | None) -> jax.Array:
+        """Keys of tournaments, of variation and of random individuals."""
+        key = jax.random.fold_in(state.key, state.generation) if key is None else key
+        return jax.random.split(key, 3)
 
     def _random(self, key: jax.Array, count: int, context: dict[str, Any]) -> Genes:
         """Random individuals `[count, ...]`."""
         return jax.vmap(functools.partial(self.sample, **context))(jax.random.split(key, count))
+
+
+def _rows(genes: Genes, like: Genes, name: str) -> int:
+    """Number of individuals `[N, ...]`; complains where they are not of the kind of `like` `[P, ...]`."""
+    if jax.tree.structure(genes) != jax.tree.structure(like):
+        raise ValueError(f"{name}: expected {jax.tree.structure(like)}, got {jax.tree.structure(genes)}")
+    rows = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(genes)}
+    for (path, leaf), own in zip(jax.tree_util.tree_leaves_with_path(genes), jax.tree.leaves(like), strict=True):
+        item = f"{name}{jax.tree_util.keystr(path)}"
+        if len(rows) > 1 or jnp.ndim(leaf) != own.ndim or jnp.shape(leaf)[1:] != own.shape[1:]:
+            expected = ", ".join(["N", *map(str, own.shape[1:])])
+            raise ValueError(f"{item}: expected shape [{expected}], N being one number, got {jnp.shape(leaf)}")
+        if jnp.result_type(leaf) != own.dtype:
+            raise ValueError(f"{item}: expected {own.dtype}, got {jnp.result_type(leaf)}")
+    return rows.pop()[0]
+
+
+def _repeated(objectives: jax.Array) -> jax.Array:
+    """`[N]` bool: rows of `[N, M]` that equal an earlier one."""
+    equal = jnp.all(objectives[:, None] == objectives[None], axis=-1)
+    return jnp.any(jnp.tril(equal, -1), axis=1)
+
+
+@record(frozen=True)
+class ArchivedState:
+    """A population, and the front of all that was told.
+
+    Attributes:
+        population: the survivors.
+        archive: every non-dominated individual told so far, up to its capacity.
+    """
+
+    population: NSGA2State
+    archive: Archive
+
+
+@dataclasses.dataclass(frozen=True)
+class Archived:
+    """A search that remembers the front of all it was told, beside its population; otherwise as the search.
+
+    What breaks a limit (`emo.constrained`) may live on in the population, but never enters the archive.
+
+    Attributes:
+        search: the search.
+        capacity: C, individuals that the archive holds.
+        log_crowding: a full archive is thinned by the crowding of the logarithms; objectives must be positive.
+    """
+
+    search: NSGA2
+    capacity: int
+    log_crowding: bool = False
+
+    def init(self, key: jax.Array, seeds: Genes | None = None, **context: Any) -> ArchivedState:
+        """As `NSGA2.init`; the archive is empty."""
+        population = self.search.init(key, seeds, **context)
+        example = take(population.genes, 0)
+        archive = archive_init(self.capacity, example, self.search.objectives, population.objectives.dtype)
+        return ArchivedState(population=population, archive=archive)
+
+    def first(self, state: ArchivedState, key: jax.Array | None = None, **context: Any) -> Genes:
+        """As `NSGA2.first`."""
+        return self.search.first(state.population, key, **context)
+
+    def ask(self, state: ArchivedState, key: jax.Array | None = None, **context: Any) -> Genes:
+        """As `NSGA2.ask`."""
+        return self.search.ask(state.population, key, **context)
+
+    def tell(
+        self, state: ArchivedState, candidates: Genes, objectives: chex.ArrayTree, **context: Any
+    ) -> ArchivedState:
+        """As `NSGA2.tell`; non-dominated candidates that keep every limit enter the archive."""
+        population = self.search.tell(state.population, candidates, objectives, **context)
+        values = jnp.asarray(objectives)
+        found = jnp.where(feasible(values)[:, None], values, jnp.inf)
+        archive = archive_update(state.archive, candidates, found, log_crowding=self.log_crowding)
+        return ArchivedState(population=population, archive=archive)
+
+
+def evolve(
+    state: State,
+    candidates: Genes,
+    count: jax.typing.ArrayLike,
+    *,
+    evaluate: Callable[[Genes], jax.Array],
+    tell: Callable[[State, Genes, jax.Array], State],
+    ask: Callable[[State], Genes],
+    observe: Callable[[State], Any] = lambda state: None,
+    most: int,
+) -> tuple[State, Genes, Any]:
+    """Generations without the host: candidates are evaluated and told, and the next ones asked for.
+
+    The candidates that wait for their evaluation are carried from one generation to the next, and from call to call.
+    So the first ones may be anyone's, seeds among them, and everything is traced once. Not jitted itself.
+
+    Args:
+        state: of a search; with a leading axis where `tell` and `ask` are vmapped.
+        candidates: genes that wait.
+        count: `[]` int, generations, at most `most`; traced.
+        evaluate: objectives of candidates.
+        tell: the search's, e.g. `NSGA2.tell`.
+        ask: the search's; as many candidates as there are waiting.
+        observe: what is recorded of the state after each generation.
+        most: static, rows of the record.
+
+    Returns:
+        The state, the candidates that wait now, and the record `[most, ...]`, of which the first `count` rows mean
+        something.
+
+    Example:
+        >>> from mohamjax.emo import NSGA2, evolve
+        >>> search = NSGA2(
+        ...     sample=lambda key: jax.random.uniform(key, (3,)),
+        ...     vary=lambda key, a, b: ((a + b) / 2, a + 0.1 * jax.random.normal(key, a.shape)),
+        ...     population=8,
+        ...     objectives=1,
+        ... )
+        >>> state = search.init(jax.random.key(0))
+        >>> state, waiting, best = jax.jit(
+        ...     lambda state: evolve(
+        ...         state, state.genes, 20, evaluate=lambda x: jnp.sum(x**2, axis=-1, keepdims=True),
+        ...         tell=search.tell, ask=search.ask, observe=lambda state: jnp.min(state.objectives), most=20,
+        ...     )
+        ... )(state)
+        >>> best.shape, bool((jnp.diff(best) <= 0).all()), int(state.generation)
+        ((20,), True, 20)
+    """
+
+    def generation(i: jax.Array, carry: tuple[State, Genes, Any]) -> tuple[State, Genes, Any]:
+        state, candidates, record = carry
+        state = tell(state, candidates, evaluate(candidates))
+        record = jax.tree.map(lambda rows, row: rows.at[i].set(row), record, observe(state))
+        return state, ask(state), record
+
+    # What is recorded is asked of `observe` alone: to trace a whole generation once more would take seconds.
+    rows = jax.eval_shape(observe, state)
+    record = jax.tree.map(lambda row: jnp.zeros((most, *row.shape), row.dtype), rows)
+    return jax.lax.fori_loop(0, count, generation, (state, candidates, record))

@@ -450,6 +450,39 @@ def _run(*arguments: jax.Array) -> _Outcome:
     return jax.tree.map(lambda x: x[0], _population(*(jnp.asarray(x)[None] for x in arguments)))
 
 
+def _check_arguments(**given: ArrayLike) -> None:
+    """Complains about arguments of `simulate` that do not fit each other."""
+    if np.ndim(given["duration"]) != 1:
+        shape = np.shape(given["duration"])
+        remedy = "; this takes one schedule: jax.vmap(simulate) takes many" if len(shape) > 1 else ""
+        raise ValueError(f"duration: expected shape [J], got {shape}{remedy}")
+    jobs = np.shape(given["duration"])[0]
+    accelerators, resources = (np.shape(given[name]) for name in ("private_bandwidth", "shared_bandwidth"))
+    expected = {
+        "bytes": (jobs,),
+        "predecessor_bits": (jobs, max(1, -(-jobs // 32))),
+        "accelerator": (jobs,),
+        "order": (jobs,),
+        "shared_uses": (*accelerators[:1], *resources[:1]),
+        "shared_bandwidth": resources[:1],
+        "private_bandwidth": accelerators[:1],
+        "job_mask": (jobs,),
+    }
+    for name, shape in expected.items():
+        if np.shape(given[name]) != shape:
+            raise ValueError(f"{name}: expected shape {shape}, got {np.shape(given[name])}")
+    kinds = {
+        "duration": jnp.floating,
+        "predecessor_bits": jnp.unsignedinteger,
+        "accelerator": jnp.integer,
+        "order": jnp.integer,
+        "job_mask": jnp.bool_,
+    }
+    for name, kind in kinds.items():
+        if not jnp.issubdtype(jnp.result_type(given[name]), kind):
+            raise ValueError(f"{name}: expected {kind.__name__} numbers, got {jnp.result_type(given[name])}")
+
+
 def simulate(
     duration: jax.Array,
     bytes: jax.Array,
@@ -483,6 +516,9 @@ def simulate(
         The timeline. A schedule that cannot end has an infinite makespan and says why in `reason`; where the
         order is topological and every job is on an accelerator with bandwidth, every job ends.
 
+    Raises:
+        ValueError: a shape does not fit the others, or a dtype is wrong, at trace time.
+
     Example:
         Two jobs of 4 time units on two accelerators; each asks for 2 bytes per time unit of a memory that has 3.
 
@@ -500,6 +536,17 @@ def simulate(
         >>> print(f"{timeline.makespan:.3f}")
         5.333
     """
+    _check_arguments(
+        duration=duration,
+        bytes=bytes,
+        predecessor_bits=predecessor_bits,
+        accelerator=accelerator,
+        order=order,
+        shared_uses=shared_uses,
+        shared_bandwidth=shared_bandwidth,
+        private_bandwidth=private_bandwidth,
+        job_mask=job_mask,
+    )
     start, end, makespan, reason = _run(
         duration,
         bytes,

@@ -14,8 +14,8 @@ from mohamjax.schedule import Design
 from mohamjax.search import operators
 from mohamjax.search.config import MohamConfig, Rates
 from mohamjax.search.context import MohamContext
-from mohamjax.search.loop import Problem, enter
-from mohamjax.search.moham import design_problem
+from mohamjax.search.loop import Problem
+from mohamjax.search.moham import design_problem, log_hypervolume
 
 __all__ = ["archive_of", "plain_problem", "random_search"]
 
@@ -91,12 +91,12 @@ def _entered(
     archive: emo.Archive, genes: Design, problem: Problem, context: MohamContext, valid: jax.Array | None = None
 ) -> tuple[emo.Archive, jax.Array]:
     """Archives with designs `[I, P, ...]` entered, and their hypervolumes `[I]`."""
-    assert problem.observe is not None
-    objectives = problem.evaluate(genes, context)
+    objectives = jax.vmap(lambda genes: problem.evaluate(genes, context))(genes)
+    found = jnp.where(emo.feasible(objectives)[..., None], objectives, jnp.inf)
     if valid is not None:
-        objectives = jnp.where(valid[..., None], objectives, jnp.inf)
-    archive = enter(archive, genes, objectives, problem)
-    return archive, problem.observe(archive.objectives, context)
+        found = jnp.where(valid[..., None], found, jnp.inf)
+    archive = jax.vmap(functools.partial(emo.archive_update, log_crowding=problem.log_archive))(archive, genes, found)
+    return archive, jax.vmap(lambda front: log_hypervolume(front, context))(archive.objectives)
 
 
 _CROSSOVER = 0.9  # Deb's usual rate; every gene is reset once per individual on average

@@ -1,8 +1,8 @@
-"""The one generation loop of all searches: NSGA-II over islands that evolve side by side.
+"""Searches on `emo.NSGA2`: whole ones of one population, and generations of islands that evolve side by side.
 
-Axes: I islands (independent problems or seeds), P population, M objectives. A problem supplies pure functions;
-the loop does selection, immigration and survival, and vmaps over pairs and islands. Python owns only the loop over
-generations (`run`); the step that it calls is one jitted function `state -> state, metrics`.
+Axes: I islands, P population, N candidates, A archive, M objectives. A problem supplies pure functions of one
+population; the program vmaps `ask` and `tell` over the islands around an evaluation of all their candidates at once.
+Python owns only the loop over calls (`moham.run`).
 """
 
 from __future__ import annotations
@@ -10,30 +10,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from mohamjax import emo
+from mohamjax.struct import record
 
-if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
-    from dataclasses import dataclass
-else:
-    from chex import dataclass
-
-__all__ = [
-    "MAX_POPULATION",
-    "Metrics",
-    "Population",
-    "Problem",
-    "SearchState",
-    "breed",
-    "enter",
-    "generations",
-    "select",
-    "start",
-]
+__all__ = ["MAX_POPULATION", "Metrics", "Problem", "SearchState", "generations", "island_keys", "start"]
 
 MAX_POPULATION = 2**20
 """Individuals of a generation; far more than pay off, and few enough for arrays of them."""
@@ -45,22 +30,18 @@ Rates = Any
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """What is searched: pure functions, hashable so that a step compiles once per problem.
+    """What is searched: pure functions of one population, hashable so that a program compiles once per problem.
 
     Attributes:
         sample: `(key, context) -> genes`, one random individual; the key is consumed.
         vary: `(key, parent_a, parent_b, context, rates) -> (child_a, child_b)`, one pair; the key is consumed.
-        evaluate: `(genes [I, P, ...], context [I, ...]) -> objectives [I, P, M]`, smaller is better, +inf where
-            an individual has no result, and as `emo.constrained` has it where it breaks a limit: such individuals
-            may live on, but never enter the archive.
-        observe: `(archive objectives [I, A, M], context) -> [I]`, a figure of merit of the archive (hypervolume) that
+        evaluate: `(genes [N, ...], context) -> objectives [N, M]`, smaller is better, +inf where an individual has no
+            result, and as `emo.constrained` has it where it breaks a limit.
+        observe: `(archive objectives [A, M], context) -> []`, a figure of merit of the archive (hypervolume) that
             `Metrics` reports for every generation; None reports NaN.
-        fitness: `(objectives [I, P, M], context) -> [I, P, F]`, what selection and survival minimise in the place of
-            the objectives: their logarithms, or one of them. None takes the objectives themselves.
-        log_archive: a full archive is thinned by the crowding of the logarithms; objectives must be positive.
-        shared_context: the context has no islands axis: all islands search the same problem.
-        distinct: of individuals that are equal in all objectives only the oldest takes part in survival; the others
-            remain only where there are too few.
+        fitness: `(objectives [N, M], context) -> [N, F]`, as of `emo.NSGA2`.
+        log_archive: as `log_crowding` of `emo.Archived`.
+        distinct: as of `emo.NSGA2`.
     """
 
     sample: Callable[[jax.Array, Context], Genes]
@@ -69,56 +50,49 @@ class Problem:
     observe: Callable[[jax.Array, Context], jax.Array] | None = None
     fitness: Callable[[jax.Array, Context], jax.Array] | None = None
     log_archive: bool = False
-    shared_context: bool = False
     distinct: bool = False
 
-    @property
-    def context_axis(self) -> int | None:
-        """Axis of the islands in the context."""
-        return None if self.shared_context else 0
+    def search(self, *, population: int, immigrants: int, archive: int, objectives: int, dtype: Any) -> emo.Archived:
+        """NSGA-II of these functions, with `context` for its context, and `rates` beside it for `ask`.
 
-    def judge(self, objectives: jax.Array, context: Context) -> jax.Array:
-        """What selection minimises, `[I, P, F]`, from objectives `[I, P, M]`."""
-        return objectives if self.fitness is None else self.fitness(objectives, context)
-
-
-@dataclass(frozen=True)
-class Population:
-    """Evaluated individuals of all islands.
-
-    Attributes:
-        genes: pytree of `[I, P, ...]`.
-        objectives: `[I, P, M]` float, smaller is better.
-        rank: `[I, P]` int32, non-dominated front of each individual, 0 is best.
-        crowding: `[I, P]` float, crowding distance within its front.
-    """
-
-    genes: Genes
-    objectives: jax.Array
-    rank: jax.Array
-    crowding: jax.Array
+        Args:
+            population: P.
+            immigrants: random individuals among the candidates of a generation.
+            archive: capacity.
+            objectives: M.
+            dtype: of the objectives.
+        """
+        fitness = self.fitness
+        search = emo.NSGA2(
+            sample=lambda key, context, rates=None: self.sample(key, context),
+            vary=lambda key, a, b, context, rates: self.vary(key, a, b, context, rates),
+            population=population,
+            objectives=objectives,
+            immigrants=immigrants,
+            dtype=dtype,
+            fitness=None if fitness is None else lambda values, context: fitness(values, context),
+            distinct=self.distinct,
+        )
+        return emo.Archived(search, archive, self.log_archive)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class SearchState:
     """All that a search carries from one generation to the next; a checkpoint holds exactly this.
 
     Attributes:
-        key: typed key of the whole search; generation g draws from `fold_in(key, g)`, so that a resumed search
-            repeats itself.
-        generation: `[]` int32, generations done; -1 before the first population is evaluated, and less where further
-            individuals are to be evaluated before that (`breed`).
-        population: the survivors.
-        archive: `emo.Archive` with a leading `[I]` axis: every non-dominated design seen.
+        population: `emo.NSGA2State` with a leading `[I]`: the survivors, and a key of each island's own. Generations
+            of random numbers count from 0, the first population.
+        archive: `emo.Archive` with a leading `[I]`: every non-dominated design seen.
+        candidates: pytree of `[I, N, ...]`, genes that wait for their evaluation.
     """
 
-    key: jax.Array
-    generation: jax.Array
-    population: Population
+    population: emo.NSGA2State
     archive: emo.Archive
+    candidates: Genes
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Metrics:
     """What one generation reports to the host.
 
@@ -135,203 +109,166 @@ class Metrics:
     merit: jax.Array
 
 
-def _survivors(genes: Genes, objectives: jax.Array, fitness: jax.Array, size: int) -> Population:
-    """NSGA-II survival on every island."""
-    index, rank, crowding = jax.vmap(functools.partial(emo.survive, n=size))(fitness)
-    take = jax.vmap(lambda leaf, i: leaf[i])
-    return Population(
-        genes=jax.tree.map(lambda leaf: take(leaf, index), genes),
-        objectives=take(objectives, index),
-        rank=rank,
-        crowding=crowding,
+def island_keys(key: jax.Array, islands: int) -> jax.Array:
+    """Keys `[I]` of islands: the first searches as it would alone."""
+    others = [jax.random.fold_in(key, 2**31 - 1 - i) for i in range(1, islands)]
+    return jnp.stack([key, *others])
+
+
+def evolved(
+    key: jax.Array,
+    context: Context,
+    seeds: Genes | None,
+    rates: Rates,
+    *,
+    problem: Problem,
+    population: int,
+    immigrants: int,
+    archive: int,
+    generations: int,
+) -> tuple[emo.ArchivedState, jax.Array]:
+    """A whole search of one population, for those that need no word in between. Not jitted; callers vmap.
+
+    Args:
+        key: typed key, consumed.
+        context: arrays that the problem's functions read.
+        seeds: genes `[K, ...]`, K <= P, of the first population, or None.
+        rates: operator probabilities.
+        problem: what is searched.
+        population: P.
+        immigrants: random individuals per generation.
+        archive: capacity of the archive.
+        generations: G, after the first population.
+
+    Returns:
+        The state, and the least of every objective in the archive after each generation `[G + 1, M]`.
+    """
+    sizes = {"population": population, "immigrants": immigrants, "archive": archive}
+    search = problem.search(**sizes, **_objectives(key, context, problem))
+    state = search.init(key, seeds, context=context)
+    state, _, best = emo.evolve(
+        state,
+        search.first(state, context=context),
+        generations + 1,
+        evaluate=lambda genes: problem.evaluate(genes, context),
+        tell=functools.partial(search.tell, context=context),
+        ask=functools.partial(search.ask, context=context, rates=rates),
+        observe=lambda state: jnp.min(state.archive.objectives, axis=0),
+        most=generations + 1,
     )
+    return state, best
 
 
-def _repeated(objectives: jax.Array) -> jax.Array:
-    """`[N]` bool: rows of `[N, M]` that equal an earlier one."""
-    equal = jnp.all(objectives[:, None] == objectives[None], axis=-1)
-    return jnp.any(jnp.tril(equal, -1), axis=1)
-
-
-def _sample(key: jax.Array, problem: Problem, context: Context, islands: int, count: int) -> Genes:
-    """`count` random individuals per island; the key is consumed."""
-    keys = jax.random.split(key, (islands, count))
-    sample = jax.vmap(problem.sample, in_axes=(0, None))
-    return jax.vmap(sample, in_axes=(0, problem.context_axis))(keys, context)
+def _objectives(key: jax.Array, context: Context, problem: Problem) -> dict[str, Any]:
+    """Number and dtype of the objectives."""
+    genes = jax.eval_shape(lambda: jax.tree.map(lambda leaf: leaf[None], problem.sample(key, context)))
+    values = jax.eval_shape(problem.evaluate, genes, context)
+    return {"objectives": values.shape[1], "dtype": values.dtype}
 
 
 def start(
     key: jax.Array,
     context: Context,
-    seeds: Genes | None = None,
+    number: jax.typing.ArrayLike = 0,
     *,
     problem: Problem,
     islands: int,
     population: int,
+    immigrants: int,
     archive: int,
 ) -> SearchState:
-    """Draws the first population: seeds first, random individuals for the rest.
-
-    Nothing is evaluated here: the first call of `generations` does that instead of breeding, so that the evaluation is
-    compiled once and not twice. Not jitted; wrap it. `problem`, `islands`, `population` and `archive` are static.
+    """The state before the first generation; its random candidates wait to be evaluated. Not jitted.
 
     Args:
         key: typed key of the whole search.
         context: arrays that the problem's functions read.
-        seeds: genes `[I, K, ...]` with K <= population, or None.
+        number: `[]` int32, draws the immigrants among the candidates, which joined the first population by number 0.
         problem: what is searched.
         islands: I.
         population: P.
+        immigrants: random individuals per generation; N - P.
         archive: capacity of each island's archive.
-
-    Returns:
-        The state before the first generation, objectives +inf.
     """
-    seeded = 0 if seeds is None else jax.tree.leaves(seeds)[0].shape[1]
-    genes = _sample(jax.random.fold_in(key, 2**31 - 1), problem, context, islands, population - seeded)
-    if seeds is not None:
-        genes = jax.tree.map(lambda s, g: jnp.concatenate([s, g], axis=1), seeds, genes)
-    shape = jax.eval_shape(problem.evaluate, genes, context)
-    example = jax.tree.map(lambda leaf: leaf[0, 0], genes)
-    empty = emo.archive_init(archive, example, shape.shape[-1], shape.dtype)
-    return SearchState(
-        key=key,
-        generation=jnp.int32(-1),
-        population=Population(
-            genes=genes,
-            objectives=jnp.full(shape.shape, jnp.inf, shape.dtype),
-            rank=jnp.zeros(shape.shape[:2], jnp.int32),
-            crowding=jnp.zeros(shape.shape[:2], shape.dtype),
-        ),
-        archive=jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (islands, *leaf.shape)), empty),
-    )
+    sizes = {"population": population, "immigrants": immigrants, "archive": archive}
+    search = problem.search(**sizes, **_objectives(key, context, problem))
+
+    def one(key: jax.Array) -> SearchState:
+        state = search.init(key, context=context)
+        candidates = search.first(state, jax.random.fold_in(key, number), context=context)
+        return SearchState(population=state.population, archive=state.archive, candidates=candidates)
+
+    return jax.vmap(one)(island_keys(key, islands))
 
 
-def breed(
-    state: SearchState,
-    context: Context,
-    rates: Rates,
-    newcomers: Genes | None = None,
-    *,
-    problem: Problem,
-    immigrants: int,
-) -> Genes:
-    """The individuals that a generation evaluates, `[I, P + immigrants, ...]`: offspring of tournament winners.
-
-    Up to generation 0 `newcomers` `[I, P, ...]` take the place of offspring, by default the state's own population,
-    which has not been evaluated then.
-    """
-    parents = state.population
-    islands, size = parents.rank.shape
-    key = jax.random.fold_in(state.key, state.generation + 1)
-    select_key, vary_key, immigrant_key = jax.random.split(key, 3)
-
-    pairs = (size + 1) // 2
-    chosen = jax.vmap(functools.partial(emo.tournament, count=2 * pairs))(
-        jax.random.split(select_key, islands), parents.rank, parents.crowding
-    )
-    take = jax.vmap(lambda leaf, i: leaf[i])
-    mother = jax.tree.map(lambda leaf: take(leaf, chosen[:, :pairs]), parents.genes)
-    father = jax.tree.map(lambda leaf: take(leaf, chosen[:, pairs:]), parents.genes)
-    vary = jax.vmap(problem.vary, in_axes=(0, 0, 0, None, None))
-    children = jax.vmap(vary, in_axes=(0, 0, 0, problem.context_axis, None))(
-        jax.random.split(vary_key, (islands, pairs)), mother, father, context, rates
-    )
-    offspring = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=1)[:, :size], *children)
-    unborn = state.generation < 0
-    newcomers = parents.genes if newcomers is None else newcomers
-    offspring = jax.tree.map(lambda given, bred: jnp.where(unborn, given, bred), newcomers, offspring)
-    if immigrants:
-        random = _sample(immigrant_key, problem, context, islands, immigrants)
-        offspring = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=1), offspring, random)
-    return offspring
-
-
-def select(
-    state: SearchState, offspring: Genes, objectives: jax.Array, context: Context, *, problem: Problem
-) -> tuple[SearchState, Metrics]:
-    """Survival of parents and evaluated offspring `[I, N, M]`, and the archive's update."""
-    parents = state.population
-    islands, size = parents.rank.shape
-    merged = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=1), parents.genes, offspring)
-    merged_objectives = jnp.concatenate([parents.objectives, objectives], axis=1)
-    if problem.distinct:
-        merged_objectives = jnp.where(jax.vmap(_repeated)(merged_objectives)[..., None], jnp.inf, merged_objectives)
-    fitness = problem.judge(merged_objectives, context)
-    population = _survivors(merged, merged_objectives, fitness, size)
-    archive = enter(state.archive, offspring, objectives, problem)
-    stable = jax.vmap(emo.stability)(problem.judge(population.objectives, context), population.rank)
-    metrics = Metrics(
-        # Infinite as long as nothing is feasible: then the search has not settled.
-        stability=jnp.where(jnp.any(emo.feasible(population.objectives), axis=1), stable, jnp.inf),
-        front_size=jnp.sum(archive.valid, axis=1),
-        best=jnp.min(archive.objectives, axis=1),
-        merit=jnp.full(islands, jnp.nan) if problem.observe is None else problem.observe(archive.objectives, context),
-    )
-    metrics = jax.tree.map(lambda leaf, like: leaf.astype(like.dtype), metrics, _no_metrics(archive, ()))
-    state = SearchState(key=state.key, generation=state.generation + 1, population=population, archive=archive)
-    return state, metrics
-
-
-def _no_metrics(archive: emo.Archive, lead: tuple[int, ...]) -> Metrics:
-    """Zeros in the place of metrics, with leading axes; `archive` has an islands axis."""
-    islands, _, objectives = archive.objectives.shape
-    zeros = functools.partial(jnp.zeros, dtype=archive.objectives.dtype)
-    return Metrics(
-        stability=zeros((*lead, islands)),
-        front_size=jnp.zeros((*lead, islands), jnp.int32),
-        best=zeros((*lead, islands, objectives)),
-        merit=zeros((*lead, islands)),
-    )
-
-
-def enter(archive: emo.Archive, genes: Genes, objectives: jax.Array, problem: Problem) -> emo.Archive:
-    """Archives of all islands with individuals `[I, P, ...]` entered; infeasible ones stay out."""
-    found = jnp.where(emo.feasible(objectives)[..., None], objectives, jnp.inf)
-    return jax.vmap(functools.partial(emo.archive_update, log_crowding=problem.log_archive))(archive, genes, found)
-
-
-@functools.partial(jax.jit, static_argnames=("problem", "immigrants", "chunk"))
+@functools.partial(jax.jit, static_argnames=("problem", "chunk"))
 def generations(
     state: SearchState,
     context: Context,
     rates: Rates,
     count: jax.typing.ArrayLike,
-    newcomers: Genes | None = None,
+    counted: jax.typing.ArrayLike = True,
     *,
     problem: Problem,
-    immigrants: int,
     chunk: int,
 ) -> tuple[SearchState, Metrics]:
-    """`count` generations in one call; jitted, recompiles per problem, shapes, `immigrants` and `chunk`.
+    """`count` generations in one call; jitted, recompiles per problem, shapes and `chunk`.
 
-    A generation is tournament, variation, immigrants, evaluation, survival and archive on every island: parents,
-    offspring (as many as parents) and `immigrants` random individuals compete for survival (MOHaM, Section V-B; DESIGN
-    section 7).
+    A generation evaluates the candidates that wait, lets them compete with the population for survival, enters them
+    into the archive, and asks for the next ones: offspring (as many as parents) and random immigrants (MOHaM, Section
+    V-B; DESIGN section 7). What is to be evaluated in any case, seeds for instance, is put in the place of the
+    candidates.
 
     Args:
         state: from `start` or an earlier call.
         context: arrays that the problem's functions read.
         rates: operator probabilities, traced.
         count: `[]` int, generations to do, at most `chunk`; traced.
-        newcomers: genes `[I, P, ...]` that are evaluated up to generation 0 in the place of offspring; default the
-            state's own population.
+        counted: `[]` bool, whether they count as generations: else random numbers go on as if there had been none.
         problem: what is searched.
-        immigrants: random individuals per generation.
         chunk: most generations of a call.
 
     Returns:
         The state, and the metrics of the generations `[chunk, I, ...]`, of which the first `count` mean something.
     """
+    size = state.population.rank.shape[1]
+    search = problem.search(
+        population=size,
+        immigrants=jax.tree.leaves(state.candidates)[0].shape[1] - size,
+        archive=state.archive.valid.shape[1],
+        objectives=state.archive.objectives.shape[-1],
+        dtype=state.archive.objectives.dtype,
+    )
 
-    def step(state: SearchState) -> tuple[SearchState, Metrics]:
-        offspring = breed(state, context, rates, newcomers, problem=problem, immigrants=immigrants)
-        return select(state, offspring, problem.evaluate(offspring, context), context, problem=problem)
+    def tell(own: emo.ArchivedState, candidates: Genes, objectives: jax.Array) -> emo.ArchivedState:
+        told = jax.vmap(functools.partial(search.tell, context=context))(own, candidates, objectives)
+        number = jnp.where(counted, told.population.generation, own.population.generation)
+        return dataclasses.replace(told, population=dataclasses.replace(told.population, generation=number))
 
-    def one(i: jax.Array, carry: tuple[SearchState, Metrics]) -> tuple[SearchState, Metrics]:
-        state, record = carry
-        state, metrics = step(state)
-        return state, jax.tree.map(lambda rows, row: rows.at[i].set(row), record, metrics)
+    own, candidates, record = emo.evolve(
+        emo.ArchivedState(population=state.population, archive=state.archive),
+        state.candidates,
+        count,
+        evaluate=jax.vmap(lambda genes: problem.evaluate(genes, context)),
+        tell=tell,
+        ask=jax.vmap(functools.partial(search.ask, context=context, rates=rates)),
+        observe=jax.vmap(functools.partial(_metrics, problem=problem, context=context)),
+        most=chunk,
+    )
+    return SearchState(population=own.population, archive=own.archive, candidates=candidates), record
 
-    # The record's shapes are written down, not asked of `step`: that would trace it twice, which takes seconds.
-    return jax.lax.fori_loop(0, count, one, (state, _no_metrics(state.archive, (chunk,))))
+
+def _metrics(state: emo.ArchivedState, *, problem: Problem, context: Context) -> Metrics:
+    """The metrics of one island."""
+    population, archive = state.population, state.archive
+    objectives = population.objectives
+    fitness = objectives if problem.fitness is None else problem.fitness(objectives, context)
+    # Infinite as long as nothing is feasible: then the search has not settled.
+    settled = jnp.where(jnp.any(emo.feasible(objectives)), emo.stability(fitness, population.rank), jnp.inf)
+    merit = jnp.nan if problem.observe is None else problem.observe(archive.objectives, context)
+    dtype = archive.objectives.dtype
+    return Metrics(
+        stability=settled.astype(dtype),
+        front_size=emo.archive_size(archive),
+        best=jnp.min(archive.objectives, axis=0),
+        merit=jnp.asarray(merit, dtype),
+    )

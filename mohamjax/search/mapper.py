@@ -26,128 +26,127 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax import emo
-from mohamjax.hardware import Technology, Template, fits, technology_hash, template_arrays
+from mohamjax.hardware import Technology, Template, TemplateArrays, fits, technology_hash, template_arrays
 from mohamjax.mapping.cost import MAX_CHILDREN
 from mohamjax.mapping.nest import Array, Mapping
 from mohamjax.mapping.space import MappingGenes, MapSpace, decode, encode, sample, stack_spaces
 from mohamjax.mapping.tables import MappingTables, assemble, tabulate_sets
 from mohamjax.programs import light_jit, once
-from mohamjax.search import loop
 from mohamjax.search.config import MapperConfig, MapperProgress
 from mohamjax.search.mapper_context import MapperContext, _cast, children_room, objectives, pair_space, prime_slots
 from mohamjax.search.mapping_operators import MapperRates, neighbour, neighbours, vary
 from mohamjax.search.stores import TableStore
+from mohamjax.struct import take
 from mohamjax.workload import DIMS, UniqueLayer
 
-__all__ = ["map_layers", "mapping_problem"]
+__all__ = ["map_layers", "mapping_search"]
 
 _MEMBERS = 8  # members of an archive whose neighbours are listed in a round
 
 
 @functools.cache
-def mapping_problem(fixed: bool, max_children: int, distinct: bool) -> loop.Problem:
-    """The mapper as a problem of the generation loop: islands that share a context search the same problem.
+def mapping_search(population: int, immigrants: int, archive: int, distinct: bool, dtype: Any) -> emo.Archived:
+    """NSGA-II over the mappings of one problem; `space` and `rates` are its context.
 
     Args:
-        fixed: as in `MapperConfig`.
-        max_children: from `children_room`.
-        distinct: as in `MapperConfig`.
+        population: as in `MapperConfig`.
+        immigrants: likewise.
+        archive: likewise.
+        distinct: likewise.
+        dtype: of the objectives.
     """
-    evaluate = functools.partial(objectives, fixed=fixed, max_children=max_children)
-    return loop.Problem(
-        sample=lambda key, context: sample(key, context.space),
-        vary=lambda key, a, b, context, rates: vary(key, a, b, context.space, rates),
-        evaluate=lambda genes, context: jax.vmap(evaluate, in_axes=(0, None))(genes, context),
-        shared_context=True,
+    search = emo.NSGA2(
+        sample=lambda key, space, rates=None: sample(key, space),
+        vary=lambda key, a, b, space, rates: vary(key, a, b, space, rates),
+        population=population,
+        objectives=3,
+        immigrants=immigrants,
+        dtype=dtype,
         distinct=distinct,
     )
-
-
-# One problem is one island of the loop; problems are vmapped, so that each has a key of its own.
-_OVER_PROBLEMS: Any = MapperContext(space=0, template=0, technology=None)  # pyright: ignore[reportArgumentType]
-
-
-@functools.partial(light_jit, static_argnames=("problem", "population", "archive"))
-def _start(
-    keys: Array,
-    context: MapperContext,
-    given: MappingGenes | None,
-    is_given: Array | None,
-    *,
-    problem: loop.Problem,
-    population: int,
-    archive: int,
-) -> loop.SearchState:
-    """First populations of a block; given mappings `[B, K, ...]` take part where `is_given` `[B, K]`."""
-
-    def one(key, context, given, is_given):
-        seeds = None
-        if given is not None:
-            keys = jax.random.split(jax.random.fold_in(key, 2**31 - 2), is_given.shape[0])
-            drawn = jax.vmap(sample, in_axes=(0, None))(keys, context.space)
-            pick = jax.vmap(lambda use, a, b: jax.tree.map(lambda x, y: jnp.where(use, x, y), a, b))
-            seeds = jax.tree.map(lambda leaf: leaf[None], pick(is_given, given, drawn))
-        return loop.start(key, context, seeds, problem=problem, islands=1, population=population, archive=archive)
-
-    return jax.vmap(one, in_axes=(0, _OVER_PROBLEMS, 0, 0))(keys, context, given, is_given)
+    return emo.Archived(search, archive)
 
 
 # A generation is three programs, so that the costly one, the evaluation, is compiled once for all and beside others.
 
 
-@functools.partial(light_jit, static_argnames=("problem", "immigrants"))
-def _breed(
-    state: loop.SearchState, context: MapperContext, rates: MapperRates, *, problem: loop.Problem, immigrants: int
-) -> MappingGenes:
-    """The next individuals of every problem of a block, `[B, 1, P + immigrants, ...]`."""
-    one = functools.partial(loop.breed, rates=rates, problem=problem, immigrants=immigrants)
-    return jax.vmap(lambda s, c: one(s, c), in_axes=(0, _OVER_PROBLEMS))(state, context)
+@functools.partial(light_jit, static_argnames=("search",))
+def _start(
+    keys: Array, space: MapSpace, given: MappingGenes | None, is_given: Array | None, *, search: emo.Archived
+) -> tuple[emo.ArchivedState, MappingGenes]:
+    """States of a block, a key each, and the first candidates `[B, N, ...]`.
+
+    Given mappings `[B, K, ...]` take part where `is_given` `[B, K]`.
+    """
+
+    def one(
+        key: Array, space: MapSpace, given: MappingGenes | None, is_given: Array | None
+    ) -> tuple[emo.ArchivedState, MappingGenes]:
+        seeds = None
+        if given is not None and is_given is not None:
+            keys = jax.random.split(jax.random.fold_in(key, 2**31 - 2), is_given.shape[0])
+            drawn = jax.vmap(sample, in_axes=(0, None))(keys, space)
+            pick = jax.vmap(lambda use, a, b: jax.tree.map(lambda x, y: jnp.where(use, x, y), a, b))
+            seeds = pick(is_given, given, drawn)
+        state = search.init(key, seeds, space=space)
+        return state, search.first(state, space=space)
+
+    return jax.vmap(one)(keys, space, given, is_given)
 
 
-@functools.partial(light_jit, static_argnames=("problem",))
-def _evaluate(genes: MappingGenes, context: MapperContext, *, problem: loop.Problem) -> Array:
-    """Their objectives, `[B, 1, N, 3]`."""
-    return jax.vmap(problem.evaluate, in_axes=(0, _OVER_PROBLEMS))(genes, context)
+@functools.partial(light_jit, static_argnames=("search",))
+def _ask(state: emo.ArchivedState, space: MapSpace, rates: MapperRates, *, search: emo.Archived) -> MappingGenes:
+    """The next candidates of every problem of a block, `[B, N, ...]`."""
+    return jax.vmap(lambda state, space: search.ask(state, space=space, rates=rates))(state, space)
 
 
-@functools.partial(light_jit, static_argnames=("problem",))
-def _select(
-    state: loop.SearchState, genes: MappingGenes, objectives: Array, *, problem: loop.Problem
-) -> loop.SearchState:
+@functools.partial(light_jit, static_argnames=("fixed", "max_children"))
+def _evaluate(genes: MappingGenes, context: MapperContext, *, fixed: bool, max_children: int) -> Array:
+    """Their objectives, `[B, N, 3]`."""
+
+    def one(genes: MappingGenes, space: MapSpace, template: TemplateArrays) -> Array:
+        own = MapperContext(space=space, template=template, technology=context.technology)
+        return objectives(genes, own, fixed=fixed, max_children=max_children)
+
+    return jax.vmap(one)(genes, context.space, context.template)
+
+
+@functools.partial(light_jit, static_argnames=("search",))
+def _tell(
+    state: emo.ArchivedState, genes: MappingGenes, objectives: Array, *, search: emo.Archived
+) -> emo.ArchivedState:
     """The state of every problem after survival."""
-    return jax.vmap(lambda s, g, o: loop.select(s, g, o, None, problem=problem)[0])(state, genes, objectives)
+    return jax.vmap(search.tell)(state, genes, objectives)
 
 
 @functools.partial(light_jit, static_argnames=("count",))
 def _neighbours(
-    archive: emo.Archive, tried: Array, context: MapperContext, *, count: int
+    archive: emo.Archive, tried: Array, space: MapSpace, *, count: int
 ) -> tuple[MappingGenes, Array, Array]:
     """Neighbours of archived mappings, the oldest that have not had their turn first.
 
     Args:
-        archive: leading axes `[B, 1]`.
-        tried: `[B, 1, A]` bool, members whose neighbours have all been evaluated.
-        context: the block.
+        archive: leading axis `[B]`.
+        tried: `[B, A]` bool, members whose neighbours have all been evaluated.
+        space: of the block.
         count: N, neighbours to take; members that do not fit in whole keep their turn, but for the first.
 
     Returns:
-        Genes `[B, 1, N, ...]`, which of them exist `[B, 1, N]`, and `tried` afterwards.
+        Genes `[B, N, ...]`, which of them exist `[B, N]`, and `tried` afterwards.
     """
 
-    def one(archive: emo.Archive, tried: Any, context: MapperContext) -> tuple[MappingGenes, Array, Array]:
+    def one(archive: emo.Archive, tried: Any, space: MapSpace) -> tuple[MappingGenes, Array, Array]:
         open_ = archive.valid & ~tried
         pick = jnp.argsort(~open_, stable=True)[:_MEMBERS]
-        members: Any = jax.tree.map(lambda leaf: leaf[pick], archive.genes)
-        steps = jax.vmap(neighbours, in_axes=(0, None))(members, context.space) & open_[pick, None]
+        members: Any = take(archive.genes, pick)
+        steps = jax.vmap(neighbours, in_axes=(0, None))(members, space) & open_[pick, None]
         place = jnp.nonzero(steps.ravel(), size=count, fill_value=-1)[0]
         member, step = jnp.divmod(jnp.maximum(place, 0), steps.shape[1])
-        genes = jax.vmap(neighbour, in_axes=(0, 0, None))(
-            jax.tree.map(lambda leaf: leaf[member], members), step, context.space
-        )
+        genes = jax.vmap(neighbour, in_axes=(0, 0, None))(take(members, member), step, space)
         whole = (jnp.cumsum(jnp.sum(steps, axis=1)) <= count).at[0].set(True)
         return genes, place >= 0, tried.at[pick].set(tried[pick] | whole)
 
-    return jax.vmap(jax.vmap(one, in_axes=(0, 0, None)), in_axes=(0, 0, _OVER_PROBLEMS))(archive, tried, context)
+    return jax.vmap(one)(archive, tried, space)
 
 
 @light_jit
@@ -162,7 +161,7 @@ def _enter(
         both = emo.archive_update(both, (genes, jnp.zeros_like(exists)), objectives)
         return dataclasses.replace(both, genes=both.genes[0]), both.genes[1]
 
-    return jax.vmap(jax.vmap(one))(archive, tried, genes, exists, objectives)
+    return jax.vmap(one)(archive, tried, genes, exists, objectives)
 
 
 @functools.partial(light_jit, static_argnames=("entries",))
@@ -170,15 +169,12 @@ def _finish(archive: emo.Archive, space: MapSpace, *, entries: int) -> tuple[Map
     """The Pareto sets of a block, `[B, M, ...]`, and their sizes `[B]`: at most M of each archive."""
 
     def one(archive: emo.Archive, space: MapSpace) -> tuple[Mapping, Array]:
-        genes = jax.tree.map(lambda leaf: leaf[0], archive.genes)
-        example = jax.tree.map(lambda leaf: leaf[0], genes)
         # Entering a smaller archive thins by crowding and keeps the extremes.
-        best = emo.archive_update(
-            emo.archive_init(entries, example, 3, archive.objectives.dtype), genes, archive.objectives[0]
-        )
+        smaller = emo.archive_init(entries, take(archive.genes, 0), 3, archive.objectives.dtype)
+        best = emo.archive_update(smaller, archive.genes, archive.objectives)
         # By latency, padding last.
         order = jnp.lexsort((best.objectives[:, 1], best.objectives[:, 0]))
-        mapping = jax.vmap(decode, in_axes=(0, None))(jax.tree.map(lambda leaf: leaf[order], best.genes), space)
+        mapping = jax.vmap(decode, in_axes=(0, None))(take(best.genes, order), space)
         return mapping, jnp.sum(best.valid, dtype=jnp.int32)
 
     return jax.vmap(one)(archive, space)
@@ -300,24 +296,26 @@ class _Search:
     ) -> dict[str, Any]:
         """The programs of a block by name, compiled side by side."""
         config = self.config
-        problem = mapping_problem(config.fixed, self.max_children, config.distinct)
-        sizes = {"problem": problem, "population": config.population, "archive": config.archive}
-        bred = {"problem": problem, "immigrants": config.immigrants}
+        search = mapping_search(
+            config.population, config.immigrants, config.archive, config.distinct,
+            context.template.machine.capacity.dtype,
+        )  # fmt: skip
+        kind = {"fixed": config.fixed, "max_children": self.max_children}
         count = config.population + config.immigrants
         began = time.perf_counter()
-        state = _start.eval_shape(keys, context, given, is_given, **sizes)
-        genes = _breed.eval_shape(state, context, self.rates, **bred)
-        values = _evaluate.eval_shape(genes, context, problem=problem)
-        tried, exists = (jax.ShapeDtypeStruct((*values.shape[:2], n), bool) for n in (config.archive, count))
+        space = context.space
+        state, genes = _start.eval_shape(keys, space, given, is_given, search=search)
+        values = _evaluate.eval_shape(genes, context, **kind)
+        tried, exists = (jax.ShapeDtypeStruct((values.shape[0], n), bool) for n in (config.archive, count))
         wanted: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]] = {  # the slowest first
-            "breed": (_breed, (state, context, self.rates), bred),
-            "evaluate": (_evaluate, (genes, context), {"problem": problem}),
-            "start": (_start, (keys, context, given, is_given), sizes),
-            "select": (_select, (state, genes, values), {"problem": problem}),
-            "finish": (_finish, (state.archive, context.space), {"entries": config.entries}),
+            "ask": (_ask, (state, space, self.rates), {"search": search}),
+            "evaluate": (_evaluate, (genes, context), kind),
+            "start": (_start, (keys, space, given, is_given), {"search": search}),
+            "tell": (_tell, (state, genes, values), {"search": search}),
+            "finish": (_finish, (state.archive, space), {"entries": config.entries}),
         }
         if config.descent:
-            wanted["neighbours"] = (_neighbours, (state.archive, tried, context), {"count": count})
+            wanted["neighbours"] = (_neighbours, (state.archive, tried, space), {"count": count})
             wanted["enter"] = (_enter, (state.archive, tried, genes, exists, values), {})
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             tables = pool.submit(self.compile_tables, context)
@@ -336,12 +334,14 @@ class _Search:
         config = self.config
         count = config.population + config.immigrants
         call = self.programs(keys, context, given, is_given)
-        state = call["start"](keys, context, given, is_given)
-        for _ in range(config.generations + 1):  # the first evaluates the first population
+        space = context.space
+        state, genes = call["start"](keys, space, given, is_given)
+        for generation in range(config.generations + 1):  # the first evaluates the first population
             if self.stop.is_set():
                 return None
-            genes = call["breed"](state, context, self.rates)
-            state = call["select"](state, genes, call["evaluate"](genes, context))
+            if generation:
+                genes = call["ask"](state, space, self.rates)
+            state = call["tell"](state, genes, call["evaluate"](genes, context))
             jax.block_until_ready(state)
             self.report(real * count)
         archive = state.archive
@@ -349,16 +349,16 @@ class _Search:
         for round_ in range(config.descent):
             if self.stop.is_set():
                 return None
-            genes, exists, tried = call["neighbours"](archive, tried, context)
+            genes, exists, tried = call["neighbours"](archive, tried, space)
             tries = int(np.sum(np.asarray(exists)[:real]))
             if tries == 0:
                 self.report(spared=(config.descent - round_) * real * count)
                 break
             archive, tried = call["enter"](archive, tried, genes, exists, call["evaluate"](genes, context))
             self.report(tries, spared=real * count - tries)
-        sets, count = call["finish"](archive, context.space)
+        sets, count = call["finish"](archive, space)
         layers, templates, sets, count = jax.tree.map(
-            lambda leaf: leaf[:real], jax.device_get((context.space.layer, context.template, sets, count))
+            lambda leaf: leaf[:real], jax.device_get((space.layer, context.template, sets, count))
         )
         table = tabulate_sets(layers, templates, context.technology, sets, count, fixed=config.fixed)
         self.report(done=real)

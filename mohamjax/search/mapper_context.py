@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,12 +13,8 @@ from mohamjax.hardware import Machine, Technology, Template, TemplateArrays, fit
 from mohamjax.mapping.cost import MAX_CHILDREN
 from mohamjax.mapping.space import MappingGenes, MapSpace, constraints, decode, map_space, prime_factors
 from mohamjax.mapping.tables import need_children, on_own_hardware
+from mohamjax.struct import record
 from mohamjax.workload import DIMS, UniqueLayer
-
-if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
-    from dataclasses import dataclass
-else:
-    from chex import dataclass
 
 __all__ = ["MapperContext", "children_room", "context", "largest_children_room", "map_spaces", "objectives"]
 
@@ -26,7 +22,7 @@ __all__ = ["MapperContext", "children_room", "context", "largest_children_room",
 _PRIME_STEP = 32  # factor slots come in multiples of this, so that scenarios share a compile
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class MapperContext:
     """One (unique layer, template) problem as arrays.
 

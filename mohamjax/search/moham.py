@@ -26,6 +26,7 @@ from mohamjax.search.operators import Genetics
 from mohamjax.search.plan_operators import PlanRates, adjusting_share, adjustment, crossover, mutation, sample_plan
 from mohamjax.search.plans import WEIGHTS, Plan, Planned, decode, plan_of, refit
 from mohamjax.search.remap import Remapper
+from mohamjax.struct import take
 
 __all__ = [
     "LIMIT_TOLERANCE",
@@ -211,21 +212,14 @@ def _problem(genes: str, tiles: int, per_layer: bool, scalar: bool, log: bool, p
         objectives = evaluate(design, context.bench)
         return emo.constrained(objectives, violation(objectives, design, context))
 
-    def evaluate_all(individuals: Design | Planned, context: MohamContext) -> jax.Array:
-        return jax.vmap(jax.vmap(functools.partial(evaluate_one, context=context)))(individuals)
-
-    def observe(objectives: jax.Array, context: MohamContext) -> jax.Array:
-        return jax.vmap(functools.partial(log_hypervolume, context=context))(objectives)
-
     layers = genes == "layers"
     return Problem(
         sample=functools.partial(_sample_layers, tiles=tiles, projects=projects) if layers else _sample_plan,
         vary=functools.partial(_vary, per_layer=per_layer, projects=projects) if layers else _vary_plans,
-        evaluate=evaluate_all,
-        observe=observe,
+        evaluate=jax.vmap(evaluate_one, in_axes=(0, None)),
+        observe=log_hypervolume,
         fitness=functools.partial(_fitness, scalar=scalar, log=log) if scalar or log else None,
         log_archive=log,
-        shared_context=True,
     )
 
 
@@ -318,28 +312,30 @@ def run(
     problem = design_problem(config, projects) if problem is None else problem
     if seeds is not None and config.genes == "plans":
         seeds = _planned(seeds, context)
-    fixed = {"problem": problem, "immigrants": config.immigrant_count, "chunk": config.chunk}
+    fixed: dict[str, Any] = {"problem": problem, "chunk": config.chunk}
     began = time.perf_counter()
+    batches = 1 if seeds is None else -(-jax.tree.leaves(seeds)[0].shape[0] // config.population)
     if resume is None:
         announce("drawing the first population")
-        state = _first(key, context, **_sizes(config, problem))
+        state = _first(key, context, jnp.int32(0), **_sizes(config, problem))
     else:
         state = resume
-    batches = _batches(seeds, state.population.genes, config)
     announce(f"compiling the generation of {config.population} designs")
     # No generations: this compiles, or finds the program of an earlier search of the same shapes.
-    jax.block_until_ready(generations(state, context, rates, jnp.int32(0), batches[0], **fixed))
+    jax.block_until_ready(generations(state, context, rates, jnp.int32(0), jnp.bool_(True), **fixed))
     compile_s = time.perf_counter() - began
     per_generation = config.islands * (config.population + config.immigrant_count)
     again = -(-config.archive // config.population)  # batches of a round's evaluations
     rounds_before = 0 if remapper is None else remapper.rounds
-    done = before = -len(batches) if resume is None else int(state.generation)
+    begun = told = int(state.population.generation[0])  # populations, the first one included
     if resume is None:
-        # The first population is what survives of all that was given.
-        state = dataclasses.replace(state, generation=jnp.int32(done))
-        for batch in batches[:-1]:
-            state, _ = generations(state, context, rates, jnp.int32(1), batch, **fixed)
-            done += 1
+        if seeds is not None:
+            # The first population is what survives of all that was given; the last batch waits for its evaluation.
+            *before, last = _batches(key, seeds, context, config, problem)
+            for batch in before:
+                state = _entered(state, batch, context, rates, fixed)
+            state = dataclasses.replace(state, candidates=last)
+        begun -= batches - 1
     end = config.generations if remapper is None else remapper.end
     volumes = {int(row["generation"]): float(row["hypervolume"]) for row in history}
     settled = [float(row["stability"]) for row in history if row["generation"] > 0]
@@ -348,43 +344,44 @@ def run(
         return config.stop == "stability" and emo.should_stop(settled, config.window, config.delta)
 
     def advance(before: SearchState, count: int) -> tuple[SearchState, Metrics]:
-        state, metrics = generations(before, context, rates, jnp.int32(count), newcomers, **fixed)
+        state, metrics = generations(before, context, rates, jnp.int32(count), jnp.bool_(True), **fixed)
         return state, _best_island(jax.tree.map(lambda leaf: leaf[:count], jax.device_get(metrics)))
 
-    newcomers = batches[-1]
-    while done < end and not settled_down():
+    while told <= end and not settled_down():
         # Calls end at multiples of their length, so that a resumed search makes the same ones.
-        count = min(config.chunk - done % config.chunk, end - done)
+        count = min(config.chunk - (told - 1) % config.chunk, end + 1 - told)
         tick = time.perf_counter()
         if remapper is not None:
+            done = told - 1
             if remapper.due(done):
                 if remapper.settled(volumes):
                     break
                 announce(f"mapping again on chiplets of the front, round {remapper.rounds + 1}")
                 context = remapper.grown(state, context)
+                drawn = _drawn(state.population.key[0], context, config, problem)
                 for batch in _decoded_again(state, context, config):
-                    state = _entered(state, batch, context, rates, fixed)
+                    state = _entered(state, _joined(batch, drawn, config.population), context, rates, fixed)
             count = min(count, remapper.until_next(done))
         previous = state
         state, metrics = advance(previous, count)
         for n, value in enumerate(metrics.stability, start=1):
-            if done + n > 0:  # generation 0 is no step
+            if told + n > 1:  # generation 0 is no step
                 settled.append(float(value))
             if n < count and settled_down():
                 # The rule holds within the call: the same generations again, up to the one that it names.
                 count = n
                 state, metrics = advance(previous, count)
                 break
-        done += count
-        volumes[done] = float(metrics.merit[-1])
+        told += count
+        volumes[told - 1] = float(metrics.merit[-1])
         rounds = 0 if remapper is None else remapper.rounds
         best = metrics.best[-1]
         yield (
             state,
             Progress(
-                generation=done,
-                evaluations=(done + len(batches) + rounds * again) * per_generation,
-                fresh_evaluations=(done - before + (rounds - rounds_before) * again) * per_generation,
+                generation=told - 1,
+                evaluations=(told + batches - 1 + rounds * again) * per_generation,
+                fresh_evaluations=(told - begun + (rounds - rounds_before) * again) * per_generation,
                 seconds=time.perf_counter() - began - compile_s,
                 step_s=time.perf_counter() - tick,
                 compile_s=compile_s,
@@ -417,20 +414,36 @@ def refitted(
         rates: those of the search; they decide nothing here, but their program is there.
     """
     rates = jax.tree.map(jnp.float32, PlanRates() if rates is None else rates)
-    fixed = {"problem": design_problem(config), "immigrants": config.immigrant_count, "chunk": config.chunk}
+    problem = design_problem(config)
+    drawn = _drawn(state.population.key[0], context, config, problem)
     individuals = _archived(state, config)
     for weight in range(len(WEIGHTS)):
         for batch in individuals:
-            state = _entered(state, _refit_all(batch, jnp.int32(weight), context), context, rates, fixed)
+            refit = _joined(_refit_all(batch, jnp.int32(weight), context), drawn, config.population)
+            state = _entered(state, refit, context, rates, {"problem": problem, "chunk": config.chunk})
     return state
 
 
-def _entered(state: SearchState, batch: Any, context: MohamContext, rates: Any, fixed: dict[str, Any]) -> SearchState:
-    """The state after individuals `[I, P, ...]` took part in survival and archive; generations are not counted."""
-    # The loop evaluates what it is given as long as no generation is done.
-    unborn = dataclasses.replace(state, generation=jnp.int32(-1))
-    after, _ = generations(unborn, context, rates, jnp.int32(1), batch, **fixed)
-    return dataclasses.replace(after, generation=state.generation)
+def _entered(
+    state: SearchState, candidates: Any, context: MohamContext, rates: Any, fixed: dict[str, Any]
+) -> SearchState:
+    """The state after individuals `[I, N, ...]` took part in survival and archive; generations are not counted."""
+    waiting = dataclasses.replace(state, candidates=candidates)
+    return generations(waiting, context, rates, jnp.int32(1), jnp.bool_(False), **fixed)[0]
+
+
+def _drawn(key: jax.Array, context: MohamContext, config: MohamConfig, problem: Problem, number: int = 0) -> Any:
+    """Random individuals `[I, N, ...]`: the first population, and the immigrants of a number (`loop.start`)."""
+    return _first(key, context, jnp.int32(number), **_sizes(config, problem)).candidates
+
+
+def _joined(batch: Any, drawn: Any, population: int) -> Any:
+    """Individuals `[I, K, ...]`, K <= P, as candidates `[I, N, ...]`: with them random ones up to P, and immigrants."""
+
+    def join(own: jax.Array, drawn: jax.Array) -> jax.Array:
+        return jnp.concatenate([own, drawn[:, : population - own.shape[1]], drawn[:, population:]], axis=1)
+
+    return jax.tree.map(join, batch, drawn)
 
 
 def _archived(state: SearchState, config: MohamConfig) -> list[Planned]:
@@ -475,21 +488,17 @@ def _decode_all(plans: Plan, context: MohamContext) -> Planned:
     return jax.vmap(over_plans, in_axes=(0, None, None))(plans, context.genetics, context.plans)
 
 
-def _batches(seeds: Any, random: Any, config: MohamConfig) -> list[Any]:
-    """Seeds `[K, ...]` as batches `[I, P, ...]` for every island, the last filled up with random designs.
+def _batches(key: jax.Array, seeds: Any, context: MohamContext, config: MohamConfig, problem: Problem) -> Iterator[Any]:
+    """Seeds `[K, ...]` as candidates `[I, N, ...]` of every island, the last filled up with random designs.
 
-    Without seeds the random population `[I, P, ...]` is the only batch.
+    The last batch is that of generation 0; the immigrants of those before have the numbers before it.
     """
     size = config.population
-    if seeds is None:
-        return [random]
-    shared = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (config.islands, *leaf.shape)), seeds)
-    missing = -jax.tree.leaves(seeds)[0].shape[0] % size
-    filled = jax.tree.map(lambda s, r: jnp.concatenate([s, r[:, :missing]], axis=1), shared, random)
-    return [
-        jax.tree.map(lambda leaf, i=i: leaf[:, i : i + size], filled)
-        for i in range(0, jax.tree.leaves(filled)[0].shape[1], size)
-    ]
+    total = -(-jax.tree.leaves(seeds)[0].shape[0] // size)
+    for i in range(total):
+        rows = take(seeds, slice(i * size, (i + 1) * size))
+        shared = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (config.islands, *leaf.shape)), rows)
+        yield _joined(shared, _drawn(key, context, config, problem, i - total + 1), size)
 
 
 def _best_island(metrics: Metrics) -> Metrics:
@@ -511,15 +520,16 @@ def _sizes(config: MohamConfig, problem: Problem) -> dict[str, Any]:
         "problem": problem,
         "islands": config.islands,
         "population": config.population,
+        "immigrants": config.immigrant_count,
         "archive": config.archive,
     }
 
 
-_first = functools.partial(jax.jit, static_argnames=("problem", "islands", "population", "archive"))(start)
-"""The state before the first generation, all individuals random."""
+_first = jax.jit(start, static_argnames=("problem", "islands", "population", "immigrants", "archive"))
+"""The state before the first generation, all candidates random."""
 
 
 def state_like(context: MohamContext, config: MohamConfig) -> SearchState:
     """Shapes and dtypes of the search's state, for reading a checkpoint back."""
     first = functools.partial(_first, **_sizes(config, design_problem(config)))
-    return jax.eval_shape(first, jax.random.key(0), context)
+    return jax.eval_shape(first, jax.random.key(0), context, jnp.int32(0))

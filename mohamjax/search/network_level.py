@@ -2,7 +2,7 @@
 
 A choice takes one entry of the Pareto set of every unique layer: layers of equal shape share it. Latency and energy
 add up over the layers; the chiplet is as large as its most demanding layer in every buffer and fanout, and its area and
-access energies are those of that merged hardware. The search is NSGA-II over the choices, on the common loop.
+access energies are those of that merged hardware. The search is NSGA-II over the choices (`emo.NSGA2`).
 
 Axes: P population, U unique layers of the network (padded), M table entries, L levels.
 """
@@ -11,21 +11,18 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mohamjax import emo
 from mohamjax.hardware import Technology, Template, TemplateArrays, resize, template_arrays
 from mohamjax.mapping import ArraySizes, MappingTables, Wires, area, hop_columns, wires
-from mohamjax.search import loop
+from mohamjax.search.loop import Problem, evolved
+from mohamjax.struct import record
 from mohamjax.workload import ApplicationModel
-
-if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
-    from dataclasses import dataclass
-else:
-    from chex import dataclass
 
 __all__ = ["NetworkChoice", "NetworkConfig", "choose_mappings", "network_choices"]
 
@@ -72,7 +69,7 @@ class NetworkChoice:
     fanout: tuple[tuple[float, float], ...]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Context:
     """The Pareto sets of one network on one template.
 
@@ -137,13 +134,10 @@ def _vary(key: jax.Array, a: jax.Array, b: jax.Array, context: _Context, rates: 
     return mutate(one_key, jnp.where(swap, b, a)), mutate(two_key, jnp.where(swap, a, b))
 
 
-_PROBLEM = loop.Problem(
+_PROBLEM = Problem(
     sample=_sample,
     vary=_vary,
-    evaluate=lambda genes, context: jnp.log2(
-        jax.vmap(jax.vmap(lambda g, c: _merged(g, c)[0], (0, None)), (0, None))(genes, context)
-    ),
-    shared_context=True,
+    evaluate=lambda genes, context: jnp.log2(jax.vmap(lambda choice: _merged(choice, context)[0])(genes)),
     distinct=True,
 )
 
@@ -192,13 +186,13 @@ def choose_mappings(
         technology=jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), technology),
         rate=jnp.asarray(config.rate, dtype),
     )
-    seeds = jnp.asarray(_padded(np.argmin(tables.objectives, axis=1), padding).T, jnp.int32)[None]
-    state = _start(key, context, seeds, population=config.population, archive=config.archive)
-    count = config.generations + 1
-    state, _ = loop.generations(
-        state, context, None, count, problem=_PROBLEM, immigrants=config.immigrants, chunk=count
-    )
-    choices = np.asarray(state.archive.genes)[0][np.asarray(state.archive.valid)[0]]
+    seeds = jnp.asarray(_padded(np.argmin(tables.objectives, axis=1), padding).T, jnp.int32)
+    archive = _searched(
+        key, context, seeds,
+        population=config.population, immigrants=config.immigrants, archive=config.archive,
+        generations=config.generations,
+    )  # fmt: skip
+    choices = np.asarray(archive.genes)[np.asarray(archive.valid)]
     objectives, sizes = jax.device_get(
         _evaluate(jnp.asarray(np.resize(choices, (config.archive, choices.shape[1]))), context)
     )
@@ -207,9 +201,9 @@ def choose_mappings(
     return choices[order][:, :used], objectives[: len(choices)][order], (capacity, fanout)
 
 
-@functools.partial(jax.jit, static_argnames=("population", "archive"))
-def _start(key: jax.Array, context: _Context, seeds: jax.Array, *, population: int, archive: int) -> loop.SearchState:
-    return loop.start(key, context, seeds, problem=_PROBLEM, islands=1, population=population, archive=archive)
+@functools.partial(jax.jit, static_argnames=("population", "immigrants", "archive", "generations"))
+def _searched(key: jax.Array, context: _Context, seeds: jax.Array, **sizes: int) -> emo.Archive:
+    return evolved(key, context, seeds, None, problem=_PROBLEM, **sizes)[0].archive
 
 
 @jax.jit

@@ -198,6 +198,10 @@ def _checked(design: Design | SizedDesign, space: MohamContext) -> tuple[Design,
         many = len(shapes[name]) > 1
         remedy = "; this takes one design: jax.vmap(evaluate, (0, None)) takes many" if many else ""
         raise ValueError(f"design.{name}: expected shape {expected[name]}, got {shapes[name]}{remedy}")
+    for name in expected:
+        kind = jnp.result_type(getattr(genes, name))
+        if not jnp.issubdtype(kind, jnp.integer):
+            raise ValueError(f"design.{name}: expected integers, got {kind}")
     if sized is not None:
         wanted = (*tiles, space.bench.tables.capacity.shape[-1])
         for name, shape in (("capacity", wanted), ("fanout", (*wanted, 2))):
@@ -217,7 +221,7 @@ def report(design: Design | SizedDesign, space: MohamContext) -> DesignReport:
         space: from `problem.arrays`, or of a file that was read.
 
     Raises:
-        ValueError: the design has other shapes than the space, at trace time.
+        ValueError: the design has other shapes than the space, or no integers, at trace time.
 
     Example:
         >>> detail = jax.jit(mj.report)(designs[3], space)
@@ -254,7 +258,7 @@ def evaluate(design: Design | SizedDesign, space: MohamContext) -> jax.Array:
         `[3]` float in the dtype of the space; infinite where the design cannot run.
 
     Raises:
-        ValueError: the design has other shapes than the space, at trace time.
+        ValueError: the design has other shapes than the space, or no integers, at trace time.
 
     Example:
         >>> objectives = jax.jit(jax.vmap(mj.evaluate, (0, None)))(designs, space)

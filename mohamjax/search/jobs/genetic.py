@@ -9,18 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 
 from mohamjax.search.jobs.problem import JobGenes, JobProblem, decode, evaluate, informed_accelerator
 from mohamjax.search.loop import Problem
-
-if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
-    from dataclasses import dataclass
-else:
-    from chex import dataclass
+from mohamjax.struct import record
 
 __all__ = [
     "DEFAULT_RATES",
@@ -43,7 +38,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class JobRates:
     """Probabilities of the operators, traced.
 
@@ -248,7 +243,7 @@ def gsharp_problem(objectives: tuple[str, ...], informed: bool = True) -> Proble
     return Problem(
         sample=informed_genes if informed else random_genes,
         vary=vary,
-        evaluate=jax.vmap(functools.partial(evaluate, objectives=objectives)),
+        evaluate=functools.partial(evaluate, objectives=objectives),
         distinct=True,
     )
 

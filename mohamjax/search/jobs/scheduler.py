@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mohamjax import emo
 from mohamjax.errors import InputError
 from mohamjax.schedule.job_table import JobTable
 from mohamjax.schedule.shared_link import priority_order
@@ -29,7 +30,8 @@ from mohamjax.search.jobs.genetic import (
 from mohamjax.search.jobs.heuristics import HEURISTICS, Plan, run_heuristic
 from mohamjax.search.jobs.problem import OBJECTIVES, JobGenes, JobProblem, evaluate, job_problem, padded_jobs
 from mohamjax.search.jobs.reinforcement import LEARNING_METHODS, learning_search
-from mohamjax.search.loop import MAX_POPULATION, Problem, generations, start
+from mohamjax.search.loop import MAX_POPULATION, Problem, evolved, island_keys
+from mohamjax.struct import take
 
 __all__ = [
     "GENETIC",
@@ -188,7 +190,17 @@ def _evaluated(genes: JobGenes, problem: JobProblem) -> jax.Array:
     return evaluate(genes, problem, OBJECTIVES)
 
 
-_start = jax.jit(start, static_argnames=("problem", "islands", "population", "archive"))
+@functools.partial(jax.jit, static_argnames=("problem", "population", "archive", "generations"))
+def _searched(
+    keys: jax.Array, context: JobProblem, seeds: JobGenes | None, rates: JobRates, **sizes: Any
+) -> tuple[emo.Archive, jax.Array]:
+    """What `search_islands` returns, of islands with a key each."""
+
+    def one(key: jax.Array, context: JobProblem, seeds: JobGenes | None) -> tuple[emo.Archive, jax.Array]:
+        state, best = evolved(key, context, seeds, rates, immigrants=0, **sizes)
+        return state.archive, best
+
+    return jax.vmap(one, out_axes=(0, 1))(keys, context, seeds)
 
 
 def search_islands(
@@ -199,7 +211,7 @@ def search_islands(
     rates: JobRates = DEFAULT_RATES,
     seeds: JobGenes | None = None,
     problem: Problem | None = None,
-) -> tuple[Any, jax.Array]:
+) -> tuple[emo.Archive, jax.Array]:
     """Searches I problems side by side; compiles once per sizes, whatever the problems.
 
     Args:
@@ -216,13 +228,12 @@ def search_islands(
     """
     chosen = gsharp_problem(config.objectives) if problem is None else problem
     archive = 2 if len(config.objectives) == 1 else config.archive
-    islands = context.mask.shape[0]
-    state = _start(key, context, seeds, problem=chosen, islands=islands, population=config.population, archive=archive)
     # Rates of one type whatever was passed: others would compile anew.
     traced = jax.tree.map(lambda rate: jnp.asarray(rate, jnp.float32), rates)
-    steps = config.generations + 1
-    state, metrics = generations(state, context, traced, steps, problem=chosen, immigrants=0, chunk=steps)
-    return state.archive, metrics.best
+    return _searched(
+        island_keys(key, context.mask.shape[0]), context, seeds, traced,
+        problem=chosen, population=config.population, archive=archive, generations=config.generations,
+    )  # fmt: skip
 
 
 def _genetic(
@@ -244,7 +255,7 @@ def _genetic(
         jax.random.key(config.seed), context, config, rates=rates, seeds=seeds, problem=make(config.objectives)
     )
     valid = np.asarray(archive.valid[0])
-    found = _plans(jax.tree.map(lambda leaf: leaf[0][valid], archive.genes), len(table.jobs))
+    found = _plans(take(archive.genes, (0, valid)), len(table.jobs))
     steps = [(config.population * (g + 1), float(v)) for g, v in enumerate(np.asarray(best)[:, 0, 0])]
     return found + plans, steps
 
