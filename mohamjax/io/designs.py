@@ -894,7 +894,7 @@ def _misfit(evaluated: Evaluated, k: int, capacity: np.ndarray, fanout: np.ndarr
 def schedules_document(
     rows: Sequence[Mapping[str, Any]], evaluated: Evaluated | None, *, timelines: bool = False
 ) -> dict[str, Any]:
-    """The rows of `evaluate_designs` as JSON (DESIGN section 8).
+    """The rows of `evaluate_designs` as JSON (docs/formats.md).
 
     Args:
         rows: of `evaluate_designs`.
