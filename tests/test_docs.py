@@ -14,6 +14,7 @@ SNIPPET = re.compile(r"^<!-- run -->\n+```python\n(.*?)^```$", re.S | re.M)
 RUNNABLE = {str(page.relative_to(ROOT)): SNIPPET.findall(page.read_text(encoding="utf-8")) for page in PAGES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page, snippets in RUNNABLE.items() if snippets])
 def test_snippets_run(page, tmp_path, monkeypatch):
     """Those of one page run one after the other, in one name space."""
@@ -50,6 +51,7 @@ def test_docstrings_point_to_pages_that_exist():
     assert found > 10
 
 
+@pytest.mark.slow
 def test_pages_build_without_a_warning(tmp_path):
     missing = [name for name in ("mkdocs", "material", "mkdocstrings") if importlib.util.find_spec(name) is None]
     if missing:
