@@ -2,7 +2,7 @@
 
 Chiplets stand on a mesh of ceil(sqrt(n)) columns, row by row, in the order of the hardware genome (empty tiles squeezed
 out). Memory interfaces stand outside the west (x = -1) and east (x = columns) columns. A chiplet uses its nearest
-interface by Manhattan distance, ties to the highest index (DESIGN section 5).
+interface by Manhattan distance, ties to the highest index (docs/concepts/package.md).
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def check_tiles(params: PackageParameters, tiles: int) -> None:
 
 
 def package_tables(params: PackageParameters, dtype: Any = jnp.float32) -> PackageTables:
-    """Geometry of the package for every number of chiplets up to `max_tiles` (DESIGN section 5)."""
+    """Geometry of the package for every number of chiplets up to `max_tiles` (docs/concepts/package.md)."""
     n = params.max_tiles
     columns = np.zeros(n + 1, np.int32)
     interfaces = np.zeros(n + 1, np.int32)

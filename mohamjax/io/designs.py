@@ -669,7 +669,7 @@ def _check_wanted(rows: Sequence[Mapping[str, Any]], wanted: str) -> None:
 def schedules_document(
     rows: Sequence[Mapping[str, Any]], evaluated: Evaluated | None, *, timelines: bool = False
 ) -> dict[str, Any]:
-    """The rows of `evaluate_designs` as JSON (DESIGN section 8).
+    """The rows of `evaluate_designs` as JSON (docs/formats.md).
 
     Args:
         rows: of `evaluate_designs`.

@@ -1,4 +1,4 @@
-"""The results folder of a search (DESIGN section 8): front.csv, designs.json, history.csv, config.yaml, bounds.json.
+"""The results folder of a search (docs/formats.md): front.csv, designs.json, history.csv, config.yaml, bounds.json.
 
 `bounds.json` (format `bounds/1`) says how near the front is to what is possible over the mappings that the search had:
 

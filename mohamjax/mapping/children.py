@@ -2,7 +2,7 @@
 
 Functions take what describes one level: `[D, ...]` loop factors over the D dimensions (`workload.DIMS`), trailing
 axes free (levels, a batch). V data spaces (weights, inputs, outputs). Children are numbered x + y*(children along X),
-the first loop of an axis fastest. "Section" is that of `semantics.md` in the reference data.
+the first loop of an axis fastest. "Section" is that of docs/concepts/cost-model.md.
 """
 
 from __future__ import annotations

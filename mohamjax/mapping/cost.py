@@ -8,8 +8,8 @@ with one trailing batch axis (`[L, D, B]`, size 1 where shared), the layout that
 `evaluate_batch` uses. `jax.vmap` works too. Nothing branches on a layer, a template or a size: one compilation
 serves every problem of the same padded shape. Nothing here is jitted; callers jit once, at the top.
 
-The rules are those of Timeloop 3.0.3 for dense tensors and perfect factors (`semantics.md` of the reference data
-gives the sections named below). Counts are sums and products of positive terms only, since float32 holds no exact
+The rules are those of Timeloop 3.0.3 for dense tensors and perfect factors (docs/concepts/cost-model.md
+has the sections named below). Counts are sums and products of positive terms only, since float32 holds no exact
 difference of large counts.
 """
 
@@ -566,7 +566,7 @@ def _floor(x):
 
 
 def minimal_hardware(counts: AccessCounts, mapping: Mapping, block_words, granularity, capacity_max):
-    """The smallest sizes of each level that the mapping needs (DESIGN section 4).
+    """The smallest sizes of each level that the mapping needs (docs/concepts/hardware.md).
 
     Args:
         counts: From `count_accesses`.

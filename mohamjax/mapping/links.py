@@ -9,7 +9,7 @@ stand, and a step that moves nothing brings no words. A MAC, child of level 0, t
 every step, and gets the one that it has again if the step moves nothing: weights and outputs too are then handed on
 between neighbours that share them.
 
-Axes: D dimensions, L levels, a free batch axis; `size` children. "Section" is that of `semantics.md`.
+Axes: D dimensions, L levels, a free batch axis; `size` children. "Section" is that of docs/concepts/cost-model.md.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ The chromosome deals the *prime factors* of the loop bounds to slots: slot `axis
 factors is its bound, so that variation needs no repair of products, and a move is one integer. Equal primes of one
 dimension are interchangeable; `decode` gives the same `Mapping` for all their permutations.
 
-Constraints mean "at most, and dividing the bound" (DESIGN section 4): a factor is a product of some of the bound's
-primes and at most the limit of its slot. Every level also keeps its spatial factors within its own fanout.
+Constraints mean "at most, and dividing the bound" (docs/concepts/hardware.md): a factor is a product of some of the
+bound's primes and at most the limit of its slot. Every level also keeps its spatial factors within its own fanout.
 
 Axes: F prime factors of a layer's bounds (padded with 1), S = 3 L slots, L levels (innermost first, padded
 outermost), D loop dimensions, V data spaces. Functions are for one mapping; callers vmap and jit.
@@ -254,7 +254,7 @@ def extents(slot: Array, space: MapSpace) -> Array:
 
 
 def tile_words(extent: Array, space: MapSpace) -> Array:
-    """Words of each data space's tile (semantics, section 1), kept or not.
+    """Words of each data space's tile (docs/concepts/cost-model.md, section 1), kept or not.
 
     Args:
         extent: `[..., D]` float, loop extents.

@@ -131,7 +131,7 @@ def on_own_hardware(
     fixed: bool = False,
     max_children: int = MAX_CHILDREN,
 ) -> OwnHardware:
-    """Costs of mappings of one layer on one template, each on its own minimal hardware (DESIGN section 4).
+    """Costs of mappings of one layer on one template, each on its own minimal hardware.
 
     Not jitted. The batch is the last axis of every leaf of `mapping` and of the result, the layout of the cost model.
 
@@ -222,7 +222,7 @@ def tabulate_sets(
     *,
     fixed: bool = False,
 ) -> MappingTables:
-    """Evaluates sets of mappings, each of its own layer and template, on their own minimal hardware (DESIGN section 4).
+    """Evaluates sets of mappings, each of its own layer and template, on their own minimal hardware.
 
     Not jitted itself. Entries that exist go through one program in batches of one size: it is compiled once per L,
     float dtype (that of `templates`) and `fixed`, whatever the numbers of layers, templates and mappings, and once

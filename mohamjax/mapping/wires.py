@@ -132,8 +132,8 @@ def _patterns(
 def _groups(way: np.ndarray) -> tuple[tuple[int, int], list[np.ndarray]]:
     """Children along X and Y, and per data space the group of each child: those of one tile share a number.
 
-    Children are numbered as in `children`. Two hold the same tile if they stand at the same offset (Section 4 of the
-    reference's semantics).
+    Children are numbered as in `children`. Two hold the same tile if they stand at the same offset (section 4 of
+    docs/concepts/cost-model.md).
     """
     loops, shifts = way[:-4].reshape(2, -1, 2), way[-4:]
     along = int(loops[0, :, 1].prod()), int(loops[1, :, 1].prod())

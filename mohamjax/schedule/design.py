@@ -1,4 +1,4 @@
-"""A design and its evaluation: chiplets, schedule -> latency, energy, area (MOHaM, Section V-C; DESIGN sections 4-6).
+"""A design and its evaluation: chiplets, schedule -> latency, energy, area (MOHaM, Section V-C; docs/concepts).
 
 Axes: L layers (padded), S tiles of the package, V levels of the memory hierarchy, U unique layers, T templates,
 M mappings of a Pareto set. Functions are for one design; callers vmap.
@@ -42,7 +42,7 @@ CYCLE_S = 1e-9
 
 @record(frozen=True)
 class Design(Rows):
-    """The chromosome of one design (MOHaM, Figure 4; DESIGN section 7); with a leading axis, of many.
+    """The chromosome of one design (MOHaM, Figure 4; docs/concepts/designs.md); with a leading axis, of many.
 
     `designs[3]`, `designs[:5]` and `len(designs)` go along the leading axis (`struct.Rows`).
 
@@ -163,7 +163,7 @@ def _rows(design: Design, bench: Workbench) -> tuple[jax.Array, jax.Array, jax.A
 
 
 def chiplets(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array] | None = None) -> Chiplets:
-    """Sizes the chiplets: each takes the maximum of every capacity and fanout over its layers (DESIGN section 4).
+    """Sizes the chiplets: each takes the maximum of every capacity and fanout over its layers.
 
     Args:
         design: the chromosome.
@@ -296,7 +296,7 @@ def report(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array] 
 
 
 def evaluate(design: Design, bench: Workbench) -> jax.Array:
-    """Objectives of one design, `[3]` float: latency [s], energy [J], area [mm^2] (DESIGN section 6).
+    """Objectives of one design, `[3]` float: latency [s], energy [J], area [mm^2].
 
     Pure; callers vmap over designs and jit once. A schedule that cannot run has infinite latency.
     """

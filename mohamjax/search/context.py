@@ -98,7 +98,7 @@ def random_orders(key: jax.Array, predecessors: jax.Array, layers: jax.Array, *,
 
 
 def mapping_transform(objectives: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """The most similar mapping on another template, for every mapping (DESIGN section 7).
+    """The most similar mapping on another template, for every mapping (docs/concepts/designs.md).
 
     Objectives are scaled to [0, 1] within each (unique layer, template) set; the transform of a mapping is the
     nearest point of the target's set (Euclidean).

@@ -215,7 +215,7 @@ def generations(
 
     A generation evaluates the candidates that wait, lets them compete with the population for survival, enters them
     into the archive, and asks for the next ones: offspring (as many as parents) and random immigrants (MOHaM, Section
-    V-B; DESIGN section 7). What is to be evaluated in any case, seeds for instance, is put in the place of the
+    V-B; docs/concepts/designs.md). What is to be evaluated in any case, seeds for instance, is put in the place of the
     candidates.
 
     Args:

@@ -75,8 +75,8 @@ def objectives(
 ) -> jax.Array:
     """Base-2 logarithms of latency [cycles], energy [pJ] and area [um^2] of a population of one problem.
 
-    Latency is free of off-chip limits; energy and area are those of the mapping's own minimal hardware (DESIGN
-    section 7). Logarithms change no rank, but spread the crowding evenly over objectives that span decades.
+    Latency is free of off-chip limits; energy and area are those of the mapping's own minimal hardware
+    (docs/concepts/mapper.md). Logarithms change no rank, but spread crowding evenly over objectives that span decades.
 
     Args:
         genes: leading axis `[P]`.

@@ -307,7 +307,7 @@ def sa_crossover(key: jax.Array, a: Design, b: Design, genetics: Genetics) -> tu
     """Swaps the chiplet on a random tile, with its layers, between the parents (Figure 5e).
 
     Where only one parent has a chiplet there, it is added to the other; the second child is then a copy of the
-    parent that had it, with one mapping mutated (DESIGN section 7). A chiplet that would exceed the largest number
+    parent that had it, with one mapping mutated. A chiplet that would exceed the largest number
     of chiplets is not added.
     """
     tile_key, graft_key, copy_key = jax.random.split(key, 3)

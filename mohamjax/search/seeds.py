@@ -1,4 +1,4 @@
-"""List schedules: good first individuals, and a baseline (DESIGN section 7).
+"""List schedules: good first individuals, and a baseline (docs/concepts/designs.md).
 
 On a fixed package, layers are taken by upward rank (longest remaining path, mean durations; HEFT) or, among those
 whose predecessors have been taken, the longest first (LPT-EFT), and each goes to the chiplet where it would end first.

@@ -28,7 +28,7 @@ LAYER_COLUMNS = (
     "layer", "type", "op", "G", "N", "K", "C", "P", "Q", "R", "S", "stride_h", "stride_w", "dilation_h", "dilation_w",
     "word_bits", "predecessors", "macs",
 )  # fmt: skip
-"""Columns of a layer list (DESIGN section 9)."""
+"""Columns of a layer list (docs/formats.md)."""
 
 _NAMED_BATCH = re.compile(r"batch|^(n|b|bs|bsz|mb|nb)$", re.IGNORECASE)
 _NO_BATCH = re.compile(
@@ -53,7 +53,7 @@ def read_network(
     skip_unknown: bool = False,
     warn: Callable[[str], None] | None = None,
 ) -> Network:
-    """Reads the layers of an ONNX graph and what they depend on (DESIGN section 3).
+    """Reads the layers of an ONNX graph and what they depend on (docs/concepts/workload.md).
 
     Weights are not needed: they may be stripped, or external and missing.
 

@@ -52,7 +52,7 @@ class WorkloadShape:
 
     @property
     def input_extent(self) -> tuple[int, int]:
-        """Input extents (H, W) in words, without padding and with the halo (DESIGN section 3)."""
+        """Input extents (H, W) in words, without padding and with the halo (docs/concepts/workload.md)."""
         return (
             (self.P - 1) * self.stride[0] + (self.R - 1) * self.dilation[0] + 1,
             (self.Q - 1) * self.stride[1] + (self.S - 1) * self.dilation[1] + 1,

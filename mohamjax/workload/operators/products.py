@@ -1,8 +1,8 @@
 """The operators that are layers: convolutions, matrix products, recurrent layers, attention.
 
 Each rule checks its operands, adds its layers through `Call.emit` and returns the tensors it makes. Conventions of the
-loop bounds are DESIGN's: channels per group; Gemm and MatMul by a weight put their rows on N; a product of two
-activations puts its independent products on G; transposed convolutions run over the input positions.
+loop bounds: docs/concepts/workload.md. Channels are per group; Gemm and MatMul by a weight put rows on N; a product of
+two activations puts its independent products on G; transposed convolutions run over the input positions.
 A product whose operands are all constants is computed ahead of time: it is no layer.
 """
 

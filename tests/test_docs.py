@@ -1,0 +1,62 @@
+"""The documentation: snippets marked as runnable run, page by page, and the pages build without a warning."""
+
+import importlib.util
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+SNIPPET = re.compile(r"^<!-- run -->\n+```python\n(.*?)^```$", re.S | re.M)
+RUNNABLE = {str(page.relative_to(ROOT)): SNIPPET.findall(page.read_text(encoding="utf-8")) for page in PAGES}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page, snippets in RUNNABLE.items() if snippets])
+def test_snippets_run(page, tmp_path, monkeypatch):
+    """Those of one page run one after the other, in one name space."""
+    monkeypatch.chdir(tmp_path)
+    space = {"__name__": "__main__"}
+    for number, snippet in enumerate(RUNNABLE[page]):
+        exec(compile(snippet, f"{page}, snippet {number}", "exec"), space)
+
+
+def test_every_mark_is_of_a_snippet():
+    """A mark that stands before nothing would leave a snippet out unseen."""
+    for page in PAGES:
+        marks = page.read_text(encoding="utf-8").count("<!-- run -->")
+        assert marks == len(RUNNABLE[str(page.relative_to(ROOT))]), page
+    assert len(RUNNABLE["docs/start.md"]) >= 10
+
+
+def test_readme_has_its_two_commands():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for command in ("pip install . && mohamjax search ar-vr", 'pip install ".[test]" && pytest'):
+        assert f"```sh\n{command}\n```" in text
+
+
+def test_docstrings_point_to_pages_that_exist():
+    """Files of the documentation that the package names are there, and headings too."""
+    found = 0
+    for source in (ROOT / "mohamjax").rglob("*.py"):
+        for page, anchor in re.findall(r"(docs/[\w/-]+\.md)(?:#([\w-]+))?", source.read_text(encoding="utf-8")):
+            assert (ROOT / page).is_file(), f"{source.name} names {page}"
+            headings = re.findall(r"^#+ (.*)$", (ROOT / page).read_text(encoding="utf-8"), re.M)
+            slugs = {re.sub(r"[^\w-]", "", heading.lower().replace(" ", "-")) for heading in headings}
+            assert not anchor or anchor in slugs, f"{source.name} names {page}#{anchor}"
+            found += 1
+    assert found > 10
+
+
+@pytest.mark.slow
+def test_pages_build_without_a_warning(tmp_path):
+    missing = [name for name in ("mkdocs", "material", "mkdocstrings") if importlib.util.find_spec(name) is None]
+    if missing:
+        pytest.skip(f"{', '.join(missing)} is not installed (pip install '.[docs]')")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "site" / "api" / "door" / "index.html").is_file()
