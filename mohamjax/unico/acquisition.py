@@ -23,7 +23,7 @@ from jax import lax
 from jax.scipy.special import log_ndtr
 
 from mohamjax.struct import record
-from mohamjax.unico.gp import Surrogate, kernel, noise_variance, latent, posterior_samples, standardise
+from mohamjax.unico.gp import Surrogate, kernel, latent, noise_variance, posterior_samples, standardise
 
 __all__ = ["Batch", "hypervolume_estimate", "mesmo", "qhvi", "random_directions", "scalarised"]
 

@@ -182,7 +182,7 @@ def keep(terminal: chex.Array, area: chex.Array, alive: chex.Array, *, survivors
     """Lanes that go on: the least terminal values first, then the largest areas among the rest.
 
     Ties go to the lowest lane. Lanes without a valid mapping (terminal value inf or NaN) come after all others in
-    both orders, dead lanes after those; they are only taken where there are not enough others.
+    both orders, dead lanes after those, by lane; they are only taken where there are not enough others.
 
     Args:
         terminal: `[H]` float, score at the end of the round, minimised.
@@ -203,9 +203,9 @@ def keep(terminal: chex.Array, area: chex.Array, alive: chex.Array, *, survivors
     lane = jnp.arange(lanes, dtype=jnp.int32)
     valid = jnp.isfinite(terminal)
     grade = jnp.where(alive, jnp.where(valid, 0, 1), 2)
-    by_terminal = lax.sort((grade, jnp.where(valid, terminal, 0), lane), num_keys=3)[-1][: survivors - by_area]
+    by_terminal = lax.sort((grade, jnp.where(grade == 0, terminal, 0), lane), num_keys=3)[-1][: survivors - by_area]
     left = jnp.ones(lanes, bool).at[by_terminal].set(False)
-    steepness = jnp.where(jnp.isnan(area), -jnp.inf, area)
+    steepness = jnp.where(grade == 0, jnp.where(jnp.isnan(area), -jnp.inf, area), 0)
     others = lax.sort((jnp.where(left, grade, 3), -steepness, lane), num_keys=3)[-1][:by_area]
     return jnp.concatenate([by_terminal, others])
 
