@@ -340,6 +340,7 @@ def probability_below(surrogate: Surrogate, x: chex.Array, limit: chex.Numeric, 
     return norm.cdf((limit - mean[:, objective]) / jnp.sqrt(variance[:, objective]))
 
 
+@functools.partial(jax.jit, static_argnames=("samples", "features"))
 def posterior_samples(
     key: chex.PRNGKey, surrogate: Surrogate, x: chex.Array, *, samples: int, features: int = 512
 ) -> jax.Array:
@@ -381,4 +382,4 @@ def posterior_samples(
 
     rows = (surrogate.hyper, surrogate.factor, surrogate.weights)
     keys = jax.random.split(key, surrogate.offset.shape[0])
-    return jnp.moveaxis(jax.vmap(one)(keys, rows), 0, 2)
+    return jnp.transpose(jax.vmap(one)(keys, rows), (2, 1, 0))
