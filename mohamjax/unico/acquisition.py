@@ -3,7 +3,9 @@
 Two rules, each jitted as a whole. `mesmo` is max-value entropy search for several objectives: with independent
 processes the best value of an objective on a sampled Pareto front is the least value of its sampled function, so the
 gains of the objectives add up (Belakaria, Deshwal, Doppa, "Max-value entropy search for multi-objective Bayesian
-optimization", 2019; Wang and Jegelka, 2017). `qhvi` is the hypervolume improvement as an average over random
+optimization", 2019; Wang and Jegelka, 2017). The gain of each is that of a noisy measurement (Moss, Leslie, Gonzalez,
+Rayson, "GIBBON", 2021): the formula without noise grows where a pick has left little variance above a sampled optimum,
+and a batch would pick the same place again. `qhvi` is the hypervolume improvement as an average over random
 scalarisations (Golovin and Zhang, "Random hypervolume scalarizations for provable multi-objective black box
 optimization", 2020), over functions sampled from the posterior. Gains are never negative and are multiplied with the
 probability that a candidate is feasible.
@@ -68,7 +70,10 @@ def mesmo(
     samples: int = 16,
     features: int = 512,
 ) -> Batch:
-    """Batch by max-value entropy search: the sum over objectives of the mean information gain on their optima.
+    """Batch by max-value entropy search: the sum over objectives of the mean information gain on their optima [nats].
+
+    With rho^2 the share of the function in the variance of a measurement, g the standard deviations from the sampled
+    optimum up to the mean and r = pdf(g) / cdf(g), the gain is -log(1 - rho^2 r (g + r)) / 2.
 
     After each pick the variances are those that a measurement of it would leave; the means stay.
 
@@ -94,11 +99,12 @@ def mesmo(
     certain = _certain(feasibility, mask, mean.dtype)
 
     def gains(variance: jax.Array) -> jax.Array:
-        # Far below the optimum the two terms cancel: what is left grows as a logarithm and says no more.
+        # Truncation from below at an optimum g standard deviations away leaves 1 - h of the variance.
         g = jnp.maximum((mean[:, None] - optimum[:, :, None]) / jnp.sqrt(variance)[:, None], -30)
-        log_below = log_ndtr(g)
-        ratio = jnp.exp(-(g**2) / 2 - log_below) / math.sqrt(2 * math.pi)
-        return jnp.sum(jnp.mean(g * ratio / 2 - log_below, axis=1), axis=0)
+        ratio = jnp.exp(-(g**2) / 2 - log_ndtr(g)) / math.sqrt(2 * math.pi)
+        h = jnp.clip(ratio * (g + ratio), 0, 1)
+        heard = variance / (variance + noise[:, None])
+        return jnp.sum(jnp.mean(-jnp.log1p(-heard[:, None] * h) / 2, axis=1), axis=0)
 
     def pick(q: jax.Array, state: tuple) -> tuple:
         index, worth, free, variance, explained = state
