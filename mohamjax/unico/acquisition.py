@@ -18,7 +18,6 @@ from __future__ import annotations
 import functools
 import math
 
-import chex
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -59,12 +58,12 @@ def _certain(feasibility: jax.Array | None, mask: jax.Array, dtype: jnp.dtype) -
 
 @functools.partial(jax.jit, static_argnames=("count", "samples", "features"))
 def mesmo(
-    key: chex.PRNGKey,
+    key: jax.Array,
     surrogate: Surrogate,
-    candidates: chex.Array,
-    mask: chex.Array,
-    best: chex.Array,
-    feasibility: chex.Array | None = None,
+    candidates: jax.Array,
+    mask: jax.Array,
+    best: jax.Array,
+    feasibility: jax.Array | None = None,
     *,
     count: int,
     samples: int = 16,
@@ -126,7 +125,7 @@ def mesmo(
     return Batch(index=index, gain=worth)
 
 
-def random_directions(key: chex.PRNGKey, count: int, objectives: int, dtype: str = "float32") -> jax.Array:
+def random_directions(key: jax.Array, count: int, objectives: int, dtype: str = "float32") -> jax.Array:
     """`[count, objectives]` directions, uniform on the part of the unit sphere where all coordinates are positive.
 
     Args:
@@ -139,7 +138,7 @@ def random_directions(key: chex.PRNGKey, count: int, objectives: int, dtype: str
     return drawn / jnp.linalg.norm(drawn, axis=1, keepdims=True)
 
 
-def scalarised(points: chex.Array, reference: chex.Array, directions: chex.Array) -> jax.Array:
+def scalarised(points: jax.Array, reference: jax.Array, directions: jax.Array) -> jax.Array:
     """Hypervolume scalarisation: min over j of (max(reference_j - y_j, 0) / w_j)^M.
 
     Args:
@@ -167,9 +166,7 @@ def _sphere(objectives: int) -> float:
 
 
 @jax.jit
-def hypervolume_estimate(
-    front: chex.Array, mask: chex.Array, reference: chex.Array, directions: chex.Array
-) -> jax.Array:
+def hypervolume_estimate(front: jax.Array, mask: jax.Array, reference: jax.Array, directions: jax.Array) -> jax.Array:
     """Hypervolume of a front as its mean scalarisation over directions, for any number of objectives.
 
     Args:
@@ -187,14 +184,14 @@ def hypervolume_estimate(
 
 @functools.partial(jax.jit, static_argnames=("count", "samples", "directions", "features"))
 def qhvi(
-    key: chex.PRNGKey,
+    key: jax.Array,
     surrogate: Surrogate,
-    candidates: chex.Array,
-    mask: chex.Array,
-    front: chex.Array,
-    front_mask: chex.Array,
-    reference: chex.Array,
-    feasibility: chex.Array | None = None,
+    candidates: jax.Array,
+    mask: jax.Array,
+    front: jax.Array,
+    front_mask: jax.Array,
+    reference: jax.Array,
+    feasibility: jax.Array | None = None,
     *,
     count: int,
     samples: int = 16,

@@ -16,7 +16,6 @@ from __future__ import annotations
 import functools
 import math
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -103,7 +102,7 @@ def bucket(rows: int) -> int:
 
 
 @jax.custom_jvp
-def matern52(square: chex.Array) -> jax.Array:
+def matern52(square: jax.Array) -> jax.Array:
     """Matern-5/2 correlation of squared scaled distances; its derivative is finite at 0.
 
     Args:
@@ -195,7 +194,7 @@ def _moments(y: jax.Array, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 @jax.jit
-def condition(x: chex.Array, y: chex.Array, mask: chex.Array, hyper: Hyper) -> Surrogate:
+def condition(x: jax.Array, y: jax.Array, mask: jax.Array, hyper: Hyper) -> Surrogate:
     """Processes with given hyper-parameters on a training set.
 
     Args:
@@ -218,15 +217,15 @@ def condition(x: chex.Array, y: chex.Array, mask: chex.Array, hyper: Hyper) -> S
 
 @functools.partial(jax.jit, static_argnames=("steps", "restarts"))
 def fit(
-    key: chex.PRNGKey,
-    x: chex.Array,
-    y: chex.Array,
-    mask: chex.Array,
+    key: jax.Array,
+    x: jax.Array,
+    y: jax.Array,
+    mask: jax.Array,
     start: Hyper | None = None,
     *,
     steps: int = 60,
     restarts: int = 2,
-    rate: float = 0.08,
+    rate: float = 0.2,
 ) -> Surrogate:
     """Processes with the most probable hyper-parameters that Adam finds.
 
@@ -241,7 +240,8 @@ def fit(
         start: with a leading axis M: begin there alone (`Surrogate.hyper` of the fit before; 20 steps will do).
         steps: Static, of Adam under a cosine schedule.
         restarts: Static, without a start.
-        rate: first learning rate.
+        rate: first learning rate; 60 steps at 0.08 ended 3 to 9 nats short of 500 steps, at 0.2 0.3 at most (50 rows,
+            3 features, 4 targets with 3 % noise).
     """
     x = jnp.where(mask[:, None], x, 0)
     objectives, features = y.shape[1], x.shape[1]
@@ -284,12 +284,12 @@ def fit(
     return condition(x, y, mask, hyper)
 
 
-def standardise(surrogate: Surrogate, y: chex.Array) -> jax.Array:
+def standardise(surrogate: Surrogate, y: jax.Array) -> jax.Array:
     """Targets `[..., M]` in the surrogate's own units: mean 0, standard deviation 1 over its training set."""
     return (jnp.asarray(y) - surrogate.offset) / surrogate.scale
 
 
-def latent(surrogate: Surrogate, x: chex.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def latent(surrogate: Surrogate, x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Posterior of the functions in standardised units, and what updates of it need.
 
     Args:
@@ -311,7 +311,7 @@ def latent(surrogate: Surrogate, x: chex.Array) -> tuple[jax.Array, jax.Array, j
 
 
 @jax.jit
-def predict(surrogate: Surrogate, x: chex.Array) -> tuple[jax.Array, jax.Array]:
+def predict(surrogate: Surrogate, x: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Posterior mean and variance of the objectives, without the noise of a measurement.
 
     Args:
@@ -326,7 +326,7 @@ def predict(surrogate: Surrogate, x: chex.Array) -> tuple[jax.Array, jax.Array]:
 
 
 @functools.partial(jax.jit, static_argnames="objective")
-def probability_below(surrogate: Surrogate, x: chex.Array, limit: chex.Numeric, *, objective: int) -> jax.Array:
+def probability_below(surrogate: Surrogate, x: jax.Array, limit: jax.Array | float, *, objective: int) -> jax.Array:
     """Probability that an objective is at most a limit: feasibility under a cap, or of a label.
 
     Args:
@@ -367,7 +367,7 @@ def _spectrum(count: int, features: int) -> tuple[np.ndarray, np.ndarray]:
 
 @functools.partial(jax.jit, static_argnames=("samples", "features"))
 def posterior_samples(
-    key: chex.PRNGKey, surrogate: Surrogate, x: chex.Array, *, samples: int, features: int = 512
+    key: jax.Array, surrogate: Surrogate, x: jax.Array, *, samples: int, features: int = 512
 ) -> jax.Array:
     """Functions drawn from the posterior, at points, in standardised units.
 
