@@ -176,8 +176,11 @@ def test_the_nugget_holds_the_largest_set_in_float32():
     assert np.isfinite(gp.predict(surrogate, x[:10])[0]).all()
 
 
-def test_samples_follow_the_posterior(fitted):
-    surrogate, _ = fitted
+def test_samples_follow_the_posterior():
+    """512 features; frequencies drawn by their probability would miss the standard deviation by 20 % here."""
+    level = jnp.zeros(M)
+    hyper = gp.Hyper(log_lengthscale=jnp.full((M, D), -0.7), log_amplitude=level, log_noise=level - 3, mean=level + 0.1)
+    surrogate = gp.condition(*rows_of(5, 50), hyper)
     points = jnp.float32(np.random.default_rng(11).random((24, D)))
     drawn = np.asarray(gp.posterior_samples(jax.random.key(3), surrogate, points, samples=2000))
     mean, variance = (np.asarray(part) for part in gp.predict(surrogate, points))
@@ -186,8 +189,8 @@ def test_samples_follow_the_posterior(fitted):
     off = np.abs(drawn.mean(axis=0) - np.asarray(gp.standardise(surrogate, mean)))
     assert (off < 6 * deviation / np.sqrt(2000) + 2e-3).all()
     ratio = np.log(drawn.std(axis=0) / deviation)
-    assert np.sqrt(np.mean(ratio**2)) < 0.12
-    assert np.abs(ratio).max() < 0.4
+    assert np.sqrt(np.mean(ratio**2)) < 0.08
+    assert np.abs(ratio).max() < 0.25
 
 
 def test_prior_of_the_samples_is_matern(fitted):
