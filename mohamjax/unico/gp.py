@@ -8,6 +8,11 @@ covariance, zeros beside it, and no influence. All objectives and restarts of a 
 Priors: log lengthscale ~ N(sqrt(2) + log(D) / 2, variance 3) (Hvarfner et al., "Vanilla Bayesian optimization performs
 great in high dimensions", 2024), log amplitude ~ N(0, 1), log noise ~ N(-3, 1), mean ~ N(0, 1), in standardised units.
 
+Own code rather than a library: tinygp 0.3 would take the padding through a kernel and a diagonal of ours and leaves the
+fit to its user, so that only a factorisation and two solves were its own; GPJax 1.0 has one noise for all rows and no
+mask, hence a program for every size of the history, and needs JAX below 0.11 and numpyro. Neither knows the gradient
+by one factorisation.
+
 Axes: N rows of the training set (padded), D features, M objectives, C points to predict, S samples.
 """
 
@@ -272,7 +277,7 @@ def fit(
             better = value < best  # false for NaN: a covariance that could not be factored is never kept
             best_at = jax.tree.map(lambda new, old: jnp.where(better, new, old), at, best_at)
             updates, moments = optimiser.update(gradient, moments)
-            return (optax.apply_updates(at, updates), moments, jnp.where(better, value, best), best_at), None
+            return (jax.tree.map(jnp.add, at, updates), moments, jnp.where(better, value, best), best_at), None
 
         infinite = jnp.asarray(jnp.inf, x.dtype)
         (_, _, best, best_at), _ = lax.scan(step, (begin, optimiser.init(begin), infinite, begin), None, length=steps)
