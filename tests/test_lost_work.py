@@ -141,6 +141,21 @@ def test_figures_that_cannot_be_drawn_cost_no_results(networks, done, monkeypatc
 # ---------------------------------------------------------------- Ctrl-C
 
 
+def test_ctrl_c_among_the_last_renames_says_that_results_are_there(networks, done, monkeypatch, capsys):
+    real = os.replace
+
+    def replace(one, other):
+        real(one, other)
+        if str(other).endswith("front.csv"):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    (done / "designs.json").write_text("old")
+    monkeypatch.setattr(os, "replace", replace)
+    assert resumed(networks, done) == 130
+    assert f"stopped by hand; the results are written, `mohamjax plot {done}`" in capsys.readouterr().err
+    assert json.loads((done / "designs.json").read_text())["format"] == "designs/1"
+
+
 def test_ctrl_c_after_the_last_generation_names_the_checkpoint(networks, done, monkeypatch, capsys):
     before = contents(done)
     monkeypatch.setattr("mohamjax.search.codesign.reevaluate", raising(KeyboardInterrupt()))

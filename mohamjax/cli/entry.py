@@ -20,7 +20,7 @@ from typing import TextIO
 from mohamjax import __version__
 from mohamjax.cli import evaluate, options, plot, schedule, search, templates, workload
 from mohamjax.cli import map as map_
-from mohamjax.cli.terminal import Terminal, warn
+from mohamjax.cli.terminal import Terminal, say, warn
 from mohamjax.errors import InputError
 
 __all__ = ["main"]
@@ -106,8 +106,7 @@ def _let_go(stream: TextIO) -> None:
 
 
 def _complain(error: InputError) -> None:
-    with contextlib.suppress(OSError, ValueError):
-        print(f"mohamjax: {options.as_options(str(error))}", file=sys.stderr)
+    say(f"mohamjax: {error}")
 
 
 def _done(argv: Sequence[str] | None) -> int:
@@ -125,7 +124,7 @@ def _done(argv: Sequence[str] | None) -> int:
         _complain(error)
         return 2
     except KeyboardInterrupt:
-        print("mohamjax: stopped by hand", file=sys.stderr)
+        say("mohamjax: stopped by hand")
         return 130
     except BrokenPipeError:
         # The reader of our output has gone; nothing is left to say, and Python must not say it at exit.
@@ -140,5 +139,5 @@ def _done(argv: Sequence[str] | None) -> int:
         return 2
     except Exception:
         traceback.print_exc()
-        print("mohamjax: this is a fault of ours; please report it with the lines above", file=sys.stderr)
+        say("mohamjax: this is a fault of ours; please report it with the lines above")
         return 1

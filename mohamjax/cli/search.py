@@ -231,11 +231,13 @@ def _searched(
 ) -> int:
     """The search itself, into a folder that is ours, and what there is to tell of it."""
     from mohamjax.io import CheckpointFile, mapping_cache, write_results
+    from mohamjax.io.files import version_of
     from mohamjax.schedule import certify, landmarks
     from mohamjax.search import co_optimise
 
     began = time.perf_counter()
     checkpoint = CheckpointFile(folder / "checkpoint.npz", terminal.warn)
+    before = version_of(folder / "front.csv")
     try:
         result = co_optimise(
             application,
@@ -265,7 +267,9 @@ def _searched(
                 remedy += "; make room, and --resume writes the files from the checkpoint"
             raise InputError(error.message, file=error.file, remedy=remedy) from None
     except KeyboardInterrupt:
-        if checkpoint.kept:
+        if version_of(folder / "front.csv") != before:
+            terminal.line(f"stopped by hand; the results are written, {_again(folder)}")
+        elif checkpoint.kept:
             terminal.line(f"stopped by hand; no results are written, --resume goes on from {checkpoint.path}")
         else:
             terminal.line("stopped by hand before there was a checkpoint; nothing to write")
@@ -308,6 +312,11 @@ def _print_front(arguments: argparse.Namespace, front: Any) -> None:
     print(json.dumps({"front": front_rows(front)}) if arguments.json else front_csv(front), flush=True)
 
 
+def _again(folder: pathlib.Path) -> str:
+    """How figures are drawn that are not there."""
+    return f"`mohamjax plot {folder}` draws the figures"
+
+
 def _draw(
     arguments: argparse.Namespace,
     terminal: Terminal,
@@ -321,13 +330,12 @@ def _draw(
 
     terminal.announce("drawing figures")
     title = f"{application.name}, budget {arguments.budget}, seed {arguments.seed}"
-    again = f"`mohamjax plot {folder}` draws the figures"
     try:
         plot_evaluated(result.front, folder / "figures", title=title, history=result.history, certificate=certificate)
     except KeyboardInterrupt:
-        terminal.line(f"stopped by hand; the results are written, {again}")
+        terminal.line(f"stopped by hand; the results are written, {_again(folder)}")
     except InputError as error:
-        terminal.warn(f"{error.file}: {error.message}; {again}")
+        terminal.warn(f"{error.file}: {error.message}; {_again(folder)}")
 
 
 def _inputs(arguments: argparse.Namespace, application: ApplicationModel) -> dict[str, Any]:

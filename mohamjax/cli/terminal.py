@@ -14,7 +14,7 @@ from mohamjax.errors import one_line
 if TYPE_CHECKING:
     from mohamjax.search import ExhaustiveProgress, MapperProgress, Progress
 
-__all__ = ["Terminal", "duration", "is_live", "warn"]
+__all__ = ["Terminal", "duration", "is_live", "say", "warn"]
 
 _PAUSE_S = 2.0  # between plain lines about the same step
 
@@ -48,7 +48,7 @@ class Terminal:
     def line(self, text: str) -> None:
         """A line that stays."""
         self.close()
-        _say(text)
+        say(text)
 
     def warn(self, text: str) -> None:
         """A warning, above the bar of the step at hand."""
@@ -61,7 +61,7 @@ class Terminal:
             with contextlib.suppress(OSError):
                 bars.stop()
         if self._lasting:
-            _say(self._lasting)
+            say(self._lasting)
             self._lasting = ""
 
     def _open(self, step: str, *columns: Any, transient: bool = False) -> None:
@@ -94,7 +94,7 @@ class Terminal:
         if not self._live:
             now = time.monotonic()
             if final or now - self._told_at >= _PAUSE_S:
-                _say("  ".join([step, *parts, remaining]))
+                say("  ".join([step, *parts, remaining]))
                 self._told_at = now
             return
         with contextlib.suppress(OSError):
@@ -183,7 +183,7 @@ class Terminal:
         )
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
     """A line on standard error, if somebody still reads it."""
     with contextlib.suppress(OSError, ValueError):
         print(as_options(text), file=sys.stderr, flush=True)
@@ -198,4 +198,4 @@ def duration(seconds: float | None) -> str:
 
 def warn(text: str) -> None:
     """A warning, one line."""
-    _say(f"warning: {one_line(text)}")
+    say(f"warning: {one_line(text)}")

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from mohamjax.errors import InputError
-from mohamjax.io.files import parse_json, read_arrays, write_bytes
+from mohamjax.io.files import parse_json, read_arrays, version_of, write_bytes
 from mohamjax.search.stores import Checkpoint, is_key, leaves_by_path
 
 __all__ = ["CHECKPOINT_FORMAT", "CheckpointFile", "read_checkpoint", "write_checkpoint"]
@@ -92,20 +92,12 @@ class CheckpointFile:
         """
         self.path = pathlib.Path(path)
         self._warn, self._failing = warn, False
-        self._before, self._read = self._mark(), False
-
-    def _mark(self) -> tuple[int, int] | None:
-        """What tells one version of the file from another."""
-        try:
-            found = self.path.stat()
-        except OSError:
-            return None
-        return found.st_ino, found.st_mtime_ns
+        self._before, self._read = version_of(self.path), False
 
     @property
     def kept(self) -> bool:
         """Whether the file holds a state of this search, and not of an earlier one that had the same folder."""
-        now = self._mark()
+        now = version_of(self.path)
         return now is not None and (self._read or now != self._before)
 
     def read(self) -> Checkpoint | None:

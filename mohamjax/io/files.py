@@ -29,6 +29,7 @@ __all__ = [
     "parse_json",
     "read_arrays",
     "read_json",
+    "version_of",
     "write_bytes",
     "write_json",
     "write_text",
@@ -181,6 +182,15 @@ def check_format(document: Any, known: Iterable[str], file: object) -> str:
     if not isinstance(name, str) or name not in known:
         raise InputError(f"unknown format {name!r}", file=file, item="format", remedy=remedy)
     return name
+
+
+def version_of(path: str | pathlib.Path) -> tuple[int, int] | None:
+    """What tells one version of a file from the next that is written in its place; None where there is no file."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 def write_bytes(path: str | pathlib.Path, data: bytes) -> None:
