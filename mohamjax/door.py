@@ -44,8 +44,9 @@ from mohamjax.schedule.job_table import JobTable
 from mohamjax.search.codesign import Listener, SearchResult, co_optimise
 from mohamjax.search.config import MapperConfig, MapperProgress
 from mohamjax.search.context import MohamContext
+from mohamjax.search.jobs.config import JobGoals, JobSearchConfig
 from mohamjax.search.jobs.problem import objective_names
-from mohamjax.search.jobs.scheduler import JobFront, JobGoals, JobSearchConfig, run_method
+from mohamjax.search.jobs.scheduler import JobFront, run_method
 from mohamjax.search.mapper import map_layers as search_mappings
 from mohamjax.search.problem import DesignProblem, search_keys
 from mohamjax.search.roads import SizedDesign
