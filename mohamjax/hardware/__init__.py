@@ -29,16 +29,18 @@ from mohamjax.hardware.template import (
     LevelRule,
     Mac,
     Template,
-    describe,
-    example_yaml,
     fits,
+    template_to_dict,
+    with_word_bits,
+)
+from mohamjax.hardware.template_text import describe
+from mohamjax.hardware.template_yaml import (
+    example_yaml,
     load_template,
     load_templates,
     packaged_templates,
     template_from_dict,
-    template_to_dict,
     template_to_yaml,
-    with_word_bits,
 )
 
 __all__ = [

@@ -26,7 +26,7 @@ import yaml
 from mohamjax.errors import InputError
 from mohamjax.hardware import DATA_SPACES, Architecture, Machine, Technology, Template, resize, template_arrays
 from mohamjax.io.files import write_text
-from mohamjax.io.timeloop import SECOND
+from mohamjax.io.timeloop_loops import SECOND
 from mohamjax.mapping import Mapping as Nest
 from mohamjax.mapping import MappingTables
 from mohamjax.schedule import Evaluated
