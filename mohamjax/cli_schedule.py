@@ -414,8 +414,8 @@ def _write(
 
     from mohamjax import __version__
     from mohamjax.io import write_text
-    from mohamjax.io.files import write_json
-    from mohamjax.io.jobs import csv_text, write_job_table
+    from mohamjax.io.files import csv_text, write_json
+    from mohamjax.io.jobs import write_job_table
     from mohamjax.io.trace import TraceRow, chrome_trace
     from mohamjax.schedule.job_table import evaluate_table
 

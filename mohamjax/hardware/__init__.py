@@ -1,7 +1,8 @@
 """Hardware: accelerator templates, technology tables, and the package."""
 
+from mohamjax.dims import DATA_SPACES
 from mohamjax.hardware.arrays import TemplateArrays, resize, template_arrays
-from mohamjax.hardware.machine import DATA_SPACES, Architecture, Machine
+from mohamjax.hardware.machine import Architecture, Machine
 from mohamjax.hardware.package import (
     PackageParameters,
     PackageTables,

@@ -10,8 +10,8 @@ import hashlib
 import json
 from typing import Any
 
+from mohamjax.dims import DATA_SPACES, DIMS, LAYER_TYPES
 from mohamjax.errors import InputError
-from mohamjax.hardware.machine import DATA_SPACES
 from mohamjax.hardware.technology import DRAM_TYPES
 
 __all__ = [
@@ -26,10 +26,6 @@ __all__ = [
     "template_to_dict",
     "with_word_bits",
 ]
-
-# The workload package owns these two names (workload.DIMS, workload.LAYER_TYPES); hardware imports nothing of it.
-DIMENSIONS: tuple[str, ...] = ("G", "N", "K", "C", "P", "Q", "R", "S")
-LAYER_TYPES = ("conv", "dwconv", "gconv", "tconv", "fc", "bmm", "rnn")
 
 KINDS = ("dram", "sram", "rf", "reg", "dummy")
 """Kinds of levels: off-chip memory, SRAM, register file, registers, and one that stores nothing."""
@@ -312,5 +308,5 @@ def _limits_to_data(limits: Limits) -> Any:
     if not limits:
         return "none"
     if all(limit is None for limit in limits.values()):
-        return "all" if len(limits) == len(DIMENSIONS) else list(limits)
+        return "all" if len(limits) == len(DIMS) else list(limits)
     return {letter: "any" if limit is None else limit for letter, limit in limits.items()}

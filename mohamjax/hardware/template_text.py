@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mohamjax.hardware.machine import DATA_SPACES
-from mohamjax.hardware.template import DIMENSIONS, Limits, Template
+from mohamjax.dims import DATA_SPACES, DIMS
+from mohamjax.hardware.template import Limits, Template
 
 __all__ = ["describe"]
 
@@ -62,7 +62,7 @@ def describe(template: Template) -> str:
 
 
 def _limits_text(limits: Limits) -> str:
-    if len(limits) == len(DIMENSIONS) and all(v is None for v in limits.values()):
+    if len(limits) == len(DIMS) and all(v is None for v in limits.values()):
         return "all"
     return " ".join(d if limit is None else f"{d}<={limit}" for d, limit in limits.items()) or "-"
 

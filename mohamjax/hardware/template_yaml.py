@@ -13,14 +13,12 @@ from typing import Any
 
 import yaml
 
+from mohamjax.dims import DATA_SPACES, DIMS, LAYER_TYPES
 from mohamjax.errors import InputError
-from mohamjax.hardware.machine import DATA_SPACES
 from mohamjax.hardware.technology import COMPONENT_CLASSES, DRAM_TYPES
 from mohamjax.hardware.template import (
     COST_KEYS,
-    DIMENSIONS,
     KINDS,
-    LAYER_TYPES,
     Component,
     Dataflow,
     Level,
@@ -329,7 +327,7 @@ def _read_bandwidth(fields: Fields) -> tuple[float | None, float | None]:
 
 def _read_dataflows(top: Fields, levels: tuple[Level, ...]) -> tuple[Dataflow, ...]:
     """The dataflows; without any, every loop is allowed everywhere for every layer type."""
-    everything = dict.fromkeys(DIMENSIONS)
+    everything = dict.fromkeys(DIMS)
     if not top.has("dataflows"):
         free = LevelRule(dict(everything), dict(everything), dict(everything))
         return (Dataflow(LAYER_TYPES, (free,) * len(levels)),)
@@ -368,7 +366,7 @@ def _read_dataflows(top: Fields, levels: tuple[Level, ...]) -> tuple[Dataflow, .
         names = [level.name for level in levels]
         by_level = Fields(fields.need("levels"), names, file=top.file, where=fields.path("levels"))
         rules = tuple(_read_rule(by_level, level) for level in levels)
-        if len(rules[-1].temporal) < len(DIMENSIONS) or any(v is not None for v in rules[-1].temporal.values()):
+        if len(rules[-1].temporal) < len(DIMS) or any(v is not None for v in rules[-1].temporal.values()):
             raise InputError(
                 "the outermost level must allow every dimension without limit, or some layers have no mapping",
                 file=top.file,
@@ -399,7 +397,7 @@ def _read_limits(fields: Fields, key: str) -> Limits:
         return {}
     value, item = fields.data[key], fields.path(key)
     if value == "all":
-        return dict.fromkeys(DIMENSIONS)
+        return dict.fromkeys(DIMS)
     if value == "none":
         return {}
     if isinstance(value, Mapping):
@@ -415,7 +413,7 @@ def _read_limits(fields: Fields, key: str) -> Limits:
         )
     limits: Limits = {}
     for letter, limit in pairs:
-        choice(letter, DIMENSIONS, what="dimension letter", file=fields.file, item=item)
+        choice(letter, DIMS, what="dimension letter", file=fields.file, item=item)
         if letter in limits:
             raise InputError(f"{letter} occurs twice", file=fields.file, item=item, remedy="name it once")
         limits[letter] = (
@@ -423,7 +421,7 @@ def _read_limits(fields: Fields, key: str) -> Limits:
             if limit == "any"
             else int(number(limit, file=fields.file, item=f"{item}.{letter}", minimum=1, integer=True))
         )
-    return {letter: limits[letter] for letter in DIMENSIONS if letter in limits}
+    return {letter: limits[letter] for letter in DIMS if letter in limits}
 
 
 def _read_order(fields: Fields) -> tuple[str, ...]:
@@ -431,12 +429,12 @@ def _read_order(fields: Fields) -> tuple[str, ...]:
     letters = fields.sequence("order", ())
     for i, letter in enumerate(letters):
         item = fields.path(f"order[{i}]")
-        choice(letter, DIMENSIONS, what="dimension letter", file=fields.file, item=item)
+        choice(letter, DIMS, what="dimension letter", file=fields.file, item=item)
         if letter in letters[:i]:
             raise InputError(f"{letter} occurs twice", file=fields.file, item=item, remedy="name it once")
     if not letters:
         return ()
-    return (*letters, *(d for d in DIMENSIONS if d not in letters))
+    return (*letters, *(d for d in DIMS if d not in letters))
 
 
 def template_to_yaml(template: Template) -> str:

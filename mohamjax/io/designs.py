@@ -24,9 +24,7 @@ ONNX files, relative to the file) in the place of `networks` and `layers`, `temp
 
 from __future__ import annotations
 
-import csv
 import functools
-import io
 import itertools
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -39,7 +37,7 @@ from mohamjax import __version__
 from mohamjax.errors import InputError
 from mohamjax.hardware import Technology, load_technology, package_to_dict, technology_hash, template_to_dict
 from mohamjax.io.designs_reader import read_designs
-from mohamjax.io.files import dump_json, write_text
+from mohamjax.io.files import csv_text, dump_json, write_text
 from mohamjax.io.formats import DESIGNS_FORMAT, SCHEDULE_FORMAT
 from mohamjax.io.trace import TraceRow, chrome_trace
 from mohamjax.mapping import mapping_to_dict
@@ -132,7 +130,7 @@ def designs_document(evaluated: Evaluated, scenario: str, bounds: Bounds | None 
                     "end_s": float(timeline.end[layer] * 1e-9),
                     "alone_s": _short(reports.duration[i, layer] * 1e-9),
                     "offchip_bytes": _short(reports.offchip_bytes[i, layer]),
-                    "energy_J": _short((reports.layer_energy[i, layer] + reports.noc_energy[i, layer]) * 1e-12),
+                    "energy_J": _short((reports.layer_energy[i, layer] + reports.nop_energy[i, layer]) * 1e-12),
                 }
             )
         latency, energy, area = (float(x) for x in evaluated.reports.objectives[i])
@@ -297,12 +295,7 @@ def _timeline(evaluated: Evaluated, index: int) -> list[dict[str, Any]]:
 
 def evaluation_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     """The rows of `evaluate_designs` as CSV."""
-    text = io.StringIO()
-    columns = ("design_id", "latency_s", "energy_J", "area_mm2", "valid", "reason")
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({c: repr(r[c]) if isinstance(r[c], float) else r[c] for c in columns} for r in rows)
-    return text.getvalue()
+    return csv_text(rows, ("design_id", *OBJECTIVES, "valid", "reason"))
 
 
 def write_designs(path: pathlib.Path, evaluated: Evaluated, scenario: str, bounds: Bounds | None = None) -> None:

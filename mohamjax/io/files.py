@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import glob
+import io
 import json
 import math
 import os
@@ -10,7 +12,8 @@ import pathlib
 import stat
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections import abc
+from collections.abc import Iterable, Sequence
 from tokenize import TokenError
 from typing import Any
 
@@ -21,6 +24,7 @@ from mohamjax.reader import NO_UNICODE, check_digits, is_unicode, open_file, rea
 
 __all__ = [
     "check_format",
+    "csv_text",
     "dump_json",
     "parse_json",
     "read_arrays",
@@ -248,3 +252,18 @@ def dump_json(document: Any) -> str:
 def write_json(path: str | pathlib.Path, document: Any) -> None:
     """Writes a JSON file as `write_bytes` does."""
     write_text(path, dump_json(document))
+
+
+def csv_text(rows: Sequence[abc.Mapping[str, Any]], columns: Sequence[str] | None = None) -> str:
+    """Rows as CSV text; floats in full.
+
+    Args:
+        rows: by column.
+        columns: to write, in this order; default those of the first row, which all must have.
+    """
+    columns = list(rows[0]) if columns is None else columns
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({c: repr(row[c]) if isinstance(row[c], float) else row[c] for c in columns} for row in rows)
+    return text.getvalue()

@@ -11,8 +11,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import pathlib
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -23,7 +21,7 @@ import yaml
 
 from mohamjax.errors import InputError
 from mohamjax.io.designs import write_designs
-from mohamjax.io.files import check_format, dump_json, read_json, write_text
+from mohamjax.io.files import check_format, csv_text, dump_json, read_json, write_text
 from mohamjax.reader import found
 from mohamjax.schedule import Bounds, Certificate, Evaluated, network_latencies
 from mohamjax.struct import plain
@@ -80,18 +78,10 @@ def front_rows(evaluated: Evaluated) -> list[dict[str, Any]]:
     return rows
 
 
-def _csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({c: repr(r[c]) if isinstance(r[c], float) else r[c] for c in columns} for r in rows)
-    return text.getvalue()
-
-
 def write_front(path: pathlib.Path, evaluated: Evaluated) -> None:
     """Writes `front.csv` atomically."""
     rows = front_rows(evaluated)
-    write_text(path, _csv(rows, list(rows[0])))
+    write_text(path, csv_text(rows))
 
 
 def write_results(
@@ -118,7 +108,7 @@ def write_results(
         (folder / BOUNDS_FILE).unlink(missing_ok=True)  # of an earlier search
     else:
         write_text(folder / BOUNDS_FILE, dump_json({"format": BOUNDS_FORMAT, **certificate.to_dict()}))
-    write_text(folder / "history.csv", _csv(history, HISTORY_COLUMNS))
+    write_text(folder / "history.csv", csv_text(history, HISTORY_COLUMNS))
     write_text(folder / "config.yaml", yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True))
 
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from mohamjax.dims import DATA_SPACES
 from mohamjax.hardware import Architecture
-from mohamjax.hardware.machine import DATA_SPACES, Machine
+from mohamjax.hardware.machine import Machine
 from mohamjax.io.timeloop_place import DIGITS, LARGEST_WHOLE, At, kept
 
 __all__ = ["read_architecture", "read_tables"]

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from mohamjax.dims import DATA_SPACES
 from mohamjax.hardware import Architecture
-from mohamjax.hardware.machine import DATA_SPACES
 from mohamjax.io.timeloop_place import DIGITS, At, kept
 from mohamjax.mapping.nest import Mapping as Nest
 from mohamjax.mapping.space import UNLIMITED, Constraints

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from mohamjax.dims import DATA_SPACES
 from mohamjax.errors import InputError
-from mohamjax.hardware.machine import DATA_SPACES
 
 __all__ = ["DIGITS", "LARGEST_WHOLE", "At", "kept"]
 

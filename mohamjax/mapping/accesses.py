@@ -14,22 +14,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from mohamjax.hardware.machine import DATA_SPACES, Machine
+from mohamjax.dims import ALL, DATA_SPACES, RELEVANT, C, G, I, K, N, O, P, Q, R, S, W, input_window, tensor_words
+from mohamjax.hardware.machine import Machine
 from mohamjax.mapping.children import (
-    ALL,
     MAX_CHILDREN,
-    RELEVANT,
-    C,
-    G,
-    I,
-    K,
-    N,
-    O,
-    P,
-    Q,
-    R,
-    S,
-    W,
     are_relevant,
     by_slot,
     exact_divide,
@@ -105,23 +93,9 @@ def kept(mapping: Mapping, machine: Machine):
     return (mapping.keep | outermost(machine)[:, None]) & machine.level_mask[:, None]
 
 
-def _input_window(layer: LayerArrays, extents):
-    """Input extents along the two spatial axes for extents `[D, ...]`."""
-    stride, dilation = layer.stride.astype(extents.dtype), layer.dilation.astype(extents.dtype)
-    return tuple(
-        (extents[out] - 1) * stride[a] + (extents[tap] - 1) * dilation[a] + 1
-        for a, (out, tap) in enumerate(((P, R), (Q, S)))
-    )
-
-
-def _box(layer: LayerArrays, extents):
-    """Words of each data space for extents `[D, ...]` (section 1)."""
-    h, w = _input_window(layer, extents)
-    return (
-        product_over(extents, RELEVANT[W]),
-        product_over(extents, (G, N, C)) * h * w,
-        product_over(extents, RELEVANT[O]),
-    )
+def _steps(layer: LayerArrays, extents):
+    """Strides and dilations in the dtype of extents."""
+    return layer.stride.astype(extents.dtype), layer.dilation.astype(extents.dtype)
 
 
 def _repeats(order, bounds):
@@ -473,7 +447,7 @@ def count_accesses(
         1,
     )
     union = child * spread
-    size, union_size, child_size = ([*_box(layer, e)] for e in (union * temporal, union, child))
+    size, union_size, child_size = ([*tensor_words(e, *_steps(layer, e))] for e in (union * temporal, union, child))
     axes = windows(layer, child, spread)
     groups = group_counts(spread, axes)
     used = [jnp.broadcast_to(product_over(spatial[axis]), shape) for axis in range(2)]
@@ -482,7 +456,7 @@ def count_accesses(
     repeats = [*zip(*_repeats(order, bounds), strict=True)]
     relevant = [product_over(temporal, RELEVANT[v]) for v in (W, O)]
     irrelevant = [product_over(temporal, [d for d in ALL if d not in RELEVANT[v]]) for v in (W, O)]
-    h, w = _input_window(layer, child)
+    h, w = input_window(child, *_steps(layer, child))
     window = (h, w, product_over(child, (G, N, C)))
     loops = (bounds, *_input_loops(layer, order, union))
     inputs = _input_deliveries(loops, *window)

@@ -21,9 +21,10 @@ import jax
 import jax.numpy as jnp
 
 from mohamjax.blocks import in_blocks
+from mohamjax.dims import I, O, W
 from mohamjax.hardware.machine import Machine
 from mohamjax.mapping.accesses import AccessCounts, count_accesses, outermost
-from mohamjax.mapping.children import MAX_CHILDREN, I, O, W, exact_divide, product_over, widest
+from mohamjax.mapping.children import MAX_CHILDREN, exact_divide, product_over, widest
 from mohamjax.mapping.nest import LayerArrays, Mapping
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
