@@ -44,14 +44,15 @@ from mohamjax.schedule.job_table import JobTable
 from mohamjax.search.codesign import Listener, SearchResult, co_optimise
 from mohamjax.search.config import MapperConfig, MapperProgress
 from mohamjax.search.context import MohamContext
+from mohamjax.search.jobs.config import JobGoals, JobSearchConfig
 from mohamjax.search.jobs.problem import objective_names
-from mohamjax.search.jobs.scheduler import JobFront, JobGoals, JobSearchConfig, run_method
+from mohamjax.search.jobs.scheduler import JobFront, run_method
 from mohamjax.search.mapper import map_layers as search_mappings
 from mohamjax.search.problem import DesignProblem, search_keys
 from mohamjax.search.roads import SizedDesign
 from mohamjax.search.seeding import padded
 from mohamjax.search.settings import BUDGETS, Settings, changed
-from mohamjax.struct import Rows, record
+from mohamjax.struct import Rows, cast, record
 from mohamjax.workload import DIMS, ApplicationModel, Layer, UniqueLayer, WorkloadShape, load_scenario
 
 __all__ = [
@@ -183,7 +184,7 @@ def evaluate_mappings(
         known = not isinstance(spatial, jax_core.Tracer)
         max_children = MAX_CHILDREN if not known or need_children(np.asarray(spatial) > 1).any() else 0
     dtype = arrays.machine.capacity.dtype
-    technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), technology)
+    technology = cast(technology, dtype)
     rows = mappings if many else jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], mappings)
     costs = _costs(rows, layer, arrays, technology, max_children=max_children, block_size=block_size)
     return costs if many else jax.tree.map(lambda leaf: leaf[0], costs)
@@ -309,8 +310,8 @@ def read_designs(
     levels = file.mappings.temporal.shape[-2]
     arrays = problem.template_arrays(levels, dtype)
     stacked = stacked_layers(layer.shape for layer in file.application.unique_layers)
-    cast = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), technology)
-    tables = tabulate(stacked, arrays, cast, file.mappings, file.count)
+    single = cast(technology, dtype)
+    tables = tabulate(stacked, arrays, single, file.mappings, file.count)
     given = np.asarray(file.designs.template).reshape(-1), file.fanout.reshape(-1, levels, 2)
     space = problem.arrays(tables, dtype=dtype, given=given)
     sizes = {name: jnp.asarray(getattr(file, name), dtype) for name in ("capacity", "fanout")}

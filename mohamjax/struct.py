@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
 else:
     record = functools.partial(chex.dataclass, mappable_dataclass=False)
 
-__all__ = ["Rows", "plain", "record", "stack", "take"]
+__all__ = ["Rows", "cast", "plain", "record", "stack", "take"]
 
 
 def take(tree: Any, index: Any) -> Any:
@@ -37,6 +37,15 @@ def take(tree: Any, index: Any) -> Any:
         Array(2, dtype=int32)
     """
     return jax.tree.map(lambda leaf: leaf[index], tree)
+
+
+def cast(tree: Any, dtype: Any) -> Any:
+    """A pytree as JAX arrays, those of floats in this dtype: a `Technology` in the precision of an evaluation."""
+
+    def one(leaf: Any) -> jax.Array:
+        return jnp.asarray(leaf, dtype if jnp.issubdtype(jnp.result_type(leaf), jnp.floating) else None)
+
+    return jax.tree.map(one, tree)
 
 
 def stack(trees: Sequence[Any]) -> Any:

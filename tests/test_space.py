@@ -13,7 +13,7 @@ from mapping_cases import ARRAYS, LEVELS, PRIMES, TEMPLATES, random_shape, space
 
 from mohamjax.errors import InputError
 from mohamjax.mapping import validity
-from mohamjax.mapping.cost import count_accesses
+from mohamjax.mapping.accesses import count_accesses
 from mohamjax.mapping.nest import Mapping
 from mohamjax.mapping.space import (
     UNLIMITED,

@@ -1,7 +1,8 @@
 """Hardware: accelerator templates, technology tables, and the package."""
 
+from mohamjax.dims import DATA_SPACES
 from mohamjax.hardware.arrays import TemplateArrays, resize, template_arrays
-from mohamjax.hardware.machine import DATA_SPACES, Architecture, Machine
+from mohamjax.hardware.machine import Architecture, Machine
 from mohamjax.hardware.package import (
     PackageParameters,
     PackageTables,
@@ -29,16 +30,18 @@ from mohamjax.hardware.template import (
     LevelRule,
     Mac,
     Template,
-    describe,
-    example_yaml,
     fits,
+    template_to_dict,
+    with_word_bits,
+)
+from mohamjax.hardware.template_text import describe
+from mohamjax.hardware.template_yaml import (
+    example_yaml,
     load_template,
     load_templates,
     packaged_templates,
     template_from_dict,
-    template_to_dict,
     template_to_yaml,
-    with_word_bits,
 )
 
 __all__ = [

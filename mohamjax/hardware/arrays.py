@@ -17,6 +17,7 @@ from mohamjax.errors import InputError
 from mohamjax.hardware.machine import Machine
 from mohamjax.hardware.technology import COMPONENT_CLASSES, DRAM_TYPES, Technology, component_costs, mac_costs
 from mohamjax.hardware.template import Level, Template
+from mohamjax.struct import cast
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
     from dataclasses import dataclass
@@ -177,7 +178,7 @@ def resize(template: TemplateArrays, technology: Technology, capacity: jax.Array
     """
     base = template.machine
     dtype = base.capacity.dtype
-    technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), technology)
+    technology = cast(technology, dtype)
     capacity = jnp.where(jnp.isinf(base.capacity) | template.sized, base.capacity, jnp.asarray(capacity, dtype))
     fanout = jnp.where(template.sized, base.fanout, jnp.asarray(fanout, dtype))
     fanout = jnp.where(base.level_mask[:, None], fanout, 1)

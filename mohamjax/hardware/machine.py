@@ -15,9 +15,7 @@ if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
 else:
     from chex import dataclass
 
-__all__ = ["DATA_SPACES", "Architecture", "Machine"]
-
-DATA_SPACES = ("Weights", "Inputs", "Outputs")
+__all__ = ["Architecture", "Machine"]
 
 
 @dataclass(frozen=True)

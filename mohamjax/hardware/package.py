@@ -170,7 +170,7 @@ def package_tables(params: PackageParameters, dtype: Any = jnp.float32) -> Packa
     )
 
 
-def nop_energy(offchip_bytes: jax.Array, hops: jax.Array, hop_energy: jax.Array | float) -> jax.Array:
+def nop_energy(offchip_bytes: Any, hops: Any, hop_energy: Any) -> Any:
     """Energy of the network-on-package [pJ] = bytes * 8 * hops * hop energy [pJ/bit] (MOHaM: 0.82)."""
     return offchip_bytes * 8 * hops * hop_energy
 

@@ -25,6 +25,7 @@ import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.reader import Fields, number, read_table, read_text, read_yaml
+from mohamjax.struct import cast
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
     from dataclasses import dataclass
@@ -132,7 +133,7 @@ def component_costs(
         jnp.asarray(ports, jnp.int32),
         jnp.asarray(dram_type, jnp.int32),
     )
-    table = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), technology)
+    table = cast(technology, dtype)
     rows = jnp.where(jnp.isfinite(depth) & (depth >= 1), depth, 1)
     rows_, width_ = rows[..., None], width[..., None]
 

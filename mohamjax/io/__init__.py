@@ -2,20 +2,19 @@
 
 from mohamjax.io.checkpoint import CheckpointFile, read_checkpoint, write_checkpoint
 from mohamjax.io.designs import (
-    DESIGNS_FORMAT,
     EXPLANATIONS_FORMAT,
-    SCHEDULE_FORMAT,
     designs_document,
     evaluate_designs,
     evaluation_csv,
     explain_designs,
     explanations_text,
-    read_designs,
     schedules_document,
     write_design_trace,
     write_designs,
 )
+from mohamjax.io.designs_reader import read_designs
 from mohamjax.io.files import check_format, dump_json, locked_folder, read_json, write_text, write_together
+from mohamjax.io.formats import DESIGNS_FORMAT, SCHEDULE_FORMAT
 from mohamjax.io.job_transfer import read_transfer, write_transfer
 from mohamjax.io.mapping_cache import MappingCache, cache_folder, mapping_cache
 from mohamjax.io.mappings import MAPPINGS_FORMAT, best_nests, given_mappings, mappings_document

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import glob
+import io
 import json
 import math
 import os
@@ -13,7 +15,8 @@ import stat
 import threading
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections import abc
+from collections.abc import Iterable, Iterator, Sequence
 from tokenize import TokenError
 from typing import Any
 
@@ -24,6 +27,7 @@ from mohamjax.reader import NO_UNICODE, check_digits, is_unicode, open_file, rea
 
 __all__ = [
     "check_format",
+    "csv_text",
     "dump_json",
     "locked_folder",
     "parse_json",
@@ -201,7 +205,7 @@ def write_bytes(path: str | pathlib.Path, data: bytes) -> None:
     write_together({path: data})
 
 
-def write_together(files: Mapping[Any, bytes | str]) -> None:
+def write_together(files: abc.Mapping[Any, bytes | str]) -> None:
     """Writes several files so that either all are new or all are as they were before.
 
     All are written under other names first, and renamed when the last one is on the disk; a Ctrl-C waits for that. Only
@@ -331,3 +335,18 @@ def dump_json(document: Any) -> str:
 def write_json(path: str | pathlib.Path, document: Any) -> None:
     """Writes a JSON file as `write_bytes` does."""
     write_text(path, dump_json(document))
+
+
+def csv_text(rows: Sequence[abc.Mapping[str, Any]], columns: Sequence[str] | None = None) -> str:
+    """Rows as CSV text; floats in full.
+
+    Args:
+        rows: by column.
+        columns: to write, in this order; default those of the first row, which all must have.
+    """
+    columns = list(rows[0]) if columns is None else columns
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({c: repr(row[c]) if isinstance(row[c], float) else row[c] for c in columns} for row in rows)
+    return text.getvalue()

@@ -17,9 +17,7 @@ of a template, which is taken at its largest sizes (loop-nest model alone); and 
 
 from __future__ import annotations
 
-import csv
 import difflib
-import io
 import math
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -35,7 +33,7 @@ from mohamjax.schedule.job_analysis import STYLES, job_layer
 from mohamjax.schedule.job_platform import PLATFORMS, Core, JobBatch, Platform, TemplateCore, named_platform
 from mohamjax.schedule.job_table import JobTable
 
-__all__ = ["csv_text", "job_table_document", "load_platform", "read_jobs", "write_job_table"]
+__all__ = ["job_table_document", "load_platform", "read_jobs", "write_job_table"]
 
 _NAMES = ("job", "layer", "layer_id", "name")
 _TENANTS = ("tenant", "network", "model")
@@ -215,15 +213,6 @@ def _beside(path: pathlib.Path, name: str) -> str:
     """A template's name, or the path of its file as seen from the platform's."""
     beside = path.parent / name
     return str(beside) if found(beside, folder=False) else name
-
-
-def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows with the same keys as CSV text; floats in full."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({k: repr(v) if isinstance(v, float) else v for k, v in row.items()} for row in rows)
-    return text.getvalue()
 
 
 def job_table_document(table: JobTable, schedules: Sequence[tuple[str, np.ndarray, np.ndarray]]) -> dict[str, Any]:

@@ -11,8 +11,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import pathlib
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -23,7 +21,7 @@ import yaml
 
 from mohamjax.errors import InputError
 from mohamjax.io.designs import designs_document
-from mohamjax.io.files import check_format, dump_json, read_json, write_together
+from mohamjax.io.files import check_format, csv_text, dump_json, read_json, write_together
 from mohamjax.reader import found
 from mohamjax.schedule import Bounds, Certificate, Evaluated, network_latencies
 from mohamjax.search.stores import HISTORY_COLUMNS
@@ -78,18 +76,9 @@ def front_rows(evaluated: Evaluated) -> list[dict[str, Any]]:
     return rows
 
 
-def _csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({c: repr(r[c]) if isinstance(r[c], float) else r[c] for c in columns} for r in rows)
-    return text.getvalue()
-
-
 def front_csv(evaluated: Evaluated) -> str:
     """The text of `front.csv`."""
-    rows = front_rows(evaluated)
-    return _csv(rows, list(rows[0]))
+    return csv_text(front_rows(evaluated))
 
 
 def write_results(
@@ -116,7 +105,7 @@ def write_results(
     files = {
         folder / "front.csv": front_csv(evaluated),
         folder / "designs.json": dump_json(designs_document(evaluated, str(config.get("scenario", "")), bounds)),
-        folder / "history.csv": _csv(history, HISTORY_COLUMNS),
+        folder / "history.csv": csv_text(history, HISTORY_COLUMNS),
         folder / "config.yaml": yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True),
     }
     if certificate is not None:

@@ -16,8 +16,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from mohamjax.dims import DATA_SPACES, RELEVANT, WINDOWS, C, G, K, N, O, W
 from mohamjax.errors import InputError
-from mohamjax.hardware.machine import DATA_SPACES, Architecture, Machine
+from mohamjax.hardware.machine import Architecture, Machine
 from mohamjax.io.files import dump_json, parse_json, read_json, write_text
 from mohamjax.mapping import Sample, predict
 from mohamjax.mapping.explain import explain_evaluation, explanation_text, rejection, whole
@@ -27,8 +28,6 @@ from mohamjax.reader import read_lines
 from mohamjax.workload.layer import DIMS, WorkloadShape
 
 __all__ = ["evaluate_samples", "read_architectures", "read_samples", "report_samples"]
-
-_G, _C = DIMS.index("G"), DIMS.index("C")
 
 
 class _Fields:
@@ -180,7 +179,7 @@ def _shape(layer: _Fields) -> WorkloadShape:
 def _swap_channels(mapping: Mapping) -> Mapping:
     """The mapping with the roles of C and G exchanged."""
     columns = np.arange(len(DIMS))
-    columns[[_C, _G]] = columns[[_G, _C]]
+    columns[[C, G]] = columns[[G, C]]
     return Mapping(
         keep=mapping.keep,
         temporal=mapping.temporal[:, columns],
@@ -246,14 +245,13 @@ def read_samples(path: str | pathlib.Path, architectures: dict[str, Architecture
 def _input_groups(sample: Sample, spread: np.ndarray, level: int) -> dict[int, int]:
     """Groups of a level's children that share their inputs: how many (scatter) of each size (multicast)."""
     child = np.prod(sample.mapping.temporal[:level], axis=0) * np.prod(sample.mapping.spatial[:, :level], axis=(0, 1))
-    sizes = np.array([spread[DIMS.index("K")]])
-    for out, tap, stride, dilation in zip("PQ", "RS", sample.shape.stride, sample.shape.dilation, strict=True):
-        d, e = DIMS.index(out), DIMS.index(tap)
+    sizes = np.array([spread[K]])
+    for (d, e), stride, dilation in zip(WINDOWS, sample.shape.stride, sample.shape.dilation, strict=True):
         offsets = np.add.outer(
             np.arange(spread[d]) * int(child[d]) * stride, np.arange(spread[e]) * int(child[e]) * dilation
         )
         sizes = np.multiply.outer(sizes, np.unique(offsets, return_counts=True)[1]).ravel()
-    others = int(np.prod([spread[DIMS.index(d)] for d in "GNC"]))
+    others = int(np.prod([spread[d] for d in (G, N, C)]))
     return {int(m): int(n) * others for m, n in zip(*np.unique(sizes, return_counts=True), strict=True)}
 
 
@@ -266,7 +264,7 @@ def _traffic(result: Any, sample: Sample, level: int) -> dict[str, Any]:
     counts, reduces = result.counts, sample.architecture.machine.reduces[level]
     spread = np.prod(sample.mapping.spatial[:, level].astype(np.int64), axis=0)
     children = int(np.prod(spread))
-    single = [int(np.prod([spread[DIMS.index(d)] for d in dims])) for dims in ("GKCRS", "GNKPQ")]
+    single = [int(np.prod([spread[d] for d in RELEVANT[v]])) for v in (W, O)]
     classes = [
         {children // single[0]: single[0]},
         _input_groups(sample, spread, level),

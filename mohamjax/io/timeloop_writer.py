@@ -11,8 +11,6 @@ so that the counts stay the same.
 
 from __future__ import annotations
 
-import csv
-import io
 import pathlib
 import re
 from collections.abc import Mapping, Sequence
@@ -25,11 +23,12 @@ import yaml
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import DATA_SPACES, Architecture, Machine, Technology, Template, resize, template_arrays
-from mohamjax.io.files import write_text
-from mohamjax.io.timeloop import SECOND
+from mohamjax.io.files import csv_text, write_text
+from mohamjax.io.timeloop_loops import SECOND
 from mohamjax.mapping import Mapping as Nest
 from mohamjax.mapping import MappingTables
 from mohamjax.schedule import Evaluated
+from mohamjax.struct import cast
 from mohamjax.workload import DIMS, ApplicationModel, WorkloadShape
 
 __all__ = [
@@ -248,14 +247,6 @@ def _safe(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9.-]+", "_", name).strip("_.")[:60] or "layer"
 
 
-def _index(folder: pathlib.Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    text = io.StringIO()
-    writer: csv.DictWriter[str] = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_text(folder / "index.csv", text.getvalue())
-
-
 def write_timeloop_mappings(
     folder: str | pathlib.Path,
     application: ApplicationModel,
@@ -284,7 +275,7 @@ def write_timeloop_mappings(
     folder = pathlib.Path(folder)
     host: Any = jax.device_get(tables)
     with jax.enable_x64(True):
-        exact = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), technology)
+        exact = cast(technology, jnp.float64)
         arrays = template_arrays(templates, exact, levels=host.capacity.shape[-1], dtype=jnp.float64)
         over_mappings = jax.vmap(resize, in_axes=(None, None, 0, 0))
         over_templates = jax.vmap(over_mappings, in_axes=(0, None, 1, 1), out_axes=1)
@@ -316,7 +307,7 @@ def write_timeloop_mappings(
                 )
     if not rows:
         raise InputError("there is no mapping to write", item=str(folder), remedy="map at least one layer")
-    _index(folder, rows)
+    write_text(folder / "index.csv", csv_text(rows))
     return len(rows)
 
 
@@ -374,5 +365,5 @@ def write_timeloop_designs(folder: str | pathlib.Path, evaluated: Evaluated) -> 
                     "wires_pJ": float(evaluated.reports.wire_energy[i, layer].sum()),
                 }
             )
-    _index(folder, rows)
+    write_text(folder / "index.csv", csv_text(rows))
     return len(evaluated)

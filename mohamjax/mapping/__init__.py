@@ -1,13 +1,12 @@
 """Loop nests: the encoding of a mapping, the map space, and the cost model."""
 
+from mohamjax.mapping.accesses import AccessCounts, count_accesses
 from mohamjax.mapping.cost import (
     REASONS,
-    AccessCounts,
     CycleCounts,
     EnergyBreakdown,
     Evaluation,
     area,
-    count_accesses,
     cycles,
     energy,
     evaluate_batch,

@@ -15,9 +15,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from mohamjax.hardware.machine import DATA_SPACES
+from mohamjax.dims import ALL, DATA_SPACES, DIMS, RELEVANT, C, G, I, N, O, P, Q, R, S, W
 from mohamjax.mapping.nest import LayerArrays
-from mohamjax.workload.layer import DIMS
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
     from dataclasses import dataclass
@@ -25,9 +24,7 @@ else:
     from chex import dataclass
 
 __all__ = [
-    "ALL",
     "MAX_CHILDREN",
-    "RELEVANT",
     "Windows",
     "are_relevant",
     "by_slot",
@@ -44,12 +41,6 @@ __all__ = [
     "widest",
     "windows",
 ]
-
-G, N, K, C, P, Q, R, S = range(len(DIMS))
-W, I, O = range(len(DATA_SPACES))
-ALL = tuple(range(len(DIMS)))
-RELEVANT = ((G, K, C, R, S), (G, N, C, P, Q, R, S), (G, N, K, P, Q))
-"""Per data space the dimensions that move it."""
 
 MAX_CHILDREN = 256
 """Default room, in children of one level, of the tables from which wires and links are counted."""

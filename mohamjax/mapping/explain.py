@@ -10,7 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from mohamjax.hardware.machine import DATA_SPACES, Machine
+from mohamjax.dims import DATA_SPACES
+from mohamjax.hardware.machine import Machine
 from mohamjax.mapping.children import MAX_CHILDREN
 from mohamjax.mapping.cost import REASONS, Evaluation, evaluate_batch
 from mohamjax.mapping.nest import LayerArrays, Mapping

@@ -20,19 +20,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from mohamjax.dims import ALL, C, G, I, K, N, O, P, Q, R, S, W
 from mohamjax.mapping.children import (
-    ALL,
-    C,
-    G,
-    I,
-    K,
-    N,
-    O,
-    P,
-    Q,
-    R,
-    S,
-    W,
     exact_divide,
     group_labels,
     indices,

@@ -23,8 +23,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mohamjax.dims import ALL, DATA_SPACES, DIMS, RELEVANCE, tensor_words
 from mohamjax.errors import InputError
-from mohamjax.hardware.machine import DATA_SPACES, Machine
+from mohamjax.hardware.machine import Machine
 from mohamjax.mapping.nest import Array, LayerArrays, Mapping
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
@@ -36,7 +37,6 @@ else:
     from chex import dataclass
 
 __all__ = [
-    "RELEVANCE",
     "UNLIMITED",
     "Constraints",
     "MapSpace",
@@ -67,12 +67,6 @@ __all__ = [
 
 UNLIMITED = 2**30
 """A limit at or above this does not limit."""
-
-_LETTERS = ("G", "N", "K", "C", "P", "Q", "R", "S")
-_G, _N, _K, _C, _P, _Q, _R, _S = range(8)
-
-RELEVANCE = np.array([[letter in own for letter in _LETTERS] for own in ("GKCRS", "GNCPQRS", "GNKPQ")])
-"""`[V, D]` bool: dimensions that index each data space."""
 
 
 @dataclass(frozen=True)
@@ -187,9 +181,9 @@ def constraints(template: Template, layer_type: str, shape: WorkloadShape, level
             (spatial[1, i], rule.spatial_y),
         ):
             for letter, most in limits.items():
-                row[_LETTERS.index(letter)] = UNLIMITED if most is None else min(most, UNLIMITED)
+                row[DIMS.index(letter)] = UNLIMITED if most is None else min(most, UNLIMITED)
         for position, letter in enumerate(rule.order):
-            order[i, position] = _LETTERS.index(letter)
+            order[i, position] = DIMS.index(letter)
         keep[i] = level.keep
     return Constraints(temporal_max=temporal, spatial_max=spatial, order=order, keep=keep)
 
@@ -263,15 +257,8 @@ def tile_words(extent: Array, space: MapSpace) -> Array:
     Returns:
         `[..., V]` float.
     """
-    e = extent
-    stride = space.layer.stride.astype(e.dtype)
-    dilation = space.layer.dilation.astype(e.dtype)
-    height = (e[..., _P] - 1) * stride[0] + (e[..., _R] - 1) * dilation[0] + 1
-    width = (e[..., _Q] - 1) * stride[1] + (e[..., _S] - 1) * dilation[1] + 1
-    weights = e[..., _G] * e[..., _K] * e[..., _C] * e[..., _R] * e[..., _S]
-    inputs = e[..., _G] * e[..., _N] * e[..., _C] * height * width
-    outputs = e[..., _G] * e[..., _N] * e[..., _K] * e[..., _P] * e[..., _Q]
-    return jnp.stack([weights, inputs, outputs], axis=-1)
+    stride, dilation = (step.astype(extent.dtype) for step in (space.layer.stride, space.layer.dilation))
+    return jnp.stack(tensor_words([extent[..., d] for d in ALL], stride, dilation), axis=-1)
 
 
 def overflows(extent: Array, space: MapSpace) -> Array:
@@ -483,7 +470,7 @@ def encode(mapping: Mapping, space: MapSpace, *, source: object = None, item: ob
         bound = int(space.layer.bounds[d])
         if min(column) < 1 or math.prod(column) != bound:
             raise fail(
-                f"the factors of {_LETTERS[d]} multiply to {math.prod(column)}, the layer's bound is {bound}",
+                f"the factors of {DIMS[d]} multiply to {math.prod(column)}, the layer's bound is {bound}",
                 remedy="make the product over all levels equal the bound",
             )
     if not (np.sort(orders, axis=-1) == np.arange(dims)).all():
@@ -500,7 +487,7 @@ def encode(mapping: Mapping, space: MapSpace, *, source: object = None, item: ob
             row = factors[axis, level]
             for d in np.flatnonzero(row > limit[axis, level]):
                 raise fail(
-                    f"level {level}: the {names[axis]} factor {row[d]} of {_LETTERS[d]} is above the template's "
+                    f"level {level}: the {names[axis]} factor {row[d]} of {DIMS[d]} is above the template's "
                     f"limit {limit[axis, level, d]}",
                     remedy="lower it",
                 )
@@ -518,7 +505,7 @@ def encode(mapping: Mapping, space: MapSpace, *, source: object = None, item: ob
         if [d for d in row if loops[d]] != [d for d in order[level] if loops[d]]:
             raise fail(
                 f"level {level}: the loop order differs from the one that the template prescribes",
-                remedy=f"innermost first: {' '.join(_LETTERS[d] for d in named)}",
+                remedy=f"innermost first: {' '.join(DIMS[d] for d in named)}",
             )
         order[level] = row
     slot = np.full(space.prime.shape[0], space.outermost, np.int32)

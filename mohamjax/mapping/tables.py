@@ -15,20 +15,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.blocks import in_blocks
+from mohamjax.dims import P, Q, R, S
 from mohamjax.hardware import Machine, Technology, TemplateArrays, resize
-from mohamjax.mapping.children import P, Q, R, S
+from mohamjax.mapping.accesses import AccessCounts, count_accesses, outermost
 from mohamjax.mapping.cost import (
     MAX_CHILDREN,
-    AccessCounts,
     CycleCounts,
     EnergyBreakdown,
     area,
-    count_accesses,
     cycles,
     energy,
     minimal_hardware,
     offchip_bytes,
-    outermost,
     validity,
 )
 from mohamjax.mapping.nest import LayerArrays, Mapping

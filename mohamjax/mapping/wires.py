@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from mohamjax.dims import DIMS, RELEVANT, WINDOWS, C, G, N, O, W
 from mohamjax.hardware import TemplateArrays
-from mohamjax.mapping.children import RELEVANT
 from mohamjax.mapping.tables import MappingTables
-from mohamjax.workload import DIMS, WorkloadShape
+from mohamjax.workload import WorkloadShape
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
     from dataclasses import dataclass
@@ -30,9 +30,6 @@ __all__ = ["ArraySizes", "Wires", "hop_columns", "least_hops", "wires"]
 
 _EVERY = 16
 _UNCOUNTED = 1  # column of all arrays that were not counted
-_WEIGHTS, _INPUTS, _OUTPUTS = range(3)
-_OUTER, _WINDOWS = ("G", "N", "C"), (("P", "R"), ("Q", "S"))
-_AT = {name: d for d, name in enumerate(DIMS)}
 
 
 @dataclass(frozen=True)
@@ -118,8 +115,7 @@ def _patterns(
     loops = np.take_along_axis(loops, np.argsort(idle, axis=2, kind="stable")[..., None], axis=2)
     spread = spatial.prod(axis=1)
     shifts = np.ones((len(spatial), 4), np.int64)
-    for a, (out, tap) in enumerate(_WINDOWS):
-        out, tap = _AT[out], _AT[tap]
+    for a, (out, tap) in enumerate(WINDOWS):
         both = (spread[:, out] > 1) & (spread[:, tap] > 1)  # one of them alone never makes two children coincide
         steps = np.stack([child[:, out] * stride[:, a], child[:, tap] * dilation[:, a]], axis=1)
         steps //= np.gcd(*steps.T)[:, None]
@@ -143,11 +139,11 @@ def _groups(way: np.ndarray) -> tuple[tuple[int, int], list[np.ndarray]]:
         rest, digit = np.divmod(rest, factor)
         index[d] += spread[d] * digit
         spread[d] *= int(factor)
-    windows = [index[_AT[p]] * shifts[2 * a] + index[_AT[r]] * shifts[2 * a + 1] for a, (p, r) in enumerate(_WINDOWS)]
+    windows = [index[p] * shifts[2 * a] + index[r] * shifts[2 * a + 1] for a, (p, r) in enumerate(WINDOWS)]
     offsets = [
-        index[list(RELEVANT[_WEIGHTS])],
-        np.stack([*(index[_AT[d]] for d in _OUTER), *windows]),
-        index[list(RELEVANT[_OUTPUTS])],
+        index[list(RELEVANT[W])],
+        np.stack([index[G], index[N], index[C], *windows]),
+        index[list(RELEVANT[O])],
     ]
     groups = []
     for offset in offsets:

@@ -27,9 +27,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mohamjax.hardware import PackageParameters, Technology, Template, package_tables, resize, template_arrays
+from mohamjax.hardware import (
+    PackageParameters,
+    Technology,
+    Template,
+    nop_energy,
+    package_tables,
+    resize,
+    template_arrays,
+)
 from mohamjax.mapping import ArraySizes, MappingTables, Wires, hop_columns, least_hops
 from mohamjax.schedule.design import CYCLE_S, Chiplets, Design
+from mohamjax.struct import cast
 from mohamjax.workload import ApplicationModel
 
 __all__ = ["Bounds", "alone", "design_bounds", "scenario_bounds", "uncontended"]
@@ -163,7 +172,7 @@ def least_costs(
 
     with jax.enable_x64(True):
         arrays = template_arrays(templates, technology, levels=levels, dtype=jnp.float64)
-        table = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), technology)
+        table = cast(technology, jnp.float64)
         capacity, fanout = by_template(tables.capacity), by_template(tables.fanout)
         machine: Any = jax.device_get(_machines(arrays, table, jnp.asarray(capacity), jnp.asarray(fanout)))
     valid = by_template(valid_mappings(tables)) > 0
@@ -175,7 +184,7 @@ def least_costs(
     accesses = by_template(tables.block_reads) * read + by_template(tables.block_writes) * write
     energy = np.sum(accesses + by_template(least_hops(wires, levels)) * hop, axis=2)
     energy += by_template(tables.macs) * machine.mac_energy
-    energy += by_template(tables.offchip_bytes) * 8 * hops * package.hop_energy
+    energy += nop_energy(by_template(tables.offchip_bytes), hops, package.hop_energy)
     chip = np.sum(np.where(machine.level_mask, area * machine.instances, 0), axis=2)
     chip += machine.mac_area * machine.mac_instances
 
@@ -312,7 +321,7 @@ def _on_chiplet(entries: _Entries, chips: Any, tile: int, hop_energy: float) -> 
     columns = hop_columns(entries.sizes, chips.fanout[tile])
     energy = entries.reads @ read + entries.writes @ write
     energy += entries.hops[:, columns] @ machine.hop_energy[tile][entries.sizes.level]
-    energy += entries.macs * machine.mac_energy[tile] + entries.traffic * 8 * chips.hops[tile] * hop_energy
+    energy += entries.macs * machine.mac_energy[tile] + nop_energy(entries.traffic, chips.hops[tile], hop_energy)
     columns = (np.where(fits, x, np.inf) for x in (entries.duration, entries.traffic, energy))
     return tuple(np.minimum.reduceat(x, entries.starts) for x in columns)
 

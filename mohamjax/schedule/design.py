@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import jax
 import jax.numpy as jnp
 
-from mohamjax.hardware import Machine, PackageTables, Technology, TemplateArrays, resize
+from mohamjax.hardware import Machine, PackageTables, Technology, TemplateArrays, nop_energy, resize
 from mohamjax.mapping import MappingTables, Wires, area, hop_columns
 from mohamjax.schedule.fluid import Timeline, simulate
 from mohamjax.struct import Rows, record
@@ -143,7 +143,7 @@ class DesignReport:
         offchip_bytes: `[L]` float, off-chip traffic of each layer.
         layer_energy: `[L]` float, pJ on its chiplet, without the package.
         wire_energy: `[L, V]` float, pJ of it that the wires below each level take.
-        noc_energy: `[L]` float, pJ of the network-on-package for the layer's traffic.
+        nop_energy: `[L]` float, pJ of the network-on-package for the layer's traffic.
     """
 
     objectives: jax.Array
@@ -153,7 +153,7 @@ class DesignReport:
     offchip_bytes: jax.Array
     layer_energy: jax.Array
     wire_energy: jax.Array
-    noc_energy: jax.Array
+    nop_energy: jax.Array
 
 
 def _rows(design: Design, bench: Workbench) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -254,8 +254,8 @@ def _energy(
     accesses = tables.block_reads[rows] * read + tables.block_writes[rows] * write
     macs = tables.macs[rows] * chips.machine.mac_energy[design.assignment]
     layer = jnp.sum(accesses, axis=-1) + jnp.sum(wires, axis=-1) + macs
-    noc = traffic * 8.0 * chips.hops[design.assignment] * bench.package.hop_energy
-    return jnp.where(bench.layer_mask, layer, 0.0), noc
+    package = nop_energy(traffic, chips.hops[design.assignment], bench.package.hop_energy)
+    return jnp.where(bench.layer_mask, layer, 0.0), package
 
 
 def report(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array] | None = None) -> DesignReport:
@@ -273,13 +273,13 @@ def report(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array] 
     chips = chiplets(design, bench, sizes)
     duration, traffic, timeline = _schedule(design, bench, chips)
     levels, wires = _wires(design, bench, chips)
-    layer_energy, noc_energy = _energy(design, bench, chips, wires, traffic)
+    layer_energy, package_energy = _energy(design, bench, chips, wires, traffic)
     by_level = jnp.zeros((len(wires), chips.capacity.shape[1]), wires.dtype)
     package_area = jnp.sum(chips.occupied) * bench.package.tile_area
     objectives = jnp.stack(
         [
             jnp.where(timeline.ok, timeline.makespan, jnp.inf) * CYCLE_S,
-            (jnp.sum(layer_energy) + jnp.sum(noc_energy)) * 1e-12,
+            (jnp.sum(layer_energy) + jnp.sum(package_energy)) * 1e-12,
             (jnp.sum(chips.area) + package_area) * 1e-6,
         ]
     )
@@ -291,7 +291,7 @@ def report(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array] 
         offchip_bytes=traffic,
         layer_energy=layer_energy,
         wire_energy=by_level.at[jnp.arange(len(wires))[:, None], levels].add(wires),
-        noc_energy=noc_energy,
+        nop_energy=package_energy,
     )
 
 

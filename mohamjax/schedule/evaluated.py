@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.hardware import PackageParameters, Technology, Template, template_arrays
@@ -18,6 +17,7 @@ from mohamjax.schedule.bounds import Bounds, design_bounds, scenario_bounds
 from mohamjax.schedule.design import CYCLE_S, Design, DesignReport, report
 from mohamjax.schedule.front_bounds import FrontBounds, front_bounds
 from mohamjax.schedule.workbench import workbench
+from mohamjax.struct import cast
 from mohamjax.workload import ApplicationModel
 
 __all__ = ["DesignFile", "Evaluated", "misfit", "network_latencies", "reevaluate"]
@@ -133,12 +133,12 @@ def reevaluate(
     with jax.enable_x64(not float32):
         arrays = template_arrays(templates, technology, levels=levels, dtype=dtype)
         layers = stacked_layers(unique.shape for unique in application.unique_layers)
-        cast = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), technology)
+        single = cast(technology, dtype)
         # Few numbers of entries are compiled: powers of two.
         most = mappings.temporal.shape[2]
         entries = np.minimum(np.arange(max(16, 1 << (most - 1).bit_length())), most - 1)
         mappings = jax.tree.map(lambda leaf: np.asarray(leaf)[:, :, entries], mappings)
-        tables = tabulate(layers, arrays, cast, mappings, count)
+        tables = tabulate(layers, arrays, single, mappings, count)
         chiplets = np.asarray(designs.template).reshape(-1), np.asarray(sizes[1]).reshape(-1, levels, 2)
         bench = workbench(
             application, templates, technology, tables, package, padded_layers=designs.order.shape[-1], given=chiplets

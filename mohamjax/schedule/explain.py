@@ -64,7 +64,7 @@ def energy_parts(design: Any, report: Any, tables: MappingTables, unique: np.nda
         "mac": np.asarray(tables.macs[at]) * np.asarray(machine.mac_energy)[tile],
         "levels": np.asarray(tables.block_reads[at]) * read + np.asarray(tables.block_writes[at]) * write,
         "networks": np.asarray(report.wire_energy[:real]),
-        "package": np.asarray(report.noc_energy[:real]),
+        "package": np.asarray(report.nop_energy[:real]),
     }
 
 

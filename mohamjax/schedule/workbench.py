@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +14,7 @@ from mohamjax.hardware import PackageParameters, Technology, Template, TemplateA
 from mohamjax.mapping import MappingTables, wires
 from mohamjax.schedule.design import Package, Workbench
 from mohamjax.schedule.fluid import predecessor_bits
+from mohamjax.struct import cast
 from mohamjax.workload import ApplicationModel
 
 __all__ = ["package_arrays", "workbench"]
@@ -67,7 +67,6 @@ def workbench(
     if arrays is None:
         arrays = template_arrays(templates, technology, levels=tables.capacity.shape[3], dtype=dtype)
     packaged = package_arrays(package, dtype)
-    cast = functools.partial(_cast, dtype=dtype)
     return Workbench(
         unique=jnp.asarray(unique),
         network=jnp.asarray(network),
@@ -76,11 +75,6 @@ def workbench(
         tables=jax.tree.map(jnp.asarray, tables),
         wires=jax.tree.map(jnp.asarray, wires([u.shape for u in application.unique_layers], arrays, tables, given)),
         templates=arrays,
-        technology=jax.tree.map(cast, technology),
+        technology=cast(technology, dtype),
         package=packaged,
     )
-
-
-def _cast(leaf: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    """Floating leaves in the float dtype of the evaluation."""
-    return leaf.astype(dtype) if jnp.issubdtype(jnp.asarray(leaf).dtype, jnp.floating) else leaf

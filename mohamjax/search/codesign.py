@@ -48,7 +48,7 @@ from mohamjax.search.resumed import check_grown, check_state, history_of
 from mohamjax.search.seeding import seed_designs
 from mohamjax.search.settings import Settings
 from mohamjax.search.stores import Checkpoint, CheckpointStore, TableStore
-from mohamjax.struct import plain
+from mohamjax.struct import cast, plain
 from mohamjax.text import plural
 from mohamjax.workload import ApplicationModel
 
@@ -328,7 +328,7 @@ def co_optimise(
         sets = recast(tables, np.float32)
     mapping_s = time.perf_counter() - began
 
-    single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), technology)
+    single = cast(technology, jnp.float32)
     injected = None
     if designs is not None:
         sets, injected = inject(designs, application, sets, single, site, config.tiles)

@@ -12,7 +12,7 @@ import numpy as np
 
 from mohamjax.blocks import in_blocks
 from mohamjax.errors import InputError
-from mohamjax.hardware import PackageParameters, Technology, Template, TemplateArrays, check_tiles
+from mohamjax.hardware import PackageParameters, Technology, Template, TemplateArrays, check_tiles, nop_energy
 from mohamjax.mapping import MappingTables, area
 from mohamjax.schedule import Requirements, Workbench, alone, workbench
 from mohamjax.search.config import WEIGHTS, MohamConfig
@@ -325,12 +325,12 @@ def _span(
         total(objectives[..., 2], False).max() * 1e-6,
     ]
     hops = float(np.max(np.asarray(bench.package.tables.hops)[: config.max_chiplets + 1]))
-    noc = total(np.asarray(tables.offchip_bytes), True).sum() * 8 * package.hop_energy * hops
+    nop = nop_energy(total(np.asarray(tables.offchip_bytes), True).sum(), hops, package.hop_energy)
     tile = package.router_area + package.transceiver_area
     reference = [
         total(duration, True).sum() * 1e-9,
         # On a chiplet larger than its mapping needs a layer costs more than in the tables.
-        (total(objectives[..., 1], True).sum() * 2 + noc) * 1e-12,
+        (total(objectives[..., 1], True).sum() * 2 + nop) * 1e-12,
         (float(jnp.max(full)) + tile) * config.max_chiplets * 1e-6,
     ]
     # A problem with a single design has no span of its own.

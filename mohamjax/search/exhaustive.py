@@ -33,10 +33,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mohamjax.dims import C, K, N, P, Q, R, S, tensor_words
 from mohamjax.errors import InputError
 from mohamjax.hardware import Technology, Template, fits
 from mohamjax.mapping import Mapping, MappingTables, on_own_hardware, tabulate_sets
-from mohamjax.mapping.space import RELEVANCE, MapSpace
+from mohamjax.mapping.space import MapSpace
 from mohamjax.mapping.tables import assemble
 from mohamjax.programs import light_jit
 from mohamjax.search.mapper_context import MapperContext, children_room, context
@@ -49,10 +50,9 @@ else:
 
 __all__ = ["ExhaustiveProgress", "SpaceSize", "map_exhaustively", "order_classes", "space_size"]
 
-_G, _N, _K, _C, _P, _Q, _R, _S = range(len(DIMS))
-_FREE_OF_WEIGHTS = {_N, _P, _Q}
-_FREE_OF_OUTPUTS = {_C, _R, _S}
-_SLIDES = {_P: 0, _R: 0, _Q: 1, _S: 1}
+_FREE_OF_WEIGHTS = {N, P, Q}
+_FREE_OF_OUTPUTS = {C, R, S}
+_SLIDES = {P: 0, R: 0, Q: 1, S: 1}
 
 _ROWS = 1 << 17  # partial splits held at a time
 _BATCH = 2048
@@ -101,7 +101,7 @@ def _input_run(loops: Sequence[int]) -> tuple[int, ...]:
     run: list[int] = []
     axis = None
     for d in loops:
-        if d == _K:
+        if d == K:
             run.append(d)
         elif d not in _SLIDES:
             return (*run, -1) if axis is None else tuple(run)
@@ -231,12 +231,7 @@ class _Space:
         """`[n]` bool: partial splits (`[n, D]` rows of `splits`) that break neither fanout nor capacity."""
         extent = [self.extents[d][rows[:, d]] for d in range(len(DIMS))]  # [n, L] each
         stride, dilation = np.asarray(self.space.layer.stride), np.asarray(self.space.layer.dilation)
-        height = (extent[_P] - 1) * stride[0] + (extent[_R] - 1) * dilation[0] + 1
-        width = (extent[_Q] - 1) * stride[1] + (extent[_S] - 1) * dilation[1] + 1
-        weights, outputs = (
-            functools.reduce(np.multiply, [extent[d] for d in np.flatnonzero(RELEVANCE[v])]) for v in (0, 2)
-        )
-        tiles = (weights, extent[_G] * extent[_N] * extent[_C] * height * width, outputs)
+        tiles = tensor_words(extent, stride, dilation)
         used = sum(np.where(self.keep[:, v], tile, 0) for v, tile in enumerate(tiles))
         fine = (used <= self.capacity).all(axis=1)
         children = functools.reduce(

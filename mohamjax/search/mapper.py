@@ -26,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax import emo
+from mohamjax.dims import WINDOWS
 from mohamjax.hardware import Technology, Template, TemplateArrays, fits, technology_hash, template_arrays
 from mohamjax.mapping.cost import MAX_CHILDREN
 from mohamjax.mapping.nest import Array, Mapping
@@ -33,10 +34,10 @@ from mohamjax.mapping.space import MappingGenes, MapSpace, decode, encode, sampl
 from mohamjax.mapping.tables import MappingTables, assemble, tabulate_sets
 from mohamjax.programs import light_jit, once
 from mohamjax.search.config import MapperConfig, MapperProgress
-from mohamjax.search.mapper_context import MapperContext, _cast, children_room, objectives, pair_space, prime_slots
+from mohamjax.search.mapper_context import MapperContext, children_room, objectives, pair_space, prime_slots
 from mohamjax.search.mapping_operators import MapperRates, neighbour, neighbours, vary
 from mohamjax.search.stores import TableStore
-from mohamjax.struct import take
+from mohamjax.struct import cast, take
 from mohamjax.workload import DIMS, UniqueLayer
 
 __all__ = ["map_layers", "mapping_search"]
@@ -279,7 +280,7 @@ class _Search:
             most = 1 if fixed or self.max_children == 0 else 2
             unit = np.arange(len(DIMS), dtype=np.int32)
             spatial = np.ones((1, most, 2, levels, len(DIMS)), np.int32)
-            spatial[:, 1:, :, 0, [DIMS.index("P"), DIMS.index("R")]] = 2
+            spatial[:, 1:, :, 0, WINDOWS[0]] = 2
             nests = Mapping(
                 temporal=np.ones((1, most, levels, len(DIMS)), np.int32),
                 order=np.broadcast_to(unit, (1, most, levels, len(DIMS))),
@@ -436,7 +437,7 @@ def map_layers(
     room = MAX_CHILDREN if config.fixed else max(children_room(list(spaces.values())), max_children or 0)
     search = _Search(config, rates, progress, len(pairs), len(found), room)
     search.report()
-    tech = _cast(technology, dtype)
+    tech = cast(technology, dtype)
 
     def run(block: list[_Pair]) -> None:
         padded = block + [block[-1]] * (config.block - len(block))

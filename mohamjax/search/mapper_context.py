@@ -13,7 +13,7 @@ from mohamjax.hardware import Machine, Technology, Template, TemplateArrays, fit
 from mohamjax.mapping.cost import MAX_CHILDREN
 from mohamjax.mapping.space import MappingGenes, MapSpace, constraints, decode, map_space, prime_factors
 from mohamjax.mapping.tables import need_children, on_own_hardware
-from mohamjax.struct import record
+from mohamjax.struct import cast, record
 from mohamjax.workload import DIMS, UniqueLayer
 
 __all__ = ["MapperContext", "children_room", "context", "largest_children_room", "map_spaces", "objectives"]
@@ -123,7 +123,7 @@ def context(
     return MapperContext(
         space=jax.tree.map(jnp.asarray, space),
         template=jax.tree.map(jnp.asarray, arrays),
-        technology=_cast(technology, dtype),
+        technology=cast(technology, dtype),
     )
 
 
@@ -136,8 +136,3 @@ def prime_slots(layers: Sequence[UniqueLayer]) -> int:
 def pair_space(layer: UniqueLayer, template: Template, machine: Machine, levels: int, primes: int) -> MapSpace:
     """The map space of one problem, NumPy arrays."""
     return map_space(layer.shape, constraints(template, layer.type, layer.shape, levels), machine, primes)
-
-
-def _cast(technology: Technology, dtype: Any) -> Technology:
-    """The tables in the float dtype of the search."""
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), technology)

@@ -15,8 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mohamjax.dims import RELEVANCE
 from mohamjax.mapping.nest import Array
-from mohamjax.mapping.space import RELEVANCE, MappingGenes, MapSpace, Nest, admits, evict, move, nest, room, slot_level
+from mohamjax.mapping.space import MappingGenes, MapSpace, Nest, admits, evict, move, nest, room, slot_level
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
     from dataclasses import dataclass

@@ -29,6 +29,7 @@ from mohamjax.search.config import MohamConfig
 from mohamjax.search.context import MohamContext, build_context, check_tables
 from mohamjax.search.requirements import Site
 from mohamjax.search.settings import Settings
+from mohamjax.struct import cast
 from mohamjax.workload import ApplicationModel
 
 __all__ = ["DesignProblem", "search_keys"]
@@ -201,7 +202,7 @@ class DesignProblem:
             key,
             self.application,
             self.site.templates,
-            jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), self.technology),
+            cast(self.technology, dtype),
             tables,
             self.package,
             settings.moham,

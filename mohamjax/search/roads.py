@@ -20,7 +20,7 @@ from mohamjax.search import operators
 from mohamjax.search.context import MohamContext
 from mohamjax.search.mapper_context import map_spaces
 from mohamjax.search.problem import DesignProblem
-from mohamjax.struct import Rows, record, take
+from mohamjax.struct import Rows, cast, record, take
 
 __all__ = ["SizedDesign", "evaluate", "report", "sample_designs", "sample_mappings"]
 
@@ -85,7 +85,7 @@ def sample_mappings(problem: DesignProblem, count: int, seed: int = 0) -> Mappin
         raise InputError(f"is {count}", item="count", remedy="ask for 1 mapping or more")
     layers, templates = problem.application.unique_layers, problem.site.templates
     arrays = jax.device_get(problem.template_arrays())
-    technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), problem.technology)
+    technology = cast(problem.technology, jnp.float32)
     levels, key = arrays.component.shape[1], jax.random.fold_in(jax.random.key(seed), 1)
     draws: dict[tuple[int, int], Mapping] = {}
     for (u, t), space in map_spaces(layers, templates, arrays).items():

@@ -9,13 +9,9 @@ import dataclasses
 import functools
 import math
 
+from mohamjax.dims import DIMS, LAYER_TYPES, input_window, tensor_words
+
 __all__ = ["DIMS", "LAYER_TYPES", "TASKS", "ApplicationModel", "Layer", "Network", "UniqueLayer", "WorkloadShape"]
-
-DIMS = ("G", "N", "K", "C", "P", "Q", "R", "S")
-"""Loop dimensions: groups, batch, output and input channels per group, output extent along the first and
-second spatial axis, filter extent along the first and second. P goes with R, Q with S."""
-
-LAYER_TYPES = ("conv", "dwconv", "gconv", "tconv", "fc", "bmm", "rnn")
 
 TASKS = ("vision", "language", "recommendation")
 """What networks are for: the classes of G# (Section 5.1.1)."""
@@ -53,20 +49,12 @@ class WorkloadShape:
     @property
     def input_extent(self) -> tuple[int, int]:
         """Input extents (H, W) in words, without padding and with the halo (docs/concepts/workload.md)."""
-        return (
-            (self.P - 1) * self.stride[0] + (self.R - 1) * self.dilation[0] + 1,
-            (self.Q - 1) * self.stride[1] + (self.S - 1) * self.dilation[1] + 1,
-        )
+        return input_window(self.bounds, self.stride, self.dilation)
 
     @property
     def tensor_words(self) -> tuple[int, int, int]:
         """Words of the weights, inputs and outputs."""
-        h, w = self.input_extent
-        return (
-            self.G * self.K * self.C * self.R * self.S,
-            self.G * self.N * self.C * h * w,
-            self.G * self.N * self.K * self.P * self.Q,
-        )
+        return tensor_words(self.bounds, self.stride, self.dilation)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Job scheduling on given accelerators: G#, its baselines, heuristics and lower bounds."""
 
 from mohamjax.search.jobs.bounds import JobBound, job_bound
+from mohamjax.search.jobs.config import JobGoals, JobSearchConfig
 from mohamjax.search.jobs.genetic import DEFAULT_RATES, PAPER_RATES, STANDARD_RATES, JobRates, gsharp_problem
 from mohamjax.search.jobs.heuristics import HEURISTICS, Plan, run_heuristic
 from mohamjax.search.jobs.loop_nest import MAPPING_CHOICES, nest_analyses
@@ -19,9 +20,7 @@ from mohamjax.search.jobs.scheduler import (
     SEEDS,
     STARTED,
     JobFront,
-    JobGoals,
     JobSchedule,
-    JobSearchConfig,
     check_goals,
     check_method,
     check_problem,

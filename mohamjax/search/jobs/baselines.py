@@ -7,16 +7,14 @@ evaluated in one call.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mohamjax.search.jobs.config import JobSearchConfig
 from mohamjax.search.jobs.problem import JobGenes, JobProblem, decode, evaluate
-
-if TYPE_CHECKING:
-    from mohamjax.search.jobs.scheduler import JobSearchConfig
 
 __all__ = ["LIBRARY_METHODS", "library_search"]
 

@@ -17,16 +17,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mohamjax.search.jobs.config import JobSearchConfig
 from mohamjax.search.jobs.problem import JobGenes, JobProblem, evaluate
-
-if TYPE_CHECKING:
-    from mohamjax.search.jobs.scheduler import JobSearchConfig
 
 __all__ = ["LEARNING_METHODS", "Learning", "advantages", "learning_search"]
 

@@ -18,6 +18,7 @@ from mohamjax.errors import InputError
 from mohamjax.schedule.job_table import JobTable
 from mohamjax.schedule.shared_link import priority_order
 from mohamjax.search.jobs.baselines import LIBRARY_METHODS, library_search
+from mohamjax.search.jobs.config import JobGoals, JobSearchConfig
 from mohamjax.search.jobs.genetic import (
     DEFAULT_RATES,
     PAPER_RATES,
@@ -28,9 +29,9 @@ from mohamjax.search.jobs.genetic import (
     standard_problem,
 )
 from mohamjax.search.jobs.heuristics import HEURISTICS, Plan, run_heuristic
-from mohamjax.search.jobs.problem import OBJECTIVES, JobGenes, JobProblem, evaluate, job_problem, padded_jobs
+from mohamjax.search.jobs.problem import OBJECTIVES, JobGenes, JobProblem, evaluate, padded_jobs
 from mohamjax.search.jobs.reinforcement import LEARNING_METHODS, learning_search
-from mohamjax.search.loop import MAX_POPULATION, Problem, evolved, island_keys
+from mohamjax.search.loop import Problem, evolved, island_keys
 from mohamjax.struct import take
 
 __all__ = [
@@ -39,9 +40,7 @@ __all__ = [
     "SEEDS",
     "STARTED",
     "JobFront",
-    "JobGoals",
     "JobSchedule",
-    "JobSearchConfig",
     "check_goals",
     "check_method",
     "check_problem",
@@ -54,62 +53,6 @@ __all__ = [
 
 SEEDS = ("LPT-EFT", "LPT-stall", "HEFT", "FCFS-MET", "SJF-MET", "SJF-OLB", "FCFS-OLB")
 """Heuristics whose schedules seed G#."""
-
-
-@dataclasses.dataclass(frozen=True)
-class JobSearchConfig:
-    """Sizes of a search.
-
-    Attributes:
-        population: schedules of a generation.
-        generations: bred ones, after the first population.
-        objectives: of `problem.OBJECTIVES`; several give a front.
-        seed: of all randomness.
-        archive: capacity for the front of several objectives.
-    """
-
-    population: int = 50
-    generations: int = 199
-    objectives: tuple[str, ...] = ("makespan",)
-    seed: int = 0
-    archive: int = 64
-
-    def __post_init__(self) -> None:
-        """Checks the values; raises InputError."""
-        if self.population < 2 or self.generations < 0:
-            raise InputError(
-                f"{self.population} schedules and {self.generations} generations are too few",
-                item="search",
-                remedy="take at least 2 schedules and 0 generations",
-            )
-        if self.population > MAX_POPULATION:
-            raise InputError(
-                f"{self.population:,} schedules at once", item="population", remedy=f"take at most {MAX_POPULATION:,}"
-            )
-
-    @property
-    def evaluations(self) -> int:
-        """Schedules evaluated by a search."""
-        return self.population * (self.generations + 1)
-
-
-@dataclasses.dataclass(frozen=True)
-class JobGoals:
-    """What tenants want, beside a short makespan; see `problem.job_problem`.
-
-    Attributes:
-        weight: per job, or None for 1 each.
-        deadline: per job [time units], or None.
-        target: per job the place at which it should end, or None for the order of the table.
-    """
-
-    weight: tuple[float, ...] | None = None
-    deadline: tuple[float, ...] | None = None
-    target: tuple[int, ...] | None = None
-
-    def problem(self, table: JobTable, **sizes: Any) -> JobProblem:
-        """The problem of a table with these goals; keywords as for `problem.job_problem`."""
-        return job_problem(table, weight=self.weight, deadline=self.deadline, target=self.target, **sizes)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

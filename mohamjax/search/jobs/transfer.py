@@ -17,8 +17,9 @@ import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.schedule.job_table import JobTable
+from mohamjax.search.jobs.config import JobGoals, JobSearchConfig
 from mohamjax.search.jobs.heuristics import Plan, mean_durations
-from mohamjax.search.jobs.scheduler import JobFront, JobGoals, JobSchedule, JobSearchConfig, evaluate_plans
+from mohamjax.search.jobs.scheduler import JobFront, JobSchedule, evaluate_plans
 
 __all__ = [
     "RankedSchedule",

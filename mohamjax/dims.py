@@ -1,0 +1,78 @@
+"""The loop dimensions and data spaces of a layer: letters, places in arrays, and which depends on which."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "ALL",
+    "DATA_SPACES",
+    "DIMS",
+    "LAYER_TYPES",
+    "RELEVANCE",
+    "RELEVANT",
+    "WINDOWS",
+    "C",
+    "G",
+    "I",
+    "K",
+    "N",
+    "O",
+    "P",
+    "Q",
+    "R",
+    "S",
+    "W",
+    "input_window",
+    "tensor_words",
+]
+
+DIMS: tuple[str, ...] = ("G", "N", "K", "C", "P", "Q", "R", "S")
+"""Loop dimensions: groups, batch, output and input channels per group, output extent along the first and
+second spatial axis, filter extent along the first and second. P goes with R, Q with S."""
+
+G, N, K, C, P, Q, R, S = ALL = tuple(range(len(DIMS)))
+
+WINDOWS = ((P, R), (Q, S))
+"""Output and filter extent along each spatial axis of the inputs."""
+
+LAYER_TYPES = ("conv", "dwconv", "gconv", "tconv", "fc", "bmm", "rnn")
+
+DATA_SPACES = ("Weights", "Inputs", "Outputs")
+
+W, I, O = range(len(DATA_SPACES))
+
+RELEVANT = ((G, K, C, R, S), (G, N, C, P, Q, R, S), (G, N, K, P, Q))
+"""Per data space the dimensions that move it."""
+
+RELEVANCE = np.array([[d in own for d in ALL] for own in RELEVANT])
+"""`[V, D]` bool, the same."""
+
+
+def input_window(extent: Sequence[Any] | Any, stride: Any, dilation: Any) -> tuple[Any, Any]:
+    """Extents of the inputs along the two spatial axes, without padding and with the halo (docs/concepts/workload.md).
+
+    Args:
+        extent: `[D, ...]` loop extents; numbers or arrays.
+        stride: `[2]`, in the number type of the extents.
+        dilation: `[2]`, likewise.
+    """
+    height, width = (
+        (extent[out] - 1) * stride[a] + (extent[tap] - 1) * dilation[a] + 1 for a, (out, tap) in enumerate(WINDOWS)
+    )
+    return height, width
+
+
+def tensor_words(extent: Sequence[Any] | Any, stride: Any, dilation: Any) -> tuple[Any, Any, Any]:
+    """Words of the weights, inputs and outputs of loop extents `[D, ...]`; as `input_window`."""
+
+    def over(dims: Sequence[int]) -> Any:
+        return functools.reduce(operator.mul, [extent[d] for d in dims])
+
+    height, width = input_window(extent, stride, dilation)
+    return over(RELEVANT[W]), over((G, N, C)) * height * width, over(RELEVANT[O])

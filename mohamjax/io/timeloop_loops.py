@@ -1,0 +1,288 @@
+"""Timeloop's problems, mappings and constraints, read as a layer, a loop nest and limits of its space."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mohamjax.dims import DATA_SPACES
+from mohamjax.hardware import Architecture
+from mohamjax.io.timeloop_place import DIGITS, At, kept
+from mohamjax.mapping.nest import Mapping as Nest
+from mohamjax.mapping.space import UNLIMITED, Constraints
+from mohamjax.workload.layer import DIMS, WorkloadShape
+
+__all__ = ["SECOND", "read_constraints", "read_mapping", "read_problem"]
+
+
+SECOND = {"G": "H", "N": "B", "K": "L", "C": "D"}
+"""Dimensions whose spatial loops may be written in two parts, and what the second part is called."""
+
+
+_ALIASES = {"M": "K"}
+
+
+_LETTERS = (*DIMS, *SECOND.values())
+
+
+_DIMENSION = (*range(len(DIMS)), *(DIMS.index(d) for d in SECOND))
+
+
+_FACTOR = re.compile(rf"^(?P<dim>[A-Z])\s*(?P<sign><=|>=|=)?\s*(?P<value>\d{{1,{DIGITS}}})$")
+
+
+_AXES = {
+    "conv": (
+        [["C"], ["K"], ["R"], ["S"], ["G"]],
+        [["N"], ["C"], ["P", "R"], ["Q", "S"], ["G"]],
+        [["N"], ["K"], ["P"], ["Q"], ["G"]],
+    ),
+    "depthwise": (
+        [["C"], ["R"], ["S"]],
+        [["N"], ["C"], ["P", "R"], ["Q", "S"]],
+        [["N"], ["C"], ["P"], ["Q"]],
+    ),
+}
+
+
+def _letter(at: At, text: Any, *, second: bool = False) -> str:
+    letter = _ALIASES.get(str(text), str(text))
+    if letter not in (_LETTERS if second else DIMS):
+        raise at.error(f"unknown dimension {text!r}", f"use {', '.join(DIMS)}, or M for K")
+    return letter
+
+
+def read_problem(at: At, value: Any) -> tuple[WorkloadShape, bool, tuple[str, ...]]:
+    """The layer, whether it is depthwise with its channels called C, and the data spaces' names in our order."""
+    value = at.table(value)
+    shape, instance = value.get("shape"), value.get("instance", value)
+    at_shape, at_instance = at / "shape", (at / "instance" if "instance" in value else at)
+    if isinstance(shape, str):
+        if shape not in ("cnn-layer", "CNN-Layer"):
+            raise at_shape.error(f"the preset {shape!r} is not read", "write the shape out, or use cnn-layer")
+        return _bounds(at_instance, instance, "RSPQCKN", {}), False, DATA_SPACES
+    shape = at_shape.table(shape)
+    dims = [_letter(at_shape, d, second=True) for d in (at_shape / "dimensions").list(shape.get("dimensions"))]
+    if len(set(dims)) != len(dims):
+        raise (at_shape / "dimensions").error("name a dimension twice", "K and M are the same here")
+    coefficients = at_shape / "coefficients"
+    defaults = {
+        str(row.get("name")): int(at_shape.number(row.get("default", 1), whole=True))
+        for row in map(coefficients.table, coefficients.list(shape.get("coefficients", [])))
+    }
+    spaces = (at_shape / "data-spaces").list(shape.get("data-spaces", shape.get("data_spaces")))
+    if len(spaces) != len(DATA_SPACES):
+        raise at_shape.error(f"has {len(spaces)} data spaces", "the model covers weights, inputs and outputs")
+    names, axes, factors = [], [], {}
+    for n, row in enumerate(spaces):
+        here = at_shape / "data-spaces" / n
+        row = here.table(row)
+        names.append(str(row.get("name")))
+        own = []
+        for axis in (here / "projection").list(row.get("projection")):
+            terms = []
+            for term in here.list(axis):
+                term = here.list(term)
+                if not 1 <= len(term) <= 2:
+                    raise (here / "projection").error(f"{term!r} is no product", "write [dimension, coefficient]")
+                terms.append(_letter(here, term[0], second=True))
+                if len(term) == 2:
+                    factors[terms[-1]] = str(term[1])
+            own.append(sorted(terms))
+        axes.append(sorted(own))
+        written = bool(row.get("read-write", row.get("read_write", False)))
+        if written != (n == 2):
+            raise here.error("is out of order", "list weights, inputs, outputs; only the last is read-write")
+    for kind, wanted in _AXES.items():
+        if kind == "conv":
+            wanted = [[*space, *([SECOND[a[0]]] for a in space if a[0] in SECOND)] for space in wanted]
+        restricted = [sorted([d for d in axis if d in dims] for axis in space) for space in wanted]
+        if axes == [[axis for axis in space if axis] for space in restricted]:
+            return (
+                _bounds(at_instance, instance, dims, {d: (c, defaults.get(c, 1)) for d, c in factors.items()}, kind),
+                kind == "depthwise",
+                tuple(names),
+            )
+    raise at_shape.error("its projections are not those of a convolution", "see the problem that mohamjax writes")
+
+
+def _bounds(
+    at: At, instance: Any, dims: Sequence[str], factors: Mapping[str, tuple[str, int]], kind: str = "conv"
+) -> WorkloadShape:
+    instance = at.table(instance)
+    given = {_ALIASES.get(key, key): value for key, value in instance.items()}
+
+    def value(key: str, default: int | None) -> int:
+        if key not in given and default is not None:
+            return default
+        if key not in given:
+            raise (at / key).error("the bound is missing", "give it")
+        number = (at / key).number(given[key], whole=True)
+        if not 1 <= number < 2**31:
+            raise (at / key).error(f"{given[key]!r} is no positive integer", "give 1 or more")
+        return int(number)
+
+    bounds = {d: value(d, None) for d in dims}
+    for first, second in SECOND.items():
+        if second in bounds:
+            bounds[first] = bounds.get(first, 1) * bounds.pop(second)
+    usual = {"P": "Wstride", "R": "Wdilation", "Q": "Hstride", "S": "Hdilation"}
+    steps = {d: value(*factors.get(d, (usual[d], 1))) for d in usual}
+    if kind == "depthwise":
+        bounds["G"] = bounds.pop("C", 1)
+    return WorkloadShape(**bounds, stride=(steps["P"], steps["Q"]), dilation=(steps["R"], steps["S"]))
+
+
+def _level(at: At, target: Any, architecture: Architecture) -> int:
+    if target not in architecture.level_names:
+        names = ", ".join(architecture.level_names)
+        raise (at / "target").error(f"{target!r} is no storage level", f"the levels are {names}")
+    return architecture.level_names.index(target)
+
+
+def _factors(at: At, value: Any, depthwise: bool, *, second: bool = False) -> list[tuple[int, str, int]]:
+    """(slot in `_LETTERS`, sign, number) of each entry of `factors`: text or list. A dimension's slot is its index."""
+    entries = value.replace(",", " ").split() if isinstance(value, str) else at.list(value if value is not None else [])
+    result = []
+    for entry in entries:
+        match = _FACTOR.match(str(entry).strip())
+        if match is None:
+            raise at.error(f"{entry!r} is no factor", "write them as in 'C=4 K=2'")
+        slot = _slot(at, match["dim"], depthwise, second=second)
+        result.append((slot, match["sign"] or "=", int(match["value"])))
+    if len({d for d, _, _ in result}) != len(result):
+        raise at.error("name a dimension twice", "give each once")
+    return result
+
+
+def _slot(at: At, letter: str, depthwise: bool, *, second: bool) -> int:
+    letter = _letter(at, letter, second=second)
+    return _LETTERS.index("G" if depthwise and letter == "C" else letter)
+
+
+def _permutation(at: At, value: Any, depthwise: bool, *, second: bool = False) -> list[int]:
+    """Slots in `_LETTERS`, innermost first."""
+    letters = re.sub(r"[\s,]", "", value) if isinstance(value, str) else at.list(value if value is not None else [])
+    order = [_slot(at, letter, depthwise, second=second) for letter in letters]
+    if len(set(order)) != len(order):
+        raise at.error("names a dimension twice", "give each once")
+    return order
+
+
+_MAPPING_KEYS = {"target", "type", "factors", "permutation", "split", "keep", "bypass"}
+
+
+def _directives(
+    rows: Sequence[tuple[At, Any]], architecture: Architecture
+) -> Iterator[tuple[At, dict[str, Any], int, str]]:
+    """Checked directives of a mapping or of constraints: (place, fields, level, type)."""
+    seen = set()
+    for at, row in rows:
+        row = at.table(row)
+        kind = str(row.get("type"))
+        kind = "bypass" if kind in ("datatype", "dataspace", "bypassing") else kind
+        if kind not in ("temporal", "spatial", "bypass"):
+            raise (at / "type").error(f"{kind!r} is not read", "known are temporal, spatial and bypass")
+        for key in row:
+            if key not in _MAPPING_KEYS:
+                raise (at / key).error("is not read", f"known are {', '.join(sorted(_MAPPING_KEYS))}")
+        level = _level(at, row.get("target"), architecture)
+        if (level, kind) in seen:
+            raise at.error(f"a second {kind} directive for {row['target']}", "merge them")
+        seen.add((level, kind))
+        yield at, row, level, kind
+
+
+def _split(at: At, row: dict[str, Any], count: int) -> int:
+    """How many dimensions of a spatial permutation run along X; all by default."""
+    return int((at / "split").number(row.get("split", count), whole=True))
+
+
+def _loops(at: At, slots: Sequence[int], bounds: Mapping[int, int]) -> tuple[list[int], list[int]]:
+    """Order of all dimensions, innermost first, and the factor of each, from the slots of one run of loops."""
+    place = dict.fromkeys(range(len(DIMS)), len(slots))
+    factors = [1] * len(DIMS)
+    for at_slot, slot in enumerate(slots):
+        dim, bound = _DIMENSION[slot], bounds.get(slot, 1)
+        if bound > 1 and factors[dim] > 1:
+            raise at.error(f"{DIMS[dim]} and {SECOND[DIMS[dim]]} run along the same axis", "write them as one factor")
+        if bound > 1 or place[dim] == len(slots):
+            factors[dim], place[dim] = max(bound, factors[dim]), at_slot
+    return sorted(place, key=lambda dim: place[dim]), factors
+
+
+def read_mapping(
+    at: At, value: Any, architecture: Architecture, shape: WorkloadShape, depthwise: bool, spaces: tuple[str, ...]
+) -> Nest:
+    """The loop nest of a mapping's directives, NumPy arrays; the factors must multiply to the bounds."""
+    levels, d = len(architecture.level_names), len(DIMS)
+    temporal, spatial = np.ones((levels, d), np.int32), np.ones((2, levels, d), np.int32)
+    order = np.tile(np.arange(d, dtype=np.int32), (levels, 1))
+    spatial_order = np.tile(np.arange(d, dtype=np.int32), (2, levels, 1))
+    keep = np.asarray(architecture.machine.keep).copy()
+    rows = [(at / n, row) for n, row in enumerate(at.list(value))]
+    for here, row, level, kind in _directives(rows, architecture):
+        if kind == "bypass":
+            stored = kept(here, row, spaces)
+            keep[level] = [name in stored for name in DATA_SPACES]
+            continue
+        factors = _factors(here / "factors", row.get("factors"), depthwise, second=True)
+        for _, sign, number in factors:
+            if sign != "=" or number < 1:
+                raise (here / "factors").error("a mapping needs every factor as a number of 1 or more", "write C=4")
+        bounds = {slot: number for slot, _, number in factors}
+        inner = _permutation(here / "permutation", row.get("permutation"), depthwise, second=True)
+        inner += [slot for slot in range(len(_LETTERS)) if slot not in inner]
+        if kind == "temporal":
+            order[level], temporal[level] = _loops(here, inner, bounds)
+        else:
+            split = _split(here, row, len(_LETTERS))
+            for axis, slots in enumerate((inner[:split], inner[split:])):
+                spatial_order[axis, level], spatial[axis, level] = _loops(here, slots, bounds)
+    for k, bound in enumerate(shape.bounds):
+        product = math.prod(int(n) for n in (*temporal[:, k], *spatial[:, :, k].flat))
+        if product != bound:
+            letter = "C" if depthwise and DIMS[k] == "G" else DIMS[k]
+            raise at.error(f"the factors of {letter} multiply to {product}, its bound is {bound}", "make them equal")
+    return Nest(temporal=temporal, order=order, spatial=spatial, spatial_order=spatial_order, keep=keep)
+
+
+def read_constraints(
+    rows: Sequence[tuple[At, Any]], architecture: Architecture, depthwise: bool, spaces: tuple[str, ...]
+) -> Constraints:
+    """The limits that lists of constraints set, NumPy arrays."""
+    levels, d = len(architecture.level_names), len(DIMS)
+    temporal = np.full((levels, d), UNLIMITED, np.int32)
+    fanout = np.asarray(architecture.machine.fanout)
+    # Timeloop lets every dimension run along an axis that has children there.
+    spatial = np.where(fanout.T[:, :, None] > 1, UNLIMITED, 1) * np.ones((1, 1, d), np.int32)
+    spatial = spatial.astype(np.int32)
+    order = np.full((levels, d), -1, np.int32)
+    keep = np.asarray(architecture.machine.keep).copy()
+    for at, row, level, kind in _directives(rows, architecture):
+        if kind == "bypass":
+            stored = kept(at, row, spaces)
+            keep[level] = [name in stored for name in DATA_SPACES]
+            continue
+        permutation = _permutation(at / "permutation", row.get("permutation"), depthwise)
+        for k, sign, number in _factors(at / "factors", row.get("factors"), depthwise):
+            if sign == ">=":
+                raise (at / "factors").error("lower bounds are not read", "bound factors from above")
+            # A factor of 0 stands for whatever is left of the bound.
+            most = UNLIMITED if number == 0 else number
+            if kind == "temporal":
+                temporal[level, k] = most
+            else:
+                spatial[:, level, k] = np.minimum(spatial[:, level, k], most)
+        if kind == "temporal":
+            order[level, : len(permutation)] = permutation
+        elif "split" in row:
+            split = _split(at, row, d)
+            inner = permutation + [k for k in range(d) if k not in permutation]
+            spatial[1, level, inner[:split]] = 1
+            spatial[0, level, inner[split:]] = 1
+    return Constraints(temporal_max=temporal, spatial_max=spatial, order=order, keep=keep)

@@ -1,0 +1,68 @@
+"""A place in one of Timeloop's files: what several readers of their parts ask of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from mohamjax.dims import DATA_SPACES
+from mohamjax.errors import InputError
+
+__all__ = ["DIGITS", "LARGEST_WHOLE", "At", "kept"]
+
+
+LARGEST_WHOLE = 2**53  # what a float counts exactly
+
+
+DIGITS = 9  # of factors and indices, which become int32
+
+
+class At:
+    """A place in a file: complains about it."""
+
+    def __init__(self, file: object, item: str) -> None:
+        self.file, self.item = file, item
+
+    def __truediv__(self, part: object) -> At:
+        return At(self.file, f"{self.item}, {part}" if self.item else str(part))
+
+    def error(self, message: str, remedy: str) -> InputError:
+        """A complaint about this place."""
+        return InputError(message, file=self.file, item=self.item, remedy=remedy)
+
+    def table(self, data: Any) -> dict[str, Any]:
+        """The data, which must be a mapping."""
+        if not isinstance(data, dict):
+            raise self.error("is no mapping of keys to values", "see the Timeloop documentation")
+        return data
+
+    def list(self, data: Any) -> list[Any]:
+        """The data, which must be a list."""
+        if not isinstance(data, list):
+            raise self.error("is no list", "see the Timeloop documentation")
+        return data
+
+    def number(self, value: Any, *, whole: bool = False) -> float:
+        """The value, which must be a number of 0 or more."""
+        if isinstance(value, str):
+            raise self.error(f"{value!r} is an expression or text", "expressions are not read; write the number")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+            raise self.error(f"{value!r} is no number of 0 or more", "give one")
+        if whole and (value != int(value) or value > LARGEST_WHOLE):
+            raise self.error(f"{value!r} is no whole number up to 2^53", "give one")
+        return float(value)
+
+
+def kept(at: At, row: dict[str, Any], names: Sequence[str]) -> list[str]:
+    """Data spaces, by our names, that a directive keeps; all that it does not bypass."""
+    lists = {}
+    for key in ("keep", "bypass"):
+        lists[key] = [str(name) for name in (at / key).list(row.get(key, []))]
+        for name in lists[key]:
+            if name not in names:
+                raise (at / key).error(f"{name!r} is no data space", f"use {', '.join(names)}")
+    both = set(lists["keep"]) & set(lists["bypass"])
+    if both:
+        raise at.error(f"{min(both)} is both kept and bypassed", "choose one")
+    return [ours for ours, name in zip(DATA_SPACES, names, strict=True) if name not in lists["bypass"]]

@@ -1,0 +1,583 @@
+"""How many words every level stores, reads, fills and updates: the counts of the loop-nest cost model.
+
+Axes: L levels, innermost first, padded at the outer end; D loop dimensions (`workload.DIMS`); V data spaces
+(weights, inputs, outputs). Layout and rules are those that `mapping.cost` states. Counts are sums and products of
+positive terms only, since float32 holds no exact difference of large counts.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from mohamjax.dims import ALL, DATA_SPACES, RELEVANT, C, G, I, K, N, O, P, Q, R, S, W, input_window, tensor_words
+from mohamjax.hardware.machine import Machine
+from mohamjax.mapping.children import (
+    MAX_CHILDREN,
+    are_relevant,
+    by_slot,
+    exact_divide,
+    group_counts,
+    hop_sums,
+    product_over,
+    widest,
+    windows,
+)
+from mohamjax.mapping.links import input_share, link_traffic, mac_traffic
+from mohamjax.mapping.nest import LayerArrays, Mapping
+from mohamjax.workload.layer import DIMS
+
+if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
+    from dataclasses import dataclass
+else:
+    from chex import dataclass
+
+__all__ = ["AccessCounts", "count_accesses"]
+
+
+@dataclass(frozen=True)
+class AccessCounts:
+    """Word counts of one mapping, per instance of a level and over the whole layer. Padded levels hold zeros.
+
+    Attributes:
+        tile: `[L, V]` float, words stored per instance, 0 where bypassed.
+        partition: `[L, V]` float, words of the tensor that one instance ever owns, 0 where bypassed.
+        reads: `[L, V]` float, words read.
+        fills: `[L, V]` float, words written from the parent level.
+        updates: `[L, V]` float, words written from the child level (outputs only).
+        delivered: `[L, V]` float, words delivered to one child.
+        ingress: `[L, V]` float, words that enter the network below the level, before any bypass.
+        network: `[L, V]` float, likewise with bypasses: a level below which a data space is bypassed serves the
+            children of the bypassed level.
+        hops: `[L, V]` float, sum over those words of the wire hops they take; 0 without `wires`, nan where the
+            level uses more children than the table holds.
+        link_transfers: `[L, V]` float, words that the level's children hand to a neighbour.
+        instances_used: `[L]` float.
+        expansion: `[L, 2]` float, instances used along X and Y.
+        fanout_used: `[L, 2]` float, children used along X and Y under one instance.
+        mac_expansion: `[2]` float, MACs used along X and Y.
+        macs: `[]` float, multiply-accumulates of the mapping: product of all factors.
+        compute_cycles: `[]` float, cycles without bandwidth limits: product of the temporal factors.
+    """
+
+    tile: jax.Array
+    partition: jax.Array
+    reads: jax.Array
+    fills: jax.Array
+    updates: jax.Array
+    delivered: jax.Array
+    ingress: jax.Array
+    network: jax.Array
+    hops: jax.Array
+    link_transfers: jax.Array
+    instances_used: jax.Array
+    expansion: jax.Array
+    fanout_used: jax.Array
+    mac_expansion: jax.Array
+    macs: jax.Array
+    compute_cycles: jax.Array
+
+
+def outermost(machine: Machine):
+    """`[L]` bool: the outermost existing level, the off-chip memory."""
+    following = jnp.concatenate([machine.level_mask[1:], jnp.zeros_like(machine.level_mask[:1])])
+    return machine.level_mask & ~following
+
+
+def kept(mapping: Mapping, machine: Machine):
+    """`[L, V]` bool: data spaces stored at each level. The off-chip memory always keeps all, padding none."""
+    return (mapping.keep | outermost(machine)[:, None]) & machine.level_mask[:, None]
+
+
+def _steps(layer: LayerArrays, extents):
+    """Strides and dilations in the dtype of extents."""
+    return layer.stride.astype(extents.dtype), layer.dilation.astype(extents.dtype)
+
+
+def _repeats(order, bounds):
+    """Loops of one level that repeat a delivery of weights or outputs (sections 3, 12).
+
+    For these a loop is either stationary or moves the tile to words that it did not hold. The innermost run of
+    irrelevant loops is free; every loop from the first relevant one outwards repeats the whole delivery.
+
+    Args:
+        order: `[D, ...]` dimension of each slot.
+        bounds: `[D, ...]` loop bound of each slot.
+
+    Returns:
+        For weights and outputs, `[2, ...]`: whether a relevant loop of bound above 1 is there, and the product of the
+        irrelevant bounds outside the first.
+    """
+    started = jnp.zeros((2, *bounds[0].shape), bool)
+    repeats = jnp.ones(started.shape, bounds.dtype)
+    for dim, bound in zip(order, bounds, strict=True):
+        relevant = are_relevant(dim, (W, O))
+        repeats = jnp.where(started & ~relevant, repeats * bound, repeats)
+        started = started | (relevant & (bound > 1))
+    return started, repeats
+
+
+def _input_loops(layer: LayerArrays, order, union):
+    """How the loops of one level move the inputs: (shift, axis) of each slot, `[D, ...]` (section 3).
+
+    Axis 0 is that of P and R, 1 that of Q and S, 2 any other on which the tile moves, by whole tiles; -1 is for K.
+    """
+    on_first, on_second = (order == P) | (order == R), (order == Q) | (order == S)
+    axis = jnp.where(on_first, 0, jnp.where(on_second, 1, jnp.where(order == K, -1, 2)))
+    shift = jnp.where(order == K, 0, jnp.ones(order.shape, union.dtype))
+    steps = {P: layer.stride[0], Q: layer.stride[1], R: layer.dilation[0], S: layer.dilation[1]}
+    for d, step in steps.items():
+        shift = jnp.where(order == d, union[d] * step.astype(union.dtype), shift)
+    return shift, axis
+
+
+def _input_deliveries(loops, h, w, rest):
+    """Words of the inputs delivered to one child of each level: `[L, ...]` (section 3).
+
+    Let F be the child's tile, s_k the shift of the k-th loop and S_k = s_1 + ... + s_{k-1}. A step of loop k
+    costs c(s_1) if s_k - S_k equals s_1 and F otherwise, where c(t) is the number of words of the tile shifted by
+    t that the tile does not hold; loop 1 always costs c(s_1). All shifts are non-negative and each lies on one
+    axis, so equality needs all relevant loops so far on one axis, on which s_k = S_k + s_1 holds as numbers. It
+    changes the cost only on the two axes on which windows slide; on any other axis the tile moves by whole tiles.
+
+    The scan runs over all loops of the nest, innermost first, for all levels at once. State: the words after the
+    first delivery, c(s_1), S_k + s_1, and the axis (-2 no loop yet, -1 none that moves the tile, 0 or 1 the
+    sliding axis, 2 when no later loop can match).
+
+    Args:
+        loops: (bound, shift, axis) of each slot, `[D, L, ...]`.
+        h: `[L, ...]` extent of the child's tile along the first spatial axis.
+        w: `[L, ...]` along the second.
+        rest: `[L, ...]` product of its other extents.
+    """
+    levels = h.shape[0]
+    full, per_row, per_column = rest * h * w, rest * w, rest * h
+    index = jnp.arange(levels).reshape((levels,) + (1,) * (h.ndim - 1))
+
+    def loop(state, xs):
+        words, first_cost, target, axis = state
+        (bound, shift, on), level = xs
+        active = (index <= level) & (bound > 1)
+        first = axis == -2
+        sliding = jnp.where(on == 0, per_row * jnp.minimum(h, shift), per_column * jnp.minimum(w, shift))
+        start_cost = jnp.where(on >= 0, jnp.where(on == 2, full, sliding), 0)
+        same = (on == -1) | (on == axis)
+        match = (shift == target) & (axis != 2) & same
+        cost = jnp.where(first, start_cost, jnp.where(match, first_cost, full))
+        turned = jnp.where(axis < 0, on, jnp.where(same, axis, 2))
+        return (
+            jnp.where(active, words * bound + (bound - 1) * cost, words),
+            jnp.where(active & first, start_cost, first_cost),
+            jnp.where(active, jnp.where(first, shift + shift, target + shift), target),
+            jnp.where(active, turned, axis),
+        ), None
+
+    zero = jnp.zeros_like(full)
+    start = (zero, zero, zero, jnp.full(full.shape, -2, jnp.int32))
+    flat = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape((-1, *x.shape[2:])), loops)
+    (words, *_), _ = lax.scan(loop, start, (flat, jnp.arange(levels * len(DIMS)) // len(DIMS)))
+    return full + words
+
+
+class _Level(NamedTuple):
+    """What follows from one level alone, as the walk inwards takes it; `[L, ...]` leaves while all levels are together.
+
+    Attributes:
+        relevant: for weights and outputs, product of the temporal factors that move them.
+        irrelevant: likewise, of those that do not.
+        repeats: likewise, of `_repeats`.
+        child_size: words of each data space in one child's tile.
+        size: likewise, in the level's own.
+        union_size: likewise, in those of its children together.
+        inputs: words of the inputs delivered to one child.
+        share: words of the inputs that one child does not get from another.
+        used: children along X and Y.
+        is_first: the level feeds the MACs.
+    """
+
+    relevant: Any
+    irrelevant: Any
+    repeats: Any
+    child_size: Any
+    size: Any
+    union_size: Any
+    inputs: Any
+    share: Any
+    used: Any
+    is_first: Any
+
+
+class _Outside(NamedTuple):
+    """What the walk inwards knows of all levels outside the one that it comes to.
+
+    Attributes:
+        relevant: for weights and outputs, product of the temporal factors that move them.
+        irrelevant: likewise, of those that do not.
+        visits: likewise, how often the tile is delivered to the next inner level.
+        partition: words of each data space that one instance ever owns.
+        union_size: of the next outer level.
+        children: that it uses.
+        share: words of weights and inputs that it delivers to one child.
+        expansion: instances along X and Y.
+    """
+
+    relevant: Any
+    irrelevant: Any
+    visits: Any
+    partition: Any
+    union_size: Any
+    children: Any
+    share: Any
+    expansion: Any
+
+
+class _Delivery(NamedTuple):
+    """What a level delivers.
+
+    Attributes:
+        expansion: instances of the level along X and Y.
+        delivered: words of each data space delivered to one child.
+        again: how often an output word comes back after the first time.
+        partition: words of each data space that one instance ever owns.
+        share: words of each data space that its parent fills it with.
+    """
+
+    expansion: Any
+    delivered: Any
+    again: Any
+    partition: Any
+    share: Any
+
+
+def _deliver(outer: _Outside, level: _Level) -> tuple[_Outside, _Delivery]:
+    """One step inwards: words delivered to one child."""
+    moved = [a * b for a, b in zip(outer.relevant, level.relevant, strict=True)]
+    still = [a * b for a, b in zip(outer.irrelevant, level.irrelevant, strict=True)]
+    repeated = [
+        jnp.where(started, repeats * above, visits)
+        for (started, repeats), above, visits in zip(level.repeats, outer.irrelevant, outer.visits, strict=True)
+    ]
+    # Every MAC takes one word of each data space per cycle, however often it is the same.
+    visits = [jnp.where(level.is_first, s, v) for s, v in zip(still, repeated, strict=True)]
+    weights, outputs = (level.child_size[v] * m * n for v, m, n in zip((W, O), moved, visits, strict=True))
+    delivered = [weights, jnp.where(level.is_first, weights, level.inputs), outputs]
+    partition = [
+        jnp.where(outer.children > 1, _whole_share(part, size, union), part)
+        for part, size, union in zip(outer.partition, level.size, outer.union_size, strict=True)
+    ]
+    state = _Outside(
+        relevant=moved,
+        irrelevant=still,
+        visits=repeated,
+        partition=partition,
+        union_size=level.union_size,
+        children=level.used[0] * level.used[1],
+        share=[weights, level.share],
+        expansion=[a * b for a, b in zip(outer.expansion, level.used, strict=True)],
+    )
+    out = _Delivery(
+        expansion=outer.expansion,
+        delivered=delivered,
+        again=visits[1] - 1,
+        partition=partition,
+        share=[*outer.share, partition[O] * (outer.visits[1] - 1)],
+    )
+    return state, out
+
+
+class _Served(NamedTuple):
+    """What the walk outwards takes of a level.
+
+    Attributes:
+        delivery: what it delivers.
+        groups: groups of children that share each data space.
+        size: words of each data space in its tile.
+        used: children along X and Y.
+        keep: data spaces that it stores.
+        top: it is the off-chip memory.
+        real: it is no padding.
+        traffic: of `link_traffic`, or None.
+        per_word: hops of a word of each data space.
+        is_first: the level feeds the MACs.
+    """
+
+    delivery: _Delivery
+    groups: Any
+    size: Any
+    used: Any
+    keep: Any
+    top: Any
+    real: Any
+    traffic: Any
+    per_word: Any
+    is_first: Any
+
+
+class _Inside(NamedTuple):
+    """What the walk outwards knows of the next inner level.
+
+    Attributes:
+        served: words of each data space that entered the network below it, or below where it bypasses them.
+        again: how often an output word comes back.
+        keep: data spaces that it stores.
+    """
+
+    served: Any
+    again: Any
+    keep: Any
+
+
+class _Table(NamedTuple):
+    """Fields of `AccessCounts` that the walk outwards finds."""
+
+    tile: Any
+    partition: Any
+    reads: Any
+    fills: Any
+    updates: Any
+    delivered: Any
+    ingress: Any
+    network: Any
+    expansion: Any
+    fanout_used: Any
+    hops: Any
+
+
+def _access(inner: _Inside, level: _Served, *, macs: Any) -> tuple[_Inside, _Table]:
+    """One step outwards: what a level reads and writes.
+
+    A level below which a data space is bypassed serves the children of the bypassed level; its own groups
+    still share reads. An output word comes back as often as those children are served again.
+
+    Args:
+        inner: the next inner level.
+        level: the level.
+        macs: of `mac_traffic`, or None without links.
+    """
+    delivery = level.delivery
+    ingress = [d * g for d, g in zip(delivery.delivered, level.groups, strict=True)]
+    passed = [s * g for s, g in zip(inner.served, level.groups, strict=True)]
+    if macs is not None:
+        for v, words in zip((W, O), macs.ingress, strict=True):
+            ingress[v] = jnp.where(level.is_first, words, ingress[v])
+        ingress[I] = level.traffic.ingress
+        children = level.used[0] * level.used[1]
+        passed[I] = inner.served[I] * children / level.traffic.weighted * ingress[I]
+    served = [jnp.where(inner.keep[v], ingress[v], passed[v]) for v in (W, I, O)]
+    again = jnp.where(inner.keep[O], delivery.again, inner.again)
+    reads = jnp.stack([served[W], served[I], delivery.partition[O] * again])
+    updates = jnp.stack([jnp.zeros_like(again), jnp.zeros_like(again), served[O]])
+    hops = [h * d for h, d in zip(level.per_word, delivery.delivered, strict=True)]
+
+    def stored(words):
+        return jnp.where(level.keep, words, 0)
+
+    def there(words):
+        return jnp.where(level.real, jnp.stack(words), 0)
+
+    out = _Table(
+        tile=stored(jnp.stack(level.size)),
+        partition=stored(jnp.stack(delivery.partition)),
+        reads=stored(reads),
+        fills=jnp.where(level.keep & ~level.top, jnp.stack(delivery.share), 0),
+        updates=stored(updates),
+        delivered=there(delivery.delivered),
+        ingress=there(ingress),
+        network=there(served),
+        expansion=there(delivery.expansion),
+        fanout_used=jnp.stack(level.used),
+        hops=there(hops),
+    )
+    return _Inside(served=served, again=again, keep=jnp.broadcast_to(level.keep, updates.shape)), out
+
+
+def count_accesses(
+    layer: LayerArrays,
+    mapping: Mapping,
+    machine: Machine,
+    *,
+    links: bool = False,
+    wires: bool = True,
+    max_children: int = MAX_CHILDREN,
+    grid: bool = False,
+) -> AccessCounts:
+    """Count the words that every level stores, reads, fills and updates (sections 1 and 3 to 8).
+
+    Args:
+        layer: Loop bounds, strides, dilations.
+        mapping: Loop nest whose factors multiply to the bounds.
+        machine: Only its levels and fanouts (for the wires) matter here.
+        links: Static. Count words that neighbours hand on (Timeloop's default, off in the search).
+        wires: Static. Count hops; without it `hops` is 0 and wires cost nothing.
+        max_children: Static. Children per level that the tables for wires and links have room for. 0 compiles no
+            table (a third of the compile time): hops are then nan where P runs along a level's children together with
+            R, or Q with S, and where the machine's mesh is wider than the level uses and has several rows.
+        grid: Static. Compile a faster way, too, for wires on meshes wider than their level uses. Not worth it where
+            every mapping is counted on an array of its own size.
+
+    Returns:
+        `AccessCounts` in the float dtype of the machine.
+    """
+    dtype = machine.capacity.dtype
+    batch = jnp.broadcast_shapes(
+        mapping.temporal.shape[2:], layer.bounds.shape[1:], machine.capacity.shape[1:], mapping.keep.shape[2:]
+    )
+    levels = mapping.temporal.shape[0]
+    shape = (levels, *batch)
+    layer = jax.tree.map(lambda x: x[:, None], layer)
+
+    # From here on arrays over (dimension or data space, level). What follows from one level alone is computed for
+    # all levels at once; what accumulates over levels is scanned, outwards or inwards. Both keep XLA from computing
+    # a long product anew for each of its readers.
+    temporal = jnp.broadcast_to(jnp.moveaxis(mapping.temporal, 1, 0).astype(dtype), (len(DIMS), *shape))
+    order = jnp.broadcast_to(jnp.moveaxis(mapping.order, 1, 0), temporal.shape)
+    spatial = jnp.moveaxis(mapping.spatial, 2, 1).astype(dtype)
+    spread = spatial[0] * spatial[1]
+    child = jnp.moveaxis(
+        lax.scan(
+            lambda child, factor: (child * factor, child),
+            jnp.ones((len(DIMS), *batch), dtype),
+            jnp.moveaxis(spread * temporal, 1, 0),
+        )[1],
+        0,
+        1,
+    )
+    union = child * spread
+    size, union_size, child_size = ([*tensor_words(e, *_steps(layer, e))] for e in (union * temporal, union, child))
+    axes = windows(layer, child, spread)
+    groups = group_counts(spread, axes)
+    used = [jnp.broadcast_to(product_over(spatial[axis]), shape) for axis in range(2)]
+
+    bounds = by_slot(order, temporal)
+    repeats = [*zip(*_repeats(order, bounds), strict=True)]
+    relevant = [product_over(temporal, RELEVANT[v]) for v in (W, O)]
+    irrelevant = [product_over(temporal, [d for d in ALL if d not in RELEVANT[v]]) for v in (W, O)]
+    h, w = input_window(child, *_steps(layer, child))
+    window = (h, w, product_over(child, (G, N, C)))
+    loops = (bounds, *_input_loops(layer, order, union))
+    inputs = _input_deliveries(loops, *window)
+
+    spatial_order = jnp.moveaxis(mapping.spatial_order, 2, 1)
+    fanout = jnp.moveaxis(machine.fanout, 1, 0)
+    if wires:
+        per_word = jnp.broadcast_to(hop_sums(spatial_order, spatial, fanout, axes, max_children, grid), (3, *shape))
+    else:
+        per_word = jnp.zeros((3, *shape), dtype)
+    if links:
+        given: dict[str, Any] = widest(
+            {
+                "loops": loops,
+                "window": window,
+                "order": spatial_order,
+                "spatial": spatial,
+                "fanout": fanout,
+                "axes": axes,
+                "delivered": inputs,
+                "groups": groups[I],
+                "hops": per_word[I],
+            }
+        )
+        exact = link_traffic(**given, size=max_children)
+        traffic = jax.tree.map(lambda x: x.astype(dtype), exact)
+        share = traffic.share
+    else:
+        traffic = exact = None
+        share = input_share(inputs, spread, axes, max_children)
+
+    one = jnp.ones(batch, dtype)
+    whole = [jnp.broadcast_to(x[-1], batch) for x in size]
+    outside = _Outside(
+        relevant=[one, one],
+        irrelevant=[one, one],
+        visits=[one, one],
+        partition=whole,
+        union_size=whole,
+        children=one,
+        share=whole[:O],
+        expansion=[one, one],
+    )
+    own = _Level(
+        relevant=relevant,
+        irrelevant=irrelevant,
+        repeats=repeats,
+        child_size=child_size,
+        size=size,
+        union_size=union_size,
+        inputs=inputs,
+        share=share,
+        used=used,
+        is_first=jnp.arange(levels) == 0,
+    )
+    nest, delivery = lax.scan(_deliver, outside, own, reverse=True)
+    macs = None
+    if links:
+        moved, still, repeated = (jnp.stack(part) for part in (nest.relevant, nest.irrelevant, nest.visits))
+        level = (spatial_order[:, :, 0], spatial[:, :, 0], fanout[:, 0], jax.tree.map(lambda x: x[0], axes))
+        served = [jnp.stack([x[W][0], x[O][0]]) for x in (groups, per_word)]
+        given = widest([moved, still, repeated, *level, *served])
+        macs = jax.tree.map(lambda x: x.astype(dtype), mac_traffic(*given, size=max_children))
+        delivery = delivery._replace(again=delivery.again.at[0].set(macs.again))
+
+    levels_served = _Served(
+        delivery=delivery,
+        groups=groups,
+        size=size,
+        used=used,
+        keep=kept(mapping, machine),
+        top=outermost(machine),
+        real=machine.level_mask,
+        traffic=traffic,
+        per_word=[*per_word],
+        is_first=jnp.arange(levels) == 0,
+    )
+    inside = _Inside(served=[one] * 3, again=one, keep=jnp.ones((len(DATA_SPACES), *batch), bool))
+    _, table = lax.scan(functools.partial(_access, macs=macs), inside, levels_served)
+
+    instances_used = table.expansion[:, 0] * table.expansion[:, 1]
+    hops = table.hops
+    transfers = jnp.zeros_like(hops)
+    if traffic is not None and exact is not None and macs is not None:
+        # Neighbours exchange what the next inner level stores, or the MACs have: its reads and fills grow.
+        stored = table.tile[:, I] > 0
+        below = jnp.concatenate([jnp.ones_like(stored[:1]), stored[:-1]])
+        handed = jnp.where(below & machine.level_mask, traffic.link_transfers, 0)
+        peer, share = (jnp.concatenate([x[1:], jnp.zeros_like(x[:1])]) for x in (widest(handed), exact.share))
+        peer = peer / widest(jnp.maximum(instances_used, 1))
+        reads = jnp.where(stored, _round(table.reads[:, I] + peer.astype(dtype)), 0)
+        fills = jnp.where(stored & ~outermost(machine), _floor(share + peer).astype(dtype), 0)
+        reads = table.reads.at[:, I].set(reads)
+        reads = reads.at[:, O].set(_round(reads[:, O]))
+        table = table._replace(reads=reads, fills=table.fills.at[:, I].set(fills))
+        hops = hops.at[:, I].set(jnp.where(machine.level_mask, traffic.hops, 0))
+        transfers = transfers.at[:, I].set(handed)
+        for v, crossed, words in zip((W, O), macs.hops, macs.link_transfers, strict=True):
+            hops, transfers = hops.at[0, v].set(crossed), transfers.at[0, v].set(words)
+    compute_cycles = nest.relevant[0] * nest.irrelevant[0]
+    return AccessCounts(
+        **table._replace(hops=hops)._asdict(),
+        link_transfers=transfers,
+        instances_used=instances_used,
+        mac_expansion=jnp.stack(nest.expansion),
+        macs=compute_cycles * nest.expansion[0] * nest.expansion[1],
+        compute_cycles=compute_cycles,
+    )
+
+
+def _whole_share(part, size, union):
+    """Whole part of part * size / union (section 5)."""
+    exact_part, exact_size, exact_union = widest((part, size, union))
+    return _floor(exact_divide(exact_part * exact_size, exact_union)).astype(part.dtype)
+
+
+def _round(x):
+    """Nearest whole number, halves up."""
+    return jnp.floor(x + 0.5)
+
+
+def _floor(x):
+    """Floor that forgives the rounding of single precision below an integer."""
+    return jnp.floor(x * (1 + 3e-7)) if x.dtype == jnp.float32 else jnp.floor(x)

@@ -1,0 +1,69 @@
+"""Settings of a search for job schedules, and what tenants want of one."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from mohamjax.errors import InputError
+from mohamjax.schedule.job_table import JobTable
+from mohamjax.search.jobs.problem import JobProblem, job_problem
+from mohamjax.search.loop import MAX_POPULATION
+
+__all__ = ["JobGoals", "JobSearchConfig"]
+
+
+@dataclasses.dataclass(frozen=True)
+class JobSearchConfig:
+    """Sizes of a search.
+
+    Attributes:
+        population: schedules of a generation.
+        generations: bred ones, after the first population.
+        objectives: of `problem.OBJECTIVES`; several give a front.
+        seed: of all randomness.
+        archive: capacity for the front of several objectives.
+    """
+
+    population: int = 50
+    generations: int = 199
+    objectives: tuple[str, ...] = ("makespan",)
+    seed: int = 0
+    archive: int = 64
+
+    def __post_init__(self) -> None:
+        """Checks the values; raises InputError."""
+        if self.population < 2 or self.generations < 0:
+            raise InputError(
+                f"{self.population} schedules and {self.generations} generations are too few",
+                item="search",
+                remedy="take at least 2 schedules and 0 generations",
+            )
+        if self.population > MAX_POPULATION:
+            raise InputError(
+                f"{self.population:,} schedules at once", item="population", remedy=f"take at most {MAX_POPULATION:,}"
+            )
+
+    @property
+    def evaluations(self) -> int:
+        """Schedules evaluated by a search."""
+        return self.population * (self.generations + 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class JobGoals:
+    """What tenants want, beside a short makespan; see `problem.job_problem`.
+
+    Attributes:
+        weight: per job, or None for 1 each.
+        deadline: per job [time units], or None.
+        target: per job the place at which it should end, or None for the order of the table.
+    """
+
+    weight: tuple[float, ...] | None = None
+    deadline: tuple[float, ...] | None = None
+    target: tuple[int, ...] | None = None
+
+    def problem(self, table: JobTable, **sizes: Any) -> JobProblem:
+        """The problem of a table with these goals; keywords as for `problem.job_problem`."""
+        return job_problem(table, weight=self.weight, deadline=self.deadline, target=self.target, **sizes)

@@ -1,0 +1,113 @@
+"""The house: arrows between the parts of the package run one way, nothing imports in a circle, no file is too long.
+
+Read from the source alone; imports inside functions and those for type checkers count too.
+"""
+
+import ast
+import functools
+import pathlib
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1] / "mohamjax"
+MOST_LINES = 700
+
+BASE = {"blocks", "dims", "errors", "programs", "reader", "struct", "text"}
+"""Modules that every part may use."""
+
+ARROWS = {
+    "emo": set(),
+    "workload": set(),
+    "hardware": set(),
+    "mapping": {"hardware", "workload"},
+    "schedule": {"mapping", "hardware", "workload", "emo"},
+    "search": {"schedule", "mapping", "hardware", "workload", "emo"},
+    "plot": {"schedule", "mapping", "hardware", "workload", "emo"},
+    "io": {"search", "schedule", "mapping", "hardware", "workload", "emo"},
+}
+"""What each room may import beside itself and `BASE`. All else (door, figures, the command line) stands above them."""
+
+
+def name_of(path):
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FILES = {name_of(path): path for path in sorted(ROOT.rglob("*.py"))}
+MODULES = sorted(FILES)
+
+
+def room_of(module):
+    """The folder or file right below the package."""
+    return module.split(".")[1] if "." in module else ""
+
+
+@functools.cache
+def imports(module):
+    """Modules of the package that a module imports, by line."""
+    package = module if FILES[module].name == "__init__.py" else module.rpartition(".")[0]
+    found = {}
+    for node in ast.walk(ast.parse(FILES[module].read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                base = ".".join([*package.split(".")[: len(package.split(".")) - node.level + 1], *base.split(".")])
+            # A name may be a module of the package; the version is of no module.
+            names = [f"{base}.{alias.name}" if f"{base}.{alias.name}" in FILES else base for alias in node.names]
+            if base == "mohamjax":
+                names = [n for n, a in zip(names, node.names, strict=True) if a.name != "__version__"]
+        else:
+            continue
+        for name in names:
+            if name.split(".")[0] == "mohamjax":
+                found.setdefault(name, node.lineno)
+    return found
+
+
+def test_every_room_is_known():
+    folders = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"cli"}
+    assert folders == set(ARROWS)
+    assert {f"mohamjax.{name}" for name in BASE} <= set(MODULES)
+
+
+@pytest.mark.parametrize("room", [*ARROWS, "the base"])
+def test_arrows_run_downward(room):
+    """`search` and `plot` know no files, `emo` knows nothing of the project: as `ARROWS` says."""
+    members = [m for m in MODULES if room_of(m) == room or (room == "the base" and room_of(m) in BASE)]
+    allowed = BASE | ARROWS.get(room, set()) | {room}
+    assert members
+    wrong = [
+        f"{module}:{line} imports {name}"
+        for module in members
+        for name, line in imports(module).items()
+        if room_of(name) not in allowed
+    ]
+    assert not wrong, wrong
+
+
+def test_no_module_imports_itself_on_some_way():
+    """Depth first: a module met again while it is still open closes a circle."""
+    state, circles = {}, []
+
+    def visit(module, way):
+        state[module] = "open"
+        for name in imports(module):
+            if name not in FILES:
+                continue
+            if state.get(name) == "open":
+                circles.append(" -> ".join([*way[way.index(name) :], name]))
+            elif name not in state:
+                visit(name, [*way, name])
+        state[module] = "done"
+
+    for module in MODULES:
+        if module != "mohamjax" and module not in state:  # the door is lazy: it imports once a road is used
+            visit(module, [module])
+    assert not circles, circles
+
+
+def test_no_file_is_too_long():
+    long = {name: lines for name, path in FILES.items() if (lines := len(path.read_text().splitlines())) > MOST_LINES}
+    assert not long, long
