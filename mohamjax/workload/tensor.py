@@ -28,6 +28,7 @@ __all__ = [
     "TYPE_BITS",
     "UINT8",
     "Call",
+    "MisfitError",
     "Shape",
     "Tensor",
     "broadcast",
@@ -54,6 +55,10 @@ NUMPY_TYPES: dict[int, type] = {
     10: np.float16, 11: np.float64, 12: np.uint32, 13: np.uint64,
 }  # fmt: skip
 """NumPy types of the ONNX element types whose values are folded."""
+
+
+class MisfitError(ValueError):
+    """Operands that do not fit together, in words for the user; the walk adds the file and the node."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -123,7 +128,7 @@ def broadcast(*shapes: Shape | None) -> Shape | None:
     """The common shape by NumPy's rules.
 
     Raises:
-        ValueError: The shapes do not fit together.
+        MisfitError: The shapes do not fit together.
     """
     known = [s for s in shapes if s is not None]
     if len(known) < len(shapes):
@@ -134,7 +139,7 @@ def broadcast(*shapes: Shape | None) -> Shape | None:
         sizes = [s[axis] for s in known if len(s) >= -axis]
         wide = {d for d in sizes if d is not None and d != 1}
         if len(wide) > 1:
-            raise ValueError("shapes " + " and ".join(show(s) for s in known) + " do not broadcast")
+            raise MisfitError("shapes " + " and ".join(show(s) for s in known) + " do not broadcast")
         out.append(wide.pop() if wide else None if None in sizes else 1)
     return tuple(out)
 
