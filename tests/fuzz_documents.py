@@ -167,7 +167,9 @@ networks:
 - {file: m.onnx, name: other, shapes: {x: [3, 4]}, task: vision}
 """
 
-PLATFORM = "name: p\ncores:\n- {style: HB, rows: 32, count: 2}\n- {style: LB_rs, rows: 8, columns: 16}\n- {template: simba}\n"
+PLATFORM = (
+    "name: p\ncores:\n- {style: HB, rows: 32, count: 2}\n- {style: LB_rs, rows: 8, columns: 16}\n- {template: simba}\n"
+)
 
 JOBS = """\
 job,type,K,C,P,Q,R,S,stride_h,weight,deadline_cycles,tenant

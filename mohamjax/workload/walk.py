@@ -82,7 +82,7 @@ class Scope:
             if name in scope.tensors:
                 return scope.tensors[name]
             scope = scope.parent
-        raise KeyError(name)
+        raise MisfitError(f"tensor {name!r} has no value there")
 
     def inner(self, hints: Mapping[str, onnx.ValueInfoProto], prefix: str) -> Scope:
         """The scope of a graph inside a node."""
