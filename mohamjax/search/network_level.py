@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mohamjax import emo
 from mohamjax.hardware import Technology, Template, TemplateArrays, resize, template_arrays
 from mohamjax.mapping import ArraySizes, MappingTables, Wires, area, hop_columns, wires
 from mohamjax.search import loop
@@ -141,7 +142,7 @@ _PROBLEM = loop.Problem(
     sample=_sample,
     vary=_vary,
     evaluate=lambda genes, context: jnp.log2(
-        jax.vmap(jax.vmap(lambda g, c: _merged(g, c)[0], (0, None)), (0, None))(genes, context)
+        emo.positive(jax.vmap(jax.vmap(lambda g, c: _merged(g, c)[0], (0, None)), (0, None))(genes, context))
     ),
     shared_context=True,
     distinct=True,
