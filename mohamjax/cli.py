@@ -778,7 +778,7 @@ def _landmark_table(landmarks: dict[str, int], front: Any, bounds: Bounds) -> st
         values = [
             cell
             for (key, scale), bound in zip(scales, bounds.objectives, strict=True)
-            for cell in (_digits(row[key] * scale), _digits(row[key] / bound))
+            for cell in (_digits(row[key] * scale), _digits(row[key] / bound) if bound else "-")
         ]
         body.append([name, str(i), *values, kinds])
     limits = [

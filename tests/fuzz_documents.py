@@ -41,8 +41,8 @@ def designs() -> dict:
          "stride": [1, 1], "dilation": [1, 1], "predecessors": before}
         for i, (n, before) in enumerate([(0, []), (0, [0]), (1, [])])
     ]  # fmt: skip
-    one = {"chiplets": [{"template": _TEMPLATES[0], "tile": 0, "levels": sizes}, {"template": _TEMPLATES[1], "tile": 1}],
-           "schedule": _schedule(3)}  # fmt: skip
+    chiplets = [{"template": _TEMPLATES[0], "tile": 0, "levels": sizes}, {"template": _TEMPLATES[1], "tile": 1}]
+    one = {"chiplets": chiplets, "schedule": _schedule(3)}
     return {
         "format": "designs/1", "scenario": "s", "clock_GHz": 1.0, "templates": list(_TEMPLATES),
         "package": {"max_tiles": 4, "interface_counts": [[4, 2], [None, 4]], "contention": "all"},
@@ -107,7 +107,8 @@ _LEVEL = {
 ARCHITECTURES = {
     "format_version": 1,
     "architectures": [
-        {"name": "a", "mac": {"name": "mac", "instances": 4, "meshX": 2, "meshY": 2, "energy_pJ": 0.2, "area_um2": 300.0},
+        {"name": "a",
+         "mac": {"name": "mac", "instances": 4, "meshX": 2, "meshY": 2, "energy_pJ": 0.2, "area_um2": 300.0},
          "levels": [_LEVEL, {**_LEVEL, "name": "DRAM", "kind": "dram", "capacity_words": None, "read_bw": 17.9,
                              "keep_default": ["Weights", "Inputs", "Outputs"]}]},
     ],

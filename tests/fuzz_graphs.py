@@ -1,4 +1,4 @@
-"""Random ONNX graphs: a grammar over every operator that the importer knows, growth node by node, damage, huge sizes."""
+"""Random ONNX graphs: a grammar over every operator that the importer knows, growth, damage, huge sizes."""
 
 import contextlib
 import functools
@@ -13,8 +13,7 @@ from workload_models import BOOL, INT64, const, info, model, node, weight
 
 from mohamjax.errors import InputError
 from mohamjax.workload import control_flow, read_network
-from mohamjax.workload.operators import RULES
-from mohamjax.workload.operators import contrib, products, windows
+from mohamjax.workload.operators import RULES, contrib, products, windows
 from mohamjax.workload.walk import CONTROL
 
 OPERATORS = sorted({(domain, op) for domain, rules in RULES.items() for op in rules} | {("", op) for op in CONTROL})

@@ -4,7 +4,6 @@ import copy
 import json
 
 import fuzz_documents
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
