@@ -4,18 +4,14 @@ import copy
 import json
 
 import fuzz_documents
-import jax.numpy as jnp
-import numpy as np
 import pytest
 import yaml
 
-from mohamjax import emo
 from mohamjax.cli import main
 from mohamjax.errors import InputError
 from mohamjax.hardware import load_technology, load_templates
 from mohamjax.io import read_designs
 from mohamjax.io.mappings import given_mappings
-from mohamjax.io.results import landmarks
 from mohamjax.io.schedules import schedule_arrays
 from mohamjax.search import load_requirements
 from mohamjax.workload import load_scenario
@@ -173,38 +169,3 @@ def test_requirements(tmp_path, path, value):
     with pytest.raises(InputError) as caught:
         load_requirements(file)
     assert str(caught.value).startswith(f"{file}: {path[0]}")
-
-
-# ------------------------------------------------------------------------------------------------------- what is free
-
-
-def test_logarithms_of_what_costs_nothing():
-    """Zero is the best, not nothing: it stays finite, and below everything that costs something."""
-    for library, dtype in ((np, np.float64), (jnp, jnp.float32)):
-        values = library.asarray([0.0, 1e-30, 1.0, np.inf, np.nan], dtype)
-        logs = np.asarray(library.log(emo.positive(values)))
-        assert np.isfinite(logs[:3]).all() and (np.diff(logs[:4]) > 0).all() and np.isnan(logs[4])
-        assert (np.asarray(emo.positive(values))[1:4] == np.asarray(values)[1:4]).all()
-
-
-@pytest.mark.parametrize("zero", [[2], [1, 2], [0, 1, 2]])
-def test_archives_of_designs_that_cost_nothing(zero):
-    """Thinning on logarithms where an objective is 0 in all rows, or in some."""
-    draw = np.random.default_rng(0).random((40, 3)).astype(np.float32) + 0.1
-    draw[:, 0] = np.sort(draw[:, 0])
-    draw[:, 1] = np.sort(draw[:, 1])[::-1]
-    for rows in (slice(None), slice(0, 1)):
-        values = draw.copy()
-        values[rows, zero] = 0
-        empty = emo.archive_init(8, jnp.int32(0), 3)
-        archive = emo.archive_update(empty, jnp.arange(40), jnp.asarray(values), log_crowding=True)
-        kept = np.asarray(archive.objectives)[np.asarray(archive.valid)]
-        assert len(kept) and np.isfinite(kept).all()
-        front = values[np.asarray(emo.non_dominated_rank(jnp.asarray(values))) == 0]
-        assert len(kept) == min(8, len(np.unique(front, axis=0)))
-        assert (kept.min(axis=0) == front.min(axis=0)).all()  # the extremes stay
-
-
-def test_landmarks_of_a_front_that_costs_nothing():
-    assert landmarks(np.array([[1.0, 4.0, 0.0], [2.0, 2.0, 0.0], [4.0, 1.0, 0.0]]))["knee"] == 1
-    assert min(landmarks(np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])).values()) >= 0

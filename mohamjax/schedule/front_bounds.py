@@ -593,7 +593,8 @@ def _edges(own: np.ndarray, low: float, high: float, cells: int) -> np.ndarray:
     """Where cells begin: spread evenly on a log axis, and at the breakpoints themselves where these are few."""
     own = np.unique(own[(own > low) & (own < high)])
     start = low if low > 0 else 1e-9 * high  # an axis of logarithms has no 0
-    spread = np.append(low, _spread(start, high, cells)[low > 0 :]) if start > 0 else np.full(1, low)
+    spread = _spread(start, high, cells)[low <= 0 :] if start > 0 else np.zeros(0)
+    spread = np.append(low, spread[low > 0 :])
     return np.unique(np.concatenate([spread, own if len(own) <= cells else own[:0]]))
 
 
