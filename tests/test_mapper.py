@@ -15,7 +15,7 @@ from mapping_cases import ARRAYS, TECHNOLOGY, TEMPLATES, quick_jit, random_shape
 
 from mohamjax import emo
 from mohamjax.errors import InputError
-from mohamjax.hardware import resize, template_arrays
+from mohamjax.hardware import resize, template_arrays, template_from_dict
 from mohamjax.io import MappingCache, cache_folder
 from mohamjax.mapping import (
     Mapping,
@@ -350,3 +350,27 @@ def test_a_template_that_nothing_fits_has_no_sets():
 def test_sizes_are_checked(field):
     with pytest.raises(InputError, match=field):
         dataclasses.replace(CONFIG, **{field: 0})
+
+
+def test_a_template_that_costs_nothing_has_its_pareto_sets():
+    """No energy and no area: the fastest mapping is the whole set; no energy alone: time against area."""
+    free = {"read_energy_pJ": 0, "write_energy_pJ": 0, "area_um2": 0}
+
+    def template(area):
+        levels = [
+            {"name": "DRAM", "kind": "dram", "component": "fixed", "costs": free},
+            {"name": "Buffer", "kind": "sram", "component": "fixed", "costs": free, "capacity_words": 2**16,
+             "keep": ["Weights", "Inputs", "Outputs"], "fanout": [8, 8]},
+        ]  # fmt: skip
+        mac = {"width_bits": 8, "accumulator_bits": 24, "energy_pJ": 0, "area_um2": area}
+        return template_from_dict({"format": "template/1", "name": f"free{area}", "mac": mac, "levels": levels})
+
+    deep = max(len(t.levels) for t in TEMPLATES)
+    tables = map_layers(KEY, LAYERS[:2], [template(0), template(1)], TECHNOLOGY, CONFIG, levels=deep)
+    assert (np.asarray(tables.count)[:, 0] == 1).all() and (np.asarray(tables.count)[:, 1] > 1).all()
+    for u, layer in enumerate(LAYERS[:2]):
+        for t, count in enumerate(tables.count[u]):
+            values = np.asarray(tables.objectives)[u, t, :count]
+            assert np.isfinite(values).all() and (values[:, 1] == 0).all()
+            assert values[:, 0].min() == np.prod(layer.shape.bounds) / 64  # all 64 MACs, all the time
+    assert (np.asarray(tables.objectives)[:, 0, 0, 2] == 0).all()

@@ -540,3 +540,58 @@ def test_batch_must_be_positive(tmp_path, batch):
 )
 def test_shapes_that_do_not_fit(tmp_path, shapes, word):
     refused(save(tmp_path, linear()), word, shapes=shapes)
+
+
+# ------------------------------------------------------------------------------- nodes that do not fit their operands
+
+_S = [const("i3", np.array([1, 2, 3])), const("nan", np.array([np.nan])), const("b", np.array(True))]
+
+MISFITS = {
+    "split_of_a_scalar": (node("Split", "s", "u v", "n"), "too few axes"),
+    "slice_of_a_scalar": (node("Slice", "s i3 i3", "u", "n"), "too few axes"),
+    "slice_by_nan": (node("Slice", "a nan nan", "u", "n"), "holds nan"),
+    "gather_from_a_scalar": (node("Gather", "s i3", "u", "n"), "too few axes"),
+    "roi_align_of_a_vector": (node("RoiAlign", "i3 a", "u", "n"), "too few axes"),
+    "max_roi_pool_of_a_vector": (node("MaxRoiPool", "i3 a", "u", "n"), "too few axes"),
+    "resize_to_other_sizes": (node("Resize", ["a", "", "", "i3"], "u", "n"), "3 sizes for 2 axes"),
+    "crop_to_other_sizes": (node("CenterCropPad", "a i3", "u", "n"), "3 sizes for 2 axes"),
+    "stft_of_a_vector": (node("STFT", "i3 b", "u", "n"), "too few axes"),
+    "stft_of_no_frames": (node("STFT", "a z", "u", "n"), "every 0"),
+    "col2im_of_a_vector": (node("Col2Im", "i3 i3 i3", "u", "n"), "too few axes"),
+    "a_grid_of_no_size": (node("AffineGrid", "a z", "u", "n"), "needs 3 or more"),
+    "squeeze_by_nan": (node("Squeeze", "a nan", "u", "n"), "holds nan"),
+    "an_axis_that_is_a_text": (node("TopK", "a z", "u v", "n", axis="first"), "axis"),
+    "compress_along_a_list": (node("Compress", "a b", "u", "n", axis=[1]), "an axis is [1]"),
+    "trilu_of_a_scalar": (node("Trilu", "s", "u", "n"), "a tensor scalar has no triangle"),
+    "minus_true": (node("Neg", "b", "u", "n"), "inputs scalar [True]"),
+    "mean_of_shapes_that_differ": (node("Sum", "a i3", "u", "n"), "do not broadcast"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", MISFITS)
+def test_misfits_are_told_in_our_words(tmp_path, kind):
+    """The file, the node, its operator and what does not fit; nothing of Python's or NumPy's."""
+    bad, words = MISFITS[kind]
+    sound = linear()
+    sound.graph.node.insert(0, bad)
+    sound.graph.initializer.extend([*_S, const("z", np.int64(0)), weight("a", (2, 4)), weight("s", ())])
+    text = refused(save(tmp_path, sound), f"node 'n' ({bad.op_type})", words)
+    for foreign in ("index out of range", "not supported between", "zip()", "cannot convert", "ufunc", "object"):
+        assert foreign not in text
+
+
+@pytest.mark.parametrize("op", ["Conv", "ConvTranspose", "MaxPool"])
+@pytest.mark.parametrize("key", ["strides", "dilations", "pads"])
+def test_empty_lists_of_windows_are_left_out(tmp_path, op, key):
+    """What says nothing is the default: a list without entries too."""
+    image, kernel = info("x", (1, 3, 8, 8)), weight("w", (3, 3, 3, 3))
+
+    def read(**attributes):
+        window = {} if op != "MaxPool" else {"kernel_shape": [3, 3]}
+        first = node(op, "x" if window else "x w", "t", "first", **window)
+        for name, value in attributes.items():
+            first.attribute.append(helper.make_attribute(name, value, attr_type=onnx.AttributeProto.INTS))
+        nodes = [first, node("Conv", "t w", "y", "last")]
+        return read_network(save(tmp_path, model(nodes, [image], ["y"], [kernel]))).layers
+
+    assert read(**{key: []}) == read()

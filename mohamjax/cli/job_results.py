@@ -67,8 +67,9 @@ def write_results(
 
     from mohamjax import __version__
     from mohamjax.io import dump_json, write_together
+    from mohamjax.io.files import csv_text
     from mohamjax.io.job_transfer import transfer_document
-    from mohamjax.io.jobs import csv_text, job_table_document
+    from mohamjax.io.jobs import job_table_document
     from mohamjax.io.trace import TraceRow, chrome_trace
     from mohamjax.schedule.job_table import evaluate_table
 

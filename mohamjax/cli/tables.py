@@ -72,7 +72,7 @@ def landmark_table(landmarks: dict[str, int], front: Any, bounds: Bounds) -> str
         values = [
             cell
             for (key, scale), bound in zip(scales, bounds.objectives, strict=True)
-            for cell in (digits(row[key] * scale), digits(row[key] / bound))
+            for cell in (digits(row[key] * scale), digits(row[key] / bound) if bound else "-")
         ]
         body.append([name, str(i), *values, kinds])
     limits = [

@@ -1,6 +1,6 @@
 """Evolutionary multi-objective core: ranking, survival, constraints, hypervolume, archive, landmarks, stopping."""
 
-from mohamjax.emo._arrays import with_spare_rows
+from mohamjax.emo._arrays import positive, with_spare_rows
 from mohamjax.emo.archive import Archive, archive_init, archive_size, archive_update
 from mohamjax.emo.feasibility import PENALTY, constrained, feasible
 from mohamjax.emo.hypervolume import hypervolume
@@ -27,6 +27,7 @@ __all__ = [
     "hypervolume",
     "knee_point",
     "non_dominated_rank",
+    "positive",
     "should_stop",
     "stability",
     "survive",

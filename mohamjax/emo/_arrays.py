@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["as_objectives", "precision", "with_spare_rows"]
+__all__ = ["as_objectives", "positive", "precision", "with_spare_rows"]
 
 
 def precision(objectives: chex.ArrayTree) -> contextlib.AbstractContextManager:
@@ -37,6 +37,18 @@ def as_objectives(objectives: chex.ArrayTree) -> jax.Array:
     if not jnp.issubdtype(values.dtype, jnp.floating):
         values = values.astype(jnp.result_type(float))
     return jnp.where(jnp.isnan(values), jnp.asarray(jnp.inf, values.dtype), values)
+
+
+def positive(objectives: Any) -> Any:
+    """Objectives of which logarithms can be taken: what costs nothing costs the smallest normal number of its dtype.
+
+    Such a design stays better than all that cost something, and finite, where the logarithm of 0 would shut it out.
+
+    Args:
+        objectives: floats of any shape, not negative, NumPy's or JAX's; NaN and +inf stay.
+    """
+    library = np if isinstance(objectives, np.ndarray | np.floating) else jnp
+    return library.maximum(objectives, library.finfo(objectives.dtype).tiny)
 
 
 def with_spare_rows(objectives: Any) -> np.ndarray:

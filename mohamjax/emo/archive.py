@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.tree_util import keystr, tree_leaves_with_path
 
-from mohamjax.emo._arrays import as_objectives
+from mohamjax.emo._arrays import as_objectives, positive
 from mohamjax.struct import record
 
 __all__ = ["Archive", "archive_init", "archive_size", "archive_update"]
@@ -91,7 +91,7 @@ def archive_update(
         genes: pytree as in `archive_init`, every leaf `[B, ...]`.
         objectives: `[B, M]` floats, cast to the archive's dtype.
         log_crowding: static; thin by the crowding of the objectives' logarithms, which keeps a front over several
-            orders of magnitude evenly filled. Objectives must then be positive.
+            orders of magnitude evenly filled. Objectives must then not be negative.
 
     Raises:
         ValueError: If the number of objectives is not the archive's, or the genes have other shapes.
@@ -144,7 +144,7 @@ def _enter(kept, valid, origin, thinned, rows, source, *, log_crowding):
     objectives = jnp.concatenate([kept, rows])
     alive = jnp.concatenate([valid & ~leaves, enters])
     excess = jnp.maximum(jnp.sum(alive, dtype=jnp.int32) - capacity, 0)
-    alive = _thin(jnp.log(objectives) if log_crowding else objectives, alive, excess)
+    alive = _thin(jnp.log(positive(objectives)) if log_crowding else objectives, alive, excess)
     slot = jnp.argsort(~alive, stable=True)[:capacity]
     valid = alive[slot]
     kept = jnp.where(valid[:, None], objectives[slot], jnp.inf)

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from mohamjax.errors import InputError
+from mohamjax.errors import InputError, one_line
 from mohamjax.hardware import (
     Machine,
     Technology,
@@ -33,6 +33,8 @@ from mohamjax.workload import DIMS, LAYER_TYPES, ApplicationModel, Layer, Networ
 
 __all__ = ["read_designs"]
 
+_LONGEST_IDENTIFIER = 200
+
 
 def _need(data: Mapping[str, Any], key: str, kind: type | tuple[type, ...], *, file: object, item: str) -> Any:
     """`data[key]` of the wanted type, or one line that says what is missing."""
@@ -49,12 +51,40 @@ def _need(data: Mapping[str, Any], key: str, kind: type | tuple[type, ...], *, f
     return value
 
 
+def _text(data: Mapping[str, Any], key: str, default: str, *, file: object, item: str) -> str:
+    """`data[key]`, a text, or the default where it is missing or null."""
+    value = default if data.get(key) is None else data[key]
+    if not isinstance(value, str):
+        raise InputError(f"`{key}` is {value!r}, no text", file=file, item=item, remedy="write it in quotes")
+    return value
+
+
+def _identifier(row: Any, number: int, known: Mapping[str, int]) -> tuple[int | str, str]:
+    """What a design is called, and why it cannot be called what its file says; its place where it says nothing.
+
+    Args:
+        row: the design.
+        number: its place in the file.
+        known: places of the designs before it, by identifier as text.
+    """
+    given = [row[key] for key in ("design_id", "name") if row.get(key) is not None] if isinstance(row, Mapping) else []
+    name = given[0] if given else number
+    text = isinstance(name, str) and name.strip() and name.isprintable() and len(name) <= _LONGEST_IDENTIFIER
+    if not text and (isinstance(name, bool) or not isinstance(name, int)):
+        told = one_line(repr(name))[:40]
+        return number, f"its identifier {told} is neither a whole number nor a text of one short line"
+    if str(name) in known:
+        return name, f"its identifier {name} is also that of the design at place {known[str(name)]} of the file"
+    return name, ""
+
+
 def _application(document: Mapping[str, Any], file: object) -> ApplicationModel:
     """The networks of a `designs/1` file."""
     names = _need(document, "networks", list, file=file, item="file")
     rows = _need(document, "layers", list, file=file, item="file")
     members: list[list[Layer]] = [[] for _ in names]
     base: list[int] = []
+    called: set[tuple[int, str]] = set()
     for i, row in enumerate(rows):
         item = f"layers[{i}]"
         if not isinstance(row, Mapping):
@@ -92,13 +122,19 @@ def _application(document: Mapping[str, Any], file: object) -> ApplicationModel:
                 f"unknown layer type {kind!r}", file=file, item=item, remedy=f"use one of {', '.join(LAYER_TYPES)}"
             )
         before = row.get("predecessors", [])
-        if not isinstance(before, list) or any(not isinstance(p, int) or not first <= p < i for p in before):
+        whole = isinstance(before, list) and not any(isinstance(p, bool) or not isinstance(p, int) for p in before)
+        if not whole or any(not first <= p < i for p in before):
             raise InputError(
                 "predecessors must be earlier layers of the same network",
                 file=file,
                 item=item,
                 remedy="list the layers in a topological order",
             )
+        name = _text(row, "name", str(i), file=file, item=item)
+        if (n, name) in called:
+            told = f"a second layer of this network is called {name!r}"
+            raise InputError(told, file=file, item=item, remedy="give every layer of a network its own name")
+        called.add((n, name))
         shape = WorkloadShape(
             **bounds,
             stride=tuple(pairs[0]),
@@ -106,9 +142,9 @@ def _application(document: Mapping[str, Any], file: object) -> ApplicationModel:
         )
         members[n].append(
             Layer(
-                name=str(row.get("name", i)),
+                name=name,
                 type=kind,
-                op=str(row.get("op", "")),
+                op=_text(row, "op", "", file=file, item=item),
                 shape=shape,
                 word_bits=int(row.get("word_bits", 8)),
                 predecessors=tuple(p - first for p in before),
@@ -116,15 +152,19 @@ def _application(document: Mapping[str, Any], file: object) -> ApplicationModel:
         )
     if not rows:
         raise InputError("there are no layers", file=file, item="layers", remedy="list those of every network")
-    networks = tuple(
-        Network(
-            name=str(n.get("name", i)) if isinstance(n, Mapping) else str(n),
-            layers=tuple(layers),
-            source=str(n.get("source", "")) if isinstance(n, Mapping) else "",
-        )
-        for i, (n, layers) in enumerate(zip(names, members, strict=True))
-    )
-    return ApplicationModel(name=str(document.get("scenario", "")), networks=networks)
+    networks = []
+    for i, (entry, layers) in enumerate(zip(names, members, strict=True)):
+        item = f"networks[{i}]"
+        entry = {"name": entry} if isinstance(entry, str) else entry
+        if not isinstance(entry, Mapping):
+            raise InputError("a network is no table", file=file, item=item, remedy="write its name and source")
+        name = _text(entry, "name", str(i), file=file, item=item)
+        if not layers:
+            raise InputError("the network has no layers", file=file, item=item, remedy="list them, or remove it")
+        if any(other.name == name for other in networks):
+            raise InputError(f"a second network is called {name!r}", file=file, item=item, remedy="rename one")
+        networks.append(Network(name, tuple(layers), _text(entry, "source", "", file=file, item=item)))
+    return ApplicationModel(name=str(document.get("scenario", "")), networks=tuple(networks))
 
 
 @dataclasses.dataclass
@@ -268,6 +308,9 @@ def _design(row: Any, nests: _Nests, names: Mapping[str, int], tiles: int) -> _P
         if not isinstance(chip, Mapping) or chip.get("template") not in kinds:
             raise InputError("names no template of the file", item=item, remedy=f"use one of {', '.join(kinds)}")
         template[k] = kinds.index(chip["template"])
+        tile = chip.get("tile")
+        if tile is not None and (isinstance(tile, bool) or not isinstance(tile, int) or not 0 <= tile < tiles):
+            raise InputError(f"stands on tile {tile!r}, which does not exist", item=item)
         sizes = _sizes(chip, templates[template[k]], item)
         levels = len(sizes[0])
         capacity[k, :levels], fanout[k, :levels] = sizes
@@ -320,7 +363,7 @@ def _design(row: Any, nests: _Nests, names: Mapping[str, int], tiles: int) -> _P
 def _stated_tiles(chips: Sequence[Mapping[str, Any]], tiles: int) -> np.ndarray:
     """`[S]` int, tile of each chiplet; the first tiles where a design does not state rising ones for all."""
     stated = [chip.get("tile") for chip in chips]
-    whole = [t for t in stated if isinstance(t, int) and not isinstance(t, bool) and 0 <= t < tiles]
+    whole = [t for t in stated if t is not None]
     rising = len(whole) == len(chips) and all(a < b for a, b in itertools.pairwise(whole))
     out = np.arange(tiles)
     if rising:
@@ -340,6 +383,9 @@ def _templates(document: Mapping[str, Any], file: pathlib.Path) -> tuple[Templat
             out.extend(load_templates([str(local) if found(local, folder=False) else row]))
         else:
             raise InputError("a template is neither a table nor a name", file=file, item=f"templates[{i}]")
+        if out[-1].name in (template.name for template in out[:-1]):
+            told = f"a second template is called {out[-1].name!r}"
+            raise InputError(told, file=file, item=f"templates[{i}]", remedy="give every template its own name")
     if not out:
         raise InputError("there are no templates", file=file, item="templates")
     return tuple(out)
@@ -389,9 +435,14 @@ def read_designs(path: str | pathlib.Path, *, technology: Technology) -> DesignF
         for i, (layer, n) in enumerate(zip(application.layers, application.network_of_layer, strict=True))
     }
     good: list[_Parsed] = []
-    names, reasons = [], []
+    names, reasons, places = [], [], {}
     for i, row in enumerate(rows):
-        names.append(row.get("design_id", row.get("name", i)) if isinstance(row, Mapping) else i)
+        name, reason = _identifier(row, i, places)
+        names.append(name)
+        places.setdefault(str(name), i)
+        if reason:
+            reasons.append(reason)
+            continue
         try:
             good.append(_design(row, nests, layers, package.max_tiles))
             reasons.append("")

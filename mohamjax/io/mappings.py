@@ -249,6 +249,9 @@ def _identity(entry: Dict[str, Any], fail: Dict[str, Any]) -> tuple[Any, ...]:
         raise InputError("bounds are no table of dimensions", remedy=f"use {', '.join(DIMS)}", **fail)
     if any(not isinstance(step, list) or len(step) != 2 for step in steps):
         raise InputError("stride or dilation is no pair", remedy="write two numbers", **fail)
+    for value in (*bounds.values(), *steps[0], *steps[1]):
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise InputError(f"{value!r} is no loop bound, stride or dilation", remedy="write whole numbers", **fail)
     return entry.get("type"), tuple(bounds.get(d, 1) for d in DIMS), tuple(steps[0]), tuple(steps[1])
 
 

@@ -129,10 +129,14 @@ class _Item:
 
     def number_below(self, count: int, what: str) -> int:
         if isinstance(self.value, bool) or not isinstance(self.value, int):
-            raise self.error(f"is {_kind(self.value)}, not the number of a {what}", "write an integer")
+            raise self.error(f"is {_kind(self.value)}, not the number of {_article(what)}", "write an integer")
         if not 0 <= self.value < count:
             raise self.error(f"there is no {what} {self.value}", f"the {count} {what}s are numbered from 0")
         return self.value
+
+
+def _article(noun: str) -> str:
+    return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"
 
 
 def _kind(value: Any) -> str:
@@ -249,7 +253,7 @@ def _case(item: _Item) -> _Case:
     count = len(durations)
     for what, length in (("jobs", count), ("accelerators", len(item.key("resources_of_accelerator").entries()))):
         stated = item.key(what, length)
-        if stated.value != length:
+        if isinstance(stated.value, bool) or stated.value != length:
             raise stated.error(f"is {stated.value!r}, but {length} are listed", "correct the number or the lists")
     bandwidth = [entry.number(positive=True, unlimited=True) for entry in item.key("resource_bandwidth").entries()]
     names = [e.text() for e in item.key("resource_names", [str(i) for i in range(len(bandwidth))]).entries()]
@@ -257,6 +261,8 @@ def _case(item: _Item) -> _Case:
         raise item.key("resource_names").error(
             f"has {len(names)} entries", f"give one for each resource, {len(bandwidth)}"
         )
+    if len(set(names)) < len(names):
+        raise item.key("resource_names").error("two resources share a name", "give every one its own name")
     uses = tuple(
         tuple(entry.number_below(len(bandwidth), "resource") for entry in mine.entries())
         for mine in item.key("resources_of_accelerator").entries()
@@ -281,6 +287,13 @@ def _case(item: _Item) -> _Case:
         bandwidth=np.array(bandwidth, float),
         resources_of_accelerator=uses,
     )
+
+
+def _cases(document: Mapping[str, Any], file: object) -> list[_Case]:
+    """The cases of a `fluid-schedule/1` document, of different names."""
+    items = _Item(document, file, "").key("cases").entries()
+    _names(items)
+    return [_case(item) for item in items]
 
 
 def _refuse_instant_traffic(item: _Item, duration: np.ndarray, traffic: np.ndarray) -> None:
@@ -344,8 +357,7 @@ def _unfinished(reason: int, item: str, file: object, float32: bool) -> InputErr
 def _evaluate_fluid(
     document: Mapping[str, Any], file: object, float32: bool, timelines: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    items = _Item(document, file, "").key("cases").entries()
-    cases = [_case(item) for item in items]
+    cases = _cases(document, file)
     rows: list[dict[str, Any]] = [{} for _ in cases]
     buckets: dict[int, list[int]] = {}
     for i, case in enumerate(cases):
@@ -558,7 +570,7 @@ def schedule_arrays(document: Mapping[str, Any], file: object) -> ScheduleFile:
     """
     table = None
     if document["format"] == FLUID_FORMAT:
-        cases = [_case(item) for item in _Item(document, file, "").key("cases").entries()]
+        cases = _cases(document, file)
     else:
         table = read_job_table(document, file)
         cases = []

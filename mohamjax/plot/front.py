@@ -73,7 +73,8 @@ def roles_by_row(rows: Mapping[str, int]) -> dict[int, list[str]]:
 
 
 def _spans_decade(values: np.ndarray) -> bool:
-    return float(values.max()) >= 10 * float(values.min())
+    low, high = float(values.min()), float(values.max())
+    return low > 0 and high >= 10 * low
 
 
 def _limits(values: np.ndarray) -> tuple[float, float]:
@@ -82,7 +83,7 @@ def _limits(values: np.ndarray) -> tuple[float, float]:
     if _spans_decade(values):
         margin = (high / low) ** 0.06
         return low / margin, high * margin
-    margin = 0.07 * (high - low) if high - low > 1e-3 * high else 0.05 * high
+    margin = 0.07 * (high - low) if high - low > 1e-3 * high else 0.05 * high or 1.0
     return low - margin, high + margin
 
 

@@ -26,7 +26,7 @@ class MappingSet:
     Attributes:
         layer: name of the layer.
         template: name of the template.
-        objectives: `[N, 3]` float, positive: latency [s], energy [J] and area [mm^2].
+        objectives: `[N, 3]` float, not negative: latency [s], energy [J] and area [mm^2].
     """
 
     layer: str
@@ -36,8 +36,9 @@ class MappingSet:
 
 def _position(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """Height of logarithms between those of the limits; in the middle where all are equal."""
-    span = np.log(high / low)
-    return np.where(span > 1e-9, np.log(values / low) / np.where(span > 1e-9, span, 1), 0.5)
+    values, low, high = (np.log(np.maximum(x, np.finfo(float).tiny)) for x in (values, low, high))
+    span = high - low
+    return np.where(span > 1e-9, (values - low) / np.where(span > 1e-9, span, 1), 0.5)
 
 
 @styled

@@ -26,7 +26,7 @@ def landmarks(objectives: Any) -> dict[str, int]:
         Row of each of `ROLES`; one row may have several.
     """
     values = emo.with_spare_rows(np.asarray(objectives, float))
-    rows = [*(int(i) for i in emo.extremes(values)), int(emo.knee_point(values, log=True))]
+    rows = [*(int(i) for i in emo.extremes(values)), int(emo.knee_point(emo.positive(values), log=True))]
     return dict(zip(ROLES, rows, strict=True))
 
 

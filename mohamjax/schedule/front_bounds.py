@@ -416,7 +416,8 @@ def _limits(area: np.ndarray, mappings: _Mappings, package: PackageParameters, m
     least_chip = mappings.chip[np.isfinite(mappings.room)].min()
     reached = jax.device_get(package_tables(package)).interface_of
     used = [len(np.unique(reached[n, :n])) * package.interface_bandwidth for n in range(1, most + 1)]
-    chiplets = np.clip(np.floor(np.minimum(area / least_chip, most)), 1, most)
+    room = area / least_chip if least_chip > 0 else np.full(area.shape, np.inf)
+    chiplets = np.clip(np.floor(np.minimum(room, most)), 1, most)
     bandwidth = np.maximum.accumulate(used)[chiplets.astype(int) - 1]
     bandwidth = np.minimum(bandwidth, dram_bandwidth(package))
     return _Limits(area=area, last=mappings.last(area), chiplets=chiplets, bandwidth=bandwidth)
@@ -591,7 +592,10 @@ def _fitting_energy(
 def _edges(own: np.ndarray, low: float, high: float, cells: int) -> np.ndarray:
     """Where cells begin: spread evenly on a log axis, and at the breakpoints themselves where these are few."""
     own = np.unique(own[(own > low) & (own < high)])
-    return np.unique(np.concatenate([_spread(low, high, cells), own if len(own) <= cells else own[:0]]))
+    start = low if low > 0 else 1e-9 * high  # an axis of logarithms has no 0
+    spread = _spread(start, high, cells)[low <= 0 :] if start > 0 else np.zeros(0)
+    spread = np.append(low, spread[low > 0 :])
+    return np.unique(np.concatenate([spread, own if len(own) <= cells else own[:0]]))
 
 
 def front_bounds(

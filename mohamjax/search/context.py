@@ -333,7 +333,8 @@ def _span(
         (total(objectives[..., 1], True).sum() * 2 + nop) * 1e-12,
         (float(jnp.max(full)) + tile) * config.max_chiplets * 1e-6,
     ]
-    # A problem with a single design has no span of its own.
-    reference = [max(worst, 1.1 * best) for worst, best in zip(reference, ideal, strict=True)]
     dtype = np.asarray(tables.cycles).dtype
+    # What may cost nothing still needs a logarithm; a problem with a single design has no span of its own.
+    ideal = [max(best, float(np.finfo(dtype).tiny)) for best in ideal]
+    reference = [max(worst, 1.1 * best) for worst, best in zip(reference, ideal, strict=True)]
     return np.asarray(ideal, dtype), np.asarray(reference, dtype)

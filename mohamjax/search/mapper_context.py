@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mohamjax import emo
 from mohamjax.hardware import Machine, Technology, Template, TemplateArrays, fits, template_arrays
 from mohamjax.mapping.cost import MAX_CHILDREN
 from mohamjax.mapping.space import MappingGenes, MapSpace, constraints, decode, map_space, prime_factors
@@ -76,7 +77,8 @@ def objectives(
     """Base-2 logarithms of latency [cycles], energy [pJ] and area [um^2] of a population of one problem.
 
     Latency is free of off-chip limits; energy and area are those of the mapping's own minimal hardware
-    (docs/concepts/mapper.md). Logarithms change no rank, but spread crowding evenly over objectives that span decades.
+    (docs/concepts/mapper.md). Logarithms change no rank, but spread crowding evenly over objectives that span
+    decades; what costs nothing has that of the smallest normal number.
 
     Args:
         genes: leading axis `[P]`.
@@ -91,9 +93,9 @@ def objectives(
     own = on_own_hardware(
         context.space.layer, mapping, context.template, context.technology, fixed=fixed, max_children=max_children
     )
-    energy = jnp.log2(own.energy.total)
-    time = jnp.log2(own.cycles.total if fixed else own.cycles.onchip)
-    values = jnp.stack([time, energy, time + energy if fixed else jnp.log2(own.area)], axis=-1)
+    time = own.cycles.total if fixed else own.cycles.onchip
+    time, energy, area = (jnp.log2(emo.positive(x)) for x in (time, own.energy.total, own.area))
+    values = jnp.stack([time, energy, time + energy if fixed else area], axis=-1)
     return jnp.where((own.reason == 0)[:, None], values, jnp.inf)
 
 

@@ -135,7 +135,8 @@ def log_hypervolume(objectives: jax.Array, context: MohamContext) -> jax.Array:
     Returns:
         `[]` float in [0, 1].
     """
-    scaled = jnp.log(objectives / context.ideal) / jnp.log(context.reference / context.ideal)
+    low, high = jnp.log(context.ideal), jnp.log(context.reference)
+    scaled = (jnp.log(emo.positive(objectives)) - low) / (high - low)
     return emo.hypervolume(jnp.maximum(scaled, 0.0), jnp.ones(3, scaled.dtype))
 
 
@@ -160,9 +161,9 @@ def violation(objectives: jax.Array, design: Design, context: MohamContext) -> j
 def _fitness(objectives: jax.Array, context: MohamContext, *, scalar: bool, log: bool) -> jax.Array:
     """What selection minimises of objectives `[..., 3]`: see `MohamConfig.objective` and `scale`."""
     if scalar:
-        values = jnp.sum(context.weights * jnp.log(objectives), axis=-1, keepdims=True)
+        values = jnp.sum(context.weights * jnp.log(emo.positive(objectives)), axis=-1, keepdims=True)
     else:
-        values = jnp.log(objectives) if log else objectives
+        values = jnp.log(emo.positive(objectives)) if log else objectives
     # Where a limit is broken the objectives are the penalty.
     return jnp.where(emo.feasible(objectives)[..., None], values, objectives[..., : values.shape[-1]])
 

@@ -137,7 +137,7 @@ def _vary(key: jax.Array, a: jax.Array, b: jax.Array, context: _Context, rates: 
 _PROBLEM = Problem(
     sample=_sample,
     vary=_vary,
-    evaluate=lambda genes, context: jnp.log2(jax.vmap(lambda choice: _merged(choice, context)[0])(genes)),
+    evaluate=lambda genes, context: jnp.log2(emo.positive(jax.vmap(lambda choice: _merged(choice, context)[0])(genes))),
     distinct=True,
 )
 

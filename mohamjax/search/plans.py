@@ -26,6 +26,7 @@ import numpy as np
 from mohamjax.mapping import MappingTables
 from mohamjax.schedule import Design
 from mohamjax.search.operators import Genetics
+from mohamjax.search.seeds import size_caps
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
     from dataclasses import dataclass
@@ -214,7 +215,7 @@ def _library(need: np.ndarray, scores: list[np.ndarray], area: np.ndarray) -> np
     runs = np.isfinite(least)
     low, high = np.where(runs, least, np.inf).min(axis=1).max(), area[np.isfinite(area)].max()
     rows = []
-    for cap in np.geomspace(low, max(high, low), _CAPS):
+    for cap in size_caps(area[np.isfinite(area)], low, high, _CAPS):
         for score in scores:
             allowed = np.where(area <= cap, score, np.inf)
             best = np.take_along_axis(need, allowed.argmin(axis=2)[..., None, None], axis=2)[:, :, 0]

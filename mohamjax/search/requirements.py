@@ -297,7 +297,8 @@ class Demand:
     def excess(self) -> np.ndarray:
         """`[N]`, by how much each design breaks it, 0 where it keeps it: the measure of `moham.violation`."""
         if self.key.startswith("limits"):
-            excess = np.maximum(np.log(self.reached / self.bound) - _ROUNDING, 0.0)
+            with np.errstate(divide="ignore"):  # what costs nothing keeps every limit
+                excess = np.maximum(np.log(self.reached / self.bound) - _ROUNDING, 0.0)
             return np.where(np.isnan(excess), np.inf, excess)  # the power of a design without a result
         return np.maximum(self.reached - self.bound if self.upper else self.bound - self.reached, 0)
 

@@ -107,7 +107,8 @@ def list_designs(
     _, first = np.unique(np.concatenate(columns, axis=1), axis=0, return_index=True)
     kept = np.sort(first)
     if keep is not None and keep < len(kept):
-        index = np.sort(np.asarray(emo.survive(emo.with_spare_rows(np.log(plans.estimate[kept])), keep)[0]))
+        estimate = emo.with_spare_rows(np.log(emo.positive(plans.estimate[kept])))
+        index = np.sort(np.asarray(emo.survive(estimate, keep)[0]))
         kept = kept[index[index < len(kept)]]
     order, assignment, mapping, template = (jnp.asarray(column[kept]) for column in columns)
     return padded(Design(order=order, assignment=assignment, mapping=mapping, template=template), total_layers)

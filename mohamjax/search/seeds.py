@@ -55,6 +55,21 @@ def seed_packages(templates: int, tiles: int, runs_all: Any, sizes: Sequence[int
     return list(dict.fromkeys(packages))
 
 
+def size_caps(area: np.ndarray, low: float, high: float, count: int) -> np.ndarray:
+    """`[count]` caps on hardware spread evenly on a log axis; what takes no area is below every cap.
+
+    Args:
+        area: of all mappings, um^2.
+        low: the least cap; where that is 0, the least area above 0 takes its place.
+        high: the largest.
+        count: how many.
+    """
+    if high <= 0:
+        return np.zeros(count)
+    low = low if low > 0 else area[area > 0].min()
+    return np.geomspace(low, max(high, low), count)
+
+
 @dataclasses.dataclass(frozen=True)
 class Plans:
     """List schedules, B of them; L layers, S chiplets of the largest package.
@@ -124,12 +139,12 @@ class ListScheduler:
         return np.argmin(np.where(tied, area, np.inf), axis=-1).astype(np.int32)
 
     def caps(self) -> np.ndarray:
-        """Caps from the least hardware that any layer needs at all to that of the largest mapping, um^2."""
+        """Caps from the least hardware that any layer needs (and that takes area) to the largest mapping's, um^2."""
         area = self.objectives[..., 2]
         least = np.where(self._valid, area, np.inf).min(axis=2)
         low = least.min(axis=1).max()
         high = np.where(self._valid, area, 0.0).max()
-        return np.geomspace(low, max(high, low), _CAPS)
+        return size_caps(area[self._valid], low, high, _CAPS)
 
     def rules(self) -> list[np.ndarray]:
         """Choices of mappings, each `[U, T]`: the fastest and the most frugal under every cap, and the smallest."""

@@ -83,6 +83,7 @@ def read_network(
         raise InputError(f"a batch of {batch!r}", file=path, item="batch", remedy="give a positive integer")
     given = _checked_shapes(shapes or {}, path)
     model = load_model(path)
+    walk = None
     try:
         walk = Walk(model, path, tell, skip_unknown=skip_unknown, shapes=given)
         _check_shape_names(walk, path)
@@ -91,11 +92,13 @@ def read_network(
         raise
     except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
         # Bytes that parse but make no sense (a name that is no text, a message in the wrong place).
-        raise InputError(
-            f"is malformed ({' '.join(str(error).split())[:120] or type(error).__name__})",
-            file=path,
-            remedy="export the model to ONNX again",
-        ) from error
+        what = "is malformed: it parses, but its names, types or sizes are no graph's"
+        if isinstance(error, MemoryError):
+            what = "needs more memory than there is"
+        elif isinstance(error, RecursionError):
+            what = "nests its graphs or functions too deeply"
+        item = walk.budget.item if walk is not None else None
+        raise InputError(what, file=path, item=item, remedy="export the model to ONNX again") from error
     if not walk.layers:
         if walk.folded_products:
             what = f"holds no layer: all {walk.folded_products} products are between constants"

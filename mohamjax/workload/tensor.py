@@ -28,6 +28,7 @@ __all__ = [
     "TYPE_BITS",
     "UINT8",
     "Call",
+    "MisfitError",
     "Shape",
     "Tensor",
     "broadcast",
@@ -54,6 +55,10 @@ NUMPY_TYPES: dict[int, type] = {
     10: np.float16, 11: np.float64, 12: np.uint32, 13: np.uint64,
 }  # fmt: skip
 """NumPy types of the ONNX element types whose values are folded."""
+
+
+class MisfitError(ValueError):
+    """Operands that do not fit together, in words for the user; the walk adds the file and the node."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -123,7 +128,7 @@ def broadcast(*shapes: Shape | None) -> Shape | None:
     """The common shape by NumPy's rules.
 
     Raises:
-        ValueError: The shapes do not fit together.
+        MisfitError: The shapes do not fit together.
     """
     known = [s for s in shapes if s is not None]
     if len(known) < len(shapes):
@@ -134,9 +139,13 @@ def broadcast(*shapes: Shape | None) -> Shape | None:
         sizes = [s[axis] for s in known if len(s) >= -axis]
         wide = {d for d in sizes if d is not None and d != 1}
         if len(wide) > 1:
-            raise ValueError("shapes " + " and ".join(show(s) for s in known) + " do not broadcast")
+            raise MisfitError("shapes " + " and ".join(show(s) for s in known) + " do not broadcast")
         out.append(wide.pop() if wide else None if None in sizes else 1)
     return tuple(out)
+
+
+def _brief(value: object) -> str:
+    return repr(value)[:40] if isinstance(value, int | float | str | bytes | list) else "a tensor or graph"
 
 
 def union(tensors: Iterable[Tensor | None], budget: Budget) -> frozenset[int]:
@@ -217,7 +226,11 @@ class Call:
         if data is None:
             return None
         self.budget.spend("entries", data.size)
-        return [None if v is None else int(v) for v in data.reshape(-1).tolist()]
+        values = data.reshape(-1).tolist()
+        lost = next((v for v in values if isinstance(v, float) and not math.isfinite(v)), None)
+        if lost is not None:
+            raise self.error(f"input {i} holds {lost}, which is no integer")
+        return [None if v is None else int(v) for v in values]
 
     def members(self, i: int) -> list[Tensor] | None:
         """Members of the sequence that is input i, where they are known, to look at each."""
@@ -233,6 +246,11 @@ class Call:
         """The single value of input i where it is known."""
         data = self.data(i)
         return None if data is None or data.size != 1 else data.reshape(-1).tolist()[0]
+
+    def whole(self, i: int) -> int | None:
+        """The single value of input i as an integer where it is known."""
+        values = self.ints(i) if self.scalar(i) is not None else None
+        return values[0] if values else None
 
     def attr(self, key: str, default: Any = None) -> Any:
         """An attribute, or its default."""
@@ -263,8 +281,21 @@ class Call:
         value = self.attributes.get(key, default)
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
-    def axis(self, value: int, rank: int) -> int:
-        """A checked, non-negative axis."""
+    def window_attr(self, key: str, default: Sequence[int]) -> list[int]:
+        """A list-of-integers attribute of a window; an empty one counts as left out."""
+        return self.ints_attr(key) or list(default)
+
+    def axes_of(self, i: int, least: int = 1) -> Shape | None:
+        """Shape of input i, of at least so many axes where it is known."""
+        shape = self.shape(i)
+        if shape is not None and len(shape) < least:
+            raise self.error(f"input {i} has too few axes ({show(shape)}): the operator needs {least} or more")
+        return shape
+
+    def axis(self, value: Any, rank: int) -> int:
+        """A checked, non-negative axis; 0 of a scalar."""
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self.error(f"an axis is {_brief(value)}, no integer")
         if not -rank <= value < max(rank, 1):
             raise self.error(f"axis {value} does not exist in a tensor of {rank} axes")
         return value % rank if rank else 0

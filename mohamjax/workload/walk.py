@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from mohamjax.workload.layer import Layer, WorkloadShape
 from mohamjax.workload.onnx_file import MAX_FOLDED_INTEGERS, check_sizes
 from mohamjax.workload.operators import CONTRIB, PURE_RANDOM, QUANTISED_THROUGH, RULES, STANDARD, find_rule, is_layer
 from mohamjax.workload.plan import GraphPlan, NodePlan, decode, entries, plan_graph, shortened, static_shape
-from mohamjax.workload.tensor import BOOL, TYPE_BITS, Call, Tensor, is_known, show, union
+from mohamjax.workload.tensor import BOOL, TYPE_BITS, Call, MisfitError, Tensor, is_known, show, union
 
 if TYPE_CHECKING:
     import onnx
@@ -37,6 +38,11 @@ _MOST_UNKNOWN = 1 << 10
 
 _LONGEST_PREFIX = 1000
 """Characters of the names around a node; longer ones lose their middle, for they stand everywhere."""
+
+_FEW = 8
+"""Operands, attributes or values of each that an error shows."""
+
+_LONGEST_GIVEN = 240
 
 MAX_DEPTH = 64
 """Functions and control flow inside each other."""
@@ -68,7 +74,7 @@ class Scope:
             if name in scope.tensors:
                 return scope.tensors[name]
             scope = scope.parent
-        raise KeyError(name)
+        raise MisfitError(f"tensor {name!r} has no value there")
 
     def inner(self, hints: Mapping[str, onnx.ValueInfoProto], prefix: str) -> Scope:
         """The scope of a graph inside a node."""
@@ -234,8 +240,9 @@ class Walk:
             ValueError,
             MemoryError,
         ) as error:
-            # Rules trust their operands' form; whatever a malformed node makes of that ends here, as the user's error.
-            reason = " ".join(str(error).split()) or type(error).__name__
+            # Rules trust their operands' form; whatever a malformed node makes of that ends here, as the user's error:
+            # told by what the node got, not by what Python or NumPy say of it.
+            reason = str(error) if isinstance(error, MisfitError) else _given(inputs, attributes)
             raise self.error(
                 node,
                 scope,
@@ -520,6 +527,34 @@ class Walk:
 def prefix(scope: Scope, node: NodePlan, suffix: str) -> str:
     """Prefix of the names inside a node."""
     return shortened(scope.prefix + node.name, _LONGEST_PREFIX) + suffix
+
+
+def _given(inputs: Iterable[Tensor | None], attributes: Mapping[str, Any]) -> str:
+    """What a node got, briefly: shapes and small values of its inputs, and its attributes."""
+
+    def values(entries: list[Any]) -> str:
+        return ", ".join(str(v) if isinstance(v, bool | int | float) else "?" for v in entries)
+
+    def operand(tensor: Tensor | None) -> str:
+        if tensor is None:
+            return "none"
+        if tensor.sequence:
+            return "a sequence"
+        text = show(tensor.shape)
+        few = tensor.data is not None and tensor.data.size <= _FEW
+        return f"{text} [{values(tensor.data.reshape(-1).tolist())}]" if few and tensor.data is not None else text
+
+    def attribute(value: Any) -> str:
+        if isinstance(value, list):
+            return f"[{values(value[:_FEW])}{', ...' if len(value) > _FEW else ''}]"
+        if isinstance(value, bytes):
+            return repr(value[:40].decode("utf-8", "replace"))
+        return str(value) if isinstance(value, int | float) else type(value).__name__.removesuffix("Plan").lower()
+
+    operands = [operand(t) for t in itertools.islice(inputs, _FEW)]
+    named = [f"{key} = {attribute(value)}" for key, value in itertools.islice(attributes.items(), _FEW)]
+    parts = ["inputs " + "; ".join(operands) if operands else "no inputs", *(["; ".join(named)] if named else [])]
+    return shortened(", ".join(parts), _LONGEST_GIVEN)
 
 
 def _without_large(tensor: Tensor) -> Tensor:

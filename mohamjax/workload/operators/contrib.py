@@ -56,6 +56,7 @@ def _with_inputs(call: Call, op: str, inputs: list[Tensor]) -> Call:
 def _pooled(op: str) -> Rule:
     def pooled(call: Call) -> list[Tensor]:
         x = call.get(0)
+        call.axes_of(0, 2)
         last = bool(call.attr("channels_last", 0)) or call.op.startswith("Nhwc")
         if not last or x.shape is None:
             return _standard(op)(_with_inputs(call, op, [x]))
@@ -139,7 +140,7 @@ def _gather_block(call: Call) -> list[Tensor]:
 
 @rule("RestorePadding", domain=CONTRIB)
 def _restore_padding(call: Call) -> list[Tensor]:
-    x, offset = call.get(0).shape, call.get(1).shape
+    x, offset = call.axes_of(0), call.get(1).shape
     return [Tensor(None if x is None or offset is None else (*offset, x[-1]), call.get(0).dtype)]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from mohamjax.workload.operators.constants import unknown_rank
 from mohamjax.workload.operators.folding import fold_moved, fold_reshaped, is_small, same, tidy
 from mohamjax.workload.operators.registry import rule
-from mohamjax.workload.tensor import Call, Tensor, broadcast, count, is_known, product
+from mohamjax.workload.tensor import Call, Tensor, broadcast, count, is_known, product, show
 
 __all__ = ["given_axes"]
 
@@ -216,7 +216,7 @@ def _concatenate(call: Call, parts: list[Tensor], axis: int, stack: bool = False
 
 @rule("Split")
 def _split(call: Call) -> list[Tensor]:
-    shape, dtype = call.shape(0), call.get(0).dtype
+    shape, dtype = call.axes_of(0), call.get(0).dtype
     n = call.outputs
     if shape is None:
         return [Tensor(None, dtype) for _ in range(n)]
@@ -278,7 +278,7 @@ def _slice_arguments(call: Call, rank: int) -> Sequence[Sequence[int | None]] | 
 
 @rule("Slice")
 def _slice(call: Call) -> list[Tensor]:
-    shape, dtype = call.shape(0), call.get(0).dtype
+    shape, dtype = call.axes_of(0), call.get(0).dtype
     if shape is None:
         return [Tensor(None, dtype)]
     arguments = _slice_arguments(call, len(shape))
@@ -308,7 +308,7 @@ def _slice(call: Call) -> list[Tensor]:
 @rule("Gather")
 def _gather(call: Call) -> list[Tensor]:
     source, index = call.get(0), call.get(1)
-    if source.shape is None or index.shape is None:
+    if call.axes_of(0) is None or source.shape is None or index.shape is None:
         return [Tensor(None, source.dtype)]
     axis = call.axis(call.int_attr("axis", 0), len(source.shape))
     out = Tensor(source.shape[:axis] + index.shape + source.shape[axis + 1 :], source.dtype)
@@ -386,8 +386,8 @@ def _depth_space(call: Call) -> list[Tensor]:
 def _trilu(call: Call) -> list[Tensor]:
     out = same(call)
     k = call.scalar(1) if call.has(1) else 0
-    if len(out.shape or (None, None)) < 2:
-        raise call.error(f"a tensor of {len(out.shape or ())} axes has no triangle")
+    if out.shape is not None and len(out.shape) < 2:
+        raise call.error(f"a tensor {show(out.shape)} has no triangle")
     if k is not None and call.get(0).values_known:
         cut = np.triu if call.attr("upper", 1) else np.tril
         out.data = fold_moved(call, lambda x: cut(x, int(k)), out.shape)
@@ -401,6 +401,8 @@ def _center_crop_pad(call: Call) -> list[Tensor]:
         return [Tensor(None, call.get(0).dtype)]
     axes = call.ints_attr("axes", range(len(shape))) or []
     target = target or [None] * len(axes)
+    if len(target) != len(axes):
+        raise call.error(f"{len(target)} sizes for {len(axes)} axes")
     sizes = list(shape)
     for a, d in zip(axes, target, strict=True):
         sizes[call.axis(a, len(shape))] = d

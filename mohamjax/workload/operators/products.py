@@ -56,6 +56,7 @@ def _conv(call: Call) -> list[Tensor]:
     image = call.known_shape(at_x)
     last = call.op.startswith("Nhwc") or bool(call.attr("channels_last", 0))
     if last:
+        call.axes_of(at_x, 3)
         image = (image[0], image[-1], *image[1:-1])
         kernel = call.ints_attr("kernel_shape")
         if call.op != "QLinearConv" and kernel and list(weight[2:]) != kernel and list(weight[1:-1]) == kernel:
@@ -72,8 +73,8 @@ def _conv(call: Call) -> list[Tensor]:
         )
     _check_bias(call, at_b, outputs)
     out = [d or 0 for d in window_output(call, image[2:], kernel)]
-    strides = call.ints_attr("strides", [1] * spatial) or []
-    dilations = call.ints_attr("dilations", [1] * spatial) or []
+    strides = call.window_attr("strides", [1] * spatial)
+    dilations = call.window_attr("dilations", [1] * spatial)
     if call.op == "DeformConv":
         call.warn(f"{call.label}: DeformConv is modelled as a plain convolution (its sampling is not modelled)")
     kind = "conv" if group == 1 else "dwconv" if group == channels else "gconv"
@@ -145,10 +146,9 @@ def _conv_transpose(call: Call) -> list[Tensor]:
     outputs = weight[1] * group
     dynamic = call.op == "ConvTransposeWithDynamicPads"
     _check_bias(call, 3 if dynamic else 2, outputs)
-    strides = call.ints_attr("strides", [1] * n) or []
-    dilations = call.ints_attr("dilations", [1] * n) or []
-    extra = call.ints_attr("output_padding", [0] * n) or []
-    pads: Sequence[int | None] = call.ints_attr("pads", [0] * 2 * n) or []
+    strides, dilations = call.window_attr("strides", [1] * n), call.window_attr("dilations", [1] * n)
+    extra = call.window_attr("output_padding", [0] * n)
+    pads: Sequence[int | None] = call.window_attr("pads", [0] * 2 * n)
     if dynamic and call.has(2):
         pads = call.ints(2) or [None] * (2 * n)
     if not (len(strides) == len(dilations) == len(extra) == n and len(pads) == 2 * n):
@@ -280,7 +280,7 @@ def _gemm(call: Call) -> list[Tensor]:
         call.fold_product()
         return [Tensor(None, dtype, const=True)]
     sa, sb = call.known_shape(at_a, "first operand"), call.known_shape(at_b, "second operand")
-    if call.op != "GemmFastGelu" and (len(sa) != 2 or len(sb) != 2):
+    if len(sb) != 2 or (call.op != "GemmFastGelu" and len(sa) != 2):
         raise call.error(f"needs two matrices, not {show(sa)} and {show(sb)}")
     if call.attr("transA"):
         sa = (*sa[:-2], sa[-1], sa[-2])

@@ -68,7 +68,7 @@ _MOST_PARTS = 10_000
 
 @rule("SplitToSequence")
 def _split_to_sequence(call: Call) -> list[Tensor]:
-    shape, dtype = call.shape(0), call.get(0).dtype
+    shape, dtype = call.axes_of(0), call.get(0).dtype
     if shape is None:
         return [_sequence(None, dtype)]
     axis = call.axis(call.int_attr("axis", 0), len(shape))

@@ -22,12 +22,12 @@ def _dft(call: Call) -> list[Tensor]:
     shape = call.shape(0)
     if shape is None:
         return [same(call)]
-    axis = call.scalar(2) if call.has(2) else call.attr("axis", 1 if call.opset < 20 else -2)
+    call.axes_of(0)
+    axis = call.whole(2) if call.has(2) else call.attr("axis", 1 if call.opset < 20 else -2)
     if axis is None:
         return [Tensor((None,) * len(shape), call.get(0).dtype)]
-    at = call.axis(int(axis), len(shape))
-    length = call.scalar(1) if call.has(1) else shape[at]
-    n = None if length is None else int(length)
+    at = call.axis(axis, len(shape))
+    n = call.whole(1) if call.has(1) else shape[at]
     sizes = list(shape)
     sizes[-1] = 2
     if call.attr("onesided") and call.attr("inverse"):  # half a spectrum in, a real signal out
@@ -42,13 +42,17 @@ def _dft(call: Call) -> list[Tensor]:
 @rule("STFT")
 def _stft(call: Call) -> list[Tensor]:
     call.warn(f"{call.label}: STFT does multiply-accumulates that are not modelled; it is no layer")
-    shape, step = call.shape(0), call.scalar(1)
+    shape, step = call.axes_of(0, 2), call.whole(1)
     window = call.shape(2)
-    length = call.scalar(3) if call.has(3) else window[0] if window else None
+    length = call.whole(3) if call.has(3) else window[0] if window else None
+    if step is not None and step < 1:
+        raise call.error(f"a frame every {step} steps")
     if shape is None or step is None or length is None or shape[1] is None:
         return [Tensor((shape[0] if shape else None, None, None, 2), call.get(0).dtype)]
-    frames = (shape[1] - int(length)) // int(step) + 1
-    bins = int(length) // 2 + 1 if call.attr("onesided", 1) else int(length)
+    if not 1 <= length <= shape[1]:
+        raise call.error(f"a frame of {length} over a signal of {shape[1]}")
+    frames = (shape[1] - length) // step + 1
+    bins = length // 2 + 1 if call.attr("onesided", 1) else length
     return [Tensor((shape[0], frames, bins, 2), call.get(0).dtype)]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mohamjax.workload.operators.registry import rule
-from mohamjax.workload.tensor import INT64, Call, Shape, Tensor, is_known, product
+from mohamjax.workload.tensor import INT64, Call, Shape, Tensor, is_known, product, show
 
 __all__ = ["window_output"]
 
@@ -28,9 +28,9 @@ def window_output(
         Output size per spatial axis, None where the input's is unknown.
     """
     n = len(sizes)
-    strides = call.ints_attr("strides", [1] * n) or [1] * n
-    dilations = call.ints_attr("dilations", [1] * n) or [1] * n
-    pads = call.ints_attr("pads", [0] * 2 * n) or [0] * 2 * n
+    strides = call.window_attr("strides", [1] * n)
+    dilations = call.window_attr("dilations", [1] * n)
+    pads = call.window_attr("pads", [0] * 2 * n)
     auto = call.str_attr("auto_pad", "NOTSET")
     if len(strides) != n or len(dilations) != n or len(pads) != 2 * n or len(kernel) != n:
         raise call.error(f"kernel, strides, dilations or pads do not fit {n} spatial axes")
@@ -85,9 +85,10 @@ def _max_unpool(call: Call) -> list[Tensor]:
     kernel = call.ints_attr("kernel_shape") or []
     if shape is None or len(shape) != len(kernel) + 2:
         return [Tensor(shape and (None,) * len(shape), dtype)]
-    strides = call.ints_attr("strides", [1] * len(kernel)) or []
-    pads = call.ints_attr("pads", [0] * 2 * len(kernel)) or []
     n = len(kernel)
+    strides, pads = call.window_attr("strides", [1] * n), call.window_attr("pads", [0] * 2 * n)
+    if len(strides) != n or len(pads) != 2 * n:
+        raise call.error(f"strides or pads do not fit {n} spatial axes")
     sizes = [
         None if d is None else (d - 1) * strides[i] + kernel[i] - pads[i] - pads[i + n] for i, d in enumerate(shape[2:])
     ]
@@ -96,14 +97,14 @@ def _max_unpool(call: Call) -> list[Tensor]:
 
 @rule("MaxRoiPool")
 def _max_roi_pool(call: Call) -> list[Tensor]:
-    image, boxes = call.shape(0), call.shape(1)
+    image, boxes = call.axes_of(0, 2), call.axes_of(1)
     pooled = call.ints_attr("pooled_shape", [1, 1]) or []
     return [Tensor((boxes[0] if boxes else None, image[1] if image else None, *pooled), call.get(0).dtype)]
 
 
 @rule("RoiAlign")
 def _roi_align(call: Call) -> list[Tensor]:
-    image, boxes = call.shape(0), call.shape(1)
+    image, boxes = call.axes_of(0, 2), call.axes_of(1)
     out = (
         boxes[0] if boxes else None,
         image[1] if image else None,
@@ -147,10 +148,14 @@ def _resize(call: Call) -> list[Tensor]:
         if sizes is None:
             return [Tensor(tuple(None if i in axes else d for i, d in enumerate(shape)), dtype)]
         policy = call.str_attr("keep_aspect_ratio_policy", "stretch")
-        if policy != "stretch" and is_known(shape) and None not in sizes:
+        if policy != "stretch" and is_known(shape) and None not in sizes and len(sizes) == len(axes):
+            if any(shape[a] == 0 for a in axes):
+                raise call.error(f"an image {show(shape)} has no aspect ratio")
             ratios = [s / shape[a] for s, a in zip(sizes, axes, strict=True)]  # type: ignore[operator]
             ratio = min(ratios) if policy == "not_larger" else max(ratios)
             sizes = [math.floor(ratio * shape[a] + 0.5) for a in axes]  # type: ignore[operator]
+        if len(sizes) != len(axes):
+            raise call.error(f"{len(sizes)} sizes for {len(axes)} axes")
         out = list(shape)
         for a, s in zip(axes, sizes, strict=True):
             out[a] = s
@@ -169,7 +174,7 @@ def _resize(call: Call) -> list[Tensor]:
 
 @rule("GridSample")
 def _grid_sample(call: Call) -> list[Tensor]:
-    image, grid = call.shape(0), call.shape(1)
+    image, grid = call.axes_of(0, 2), call.axes_of(1, 2)
     if image is None or grid is None:
         return [Tensor(None, call.get(0).dtype)]
     return [Tensor(image[:2] + grid[1:-1], call.get(0).dtype)]
@@ -180,12 +185,14 @@ def _affine_grid(call: Call) -> list[Tensor]:
     size = call.ints(1)
     if size is None:
         return [Tensor(None, call.get(0).dtype)]
+    if len(size) < 3:
+        raise call.error(f"a size of {len(size)} axes; it needs 3 or more")
     return [Tensor((size[0], *size[2:], len(size) - 2), call.get(0).dtype)]
 
 
 @rule("Col2Im")
 def _col2im(call: Call) -> list[Tensor]:
-    shape, image, block = call.shape(0), call.ints(1), call.ints(2)
+    shape, image, block = call.axes_of(0, 2), call.ints(1), call.ints(2)
     if shape is None or image is None:
         return [Tensor(None, call.get(0).dtype)]
     size = None if block is None else product(block)

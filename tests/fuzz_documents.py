@@ -1,0 +1,258 @@
+"""A sound file for every reader but that of ONNX models, small and written out: what fuzzing damages."""
+
+import io
+import json
+
+import numpy as np
+import yaml
+from workload_models import info, model, node, weight
+
+from mohamjax.hardware import load_templates, template_to_yaml
+from mohamjax.io.checkpoint import CHECKPOINT_FORMAT
+
+BEHIND = {"m.onnx": model([node("MatMul", "x w", "y", "fc")], [info("x", (2, 4))], ["y"], [weight("w", (4, 6))])}
+"""Models that stand beside the files that name them."""
+
+_BOUNDS = {"N": 2, "C": 4, "K": 6}
+_TEMPLATES = ("simba", "eyeriss")
+
+
+def _nest(template) -> dict:
+    """All loops in the outermost memory: valid for every layer on every template."""
+    rows = [
+        {"name": level.name, "keep": [int(k) for k in level.keep], "temporal": {"factors": {}, "perm": "PQRSCKN"},
+         "spatial": {"X": [], "Y": []}}
+        for level in template.levels
+    ]  # fmt: skip
+    rows[-1]["temporal"]["factors"] = dict(_BOUNDS)
+    return {"template": template.name, "levels": rows}
+
+
+def _schedule(layers: int) -> list[dict]:
+    return [{"layer": i, "chiplet": i % 2, "mapping": i % 2} for i in range(layers)]
+
+
+def designs() -> dict:
+    """`designs/1`: two designs of two chiplets for three layers."""
+    templates = load_templates(_TEMPLATES)
+    sizes = [{"name": level.name, "fanout": list(level.fanout)} for level in templates[0].levels]
+    rows = [
+        {"network": n, "name": f"l{i}", "type": "fc", "op": "MatMul", "word_bits": 8, "bounds": dict(_BOUNDS),
+         "stride": [1, 1], "dilation": [1, 1], "predecessors": before}
+        for i, (n, before) in enumerate([(0, []), (0, [0]), (1, [])])
+    ]  # fmt: skip
+    chiplets = [{"template": _TEMPLATES[0], "tile": 0, "levels": sizes}, {"template": _TEMPLATES[1], "tile": 1}]
+    one = {"chiplets": chiplets, "schedule": _schedule(3)}
+    return {
+        "format": "designs/1", "scenario": "s", "clock_GHz": 1.0, "templates": list(_TEMPLATES),
+        "package": {"max_tiles": 4, "interface_counts": [[4, 2], [None, 4]], "contention": "all"},
+        "networks": [{"name": "a", "source": "a.onnx"}, {"name": "b"}], "layers": rows,
+        "mappings": [_nest(t) for t in templates],
+        "designs": [{"design_id": i, "latency_s": 1.0, **json.loads(json.dumps(one))} for i in range(2)],
+    }  # fmt: skip
+
+
+def schedule() -> dict:
+    """`schedule/1`: what users write by hand."""
+    return {
+        "format": "schedule/1", "application": ["m.onnx"], "templates": list(_TEMPLATES),
+        "mappings": [_nest(t) for t in load_templates(_TEMPLATES)],
+        "schedules": [
+            {"name": "mine", "chiplets": [{"template": t} for t in _TEMPLATES],
+             "schedule": [{"layer": "m/fc", "chiplet": 0, "mapping": 0}]},
+        ],
+    }  # fmt: skip
+
+
+def mappings() -> dict:
+    """`mappings/1`."""
+    template = load_templates(_TEMPLATES)[0]
+    entry = {"layer": "m/fc", "template": template.name, "type": "fc", "bounds": dict(_BOUNDS), "stride": [1, 1],
+             "dilation": [1, 1], "mappings": [{"levels": _nest(template)["levels"]}]}  # fmt: skip
+    return {"format": "mappings/1", "sets": [entry]}
+
+
+FLUID = {
+    "format": "fluid-schedule/1",
+    "cases": [
+        {"name": f"c{i}", "jobs": 3, "accelerators": 2, "duration": [1.0, 2.0, 0.5], "bytes": [4, 0, 1.5],
+         "predecessors": [[], [0], [0, 1]], "accelerator": [0, 1, 0], "order": [0, 1, 2],
+         "resource_bandwidth": [1.0, None], "resource_names": ["mi", "dram"], "resources_of_accelerator": [[0], [0, 1]]}
+        for i in range(2)
+    ],
+}  # fmt: skip
+
+JOB_TABLE = {
+    "format": "job-table/1", "time_unit": "cycles",
+    "resources": [{"name": "dram", "bandwidth": 2.0}],
+    "accelerators": [{"name": "a", "resources": ["dram"]}, {"name": "b", "resources": [0]}],
+    "jobs": [
+        {"name": "j0", "duration": [1.0, 2.0], "bytes": 3, "energy_J": 1e-3},
+        {"name": "j1", "duration": [None, 2.0], "bytes": [None, 1], "energy_J": [0, 1], "predecessors": ["j0"]},
+    ],
+    "schedules": [{"name": "s", "order": ["j0", 1], "accelerator": ["a", 1]}],
+}  # fmt: skip
+
+TRANSFER = {
+    "format": "job-transfer/1", "mohamjax": "0", "accelerators": ["a", "b"], "accelerator": [0, 1, 0],
+    "place": [2, 0, 1], "learnt": {"batch": "x", "method": "ga", "time_unit": "s", "objectives": {"makespan": 1.0}},
+}  # fmt: skip
+
+_LEVEL = {
+    "name": "spad", "kind": "rf", "instances": 4, "meshX": 2, "meshY": 2, "capacity_words": 32, "word_bits": 8,
+    "block_words": 2, "read_bw": None, "write_bw": None, "energy_read_pJ": 0.1, "energy_write_pJ": 0.2, "area_um2": 6.5,
+    "energy_per_hop_pJ": 0.0, "fanoutX": 1, "fanoutY": 1, "keep_default": ["Outputs"],
+}  # fmt: skip
+
+ARCHITECTURES = {
+    "format_version": 1,
+    "architectures": [
+        {"name": "a",
+         "mac": {"name": "mac", "instances": 4, "meshX": 2, "meshY": 2, "energy_pJ": 0.2, "area_um2": 300.0},
+         "levels": [_LEVEL, {**_LEVEL, "name": "DRAM", "kind": "dram", "capacity_words": None, "read_bw": 17.9,
+                             "keep_default": ["Weights", "Inputs", "Outputs"]}]},
+    ],
+}  # fmt: skip
+
+_SAMPLE = {
+    "id": "s0", "arch": "a",
+    "layer": {"name": "l", "shape": "conv", "R": 3, "S": 3, "P": 4, "Q": 4, "C": 2, "K": 6, "N": 1, "wstride": 1},
+    "mapping": {
+        "levels": [
+            {"name": "spad", "keep": [0, 0, 1], "temporal": {"factors": {"R": 3, "K": 6}, "perm": "RKPSQCN"},
+             "spatial": {"X": [["C", 2]], "Y": []}},
+            {"name": "DRAM", "temporal": {"factors": {"S": 3, "P": 4, "Q": 4}, "perm": "CSRQKPN"}},
+        ]
+    },
+}  # fmt: skip
+
+TECHNOLOGY = """\
+format: technology/1
+name: mine
+scale: {energy: 0.5, area: 0.4}
+register: {read_energy_pJ: 0.006, write_energy_pJ: 0.006, area_um2: 4.1}
+multiplier: {energy_pJ: 0.008, area_um2: 4.2}
+dram_energy_pJ: {LPDDR4: 8, HBM2: 3.9}
+wire_energy_pJ: 0.08
+"""
+
+SRAM = """\
+width_bits,depth_rows,n_rw_ports,read_energy_pJ_per_access,write_energy_pJ_per_access,area_um2
+8,64,1,0.5,0.6,900
+8,1024,1,1.5,1.6,9000
+64,64,1,2.5,2.6,5000
+64,1024,1,5,6,50000
+64,64,2,3.5,3.6,7000
+64,1024,2,7,8,70000
+"""
+
+REQUIREMENTS = """\
+format: requirements/1
+limits: {latency_s: 0.1, energy_J: 1e-2}
+chiplets: {least: 1, most: 6, templates: {simba: {least: 1}, eyeriss: {most: 2}}}
+homogeneous: false
+package:
+  open: true
+  chiplets:
+  - {template: simba, tile: 1, levels: {Global: {capacity_words: 64, fanout: [2, 2]}}}
+  - {template: eyeriss, sizes: largest}
+pin:
+- {layers: "*/fc*", chiplet: 1}
+- {layers: m, templates: [simba]}
+"""
+
+SCENARIO = """\
+name: mine
+networks:
+- {file: m.onnx, copies: 2, batch: 1}
+- {file: m.onnx, name: other, shapes: {x: [3, 4]}, task: vision}
+"""
+
+PLATFORM = (
+    "name: p\ncores:\n- {style: HB, rows: 32, count: 2}\n- {style: LB_rs, rows: 8, columns: 16}\n- {template: simba}\n"
+)
+
+JOBS = """\
+job,type,K,C,P,Q,R,S,stride_h,weight,deadline_cycles,tenant
+a,CONV,8,4,6,6,3,3,1,1,,x
+b,DWCONV,1,8,6,6,3,3,2,2.5,1e6,x
+c,FC,10,20,1,1,1,1,1,,,y
+"""
+
+TIMELOOP = """\
+architecture:
+  version: 0.3
+  subtree:
+  - name: system
+    local:
+    - {name: DRAM, class: DRAM, attributes: {type: LPDDR4, width: 64, block-size: 8, word-bits: 8}}
+    subtree:
+    - name: PE[0..15]
+      local:
+      - name: spad
+        class: regfile
+        attributes: {depth: 220, width: 16, word-bits: 8, block-size: 2, meshX: 4, read_bandwidth: 2}
+      - {name: mac, class: intmac, attributes: {datawidth: 8, meshX: 4}}
+problem:
+  shape:
+    name: CNN
+    dimensions: [C, M, R, S, N, P, Q]
+    coefficients: [{name: Wstride, default: 1}, {name: Hstride, default: 1}, {name: Wdilation, default: 1},
+                   {name: Hdilation, default: 1}]
+    data-spaces:
+    - {name: Weights, projection: [[[C]], [[M]], [[R]], [[S]]]}
+    - {name: Inputs, projection: [[[N]], [[C]], [[R, Wdilation], [P, Wstride]], [[S, Hdilation], [Q, Hstride]]]}
+    - {name: Outputs, projection: [[[N]], [[M]], [[Q]], [[P]]], read-write: True}
+  instance: {C: 8, M: 12, R: 3, S: 3, N: 1, P: 14, Q: 28, Wstride: 2}
+mapping:
+- {target: spad, type: temporal, factors: R=3 C=8, permutation: RC}
+- {target: DRAM, type: spatial, factors: M4, permutation: M, split: 0}
+- {target: DRAM, type: temporal, factors: M3 S3 P14 Q28, permutation: MSPQ}
+- {target: spad, type: datatype, keep: [Weights, Outputs], bypass: [Inputs]}
+architecture_constraints:
+  targets:
+  - {target: spad, type: temporal, factors: R<=3 Q=1, permutation: RC}
+ERT:
+  tables: [{name: "system.PE[0..15].spad[1..1]", actions: [{name: read, energy: 0.5}, {name: write, energy: 1}]}]
+ART:
+  tables: [{name: system.PE.spad, area: 592}]
+"""
+
+
+def _plain(document) -> bytes:
+    return json.dumps(document).encode()
+
+
+def _checkpoint() -> bytes:
+    stream = io.BytesIO()
+    record = json.dumps({"format": CHECKPOINT_FORMAT, "history": [{"generation": 1}], "fingerprint": "f"})
+    np.savez(stream, genes=np.arange(12).reshape(3, 4), key=np.zeros(2, np.uint32), meta=np.asarray(record))
+    return stream.getvalue()
+
+
+def sound(reader: str) -> bytes:
+    """The sound file of a reader."""
+    made = {
+        "designs": designs, "schedule": schedule, "mappings": mappings, "fluid": lambda: FLUID,
+        "jobtable": lambda: JOB_TABLE, "transfer": lambda: TRANSFER, "architectures": lambda: ARCHITECTURES,
+    }  # fmt: skip
+    texts = {
+        "technology": TECHNOLOGY, "sram": SRAM, "requirements": REQUIREMENTS, "scenario": SCENARIO,
+        "platform": PLATFORM, "jobs": JOBS, "timeloop": TIMELOOP,
+    }  # fmt: skip
+    if reader in made:
+        return _plain(made[reader]())
+    if reader in texts:
+        return texts[reader].encode()
+    if reader == "template":
+        return template_to_yaml(load_templates(("simba",))[0]).encode()
+    if reader == "samples":
+        return b"\n".join(_plain({**_SAMPLE, "id": f"s{i}"}) for i in range(3))
+    if reader == "checkpoint":
+        return _checkpoint()
+    raise KeyError(reader)
+
+
+def tree_of(data: bytes, suffix: str):
+    """The document as lists and dictionaries."""
+    return yaml.safe_load(data) if suffix == ".yaml" else json.loads(data)

@@ -1,0 +1,171 @@
+"""Files that say one thing twice, or say it in a wrong type: one clear line, or a row with its reason."""
+
+import copy
+import json
+
+import fuzz_documents
+import pytest
+import yaml
+
+from mohamjax.cli import main
+from mohamjax.errors import InputError
+from mohamjax.hardware import load_technology, load_templates
+from mohamjax.io import read_designs
+from mohamjax.io.mappings import given_mappings
+from mohamjax.io.schedules import schedule_arrays
+from mohamjax.search import load_requirements
+from mohamjax.workload import load_scenario
+
+DESIGNS, MAPPINGS = fuzz_documents.designs(), fuzz_documents.mappings()
+TECHNOLOGY = load_technology()
+
+
+def changed(document, path, value):
+    """A copy of a document with another value at a path; a function gets the old value."""
+    copied = copy.deepcopy(document)
+    at = copied
+    for key in path[:-1]:
+        at = at[key]
+    at[path[-1]] = value(at[path[-1]]) if callable(value) else value
+    return copied
+
+
+def written(folder, document, name="file.json"):
+    for model, proto in fuzz_documents.BEHIND.items():
+        (folder / model).write_bytes(proto.SerializeToString())
+    path = folder / name
+    path.write_text(json.dumps(document) if name.endswith("json") else yaml.safe_dump(document))
+    return path
+
+
+def twice(rows):
+    return [*rows, copy.deepcopy(rows[-1])]
+
+
+# --------------------------------------------------------------------------------------------------------- designs/1
+
+SECOND = {
+    "the first's": (0, "also that of the design at place 0"),
+    "the first's, as a text": ("0", "also that of the design at place 0"),
+    "true": (True, "True is neither"),
+    "a list": ([0], "[0] is neither"),
+    "a table": ({"a": 1}, "neither"),
+    "NaN": (float("nan"), "nan is neither"),
+    "a float": (1.0, "1.0 is neither"),
+    "empty": ("", "neither"),
+    "two lines": ("a\nb", "one short line"),
+    "endless": ("x" * 5000, "one short line"),
+}
+
+
+@pytest.mark.parametrize("kind", SECOND)
+def test_identifiers_of_designs(tmp_path, kind):
+    """A design that cannot be told from another, or named in a column, is a row with its reason; the others stand."""
+    value, words = SECOND[kind]
+    found = read_designs(written(tmp_path, changed(DESIGNS, ["designs", 1, "design_id"], value)), technology=TECHNOLOGY)
+    assert found.reasons[0] == "" and words in found.reasons[1]
+    assert found.designs is not None and len(found.designs.order) == 1
+    assert all(isinstance(name, int | str) and "\n" not in str(name) and len(str(name)) < 300 for name in found.names)
+
+
+def test_designs_without_identifiers_have_their_places(tmp_path):
+    none = changed(changed(DESIGNS, ["designs", 1, "design_id"], None), ["designs", 0], lambda row: row)
+    del none["designs"][0]["design_id"]
+    assert read_designs(written(tmp_path, none), technology=TECHNOLOGY).names == (0, 1)
+    named = written(tmp_path, changed(fuzz_documents.schedule(), ["schedules"], twice))
+    assert "also that" in read_designs(named, technology=TECHNOLOGY).reasons[1]
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (["chiplets", 0, "tile"], True), (["chiplets", 0, "tile"], [0]), (["chiplets", 0, "tile"], 99),
+        (["schedule", 0, "chiplet"], True), (["schedule", 0, "chiplet"], [0]), (["schedule", 0, "layer"], True),
+        (["schedule", 0, "layer"], [0]), (["schedule", 0, "mapping"], True), (["schedule", 0, "mapping"], [0]),
+        (["chiplets", 0, "template"], [1]), (["chiplets", 0, "template"], True),
+    ],
+)  # fmt: skip
+def test_indices_that_are_none(tmp_path, path, value):
+    path = written(tmp_path, changed(DESIGNS, ["designs", 0, *path], value))
+    found = read_designs(path, technology=TECHNOLOGY)
+    assert found.reasons[0] and "\n" not in found.reasons[0] and not found.reasons[1]
+
+
+WHOLE = {
+    "two templates of one name": (["templates"], ["simba", "simba"], "a second template is called 'simba'"),
+    "two networks of one name": (["networks", 1, "name"], "a", "a second network is called 'a'"),
+    "two layers of one name": (["layers", 1, "name"], "l0", "a second layer of this network is called 'l0'"),
+    "a predecessor that is true": (["layers", 1, "predecessors"], [False], "predecessors"),
+    "a layer named by a list": (["layers", 1, "name"], ["l1"], "no text"),
+    "a network named by true": (["networks", 0, "name"], True, "no text"),
+    "a network that is a list": (["networks", 0], ["a"], "no table"),
+    "a network without layers": (["networks"], lambda rows: [*rows, {"name": "c"}], "has no layers"),
+    "no layers at all": (["layers"], [], "no layers"),
+}
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+def test_files_that_cannot_be_read_as_a_whole(tmp_path, capsys, kind):
+    """Exit code 2 and one line, with `--explain` too."""
+    where, value, words = WHOLE[kind]
+    path = written(tmp_path, changed(DESIGNS, where, value))
+    for more in ([], ["--explain", "1"]):
+        code = main(["evaluate", "designs", str(path), "--out", str(tmp_path / "out.csv"), *more])
+        lines = capsys.readouterr().err.strip().splitlines()
+        assert code == 2 and len(lines) == 1 and words in lines[0] and str(path) in lines[0], lines
+    assert not (tmp_path / "out.csv").exists()
+
+
+# ----------------------------------------------------------------------------------------------- schedules, mappings
+
+SCHEDULES = {
+    "two cases of one name": (fuzz_documents.FLUID, ["cases"], twice, "also the name"),
+    "two resources of one name": (fuzz_documents.FLUID, ["cases", 0, "resource_names"], ["a", "a"], "share a name"),
+    "a number of jobs that is true": (
+        {"format": "fluid-schedule/1", "cases": [{
+            "name": "c", "jobs": True, "accelerators": 1, "duration": [1], "bytes": [0], "predecessors": [[]],
+            "accelerator": [0], "order": [0], "resource_bandwidth": [], "resources_of_accelerator": [[]]}]},
+        ["cases", 0, "jobs"], True, "is True"),
+    "an order with true": (fuzz_documents.FLUID, ["cases", 0, "order", 1], True, "truth value"),
+    "two jobs of one name": (fuzz_documents.JOB_TABLE, ["jobs", 1, "name"], "j0", "also the name"),
+    "two accelerators of one name": (fuzz_documents.JOB_TABLE, ["accelerators", 1, "name"], "a", "also the name"),
+    "two schedules of one name": (fuzz_documents.JOB_TABLE, ["schedules"], twice, "also the name"),
+    "an accelerator that is true": (
+        fuzz_documents.JOB_TABLE, ["schedules", 0, "accelerator", 1], True, "not the number of an accelerator"),
+    "a predecessor that is a list": (fuzz_documents.JOB_TABLE, ["jobs", 1, "predecessors"], [[0]], "is a list"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", SCHEDULES)
+def test_schedules(kind):
+    document, path, value, words = SCHEDULES[kind]
+    with pytest.raises(InputError, match=words) as caught:
+        schedule_arrays(changed(document, path, value), "file.json")
+    assert str(caught.value).startswith("file.json: ")
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [(["bounds", "K"], 6.0), (["bounds", "K"], True), (["stride"], [True, 1]), (["dilation"], [1, [1]])],
+)
+def test_mappings(tmp_path, path, value):
+    file = written(tmp_path, changed(MAPPINGS, ["sets", 0, *path], value))
+    application = load_scenario([str(tmp_path / "m.onnx")])
+    with pytest.raises(InputError, match="whole numbers") as caught:
+        given_mappings([[file]], application, load_templates(("simba",)), TECHNOLOGY)
+    assert str(caught.value).startswith(f"{file}: sets[0]: ")
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (["pin", 0, "chiplet"], True), (["pin", 0, "chiplet"], [1]), (["package", "chiplets", 0, "tile"], True),
+        (["chiplets", "least"], True), (["pin", 1, "templates"], "simba"), (["homogeneous"], 1),
+        (["package", "chiplets", 0, "levels", "Global", "fanout"], [True, 2]), (["limits", "latency_s"], [1]),
+    ],
+)  # fmt: skip
+def test_requirements(tmp_path, path, value):
+    file = written(tmp_path, changed(yaml.safe_load(fuzz_documents.REQUIREMENTS), path, value), "file.yaml")
+    with pytest.raises(InputError) as caught:
+        load_requirements(file)
+    assert str(caught.value).startswith(f"{file}: {path[0]}")
