@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pathlib
-from collections.abc import Mapping
+from collections import abc
 from typing import Any
 
 import jax
@@ -22,7 +22,7 @@ CHECKPOINT_FORMAT = "checkpoint/2"
 _REMEDY = "start the search again without --resume"
 
 
-def write_checkpoint(path: str | pathlib.Path, tree: Any, meta: Mapping[str, Any]) -> None:
+def write_checkpoint(path: str | pathlib.Path, tree: Any, meta: abc.Mapping[str, Any]) -> None:
     """Writes arrays and a small JSON-able record; a reader never sees half a file.
 
     Args:
@@ -72,6 +72,6 @@ class CheckpointFile:
         """What the file holds, None where there is none; otherwise as `read_checkpoint`."""
         return read_checkpoint(self.path) if self.path.exists() else None
 
-    def write(self, tree: Any, meta: Mapping[str, Any]) -> None:
+    def write(self, tree: Any, meta: abc.Mapping[str, Any]) -> None:
         """Writes the file, as `write_checkpoint`."""
         write_checkpoint(self.path, tree, meta)

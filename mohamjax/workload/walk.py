@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections import abc
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,9 +54,9 @@ class Scope:
     """Tensors in reach: a graph's own, then those of the graphs around it."""
 
     tensors: dict[str, Tensor | None]
-    hints: Mapping[str, onnx.ValueInfoProto]
-    opsets: Mapping[str, int]
-    attributes: Mapping[str, Any]
+    hints: abc.Mapping[str, onnx.ValueInfoProto]
+    opsets: abc.Mapping[str, int]
+    attributes: abc.Mapping[str, Any]
     prefix: str = ""
     parent: Scope | None = None
     depth: int = 0
@@ -70,12 +71,12 @@ class Scope:
             scope = scope.parent
         raise KeyError(name)
 
-    def inner(self, hints: Mapping[str, onnx.ValueInfoProto], prefix: str) -> Scope:
+    def inner(self, hints: abc.Mapping[str, onnx.ValueInfoProto], prefix: str) -> Scope:
         """The scope of a graph inside a node."""
         return Scope({}, hints, self.opsets, self.attributes, prefix, self, self.depth + 1)
 
 
-Control = Callable[["Walk", NodePlan, Scope, list[Tensor | None], Mapping[str, Any]], list[Tensor]]
+Control = Callable[["Walk", NodePlan, Scope, list[Tensor | None], abc.Mapping[str, Any]], list[Tensor]]
 
 CONTROL: dict[str, Control] = {}
 """What walks the graphs inside a node, by operator name; `control_flow` fills it."""
@@ -109,7 +110,7 @@ class Walk:
         warn: Callable[[str], None],
         *,
         skip_unknown: bool = False,
-        shapes: Mapping[str, tuple[int, ...]] | None = None,
+        shapes: abc.Mapping[str, tuple[int, ...]] | None = None,
     ) -> None:
         self.file = file
         self.budget = Budget(file)
@@ -170,7 +171,7 @@ class Walk:
 
     # ---------------------------------------------------------------------------------------------------- walk
 
-    def run(self, inputs: Mapping[str, Tensor]) -> Mapping[str, Tensor | None]:
+    def run(self, inputs: abc.Mapping[str, Tensor]) -> abc.Mapping[str, Tensor | None]:
         """Walks the main graph.
 
         Args:
@@ -258,7 +259,7 @@ class Walk:
         return union(tensors, self.budget)
 
     def _apply(
-        self, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: Mapping[str, Any]
+        self, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: abc.Mapping[str, Any]
     ) -> list[Tensor]:
         key = (node.domain, node.op, node.overload)
         if key in self._functions:
@@ -379,7 +380,7 @@ class Walk:
         scope: Scope,
         suffix: str,
         kind: str,
-        bounds: Mapping[str, Any],
+        bounds: abc.Mapping[str, Any],
         word_bits: int,
         producers: frozenset[int],
     ) -> int:
@@ -451,7 +452,7 @@ class Walk:
         node: NodePlan,
         scope: Scope,
         inputs: list[Tensor | None],
-        attributes: Mapping[str, Any],
+        attributes: abc.Mapping[str, Any],
     ) -> list[Tensor]:
         function = self._functions[key]
         plan, defaults = self._function_plan(key)
