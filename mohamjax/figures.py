@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import pathlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections import abc
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -59,7 +60,7 @@ def plot_evaluated(
     out: str | pathlib.Path,
     *,
     title: str,
-    history: Sequence[Mapping[str, float]] | None = None,
+    history: Sequence[abc.Mapping[str, float]] | None = None,
     formats: Sequence[str] = ("png",),
     certificate: Certificate | None = None,
 ) -> list[pathlib.Path]:

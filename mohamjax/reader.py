@@ -14,7 +14,8 @@ import pathlib
 import re
 import stat
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import abc
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
 import yaml
@@ -439,7 +440,7 @@ class Fields:
 
     def __init__(self, data: object, known: Sequence[str], *, file: object, where: str = "") -> None:
         self.file, self.where = file, where
-        if not isinstance(data, Mapping):
+        if not isinstance(data, abc.Mapping):
             raise InputError(
                 f"expected a mapping, found {_type_name(data)} {data!r}",
                 file=file,

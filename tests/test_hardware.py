@@ -31,7 +31,6 @@ from mohamjax.hardware import (
     template_to_dict,
     template_to_yaml,
 )
-from mohamjax.hardware import template as template_module
 from mohamjax.workload import DIMS, LAYER_TYPES, WorkloadShape
 
 TECHNOLOGY = load_technology()
@@ -50,11 +49,6 @@ def leaves_equal(a, b, **tolerance):
 
 
 # The packaged templates
-
-
-def test_letters_and_layer_types_are_those_of_the_workload():
-    assert template_module.DIMENSIONS == DIMS
-    assert template_module.LAYER_TYPES == LAYER_TYPES
 
 
 @pytest.mark.parametrize("index", range(3))

@@ -549,7 +549,7 @@ def test_broken_rows_are_named(folder):
 
 
 def test_folders_and_format_are_checked_first(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("mohamjax.plot.results.evaluate_designs", None)
+    monkeypatch.setattr("mohamjax.io.results_reader.evaluate_designs", None)
     with pytest.raises(InputError, match="no such folder"):
         figures.plot_results(tmp_path / "nowhere")
     with pytest.raises(InputError, match="use png, svg, pdf"):

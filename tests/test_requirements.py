@@ -22,6 +22,7 @@ from mohamjax.hardware import load_technology, load_templates, template_arrays
 from mohamjax.io import read_designs
 from mohamjax.mapping import stacked_layers, tabulate
 from mohamjax.schedule import Requirements, load_requirements
+from mohamjax.schedule import requirements as demands
 from mohamjax.schedule.requirements import requirements_from_dict
 from mohamjax.search import operators, requirements, survey
 from mohamjax.search.injection import inject
@@ -414,7 +415,7 @@ def test_bad_requirements_are_one_line(networks, tmp_path, capsys, word):
 
 
 def test_the_documented_example_is_read(tmp_path):
-    text = (requirements.__doc__ or "").split("```yaml")[1].split("```")[0]
+    text = (demands.__doc__ or "").split("```yaml")[1].split("```")[0]
     (tmp_path / "r.yaml").write_text(text)
     read = load_requirements(tmp_path / "r.yaml")
     assert len(read.chiplets) == 3 and len(read.pins) == 2 and read.limits[3] == 10

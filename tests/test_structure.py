@@ -111,3 +111,15 @@ def test_no_module_imports_itself_on_some_way():
 def test_no_file_is_too_long():
     long = {name: lines for name, path in FILES.items() if (lines := len(path.read_text().splitlines())) > MOST_LINES}
     assert not long, long
+
+
+def test_mapping_is_a_loop_nest():
+    """`collections.abc.Mapping` is written `abc.Mapping`: the bare name is the loop nest's."""
+    bare = [
+        name
+        for name, path in FILES.items()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module in ("collections.abc", "typing")
+        if any((alias.asname or alias.name) == "Mapping" for alias in node.names)
+    ]
+    assert not bare, bare

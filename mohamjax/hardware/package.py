@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import pathlib
-from collections.abc import Mapping
+from collections import abc
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -190,7 +190,7 @@ _KEYS = {
 
 
 def package_from_dict(
-    data: Mapping[str, Any],
+    data: abc.Mapping[str, Any],
     *,
     file: object = None,
     where: str = "package",

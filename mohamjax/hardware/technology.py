@@ -16,7 +16,8 @@ import importlib.resources
 import io
 import math
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections import abc
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -250,7 +251,7 @@ def _resample_depth(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return out
 
 
-def _resample_width(x: float, own: Mapping[float, np.ndarray], other: Mapping[float, np.ndarray]) -> np.ndarray:
+def _resample_width(x: float, own: abc.Mapping[float, np.ndarray], other: abc.Mapping[float, np.ndarray]) -> np.ndarray:
     """`[D, 3]` log2 costs at log2 width `x` from the columns of this and of the other port count."""
     widths = sorted(own)
     if widths[0] <= x <= widths[-1]:
@@ -266,7 +267,7 @@ def _resample_width(x: float, own: Mapping[float, np.ndarray], other: Mapping[fl
     return own[edge] + (x - edge)
 
 
-def _between(x: float, widths: list[float], column: Mapping[float, np.ndarray]) -> np.ndarray:
+def _between(x: float, widths: list[float], column: abc.Mapping[float, np.ndarray]) -> np.ndarray:
     """Linear interpolation between the two neighbouring columns."""
     high = min(w for w in widths if w >= x)
     low = max(w for w in widths if w <= x)

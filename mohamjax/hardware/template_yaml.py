@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import importlib.resources
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections import abc
+from collections.abc import Sequence
 from typing import Any
 
 import yaml
@@ -133,7 +134,7 @@ _FLOW_KEYS = ("layer_types", "levels")
 _RULE_KEYS = ("temporal", "spatial", "order")
 
 
-def template_from_dict(data: Mapping[str, Any], *, file: object = None) -> Template:
+def template_from_dict(data: abc.Mapping[str, Any], *, file: object = None) -> Template:
     """Build and check a template from what a YAML file holds (`example_yaml` documents every key).
 
     Args:
@@ -400,7 +401,7 @@ def _read_limits(fields: Fields, key: str) -> Limits:
         return dict.fromkeys(DIMS)
     if value == "none":
         return {}
-    if isinstance(value, Mapping):
+    if isinstance(value, abc.Mapping):
         pairs = list(value.items())
     elif isinstance(value, list | tuple):
         pairs = [(letter, "any") for letter in value]

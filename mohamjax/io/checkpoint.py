@@ -7,7 +7,8 @@ import io
 import json
 import pathlib
 import warnings
-from collections.abc import Callable, Mapping
+from collections import abc
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -24,7 +25,7 @@ CHECKPOINT_FORMAT = "checkpoint/3"
 _REMEDY = "start the search again without the argument `resume`"
 
 
-def _digest(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+def _digest(arrays: abc.Mapping[str, np.ndarray]) -> np.ndarray:
     """SHA-256 of arrays by name, `[32]` uint8: damage and edits show."""
     digest = hashlib.sha256()
     for name, array in sorted(arrays.items()):
@@ -32,7 +33,7 @@ def _digest(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     return np.frombuffer(digest.digest(), np.uint8)
 
 
-def write_checkpoint(path: str | pathlib.Path, tree: Any, meta: Mapping[str, Any]) -> None:
+def write_checkpoint(path: str | pathlib.Path, tree: Any, meta: abc.Mapping[str, Any]) -> None:
     """Writes arrays and a small JSON-able record; a reader never sees half a file.
 
     Args:
@@ -108,7 +109,7 @@ class CheckpointFile:
         self._read = True
         return found
 
-    def write(self, tree: Any, meta: Mapping[str, Any]) -> None:
+    def write(self, tree: Any, meta: abc.Mapping[str, Any]) -> None:
         """Writes the file, as `write_checkpoint`; where that cannot be, the last version stays."""
         try:
             write_checkpoint(self.path, tree, meta)

@@ -27,7 +27,8 @@ from __future__ import annotations
 import functools
 import itertools
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections import abc
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -236,7 +237,7 @@ def evaluate_designs(
     return table, evaluated.take(np.asarray(valid, int)) if valid else None
 
 
-def _check_wanted(rows: Sequence[Mapping[str, Any]], wanted: str) -> None:
+def _check_wanted(rows: Sequence[abc.Mapping[str, Any]], wanted: str) -> None:
     """Complains where no row has the `design_id`, or all that have it are broken."""
     reasons = [row["reason"] for row in rows if str(row["design_id"]) == wanted]
     if not reasons or all(reasons):
@@ -249,7 +250,7 @@ def _check_wanted(rows: Sequence[Mapping[str, Any]], wanted: str) -> None:
 
 
 def schedules_document(
-    rows: Sequence[Mapping[str, Any]], evaluated: Evaluated | None, *, timelines: bool = False
+    rows: Sequence[abc.Mapping[str, Any]], evaluated: Evaluated | None, *, timelines: bool = False
 ) -> dict[str, Any]:
     """The rows of `evaluate_designs` as JSON (docs/formats.md).
 
@@ -293,7 +294,7 @@ def _timeline(evaluated: Evaluated, index: int) -> list[dict[str, Any]]:
     ]
 
 
-def evaluation_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+def evaluation_csv(rows: Sequence[abc.Mapping[str, Any]]) -> str:
     """The rows of `evaluate_designs` as CSV."""
     return csv_text(rows, ("design_id", *OBJECTIVES, "valid", "reason"))
 
@@ -307,7 +308,7 @@ EXPLANATIONS_FORMAT = "design-explanations/1"
 
 
 def explain_designs(
-    rows: Sequence[Mapping[str, Any]], evaluated: Evaluated | None, wanted: str | None = None
+    rows: Sequence[abc.Mapping[str, Any]], evaluated: Evaluated | None, wanted: str | None = None
 ) -> dict[str, Any]:
     """Where the time, the energy and the area of designs go.
 
@@ -339,7 +340,7 @@ def explain_designs(
     return {"format": EXPLANATIONS_FORMAT, "designs": found}
 
 
-def explanations_text(document: Mapping[str, Any]) -> str:
+def explanations_text(document: abc.Mapping[str, Any]) -> str:
     """The explanations of `explain_designs` for people."""
     texts = [explanation_text(row, f"design {row['design_id']}") for row in document["designs"]]
     return "\n\n\n".join(texts) + "\n"

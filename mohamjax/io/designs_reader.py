@@ -6,7 +6,8 @@ import dataclasses
 import hashlib
 import itertools
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections import abc
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -25,8 +26,7 @@ from mohamjax.hardware import (
 )
 from mohamjax.io.files import check_format, read_json
 from mohamjax.io.formats import DESIGNS_FORMAT, SCHEDULE_FORMAT
-from mohamjax.mapping import Mapping as Nest
-from mohamjax.mapping import constraints, encode, map_space, mapping_from_dict, prime_factors
+from mohamjax.mapping import Mapping, constraints, encode, map_space, mapping_from_dict, prime_factors
 from mohamjax.reader import found
 from mohamjax.schedule import Design, DesignFile
 from mohamjax.workload import DIMS, LAYER_TYPES, ApplicationModel, Layer, Network, WorkloadShape, load_scenario
@@ -36,7 +36,7 @@ __all__ = ["read_designs"]
 _LONGEST_IDENTIFIER = 200
 
 
-def _need(data: Mapping[str, Any], key: str, kind: type | tuple[type, ...], *, file: object, item: str) -> Any:
+def _need(data: abc.Mapping[str, Any], key: str, kind: type | tuple[type, ...], *, file: object, item: str) -> Any:
     """`data[key]` of the wanted type, or one line that says what is missing."""
     if key not in data:
         raise InputError(f"`{key}` is missing", file=file, item=item, remedy="compare with what `search` writes")
@@ -51,7 +51,7 @@ def _need(data: Mapping[str, Any], key: str, kind: type | tuple[type, ...], *, f
     return value
 
 
-def _text(data: Mapping[str, Any], key: str, default: str, *, file: object, item: str) -> str:
+def _text(data: abc.Mapping[str, Any], key: str, default: str, *, file: object, item: str) -> str:
     """`data[key]`, a text, or the default where it is missing or null."""
     value = default if data.get(key) is None else data[key]
     if not isinstance(value, str):
@@ -59,7 +59,7 @@ def _text(data: Mapping[str, Any], key: str, default: str, *, file: object, item
     return value
 
 
-def _identifier(row: Any, number: int, known: Mapping[str, int]) -> tuple[int | str, str]:
+def _identifier(row: Any, number: int, known: abc.Mapping[str, int]) -> tuple[int | str, str]:
     """What a design is called, and why it cannot be called what its file says; its place where it says nothing.
 
     Args:
@@ -67,7 +67,7 @@ def _identifier(row: Any, number: int, known: Mapping[str, int]) -> tuple[int | 
         number: its place in the file.
         known: places of the designs before it, by identifier as text.
     """
-    given = [row[key] for key in ("design_id", "name") if row.get(key) is not None] if isinstance(row, Mapping) else []
+    given = [row[key] for key in ("design_id", "name") if row.get(key) is not None] if isinstance(row, abc.Mapping) else []
     name = given[0] if given else number
     text = isinstance(name, str) and name.strip() and name.isprintable() and len(name) <= _LONGEST_IDENTIFIER
     if not text and (isinstance(name, bool) or not isinstance(name, int)):
@@ -78,7 +78,7 @@ def _identifier(row: Any, number: int, known: Mapping[str, int]) -> tuple[int | 
     return name, ""
 
 
-def _application(document: Mapping[str, Any], file: object) -> ApplicationModel:
+def _application(document: abc.Mapping[str, Any], file: object) -> ApplicationModel:
     """The networks of a `designs/1` file."""
     names = _need(document, "networks", list, file=file, item="file")
     rows = _need(document, "layers", list, file=file, item="file")
@@ -87,7 +87,7 @@ def _application(document: Mapping[str, Any], file: object) -> ApplicationModel:
     called: set[tuple[int, str]] = set()
     for i, row in enumerate(rows):
         item = f"layers[{i}]"
-        if not isinstance(row, Mapping):
+        if not isinstance(row, abc.Mapping):
             raise InputError(
                 "a layer is not a table", file=file, item=item, remedy="write network, name, type and bounds"
             )
@@ -98,7 +98,7 @@ def _application(document: Mapping[str, Any], file: object) -> ApplicationModel:
             )
         base.append(n)
         first = base.index(n)
-        bounds = _need(row, "bounds", Mapping, file=file, item=item)
+        bounds = _need(row, "bounds", abc.Mapping, file=file, item=item)
         unknown = [d for d in bounds if d not in DIMS]
         pairs = [row.get("stride", [1, 1]), row.get("dilation", [1, 1])]
         if any(not isinstance(pair, list) or len(pair) != 2 for pair in pairs):
@@ -156,7 +156,7 @@ def _application(document: Mapping[str, Any], file: object) -> ApplicationModel:
     for i, (entry, layers) in enumerate(zip(names, members, strict=True)):
         item = f"networks[{i}]"
         entry = {"name": entry} if isinstance(entry, str) else entry
-        if not isinstance(entry, Mapping):
+        if not isinstance(entry, abc.Mapping):
             raise InputError("a network is no table", file=file, item=item, remedy="write its name and source")
         name = _text(entry, "name", str(i), file=file, item=item)
         if not layers:
@@ -176,7 +176,7 @@ class _Nests:
     templates: Sequence[Template]
     levels: int
     largest: Machine
-    parsed: dict[int, tuple[int, Nest]] = dataclasses.field(default_factory=dict)
+    parsed: dict[int, tuple[int, Mapping]] = dataclasses.field(default_factory=dict)
     sets: dict[tuple[int, int], list[int]] = dataclasses.field(default_factory=dict)
     checked: set[tuple[int, int]] = dataclasses.field(default_factory=set)
 
@@ -202,10 +202,10 @@ class _Nests:
             members.append(number)
         return members.index(number)
 
-    def _parse(self, number: int, item: str) -> tuple[int, Nest]:
+    def _parse(self, number: int, item: str) -> tuple[int, Mapping]:
         entry = self.entries[number]
         names = [t.name for t in self.templates]
-        if not isinstance(entry, Mapping) or entry.get("template") not in names:
+        if not isinstance(entry, abc.Mapping) or entry.get("template") not in names:
             raise InputError("names no template of the file", item=item, remedy=f"use one of {', '.join(names)}")
         owner = names.index(entry["template"])
         template = self.templates[owner]
@@ -213,7 +213,7 @@ class _Nests:
         nest = mapping_from_dict(entry, template.level_names, keep, levels=self.levels, item=item)
         return owner, nest
 
-    def _check(self, nest: Nest, unique: int, template: int, item: str) -> None:
+    def _check(self, nest: Mapping, unique: int, template: int, item: str) -> None:
         layer, kind = self.application.unique_layers[unique], self.templates[template]
         if not kind.runs(layer.type):
             raise InputError(f"template {kind.name} does not run layers of type {layer.type}", item=item)
@@ -222,7 +222,7 @@ class _Nests:
         primes = sum(len(prime_factors(b)) for b in layer.shape.bounds)
         encode(nest, map_space(layer.shape, limits, machine, max(primes, 1)), item=item)
 
-    def arrays(self) -> tuple[Nest, np.ndarray]:
+    def arrays(self) -> tuple[Mapping, np.ndarray]:
         """All sets as `[U, T, M]` nests, padded with the first nest of any, and their sizes `[U, T]`."""
         shape = len(self.application.unique_layers), len(self.templates)
         count = np.zeros(shape, np.int32)
@@ -245,7 +245,7 @@ class _Nests:
         return stacked, count
 
 
-def _sizes(chip: Mapping[str, Any], template: Template, item: str) -> tuple[np.ndarray, np.ndarray]:
+def _sizes(chip: abc.Mapping[str, Any], template: Template, item: str) -> tuple[np.ndarray, np.ndarray]:
     """Capacities `[levels]` and fanouts `[levels, 2]` that a chiplet states; -1 where it states none."""
     levels = len(template.levels)
     capacity, fanout = np.full(levels, -1.0), np.full((levels, 2), -1.0)
@@ -255,7 +255,7 @@ def _sizes(chip: Mapping[str, Any], template: Template, item: str) -> tuple[np.n
     if not isinstance(rows, list):
         raise InputError("`levels` is not a list", item=item)
     for row in rows:
-        name = row.get("name") if isinstance(row, Mapping) else None
+        name = row.get("name") if isinstance(row, abc.Mapping) else None
         if name not in template.level_names:
             raise InputError(f"template {template.name} has no level {name!r}", item=item)
         v = template.level_names.index(name)
@@ -292,10 +292,10 @@ class _Parsed:
     tile: np.ndarray
 
 
-def _design(row: Any, nests: _Nests, names: Mapping[str, int], tiles: int) -> _Parsed:
+def _design(row: Any, nests: _Nests, names: abc.Mapping[str, int], tiles: int) -> _Parsed:
     """Reads and checks one design; raises `InputError` with the reason."""
     application, templates = nests.application, nests.templates
-    if not isinstance(row, Mapping):
+    if not isinstance(row, abc.Mapping):
         raise InputError("a design is not a table", remedy="give chiplets and schedule")
     chips = row.get("chiplets")
     if not isinstance(chips, list) or not 1 <= len(chips) <= tiles:
@@ -305,7 +305,7 @@ def _design(row: Any, nests: _Nests, names: Mapping[str, int], tiles: int) -> _P
     kinds = [t.name for t in templates]
     for k, chip in enumerate(chips):
         item = f"chiplet {k}"
-        if not isinstance(chip, Mapping) or chip.get("template") not in kinds:
+        if not isinstance(chip, abc.Mapping) or chip.get("template") not in kinds:
             raise InputError("names no template of the file", item=item, remedy=f"use one of {', '.join(kinds)}")
         template[k] = kinds.index(chip["template"])
         tile = chip.get("tile")
@@ -322,7 +322,7 @@ def _design(row: Any, nests: _Nests, names: Mapping[str, int], tiles: int) -> _P
     assignment, mapping = np.zeros(len(layers), np.int32), np.zeros(len(layers), np.int32)
     done: set[int] = set()
     for step in schedule:
-        if not isinstance(step, Mapping):
+        if not isinstance(step, abc.Mapping):
             raise InputError("a step of the schedule is not a table")
         layer = step.get("layer")
         layer = names.get(layer, layer) if isinstance(layer, str) else layer
@@ -360,7 +360,7 @@ def _design(row: Any, nests: _Nests, names: Mapping[str, int], tiles: int) -> _P
     )
 
 
-def _stated_tiles(chips: Sequence[Mapping[str, Any]], tiles: int) -> np.ndarray:
+def _stated_tiles(chips: Sequence[abc.Mapping[str, Any]], tiles: int) -> np.ndarray:
     """`[S]` int, tile of each chiplet; the first tiles where a design does not state rising ones for all."""
     stated = [chip.get("tile") for chip in chips]
     whole = [t for t in stated if t is not None]
@@ -371,12 +371,12 @@ def _stated_tiles(chips: Sequence[Mapping[str, Any]], tiles: int) -> np.ndarray:
     return out
 
 
-def _templates(document: Mapping[str, Any], file: pathlib.Path) -> tuple[Template, ...]:
+def _templates(document: abc.Mapping[str, Any], file: pathlib.Path) -> tuple[Template, ...]:
     """Templates of a file: as tables, or (what users write) as names and files."""
     rows = _need(document, "templates", list, file=file, item="file")
     out = []
     for i, row in enumerate(rows):
-        if isinstance(row, Mapping):
+        if isinstance(row, abc.Mapping):
             out.append(template_from_dict(row, file=f"{file}: templates[{i}]"))
         elif isinstance(row, str):
             local = file.parent / row
@@ -408,7 +408,7 @@ def read_designs(path: str | pathlib.Path, *, technology: Technology) -> DesignF
     if isinstance(clock, bool) or clock != 1:
         raise InputError(f"is {clock!r}", file=path, item="clock_GHz", remedy="write 1: all times are at 1 GHz")
     stated = document.get("technology", {})
-    if not isinstance(stated, Mapping):
+    if not isinstance(stated, abc.Mapping):
         raise InputError("`technology` is not a table", file=path, remedy='write {"hash": ...} or leave it out')
     stated = stated.get("hash")
     if stated not in (None, technology_hash(technology)):
@@ -466,7 +466,7 @@ def read_designs(path: str | pathlib.Path, *, technology: Technology) -> DesignF
     )
 
 
-def _imported_application(document: Mapping[str, Any], path: pathlib.Path) -> ApplicationModel:
+def _imported_application(document: abc.Mapping[str, Any], path: pathlib.Path) -> ApplicationModel:
     """The networks that a `schedule/1` file names."""
     spec = _need(document, "application", (str, list), file=path, item="file")
     if isinstance(spec, list):

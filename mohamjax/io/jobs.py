@@ -20,7 +20,8 @@ from __future__ import annotations
 import difflib
 import math
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections import abc
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,7 @@ def _text(path: pathlib.Path) -> str:
 class _Row:
     """A row of a CSV file: gets values out of it with complaints that name it."""
 
-    def __init__(self, values: Mapping[str, str], path: pathlib.Path, line: int) -> None:
+    def __init__(self, values: abc.Mapping[str, str], path: pathlib.Path, line: int) -> None:
         self.values, self.path, self.line = values, path, line
 
     def error(self, column: str, message: str, remedy: str) -> InputError:
@@ -187,7 +188,7 @@ def load_platform(name: str, *, lb: str = "LB_rs", flexible: bool = False) -> Pl
         raise InputError("is empty", file=path, item="cores", remedy="list at least one core")
     cores: list[Core | TemplateCore] = []
     for i, entry in enumerate(entries):
-        templated = isinstance(entry, Mapping) and "template" in entry
+        templated = isinstance(entry, abc.Mapping) and "template" in entry
         known = ("template", "count") if templated else ("style", "rows", "columns", "count", "flexible")
         fields = Fields(entry, known, file=path, where=f"cores[{i}]")
         if templated:

@@ -10,7 +10,7 @@ A user's mappings come in the same format, of which the numbers are not read, or
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Mapping as Dict
+from collections import abc
 from collections.abc import Sequence
 from typing import Any
 
@@ -135,14 +135,14 @@ class _Given:
         self.levels = int(arrays.component.shape[1])
         self.found: dict[tuple[int, int], list[Mapping]] = {}
 
-    def template(self, name: Any, fail: Dict[str, Any]) -> int:
+    def template(self, name: Any, fail: abc.Mapping[str, Any]) -> int:
         """Index of a template."""
         names = [template.name for template in self.templates]
         if name not in names:
             raise InputError(f"template {name!r} is not among those mapped", remedy=f"use {', '.join(names)}", **fail)
         return names.index(name)
 
-    def enter(self, layer: int, template: int, mapping: Mapping, fail: Dict[str, Any]) -> None:
+    def enter(self, layer: int, template: int, mapping: Mapping, fail: abc.Mapping[str, Any]) -> None:
         """Adds a mapping if it fits its layer and template."""
         unique: UniqueLayer = self.application.unique_layers[layer]
         chosen = self.templates[template]
@@ -241,7 +241,7 @@ class _Given:
                     self.enter(u, t, mapping, fail)
 
 
-def _identity(entry: Dict[str, Any], fail: Dict[str, Any]) -> tuple[Any, ...]:
+def _identity(entry: abc.Mapping[str, Any], fail: abc.Mapping[str, Any]) -> tuple[Any, ...]:
     """(type, bounds, stride, dilation) of a set."""
     bounds = entry.get("bounds")
     steps = [entry.get(key, [1, 1]) for key in ("stride", "dilation")]

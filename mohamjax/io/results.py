@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import pathlib
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections import abc
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -84,8 +85,8 @@ def front_csv(evaluated: Evaluated) -> str:
 def write_results(
     folder: pathlib.Path,
     evaluated: Evaluated,
-    history: Sequence[Mapping[str, Any]],
-    config: Mapping[str, Any],
+    history: Sequence[abc.Mapping[str, Any]],
+    config: abc.Mapping[str, Any],
     bounds: Bounds | None = None,
     certificate: Certificate | None = None,
 ) -> None:

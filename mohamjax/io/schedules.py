@@ -38,7 +38,8 @@ import inspect
 import math
 import pathlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections import abc
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -86,7 +87,7 @@ class _Item:
         return InputError(message, file=self.file, item=self.path, remedy=remedy)
 
     def key(self, name: str, default: Any = ...) -> _Item:
-        if not isinstance(self.value, Mapping):
+        if not isinstance(self.value, abc.Mapping):
             raise self.error(f"is {_kind(self.value)}, not an object", "write an object with named keys")
         if name not in self.value and default is ...:
             raise self.error(f"the key {name!r} is missing", "add it")
@@ -119,7 +120,7 @@ class _Item:
             raise self.error(f"is {value:g}", f"write a number {'above' if positive else 'of at least'} 0")
         return value
 
-    def index(self, names: Mapping[str, int], what: str) -> int:
+    def index(self, names: abc.Mapping[str, int], what: str) -> int:
         """The number of a job, accelerator or resource that is referred to by name or number."""
         if isinstance(self.value, str):
             if self.value not in names:
@@ -181,7 +182,7 @@ def _cycle(before: Sequence[Sequence[int]]) -> list[int]:
         path.append(following)
 
 
-def _predecessors(items: Sequence[_Item], names: Mapping[str, int] | None = None) -> tuple[tuple[int, ...], ...]:
+def _predecessors(items: Sequence[_Item], names: abc.Mapping[str, int] | None = None) -> tuple[tuple[int, ...], ...]:
     """Predecessor lists, checked: jobs that exist, no cycle."""
     jobs = len(items)
     result = tuple(
@@ -355,7 +356,7 @@ def _unfinished(reason: int, item: str, file: object, float32: bool) -> InputErr
 
 
 def _evaluate_fluid(
-    document: Mapping[str, Any], file: object, float32: bool, timelines: bool
+    document: abc.Mapping[str, Any], file: object, float32: bool, timelines: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     cases = _cases(document, file)
     rows: list[dict[str, Any]] = [{} for _ in cases]
@@ -413,7 +414,7 @@ def _costs(item: _Item, accelerators: int, *, nullable: bool = False) -> list[fl
     return [math.inf if nullable and entry.value is None else entry.number() for entry in entries]
 
 
-def read_job_table(document: Mapping[str, Any], file: object) -> JobTable:
+def read_job_table(document: abc.Mapping[str, Any], file: object) -> JobTable:
     """The table of a `job-table/1` document.
 
     Raises:
@@ -470,7 +471,7 @@ def read_job_table(document: Mapping[str, Any], file: object) -> JobTable:
     )
 
 
-def _table_schedules(document: Mapping[str, Any], table: JobTable, file: object) -> tuple[list[str], list, list]:
+def _table_schedules(document: abc.Mapping[str, Any], table: JobTable, file: object) -> tuple[list[str], list, list]:
     """Names, orders and assignments of the schedules over a table, checked."""
     jobs = {name: i for i, name in enumerate(table.jobs)}
     accelerators = {name: i for i, name in enumerate(table.accelerators)}
@@ -497,7 +498,7 @@ def _table_schedules(document: Mapping[str, Any], table: JobTable, file: object)
 
 
 def _evaluate_job_table(
-    document: Mapping[str, Any], file: object, float32: bool, timelines: bool
+    document: abc.Mapping[str, Any], file: object, float32: bool, timelines: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     table = read_job_table(document, file)
     names, orders, assignments = _table_schedules(document, table, file)
@@ -562,7 +563,7 @@ class ScheduleFile:
         return {name: values[index] for name, values in self.arguments.items()}
 
 
-def schedule_arrays(document: Mapping[str, Any], file: object) -> ScheduleFile:
+def schedule_arrays(document: abc.Mapping[str, Any], file: object) -> ScheduleFile:
     """The schedules of a `fluid-schedule/1` or `job-table/1` document.
 
     Raises:
@@ -605,7 +606,7 @@ def schedule_arrays(document: Mapping[str, Any], file: object) -> ScheduleFile:
 # ---------------------------------------------------------------- dispatch
 
 SCHEDULE_READERS: dict[
-    str, Callable[[Mapping[str, Any], object, bool, bool], tuple[dict[str, Any], dict[str, Any]]]
+    str, Callable[[abc.Mapping[str, Any], object, bool, bool], tuple[dict[str, Any], dict[str, Any]]]
 ] = {
     FLUID_FORMAT: _evaluate_fluid,
     JOB_TABLE_FORMAT: _evaluate_job_table,

@@ -27,7 +27,7 @@ from mohamjax.io.timeloop_architecture import read_architecture, read_tables
 from mohamjax.io.timeloop_loops import read_constraints, read_mapping, read_problem
 from mohamjax.io.timeloop_place import At
 from mohamjax.mapping import Sample
-from mohamjax.mapping.nest import Mapping as Nest
+from mohamjax.mapping.nest import Mapping
 from mohamjax.mapping.space import Constraints
 from mohamjax.reader import StrictLoader, read_yaml
 from mohamjax.workload.layer import DIMS, WorkloadShape
@@ -55,7 +55,7 @@ class TimeloopInput:
 
     architecture: Architecture | None = None
     shape: WorkloadShape | None = None
-    mapping: Nest | None = None
+    mapping: Mapping | None = None
     constraints: Constraints | None = None
     tables: tuple[str, ...] = ()
 
@@ -178,7 +178,7 @@ def evaluate_timeloop(
     return report_samples([sample], out_path, links=links, float32=float32, explain=explain)
 
 
-def _obey(mapping: Nest, limits: Constraints, architecture: Architecture, file: str) -> None:
+def _obey(mapping: Mapping, limits: Constraints, architecture: Architecture, file: str) -> None:
     """Complains about the first constraint that a mapping breaks."""
     m: Any = mapping
     c: Any = limits

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import abc
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from mohamjax.dims import DATA_SPACES
 from mohamjax.hardware import Architecture
 from mohamjax.io.timeloop_place import DIGITS, At, kept
-from mohamjax.mapping.nest import Mapping as Nest
+from mohamjax.mapping.nest import Mapping
 from mohamjax.mapping.space import UNLIMITED, Constraints
 from mohamjax.workload.layer import DIMS, WorkloadShape
 
@@ -111,7 +112,7 @@ def read_problem(at: At, value: Any) -> tuple[WorkloadShape, bool, tuple[str, ..
 
 
 def _bounds(
-    at: At, instance: Any, dims: Sequence[str], factors: Mapping[str, tuple[str, int]], kind: str = "conv"
+    at: At, instance: Any, dims: Sequence[str], factors: abc.Mapping[str, tuple[str, int]], kind: str = "conv"
 ) -> WorkloadShape:
     instance = at.table(instance)
     given = {_ALIASES.get(key, key): value for key, value in instance.items()}
@@ -202,7 +203,7 @@ def _split(at: At, row: dict[str, Any], count: int) -> int:
     return int((at / "split").number(row.get("split", count), whole=True))
 
 
-def _loops(at: At, slots: Sequence[int], bounds: Mapping[int, int]) -> tuple[list[int], list[int]]:
+def _loops(at: At, slots: Sequence[int], bounds: abc.Mapping[int, int]) -> tuple[list[int], list[int]]:
     """Order of all dimensions, innermost first, and the factor of each, from the slots of one run of loops."""
     place = dict.fromkeys(range(len(DIMS)), len(slots))
     factors = [1] * len(DIMS)
@@ -217,7 +218,7 @@ def _loops(at: At, slots: Sequence[int], bounds: Mapping[int, int]) -> tuple[lis
 
 def read_mapping(
     at: At, value: Any, architecture: Architecture, shape: WorkloadShape, depthwise: bool, spaces: tuple[str, ...]
-) -> Nest:
+) -> Mapping:
     """The loop nest of a mapping's directives, NumPy arrays; the factors must multiply to the bounds."""
     levels, d = len(architecture.level_names), len(DIMS)
     temporal, spatial = np.ones((levels, d), np.int32), np.ones((2, levels, d), np.int32)
@@ -248,7 +249,7 @@ def read_mapping(
         if product != bound:
             letter = "C" if depthwise and DIMS[k] == "G" else DIMS[k]
             raise at.error(f"the factors of {letter} multiply to {product}, its bound is {bound}", "make them equal")
-    return Nest(temporal=temporal, order=order, spatial=spatial, spatial_order=spatial_order, keep=keep)
+    return Mapping(temporal=temporal, order=order, spatial=spatial, spatial_order=spatial_order, keep=keep)
 
 
 def read_constraints(

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import pathlib
 import re
-from collections.abc import Mapping, Sequence
+from collections import abc
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -25,8 +26,7 @@ from mohamjax.errors import InputError
 from mohamjax.hardware import DATA_SPACES, Architecture, Machine, Technology, Template, resize, template_arrays
 from mohamjax.io.files import csv_text, write_text
 from mohamjax.io.timeloop_loops import SECOND
-from mohamjax.mapping import Mapping as Nest
-from mohamjax.mapping import MappingTables
+from mohamjax.mapping import Mapping, MappingTables
 from mohamjax.schedule import Evaluated
 from mohamjax.struct import cast
 from mohamjax.workload import DIMS, ApplicationModel, WorkloadShape
@@ -62,7 +62,7 @@ def template_architecture(template: Template, machine: Machine) -> Architecture:
 
 
 def timeloop_documents(
-    architecture: Architecture, shape: WorkloadShape | None = None, mapping: Nest | None = None
+    architecture: Architecture, shape: WorkloadShape | None = None, mapping: Mapping | None = None
 ) -> dict[str, dict[str, Any]]:
     """Timeloop's input files as data.
 
@@ -127,7 +127,7 @@ def _machine_documents(architecture: Architecture) -> dict[str, dict[str, Any]]:
     }
 
 
-def _second_parts(architecture: Architecture, mapping: Nest) -> dict[str, int]:
+def _second_parts(architecture: Architecture, mapping: Mapping) -> dict[str, int]:
     """Dimensions that run along both X and Y of a level, with the product of their factors along Y there."""
     m: Any = mapping
     split: dict[str, int] = {}
@@ -144,7 +144,7 @@ def _second_parts(architecture: Architecture, mapping: Nest) -> dict[str, int]:
     return split
 
 
-def _problem(shape: WorkloadShape, split: Mapping[str, int]) -> dict[str, Any]:
+def _problem(shape: WorkloadShape, split: abc.Mapping[str, int]) -> dict[str, Any]:
     windows = {"P": "Wstride", "R": "Wdilation", "Q": "Hstride", "S": "Hdilation"}
     axes = {
         "Weights": ["C", "K", "R", "S", "G"],
@@ -177,12 +177,12 @@ def _problem(shape: WorkloadShape, split: Mapping[str, int]) -> dict[str, Any]:
     }
 
 
-def _mapping(architecture: Architecture, mapping: Nest, split: Mapping[str, int]) -> list[dict[str, Any]]:
+def _mapping(architecture: Architecture, mapping: Mapping, split: abc.Mapping[str, int]) -> list[dict[str, Any]]:
     m: Any = mapping
     rows: list[dict[str, Any]] = []
     second = [SECOND[d] for d in split]
 
-    def directive(name: str, kind: str, factors: Mapping[str, int], order: Sequence[str]) -> dict[str, Any]:
+    def directive(name: str, kind: str, factors: abc.Mapping[str, int], order: Sequence[str]) -> dict[str, Any]:
         text = " ".join(f"{d}={int(factors.get(d, 1))}" for d in (*DIMS, *second))
         return {"target": name, "type": kind, "factors": text, "permutation": "".join(order)}
 
@@ -207,7 +207,7 @@ def write_timeloop(
     folder: str | pathlib.Path,
     architecture: Architecture,
     shape: WorkloadShape | None = None,
-    mapping: Nest | None = None,
+    mapping: Mapping | None = None,
 ) -> list[pathlib.Path]:
     """Writes Timeloop's input files, one per part: `arch.yaml`, `ERT.yaml`, `ART.yaml`, `problem.yaml`, `mapping.yaml`.
 
@@ -226,7 +226,7 @@ def write_timeloop(
     return _write(pathlib.Path(folder), timeloop_documents(architecture, shape, mapping))
 
 
-def _write(folder: pathlib.Path, documents: Mapping[str, Any]) -> list[pathlib.Path]:
+def _write(folder: pathlib.Path, documents: abc.Mapping[str, Any]) -> list[pathlib.Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

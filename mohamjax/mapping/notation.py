@@ -7,7 +7,7 @@ space), `temporal.factors` (missing = 1), `temporal.perm` (dimensions innermost 
 
 from __future__ import annotations
 
-from collections.abc import Mapping as MappingABC
+from collections import abc
 from collections.abc import Sequence
 from typing import Any
 
@@ -76,9 +76,9 @@ def _factor(value: Any, item: str) -> int:
     return value
 
 
-def _table(data: Any, known: Sequence[str], item: str, what: str) -> MappingABC[str, Any]:
+def _table(data: Any, known: Sequence[str], item: str, what: str) -> abc.Mapping[str, Any]:
     """A table with no other keys than those known."""
-    if not isinstance(data, MappingABC):
+    if not isinstance(data, abc.Mapping):
         raise InputError(f"{what} is not a table", item=item, remedy=f"give {', '.join(known)}")
     for key in data:
         if key not in known:
@@ -125,7 +125,7 @@ def mapping_from_dict(
     spatial = np.ones((2, total, d), np.int32)
     spatial_order = np.tile(np.arange(d, dtype=np.int32), (2, total, 1))
     keep = np.zeros((total, len(DATA_SPACES)), bool)
-    rows = data.get("levels") if isinstance(data, MappingABC) else None
+    rows = data.get("levels") if isinstance(data, abc.Mapping) else None
     if not isinstance(rows, list) or len(rows) != len(level_names):
         raise InputError(
             f"a mapping needs a list `levels` of {len(level_names)} levels",
@@ -142,7 +142,7 @@ def mapping_from_dict(
         where = f"{item}, level {name}"
         part = _table(row.get("temporal", {}), ("factors", "perm"), where, "temporal")
         factors = part.get("factors", {})
-        if not isinstance(factors, MappingABC):
+        if not isinstance(factors, abc.Mapping):
             raise InputError("temporal.factors is not a table", item=where, remedy="write {dimension: factor}")
         for letter, value in factors.items():
             temporal[i, _dimension(letter, where)] = _factor(value, where)

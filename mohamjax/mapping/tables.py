@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping as Dict
+from collections import abc
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -348,7 +348,12 @@ def _columns(own: OwnHardware, fixed: bool) -> dict[str, jax.Array]:
 
 
 def assemble(
-    found: Dict[tuple[int, int], MappingTables], layers: int, templates: int, entries: int, levels: int, dtype: Any
+    found: abc.Mapping[tuple[int, int], MappingTables],
+    layers: int,
+    templates: int,
+    entries: int,
+    levels: int,
+    dtype: Any,
 ) -> MappingTables:
     """Sets by (layer, template) as one table `[U, T, M, ...]`; problems that do not exist have count 0."""
     dims, spaces = len(DIMS), 3

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections import abc
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -67,7 +68,7 @@ class Front:
         return self.design_ids[i] if self.design_ids else str(i)
 
 
-def roles_by_row(rows: Mapping[str, int]) -> dict[int, list[str]]:
+def roles_by_row(rows: abc.Mapping[str, int]) -> dict[int, list[str]]:
     """The other way round: every landmark's row with all its roles, in the order of `ROLES`."""
     return {row: [role for role in rows if rows[role] == row] for row in dict.fromkeys(rows.values())}
 
@@ -246,14 +247,14 @@ def front_projections(front: Front, *, title: str, certificate: Certificate | No
     return figure
 
 
-def _columns(history: Sequence[Mapping[str, float]], names: Sequence[str]) -> list[np.ndarray]:
+def _columns(history: Sequence[abc.Mapping[str, float]], names: Sequence[str]) -> list[np.ndarray]:
     if not history:
         raise ValueError("the history has no generations")
     return [np.asarray([float(row[name]) for row in history]) for name in names]
 
 
 @styled
-def convergence(history: Sequence[Mapping[str, float]], *, title: str) -> Figure:
+def convergence(history: Sequence[abc.Mapping[str, float]], *, title: str) -> Figure:
     """Draws hypervolume and front size against the evaluations so far.
 
     Args:

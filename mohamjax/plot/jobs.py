@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections import abc
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -11,7 +12,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from mohamjax.plot.style import PALETTE, clean, fill, heading, legend_below, new_figure, shade, styled
-from mohamjax.schedule.fluid import flow
+from mohamjax.schedule.flow import flow
 
 __all__ = ["JobView", "job_convergence", "job_gantt", "method_bars"]
 
@@ -170,7 +171,7 @@ def job_gantt(view: JobView, *, title: str) -> Figure:
 
 @styled
 def job_convergence(
-    histories: Mapping[str, Sequence[tuple[int, float]]], *, bound: float | None, label: str, unit: str, title: str
+    histories: abc.Mapping[str, Sequence[tuple[int, float]]], *, bound: float | None, label: str, unit: str, title: str
 ) -> Figure:
     """Draws the best value so far against the evaluations, for every method that searches.
 
@@ -213,7 +214,7 @@ def job_convergence(
 
 
 @styled
-def method_bars(values: Mapping[str, float], *, bound: float | None, label: str, unit: str, title: str) -> Figure:
+def method_bars(values: abc.Mapping[str, float], *, bound: float | None, label: str, unit: str, title: str) -> Figure:
     """Draws one bar per method, the best on top, with the distance to the bound.
 
     Args:

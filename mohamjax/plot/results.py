@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import abc
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -30,7 +31,7 @@ def result_figures(
     view: Callable[[int], DesignView],
     *,
     title: str,
-    history: Sequence[Mapping[str, float]] | None = None,
+    history: Sequence[abc.Mapping[str, float]] | None = None,
     certificate: Certificate | None = None,
 ) -> Iterator[tuple[str, Figure]]:
     """Draws `front`, `convergence` (where there is a history) and `gantt`, `area` and `energy` of the landmarks.

@@ -39,7 +39,8 @@ area, K cells of latency. Cycles, pJ and um^2 inside, seconds, J and mm^2 outsid
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections import abc
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -139,7 +140,7 @@ class FrontCurves:
         }
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> FrontCurves:
+    def from_dict(cls, data: abc.Mapping[str, Any]) -> FrontCurves:
         """What `to_dict` gave.
 
         Raises:
@@ -148,7 +149,7 @@ class FrontCurves:
         curves: dict[str, Staircase] = {}
         for name, columns in _CURVES.items():
             row = data.get(name)
-            if not isinstance(row, Mapping) or list(row.get("columns", ())) != list(columns):
+            if not isinstance(row, abc.Mapping) or list(row.get("columns", ())) != list(columns):
                 raise ValueError(f"{name} has no columns {' and '.join(columns)}")
             curves[name] = Staircase.from_list(row.get("steps", ()))
         return cls(**curves)
@@ -278,14 +279,14 @@ class Certificate:
         }
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Certificate:
+    def from_dict(cls, data: abc.Mapping[str, Any]) -> Certificate:
         """What `to_dict` gave.
 
         Raises:
             ValueError: it is none.
         """
         box, curves = data.get("box"), data.get("curves")
-        if not isinstance(box, Mapping) or not isinstance(curves, Mapping):
+        if not isinstance(box, abc.Mapping) or not isinstance(curves, abc.Mapping):
             raise ValueError("box or curves are missing")
 
         def numbers(count: int, *values: Any) -> list[float]:

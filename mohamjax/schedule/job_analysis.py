@@ -31,7 +31,8 @@ Axes: N jobs.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections import abc
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -147,7 +148,7 @@ class JobAnalysis(NamedTuple):
 
 
 def job_layer(
-    kind: str, bounds: Mapping[str, int], stride: tuple[int, int] = (1, 1), dilation: tuple[int, int] = (1, 1)
+    kind: str, bounds: abc.Mapping[str, int], stride: tuple[int, int] = (1, 1), dilation: tuple[int, int] = (1, 1)
 ) -> UniqueLayer:
     """A job as a layer of the loop-nest model.
 
@@ -173,7 +174,7 @@ def job_layer(
     return UniqueLayer(kind, WorkloadShape(**size, stride=stride, dilation=dilation))
 
 
-def layer_shape(kind: str, bounds: Mapping[str, int]) -> dict[str, int | bool]:
+def layer_shape(kind: str, bounds: abc.Mapping[str, int]) -> dict[str, int | bool]:
     """A layer as MAESTRO takes it: a row of `JobShapes`; arguments and errors as for `job_layer`."""
     layer = job_layer(kind, bounds)
     size = layer.shape
@@ -185,7 +186,7 @@ def layer_shape(kind: str, bounds: Mapping[str, int]) -> dict[str, int | bool]:
     return row | {"P": size.P * size.N, "groups": size.G}  # rows of a matrix product are output rows
 
 
-def job_shapes(rows: Sequence[Mapping[str, int | bool]]) -> JobShapes:
+def job_shapes(rows: Sequence[abc.Mapping[str, int | bool]]) -> JobShapes:
     """Arrays of rows from `layer_shape`."""
     return JobShapes(
         **{

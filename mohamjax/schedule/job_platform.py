@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections import abc
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -280,7 +281,7 @@ def _bytes(analysis: JobAnalysis, demand: str) -> np.ndarray:
 def analysis_table(
     names: Sequence[str],
     platform: Platform,
-    analyses: Mapping[Core | TemplateCore, JobAnalysis],
+    analyses: abc.Mapping[Core | TemplateCore, JobAnalysis],
     bandwidth: float,
     *,
     demand: str,

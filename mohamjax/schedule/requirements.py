@@ -32,7 +32,8 @@ import dataclasses
 import itertools
 import math
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections import abc
+from collections.abc import Sequence
 from typing import Any
 
 from mohamjax.errors import InputError
@@ -57,7 +58,7 @@ class FixedChiplet:
 
     template: str
     tile: int
-    levels: Mapping[str, Mapping[str, Any]] | None = None
+    levels: abc.Mapping[str, abc.Mapping[str, Any]] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,8 +96,8 @@ class Requirements:
     limits: tuple[float, float, float, float] = (math.inf, math.inf, math.inf, math.inf)
     least: int = 1
     most: int | None = None
-    template_least: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    template_most: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    template_least: abc.Mapping[str, int] = dataclasses.field(default_factory=dict)
+    template_most: abc.Mapping[str, int] = dataclasses.field(default_factory=dict)
     homogeneous: bool = False
     chiplets: tuple[FixedChiplet, ...] = ()
     open: bool = True
@@ -150,7 +151,7 @@ def load_requirements(path: str | pathlib.Path) -> Requirements:
     return requirements_from_dict(read_yaml(path), file=str(path))
 
 
-def requirements_from_dict(data: Mapping[str, Any], *, file: str = "") -> Requirements:
+def requirements_from_dict(data: abc.Mapping[str, Any], *, file: str = "") -> Requirements:
     """Requirements from what a YAML file holds.
 
     Args:
@@ -168,7 +169,7 @@ def requirements_from_dict(data: Mapping[str, Any], *, file: str = "") -> Requir
     where = counts.path("templates")
     of_template: dict[str, dict[str, int]] = {"least": {}, "most": {}}
     kinds = counts.data.get("templates") or {}
-    for name in Fields(kinds, tuple(kinds) if isinstance(kinds, Mapping) else (), file=top.file, where=where).data:
+    for name in Fields(kinds, tuple(kinds) if isinstance(kinds, abc.Mapping) else (), file=top.file, where=where).data:
         entry = Fields(kinds[name], ("least", "most"), file=top.file, where=f"{where}.{name}")
         for key, bound in of_template.items():
             if entry.has(key):
@@ -194,14 +195,14 @@ def requirements_from_dict(data: Mapping[str, Any], *, file: str = "") -> Requir
 def _read_chiplets(package: Fields, rows: Sequence[Any]) -> tuple[FixedChiplet, ...]:
     keys = ("template", "tile", "sizes", "levels")
     out: list[FixedChiplet] = []
-    taken = {row["tile"] for row in rows if isinstance(row, Mapping) and isinstance(row.get("tile"), int)}
+    taken = {row["tile"] for row in rows if isinstance(row, abc.Mapping) and isinstance(row.get("tile"), int)}
     for i, row in enumerate(rows):
         fields = Fields(row, keys, file=package.file, where=package.path(f"chiplets[{i}]"))
         sizes = fields.choice("sizes", ("free", "largest"), "kind of sizes", "free")
         levels: dict[str, dict[str, Any]] | None = {} if sizes == "largest" else None
         if fields.has("levels"):
             given = fields.data["levels"]
-            known = tuple(given) if isinstance(given, Mapping) else ()
+            known = tuple(given) if isinstance(given, abc.Mapping) else ()
             by_name = Fields(given, known, file=package.file, where=fields.path("levels"))
             levels = {name: _read_sizes(by_name, name) for name in by_name.data}
         vacant = next(t for t in itertools.count() if t not in taken)

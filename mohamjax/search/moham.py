@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import abc
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -277,7 +278,7 @@ def run(
     rates: Rates | PlanRates | None = None,
     seeds: Design | None = None,
     resume: SearchState | None = None,
-    history: Sequence[Mapping[str, Any]] = (),
+    history: Sequence[abc.Mapping[str, Any]] = (),
     announce: Callable[[str], None] = lambda _: None,
     projects: bool = False,
     problem: Problem | None = None,

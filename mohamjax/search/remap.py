@@ -11,7 +11,8 @@ W weights.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections import abc
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -333,7 +334,7 @@ class Remapper:
         """Generations to the next round, or to the end."""
         return next((at - generation for at in self.schedule[self.rounds :]), self.end - generation)
 
-    def settled(self, hypervolume: Mapping[int, float]) -> bool:
+    def settled(self, hypervolume: abc.Mapping[int, float]) -> bool:
         """Whether the last round after the search gained too little for another one.
 
         Args:

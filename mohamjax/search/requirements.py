@@ -6,7 +6,8 @@ import dataclasses
 import decimal
 import fnmatch
 import math
-from collections.abc import Mapping, Sequence
+from collections import abc
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -145,12 +146,16 @@ def _owner(template: Template, chiplets: Sequence[FixedChiplet], names: Sequence
     return template.name
 
 
-def _known(r: Requirements, name: str, known: Mapping[str, Any], item: str) -> None:
+def _known(r: Requirements, name: str, known: abc.Mapping[str, Any], item: str) -> None:
     choice(name, tuple(known), what="template", file=r.file or None, item=item)
 
 
 def _sized(
-    r: Requirements, template: Template, sizes: Mapping[str, Mapping[str, Any]], item: str, used: Mapping[str, Template]
+    r: Requirements,
+    template: Template,
+    sizes: abc.Mapping[str, abc.Mapping[str, Any]],
+    item: str,
+    used: abc.Mapping[str, Template],
 ) -> Template:
     """A template of fixed sizes; one that exists already where the sizes are the same."""
     unknown = [name for name in sizes if name not in template.level_names]
@@ -191,7 +196,7 @@ def _sized(
 
 
 def _counts(
-    r: Requirements, by_name: Mapping[str, Any], kind: Mapping[str, str], ground: np.ndarray, room: int
+    r: Requirements, by_name: abc.Mapping[str, Any], kind: abc.Mapping[str, str], ground: np.ndarray, room: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Fewest and most chiplets per template and of all; a template of which sizes are fixed cannot be counted."""
     for name in [*r.template_least, *r.template_most]:
@@ -228,8 +233,8 @@ def _counts(
 def _pins(
     r: Requirements,
     application: ApplicationModel,
-    kind: Mapping[str, str],
-    by_name: Mapping[str, Any],
+    kind: abc.Mapping[str, str],
+    by_name: abc.Mapping[str, Any],
     ground: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Templates that the pins leave every layer, and the tile that it must run on."""

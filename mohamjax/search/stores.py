@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping as MappingABC
+from collections import abc
 from typing import Any, Protocol
 
 import jax
@@ -52,8 +52,8 @@ class Checkpoint:
     """
 
     source: Any
-    meta: MappingABC[str, Any]
-    arrays: MappingABC[str, np.ndarray]
+    meta: abc.Mapping[str, Any]
+    arrays: abc.Mapping[str, np.ndarray]
 
     def refused(self, why: str) -> InputError:
         """The complaint that this checkpoint is something that no search can go on from."""
@@ -89,7 +89,7 @@ class CheckpointStore(Protocol):
     def read(self) -> Checkpoint | None:
         """The last state, or None where none was kept yet."""
 
-    def write(self, tree: Any, meta: MappingABC[str, Any]) -> None:
+    def write(self, tree: Any, meta: abc.Mapping[str, Any]) -> None:
         """Keeps a state in the place of the last one.
 
         Args:

@@ -7,7 +7,8 @@ given up drops its layers; what it took of the import's budget stays taken.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections import abc
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ MAX_TRIAL = 1_000
 """Iterations after which a loop without a trip count is taken for endless."""
 
 
-def _body(walk: Walk, node: NodePlan, scope: Scope, attributes: Mapping[str, Any], key: str) -> GraphPlan:
+def _body(walk: Walk, node: NodePlan, scope: Scope, attributes: abc.Mapping[str, Any], key: str) -> GraphPlan:
     plan = attributes.get(key)
     if not isinstance(plan, GraphPlan):
         raise walk.error(node, scope, f"its graph {key!r} is missing", "correct the model and export it again")
@@ -72,7 +73,7 @@ def _refused(
 
 @control("If")
 def _if(
-    walk: Walk, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: Mapping[str, Any]
+    walk: Walk, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: abc.Mapping[str, Any]
 ) -> list[Tensor]:
     then = _body(walk, node, scope, attributes, "then_branch")
     other = _body(walk, node, scope, attributes, "else_branch")
@@ -104,7 +105,7 @@ def _if(
 
 @control("Loop")
 def _loop(
-    walk: Walk, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: Mapping[str, Any]
+    walk: Walk, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: abc.Mapping[str, Any]
 ) -> list[Tensor]:
     body = _body(walk, node, scope, attributes, "body")
     limit, condition = [*inputs, None, None][:2]
@@ -227,7 +228,7 @@ def _abstract_loop(
 
 @control("Scan")
 def _scan(
-    walk: Walk, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: Mapping[str, Any]
+    walk: Walk, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: abc.Mapping[str, Any]
 ) -> list[Tensor]:
     """Unrolls a Scan; that of operator set 8 runs anew for every entry of a batch, axis 0 of all its operands."""
     body = _body(walk, node, scope, attributes, "body")
@@ -281,7 +282,7 @@ def _scan(
 
 @control("SequenceMap")
 def _sequence_map(
-    walk: Walk, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: Mapping[str, Any]
+    walk: Walk, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: abc.Mapping[str, Any]
 ) -> list[Tensor]:
     body = _body(walk, node, scope, attributes, "body")
     first = inputs[0] if inputs else None

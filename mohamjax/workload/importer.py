@@ -6,7 +6,8 @@ import os
 import pathlib
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections import abc
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from mohamjax.errors import InputError, one_line
@@ -49,7 +50,7 @@ def read_network(
     *,
     name: str | None = None,
     batch: int | None = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: abc.Mapping[str, Sequence[int]] | None = None,
     skip_unknown: bool = False,
     warn: Callable[[str], None] | None = None,
 ) -> Network:
@@ -152,7 +153,7 @@ def layer_rows(network: Network) -> list[dict[str, object]]:
 # ------------------------------------------------------------------------------------------------ input shapes
 
 
-def _checked_shapes(shapes: Mapping[str, Sequence[int]], path: object) -> dict[str, tuple[int, ...]]:
+def _checked_shapes(shapes: abc.Mapping[str, Sequence[int]], path: object) -> dict[str, tuple[int, ...]]:
     out = {}
     for name, sizes in shapes.items():
         try:
@@ -281,7 +282,7 @@ def _bind_batch(infos: Sequence[onnx.ValueInfoProto], symbols: dict[str, int], b
 
 
 def _resolved(
-    info: onnx.ValueInfoProto, shape: Shape | None, symbols: Mapping[str, int], batch: int, path: object
+    info: onnx.ValueInfoProto, shape: Shape | None, symbols: abc.Mapping[str, int], batch: int, path: object
 ) -> Shape:
     """The input's shape without unknown sizes."""
     sizes = _sizes(info)

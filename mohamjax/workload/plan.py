@@ -8,7 +8,8 @@ from __future__ import annotations
 import collections
 import dataclasses
 import heapq
-from collections.abc import Iterable, Mapping
+from collections import abc
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from mohamjax.errors import InputError
@@ -248,7 +249,7 @@ def decode(attribute: onnx.AttributeProto, budget: Budget) -> Any:
     return None
 
 
-def _ordered(nodes: list[NodePlan], makers: Mapping[str, int], file: object) -> list[NodePlan]:
+def _ordered(nodes: list[NodePlan], makers: abc.Mapping[str, int], file: object) -> list[NodePlan]:
     """Nodes in topological order, as near to the file's order as that allows."""
     waits = [{makers[name] for name in node.needs if name in makers} for node in nodes]
     if all(max(w, default=-1) < i for i, w in enumerate(waits)):
@@ -285,7 +286,7 @@ def _ordered(nodes: list[NodePlan], makers: Mapping[str, int], file: object) -> 
     return out
 
 
-def static_shape(info: onnx.ValueInfoProto | None, symbols: Mapping[str, int]) -> tuple[Shape | None, int, bool]:
+def static_shape(info: onnx.ValueInfoProto | None, symbols: abc.Mapping[str, int]) -> tuple[Shape | None, int, bool]:
     """Shape, element type and whether it is a sequence, as the file states them.
 
     Args:

@@ -6,7 +6,8 @@ import dataclasses
 import difflib
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import abc
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import yaml
@@ -55,7 +56,7 @@ class _Entry:
     name: str | None = None
     copies: int = 1
     batch: int | None = None
-    shapes: Mapping[str, Sequence[int]] | None = None
+    shapes: abc.Mapping[str, Sequence[int]] | None = None
     task: str = ""
 
 
@@ -63,7 +64,7 @@ def load_scenario(
     spec: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
     batch: int | None = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: abc.Mapping[str, Sequence[int]] | None = None,
     skip_unknown: bool = False,
     warn: Callable[[str], None] | None = None,
 ) -> ApplicationModel:
@@ -146,7 +147,7 @@ def _distinct(name: str, used: set[str]) -> str:
     return out
 
 
-def _check_shapes_are_used(shapes: Mapping[str, Sequence[int]] | None, entries: Sequence[_Entry]) -> None:
+def _check_shapes_are_used(shapes: abc.Mapping[str, Sequence[int]] | None, entries: Sequence[_Entry]) -> None:
     if not shapes:
         return
     known: set[str] = set().union(*(tensor_names(entry.file) for entry in entries))
@@ -214,7 +215,7 @@ def _from_yaml(path: pathlib.Path) -> tuple[str, list[_Entry]]:
     return network_name(name), [_entry(entry, i, path) for i, entry in enumerate(networks)]
 
 
-def _refuse_other_formats(document: Mapping[Any, Any], path: pathlib.Path) -> None:
+def _refuse_other_formats(document: abc.Mapping[Any, Any], path: pathlib.Path) -> None:
     """Says where a file belongs that is not a scenario but something else that a search reads."""
     stated = document.get("format")
     if stated is None and "networks" not in document and not _OF_REQUIREMENTS.isdisjoint(document):
@@ -262,7 +263,9 @@ def _near_file(target: pathlib.Path) -> str:
 def _shapes(fields: Fields) -> dict[str, tuple[int, ...]]:
     """Shapes by tensor name: lists of sizes, or texts such as `1,3,224,224` and `1x3x224x224`."""
     value, where = fields.data["shapes"], fields.path("shapes")
-    tensors = Fields(value, tuple(value) if isinstance(value, Mapping) else ("TENSOR",), file=fields.file, where=where)
+    tensors = Fields(
+        value, tuple(value) if isinstance(value, abc.Mapping) else ("TENSOR",), file=fields.file, where=where
+    )
     shapes = {}
     for name, sizes in tensors.data.items():
         parts = sizes.replace("x", ",").split(",") if isinstance(sizes, str) else tensors.sequence(name)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import abc
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -189,7 +190,7 @@ class Call:
     opset: int
     label: str
     inputs: list[Tensor | None]
-    attributes: Mapping[str, Any]
+    attributes: abc.Mapping[str, Any]
     outputs: int
     file: object
     warn: Callable[[str], None]

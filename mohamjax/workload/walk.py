@@ -10,7 +10,8 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections import abc
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,9 +60,9 @@ class Scope:
     """Tensors in reach: a graph's own, then those of the graphs around it."""
 
     tensors: dict[str, Tensor | None]
-    hints: Mapping[str, onnx.ValueInfoProto]
-    opsets: Mapping[str, int]
-    attributes: Mapping[str, Any]
+    hints: abc.Mapping[str, onnx.ValueInfoProto]
+    opsets: abc.Mapping[str, int]
+    attributes: abc.Mapping[str, Any]
     prefix: str = ""
     parent: Scope | None = None
     depth: int = 0
@@ -76,12 +77,12 @@ class Scope:
             scope = scope.parent
         raise MisfitError(f"tensor {name!r} has no value there")
 
-    def inner(self, hints: Mapping[str, onnx.ValueInfoProto], prefix: str) -> Scope:
+    def inner(self, hints: abc.Mapping[str, onnx.ValueInfoProto], prefix: str) -> Scope:
         """The scope of a graph inside a node."""
         return Scope({}, hints, self.opsets, self.attributes, prefix, self, self.depth + 1)
 
 
-Control = Callable[["Walk", NodePlan, Scope, list[Tensor | None], Mapping[str, Any]], list[Tensor]]
+Control = Callable[["Walk", NodePlan, Scope, list[Tensor | None], abc.Mapping[str, Any]], list[Tensor]]
 
 CONTROL: dict[str, Control] = {}
 """What walks the graphs inside a node, by operator name; `control_flow` fills it."""
@@ -115,7 +116,7 @@ class Walk:
         warn: Callable[[str], None],
         *,
         skip_unknown: bool = False,
-        shapes: Mapping[str, tuple[int, ...]] | None = None,
+        shapes: abc.Mapping[str, tuple[int, ...]] | None = None,
     ) -> None:
         self.file = file
         self.budget = Budget(file)
@@ -176,7 +177,7 @@ class Walk:
 
     # ---------------------------------------------------------------------------------------------------- walk
 
-    def run(self, inputs: Mapping[str, Tensor]) -> Mapping[str, Tensor | None]:
+    def run(self, inputs: abc.Mapping[str, Tensor]) -> abc.Mapping[str, Tensor | None]:
         """Walks the main graph.
 
         Args:
@@ -265,7 +266,7 @@ class Walk:
         return union(tensors, self.budget)
 
     def _apply(
-        self, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: Mapping[str, Any]
+        self, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: abc.Mapping[str, Any]
     ) -> list[Tensor]:
         key = (node.domain, node.op, node.overload)
         if key in self._functions:
@@ -386,7 +387,7 @@ class Walk:
         scope: Scope,
         suffix: str,
         kind: str,
-        bounds: Mapping[str, Any],
+        bounds: abc.Mapping[str, Any],
         word_bits: int,
         producers: frozenset[int],
     ) -> int:
@@ -458,7 +459,7 @@ class Walk:
         node: NodePlan,
         scope: Scope,
         inputs: list[Tensor | None],
-        attributes: Mapping[str, Any],
+        attributes: abc.Mapping[str, Any],
     ) -> list[Tensor]:
         function = self._functions[key]
         plan, defaults = self._function_plan(key)
@@ -529,7 +530,7 @@ def prefix(scope: Scope, node: NodePlan, suffix: str) -> str:
     return shortened(scope.prefix + node.name, _LONGEST_PREFIX) + suffix
 
 
-def _given(inputs: Iterable[Tensor | None], attributes: Mapping[str, Any]) -> str:
+def _given(inputs: Iterable[Tensor | None], attributes: abc.Mapping[str, Any]) -> str:
     """What a node got, briefly: shapes and small values of its inputs, and its attributes."""
 
     def values(entries: list[Any]) -> str:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections import abc
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -61,7 +62,7 @@ class Transfer:
     accelerators: tuple[str, ...]
     batch: str
     method: str
-    objectives: Mapping[str, float]
+    objectives: abc.Mapping[str, float]
     time_unit: str
 
 
