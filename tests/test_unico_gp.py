@@ -105,7 +105,7 @@ def test_fit_predicts_what_it_has_not_seen(fitted):
 
 
 def test_fit_comes_close_to_the_most_probable(fitted):
-    """60 steps of Adam against a quasi-Newton method run to its end, in nats of the log posterior."""
+    """60 steps of Adam against a quasi-Newton method from there, in nats of the log posterior; 8 at a rate of 0.08."""
     surrogate, (x, y, mask) = fitted
     target = np.where(mask[:, None], gp.standardise(surrogate, y), 0).T
     x = jnp.where(mask[:, None], x, 0)
@@ -119,7 +119,7 @@ def test_fit_comes_close_to_the_most_probable(fitted):
             return np.nan_to_num(float(found), nan=1e6), np.float64(jax.flatten_util.ravel_pytree(gradient)[0])
 
         end = minimize(value, np.float64(flat), jac=True, method="L-BFGS-B", options={"maxiter": 60})
-        assert value(flat)[0] - end.fun < 1
+        assert value(flat)[0] - end.fun < 2
 
 
 def test_masked_rows_are_not_read_and_sizes_agree(fitted):
