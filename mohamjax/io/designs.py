@@ -845,7 +845,11 @@ def _imported_application(document: Mapping[str, Any], path: pathlib.Path) -> Ap
         spec = [str(path.parent / name) for name in spec]
     elif found(path.parent / spec, folder=False):
         spec = str(path.parent / spec)
-    return load_scenario(spec)
+    try:
+        return load_scenario(spec)
+    except InputError as error:
+        told = ": ".join(part for part in (error.file, error.item, error.message) if part)
+        raise InputError(told, file=path, item="application", remedy=error.remedy) from None
 
 
 def evaluate_designs(

@@ -35,7 +35,7 @@ class Front:
 
     Attributes:
         latency_s: `[N]` float, positive and finite [s].
-        energy_J: `[N]` float, likewise [J].
+        energy_J: `[N]` float, finite and not negative [J].
         area_mm2: `[N]` float, likewise [mm^2].
         chiplets: `[N]` int, chiplets of each design, or None.
         design_ids: names of the designs; default their numbers.
