@@ -6,7 +6,7 @@ import pytest
 
 from mohamjax import emo
 from mohamjax.io.results import landmarks
-from mohamjax.plot.front import _limits
+from mohamjax.plot.front import Front, _limits, front_projections
 from mohamjax.plot.mappings import _position
 from mohamjax.schedule.front_bounds import _edges
 from mohamjax.search.seeds import size_caps
@@ -63,3 +63,13 @@ def test_figures_of_what_costs_nothing(values):
     column = np.array(values)[:, None]
     place = _position(column, column.min(axis=0), column.max(axis=0))
     assert np.isfinite(place).all() and place.min() >= 0 and place.max() <= 1
+
+
+def test_a_front_that_costs_nothing_is_drawn():
+    """Zeros stand on linear axes."""
+    latency = np.array([1e-3, 2e-3, 5e-2])
+    front = Front(latency_s=latency, energy_J=np.array([0.0, 3.0, 1.0]), area_mm2=np.zeros(3))
+    figure = front_projections(front, title="free")
+    scales = {(axes.get_xscale(), axes.get_yscale()) for axes in figure.axes[:3]}
+    assert ("log", "linear") in scales and all("log" not in s[1] for s in scales)
+    figure.canvas.draw()

@@ -35,7 +35,7 @@ class Front:
 
     Attributes:
         latency_s: `[N]` float, positive and finite [s].
-        energy_J: `[N]` float, likewise [J].
+        energy_J: `[N]` float, finite and not negative [J].
         area_mm2: `[N]` float, likewise [mm^2].
         chiplets: `[N]` int, chiplets of each design, or None.
         design_ids: names of the designs; default their numbers.
@@ -52,8 +52,8 @@ class Front:
         values = self.objectives
         if values.ndim != 2 or not len(values):
             raise ValueError(f"a front is one or more designs, not objectives of shape {values.shape}")
-        if not (np.isfinite(values) & (values > 0)).all():
-            raise ValueError("objectives of a front must be finite and positive")
+        if not (np.isfinite(values) & (values >= 0)).all():
+            raise ValueError("objectives of a front must be finite and not negative")
         for name, column in (("chiplets", self.chiplets), ("design_ids", self.design_ids or None)):
             if column is not None and len(column) != len(values):
                 raise ValueError(f"{len(column)} {name} for {len(values)} designs")

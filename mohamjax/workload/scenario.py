@@ -94,13 +94,15 @@ def load_scenario(
         >>> len(app.layers), len(app.unique_layers)
         (298, 58)
     """
-    name, entries = _entries([spec] if isinstance(spec, (str, os.PathLike)) else list(spec))
+    specs = [spec] if isinstance(spec, (str, os.PathLike)) else list(spec)
+    name, entries = _entries(specs)
+    source = " ".join(os.fspath(s) for s in specs)
     _check_shapes_are_used(shapes, entries)
     networks: list[Network] = []
     used: set[str] = set()
     many = sum(entry.copies for entry in entries)
     if many > MAX_NETWORKS:
-        raise _too_large(f"{many:,} networks", f"{MAX_NETWORKS:,}", name)
+        raise _too_large(f"{many:,} networks", f"{MAX_NETWORKS:,}", name, source)
     layers = dependencies = 0
     for entry in entries:
         own = dict(entry.shapes or {})
@@ -119,15 +121,18 @@ def load_scenario(
         dependencies += entry.copies * sum(len(layer.predecessors) for layer in network.layers)
         if layers > MAX_LAYERS or dependencies > MAX_DEPENDENCIES:
             most = f"{MAX_LAYERS:,} layers or {MAX_DEPENDENCIES:,} dependencies between them"
-            raise _too_large(f"{layers:,} layers and {dependencies:,} dependencies", most, name)
+            raise _too_large(f"{layers:,} layers and {dependencies:,} dependencies", most, name, source)
         for _ in range(entry.copies):
             networks.append(dataclasses.replace(network, name=_distinct(network.name, used), task=entry.task))
     return ApplicationModel(name, tuple(networks))
 
 
-def _too_large(what: str, most: str, name: str) -> InputError:
+def _too_large(what: str, most: str, name: str, source: str) -> InputError:
     return InputError(
-        f"has {what}, more than {most}", item=f"scenario {name!r}", remedy="name fewer networks or fewer copies"
+        f"has {what}, more than {most}",
+        file=source,
+        item=f"scenario {name!r}",
+        remedy="name fewer networks or fewer copies",
     )
 
 
