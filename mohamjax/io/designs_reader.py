@@ -67,7 +67,9 @@ def _identifier(row: Any, number: int, known: abc.Mapping[str, int]) -> tuple[in
         number: its place in the file.
         known: places of the designs before it, by identifier as text.
     """
-    given = [row[key] for key in ("design_id", "name") if row.get(key) is not None] if isinstance(row, abc.Mapping) else []
+    given = (
+        [row[key] for key in ("design_id", "name") if row.get(key) is not None] if isinstance(row, abc.Mapping) else []
+    )
     name = given[0] if given else number
     text = isinstance(name, str) and name.strip() and name.isprintable() and len(name) <= _LONGEST_IDENTIFIER
     if not text and (isinstance(name, bool) or not isinstance(name, int)):
@@ -477,4 +479,8 @@ def _imported_application(document: abc.Mapping[str, Any], path: pathlib.Path) -
         spec = [str(path.parent / name) for name in spec]
     elif found(path.parent / spec, folder=False):
         spec = str(path.parent / spec)
-    return load_scenario(spec)
+    try:
+        return load_scenario(spec)
+    except InputError as error:
+        told = ": ".join(part for part in (error.file, error.item, error.message) if part)
+        raise InputError(told, file=path, item="application", remedy=error.remedy) from None
