@@ -41,7 +41,7 @@ def resumed(networks, folder, *more):
 
 
 def contents(folder):
-    return {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file() and p.name != ".lock"}
+    return {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
 
 
 # ---------------------------------------------------------------- files
@@ -84,6 +84,7 @@ def test_a_folder_is_for_one_search(networks, tmp_path, capsys):
     assert f"{tmp_path}: another search is writing to this folder; wait" in said
     with locked_folder(tmp_path), pytest.raises(InputError), locked_folder(tmp_path):
         pass
+    assert contents(tmp_path) == {}
 
 
 def test_a_killed_search_holds_no_folder(tmp_path):
@@ -176,7 +177,7 @@ def test_ctrl_c_twice_names_the_checkpoint(networks, tmp_path, monkeypatch, caps
     said = capsys.readouterr().err
     assert "stopped by hand; writing what was found" in said and "nothing to write" not in said
     assert said.splitlines()[-1].endswith(f"--resume goes on from {tmp_path / 'checkpoint.npz'}")
-    assert {p.name for p in tmp_path.iterdir()} == {"checkpoint.npz", ".lock"}
+    assert {p.name for p in tmp_path.iterdir()} == {"checkpoint.npz"}
 
 
 def test_ctrl_c_before_a_checkpoint_does_not_name_one_of_another_search(networks, done, monkeypatch, capsys):

@@ -809,9 +809,9 @@ def test_a_symbolic_batch_is_one_with_one_warning(tmp_path, symbol):
 @pytest.mark.parametrize(
     "shape", [("batch", "seq", 4), ("seq_len", 4), (1, None, 4), ("batch", "s1", 4), ("height", 2, 4)]
 )
-def test_other_symbolic_sizes_are_errors_that_name_the_option(tmp_path, shape):
+def test_other_symbolic_sizes_are_errors_that_name_the_argument(tmp_path, shape):
     proto = model([node("MatMul", "x w", "y")], [info("x", shape)], ["y"], [weight("w", (4, 5))])
-    with pytest.raises(InputError, match=r"argument `shapes\[x\]`") as caught:
+    with pytest.raises(InputError, match=r"argument `shapes\[x\]=") as caught:
         read(tmp_path, proto)
     assert "'x'" in str(caught.value)
     full = tuple(d if isinstance(d, int) else 3 for d in shape)

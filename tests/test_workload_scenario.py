@@ -132,9 +132,9 @@ def test_shapes_may_be_text(nets):
         (f"networks: [{{file: {'a' * 300}}}]\n", ["networks[0].file", "no file 'aaa"]),
         (f"networks: [{{file: [{'a' * 10**6}]}}]\n", ["networks[0].file", "expected text, found list ['aaa", " ... "]),
         ("networks: !!python/object/apply:os.system ['true']\n", ["not valid YAML"]),
-        ("format: requirements/1\n", ["is a requirements/1 file", "--require"]),
-        ("limits: {area_mm2: 3}\n", ["is a requirements/1 file", "--require"]),
-        ("format: technology/1\n", ["is a technology/1 file", "--technology"]),
+        ("format: requirements/1\n", ["is a requirements/1 file", "argument `requirements`"]),
+        ("limits: {area_mm2: 3}\n", ["is a requirements/1 file", "argument `requirements`"]),
+        ("format: technology/1\n", ["is a technology/1 file", "argument `technology`"]),
     ],
 )
 def test_mistakes_name_file_key_and_remedy(nets, text, words):

@@ -283,14 +283,15 @@ def _undisturbed() -> Iterator[None]:
 def locked_folder(folder: str | pathlib.Path) -> Iterator[None]:
     """Keeps a folder for one process: the lock is the system's, so that it ends with the process however that ends.
 
-    The file `.lock`, which stays in the folder, says nothing by being there.
+    A file `.lock` that a killed process has left says nothing by being there.
 
     Raises:
         InputError: another process holds the folder.
     """
     import filelock
 
-    lock = filelock.FileLock(pathlib.Path(folder) / ".lock", timeout=0)
+    path = pathlib.Path(folder) / ".lock"
+    lock = filelock.FileLock(path, timeout=0)
     try:
         lock.acquire()
     except filelock.Timeout:
@@ -301,6 +302,8 @@ def locked_folder(folder: str | pathlib.Path) -> Iterator[None]:
     try:
         yield
     finally:
+        with contextlib.suppress(OSError):  # some systems remove no file that is open
+            path.unlink(missing_ok=True)
         lock.release()
 
 
