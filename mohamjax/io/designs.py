@@ -24,13 +24,14 @@ ONNX files, relative to the file) in the place of `networks` and `layers`, `temp
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 import functools
 import io
 import itertools
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -389,6 +390,16 @@ def _need(data: Mapping[str, Any], key: str, kind: type | tuple[type, ...], *, f
     return value
 
 
+@contextlib.contextmanager
+def _named_in(file: object, item: str) -> Iterator[None]:
+    """Complaints about what a file names as complaints about that file."""
+    try:
+        yield
+    except InputError as error:
+        told = ": ".join(part for part in (error.file, error.item, error.message) if part)
+        raise InputError(told, file=file, item=item, remedy=error.remedy) from None
+
+
 def _text(data: Mapping[str, Any], key: str, default: str, *, file: object, item: str) -> str:
     """`data[key]`, a text, or the default where it is missing or null."""
     value = default if data.get(key) is None else data[key]
@@ -718,7 +729,8 @@ def _templates(document: Mapping[str, Any], file: pathlib.Path) -> tuple[Templat
             out.append(template_from_dict(row, file=f"{file}: templates[{i}]"))
         elif isinstance(row, str):
             local = file.parent / row
-            out.extend(load_templates([str(local) if found(local, folder=False) else row]))
+            with _named_in(file, f"templates[{i}]"):
+                out.extend(load_templates([str(local) if found(local, folder=False) else row]))
         else:
             raise InputError("a template is neither a table nor a name", file=file, item=f"templates[{i}]")
         if out[-1].name in (template.name for template in out[:-1]):
@@ -845,11 +857,8 @@ def _imported_application(document: Mapping[str, Any], path: pathlib.Path) -> Ap
         spec = [str(path.parent / name) for name in spec]
     elif found(path.parent / spec, folder=False):
         spec = str(path.parent / spec)
-    try:
+    with _named_in(path, "application"):
         return load_scenario(spec)
-    except InputError as error:
-        told = ": ".join(part for part in (error.file, error.item, error.message) if part)
-        raise InputError(told, file=path, item="application", remedy=error.remedy) from None
 
 
 def evaluate_designs(
