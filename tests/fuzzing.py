@@ -28,13 +28,13 @@ from mohamjax.hardware import load_technology, load_template, load_templates
 from mohamjax.io.checkpoint import read_checkpoint
 from mohamjax.io.designs import read_designs
 from mohamjax.io.files import read_json
+from mohamjax.io.job_transfer import read_transfer
 from mohamjax.io.jobs import load_platform, read_jobs
 from mohamjax.io.mappings import given_mappings
 from mohamjax.io.samples import read_architectures, read_samples
 from mohamjax.io.schedules import schedule_arrays
 from mohamjax.io.timeloop import read_timeloop
-from mohamjax.search import load_requirements
-from mohamjax.search.jobs.transfer import read_transfer
+from mohamjax.schedule import load_requirements
 from mohamjax.workload import load_scenario, read_network
 from mohamjax.workload.tensor import MisfitError
 

@@ -304,7 +304,7 @@ def test_a_broken_certificate_is_refused(broken):
 
 
 @pytest.mark.parametrize(
-    "pairs", [[], [[1, 2], [1, 1]], [[1, 2], [2, 3]], [[1, np.inf]], [[0, 1]], [1, 2], [[1, 2, 3]]]
+    "pairs", [[], [[1, 2], [1, 1]], [[1, 2], [2, 3]], [[1, np.inf]], [[-1, 1]], [1, 2], [[1, 2, 3]]]
 )
 def test_a_broken_staircase_is_refused(pairs):
     with pytest.raises(ValueError, match="staircase"):

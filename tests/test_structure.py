@@ -12,7 +12,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[1] / "mohamjax"
 MOST_LINES = 700
 
-BASE = {"blocks", "dims", "errors", "programs", "reader", "struct", "text"}
+BASE = {"blocks", "dims", "errors", "folders", "programs", "reader", "struct", "text"}
 """Modules that every part may use."""
 
 ARROWS = {
@@ -23,6 +23,7 @@ ARROWS = {
     "schedule": {"mapping", "hardware", "workload", "emo"},
     "search": {"schedule", "mapping", "hardware", "workload", "emo"},
     "plot": {"schedule", "mapping", "hardware", "workload", "emo"},
+    "unico": {"search", "schedule", "mapping", "hardware", "workload", "emo"},
     "io": {"search", "schedule", "mapping", "hardware", "workload", "emo"},
 }
 """What each room may import beside itself and `BASE`. All else (door, figures, the command line) stands above them."""

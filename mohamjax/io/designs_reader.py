@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import itertools
 import pathlib
 from collections import abc
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -49,6 +50,16 @@ def _need(data: abc.Mapping[str, Any], key: str, kind: type | tuple[type, ...], 
             remedy="compare with what `search` writes",
         )
     return value
+
+
+@contextlib.contextmanager
+def _named_in(file: object, item: str) -> Iterator[None]:
+    """Complaints about what a file names as complaints about that file."""
+    try:
+        yield
+    except InputError as error:
+        told = ": ".join(part for part in (error.file, error.item, error.message) if part)
+        raise InputError(told, file=file, item=item, remedy=error.remedy) from None
 
 
 def _text(data: abc.Mapping[str, Any], key: str, default: str, *, file: object, item: str) -> str:
@@ -382,7 +393,8 @@ def _templates(document: abc.Mapping[str, Any], file: pathlib.Path) -> tuple[Tem
             out.append(template_from_dict(row, file=f"{file}: templates[{i}]"))
         elif isinstance(row, str):
             local = file.parent / row
-            out.extend(load_templates([str(local) if found(local, folder=False) else row]))
+            with _named_in(file, f"templates[{i}]"):
+                out.extend(load_templates([str(local) if found(local, folder=False) else row]))
         else:
             raise InputError("a template is neither a table nor a name", file=file, item=f"templates[{i}]")
         if out[-1].name in (template.name for template in out[:-1]):
@@ -479,8 +491,5 @@ def _imported_application(document: abc.Mapping[str, Any], path: pathlib.Path) -
         spec = [str(path.parent / name) for name in spec]
     elif found(path.parent / spec, folder=False):
         spec = str(path.parent / spec)
-    try:
+    with _named_in(path, "application"):
         return load_scenario(spec)
-    except InputError as error:
-        told = ": ".join(part for part in (error.file, error.item, error.message) if part)
-        raise InputError(told, file=path, item="application", remedy=error.remedy) from None

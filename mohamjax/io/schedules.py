@@ -290,7 +290,7 @@ def _case(item: _Item) -> _Case:
     )
 
 
-def _cases(document: Mapping[str, Any], file: object) -> list[_Case]:
+def _cases(document: abc.Mapping[str, Any], file: object) -> list[_Case]:
     """The cases of a `fluid-schedule/1` document, of different names."""
     items = _Item(document, file, "").key("cases").entries()
     _names(items)

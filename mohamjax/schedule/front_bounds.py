@@ -101,11 +101,11 @@ class Staircase:
         """What `to_list` gave.
 
         Raises:
-            ValueError: it is no falling staircase of finite positive numbers.
+            ValueError: it is no falling staircase of finite numbers of 0 or more.
         """
         rows = np.asarray(pairs, float)
-        if rows.ndim != 2 or rows.shape[1] != 2 or not len(rows) or not (np.isfinite(rows) & (rows > 0)).all():
-            raise ValueError("a staircase is pairs of positive numbers")
+        if rows.ndim != 2 or rows.shape[1] != 2 or not len(rows) or not (np.isfinite(rows) & (rows >= 0)).all():
+            raise ValueError("a staircase is pairs of finite numbers that are not negative")
         if (np.diff(rows[:, 0]) <= 0).any() or (np.diff(rows[:, 1]) > 0).any():
             raise ValueError("a staircase rises in its first column and falls in its second")
         return cls(at=rows[:, 0], least=rows[:, 1])

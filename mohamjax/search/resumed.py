@@ -73,14 +73,18 @@ def check_state(saved: Checkpoint, state: Any, history: list[dict[str, Any]], co
     Raises:
         InputError: the generation is not that of the history, or an individual is no valid one.
     """
-    if int(state.generation) != len(history) - 1:
-        raise saved.refused(f"damaged (generation {int(state.generation)}, its history ends at {len(history) - 1})")
+    told = np.asarray(state.population.generation)  # the first population is generation 0
+    if (told != len(history)).any():
+        raise saved.refused(f"damaged (generation {int(told.max()) - 1}, its history ends at {len(history) - 1})")
     genetics = jax.device_get(context.genetics)
     sizes = context.plans.fits.shape[3]
     used = np.asarray(state.archive.valid)
     archived = jax.tree.map(lambda leaf: np.asarray(leaf)[used], state.archive.genes)
-    living = jax.tree.map(lambda leaf: np.asarray(leaf).reshape(-1, *leaf.shape[2:]), state.population.genes)
-    for where, genes in (("population", living), ("archive", archived)):
+    living, waiting = (
+        jax.tree.map(lambda leaf: np.asarray(leaf).reshape(-1, *leaf.shape[2:]), genes)
+        for genes in (state.population.genes, state.candidates)
+    )
+    for where, genes in (("population", living), ("generation to come", waiting), ("archive", archived)):
         for part in _parts(genes):
             wrong = _wrong_plan(part, genetics, sizes) if isinstance(part, Plan) else _wrong_design(part, genetics)
             if wrong:
