@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mohamjax.schedule import fluid
+from mohamjax.schedule.segments import flow, segments
 
 
 @functools.cache
@@ -207,7 +208,7 @@ def test_flow_stays_within_bandwidth_and_carries_everything(case):
         case["resources_of_accelerator"],
         case["resource_bandwidth"],
     )
-    seen = fluid.flow(*arguments)
+    seen = flow(*arguments)
     assert (seen.through <= np.asarray(case["resource_bandwidth"], float) * (1 + 1e-9)).all()
     np.testing.assert_allclose((seen.rate * np.diff(seen.time)[:, None]).sum(axis=0), case["duration"], rtol=1e-9)
     assert (seen.rate[seen.limit >= 0] < 1).all()
@@ -218,7 +219,7 @@ def test_flow_stays_within_bandwidth_and_carries_everything(case):
         np.testing.assert_allclose(seen.rate[span, job], _grant(case, seen, span, r), rtol=1e-9)
 
     plain = _plain(case)
-    for job, mine in enumerate(fluid.segments(*arguments)):
+    for job, mine in enumerate(segments(*arguments)):
         lost = sum((s.end - s.start) * (1 - s.rate) for s in mine)
         np.testing.assert_allclose(lost, found.stall[job], rtol=1e-9, atol=1e-9)
         slowed = sum((b - a for a, b, rate in plain.pieces[job] if rate < 1), Fraction(0))
@@ -416,9 +417,9 @@ def test_segments_of_a_hand_made_schedule():
     }
     found = _simulate([case], 2, 2, 1)
     assert found.end[0].tolist() == [12, 6]
-    mine, other = fluid.segments(
+    mine, other = segments(
         found.start[0], found.end[0], [10, 4], [30, 12], [0, 1], case["resources_of_accelerator"], [100, 4]
     )
     assert mine == other == [(0, 6, pytest.approx(2 / 3), 1)]
     with pytest.raises(ValueError, match="never end"):
-        fluid.flow([0, 0], [1, np.inf], [1, 1], [0, 0], [0, 0], [[]], [])
+        flow([0, 0], [1, np.inf], [1, 1], [0, 0], [0, 0], [[]], [])

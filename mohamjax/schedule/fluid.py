@@ -40,13 +40,9 @@ __all__ = [
     "REASONS",
     "UNPLACED",
     "Completion",
-    "Flow",
-    "Segment",
     "Timeline",
     "completion",
-    "flow",
     "predecessor_bits",
-    "segments",
     "simulate",
     "split_resources",
 ]
@@ -542,123 +538,3 @@ def completion(
         job_mask,
     )
     return Completion(end=end, makespan=makespan, reason=reason)
-
-
-class Segment(NamedTuple):
-    """A stretch of time in which a job runs slowed at one rate.
-
-    Attributes:
-        start: [time units].
-        end: [time units].
-        rate: below 1; the job advances by `rate * (end - start)` of its duration.
-        resource: index of the resource that limits it (the first of several).
-    """
-
-    start: float
-    end: float
-    rate: float
-    resource: int
-
-
-class Flow(NamedTuple):
-    """What runs how fast between two events of a timeline, for E events.
-
-    Attributes:
-        time: `[E]` float, the events: all starts and ends, rising [time units].
-        rate: `[E - 1, J]` float, rate of each job between one event and the next, 0 where it does not run.
-        limit: `[E - 1, J]` int, index of the resource that slows the job, -1 where none does.
-        through: `[E - 1, R]` float, what flows through each resource [bytes per time unit].
-    """
-
-    time: np.ndarray
-    rate: np.ndarray
-    limit: np.ndarray
-    through: np.ndarray
-
-
-def flow(
-    start: ArrayLike,
-    end: ArrayLike,
-    duration: ArrayLike,
-    bytes: ArrayLike,
-    accelerator: ArrayLike,
-    resources_of_accelerator: Sequence[Sequence[int]],
-    resource_bandwidth: ArrayLike,
-) -> Flow:
-    """Rates between the events of one finished schedule, on the host.
-
-    A job runs from its start to its end without pause, so that the times alone say who shares what.
-
-    Args:
-        start: `[J]`, from the timeline of the schedule.
-        end: `[J]`, likewise.
-        duration: `[J]`, as simulated.
-        bytes: `[J]`, as simulated.
-        accelerator: `[J]`, as simulated.
-        resources_of_accelerator: per accelerator the indices of its resources, shared and private alike.
-        resource_bandwidth: `[R]` [bytes per time unit].
-
-    Returns:
-        The flow. Events closer together than rounding can tell are one event.
-    """
-    dtype = np.asarray(end).dtype
-    eps = np.finfo(dtype if np.issubdtype(dtype, np.floating) else np.float64).eps
-    first, last = np.asarray(start, float), np.asarray(end, float)
-    length, carried = np.asarray(duration, float), np.asarray(bytes, float)
-    bandwidth = np.asarray(resource_bandwidth, float)
-    if not np.all(np.isfinite(last)):
-        raise ValueError("the schedule has jobs that never end")
-
-    time = np.unique(np.concatenate([first, last]))
-    apart = np.diff(time, prepend=-np.inf) > 8 * eps * (time[-1] if time.size else 0.0)
-    time = time[apart]
-    middle = (time[:-1] + time[1:]) / 2
-    running = (first[None, :] < middle[:, None]) & (middle[:, None] < last[None, :])
-
-    uses = np.zeros((len(first), len(bandwidth)), bool)
-    for job, where in enumerate(np.asarray(accelerator, int)):
-        uses[job, list(resources_of_accelerator[where])] = True
-    demand = np.divide(carried, length, out=np.zeros_like(carried), where=length > 0)
-    asked = (running * demand) @ uses
-    short = asked > bandwidth * (1 + 8 * eps)
-    grant = np.where(short, bandwidth / np.where(short, asked, 1.0), 1.0)  # [E - 1, R]
-    rate = running.astype(float)
-    limit = np.full(running.shape, -1)
-    for resource in range(len(bandwidth)):
-        lower = running & uses[None, :, resource] & (grant[:, resource, None] < rate)
-        limit[lower] = resource
-        rate = np.where(lower, grant[:, resource, None], rate)
-    return Flow(time=time, rate=rate, limit=limit, through=(rate * demand) @ uses)
-
-
-def segments(
-    start: ArrayLike,
-    end: ArrayLike,
-    duration: ArrayLike,
-    bytes: ArrayLike,
-    accelerator: ArrayLike,
-    resources_of_accelerator: Sequence[Sequence[int]],
-    resource_bandwidth: ArrayLike,
-) -> list[list[Segment]]:
-    """The slowed segments of every job of one finished schedule, for a Gantt chart.
-
-    Arguments as for `flow`.
-
-    Returns:
-        Per job its slowed segments in time order; adjacent ones of equal rate and resource are joined.
-    """
-    seen = flow(start, end, duration, bytes, accelerator, resources_of_accelerator, resource_bandwidth)
-    result: list[list[Segment]] = [[] for _ in range(seen.rate.shape[1])]
-    for span, job in np.argwhere(seen.limit >= 0):
-        piece = Segment(
-            float(seen.time[span]),
-            float(seen.time[span + 1]),
-            float(seen.rate[span, job]),
-            int(seen.limit[span, job]),
-        )
-        before = result[job][-1] if result[job] else None
-        if before and before.end == piece.start and before[2:] == piece[2:]:
-            piece = before._replace(end=piece.end)
-            result[job].pop()
-        result[job].append(piece)
-    return result
