@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mohamjax.schedule import fluid
-from mohamjax.schedule.flow import flow, segments
+from mohamjax.schedule.segments import flow, segments
 
 
 @functools.cache

@@ -48,17 +48,9 @@ import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.io.files import check_format, dump_json, read_json, write_text
-from mohamjax.schedule.fluid import (
-    DONE,
-    REASONS,
-    Segment,
-    Timeline,
-    predecessor_bits,
-    segments,
-    simulate,
-    split_resources,
-)
+from mohamjax.schedule.fluid import DONE, REASONS, Timeline, predecessor_bits, simulate, split_resources
 from mohamjax.schedule.job_table import JobTable, evaluate_table
+from mohamjax.schedule.segments import Segment, segments
 
 __all__ = [
     "FLUID_FORMAT",

@@ -12,7 +12,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from mohamjax.plot.style import PALETTE, clean, fill, heading, legend_below, new_figure, shade, styled
-from mohamjax.schedule.flow import flow
+from mohamjax.schedule.segments import flow
 
 __all__ = ["JobView", "job_convergence", "job_gantt", "method_bars"]
 

@@ -15,11 +15,11 @@ from mohamjax.schedule.design import (
 )
 from mohamjax.schedule.evaluated import DesignFile, Evaluated, network_latencies, reevaluate
 from mohamjax.schedule.explain import explain_design, explanation_text
-from mohamjax.schedule.flow import Segment, segments
 from mohamjax.schedule.fluid import Completion, Timeline, completion, predecessor_bits, simulate
 from mohamjax.schedule.front import ROLES, landmarks, non_dominated
 from mohamjax.schedule.front_bounds import Certificate, FrontBounds, FrontCurves, Staircase, certify, front_bounds
 from mohamjax.schedule.requirements import Requirements, load_requirements
+from mohamjax.schedule.segments import Segment, segments
 from mohamjax.schedule.workbench import package_arrays, workbench
 
 __all__ = [

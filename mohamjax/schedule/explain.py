@@ -15,7 +15,7 @@ import numpy as np
 from mohamjax.hardware import PackageParameters, Template
 from mohamjax.mapping import MappingTables
 from mohamjax.schedule.design import CYCLE_S
-from mohamjax.schedule.flow import flow
+from mohamjax.schedule.segments import flow
 from mohamjax.text import table
 from mohamjax.workload import ApplicationModel
 

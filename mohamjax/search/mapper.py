@@ -73,7 +73,7 @@ def mapping_search(population: int, immigrants: int, archive: int, distinct: boo
 
 @functools.partial(light_jit, static_argnames=("search",))
 def _start(
-    keys: Array, space: MapSpace, given: MappingGenes | None, is_given: Array | None, *, search: emo.Archived
+    keys: jax.Array, space: MapSpace, given: MappingGenes | None, is_given: Array | None, *, search: emo.Archived
 ) -> tuple[emo.ArchivedState, MappingGenes]:
     """States of a block, a key each, and the first candidates `[B, N, ...]`.
 

@@ -1,4 +1,4 @@
-"""What flows through which resource, and when: finished schedules of `schedule.fluid`, on the host."""
+"""What flows when in a schedule, on the host: the rates of every job between one event and the next."""
 
 from __future__ import annotations
 
