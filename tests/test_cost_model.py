@@ -39,9 +39,9 @@ def read(path):
     return list(read_samples(path, read_architectures(path.parent / "architectures.json"))), rows_of(path)
 
 
-def predicted(tmp_path, path, **options):
+def predicted(tmp_path, paths, **options):
     out = tmp_path / "out.jsonl"
-    samples, truth = read(path)
+    samples, truth = ([row for part in parts for row in part] for parts in zip(*map(read, paths), strict=True))
     summary = report_samples(samples, out, **options)
     rows = rows_of(out)
     assert [r["id"] for r in rows] == [r["id"] for r in truth]
@@ -105,38 +105,27 @@ def compare(rows, truth, links, *, count=0.0, energy=1e-6):
         close("utilization", out["utilization"], want["utilization"], max(count, 1e-9), 1 / want["cycles"])
 
 
-@pytest.mark.parametrize("links", [True, False], ids=["links", "nolinks"])
-def test_small_samples_agree_exactly(tmp_path, links):
-    rows, truth = predicted(tmp_path, reference("timeloop/samples_smoke.jsonl"), links=links)
-    compare(rows, truth, links)
+FILES = ("timeloop/samples_train.jsonl.gz", "timeloop/samples_smoke.jsonl")
+SINGLE = {"count": 1e-5, "energy": 1e-4}
 
 
 @pytest.mark.parametrize("options", [{}, {"float32": True}], ids=["double", "single"])
 def test_samples_with_several_macs_per_innermost_buffer_agree(tmp_path, options):
     """Links between MACs: words of all data spaces, also those that a step leaves in place."""
-    rows, truth = predicted(tmp_path, reference("timeloop/level0/samples.jsonl.gz"), links=True, **options)
+    rows, truth = predicted(tmp_path, [reference("timeloop/level0/samples.jsonl.gz")], links=True, **options)
     assert len(rows) == 80
     handed = [row["out"]["networks"][0]["link_transfers"] for row in truth if row["ok"]]
     assert np.sum(np.array(handed) > 0, axis=0).tolist() == [8, 6, 6]
-    compare(rows, truth, True, **({"count": 1e-5, "energy": 1e-4} if options else {}))
+    compare(rows, truth, True, **(SINGLE if options else {}))
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, {"float32": True}], ids=["double", "single"])
 @pytest.mark.parametrize("links", [True, False], ids=["links", "nolinks"])
-def test_all_samples_agree_exactly(tmp_path, links):
-    rows, truth = predicted(tmp_path, reference("timeloop/samples_train.jsonl.gz"), links=links)
-    assert len(rows) == 4952
-    compare(rows, truth, links)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("links", [True, False], ids=["links", "nolinks"])
-def test_all_samples_agree_in_single_precision(tmp_path, links):
-    rows, truth = predicted(tmp_path, reference("timeloop/samples_train.jsonl.gz"), links=links, float32=True)
-    compare(rows, truth, links, count=1e-5, energy=1e-4)
-
-
-def test_evaluation_leaves_the_precision_of_the_caller_alone(tmp_path):
+def test_all_samples_agree(tmp_path, links, options):
+    """Exactly in double precision; the caller's precision stays. Both files are one batch: one program."""
     before = jax.config.jax_enable_x64
-    predicted(tmp_path, reference("timeloop/samples_smoke.jsonl"), links=False)
+    rows, truth = predicted(tmp_path, [reference(name) for name in FILES], links=links, **options)
     assert jax.config.jax_enable_x64 == before
+    assert len(rows) == 4952 + 60
+    compare(rows, truth, links, **(SINGLE if options else {}))

@@ -11,11 +11,10 @@ from every_design import every_design, objectives, plain_front
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters
-from mohamjax.search.codesign import prepare
+from mohamjax.search.codesign import Settings, prepare
 from mohamjax.search.config import MohamConfig, Rates
 from mohamjax.search.context import build_context
 from mohamjax.search.moham import design_problem, run
-from mohamjax.search.settings import Settings
 
 TWO = TEMPLATES[:2]
 INSTANCES = {
@@ -59,14 +58,14 @@ def test_the_instance_is_worth_searching(instances, name):
 @pytest.mark.parametrize("genes", ["plans", "layers"])
 @pytest.mark.parametrize("name", INSTANCES)
 def test_the_search_finds_the_front_from_ten_seeds(instances, name, genes):
-    """With the default rates."""
+    """With the default rates; seeds are islands of one run."""
     context, designs, front = instances[name]
-    config = dataclasses.replace(CONFIG, genes=genes)
+    config = dataclasses.replace(CONFIG, genes=genes, islands=10)
     evaluations = (CONFIG.generations + 1) * (CONFIG.population + CONFIG.immigrant_count)
     assert evaluations < len(designs.template) / 2
-    for seed in range(10):
-        *_, (state, _) = run(jax.random.key(seed), context, config)
-        archive = np.asarray(state.archive.objectives[0], np.float64)[np.asarray(state.archive.valid[0])]
+    *_, (state, _) = run(jax.random.key(0), context, config)
+    for seed in range(config.islands):
+        archive = np.asarray(state.archive.objectives[seed], np.float64)[np.asarray(state.archive.valid[seed])]
         # In single precision the same design may come out a rounding apart in another batch.
         reached = (archive[None] <= front[:, None] * (1 + 1e-6)).all(axis=2).any(axis=1)
         assert reached.all(), f"seed {seed} misses {(~reached).sum()} of {len(front)} designs"
