@@ -8,11 +8,12 @@ Ways: `kill` is kill -9; `ctrl-c` an interrupt, `ctrl-c twice` a second one with
 file grow beyond a number of bytes, drawn up to those of the largest file. Stops come in two rounds of as many each. In
 the first, searches start without mapping tables and the moments are drawn from the whole command, so that most fall
 into the layer mapper; in the second the tables are there and the moments are drawn from the time between the first and
-the last generation. Compiled programs are shared. Whatever a stopped search leaves must be whole, and what it says true: no traceback, no "nothing to write"
-beside a checkpoint, no "--resume" or "results in" without one or the other, designs and front of one another. After
-the resumption files must be equal but for seconds: front, designs, settings and figures byte for byte (but for the one
-whose title tells the seconds), the history without its column of seconds, the checkpoint array by array. Prints a row
-per stop, with the generation of the checkpoint that it left; the exit code is 1 if anything is wrong.
+the last generation. Compiled programs are shared. Whatever a stopped search leaves must be whole, and what it says
+true: no traceback, no "nothing to write" beside a checkpoint, no "--resume" or "results in" without one or the other,
+designs and front of one another. After the resumption files must be equal but for seconds: front, designs, settings and
+figures byte for byte (but for the one whose title tells the seconds), the history without its column of seconds, the
+checkpoint array by array. Prints a row per stop, with the generation of the checkpoint that it left; the exit code is 1
+if anything is wrong.
 """
 
 import argparse
