@@ -270,7 +270,7 @@ def _start(
     """
 
     def one(
-        key: Array, space: MapSpace, given: MappingGenes | None, is_given: Array | None
+        key: jax.Array, space: MapSpace, given: MappingGenes | None, is_given: Array | None
     ) -> tuple[emo.ArchivedState, MappingGenes]:
         seeds = None
         if given is not None and is_given is not None:

@@ -106,7 +106,8 @@ def decode_unit(x: jax.typing.ArrayLike, genetics: Genetics, tables: PlanTables,
         return decode_plan(completed(plan, genetics), genetics, tables).design
     nothing: Any = jnp.zeros(())
     plan = completed(Plan(template=template, size=nothing, weight=nothing, thrift=nothing), genetics)
-    return _of_layers(*rest, plan.template, genetics)
+    place, mapping, priority = rest
+    return _of_layers(place, mapping, priority, plan.template, genetics)
 
 
 def _below(x: jax.Array, limit: jax.typing.ArrayLike) -> jax.Array:
