@@ -306,14 +306,15 @@ def test_an_optimiser_of_ones_own_on_the_unit_cube(space):
     key = jax.random.key(0)
     x = jax.random.uniform(key, (32, size))
     found = products(x)
-    first = float(found.min())
+    first, middle = float(found.min()), float(jnp.median(found))
     for generation in range(10):
         steps = 0.1 * jax.random.normal(jax.random.fold_in(key, generation), x.shape)
         both = jnp.concatenate([x, jnp.clip(x + steps, 0, 1)])
         values = jnp.concatenate([found, products(both[32:])])
         best = jnp.argsort(values)[:32]
         x, found = both[best], values[best]
-    assert np.isfinite(found).all() and float(found.min()) < first - 0.1
+    # So small a problem that some of the first points are the best there is: soon all are as good.
+    assert float(found.max()) <= first < middle - 0.1
     with pytest.raises(ValueError, match="takes one point"):
         mj.decode_design(x, space)
     with pytest.raises(ValueError, match="'plans' or 'layers'"):
