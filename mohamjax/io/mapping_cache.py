@@ -37,12 +37,12 @@ def _code_hash() -> str:
         for file in sorted(root.joinpath(folder).iterdir(), key=lambda f: f.name):
             if file.name.endswith(".py") and (folder != "search" or file.name in _SEARCH_FILES):
                 digest.update(file.name.encode() + file.read_bytes())
-    for name in ("blocks.py", "programs.py"):
+    for name in ("blocks.py", "dims.py", "programs.py", "struct.py"):
         digest.update(root.joinpath(name).read_bytes())
     return digest.hexdigest()
 
 
-_SEARCH_FILES = ("loop.py", "mapper.py", "mapper_context.py", "mapping_operators.py")
+_SEARCH_FILES = ("mapper.py", "mapper_context.py", "mapping_operators.py")
 
 
 _FIELDS = tuple(f.name for f in dataclasses.fields(MappingTables) if f.name != "mapping")
