@@ -1,1 +1,6 @@
-"""UNICO: hardware for a set of networks, by surrogates, rationed mapping search and robustness."""
+"""UNICO: hardware search with surrogates, rationed mapping search and robustness.
+
+The numbers of it, which know no accelerator: `halving` (whose mapping search goes on), `robustness` (R of the samples
+of a search), `fidelity` (which rows train the surrogate), `gp` (the surrogate), `acquisition` (what to measure next)
+and `protocol` (how methods are compared).
+"""

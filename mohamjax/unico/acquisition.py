@@ -1,0 +1,242 @@
+"""Which hardware points to measure next: batches picked greedily from a pool of candidates.
+
+Two rules, each jitted as a whole. `mesmo` is max-value entropy search for several objectives: with independent
+processes the best value of an objective on a sampled Pareto front is the least value of its sampled function, so the
+gains of the objectives add up (Belakaria, Deshwal, Doppa, "Max-value entropy search for multi-objective Bayesian
+optimization", 2019; Wang and Jegelka, 2017). `qhvi` is the hypervolume improvement as an average over random
+scalarisations (Golovin and Zhang, "Random hypervolume scalarizations for provable multi-objective black box
+optimization", 2020), over functions sampled from the posterior. Gains are never negative and are multiplied with the
+probability that a candidate is feasible.
+
+Axes: C candidates (padded), D features, M objectives, S samples, K directions, Q picks.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import chex
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.scipy.special import log_ndtr
+
+from mohamjax.struct import record
+from mohamjax.unico.gp import Surrogate, kernel, latent, noise_variance, posterior_samples, standardise
+
+__all__ = ["Batch", "hypervolume_estimate", "mesmo", "qhvi", "random_directions", "scalarised"]
+
+_MARGIN = 0.01  # a sampled optimum is at least so much below what was observed [standard deviations of the targets]
+
+
+@record(frozen=True)
+class Batch:
+    """Candidates picked, in their order.
+
+    Attributes:
+        index: `[Q]` int32, rows of the pool without repetition; -1 where the pool has no more.
+        gain: `[Q]` float, what each adds at its turn, times its feasibility; 0 where the index is -1.
+    """
+
+    index: jax.Array
+    gain: jax.Array
+
+
+def _pick(gain: jax.Array, feasibility: jax.Array, free: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Best free candidate (or -1), its worth, and who is free after."""
+    worth = jnp.where(free, jnp.maximum(jnp.nan_to_num(gain, nan=0.0), 0) * feasibility, -1)
+    best = jnp.argmax(worth).astype(jnp.int32)
+    some = free[best]
+    return jnp.where(some, best, -1), jnp.where(some, worth[best], 0), free.at[best].set(False)
+
+
+def _certain(feasibility: jax.Array | None, mask: jax.Array, dtype: jnp.dtype) -> jax.Array:
+    return jnp.ones(mask.shape, dtype) if feasibility is None else jnp.where(mask, feasibility, 0)
+
+
+@functools.partial(jax.jit, static_argnames=("count", "samples", "features"))
+def mesmo(
+    key: chex.PRNGKey,
+    surrogate: Surrogate,
+    candidates: chex.Array,
+    mask: chex.Array,
+    best: chex.Array,
+    feasibility: chex.Array | None = None,
+    *,
+    count: int,
+    samples: int = 16,
+    features: int = 512,
+) -> Batch:
+    """Batch by max-value entropy search: the sum over objectives of the mean information gain on their optima.
+
+    After each pick the variances are those that a measurement of it would leave; the means stay.
+
+    Args:
+        key: Typed PRNG key; it is consumed.
+        surrogate: of M objectives.
+        candidates: `[C, D]` float, features in [0, 1].
+        mask: `[C]` bool, candidates that are there (not measured before, no duplicates).
+        best: `[M]` float, least value observed of each objective, in the units of the targets.
+        feasibility: `[C]` float in [0, 1], probability that the candidate meets the requirements (see
+            `gp.probability_below`); None for certainty.
+        count: Static, Q.
+        samples: Static, S.
+        features: Static, of `gp.posterior_samples`.
+    """
+    drawn = posterior_samples(key, surrogate, candidates, samples=samples, features=features)
+    lowest = jnp.min(jnp.where(mask[:, None], drawn, jnp.inf), axis=1)  # [S, M]
+    optimum = jnp.minimum(lowest, standardise(surrogate, best) - _MARGIN).T  # [M, S]
+    mean, variance, explained = latent(surrogate, candidates)
+    known = explained.shape[1]
+    explained = jnp.concatenate([explained, jnp.zeros((mean.shape[0], count, mean.shape[1]), mean.dtype)], axis=1)
+    noise = jax.vmap(noise_variance)(surrogate.hyper)
+    certain = _certain(feasibility, mask, mean.dtype)
+
+    def gains(variance: jax.Array) -> jax.Array:
+        # Far below the optimum the two terms cancel: what is left grows as a logarithm and says no more.
+        g = jnp.maximum((mean[:, None] - optimum[:, :, None]) / jnp.sqrt(variance)[:, None], -30)
+        log_below = log_ndtr(g)
+        ratio = jnp.exp(-(g**2) / 2 - log_below) / math.sqrt(2 * math.pi)
+        return jnp.sum(jnp.mean(g * ratio / 2 - log_below, axis=1), axis=0)
+
+    def pick(q: jax.Array, state: tuple) -> tuple:
+        index, worth, free, variance, explained = state
+        chosen, value, free = _pick(gains(variance), certain, free)
+        at = jnp.maximum(chosen, 0)
+        prior = jax.vmap(lambda hyper: kernel(hyper, candidates[at][None], candidates)[0])(surrogate.hyper)
+        covariance = prior - jnp.einsum("mn,mnc->mc", explained[:, :, at], explained)
+        row = covariance / jnp.sqrt(variance[:, at] + noise)[:, None]
+        return (
+            index.at[q].set(chosen),
+            worth.at[q].set(value),
+            free,
+            jnp.maximum(variance - row**2, 1e-9),
+            explained.at[:, known + q].set(row),
+        )
+
+    empty = (jnp.full(count, -1, jnp.int32), jnp.zeros(count, mean.dtype), mask, variance, explained)
+    index, worth, *_ = lax.fori_loop(0, count, pick, empty)
+    return Batch(index=index, gain=worth)
+
+
+def random_directions(key: chex.PRNGKey, count: int, objectives: int, dtype: str = "float32") -> jax.Array:
+    """`[count, objectives]` directions, uniform on the part of the unit sphere where all coordinates are positive.
+
+    Args:
+        key: Typed PRNG key; it is consumed.
+        count: Static.
+        objectives: Static.
+        dtype: of the result.
+    """
+    drawn = jnp.abs(jax.random.normal(key, (count, objectives), dtype)) + jnp.finfo(dtype).tiny
+    return drawn / jnp.linalg.norm(drawn, axis=1, keepdims=True)
+
+
+def scalarised(points: chex.Array, reference: chex.Array, directions: chex.Array) -> jax.Array:
+    """Hypervolume scalarisation: min over j of (max(reference_j - y_j, 0) / w_j)^M.
+
+    Args:
+        points: `[..., M]` float, minimised.
+        reference: `[M]` float.
+        directions: `[K, M]` float, of `random_directions`.
+
+    Returns:
+        `[..., K]` float.
+    """
+    # One objective after the other: nothing of shape [..., K, M] is made.
+    length = functools.reduce(
+        jnp.minimum,
+        (
+            jnp.maximum(reference[j] - points[..., j], 0)[..., None] / directions[:, j]
+            for j in range(directions.shape[1])
+        ),
+    )
+    return length ** directions.shape[1]
+
+
+def _sphere(objectives: int) -> float:
+    """Factor from the mean scalarisation to the volume: that of the unit ball's part with positive coordinates."""
+    return math.pi ** (objectives / 2) / (2**objectives * math.gamma(objectives / 2 + 1))
+
+
+@jax.jit
+def hypervolume_estimate(
+    front: chex.Array, mask: chex.Array, reference: chex.Array, directions: chex.Array
+) -> jax.Array:
+    """Hypervolume of a front as its mean scalarisation over directions, for any number of objectives.
+
+    Args:
+        front: `[N, M]` float, minimised.
+        mask: `[N]` bool, rows that are there.
+        reference: `[M]` float.
+        directions: `[K, M]` float; the error falls with the square root of K.
+
+    Returns:
+        `[]` float.
+    """
+    values = jnp.where(mask[:, None], scalarised(front, reference, directions), 0)
+    return _sphere(directions.shape[1]) * jnp.mean(jnp.max(values, axis=0, initial=0))
+
+
+@functools.partial(jax.jit, static_argnames=("count", "samples", "directions", "features"))
+def qhvi(
+    key: chex.PRNGKey,
+    surrogate: Surrogate,
+    candidates: chex.Array,
+    mask: chex.Array,
+    front: chex.Array,
+    front_mask: chex.Array,
+    reference: chex.Array,
+    feasibility: chex.Array | None = None,
+    *,
+    count: int,
+    samples: int = 16,
+    directions: int = 64,
+    features: int = 512,
+) -> Batch:
+    """Batch by expected hypervolume improvement, estimated by scalarisations of sampled functions.
+
+    Every sample and direction remembers the best scalarisation so far, that of the front to begin with; a candidate's
+    gain is the mean increase, so a second pick of what the first already covers gains nothing. With `count=1` it is
+    expected hypervolume improvement.
+
+    Args:
+        key: Typed PRNG key; it is consumed.
+        surrogate: of M objectives.
+        candidates: `[C, D]` float, features in [0, 1].
+        mask: `[C]` bool, candidates that are there (not measured before, no duplicates).
+        front: `[F, M]` float, non-dominated measurements, in the units of the targets. Dominated rows do no harm.
+        front_mask: `[F]` bool.
+        reference: `[M]` float, in the units of the targets.
+        feasibility: `[C]` float in [0, 1], as of `mesmo`.
+        count: Static, Q.
+        samples: Static, S.
+        directions: Static, K.
+        features: Static, of `gp.posterior_samples`.
+    """
+    of_sample, of_direction = jax.random.split(key)
+    objectives = surrogate.offset.shape[0]
+    drawn = posterior_samples(of_sample, surrogate, candidates, samples=samples, features=features)
+    way = random_directions(of_direction, directions, objectives, drawn.dtype.name)
+    corner = standardise(surrogate, reference)
+    reached = scalarised(standardise(surrogate, front), corner, way)
+    reached = jnp.max(jnp.where(front_mask[:, None], reached, 0), axis=0, initial=0)
+    values = scalarised(drawn, corner, way)  # [S, C, K]
+    certain = _certain(feasibility, mask, drawn.dtype)
+
+    def pick(q: jax.Array, state: tuple) -> tuple:
+        index, worth, free, reached = state
+        gain = _sphere(objectives) * jnp.mean(jnp.maximum(values - reached[:, None], 0), axis=(0, 2))
+        chosen, value, free = _pick(gain, certain, free)
+        reached = jnp.where(chosen >= 0, jnp.maximum(reached, values[:, jnp.maximum(chosen, 0)]), reached)
+        return index.at[q].set(chosen), worth.at[q].set(value), free, reached
+
+    empty = (
+        jnp.full(count, -1, jnp.int32),
+        jnp.zeros(count, drawn.dtype),
+        mask,
+        jnp.broadcast_to(reached, (samples, directions)),
+    )
+    index, worth, *_ = lax.fori_loop(0, count, pick, empty)
+    return Batch(index=index, gain=worth)

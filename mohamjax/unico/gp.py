@@ -1,0 +1,385 @@
+"""Gaussian processes, one per objective: the surrogate of hardware points that have been measured.
+
+ARD Matern-5/2 kernels, a constant mean and noise, over features in [0, 1]; targets are standardised inside, and every
+public function takes and returns the caller's units unless it says otherwise. Training sets are padded to few sizes
+(`bucket`), so that a growing history compiles a handful of programs; a masked row has a one on the diagonal of the
+covariance, zeros beside it, and no influence. All objectives and restarts of a fit are one batched program.
+
+Priors: log lengthscale ~ N(sqrt(2) + log(D) / 2, variance 3) (Hvarfner et al., "Vanilla Bayesian optimization performs
+great in high dimensions", 2024), log amplitude ~ N(0, 1), log noise ~ N(-3, 1), mean ~ N(0, 1), in standardised units.
+
+Axes: N rows of the training set (padded), D features, M objectives, C points to predict, S samples.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import chex
+import jax
+import jax.numpy as jnp
+import optax
+from jax import lax
+from jax.scipy.linalg import cho_solve, solve_triangular
+from jax.scipy.stats import norm
+
+from mohamjax.struct import record
+
+__all__ = [
+    "BUCKETS",
+    "Hyper",
+    "Surrogate",
+    "bucket",
+    "condition",
+    "fit",
+    "kernel",
+    "latent",
+    "matern52",
+    "noise_variance",
+    "posterior_samples",
+    "predict",
+    "probability_below",
+    "standardise",
+]
+
+BUCKETS = (64, 128, 256, 512)
+NUGGET = 1e-4  # least noise variance in standardised units; with 1e-5 float32 loses the factorisation at 500 rows
+_PRIOR_NOISE = -3.0
+
+
+@record(frozen=True)
+class Hyper:
+    """Hyper-parameters of one process (of a batch with axes in front), in standardised units.
+
+    Attributes:
+        log_lengthscale: `[..., D]` float, of features.
+        log_amplitude: `[...]` float, of the standard deviation of the function.
+        log_noise: `[...]` float, of the standard deviation of a measurement.
+        mean: `[...]` float.
+    """
+
+    log_lengthscale: jax.Array
+    log_amplitude: jax.Array
+    log_noise: jax.Array
+    mean: jax.Array
+
+
+@record(frozen=True)
+class Surrogate:
+    """Processes of all objectives given a training set.
+
+    Attributes:
+        hyper: with a leading axis M.
+        x: `[N, D]` float, features.
+        mask: `[N]` bool, rows that are there.
+        offset: `[M]` float, mean of the targets.
+        scale: `[M]` float, their standard deviation; 1 where they do not vary.
+        factor: `[M, N, N]` float, lower Cholesky factor of the covariance.
+        weights: `[M, N]` float, covariance^-1 (standardised targets - mean); 0 under the mask.
+    """
+
+    hyper: Hyper
+    x: jax.Array
+    mask: jax.Array
+    offset: jax.Array
+    scale: jax.Array
+    factor: jax.Array
+    weights: jax.Array
+
+
+def bucket(rows: int) -> int:
+    """Padded size of a training set.
+
+    Raises:
+        ValueError: If it is larger than the largest of `BUCKETS`.
+    """
+    for size in BUCKETS:
+        if rows <= size:
+            return size
+    raise ValueError(f"rows: a training set has at most {BUCKETS[-1]}, got {rows}; see fidelity.training_rows")
+
+
+@jax.custom_jvp
+def matern52(square: chex.Array) -> jax.Array:
+    """Matern-5/2 correlation of squared scaled distances; its derivative is finite at 0.
+
+    Args:
+        square: floats, at least 0.
+    """
+    r = jnp.sqrt(5 * square)
+    return (1 + r + r * r / 3) * jnp.exp(-r)
+
+
+@matern52.defjvp
+def _(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
+    r = jnp.sqrt(5 * primals[0])
+    decay = jnp.exp(-r)
+    return (1 + r + r * r / 3) * decay, -5 / 6 * (1 + r) * decay * tangents[0]
+
+
+def kernel(hyper: Hyper, a: jax.Array, b: jax.Array) -> jax.Array:
+    """Covariance of a function's values between two sets of points, in standardised units.
+
+    Args:
+        hyper: of one process.
+        a: `[A, D]` float.
+        b: `[B, D]` float.
+
+    Returns:
+        `[A, B]` float.
+    """
+    # Differences, not products of features: in float32 those lose more than the nugget.
+    rate = jnp.exp(-hyper.log_lengthscale)
+    a, b = a * rate, b * rate
+    square = sum((a[:, None, d] - b[None, :, d]) ** 2 for d in range(a.shape[1]))
+    return jnp.exp(2 * hyper.log_amplitude) * matern52(jnp.asarray(square))
+
+
+def noise_variance(hyper: Hyper) -> jax.Array:
+    """Variance of a measurement in standardised units, the nugget included."""
+    return jnp.exp(2 * hyper.log_noise) + NUGGET
+
+
+def _covariance(hyper: Hyper, x: jax.Array, mask: jax.Array) -> jax.Array:
+    """`[N, N]` covariance of measurements; the identity in masked rows and columns."""
+    pair = mask[:, None] & mask[None, :]
+    diagonal = jnp.where(mask, noise_variance(hyper), 1)
+    return jnp.where(pair, kernel(hyper, x, x), 0) + jnp.diag(diagonal)
+
+
+def _prior_scale(features: int) -> float:
+    return math.sqrt(2) + math.log(features) / 2
+
+
+def _penalty(hyper: Hyper) -> jax.Array:
+    """Negative logarithm of the priors, up to a constant."""
+    scale = hyper.log_lengthscale - _prior_scale(hyper.log_lengthscale.shape[-1])
+    others = hyper.log_amplitude**2 + (hyper.log_noise - _PRIOR_NOISE) ** 2 + hyper.mean**2
+    return (jnp.sum(scale**2) / 3 + others) / 2
+
+
+def _residual(hyper: Hyper, target: jax.Array, mask: jax.Array) -> jax.Array:
+    return jnp.where(mask, target - hyper.mean, 0)
+
+
+def _loss(hyper: Hyper, x: jax.Array, mask: jax.Array, target: jax.Array) -> tuple[jax.Array, Hyper]:
+    """Negative log posterior of the hyper-parameters, up to a constant, and its gradient.
+
+    The derivative of the likelihood by the covariance is (K^-1 - a a^T) / 2 with a = K^-1 (target - mean): one
+    factorisation serves value and gradient, and only the entries of K are differentiated by reverse mode.
+    """
+    factor = jnp.linalg.cholesky(_covariance(hyper, x, mask))
+    inverse = cho_solve((factor, True), jnp.eye(x.shape[0], dtype=x.dtype))
+    residual = _residual(hyper, target, mask)
+    solved = inverse @ residual
+    value = residual @ solved / 2 + jnp.sum(jnp.log(jnp.diagonal(factor)))
+    slope = lax.stop_gradient(inverse - jnp.outer(solved, solved))
+
+    def proxy(at: Hyper) -> jax.Array:
+        linear = lax.stop_gradient(solved) @ _residual(at, target, mask)
+        return jnp.sum(slope * _covariance(at, x, mask)) / 2 + linear + _penalty(at)
+
+    return value + _penalty(hyper), jax.grad(proxy)(hyper)
+
+
+def _moments(y: jax.Array, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Offset and scale `[M]` of the targets that are there."""
+    n = jnp.maximum(jnp.sum(mask), 1)
+    kept = jnp.where(mask[:, None], y, 0)
+    offset = jnp.sum(kept, axis=0) / n
+    scale = jnp.sqrt(jnp.sum(jnp.where(mask[:, None], (kept - offset) ** 2, 0), axis=0) / n)
+    return offset, jnp.where(scale > 1e-6 * jnp.maximum(jnp.abs(offset), 1e-6), scale, 1)
+
+
+@jax.jit
+def condition(x: chex.Array, y: chex.Array, mask: chex.Array, hyper: Hyper) -> Surrogate:
+    """Processes with given hyper-parameters on a training set.
+
+    Args:
+        x: `[N, D]` float, features in [0, 1]; not read under the mask.
+        y: `[N, M]` float, targets; not read under the mask.
+        mask: `[N]` bool, rows that are there.
+        hyper: with a leading axis M.
+    """
+    x = jnp.where(mask[:, None], x, 0)
+    offset, scale = _moments(y, mask)
+    target = jnp.where(mask[:, None], (y - offset) / scale, 0).T
+
+    def one(h: Hyper, t: jax.Array) -> tuple[jax.Array, jax.Array]:
+        factor = jnp.linalg.cholesky(_covariance(h, x, mask))
+        return factor, cho_solve((factor, True), _residual(h, t, mask))
+
+    factor, weights = jax.vmap(one)(hyper, target)
+    return Surrogate(hyper=hyper, x=x, mask=mask, offset=offset, scale=scale, factor=factor, weights=weights)
+
+
+@functools.partial(jax.jit, static_argnames=("steps", "restarts"))
+def fit(
+    key: chex.PRNGKey,
+    x: chex.Array,
+    y: chex.Array,
+    mask: chex.Array,
+    start: Hyper | None = None,
+    *,
+    steps: int = 60,
+    restarts: int = 2,
+    rate: float = 0.08,
+) -> Surrogate:
+    """Processes with the most probable hyper-parameters that Adam finds.
+
+    Jitted; N, M, D, the numbers and whether there is a start are static. The first restart begins at lengthscales of
+    0.5, the others at random about it, and each keeps the best of its way.
+
+    Args:
+        key: Typed PRNG key; it is consumed.
+        x: `[N, D]` float, features in [0, 1]; not read under the mask.
+        y: `[N, M]` float, targets, on logarithmic axes where the objective is positive; not read under the mask.
+        mask: `[N]` bool, rows that are there.
+        start: with a leading axis M: begin there alone (`Surrogate.hyper` of the fit before; 20 steps will do).
+        steps: Static, of Adam under a cosine schedule.
+        restarts: Static, without a start.
+        rate: first learning rate.
+    """
+    x = jnp.where(mask[:, None], x, 0)
+    objectives, features = y.shape[1], x.shape[1]
+    offset, scale = _moments(y, mask)
+    target = jnp.where(mask[:, None], (y - offset) / scale, 0).T
+    if start is None:
+        zero = jnp.zeros((restarts, objectives), x.dtype)
+        starts = Hyper(
+            log_lengthscale=jnp.full((restarts, objectives, features), math.log(0.5), x.dtype),
+            log_amplitude=zero,
+            log_noise=zero + _PRIOR_NOISE,
+            mean=zero,
+        )
+        leaves, tree = jax.tree.flatten(starts)
+        keys = jax.random.split(key, len(leaves))
+        shifts = [jax.random.normal(k, leaf.shape, leaf.dtype) for k, leaf in zip(keys, leaves, strict=True)]
+        moved = [leaf.at[1:].add(shift[1:]) for leaf, shift in zip(leaves, shifts, strict=True)]
+        starts = jax.tree.unflatten(tree, moved)
+    else:
+        starts = jax.tree.map(lambda leaf: leaf[None], start)
+    optimiser = optax.adam(optax.cosine_decay_schedule(rate, steps))
+
+    def climb(begin: Hyper, t: jax.Array) -> tuple[jax.Array, Hyper]:
+        def step(state: tuple, _: None) -> tuple[tuple, None]:
+            at, moments, best, best_at = state
+            value, gradient = _loss(at, x, mask, t)
+            gradient = jax.tree.map(lambda g: jnp.where(jnp.isfinite(g), g, 0), gradient)
+            better = value < best  # false for NaN: a covariance that could not be factored is never kept
+            best_at = jax.tree.map(lambda new, old: jnp.where(better, new, old), at, best_at)
+            updates, moments = optimiser.update(gradient, moments)
+            return (optax.apply_updates(at, updates), moments, jnp.where(better, value, best), best_at), None
+
+        infinite = jnp.asarray(jnp.inf, x.dtype)
+        (_, _, best, best_at), _ = lax.scan(step, (begin, optimiser.init(begin), infinite, begin), None, length=steps)
+        return best, best_at
+
+    values, ends = jax.vmap(jax.vmap(climb), in_axes=(0, None))(starts, target)
+    chosen = jnp.argmin(values, axis=0)
+    hyper = jax.tree.map(lambda leaf: leaf[chosen, jnp.arange(objectives)], ends)
+    return condition(x, y, mask, hyper)
+
+
+def standardise(surrogate: Surrogate, y: chex.Array) -> jax.Array:
+    """Targets `[..., M]` in the surrogate's own units: mean 0, standard deviation 1 over its training set."""
+    return (jnp.asarray(y) - surrogate.offset) / surrogate.scale
+
+
+def latent(surrogate: Surrogate, x: chex.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Posterior of the functions in standardised units, and what updates of it need.
+
+    Args:
+        surrogate: of M objectives.
+        x: `[C, D]` float.
+
+    Returns:
+        Mean `[M, C]`, variance `[M, C]`, and `[M, N, C]`, the factor's inverse times the covariance of training set
+        and points: its columns' products are what the training set explains of the points' covariance.
+    """
+
+    def one(hyper: Hyper, factor: jax.Array, weights: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        cross = jnp.where(surrogate.mask[:, None], kernel(hyper, surrogate.x, x), 0)
+        explained = solve_triangular(factor, cross, lower=True)
+        variance = jnp.exp(2 * hyper.log_amplitude) - jnp.sum(explained**2, axis=0)
+        return hyper.mean + weights @ cross, jnp.maximum(variance, 1e-9), explained
+
+    return jax.vmap(one)(surrogate.hyper, surrogate.factor, surrogate.weights)
+
+
+@jax.jit
+def predict(surrogate: Surrogate, x: chex.Array) -> tuple[jax.Array, jax.Array]:
+    """Posterior mean and variance of the objectives, without the noise of a measurement.
+
+    Args:
+        surrogate: of M objectives.
+        x: `[C, D]` float.
+
+    Returns:
+        Two `[C, M]` floats, in the units of the targets and their square.
+    """
+    mean, variance, _ = latent(surrogate, x)
+    return mean.T * surrogate.scale + surrogate.offset, variance.T * surrogate.scale**2
+
+
+@functools.partial(jax.jit, static_argnames="objective")
+def probability_below(surrogate: Surrogate, x: chex.Array, limit: chex.Numeric, *, objective: int) -> jax.Array:
+    """Probability that an objective is at most a limit: feasibility under a cap, or of a label.
+
+    Args:
+        surrogate: of M objectives.
+        x: `[C, D]` float.
+        limit: `[]` float, in the units of the targets (a logarithm where they are one).
+        objective: Static, its column.
+
+    Returns:
+        `[C]` float in [0, 1].
+    """
+    mean, variance = predict(surrogate, x)
+    return norm.cdf((limit - mean[:, objective]) / jnp.sqrt(variance[:, objective]))
+
+
+@functools.partial(jax.jit, static_argnames=("samples", "features"))
+def posterior_samples(
+    key: chex.PRNGKey, surrogate: Surrogate, x: chex.Array, *, samples: int, features: int = 512
+) -> jax.Array:
+    """Functions drawn from the posterior, at points, in standardised units.
+
+    Pathwise conditioning: a draw from the prior by random Fourier features (the spectrum of Matern-5/2 is a
+    multivariate t of 5 degrees of freedom), moved by the exact update of the training set (Wilson et al., "Efficiently
+    sampling functions from Gaussian process posteriors", 2020, Eq. 8). Linear in C, unlike a draw from the joint law.
+
+    Args:
+        key: Typed PRNG key; it is consumed.
+        surrogate: of M objectives.
+        x: `[C, D]` float.
+        samples: Static, S.
+        features: Static, of the prior's draw, an even number; the draws share their frequencies.
+
+    Returns:
+        `[S, C, M]` float.
+    """
+
+    def one(key: jax.Array, row: tuple[Hyper, jax.Array, jax.Array]) -> jax.Array:
+        hyper, factor, weights = row
+        of_frequency, of_tail, of_weight, of_noise = jax.random.split(key, 4)
+        half, dtype = features // 2, x.dtype
+        normal = jax.random.normal(of_frequency, (half, x.shape[1]), dtype)
+        tail = 2 * jax.random.gamma(of_tail, 2.5, (half, 1), dtype) / 5
+        frequency = normal / jnp.sqrt(tail) * jnp.exp(-hyper.log_lengthscale)
+        draw = jax.random.normal(of_weight, (features, samples), dtype) * jnp.exp(hyper.log_amplitude)
+
+        def prior(points: jax.Array) -> jax.Array:
+            phase = points @ frequency.T
+            return jnp.concatenate([jnp.cos(phase), jnp.sin(phase)], axis=1) @ draw / math.sqrt(half)
+
+        noise = jax.random.normal(of_noise, (surrogate.x.shape[0], samples), dtype) * jnp.sqrt(noise_variance(hyper))
+        error = jnp.where(surrogate.mask[:, None], prior(surrogate.x) + noise, 0)
+        update = weights[:, None] - cho_solve((factor, True), error)
+        cross = jnp.where(surrogate.mask[:, None], kernel(hyper, surrogate.x, x), 0)
+        return hyper.mean + prior(x) + cross.T @ update
+
+    rows = (surrogate.hyper, surrogate.factor, surrogate.weights)
+    keys = jax.random.split(key, surrogate.offset.shape[0])
+    return jnp.transpose(jax.vmap(one)(keys, rows), (2, 1, 0))

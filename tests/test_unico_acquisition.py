@@ -1,0 +1,238 @@
+"""Acquisitions: the hypervolume as a mean scalarisation, both rules against plain versions, batches, and a toy."""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import moocore
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from mohamjax.unico import gp
+from mohamjax.unico.acquisition import hypervolume_estimate, mesmo, qhvi, random_directions, scalarised
+
+C, D, M, Q, S, K, F = 40, 3, 2, 4, 8, 16, 64
+FRONT = np.array([[0.2, 0.8, 0.5], [0.5, 0.5, 0.5], [0.8, 0.2, 0.5]])
+
+
+def test_hypervolume_by_scalarisation():
+    ones, everyone = np.ones(3), np.ones(3, bool)
+    assert moocore.hypervolume(FRONT, ref=ones) == pytest.approx(0.185)
+    for seed in range(3):
+        many = random_directions(jax.random.key(seed), 65536, 3)
+        assert 0.185 * 0.98 <= hypervolume_estimate(FRONT, everyone, ones, many) <= 0.185 * 1.02
+    assert (
+        0.1848 <= hypervolume_estimate(FRONT, everyone, ones, random_directions(jax.random.key(0), 65536, 3)) <= 0.1856
+    )
+    for seed in range(10):
+        assert (
+            0.165
+            <= hypervolume_estimate(FRONT, everyone, ones, random_directions(jax.random.key(seed), 64, 3))
+            <= 0.207
+        )
+
+
+def test_hypervolume_of_any_number_of_objectives():
+    for m in (2, 4, 5):
+        front = np.random.default_rng(m).random((12, m))
+        mask = np.arange(12) < 9
+        ways = random_directions(jax.random.key(0), 65536, m)
+        want = moocore.hypervolume(front[mask], ref=np.ones(m))
+        front[~mask] = np.nan
+        assert hypervolume_estimate(front, mask, np.ones(m), ways) == pytest.approx(want, rel=0.02)
+    assert hypervolume_estimate(FRONT, np.zeros(3, bool), np.ones(3), random_directions(jax.random.key(0), 8, 3)) == 0
+    assert (
+        hypervolume_estimate(FRONT + 1, np.ones(3, bool), np.ones(3), random_directions(jax.random.key(0), 8, 3)) == 0
+    )
+
+
+@pytest.fixture(scope="module")
+def case():
+    """Double precision: a surrogate of 20 rows padded to 64, a pool, and what is observed."""
+    rng = np.random.default_rng(0)
+    with jax.enable_x64(True):
+        x, mask = rng.random((64, D)), np.arange(64) < 20
+        y = np.stack([10 + np.sin(4 * x[:, 0]) + x[:, 1], 1e3 * (1.5 - x[:, 0] + x[:, 2] ** 2)], axis=1)
+        hyper = gp.Hyper(
+            log_lengthscale=jnp.asarray(rng.uniform(-1, 0, (M, D))),
+            log_amplitude=jnp.zeros(M),
+            log_noise=jnp.full(M, -3.0),
+            mean=jnp.asarray([0.1, -0.2]),
+        )
+        surrogate = gp.condition(jnp.asarray(x), jnp.asarray(y), mask, hyper)
+        return surrogate, jnp.asarray(rng.random((C, D))), rng.random(C) < 0.9, y[:20], rng.random(C)
+
+
+def plain_picks(gains, free, feasibility):
+    """Greedy picks: `gains(picks)` of every candidate after some picks."""
+    picks, worth = [], []
+    for _ in range(Q):
+        value = np.where(free, np.maximum(gains(picks), 0) * feasibility, -1)
+        value[picks] = -1
+        picks.append(int(np.argmax(value)))
+        worth.append(value[picks[-1]])
+    return picks, worth
+
+
+def test_mesmo_against_a_plain_version(case):
+    surrogate, pool, mask, y, feasibility = case
+    with jax.enable_x64(True):
+        key, best = jax.random.key(1), y.min(axis=0)
+        found = mesmo(key, surrogate, pool, mask, best, jnp.asarray(feasibility), count=Q, samples=S, features=F)
+        drawn = np.asarray(gp.posterior_samples(key, surrogate, pool, samples=S, features=F))
+        optimum = np.minimum(drawn[:, mask].min(axis=1), np.asarray(gp.standardise(surrogate, best)) - 0.01)
+        assert (drawn[:, mask].min(axis=1) < np.asarray(gp.standardise(surrogate, best)) - 0.01).any()
+        mean = np.asarray(gp.standardise(surrogate, gp.predict(surrogate, pool)[0]))
+        known = np.asarray(surrogate.x)[:20]
+
+        def gains(picks):
+            total = np.zeros(C)
+            points = np.concatenate([known, np.asarray(pool)[picks]])
+            for j in range(M):
+                hyper = jax.tree.map(lambda leaf, j=j: leaf[j], surrogate.hyper)
+                own = np.asarray(gp.kernel(hyper, points, points)) + float(gp.noise_variance(hyper)) * np.eye(
+                    len(points)
+                )
+                cross = np.asarray(gp.kernel(hyper, points, pool))
+                deviation = np.sqrt(1 - np.sum(cross * np.linalg.solve(own, cross), axis=0))
+                g = (mean[:, j] - optimum[:, j, None]) / deviation
+                total += np.mean(g * norm.pdf(g) / (2 * norm.cdf(g)) - norm.logcdf(g), axis=0)
+            return total
+
+        picks, worth = plain_picks(gains, mask, feasibility)
+        assert found.index.tolist() == picks
+        np.testing.assert_allclose(found.gain, worth, rtol=1e-6)
+
+
+def test_qhvi_against_a_plain_version(case):
+    surrogate, pool, mask, y, feasibility = case
+    with jax.enable_x64(True):
+        key, corner = jax.random.key(2), y.max(axis=0)
+        present = np.arange(20) < 15
+        found = qhvi(
+            key, surrogate, pool, mask, y, present, corner, jnp.asarray(feasibility),
+            count=Q, samples=S, directions=K, features=F,
+        )  # fmt: skip
+        of_sample, of_direction = jax.random.split(key)
+        drawn = np.asarray(gp.posterior_samples(of_sample, surrogate, pool, samples=S, features=F))
+        ways = np.asarray(random_directions(of_direction, K, M, "float64"))
+        reference, front = (np.asarray(gp.standardise(surrogate, rows)) for rows in (corner, y[present]))
+
+        def heights(rows):
+            return np.min((np.maximum(reference - rows, 0)[..., None, :] / ways), axis=-1) ** M
+
+        np.testing.assert_allclose(scalarised(jnp.asarray(drawn), reference, ways), heights(drawn), rtol=1e-12)
+
+        def gains(picks):
+            total = np.zeros(C)
+            for s in range(S):
+                reached = heights(np.concatenate([front, drawn[s, picks]])).max(axis=0)
+                total += np.maximum(heights(drawn[s]) - reached, 0).mean(axis=1) / S
+            return math.pi / 4 * total
+
+        picks, worth = plain_picks(gains, mask, feasibility)
+        assert found.index.tolist() == picks
+        np.testing.assert_allclose(found.gain, worth, rtol=1e-9)
+        assert worth[0] > 0
+
+
+@functools.cache
+def small(rule):
+    """A program of a rule in float32: `(key, surrogate, pool, mask, feasibility) -> Batch`."""
+    sizes = {"count": 8, "samples": 4, "features": 32}
+    if rule == "mesmo":
+        return lambda key, surrogate, pool, mask, likely: mesmo(
+            key, surrogate, pool, mask, jnp.full(M, 0.5), likely, **sizes
+        )
+    front, there, corner = jnp.full((4, M), 0.5), np.ones(4, bool), jnp.full(M, 2.0)
+    return lambda key, surrogate, pool, mask, likely: qhvi(
+        key, surrogate, pool, mask, front, there, corner, likely, directions=8, **sizes
+    )
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 2**31 - 1), st.integers(0, 12), st.sampled_from(["mesmo", "qhvi"]))
+def test_batches_are_without_repetition(seed, present, rule):
+    """Also where the pool has repeated points, too few of them, or none that is feasible."""
+    rng = np.random.default_rng(seed)
+    x = np.float32(rng.random((16, D)))
+    hyper = gp.Hyper(
+        log_lengthscale=jnp.zeros((M, D)), log_amplitude=jnp.zeros(M), log_noise=jnp.full(M, -3.0), mean=jnp.zeros(M)
+    )
+    surrogate = gp.condition(x, np.float32(rng.random((16, M))), rng.random(16) < 0.8, hyper)
+    pool = np.float32(np.repeat(rng.random((6, D)), 2, axis=0))
+    mask = np.zeros(12, bool)
+    mask[rng.permutation(12)[:present]] = True
+    likely = np.float32(rng.random(12) * (rng.random(12) < 0.5))
+    found = small(rule)(jax.random.key(seed), surrogate, pool, mask, likely)
+    index, gain = np.asarray(found.index), np.asarray(found.gain)
+    there = index[index >= 0]
+    assert len(there) == len(set(there.tolist())) == min(8, present)
+    assert mask[there].all()
+    assert (index[len(there) :] == -1).all()
+    assert (gain[index < 0] == 0).all()
+    assert (gain >= 0).all()
+    assert np.isfinite(gain).all()
+    assert (gain[index >= 0][likely[there] == 0] == 0).all()
+
+
+def test_a_second_measurement_of_the_same_gains_nothing():
+    x = np.float32([[0.0] * D, [1.0] * D])
+    hyper = gp.Hyper(
+        log_lengthscale=jnp.zeros((M, D)), log_amplitude=jnp.zeros(M), log_noise=jnp.full(M, -9.0), mean=jnp.zeros(M)
+    )
+    surrogate = gp.condition(x, np.float32([[0, 1], [1, 0]]), np.ones(2, bool), hyper)
+    pool = np.float32(np.concatenate([[[0.5] * D] * 12]))
+    found = small("qhvi")(jax.random.key(0), surrogate, pool, np.ones(12, bool), np.ones(12, np.float32))
+    assert found.gain[0] > 0
+    np.testing.assert_allclose(found.gain[1:], 0, atol=1e-5 * float(found.gain[0]))
+    found = small("mesmo")(jax.random.key(0), surrogate, pool, np.ones(12, bool), np.ones(12, np.float32))
+    assert (np.diff(found.gain) < 0).all()
+    assert found.gain[1] < found.gain[0] / 2 or found.gain[0] > 1
+
+
+def toy(x):
+    """Latency, power and area of a made-up accelerator over [0, 1]^4, on logarithmic axes."""
+    size, buffer, wide, flow = x.T
+    compute = 1 / (0.02 + size)
+    memory = 1 / (0.05 + buffer * (0.3 + wide))
+    latency = np.log(compute + memory * (1 + 0.5 * (flow - 0.3) ** 2))
+    power = np.log(0.1 + size + 0.4 * wide + 0.2 * np.sin(6 * flow) ** 2 + 0.3 * memory / 20)
+    area = np.log(0.2 + size + 1.5 * buffer)
+    return np.float32(np.stack([latency, power, area], axis=1))
+
+
+@pytest.mark.parametrize("rule", ["mesmo", "qhvi"])
+def test_a_toy_search_beats_random(rule):
+    """Four batches of eight after twelve random points, against as many random points; three seeds, common pool."""
+    pool = np.float32(np.random.default_rng(0).random((1024, 4)))
+    values = toy(pool)
+    corner = values.max(axis=0)
+    guided, blind = [], []
+    for seed in range(3):
+        rng, key = np.random.default_rng(seed), jax.random.key(seed)
+        order = rng.permutation(len(pool))
+        chosen, hyper = order[:12].tolist(), None
+        for batch in range(4):
+            x, y = np.zeros((64, 4), np.float32), np.zeros((64, 3), np.float32)
+            x[: len(chosen)], y[: len(chosen)] = pool[chosen], values[chosen]
+            mask, free = np.arange(64) < len(chosen), np.ones(len(pool), bool)
+            free[chosen] = False
+            of_fit, of_pick = jax.random.split(jax.random.fold_in(key, batch))
+            steps = 60 if hyper is None else 20
+            surrogate = gp.fit(of_fit, x, y, mask, hyper, steps=steps)
+            hyper = surrogate.hyper
+            if rule == "mesmo":
+                found = mesmo(of_pick, surrogate, pool, free, y[mask].min(axis=0), count=8)
+            else:
+                found = qhvi(of_pick, surrogate, pool, free, y, mask, y[mask].max(axis=0), count=8)
+            chosen += found.index.tolist()
+        assert len(set(chosen)) == 44
+        guided.append(moocore.hypervolume(values[chosen], ref=corner))
+        blind.append(moocore.hypervolume(values[order[:44]], ref=corner))
+    assert np.median(guided) > np.median(blind)
+    assert sum(g > b for g, b in zip(guided, blind, strict=True)) >= 2
