@@ -163,7 +163,7 @@ class HardwareSpace:
             ValueError: a number is no point.
         """
         index = np.asarray(index, np.int64)
-        if index.size and not (0 <= index.min() and index.max() < self.size):
+        if index.size and not (index.min() >= 0 and index.max() < self.size):
             raise ValueError(f"index: expected 0 to {self.size - 1}, got {index.min()} to {index.max()}")
         return np.stack(np.unravel_index(index, self.shape), axis=-1).astype(np.int32)
 
@@ -301,7 +301,9 @@ def _unico(name: str) -> HardwareSpace:
         Axis("noc_bits", bits),
         Axis("dataflow", _DATAFLOWS),
     )
-    variants = tuple(_structure(flow, f"unico-{flow}-{width}", width // 8, most=most) for width in bits for flow in _DATAFLOWS)
+    variants = tuple(
+        _structure(flow, f"unico-{flow}-{width}", width // 8, most=most) for width in bits for flow in _DATAFLOWS
+    )
     return HardwareSpace(name, axes, variants)
 
 
@@ -423,5 +425,13 @@ def check_layers(layers: Sequence[Any], space: HardwareSpace) -> None:
         reasons = [fits(template, layer.type, layer.shape) for layer in layers]
         refused = [reason for reason in reasons if reason is not None]
         if refused:
-            whole = "runs none of the layers" if len(refused) == len(layers) else f"cannot run {len(refused)} of {len(layers)} unique layers"
-            raise InputError(f"{whole}: {refused[0]}", item=f"template {template.name}", remedy="choose one that runs every layer type of the networks")
+            whole = (
+                "runs none of the layers"
+                if len(refused) == len(layers)
+                else f"cannot run {len(refused)} of {len(layers)} unique layers"
+            )
+            raise InputError(
+                f"{whole}: {refused[0]}",
+                item=f"template {template.name}",
+                remedy="choose one that runs every layer type of the networks",
+            )
