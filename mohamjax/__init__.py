@@ -5,7 +5,7 @@ The main roads, each with an example in its docstring (`import mohamjax as mj`):
 - a problem: `load_scenario`, `load_onnx`, `Package`, `DesignProblem`;
 - its mappings: `map_layers` searches them, `sample_mappings` draws some, `evaluate_mappings` costs yours;
 - its designs: `problem.arrays(tables)` is their space, `sample_designs` draws some, `evaluate` and `report` cost them;
-- `search` finds the front;
+- `search` finds the front; `codesign` finds one accelerator for a set of networks (UNICO);
 - what files hold: `read_designs`, `read_schedules`; schedules alone: `simulate`, `schedule_jobs`;
 - `emo`: ranking, crowding, hypervolume, and `emo.NSGA2` with `init`, `ask`, `tell`.
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from mohamjax.search.roads import sample_designs as sample_designs
     from mohamjax.search.roads import sample_mappings as sample_mappings
     from mohamjax.search.roads import search as search
+    from mohamjax.unico.road import codesign as codesign
     from mohamjax.workload import load_scenario as load_scenario
 
 __version__ = "0.1.0"
@@ -41,6 +42,7 @@ __all__ = [
     "DesignProblem",
     "Package",
     "__version__",
+    "codesign",
     "emo",
     "evaluate",
     "evaluate_mappings",
@@ -60,6 +62,7 @@ __all__ = [
 _ROADS = {
     "DesignProblem": "search.problem",
     "Package": "hardware:PackageParameters",
+    "codesign": "unico.road",
     "evaluate": "search.roads",
     "evaluate_mappings": "door",
     "load_onnx": "door",

@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from mohamjax import __version__, cli_schedule
+from mohamjax import __version__, cli_codesign, cli_schedule
 from mohamjax.cli_options import refuse
 from mohamjax.errors import InputError, one_line
 from mohamjax.text import plural
@@ -383,6 +383,10 @@ def _parser() -> argparse.ArgumentParser:
     cli_schedule.add_arguments(schedule, _positive)
     _workload_arguments(schedule)
     _common(schedule, "results folder (default: none is written)", random=True)
+
+    codesign = cli_codesign.add_parser(verbs)
+    _workload_arguments(codesign)
+    _common(codesign, "results folder (default results/NETWORKS-SPACE-METHOD-BUDGET)", random=True)
 
     workload = verbs.add_parser("workload", help="print the layers of networks")
     workload.add_argument("workload", nargs="+", help="ONNX files, a scenario name or a scenario YAML")
@@ -1247,6 +1251,7 @@ def _schedule(arguments: argparse.Namespace) -> int:
 
 
 _VERBS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "codesign": lambda arguments: cli_codesign.run(arguments, _application),
     "search": _search,
     "map": _map,
     "evaluate": _evaluate,

@@ -221,7 +221,7 @@ class HardwareSpace:
         )
 
     def sizes(self, digits: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Capacities `[N, L]`, -1 where there is no limit, and fanouts `[N, L, 2]` of points by their digits `[N, A]`."""
+        """Capacities `[N, L]`, -1 where there is no limit, and fanouts `[N, L, 2]` of points by digits `[N, A]`."""
         digits = np.atleast_2d(digits)
         levels = self.variants[0].levels
         capacity = np.tile([float(x.capacity_words or -1) for x in levels], (len(digits), 1))
@@ -421,7 +421,7 @@ def check_layers(layers: Sequence[Any], space: HardwareSpace) -> None:
     """
     from mohamjax.hardware import fits
 
-    for template in {t.dataflows: t for t in space.variants}.values():
+    for template in {repr(t.dataflows): t for t in space.variants}.values():
         reasons = [fits(template, layer.type, layer.shape) for layer in layers]
         refused = [reason for reason in reasons if reason is not None]
         if refused:
