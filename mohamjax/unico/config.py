@@ -45,8 +45,8 @@ class CodesignConfig:
         power_cap_W: power that a design may take; None for no limit.
         ppa: `model`: our energies and areas; `unico-fit`: power and area fitted to the paper's cloud table.
         leakage: W per mm^2.
-        initial: random points that `hasco` begins with.
-        nsga_population: of `nsga2`.
+        initial: random points that `hasco` begins with; at most half of all that it can afford.
+        nsga_population: of `nsga2`; at most a third of all that it can afford.
         pool: random candidates of an acquisition.
         neighbours: candidates near the front, likewise.
         training: rows of the surrogate's training set at most.

@@ -214,7 +214,7 @@ def by_evolution(history: History, space: HardwareSpace, config: CodesignConfig,
     if not len(history):
         return by_chance(history, space, config, batch, number)
     shape = jnp.asarray(space.shape, jnp.float32)
-    size = config.nsga_population
+    size = max(number, 2)
     search = _nsga(size, len(space.axes))
     rows = len(history)
     index, rank, crowding = emo.survive(jnp.asarray(_held(history, config)), min(size, rows))

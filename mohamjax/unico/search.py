@@ -185,9 +185,13 @@ class HardwareSearch:
             return config.lanes, True, config.area_percent
         if config.method == "mobohb":
             return config.lanes, True, 0
-        number = {"hasco": 1, "hasco-r": 1, "nsga2": config.nsga_population}.get(config.method, config.lanes)
-        if config.method in ("hasco", "hasco-r") and self.batch == 0:
-            number = config.initial
+        # Small budgets leave room for something to be learnt from the first points.
+        most = config.total_cost // config.generations
+        number = config.lanes
+        if config.method in ("hasco", "hasco-r"):
+            number = min(config.initial, max(2, most // 2)) if self.batch == 0 else 1
+        elif config.method == "nsga2":
+            number = min(config.nsga_population, max(4, most // 3))
         return min(number, left // config.generations), False, 0
 
     def done(self) -> bool:
