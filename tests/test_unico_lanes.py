@@ -105,7 +105,7 @@ def test_mappings_keep_the_constraints(full):
 
 
 def test_results_are_those_of_the_cost_model(search, full):
-    """Latency, energy and power from the loop nests alone, on templates of these sizes; layers count as often as met."""
+    """Latency, energy and power from the loop nests alone, on templates of these sizes; layers with repeat counts."""
     found = measured(full, search.config)
     nests = search.mappings(INDEX[:2], jax.tree.map(lambda leaf: leaf[:2], found.genes))
     app, package = application(), PackageParameters()

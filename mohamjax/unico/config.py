@@ -51,6 +51,7 @@ class CodesignConfig:
         neighbours: candidates near the front, likewise.
         training: rows of the surrogate's training set at most.
         seed: of all randomness.
+        mapping_seed: of the mapping searches; None for `seed`. With one number several searches see the same numbers.
     """
 
     method: str = "unico"
@@ -77,6 +78,7 @@ class CodesignConfig:
     neighbours: int = 1024
     training: int = 256
     seed: int = 0
+    mapping_seed: int | None = None
 
     def __post_init__(self) -> None:
         """Checks what a user can set."""

@@ -157,7 +157,8 @@ class HardwareSearch:
             max_children=wires_room(space),
         )
         problem = lane_problem(application, space, self.technology, self.package, leakage=self.config.leakage)
-        key = jax.random.fold_in(jax.random.key(self.config.seed), 0x11A9)
+        seed = self.config.seed if self.config.mapping_seed is None else self.config.mapping_seed
+        key = jax.random.fold_in(jax.random.key(seed), 0x11A9)
         layers = len(application.unique_layers)
         self.lanes = MappingSearch(key, problem, space, layers, lanes, block=block)
         genes = self.lanes.begin([0]).state.network.genes
