@@ -1,7 +1,5 @@
 """Gaussian processes: scikit-learn's posterior, the gradient trick, padding, fits and samples."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -107,7 +105,7 @@ def test_fit_predicts_what_it_has_not_seen(fitted):
 
 
 def test_fit_comes_close_to_the_most_probable(fitted):
-    """60 steps of Adam against a quasi-Newton method run to its end, in nats of the log posterior."""
+    """60 steps of Adam against a quasi-Newton method from there, in nats of the log posterior; 8 at a rate of 0.08."""
     surrogate, (x, y, mask) = fitted
     target = np.where(mask[:, None], gp.standardise(surrogate, y), 0).T
     x = jnp.where(mask[:, None], x, 0)
@@ -121,7 +119,7 @@ def test_fit_comes_close_to_the_most_probable(fitted):
             return np.nan_to_num(float(found), nan=1e6), np.float64(jax.flatten_util.ravel_pytree(gradient)[0])
 
         end = minimize(value, np.float64(flat), jac=True, method="L-BFGS-B", options={"maxiter": 60})
-        assert value(flat)[0] - end.fun < 1
+        assert value(flat)[0] - end.fun < 2
 
 
 def test_masked_rows_are_not_read_and_sizes_agree(fitted):
@@ -130,9 +128,16 @@ def test_masked_rows_are_not_read_and_sizes_agree(fitted):
     want = gp.predict(surrogate, points)
     other = gp.condition(np.where(mask[:, None], x, 5.0), np.where(mask[:, None], y, 1e9), mask, surrogate.hyper)
     jax.tree.map(np.testing.assert_array_equal, gp.predict(other, points), want)
-    short = gp.condition(x[:50], y[:50], mask[:50], surrogate.hyper)
-    for ours, theirs, unit in zip(gp.predict(short, points), want, (surrogate.scale, surrogate.scale**2), strict=True):
-        np.testing.assert_allclose(ours / unit, theirs / unit, atol=1e-4, rtol=0)
+
+
+def test_sizes_of_padding_agree():
+    points = np.random.default_rng(7).random((20, D))
+    with jax.enable_x64(True):
+        x, y, mask = rows_of(5, 50, dtype="float64")
+        predictions = [
+            gp.predict(gp.condition(x[:n], y[:n], mask[:n], hyper_of(1)), jnp.asarray(points)) for n in (50, 64)
+        ]
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9), *predictions)
 
 
 def test_warm_start_does_not_lose_what_was_found(fitted):
@@ -171,17 +176,21 @@ def test_the_nugget_holds_the_largest_set_in_float32():
     assert np.isfinite(gp.predict(surrogate, x[:10])[0]).all()
 
 
-def test_samples_follow_the_posterior(fitted):
-    surrogate, _ = fitted
+def test_samples_follow_the_posterior():
+    """512 features; frequencies drawn by their probability would miss the standard deviation by 20 % here."""
+    level = jnp.zeros(M)
+    hyper = gp.Hyper(log_lengthscale=jnp.full((M, D), -0.7), log_amplitude=level, log_noise=level - 3, mean=level + 0.1)
+    surrogate = gp.condition(*rows_of(5, 50), hyper)
     points = jnp.float32(np.random.default_rng(11).random((24, D)))
-    draw = jax.jit(functools.partial(gp.posterior_samples, samples=1000, features=2048))
-    drawn = np.asarray(draw(jax.random.key(3), surrogate, points))
+    drawn = np.asarray(gp.posterior_samples(jax.random.key(3), surrogate, points, samples=2000))
     mean, variance = (np.asarray(part) for part in gp.predict(surrogate, points))
-    scale = np.asarray(surrogate.scale)
-    mean, deviation = np.asarray(gp.standardise(surrogate, mean)), np.sqrt(variance) / scale
-    assert drawn.shape == (1000, 24, M)
-    assert (np.abs(drawn.mean(axis=0) - mean) < 6 * deviation / np.sqrt(1000) + 2e-3).all()
-    assert np.abs(np.log(drawn.std(axis=0) / deviation)).max() < 0.15
+    deviation = np.sqrt(variance) / np.asarray(surrogate.scale)
+    assert drawn.shape == (2000, 24, M)
+    off = np.abs(drawn.mean(axis=0) - np.asarray(gp.standardise(surrogate, mean)))
+    assert (off < 6 * deviation / np.sqrt(2000) + 2e-3).all()
+    ratio = np.log(drawn.std(axis=0) / deviation)
+    assert np.sqrt(np.mean(ratio**2)) < 0.08
+    assert np.abs(ratio).max() < 0.25
 
 
 def test_prior_of_the_samples_is_matern(fitted):
@@ -190,7 +199,7 @@ def test_prior_of_the_samples_is_matern(fitted):
     hyper = hyper.replace(log_lengthscale=hyper.log_lengthscale * 0 - 1, log_amplitude=hyper.log_amplitude * 0)
     empty = gp.condition(jnp.zeros((2, D)), jnp.zeros((2, 1)), np.zeros(2, bool), hyper)
     line = jnp.linspace(0, 1, 12)[:, None] * jnp.array([1.0, 0.0, 0.0])
-    drawn = gp.posterior_samples(jax.random.key(4), empty, line, samples=2000, features=4096)[..., 0]
+    drawn = gp.posterior_samples(jax.random.key(4), empty, line, samples=2000, features=2048)[..., 0]
     covariance = np.cov(np.asarray(drawn).T)
     np.testing.assert_allclose(covariance, gp.kernel(take(hyper, 0), line, line), atol=0.12)
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import functools
 
-import chex
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -81,7 +80,7 @@ def _on_axes(scale: Scale, objectives: jax.Array) -> jax.Array:
 
 
 @jax.jit
-def scale_update(scale: Scale, objectives: chex.Array, feasible: chex.Array) -> Scale:
+def scale_update(scale: Scale, objectives: jax.Array, feasible: jax.Array) -> Scale:
     """The scale after more rows.
 
     Args:
@@ -98,7 +97,7 @@ def scale_update(scale: Scale, objectives: chex.Array, feasible: chex.Array) -> 
 
 
 @jax.jit
-def normalise(scale: Scale, objectives: chex.Array) -> jax.Array:
+def normalise(scale: Scale, objectives: jax.Array) -> jax.Array:
     """Objectives between 0 (least so far) and 1 (largest so far); outside for rows that the scale has not seen.
 
     An objective without span is 0 throughout.
@@ -112,7 +111,7 @@ def normalise(scale: Scale, objectives: chex.Array) -> jax.Array:
     return jnp.where(some, (_on_axes(scale, objectives) - scale.low) / jnp.where(some, span, 1), 0)
 
 
-def parego(values: chex.Array, weights: chex.Array, rho: float = 0.2) -> jax.Array:
+def parego(values: jax.Array, weights: jax.Array, rho: float = 0.2) -> jax.Array:
     """ParEGO's scalar: the largest weighted objective plus rho times their weighted sum (UNICO, Eq. 2).
 
     Args:
@@ -128,7 +127,7 @@ def parego(values: chex.Array, weights: chex.Array, rho: float = 0.2) -> jax.Arr
     return jnp.max(weighted, axis=-1) + rho * jnp.sum(weighted, axis=-1)
 
 
-def kde_bandwidth(values: chex.Array, mask: chex.Array) -> jax.Array:
+def kde_bandwidth(values: jax.Array, mask: jax.Array) -> jax.Array:
     """Bandwidth of a normal kernel, 1.06 s n^(-1/5) with the sample's standard deviation s, and 1e-6 at least.
 
     Args:
@@ -143,7 +142,7 @@ def kde_bandwidth(values: chex.Array, mask: chex.Array) -> jax.Array:
 
 
 @functools.partial(jax.jit, static_argnames="steps")
-def kde_quantile(values: chex.Array, mask: chex.Array, share: float = 0.95, *, steps: int = 60) -> jax.Array:
+def kde_quantile(values: jax.Array, mask: jax.Array, share: float = 0.95, *, steps: int = 60) -> jax.Array:
     """Quantile of the normal kernel density of a sample, by bisection.
 
     Args:
@@ -191,12 +190,12 @@ class Acceptance:
 
 @functools.partial(jax.jit, static_argnames="rule")
 def accept(
-    values: chex.Array,
-    feasible: chex.Array,
-    accepted: chex.Array,
-    batch: chex.Array,
-    full: chex.Array,
-    weights: chex.Array,
+    values: jax.Array,
+    feasible: jax.Array,
+    accepted: jax.Array,
+    batch: jax.Array,
+    full: jax.Array,
+    weights: jax.Array,
     *,
     rule: str = "uul",
 ) -> Acceptance:
@@ -249,7 +248,7 @@ def accept(
 
 @functools.partial(jax.jit, static_argnames=("size", "newest"))
 def training_rows(
-    accepted: chex.Array, distance: chex.Array, front: chex.Array, *, size: int = 256, newest: int = 64
+    accepted: jax.Array, distance: jax.Array, front: jax.Array, *, size: int = 256, newest: int = 64
 ) -> tuple[jax.Array, jax.Array]:
     """Rows of a training set of limited size: the front, then the newest, then those nearest to the best.
 

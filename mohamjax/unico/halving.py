@@ -16,7 +16,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 
-import chex
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -146,7 +145,7 @@ def _log_curves(curves: jax.Array, count: jax.Array, alive: jax.Array) -> tuple[
 
 
 @jax.jit
-def area_above_terminal(curves: chex.Array, count: chex.Array, alive: chex.Array) -> jax.Array:
+def area_above_terminal(curves: jax.Array, count: jax.Array, alive: jax.Array) -> jax.Array:
     """Mean height of the logarithm of a curve over its terminal value: mean over t of z_t - z_end, z = log(score).
 
     A curve that fell late has a large area; it does not change with the unit of the score.
@@ -165,7 +164,7 @@ def area_above_terminal(curves: chex.Array, count: chex.Array, alive: chex.Array
 
 
 @jax.jit
-def area_of_improvement(curves: chex.Array, count: chex.Array, alive: chex.Array) -> jax.Array:
+def area_of_improvement(curves: jax.Array, count: jax.Array, alive: jax.Array) -> jax.Array:
     """Mean depth of the logarithm of a curve below its first value: mean over t of z_1 - z_t, z = log(score).
 
     A curve that fell early has a large area. Arguments and result as of `area_above_terminal`.
@@ -178,7 +177,7 @@ AREAS = {"above_terminal": area_above_terminal, "improvement": area_of_improveme
 
 
 @functools.partial(jax.jit, static_argnames=("survivors", "by_area"))
-def keep(terminal: chex.Array, area: chex.Array, alive: chex.Array, *, survivors: int, by_area: int) -> jax.Array:
+def keep(terminal: jax.Array, area: jax.Array, alive: jax.Array, *, survivors: int, by_area: int) -> jax.Array:
     """Lanes that go on: the least terminal values first, then the largest areas among the rest.
 
     Ties go to the lowest lane. Lanes without a valid mapping (terminal value inf or NaN) come after all others in
@@ -210,7 +209,7 @@ def keep(terminal: chex.Array, area: chex.Array, alive: chex.Array, *, survivors
     return jnp.concatenate([by_terminal, others])
 
 
-def pad_lanes(index: chex.Array, lanes: int) -> tuple[jax.Array, jax.Array]:
+def pad_lanes(index: jax.Array, lanes: int) -> tuple[jax.Array, jax.Array]:
     """Rows to gather for a round of more lanes than hardware points: copies of the first fill it up.
 
     Args:

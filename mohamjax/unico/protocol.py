@@ -132,7 +132,7 @@ def cost_to_reach(costs: npt.ArrayLike, values: npt.ArrayLike, target: float) ->
 
 def ratio_of_means(ours: npt.ArrayLike, theirs: npt.ArrayLike) -> float:
     """Mean of theirs over mean of ours, over networks: how many times better ours are."""
-    return float(np.mean(theirs) / np.mean(ours))
+    return float(np.mean(np.asarray(theirs, float)) / np.mean(np.asarray(ours, float)))
 
 
 def mean_of_ratios(ours: npt.ArrayLike, theirs: npt.ArrayLike) -> float:

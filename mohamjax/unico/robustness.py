@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import Any
 
-import chex
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -68,7 +68,7 @@ class Robustness:
     theta: jax.Array
 
 
-def tail_rank(count: chex.Numeric, tail_percent: int = 5) -> chex.Numeric:
+def tail_rank(count: Any, tail_percent: int = 5) -> Any:
     """Rank, from 0, of the sample at the edge of the best `tail_percent` of `count` samples; integers throughout.
 
     Example:
@@ -99,7 +99,7 @@ def tail_init(most: int, lanes: tuple[int, ...] = (), *, tail_percent: int = 5, 
 
 
 @jax.jit
-def tail_update(tail: Tail, latency: chex.Array, power: chex.Array, valid: chex.Array) -> Tail:
+def tail_update(tail: Tail, latency: jax.Array, power: jax.Array, valid: jax.Array) -> Tail:
     """The tail after more samples.
 
     Args:
@@ -117,14 +117,14 @@ def tail_update(tail: Tail, latency: chex.Array, power: chex.Array, valid: chex.
     return Tail(latency=first[..., :size], power=second[..., :size], count=count)
 
 
-def angle_penalty(theta: chex.Array) -> jax.Array:
+def angle_penalty(theta: jax.Array) -> jax.Array:
     """F(theta) = 6/pi^2 theta^2 - 5/pi theta + 1: 1 at 0, 0 at pi/3 and pi/2, 2 at pi, and -1/24 between the roots."""
     turn = theta / math.pi
     return 6 * turn**2 - 5 * turn + 1
 
 
 def robustness_between(
-    best: tuple[chex.Array, chex.Array], edge: tuple[chex.Array, chex.Array], *, clamp: bool = False
+    best: tuple[jax.Array, jax.Array], edge: tuple[jax.Array, jax.Array], *, clamp: bool = False
 ) -> Robustness:
     """R of two samples.
 
@@ -172,7 +172,7 @@ def robustness(tail: Tail, *, tail_percent: int = 5, clamp: bool = False) -> Rob
 
 
 @functools.partial(jax.jit, static_argnames="least")
-def impute(values: chex.Array, count: chex.Array, *, least: int = LEAST_SAMPLES) -> tuple[jax.Array, jax.Array]:
+def impute(values: jax.Array, count: jax.Array, *, least: int = LEAST_SAMPLES) -> tuple[jax.Array, jax.Array]:
     """R of a batch in which nobody looks robust for having been stopped early.
 
     Hardware points of fewer than `least` samples get the median R of those that have as many; where nobody has, the
