@@ -1,5 +1,7 @@
 """Resumable mapping searches of many hardware points: prefixes, independence, sums, robustness, and brackets."""
 
+import functools
+
 import jax
 import numpy as np
 import pytest
@@ -109,6 +111,7 @@ def test_results_are_those_of_the_cost_model(search, full):
     found = measured(full, search.config)
     nests = search.mappings(INDEX[:2], jax.tree.map(lambda leaf: leaf[:2], found.genes))
     app, package = application(), PackageParameters()
+    costs = jax.jit(functools.partial(evaluate_batch, own_fanout=True, wires=False, max_children=0))
     for h in range(2):
         machine = template_arrays([SPACE.instance(SPACE.digits(INDEX[h : h + 1])[0])], TECHNOLOGY)
         machine = jax.tree.map(lambda leaf: leaf[0], machine).machine
@@ -116,7 +119,7 @@ def test_results_are_those_of_the_cost_model(search, full):
         for u, layer in enumerate(app.unique_layers):
             times = app.unique_of_layer.count(u)
             own = jax.tree.map(lambda leaf, h=h, u=u: leaf[h, u : u + 1], nests)
-            one = evaluate_batch(layer_arrays(layer.shape), own, machine, own_fanout=True, wires=False, max_children=0)
+            one = costs(layer_arrays(layer.shape), own, machine)
             assert int(one.reason[0]) == 0
             moved = jax.tree.map(lambda x: np.asarray(x)[0], one.counts)
             traffic = float(offchip_bytes(moved, machine))

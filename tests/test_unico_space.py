@@ -77,7 +77,7 @@ def test_machines_are_those_of_templates_of_these_sizes(name):
     index = np.random.default_rng(0).integers(space.size, size=4)
     digits = space.digits(index)
     arrays = space.arrays(TECHNOLOGY)
-    variants, machines = jax.vmap(machine_of, in_axes=(0, None, None))(jnp.asarray(digits), arrays, TECH)
+    variants, machines = jax.jit(jax.vmap(machine_of, in_axes=(0, None, None)))(jnp.asarray(digits), arrays, TECH)
     assert (np.asarray(variants) == space.variant(digits)).all()
     fixed = [space.instance(row, f"hw{i}") for i, row in enumerate(digits)]
     expected = template_arrays(fixed, TECHNOLOGY).machine
@@ -114,7 +114,8 @@ def test_the_network_is_paid_for():
     wide = digits.copy()
     wide[names.index("noc_bits")] = 8
     arrays = space.arrays(TECHNOLOGY)
-    narrow, broad = (machine_of(jnp.asarray(d), arrays, TECH)[1] for d in (digits, wide))
+    machine = jax.jit(machine_of)
+    narrow, broad = (machine(jnp.asarray(d), arrays, TECH)[1] for d in (digits, wide))
     assert float(narrow.bandwidth[1, 0]) == 2 and float(broad.bandwidth[1, 0]) == 18
     assert float(broad.access_energy[1, 0]) > float(narrow.access_energy[1, 0])
 

@@ -104,7 +104,7 @@ class History:
     @property
     def valid(self) -> np.ndarray:
         """`[n]` bool, rows with a valid mapping of every layer."""
-        return np.isfinite(self.objectives).all(axis=1)
+        return np.asarray(np.isfinite(self.objectives).all(axis=1))
 
     def within(self, cap: float | None) -> np.ndarray:
         """`[n]` bool, valid rows that keep the limit on power."""

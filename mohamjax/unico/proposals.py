@@ -278,7 +278,7 @@ def by_density(history: History, space: HardwareSpace, config: CodesignConfig, b
     z, taken = space.encode(pool).astype(float), np.zeros(len(pool), bool)
     out = []
     for _ in range(min(number, len(pool))):
-        weights = generator.dirichlet(np.ones(values.shape[1]))
+        weights = jnp.asarray(generator.dirichlet(np.ones(values.shape[1])))
         scalar = np.asarray(fidelity.parego(values, weights)) + late
         order = np.argsort(scalar, kind="stable")
         good = max(2, round(_GOOD * len(order)))

@@ -70,12 +70,13 @@ def evaluated_front(result: CodesignResult) -> tuple[Evaluated, np.ndarray]:
 
     count = np.tile(np.bincount(place, minlength=len(used)), (unique, 1)).astype(np.int32)
     number, layers = len(place), len(application.layers)
-    designs = Design(
-        order=np.tile(np.arange(layers, dtype=np.int32), (number, 1)),
-        assignment=np.zeros((number, layers), np.int32),
-        mapping=np.repeat(entry[:, None], layers, axis=1),
-        template=place[:, None].astype(np.int32),
-    )
+    genes: dict[str, Any] = {
+        "order": np.tile(np.arange(layers, dtype=np.int32), (number, 1)),
+        "assignment": np.zeros((number, layers), np.int32),
+        "mapping": np.repeat(entry[:, None], layers, axis=1),
+        "template": place[:, None].astype(np.int32),
+    }
+    designs = Design(**genes)
     capacity, fanout = space.sizes(digits)
     evaluated = reevaluate(
         application,

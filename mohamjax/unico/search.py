@@ -268,9 +268,9 @@ class HardwareSearch:
         last = rows[np.arange(len(rows)), np.asarray(searched.state.generation) - 1]
         known = np.concatenate([self.history.objectives, last])
         scale = fidelity.scale_init((True, True, False), (0.0, 0.0, 0.0))
-        scale = fidelity.scale_update(scale, *_padded(known, np.isfinite(known).all(axis=1)))
+        scale = fidelity.scale_update(scale, *_padded(known, np.asarray(np.isfinite(known).all(axis=1))))
         values = fidelity.normalise(scale, np.where(there[..., None], rows, 1).astype(np.float32))
-        scalar = fidelity.parego(values, np.full(3, 1 / 3, np.float32))
+        scalar = fidelity.parego(values, jnp.full(3, 1 / 3, jnp.float32))
         # Better than all before is below 0 on these axes; a bracket takes logarithms.
         return np.where(there, np.maximum(np.asarray(scalar), 1e-3), np.inf)
 
@@ -353,7 +353,8 @@ class HardwareSearch:
             self.history = dataclasses.replace(empty, **tree)
             if shapes is not None:
                 names = [f.name for f in dataclasses.fields(gp.Hyper)]
-                self.hyper = gp.Hyper(**{name: arrays[f"['hyper'][{i}]"] for i, name in enumerate(names)})
+                hyper: dict[str, Any] = {name: arrays[f"['hyper'][{i}]"] for i, name in enumerate(names)}
+                self.hyper = gp.Hyper(**hyper)
         except (KeyError, TypeError, ValueError) as error:
             told = f"the checkpoint cannot be read ({error} is missing or damaged)"
             raise InputError(told, file=path, remedy="start the search again without --resume") from None

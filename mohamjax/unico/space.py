@@ -169,7 +169,7 @@ class HardwareSpace:
 
     def index(self, digits: Any) -> np.ndarray:
         """Points `[N]` int64 of digits `[N, A]`."""
-        return np.ravel_multi_index(tuple(np.moveaxis(np.asarray(digits, np.int64), -1, 0)), self.shape)
+        return np.asarray(np.ravel_multi_index(tuple(np.moveaxis(np.asarray(digits, np.int64), -1, 0)), self.shape))
 
     def encode(self, index: Any) -> np.ndarray:
         """Coordinates `[N, A]` float32 between 0 and 1: logarithms of sizes, places of names."""
