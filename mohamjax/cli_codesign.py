@@ -96,6 +96,8 @@ def run(arguments: argparse.Namespace, application: Callable[[argparse.Namespace
         )
 
     result = search_hardware(search, checkpoint=folder / "checkpoint.npz", resume=arguments.resume, listener=tell)
+    if result.interrupted:
+        _say("stopped by hand; writing what was found")
     front = write_codesign(folder, result)
     if not arguments.no_figures:
         _draw(result, folder / "figures")

@@ -274,9 +274,8 @@ def _costs(
     nests = jax.vmap(jax.vmap(decode, in_axes=(0, None)))(genes, space)
     nests = jax.tree.map(lambda x: jnp.moveaxis(x.reshape(lanes * width, *x.shape[2:]), 0, -1), nests)
     machine, layer = jax.tree.map(lambda x: jnp.moveaxis(jnp.repeat(x, width, axis=0), 0, -1), (machine, space.layer))
-    counts = count_accesses(
-        layer, nests, machine, wires=config.max_children >= 0, max_children=max(config.max_children, 0)
-    )
+    wires = config.max_children >= 0
+    counts = count_accesses(layer, nests, machine, wires=wires, max_children=max(config.max_children, 0), grid=wires)
     reason, _ = validity(counts, nests, machine, own_fanout=True)
     traffic = offchip_bytes(counts, machine)
     latency = jnp.maximum(cycles(counts, machine).onchip, traffic / networks.bandwidth)
