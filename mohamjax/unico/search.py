@@ -43,6 +43,8 @@ from mohamjax.workload import ApplicationModel
 
 __all__ = ["CodesignProgress", "CodesignResult", "HardwareSearch", "search_hardware"]
 
+_BROKEN = 1e4  # times as bad, in a bracket, is what breaks the limit on power
+
 
 @dataclasses.dataclass(frozen=True)
 class CodesignProgress:
@@ -256,13 +258,17 @@ class HardwareSearch:
         return latency, power if fitted is None else np.where(np.isfinite(latency), fitted[:, None], np.inf)
 
     def _score(self, searched: Searched) -> np.ndarray:
-        """Curves `[H, B]` that a bracket compares: ParEGO's scalar of latency, power and area, or one of the others."""
+        """Curves `[H, B]` that a bracket compares: ParEGO's scalar of latency, power and area, or one of the others.
+
+        Points that break the limit on power stand behind those that keep it.
+        """
         latency, power = self._curves(searched)
         there = np.isfinite(latency)
+        late = np.where(power > (self.config.power_cap_W or np.inf), _BROKEN, 1.0)
         if self.config.score == "latency":
-            return latency
+            return latency * late
         if self.config.score == "edp":
-            return np.where(there, np.where(there, latency, 0) ** 2 * np.where(there, power, 0), np.inf)
+            return np.where(there, np.where(there, latency, 0) ** 2 * np.where(there, power, 0) * late, np.inf)
         _, size = self._fitted(searched.index)
         size = np.asarray(searched.points.area, float) if size is None else size
         rows = np.stack([latency, power, np.broadcast_to(size[:, None], latency.shape)], axis=-1)
@@ -273,7 +279,7 @@ class HardwareSearch:
         values = fidelity.normalise(scale, np.where(there[..., None], rows, 1).astype(np.float32))
         scalar = fidelity.parego(values, jnp.full(3, 1 / 3, jnp.float32))
         # Better than all before is below 0 on these axes; a bracket takes logarithms.
-        return np.where(there, np.maximum(np.asarray(scalar), 1e-3), np.inf)
+        return np.where(there, np.maximum(np.asarray(scalar), 1e-3) * late, np.inf)
 
     def _filter(self, plan: Bracket) -> None:
         """Which rows of the batch train the surrogate (UNICO, Section 3.2)."""
