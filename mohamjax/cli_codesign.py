@@ -128,8 +128,10 @@ def _draw(result: CodesignResult, folder: pathlib.Path) -> None:
     if volume[-1] > 0:
         series = {config.method: ([row["evaluations"] for row in rows], [1 - v / volume[-1] for v in volume])}
         save(hypervolume_differences(series, title=f"{title}: against its own last front"), folder / "hypervolume.png")
-    last = history["batch"] == history["batch"].max()
-    lanes = bracket_lanes(history.curves[last, 0], history["generations"][last], title=f"{title}: last batch")
+    batches = [history["batch"] == b for b in range(int(history["batch"].max()) + 1)]
+    rationed = [own for own in batches if len(set(history["generations"][own].tolist())) > 1]
+    last = (rationed or batches)[-1]
+    lanes = bracket_lanes(history.curves[last, 0], history["generations"][last], title=f"{title}: last bracket")
     save(lanes, folder / "lanes.png")
     if not np.isnan(history.predicted).all():
         figure = surrogate_predictions(history.predicted, history.objectives, title=title)

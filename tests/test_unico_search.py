@@ -21,6 +21,8 @@ from mohamjax.unico.results import HISTORY_COLUMNS, history_rows, write_codesign
 from mohamjax.unico.search import HardwareSearch, search_hardware
 from mohamjax.unico.space import named_space
 
+THREE = {"iterations": 4, "finish": 0.25}
+
 
 def search(**changes):
     config = CodesignConfig(**{**SIZES, **changes})
@@ -34,24 +36,37 @@ def same(a, b):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A search of three batches, its result and its checkpoint."""
+    """A search of three batches and an end, its result and its checkpoint."""
     path = tmp_path_factory.mktemp("codesign") / "checkpoint.npz"
-    own = search(iterations=3)
+    own = search(**THREE)
     return own, search_hardware(own, checkpoint=path), path
 
 
 def test_the_loop(whole):
     own, result, _ = whole
     history = result.history
-    assert len(history) == 24 and history["batch"].tolist() == [0] * 8 + [1] * 8 + [2] * 8
-    assert len(set(history["index"].tolist())) == 24  # nothing twice
-    assert own.cost == own.config.total_cost
-    assert result.evaluations[-1] == own.config.total_cost * 16 * 4
+    new = history["batch"] < 3
+    assert history["batch"][new].tolist() == [0] * 8 + [1] * 8 + [2] * 8
+    assert len(set(history["index"][new].tolist())) == 24  # nothing twice
+    assert 0.9 * own.config.total_cost < own.cost <= own.config.total_cost
+    assert result.evaluations[-1] == own.cost * 16 * 4
     assert own.lanes.evaluations == result.evaluations[-1]
     for b in range(3):
         assert sorted(history["generations"][history["batch"] == b]) == [2, 2, 2, 2, 4, 4, 8, 16]
     assert history["accepted"][:8].all() and history["accepted"][8:16].sum() >= 2
-    assert np.isnan(history.predicted[:8]).all() and np.isfinite(history.predicted[8:]).all()
+    assert np.isnan(history.predicted[:8]).all() and np.isfinite(history.predicted[8:24]).all()
+
+
+def test_the_end_finishes_the_front(whole):
+    """What is kept for the end gives designs of the front the full budget; the numbers are those of one search."""
+    history = whole[1].history
+    late = history["batch"] >= 3
+    assert late.sum() >= 1 and (history["generations"][late] == 16).all()
+    for i in np.flatnonzero(late):
+        (j,) = np.flatnonzero((history["index"] == history["index"][i]) & ~late)
+        stop = history["generations"][j]
+        assert stop < 16
+        assert np.array_equal(history.curves[i, :, :stop], history.curves[j, :, :stop])
 
 
 def test_the_front_is_what_nothing_dominates(whole):
@@ -75,10 +90,10 @@ def test_it_learns_from_what_it_measured(whole):
 
 def test_a_resumed_search_is_the_same(whole, tmp_path):
     _, result, path = whole
-    began = search(iterations=3)
+    began = search(**THREE)
     began.step()
     began.save(tmp_path / "c.npz")
-    again = search(iterations=3)
+    again = search(**THREE)
     resumed = search_hardware(again, checkpoint=tmp_path / "c.npz", resume=True)
     assert same(resumed.history, result.history)
     assert np.array_equal(resumed.front, result.front)
@@ -86,20 +101,20 @@ def test_a_resumed_search_is_the_same(whole, tmp_path):
     assert ours.arrays.keys() == theirs.arrays.keys()
     assert all(np.array_equal(ours.arrays[k], theirs.arrays[k], equal_nan=True) for k in ours.arrays)
     # With nothing left to do it says the same.
-    done = search_hardware(search(iterations=3), checkpoint=path, resume=True)
+    done = search_hardware(search(**THREE), checkpoint=path, resume=True)
     assert same(done.history, result.history)
 
 
 def test_checkpoints_that_do_not_fit_are_refused(whole, tmp_path):
     _, _, path = whole
     with pytest.raises(InputError, match="other inputs or settings"):
-        search(iterations=3, seed=1).restore(path)
+        search(**THREE, seed=1).restore(path)
     broken = tmp_path / "broken.npz"
     broken.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(InputError, match="cannot be read"):
-        search(iterations=3).restore(broken)
+        search(**THREE).restore(broken)
     with pytest.raises(InputError, match="there is no checkpoint"):
-        search(iterations=3).restore(tmp_path / "none.npz")
+        search(**THREE).restore(tmp_path / "none.npz")
 
 
 @pytest.mark.parametrize("method", [m for m in METHODS if m != "unico"])
@@ -136,7 +151,7 @@ def test_small_spaces_are_used_up():
     assert space.size == 18
     own = HardwareSearch(application(), space, CodesignConfig(**{**SIZES, "iterations": 9}), technology=TECHNOLOGY)
     result = search_hardware(own)
-    assert sorted(result.history["index"].tolist()) == list(range(18))
+    assert sorted(set(result.history["index"].tolist())) == list(range(18))
     assert own.done()
 
 
@@ -151,14 +166,17 @@ def test_results_evaluate_to_the_same_numbers(whole, tmp_path):
             assert row[name] == pytest.approx(own[name], rel=1e-9)
         point = SPACE.index(np.asarray([[a.values.index(own[a.name]) for a in SPACE.axes]]))[0]
         measured = {n: result.history[n][at[int(point)]] for n in ("latency_s", "energy_J", "power_W", "area_mm2")}
+        # Single precision may round a layer's cycles up by one, which a short layer feels in its power.
+        cycle = len(application().layers) * 1e-9
+        share = 1e-4 + cycle / own["latency_s"]
         for name, value in measured.items():
-            assert own[name] == pytest.approx(value, rel=1e-4)
+            assert own[name] == pytest.approx(value, rel=1e-4 if name in ("energy_J", "area_mm2") else share)
     with open(tmp_path / "history.csv", newline="") as file:
         history = list(csv.DictReader(file))
     assert tuple(history[0]) == HISTORY_COLUMNS
     volume = [float(row["hypervolume"]) for row in history]
     assert volume == sorted(volume) and volume[-1] > 0
-    assert [row["modelled_generations"] for row in history_rows(result)] == [16, 32, 48]
+    assert [row["modelled_generations"] for row in history_rows(result)][:3] == [16, 32, 48]
     document = json.loads((tmp_path / "designs.json").read_text())
     assert all(len(design["chiplets"]) == 1 for design in document["designs"])
 

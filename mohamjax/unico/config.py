@@ -32,9 +32,12 @@ class CodesignConfig:
         lanes: N, hardware points of a batch.
         first: generations of the first round of a bracket.
         rounds: rounds of a bracket; generations double from one to the next.
-        iterations: batches of `unico`; all methods have as many mapping evaluations as these take.
+        iterations: batches that all methods have the mapping evaluations of; `unico` spends `finish` of them otherwise.
         area_percent: seats by area [%], see `halving.seats`; 0 is plain successive halving.
         rationed: brackets; without, `unico` gives every point the full budget.
+        finish: share of the evaluations of `unico` that is kept for the end, when designs of the front whose mapping
+            search was stopped early have the full budget, those that add most hypervolume first; 0 reports them as they
+            were measured, as the paper does.
         rule: which rows train the surrogate, one of `fidelity.RULES`.
         robust: R is an objective of `unico`.
         acquisition: `qhvi` or `mesmo`.
@@ -59,9 +62,10 @@ class CodesignConfig:
     lanes: int = 16
     first: int = 2
     rounds: int = 5
-    iterations: int = 6
+    iterations: int = 8
     area_percent: int = 15
     rationed: bool = True
+    finish: float = 0.25
     rule: str = "uul"
     robust: bool = True
     acquisition: str = "qhvi"
@@ -89,6 +93,8 @@ class CodesignConfig:
             if getattr(self, name) not in known:
                 told = f"unknown {name} {getattr(self, name)!r}"
                 raise InputError(told, item=f"--{name}", remedy=f"use one of {', '.join(known)}")
+        if not 0 <= self.finish < 1:
+            raise InputError(f"is {self.finish:g}", item="finish", remedy="give a share from 0 to below 1")
         if self.power_cap_W is not None and not self.power_cap_W > 0:
             raise InputError(f"is {self.power_cap_W:g} W", item="--power-cap", remedy="give a number above 0")
         try:
@@ -119,9 +125,9 @@ class CodesignConfig:
 
 
 BUDGETS = {
-    "ci": {"lanes": 8, "first": 2, "rounds": 4, "iterations": 2},
-    "small": {"lanes": 16, "first": 2, "rounds": 5, "iterations": 6},
-    "full": {"lanes": 32, "first": 4, "rounds": 5, "iterations": 10},
+    "ci": {"lanes": 8, "first": 2, "rounds": 4, "iterations": 3},
+    "small": {"lanes": 16, "first": 2, "rounds": 5, "iterations": 8},
+    "full": {"lanes": 32, "first": 4, "rounds": 5, "iterations": 13},
 }
 """Sizes of the named budgets."""
 

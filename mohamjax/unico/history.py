@@ -11,10 +11,12 @@ from typing import Any
 import jax
 import numpy as np
 
+from mohamjax import emo
 from mohamjax.unico.bracket import Measured
+from mohamjax.unico.protocol import REFERENCE, Axes
 from mohamjax.unico.space import HardwareSpace
 
-__all__ = ["OBJECTIVES", "History", "non_dominated", "unico_fit"]
+__all__ = ["OBJECTIVES", "History", "contributions", "non_dominated", "unico_fit"]
 
 OBJECTIVES = ("latency_s", "power_W", "area_mm2")
 """What fronts of hardware are made of."""
@@ -130,6 +132,22 @@ def non_dominated(values: np.ndarray) -> np.ndarray:
         if not any((values[k] <= values[i]).all() for k in kept):
             kept.append(int(i))
     return np.asarray(kept, int)
+
+
+def contributions(history: History, cap: float | None) -> list[int]:
+    """Rows of the front, those first whose loss would cost most hypervolume (logarithmic min-max axes, up to 1.1)."""
+    rows = history.front(cap)
+    if not len(rows):
+        return []
+    axes = Axes.of(history.objectives[history.within(cap)], log=True)
+    values, corner = axes.scaled(history.objectives[rows]), np.full(len(OBJECTIVES), REFERENCE)
+
+    def volume(kept: np.ndarray) -> float:
+        return float(emo.hypervolume(emo.with_spare_rows(values[kept]), corner))
+
+    every = np.arange(len(rows))
+    loss = [-volume(every[every != i]) for i in every]
+    return [int(rows[i]) for i in np.argsort(-np.asarray(loss), kind="stable")]
 
 
 def unico_fit(space: HardwareSpace, digits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

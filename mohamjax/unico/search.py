@@ -35,8 +35,7 @@ from mohamjax.io.results import plain
 from mohamjax.unico import fidelity, gp, proposals
 from mohamjax.unico.bracket import MappingSearch, Searched, measured, run_bracket
 from mohamjax.unico.config import CodesignConfig
-from mohamjax.unico.halving import Bracket
-from mohamjax.unico.history import History, unico_fit
+from mohamjax.unico.history import OBJECTIVES, History, contributions, unico_fit
 from mohamjax.unico.lanes import LaneConfig, lane_problem, wires_room
 from mohamjax.unico.space import HardwareSpace, check_layers
 from mohamjax.workload import ApplicationModel
@@ -182,6 +181,19 @@ class HardwareSearch:
         """Mappings that a generation of one hardware point evaluates."""
         return self.config.population * len(self.application.unique_layers)
 
+    def _unfinished(self) -> np.ndarray:
+        """Points of the front to give the full budget, where it is time for that and there is enough left."""
+        config, history = self.config, self.history
+        if config.method != "unico" or not config.rationed or not config.finish:
+            return np.zeros(0, np.int64)
+        full = set(history["index"][history["generations"] == config.generations].tolist())
+        whole = len(np.unique(history["index"])) >= self.space.size
+        if not whole and self.cost + config.bracket.cost <= (1 - config.finish) * config.total_cost:
+            return np.zeros(0, np.int64)
+        rows = [i for i in contributions(history, config.power_cap_W) if int(history["index"][i]) not in full]
+        most = min(config.lanes, (config.total_cost - self.cost) // config.generations)
+        return history["index"][rows[:most]]
+
     def _wanted(self) -> tuple[int, bool, int]:
         """Points of the next batch, whether they are rationed, and the seats by area."""
         config, left = self.config, self.config.total_cost - self.cost
@@ -200,8 +212,10 @@ class HardwareSearch:
 
     def done(self) -> bool:
         """Whether the evaluations are spent, or all of the space is measured."""
+        if len(self._unfinished()):
+            return False
         number, rationed, area = self._wanted()
-        if number < 1 or len(self.history) >= self.space.size:
+        if number < 1 or len(np.unique(self.history["index"])) >= self.space.size:
             return True
         plan = self.config.plan(number, rationed=rationed, area_percent=area)
         return self.cost + plan.cost > self.config.total_cost
@@ -223,9 +237,16 @@ class HardwareSearch:
         """Proposes a batch, measures it, and decides what the surrogate learns from."""
         began = time.perf_counter()
         number, rationed, area = self._wanted()
-        proposal = self.propose(min(number, self.space.size - len(self.history)))
+        again = self._unfinished()
+        if len(again):
+            number, rationed, area = len(again), False, 0
+            predicted = np.full((number, 2, len(OBJECTIVES)), np.nan)
+            proposal = proposals.Proposal(again, predicted)
+        else:
+            number = min(number, self.space.size - len(np.unique(self.history["index"])))
+            proposal = self.propose(number)
         index, predicted = proposal.index, proposal.predicted
-        short = min(number, self.space.size - len(self.history)) - len(index)
+        short = number - len(index)
         if short > 0:  # the pool held no more; chance fills up
             seen = np.concatenate([self.history["index"], index])
             generator = np.random.default_rng([self.config.seed, self.batch, 1])
@@ -242,7 +263,8 @@ class HardwareSearch:
             found = dataclasses.replace(found, power_W=np.where(np.isfinite(found.latency_s), power, np.inf))
             found = dataclasses.replace(found, area_mm2=size, robustness=found.delta)
         self.history = self.history.append(found, self._curves(searched), predicted, self.batch)
-        self._filter(plan)
+        if not len(again):
+            self._filter()
         self.batch += 1
         self.seconds.append((self.seconds[-1] if self.seconds else 0.0) + time.perf_counter() - began)
 
@@ -281,7 +303,7 @@ class HardwareSearch:
         # Better than all before is below 0 on these axes; a bracket takes logarithms.
         return np.where(there, np.maximum(np.asarray(scalar), 1e-3) * late, np.inf)
 
-    def _filter(self, plan: Bracket) -> None:
+    def _filter(self) -> None:
         """Which rows of the batch train the surrogate (UNICO, Section 3.2)."""
         config, history = self.config, self.history
         if config.method not in ("unico", "hasco", "hasco-r"):
@@ -357,6 +379,7 @@ class HardwareSearch:
             if any(a.shape != b.shape for a, (_, b) in zip(leaves, like, strict=True)):
                 raise KeyError("shape")
             tree = jax.tree_util.tree_unflatten(structure, leaves)["history"]
+            tree["columns"] = {name: tree["columns"][name] for name in empty.columns}  # a pytree sorts its keys
             self.history = dataclasses.replace(empty, **tree)
             if shapes is not None:
                 names = [f.name for f in dataclasses.fields(gp.Hyper)]
