@@ -164,8 +164,8 @@ def compare(runs: dict, names: list[str], cases: list, seeds: int, base: str) ->
     return "\n".join(lines)
 
 
-def tables(tier: str, seeds: int | None, folder: pathlib.Path) -> str:
-    sizes = TIERS[tier]
+def tables(tier: str, seeds: int | None, folder: pathlib.Path, **given) -> str:
+    sizes = {**TIERS[tier], **{name: value for name, value in given.items() if value}}
     number = seeds or sizes["seeds"]
     out = []
     for name in sizes["spaces"]:
@@ -247,6 +247,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tier", choices=[*TIERS, "ablation", "enumerate"])
     parser.add_argument("--seeds", type=int)
+    parser.add_argument("--networks", nargs="+", help="in the place of the tier's")
+    parser.add_argument("--spaces", nargs="+", help="likewise")
     parser.add_argument("--runs", type=pathlib.Path, default=RESULTS / "unico-runs", help="folder of the runs")
     arguments = parser.parse_args()
     cache = os.environ.get("JAX_COMPILATION_CACHE_DIR")
@@ -257,7 +259,8 @@ def main() -> None:
     elif arguments.tier == "ablation":
         text = ablation(arguments.seeds or 3, arguments.runs)
     else:
-        text = tables(arguments.tier, arguments.seeds, arguments.runs)
+        given = {"networks": arguments.networks, "spaces": arguments.spaces}
+        text = tables(arguments.tier, arguments.seeds, arguments.runs, **given)
     target = RESULTS / f"unico_{arguments.tier}.md"
     write_text(target, f"# UNICO, tier {arguments.tier}\n\n{text}")
     print(text)
