@@ -117,7 +117,12 @@ def test_checkpoints_that_do_not_fit_are_refused(whole, tmp_path):
         search(**THREE).restore(tmp_path / "none.npz")
 
 
-@pytest.mark.parametrize("method", [m for m in METHODS if m != "unico"])
+_SLOW = ("hasco", "hasco-r")  # a fit for every point, and programs of their own
+
+
+@pytest.mark.parametrize(
+    "method", [pytest.param(m, marks=[pytest.mark.slow] * (m in _SLOW)) for m in METHODS if m != "unico"]
+)
 def test_baselines_spend_no_more(whole, method):
     own = search(method=method)
     result = search_hardware(own)

@@ -90,9 +90,11 @@ def codesign(
         InputError: unknown names, a template that does not run some layer, a limit that nothing meets.
 
     Example:
-        >>> found = mj.codesign(mj.load_onnx("one.onnx"), "unico-ci", budget="ci")
-        >>> found.history.objectives[found.front].shape[1]
-        3
+        >>> app = mj.load_onnx("one.onnx")
+        >>> found = mj.codesign(app, "unico-ci", budget="ci", method="random")  # a baseline; "unico" is the default
+        >>> front = found.history.objectives[found.front]  # latency [s], power [W], area [mm^2]
+        >>> front.shape[1], bool((front > 0).all())
+        (3, True)
     """
     where = chosen_space(space, template)
     config = settings(where, method, budget, seed=seed, **changes)
