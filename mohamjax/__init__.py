@@ -6,7 +6,7 @@ The main roads, each with an example in its docstring (`import mohamjax as mj`):
 - its mappings: `map_layers` searches them, `sample_mappings` draws some, `evaluate_mappings` costs yours;
 - its designs: `problem.arrays(tables)` is their space, `sample_designs` draws some, `evaluate` and `report` cost them;
   `decode_design` makes one of any point of the unit cube, for an optimiser of your own;
-- `search` finds the front;
+- `search` finds the front; `codesign` finds one accelerator for a set of networks (UNICO);
 - what files hold: `read_designs`, `read_schedules`; schedules alone: `simulate`, `schedule_jobs`;
 - `emo`: ranking, crowding, hypervolume, and `emo.NSGA2` with `init`, `ask`, `tell`.
 
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mohamjax import emo as emo
+    from mohamjax.door import codesign as codesign
     from mohamjax.door import evaluate_mappings as evaluate_mappings
     from mohamjax.door import load_onnx as load_onnx
     from mohamjax.door import map_layers as map_layers
@@ -47,6 +48,7 @@ __all__ = [
     "DesignProblem",
     "Package",
     "__version__",
+    "codesign",
     "decode_design",
     "design_dimensions",
     "emo",
@@ -68,6 +70,7 @@ __all__ = [
 _ROADS = {
     "DesignProblem": "search.problem",
     "Package": "hardware:PackageParameters",
+    "codesign": "door",
     "decode_design": "search.unit_cube",
     "design_dimensions": "search.unit_cube",
     "evaluate": "search.roads",

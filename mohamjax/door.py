@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from jax import core as jax_core
 from mohamjax.blocks import in_blocks
 from mohamjax.errors import InputError
 from mohamjax.hardware import (
+    PackageParameters,
     Technology,
     Template,
     TemplateArrays,
@@ -25,6 +27,7 @@ from mohamjax.hardware import (
     template_arrays,
 )
 from mohamjax.io import designs as design_files
+from mohamjax.io.checkpoint import CheckpointFile
 from mohamjax.io.files import check_format, read_json
 from mohamjax.io.mapping_cache import MappingCache, mapping_cache
 from mohamjax.io.schedules import FLUID_FORMAT, JOB_TABLE_FORMAT, ScheduleFile, read_job_table, schedule_arrays
@@ -53,11 +56,15 @@ from mohamjax.search.roads import SizedDesign
 from mohamjax.search.seeding import padded
 from mohamjax.search.settings import BUDGETS, Settings, changed
 from mohamjax.struct import Rows, cast, record
+from mohamjax.unico.choices import chosen_space, settings
+from mohamjax.unico.search import CodesignProgress, CodesignResult, HardwareSearch, search_hardware
+from mohamjax.unico.space import HardwareSpace
 from mohamjax.workload import DIMS, ApplicationModel, Layer, UniqueLayer, WorkloadShape, load_scenario
 
 __all__ = [
     "DesignSet",
     "MappingCosts",
+    "codesign",
     "evaluate_mappings",
     "load_onnx",
     "map_layers",
@@ -515,3 +522,54 @@ def search(
     chosen = changed(problem.settings(base), settings)
     store = _store(cache) if tables is None else None
     return co_optimise(problem.application, problem.templates, chosen, listener=listener, tables=tables, cache=store)
+
+
+def codesign(
+    application: ApplicationModel,
+    space: str | HardwareSpace | None = None,
+    *,
+    template: str | os.PathLike[str] | Template | None = None,
+    method: str = "unico",
+    budget: str = "small",
+    seed: int = 0,
+    technology: Technology | None = None,
+    package: PackageParameters | None = None,
+    checkpoint: str | pathlib.Path | None = None,
+    resume: bool = False,
+    listener: Callable[[CodesignProgress], None] | None = None,
+    **changes: Any,
+) -> CodesignResult:
+    """Searches one accelerator for a set of networks: the front of latency, power and area (UNICO).
+
+    Args:
+        application: networks from `load_scenario` or `load_onnx`; latency and energy are summed over them.
+        space: `unico-edge` (default), `unico-cloud`, `unico-ci`, or a `HardwareSpace`.
+        template: search the sizes of this template instead: a packaged name, a file or a `Template`.
+        method: `unico`, or a baseline on the same measurements: `hasco`, `hasco-r`, `nsga2`, `mobohb`, `random`.
+        budget: `ci`, `small` or `full`; every method has as many mapping evaluations.
+        seed: of all randomness.
+        technology: energy and area tables; default the packaged ones.
+        package: the package in which the accelerator stands alone; default `Package()`.
+        checkpoint: npz file that is written after every batch.
+        resume: go on from it.
+        listener: told after every batch.
+        changes: further fields of `CodesignConfig`, such as `power_cap_W`.
+
+    Returns:
+        The result: `.history` of all points, `.front` its rows, `.mappings` their loop nests.
+
+    Raises:
+        InputError: unknown names, a template that does not run some layer, a limit that nothing meets.
+
+    Example:
+        >>> app = mj.load_onnx("one.onnx")
+        >>> found = mj.codesign(app, "unico-ci", budget="ci", method="random")  # a baseline; "unico" is the default
+        >>> front = found.history.objectives[found.front]  # latency [s], power [W], area [mm^2]
+        >>> front.shape[1], bool((front > 0).all())
+        (3, True)
+    """
+    where = chosen_space(space, template)
+    config = settings(where, method, budget, seed=seed, **changes)
+    search = HardwareSearch(application, where, config, technology=technology, package=package)
+    kept = None if checkpoint is None else CheckpointFile(checkpoint)
+    return search_hardware(search, checkpoint=kept, resume=resume, listener=listener)

@@ -87,7 +87,7 @@ def files(tmp_path_factory, result):
 EXAMPLES = [
     "load_scenario", "load_onnx", "DesignProblem", "DesignProblem.arrays", "Package", "map_layers", "sample_mappings",
     "sample_designs", "evaluate", "report", "search", "evaluate_mappings", "simulate", "read_designs",
-    "read_schedules", "schedule_jobs", "emo.non_dominated_rank", "emo.crowding_distance", "emo.hypervolume",
+    "read_schedules", "schedule_jobs", "codesign", "emo.non_dominated_rank", "emo.crowding_distance", "emo.hypervolume",
     "emo.NSGA2", "emo.evolve", "decode_design", "design_dimensions",
 ]  # fmt: skip
 
@@ -118,8 +118,8 @@ def test_examples_cover_all_public_names():
     covered = {name.split(".")[0] for name in EXAMPLES}
     assert covered == set(mj.__all__) - {"__version__"}
     assert set(dir(mj)) == set(mj.__all__)
-    with pytest.raises(AttributeError, match="codesign"):
-        mj.codesign  # noqa: B018
+    with pytest.raises(AttributeError, match="redesign"):
+        mj.redesign  # noqa: B018
 
 
 @pytest.mark.parametrize("function", [take, stack])

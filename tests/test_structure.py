@@ -24,7 +24,7 @@ ARROWS = {
     "search": {"schedule", "mapping", "hardware", "workload", "emo"},
     "plot": {"schedule", "mapping", "hardware", "workload", "emo"},
     "unico": {"search", "schedule", "mapping", "hardware", "workload", "emo"},
-    "io": {"search", "schedule", "mapping", "hardware", "workload", "emo"},
+    "io": {"unico", "search", "schedule", "mapping", "hardware", "workload", "emo"},
 }
 """What each room may import beside itself and `BASE`. All else (door, figures, the command line) stands above them."""
 

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import TextIO
 
 from mohamjax import __version__
-from mohamjax.cli import evaluate, options, plot, schedule, search, templates, workload
+from mohamjax.cli import codesign, evaluate, options, plot, schedule, search, templates, workload
 from mohamjax.cli import map as map_
 from mohamjax.cli.terminal import Terminal, say, warn
 from mohamjax.errors import InputError
@@ -27,6 +27,7 @@ __all__ = ["main"]
 
 _VERBS: dict[str, ModuleType] = {
     "search": search,
+    "codesign": codesign,
     "map": map_,
     "evaluate": evaluate,
     "schedule": schedule,

@@ -3,4 +3,8 @@
 The numbers of it, which know no accelerator: `halving` (whose mapping search goes on), `robustness` (R of the samples
 of a search), `fidelity` (which rows train the surrogate), `gp` (the surrogate), `acquisition` (what to measure next)
 and `protocol` (how methods are compared).
+
+And what knows accelerators: `space` (hardware as data), `lanes` (resumable mapping searches), `bracket` (many of them
+and halving), `proposals` (which hardware next), `history` and `search` (the loop), `results` (files), `road` (from
+Python).
 """

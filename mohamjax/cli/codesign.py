@@ -1,0 +1,155 @@
+"""The verb `codesign`: one accelerator for a set of networks (UNICO)."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+from typing import TYPE_CHECKING, Any
+
+from mohamjax.cli import options
+from mohamjax.cli.inputs import application_of, technology_of
+from mohamjax.cli.outputs import results_folder
+from mohamjax.cli.tables import fitted
+from mohamjax.cli.terminal import Terminal
+from mohamjax.errors import InputError
+from mohamjax.text import plural
+
+if TYPE_CHECKING:
+    from mohamjax.unico.search import CodesignProgress, CodesignResult, HardwareSearch
+
+__all__ = ["add_parser", "run"]
+
+
+def _watts(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of watts above 0")
+    return value
+
+
+def add_parser(verbs: Any) -> None:
+    """Adds the verb and its options."""
+    parser = verbs.add_parser("codesign", help="search one accelerator for a set of networks (UNICO)")
+    parser.add_argument("workload", nargs="+", metavar="NETWORK", help="ONNX files, or a scenario by name or file")
+    parser.add_argument("--template", metavar="NAME|FILE", help="search the sizes of this template")
+    parser.add_argument("--space", help="unico-edge (default), unico-cloud, or unico-ci")
+    parser.add_argument("--budget", default="small", help="ci, small (default) or full")
+    parser.add_argument(
+        "--method",
+        default="unico",
+        help="unico (default), or with as many mapping evaluations hasco, hasco-r, nsga2, mobohb or random",
+    )
+    parser.add_argument(
+        "--power-cap",
+        type=_watts,
+        metavar="W",
+        help="power that a design may take (default: 2 for unico-edge, 20 for unico-cloud, else none)",
+    )
+    parser.add_argument(
+        "--ppa", help="model (default), or unico-fit: power and area as fitted to the paper's table, for unico-*"
+    )
+    parser.add_argument("--package", metavar="FILE", help="package in which the accelerator stands alone: YAML")
+    parser.add_argument("--technology", metavar="FILE", help="a technology of your own: YAML, or a CSV table of SRAMs")
+    parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in the results folder")
+    parser.add_argument("--json", action="store_true", help="print the front as JSON on standard output")
+    parser.add_argument("--no-figures", action="store_true", help="draw no figures")
+    options.add_workload(parser)
+    options.add_common(parser, "results folder (default results/NETWORKS-SPACE-METHOD-BUDGET)", random=True)
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Searches hardware and writes the results folder."""
+    from mohamjax.hardware import load_package
+    from mohamjax.unico.choices import chosen_space, settings
+    from mohamjax.unico.search import HardwareSearch
+
+    space = chosen_space(arguments.space, arguments.template)
+    given = {"power_cap_W": arguments.power_cap, "ppa": arguments.ppa}
+    changes = {name: value for name, value in given.items() if value is not None}
+    config = settings(space, arguments.method, arguments.budget, seed=arguments.seed, **changes)
+    networks = application_of(arguments)
+    package = None if arguments.package is None else load_package(arguments.package)
+    name = f"{networks.name}-{space.name}-{config.method}-{config.budget}"
+    terminal.line(
+        f"{networks.name}: {plural(len(networks.unique_layers), 'unique layer')} on {space.name}, {space.size:,} points"
+    )
+    search = HardwareSearch(networks, space, config, technology=technology_of(arguments), package=package)
+    with results_folder(arguments.out or pathlib.Path("results") / name) as folder:
+        return _searched(arguments, terminal, search, folder)
+
+
+def _searched(arguments: argparse.Namespace, terminal: Terminal, search: HardwareSearch, folder: pathlib.Path) -> int:
+    """The search itself, into a folder that is ours, and what there is to tell of it."""
+    from mohamjax.io import CheckpointFile
+    from mohamjax.io.codesign import write_codesign
+    from mohamjax.unico.search import search_hardware
+
+    config = search.config
+    checkpoint = CheckpointFile(folder / "checkpoint.npz", terminal.warn)
+
+    def tell(progress: CodesignProgress) -> None:
+        terminal.line(
+            f"{config.method}  batch {progress.batch}  {progress.hardware} points  {progress.evaluations:,} of "
+            f"{progress.total:,} mappings  front {progress.front}  {progress.seconds:.0f} s"
+        )
+
+    try:
+        result = search_hardware(search, checkpoint=checkpoint, resume=arguments.resume, listener=tell)
+        if result.interrupted:
+            terminal.line("stopped by hand; writing what was found")
+        front = write_codesign(folder, result)
+    except KeyboardInterrupt:
+        if checkpoint.kept:
+            terminal.line(f"stopped by hand; no results are written, --resume goes on from {checkpoint.path}")
+        else:
+            terminal.line("stopped by hand before there was a checkpoint; nothing to write")
+        return 130
+    if not arguments.no_figures:
+        _draw(terminal, result, folder / "figures")
+    early = " (stopped early; --resume goes on)" if result.interrupted and checkpoint.kept else ""
+    terminal.line(f"results in {folder}{early}")
+    if arguments.json:
+        print(json.dumps(front, indent=2))
+        return 0
+    columns = ("design_id", "latency_s", "power_W", "area_mm2", "robustness", *(a.name for a in search.space.axes))
+    body = [[f"{row[c]:.4g}" if isinstance(row[c], float) else str(row[c]) for c in columns] for row in front]
+    print(fitted([list(columns), *body]))
+    return 0
+
+
+def _draw(terminal: Terminal, result: CodesignResult, folder: pathlib.Path) -> None:
+    """The figures of a search. What hinders them costs no results."""
+    try:
+        _save_figures(result, folder)
+    except InputError as error:
+        terminal.warn(f"{error.file}: {error.message}")
+
+
+def _save_figures(result: CodesignResult, folder: pathlib.Path) -> None:
+    import numpy as np
+
+    from mohamjax.figures import save
+    from mohamjax.plot.unico import bracket_lanes, hardware_front, hypervolume_differences, surrogate_predictions
+    from mohamjax.unico.results import history_rows
+
+    history, config = result.history, result.config
+    title = f"{result.application.name} on {result.space.name}, {config.method}"
+    figure = hardware_front(history.objectives, result.front, cap=config.power_cap_W, title=title)
+    save(figure, folder / "front.png")
+    rows = history_rows(result)
+    volume = [row["hypervolume"] for row in rows]
+    if volume[-1] > 0:
+        series = {config.method: ([row["evaluations"] for row in rows], [1 - v / volume[-1] for v in volume])}
+        save(hypervolume_differences(series, title=f"{title}: against its own last front"), folder / "hypervolume.png")
+    batches = [history["batch"] == b for b in range(int(history["batch"].max()) + 1)]
+    rationed = [own for own in batches if len(set(history["generations"][own].tolist())) > 1]
+    last = (rationed or batches)[-1]
+    lanes = bracket_lanes(history.curves[last, 0], history["generations"][last], title=f"{title}: last bracket")
+    save(lanes, folder / "lanes.png")
+    if not np.isnan(history.predicted).all():
+        figure = surrogate_predictions(history.predicted, history.objectives, title=title)
+        save(figure, folder / "predictions.png")

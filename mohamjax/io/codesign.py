@@ -1,0 +1,75 @@
+"""The results folder of a hardware search, in the formats of a search (docs/formats.md).
+
+- `front.csv`: as of `search`, then `power_W`, `robustness`, `generations` and the sizes of the hardware;
+- `designs.json` (`designs/1`): every accelerator of the front alone in its package, with its sizes and the mappings of
+  every layer: what `evaluate designs` and the exports read;
+- `history.csv`: a row per batch: `batch, hardware, evaluations, modelled_generations, seconds, front_size, hypervolume`
+  (on the logarithmic min-max axes of all that this search measured, up to 1.1);
+- `hardware.csv`: a row per hardware point measured; `config.yaml`; `checkpoint.npz`; `figures/`.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import numpy as np
+import yaml
+
+from mohamjax.io.designs import designs_document
+from mohamjax.io.files import csv_text, dump_json, write_together
+from mohamjax.io.results import front_rows
+from mohamjax.schedule import Evaluated
+from mohamjax.struct import plain
+from mohamjax.unico.results import evaluated_front, hardware_rows, history_rows, power_of
+from mohamjax.unico.search import CodesignResult
+
+__all__ = ["codesign_front", "write_codesign"]
+
+
+def codesign_front(result: CodesignResult, evaluated: Evaluated, kept: np.ndarray) -> list[dict[str, Any]]:
+    """One row per design, as in `front.csv`."""
+    history, rows = result.history, result.front[kept]
+    power = power_of(result, evaluated)
+    out = []
+    for i, row in enumerate(front_rows(evaluated)):
+        at = rows[i]
+        values = result.space.values(result.space.digits(history["index"][at : at + 1])[0])
+        model = result.config.ppa == "model"
+        own = {
+            "power_W": float(power[i]) if model else float(history["power_W"][at]),
+            "robustness": float(history["robustness"][at]),
+            "samples": int(history["samples"][at]),
+            "generations": int(history["generations"][at]),
+        }
+        if not model:
+            row["area_mm2"] = float(history["area_mm2"][at])
+        out.append({**row, **own, **values})
+    return out
+
+
+def write_codesign(folder: pathlib.Path, result: CodesignResult) -> list[dict[str, Any]]:
+    """Writes all files of a results folder but figures and checkpoint, together.
+
+    Args:
+        folder: from `io.prepare_folder`.
+        result: the search.
+
+    Returns:
+        The rows of `front.csv`.
+
+    Raises:
+        InputError: they cannot be written; the folder is as it was.
+    """
+    evaluated, kept = evaluated_front(result)
+    front = codesign_front(result, evaluated, kept)
+    write_together(
+        {
+            folder / "front.csv": csv_text(front),
+            folder / "designs.json": dump_json(designs_document(evaluated, result.application.name)),
+            folder / "history.csv": csv_text(history_rows(result)),
+            folder / "hardware.csv": csv_text(hardware_rows(result)),
+            folder / "config.yaml": yaml.safe_dump(plain(result.record()), sort_keys=False, allow_unicode=True),
+        }
+    )
+    return front

@@ -1,0 +1,128 @@
+"""Figures of a hardware search (UNICO): front, cost, lanes of a bracket, and the surrogate against measurements.
+
+Axes: N hardware points, B generations; objectives are latency [s], power [W] and area [mm^2].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.figure import Figure
+
+from mohamjax.plot.style import PALETTE, heading, legend_below, new_figure, styled
+
+__all__ = ["bracket_lanes", "hardware_front", "hypervolume_differences", "surrogate_predictions"]
+
+_NAMES = ("latency [s]", "power [W]", "area [mm²]")
+_PAIRS = ((0, 1), (0, 2), (1, 2))
+_REST = "0.75"
+
+
+def _legend(figure: Figure) -> None:
+    """One legend of everything that has a label."""
+    shown: dict[str, Artist] = {}
+    for axes in figure.axes:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            shown.setdefault(str(label), handle)
+    legend_below(figure, list(shown.values()), list(shown))
+
+
+@styled
+def hardware_front(objectives: np.ndarray, front: np.ndarray, *, cap: float | None = None, title: str) -> Figure:
+    """Draws all measured hardware points and the front in pairs of objectives, on logarithmic axes.
+
+    Args:
+        objectives: `[N, 3]` float, positive; rows that are not finite are left out.
+        front: rows of the front.
+        cap: limit on power [W], drawn where it lies among the points.
+        title: of the figure.
+    """
+    figure = new_figure(10.5, 3.6)
+    there = np.isfinite(objectives).all(axis=1)
+    for axes, (x, y) in zip(figure.subplots(1, 3), _PAIRS, strict=True):
+        axes.scatter(*objectives[there][:, [x, y]].T, s=10, color=_REST, label="measured")
+        axes.scatter(*objectives[front][:, [x, y]].T, s=22, color=PALETTE[0], label="front")
+        axes.set(xscale="log", yscale="log", xlabel=_NAMES[x], ylabel=_NAMES[y])
+        if cap is not None and objectives[there, 1].min() <= cap <= 2 * objectives[there, 1].max():
+            line = axes.axvline if x == 1 else axes.axhline if y == 1 else None
+            if line is not None:
+                line(cap, color=PALETTE[5], linewidth=1.0, label=f"limit {cap:g} W")
+        axes.grid(True)
+    _legend(figure)
+    heading(figure, title)
+    return figure
+
+
+@styled
+def hypervolume_differences(series: Mapping[str, tuple[Sequence[float], Sequence[float]]], *, title: str) -> Figure:
+    """Draws how far the front was from the reference front at a cost (UNICO, Figure 5).
+
+    Args:
+        series: by method: mappings evaluated `[T]` and 1 - HV / HV of the reference `[T]`.
+        title: of the figure.
+    """
+    figure = new_figure(6.5, 4.2)
+    axes = figure.subplots()
+    for i, (name, (cost, difference)) in enumerate(series.items()):
+        axes.step(cost, difference, where="post", color=PALETTE[i % len(PALETTE)], marker="o", markersize=3, label=name)
+    axes.set(xlabel="mappings evaluated", ylabel="1 − hypervolume / that of the reference", ylim=(0, None))
+    axes.grid(True)
+    _legend(figure)
+    heading(figure, title)
+    return figure
+
+
+@styled
+def bracket_lanes(latency: np.ndarray, generations: np.ndarray, *, title: str) -> Figure:
+    """Draws the curves of the hardware points of a bracket, those that ran to the end in colour (UNICO, Figure 4).
+
+    Args:
+        latency: `[H, B]` float, seconds of the networks after each generation; read up to where each stopped.
+        generations: `[H]` int, generations that each had.
+        title: of the figure.
+    """
+    figure = new_figure(6.5, 4.2)
+    axes = figure.subplots()
+    last, colour = generations.max(), 0
+    for curve, stop in zip(latency, generations, strict=True):
+        ends = stop == last
+        x = np.arange(1, stop + 1)
+        axes.plot(
+            x, curve[:stop], color=PALETTE[colour % len(PALETTE)] if ends else _REST, linewidth=1.8 if ends else 0.9
+        )
+        axes.plot(stop, curve[stop - 1], "o", markersize=3, color=PALETTE[colour % len(PALETTE)] if ends else "0.5")
+        colour += int(ends)
+    for budget in np.unique(generations)[:-1]:
+        axes.axvline(budget, color="0.5", linewidth=0.7, linestyle=":")
+    axes.set(xscale="log", yscale="log", xlabel="generations of the mapping search", ylabel=_NAMES[0])
+    axes.grid(True)
+    heading(figure, title)
+    return figure
+
+
+@styled
+def surrogate_predictions(predicted: np.ndarray, objectives: np.ndarray, *, title: str) -> Figure:
+    """Draws what the surrogate expected of hardware points against what was measured.
+
+    Args:
+        predicted: `[N, 2, 3]` float, mean and standard deviation of the logarithms; rows with NaN are left out.
+        objectives: `[N, 3]` float.
+        title: of the figure.
+    """
+    figure = new_figure(10.5, 3.6)
+    there = np.isfinite(predicted).all(axis=(1, 2)) & np.isfinite(objectives).all(axis=1)
+    for k, axes in enumerate(figure.subplots(1, 3)):
+        x, mean, spread = objectives[there, k], predicted[there, 0, k], predicted[there, 1, k]
+        y = np.exp(mean)
+        errors = np.stack([y - np.exp(mean - 2 * spread), np.exp(mean + 2 * spread) - y])
+        axes.errorbar(x, y, yerr=errors, fmt="o", markersize=3, linewidth=0.6, color=PALETTE[0], label="mean, 2 s.d.")
+        if len(x):
+            ends = np.array([min(x.min(), y.min()), max(x.max(), y.max())])
+            axes.plot(ends, ends, color="0.5", linewidth=0.8, label="equal")
+        axes.set(xscale="log", yscale="log", xlabel=f"measured {_NAMES[k]}", ylabel="predicted")
+        axes.grid(True)
+    _legend(figure)
+    heading(figure, title)
+    return figure

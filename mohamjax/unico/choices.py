@@ -1,0 +1,52 @@
+"""Spaces and settings of a hardware search, chosen by name."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from mohamjax.errors import InputError
+from mohamjax.hardware import Template, load_template
+from mohamjax.unico.config import BUDGETS, CodesignConfig, unico_cap
+from mohamjax.unico.space import HardwareSpace, named_space, template_space
+
+__all__ = ["chosen_space", "settings"]
+
+DEFAULT_SPACE = "unico-edge"
+
+
+def chosen_space(
+    space: str | HardwareSpace | None, template: str | os.PathLike[str] | Template | None
+) -> HardwareSpace:
+    """The hardware space by name, or over the sizes of a template.
+
+    Raises:
+        InputError: both are given, or there is none of this name.
+    """
+    if template is not None:
+        if space is not None:
+            raise InputError(
+                "has a space of its own", item="the argument `template`", remedy="leave out the argument `space`"
+            )
+        return template_space(template if isinstance(template, Template) else load_template(os.fspath(template)))
+    if isinstance(space, HardwareSpace):
+        return space
+    return named_space(DEFAULT_SPACE if space is None else space)
+
+
+def settings(space: HardwareSpace, method: str, budget: str, **changes: Any) -> CodesignConfig:
+    """Settings of a named budget; the limit on power is that of the space unless it is among the changes.
+
+    Raises:
+        InputError: unknown budget, or a setting that is none.
+    """
+    if budget not in BUDGETS:
+        raise InputError(
+            f"unknown budget {budget!r}", item="the argument `budget`", remedy=f"use one of {', '.join(BUDGETS)}"
+        )
+    known = CodesignConfig.__dataclass_fields__
+    for name in changes:
+        if name not in known:
+            raise InputError("is not known", item=f"setting {name!r}", remedy=f"known are {', '.join(sorted(known))}")
+    changes = {"power_cap_W": unico_cap(space.name), **BUDGETS[budget], **changes}
+    return CodesignConfig(method=method, budget=budget, **changes)

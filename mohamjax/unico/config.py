@@ -1,0 +1,141 @@
+"""Settings of a hardware search, and the named budgets."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from mohamjax.errors import InputError
+from mohamjax.unico.fidelity import RULES
+from mohamjax.unico.halving import AREAS, Bracket
+from mohamjax.unico.lanes import LEAKAGE_W_PER_MM2, OBJECTIVES
+
+__all__ = ["BUDGETS", "METHODS", "SCORES", "CodesignConfig", "unico_cap"]
+
+METHODS = ("unico", "hasco", "hasco-r", "nsga2", "mobohb", "random")
+"""Ways to choose hardware: UNICO; one point at a time with full mapping searches as HASCO does, without and with the
+distance of R as an objective; NSGA-II over the hardware; Bayesian optimisation by densities and halving; and chance."""
+
+SCORES = ("parego", "latency", "edp")
+"""What a bracket compares points by."""
+
+ACQUISITIONS = ("qhvi", "mesmo")
+PPA = ("model", "unico-fit")
+
+
+@dataclasses.dataclass(frozen=True)
+class CodesignConfig:
+    """Everything that a hardware search depends on besides networks, space and tables.
+
+    Attributes:
+        method: one of `METHODS`.
+        budget: name of a budget, for the record.
+        lanes: N, hardware points of a batch.
+        first: generations of the first round of a bracket.
+        rounds: rounds of a bracket; generations double from one to the next.
+        iterations: batches that all methods have the mapping evaluations of; `unico` spends `finish` of them otherwise.
+        area_percent: seats by area [%], see `halving.seats`; 0 is plain successive halving.
+        rationed: brackets; without, `unico` gives every point the full budget.
+        finish: share of the evaluations of `unico` that is kept for the end, when designs of the front whose mapping
+            search was stopped early have the full budget, those that add most hypervolume first; 0 reports them as they
+            were measured, as the paper does.
+        rule: which rows train the surrogate, one of `fidelity.RULES`.
+        robust: R is an objective of `unico`.
+        acquisition: `qhvi` or `mesmo`.
+        score: one of `SCORES`.
+        area: a key of `halving.AREAS`.
+        population: mappings of a generation of a lane.
+        objective: what a mapping search minimises, `edp` or `latency`.
+        power_cap_W: power that a design may take; None for no limit.
+        ppa: `model`: our energies and areas; `unico-fit`: power and area fitted to the paper's cloud table.
+        leakage: W per mm^2.
+        initial: random points that `hasco` begins with; at most half of all that it can afford.
+        nsga_population: of `nsga2`; at most a third of all that it can afford.
+        pool: random candidates of an acquisition.
+        neighbours: candidates near the front, likewise.
+        training: rows of the surrogate's training set at most.
+        seed: of all randomness.
+        mapping_seed: of the mapping searches; None for `seed`. With one number several searches see the same numbers.
+    """
+
+    method: str = "unico"
+    budget: str = "small"
+    lanes: int = 16
+    first: int = 2
+    rounds: int = 5
+    iterations: int = 8
+    area_percent: int = 15
+    rationed: bool = True
+    finish: float = 0.25
+    rule: str = "uul"
+    robust: bool = True
+    acquisition: str = "qhvi"
+    score: str = "parego"
+    area: str = "above_terminal"
+    population: int = 16
+    objective: str = "edp"
+    power_cap_W: float | None = None
+    ppa: str = "model"
+    leakage: float = LEAKAGE_W_PER_MM2
+    initial: int = 10
+    nsga_population: int = 20
+    pool: int = 3072
+    neighbours: int = 1024
+    training: int = 256
+    seed: int = 0
+    mapping_seed: int | None = None
+
+    def __post_init__(self) -> None:
+        """Checks what a user can set."""
+        for name, known in (
+            ("method", METHODS), ("rule", RULES), ("acquisition", ACQUISITIONS), ("score", SCORES),
+            ("area", tuple(AREAS)), ("objective", tuple(OBJECTIVES)), ("ppa", PPA),
+        ):  # fmt: skip
+            if getattr(self, name) not in known:
+                told = f"unknown {name} {getattr(self, name)!r}"
+                raise InputError(told, item=f"the argument `{name}`", remedy=f"use one of {', '.join(known)}")
+        if not 0 <= self.finish < 1:
+            raise InputError(f"is {self.finish:g}", item="finish", remedy="give a share from 0 to below 1")
+        if self.power_cap_W is not None and not self.power_cap_W > 0:
+            raise InputError(
+                f"is {self.power_cap_W:g} W", item="the argument `power_cap_W`", remedy="give a number above 0"
+            )
+        try:
+            self.bracket  # noqa: B018
+        except ValueError as error:
+            raise InputError(f"{error}", item="codesign settings", remedy="lower the rounds") from None
+
+    @property
+    def bracket(self) -> Bracket:
+        """The plan of a batch of `unico`."""
+        return Bracket(lanes=self.lanes, first=self.first, rounds=self.rounds, area_percent=self.area_percent)
+
+    @property
+    def generations(self) -> int:
+        """Of the full budget of a mapping search."""
+        return self.first << (self.rounds - 1)
+
+    @property
+    def total_cost(self) -> int:
+        """Hardware points times generations that a search may spend."""
+        return self.iterations * self.bracket.cost
+
+    def plan(self, number: int, *, rationed: bool, area_percent: int) -> Bracket:
+        """The bracket of so many points; of fewer than `lanes` with as many rounds as they can be halved for."""
+        rounds = min(self.rounds, number.bit_length()) if rationed else 1
+        first = self.generations >> (rounds - 1)
+        return Bracket(lanes=number, first=first, rounds=rounds, area_percent=area_percent)
+
+
+BUDGETS = {
+    "ci": {"lanes": 8, "first": 2, "rounds": 4, "iterations": 3},
+    "small": {"lanes": 16, "first": 2, "rounds": 5, "iterations": 8},
+    "full": {"lanes": 32, "first": 4, "rounds": 5, "iterations": 13},
+}
+"""Sizes of the named budgets."""
+
+_CAPS = {"unico-edge": 2.0, "unico-cloud": 20.0}
+
+
+def unico_cap(space: str) -> float | None:
+    """Limit on power of a named space [W] (UNICO, Section 4.1); None where there is none."""
+    return _CAPS.get(space)

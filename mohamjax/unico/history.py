@@ -1,0 +1,174 @@
+"""All hardware points that a search has measured, as columns on the host.
+
+Axes: n rows, A axes of the space, B generations of the full budget.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+
+from mohamjax import emo
+from mohamjax.unico.bracket import Measured
+from mohamjax.unico.protocol import REFERENCE, Axes
+from mohamjax.unico.space import HardwareSpace
+
+__all__ = ["OBJECTIVES", "History", "contributions", "non_dominated", "unico_fit"]
+
+OBJECTIVES = ("latency_s", "power_W", "area_mm2")
+"""What fronts of hardware are made of."""
+
+_COLUMNS = {
+    "index": np.int64,
+    "batch": np.int64,
+    "latency_s": np.float64,
+    "energy_J": np.float64,
+    "power_W": np.float64,
+    "area_mm2": np.float64,
+    "robustness": np.float64,
+    "delta": np.float64,
+    "samples": np.int64,
+    "generations": np.int64,
+    "accepted": np.bool_,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class History:
+    """Rows in the order that they were measured.
+
+    Attributes:
+        columns: by name, `[n]`: `index` of the point, `batch` it came in, `latency_s`, `energy_J` (without leakage),
+            `power_W`, `area_mm2`, `robustness` and `delta` (NaN without samples), `samples`, `generations`, and whether
+            the row trains the surrogate, `accepted`.
+        predicted: `[n, 2, 3]` float64, mean and standard deviation of the logarithms of `OBJECTIVES` that the surrogate
+            had for the point before it was measured; NaN where there was none.
+        curves: `[n, 2, B]` float64, latency [s] and power [W] after each generation; inf beyond.
+        genes: mappings of the layers, leading axes `[n, U]`.
+    """
+
+    columns: dict[str, np.ndarray]
+    predicted: np.ndarray
+    curves: np.ndarray
+    genes: Any
+
+    def __len__(self) -> int:
+        """Rows."""
+        return len(self.predicted)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """A column."""
+        return self.columns[name]
+
+    @classmethod
+    def empty(cls, rows: int, generations: int, genes: Any) -> History:
+        """Zeros in the shapes of so many rows.
+
+        Args:
+            rows: n.
+            generations: B.
+            genes: of one row or more, for shapes and dtypes, leading axis of rows.
+        """
+        return cls(
+            columns={name: np.zeros(rows, dtype) for name, dtype in _COLUMNS.items()},
+            predicted=np.zeros((rows, 2, len(OBJECTIVES))),
+            curves=np.zeros((rows, 2, generations)),
+            genes=jax.tree.map(lambda leaf: np.zeros((rows, *leaf.shape[1:]), leaf.dtype), genes),
+        )
+
+    def append(self, found: Measured, curves: Any, predicted: np.ndarray, batch: int) -> History:
+        """The rows with a batch of new ones, none of them accepted yet."""
+        number = len(found.index)
+        new: dict[str, Any] = {name: getattr(found, name, None) for name in _COLUMNS}
+        new |= {"batch": np.full(number, batch), "accepted": np.zeros(number, bool)}
+        return History(
+            columns={
+                name: np.concatenate([self.columns[name], np.asarray(new[name], dtype)])
+                for name, dtype in _COLUMNS.items()
+            },
+            predicted=np.concatenate([self.predicted, predicted]),
+            curves=np.concatenate([self.curves, np.stack(curves, axis=1)]),
+            genes=jax.tree.map(lambda a, b: np.concatenate([a, np.asarray(b)]), self.genes, found.genes),
+        )
+
+    def accept(self, accepted: np.ndarray) -> History:
+        """The rows with another `accepted`."""
+        return dataclasses.replace(self, columns={**self.columns, "accepted": np.asarray(accepted, bool)})
+
+    @property
+    def objectives(self) -> np.ndarray:
+        """`[n, 3]` float64, `OBJECTIVES`."""
+        return np.stack([self.columns[name] for name in OBJECTIVES], axis=1)
+
+    @property
+    def valid(self) -> np.ndarray:
+        """`[n]` bool, rows with a valid mapping of every layer."""
+        return np.asarray(np.isfinite(self.objectives).all(axis=1))
+
+    def within(self, cap: float | None) -> np.ndarray:
+        """`[n]` bool, valid rows that keep the limit on power."""
+        return self.valid & (self.columns["power_W"] <= (np.inf if cap is None else cap))
+
+    def front(self, cap: float | None) -> np.ndarray:
+        """Rows of the archive: those within the limit that no other dominates, by rising latency."""
+        rows = np.flatnonzero(self.within(cap))
+        return rows[non_dominated(self.objectives[rows])]
+
+    def costs(self) -> np.ndarray:
+        """`[n]` int64, generations of single hardware points spent up to the end of the batch of each row."""
+        batch, own = self.columns["batch"], self.columns["generations"]
+        ends = np.cumsum(np.bincount(batch, weights=own, minlength=int(batch.max(initial=-1)) + 1))
+        return ends[batch].astype(np.int64)
+
+
+def non_dominated(values: np.ndarray) -> np.ndarray:
+    """Rows of `[n, M]` that no other dominates, the first of equals, ordered by column after column."""
+    order = np.lexsort(values.T[::-1])
+    kept: list[int] = []
+    for i in order:
+        if not any((values[k] <= values[i]).all() for k in kept):
+            kept.append(int(i))
+    return np.asarray(kept, int)
+
+
+def contributions(history: History, cap: float | None) -> list[int]:
+    """Rows of the front, those first whose loss would cost most hypervolume (logarithmic min-max axes, up to 1.1)."""
+    rows = history.front(cap)
+    if not len(rows):
+        return []
+    axes = Axes.of(history.objectives[history.within(cap)], log=True)
+    values, corner = axes.scaled(history.objectives[rows]), np.full(len(OBJECTIVES), REFERENCE)
+
+    def volume(kept: np.ndarray) -> float:
+        return float(emo.hypervolume(emo.with_spare_rows(values[kept]), corner))
+
+    every = np.arange(len(rows))
+    loss = [-volume(every[every != i]) for i in every]
+    return [int(rows[i]) for i in np.argsort(-np.asarray(loss), kind="stable")]
+
+
+def unico_fit(space: HardwareSpace, digits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Power [W] and area [mm^2] of points by digits, as fitted to the 18 configurations of UNICO's cloud table.
+
+    Non-negative relative least squares; the median error is 1.6 % in power and 3.5 % in area. Power hardly depends on
+    the mapping there, so that R is its latency part alone.
+
+    Raises:
+        ValueError: the space has no axes of these names.
+    """
+    names = [axis.name for axis in space.axes]
+    if not {"pe_x", "pe_y", "local_bytes", "shared_bytes", "noc_bits"} <= set(names):
+        raise ValueError(f"space: the fit is for unico-edge and unico-cloud, got {space.name}")
+
+    def column(name: str) -> np.ndarray:
+        a = names.index(name)
+        return np.asarray(space.axes[a].values, float)[digits[:, a]]
+
+    pes = column("pe_x") * column("pe_y")
+    local, shared, noc = column("local_bytes") / 1024, column("shared_bytes") / 2**20, column("noc_bits")
+    power = 12.03 * pes + 1.07 * pes * local + 7.46 * shared + 0.0807 * noc + 0.26
+    area = 0.0511 * pes + 0.0199 * pes * local + 0.233 * shared + 0.00164 * pes * noc + 0.138
+    return power * 1e-3, area

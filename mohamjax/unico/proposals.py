@@ -1,0 +1,297 @@
+"""Which hardware points to measure next: the surrogate's choice, evolution, densities, or chance.
+
+Every way is a pure function of the rows measured so far, the seed and the number of the batch, so that a search that is
+resumed repeats itself. Points that were measured are not proposed again.
+
+Axes: n rows, A axes of the space, C candidates, Q points of a batch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax import emo
+from mohamjax.unico import acquisition, fidelity, gp
+from mohamjax.unico.config import CodesignConfig
+from mohamjax.unico.history import OBJECTIVES, History
+from mohamjax.unico.space import HardwareSpace
+
+__all__ = ["Proposal", "by_density", "by_evolution", "by_surrogate", "random_points", "targets"]
+
+_LISTED = 100_000  # points of a space that are listed to draw from what is left of it
+_GOOD = 0.15  # share of the rows whose density is that of good ones
+_ROBUST = {"unico": "robustness", "hasco-r": "delta"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Proposal:
+    """A batch.
+
+    Attributes:
+        index: `[Q]` int64, distinct points that have not been measured.
+        predicted: `[Q, 2, 3]` float64, as in `History`.
+        hyper: hyper-parameters of the surrogate, where the next fit begins; None without one.
+    """
+
+    index: np.ndarray
+    predicted: np.ndarray
+    hyper: gp.Hyper | None = None
+
+
+def _generator(config: CodesignConfig, batch: int) -> np.random.Generator:
+    return np.random.default_rng([config.seed, batch, 0x0C0DE])
+
+
+def _nothing(number: int) -> np.ndarray:
+    return np.full((number, 2, len(OBJECTIVES)), np.nan)
+
+
+def random_points(generator: np.random.Generator, space: HardwareSpace, seen: Any, number: int) -> np.ndarray:
+    """Distinct points that are not among `seen`, fewer where the space has no more."""
+    seen = np.unique(np.asarray(seen, np.int64))
+    if space.size <= _LISTED:
+        return generator.permutation(np.setdiff1d(np.arange(space.size), seen))[:number]
+    out = np.zeros(0, np.int64)
+    while len(out) < min(number, space.size - len(seen)):
+        drawn = generator.integers(space.size, size=2 * number)
+        both = np.concatenate([out, drawn[~np.isin(drawn, seen)]])
+        out = both[np.sort(np.unique(both, return_index=True)[1])][:number]
+    return out
+
+
+def by_chance(history: History, space: HardwareSpace, config: CodesignConfig, batch: int, number: int) -> Proposal:
+    """Points drawn evenly."""
+    index = random_points(_generator(config, batch), space, history["index"], number)
+    return Proposal(index, _nothing(len(index)))
+
+
+# ---------------------------------------------------------------- the surrogate
+
+
+def targets(history: History, config: CodesignConfig) -> np.ndarray:
+    """`[n, M]` float64, objectives of the surrogate: latency, power, area, and R or its distance where it is one."""
+    extra = _ROBUST.get(config.method)
+    if extra is None or (config.method == "unico" and not config.robust):
+        return history.objectives
+    values, samples, batch = history[extra], history["samples"], history["batch"]
+    out = np.zeros(len(values))
+    for b in np.unique(batch):
+        own = batch == b
+        out[own] = np.asarray(fidelity_impute(values[own], samples[own]))
+    return np.concatenate([history.objectives, out[:, None]], axis=1)
+
+
+def fidelity_impute(values: np.ndarray, samples: np.ndarray) -> np.ndarray:
+    """R of a batch in which points that were stopped early do not look robust; worst of the batch where none is."""
+    from mohamjax.unico.robustness import impute
+
+    filled = np.asarray(impute(values.astype(np.float32), samples.astype(np.int32))[0], float)
+    return np.where(np.isnan(filled), np.nanmax(np.append(filled, 0.0)), filled)
+
+
+def _logs(values: np.ndarray) -> np.ndarray:
+    """Logarithms of objectives `[n, M]`; the fourth, which may be 0, after a small offset."""
+    shifted = values.copy()
+    shifted[:, 3:] += fidelity.ROBUSTNESS_OFFSET
+    return np.log(shifted)
+
+
+def _pool(generator: np.random.Generator, history: History, space: HardwareSpace, config: CodesignConfig) -> np.ndarray:
+    """Candidates: random points, and points two small steps away from the front."""
+    seen = history["index"]
+    drawn = random_points(generator, space, seen, config.pool)
+    front = history.front(config.power_cap_W)
+    if not len(front):
+        return drawn
+    digits = space.digits(history["index"][generator.choice(front, config.neighbours)])
+    rows = np.arange(len(digits))
+    for _ in range(2):
+        axis = generator.integers(len(space.axes), size=len(digits))
+        step = generator.integers(1, 4, size=len(digits)) * generator.choice([-1, 1], size=len(digits))
+        digits[rows, axis] = np.clip(digits[rows, axis] + step, 0, np.asarray(space.shape)[axis] - 1)
+    near = space.index(digits)
+    both = np.concatenate([drawn, near[~np.isin(near, seen)]])
+    return both[np.sort(np.unique(both, return_index=True)[1])]
+
+
+def by_surrogate(
+    history: History,
+    space: HardwareSpace,
+    config: CodesignConfig,
+    batch: int,
+    number: int,
+    hyper: gp.Hyper | None,
+    size: int,
+) -> Proposal:
+    """The batch that an acquisition function picks on Gaussian processes of the accepted rows.
+
+    Args:
+        history: rows so far, some accepted.
+        space: the hardware space.
+        config: settings.
+        batch: its number.
+        number: Q wanted.
+        hyper: where the fit begins.
+        size: Q compiled, at least `number`.
+    """
+    fit_key, pick_key = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), batch))
+    generator = _generator(config, batch)
+    pool = _pool(generator, history, space, config)
+    if not len(pool):
+        return Proposal(np.zeros(0, np.int64), _nothing(0))
+    values = _logs(targets(history, config))
+    use = history["accepted"] & history.valid & np.isfinite(values).all(axis=1)
+    if np.sum(use) < 2:
+        return by_chance(history, space, config, batch, number)
+    front = history.front(config.power_cap_W)
+    on_front = np.zeros(len(history), bool)
+    on_front[front] = True
+    rows = np.flatnonzero(use)
+    if len(rows) > config.training:
+        # The front, the newest, then those nearest to the best.
+        spread = values - values[use].min(axis=0)
+        spread = (spread / np.maximum(spread[use].max(axis=0), 1e-12)).max(axis=1)
+        chosen, mask = fidelity.training_rows(use, spread, on_front & use, size=config.training)
+        rows = np.asarray(chosen)[np.asarray(mask)]
+    padded = gp.bucket(len(rows))
+    x = np.zeros((padded, len(space.axes)), np.float32)
+    y = np.zeros((padded, values.shape[1]), np.float32)
+    x[: len(rows)], y[: len(rows)] = space.encode(history["index"][rows]), values[rows]
+    mask = np.arange(padded) < len(rows)
+    surrogate = gp.fit(fit_key, x, y, mask, hyper, steps=60 if hyper is None else 20)
+
+    most = config.pool + config.neighbours
+    candidates = np.zeros((most, len(space.axes)), np.float32)
+    candidates[: len(pool)] = space.encode(pool)
+    there = np.arange(most) < len(pool)
+    certain = None
+    if config.power_cap_W is not None:
+        certain = gp.probability_below(surrogate, candidates, float(np.log(config.power_cap_W)), objective=1)
+    known = values[rows]
+    if config.acquisition == "mesmo":
+        best = known.min(axis=0).astype(np.float32)
+        picked = acquisition.mesmo(pick_key, surrogate, candidates, there, best, certain, count=size)
+    else:
+        good = values[front] if len(front) else known
+        place = gp.bucket(min(len(good), gp.BUCKETS[-1]))
+        good = good[:place]
+        shown = np.zeros((place, good.shape[1]), np.float32)
+        shown[: len(good)] = good
+        # A tenth of the span beyond the worst of the front, so that its ends gain as well.
+        span = np.maximum(known.max(axis=0) - known.min(axis=0), 1e-6)
+        reference = (good.max(axis=0) + 0.1 * span).astype(np.float32)
+        picked = acquisition.qhvi(
+            pick_key, surrogate, candidates, there, shown, np.arange(place) < len(good), reference, certain, count=size
+        )
+    index = np.asarray(picked.index)
+    index = index[index >= 0][:number]
+    mean, variance = (np.asarray(v, float)[index] for v in gp.predict(surrogate, candidates))
+    predicted = np.stack([mean, np.sqrt(variance)], axis=1)[:, :, : len(OBJECTIVES)]
+    return Proposal(pool[index], predicted, jax.device_get(surrogate.hyper))
+
+
+# ---------------------------------------------------------------- baselines
+
+
+def _held(history: History, config: CodesignConfig) -> np.ndarray:
+    """`[n, 3]` objectives as evolution sees them: rows that break the limit come behind all others."""
+    cap = np.inf if config.power_cap_W is None else config.power_cap_W
+    excess = np.where(history.valid, np.maximum(history["power_W"] / cap - 1, 0), np.inf)
+    return np.asarray(emo.constrained(history.objectives.astype(np.float32), excess.astype(np.float32)))
+
+
+def by_evolution(history: History, space: HardwareSpace, config: CodesignConfig, batch: int, number: int) -> Proposal:
+    """NSGA-II over the digits: simulated binary crossover and polynomial mutation, rounded.
+
+    The population is what survival leaves of the rows so far; those measured before are drawn anew.
+    """
+    generator = _generator(config, batch)
+    if not len(history):
+        return by_chance(history, space, config, batch, number)
+    shape = jnp.asarray(space.shape, jnp.float32)
+    size = max(number, 2)
+    search = _nsga(size, len(space.axes))
+    rows = len(history)
+    index, rank, crowding = emo.survive(jnp.asarray(_held(history, config)), min(size, rows))
+    grown = np.resize(np.asarray(index), size)
+    state = dataclasses.replace(
+        search.init(jax.random.fold_in(jax.random.key(config.seed), 7), shape=shape),
+        generation=jnp.int32(batch),
+        genes=jnp.asarray(space.digits(history["index"][grown])),
+        rank=jnp.asarray(np.resize(np.asarray(rank), size)),
+        crowding=jnp.asarray(np.resize(np.asarray(crowding), size)),
+    )
+    asked = space.index(np.asarray(search.ask(state, shape=shape)))
+    asked = asked[~np.isin(asked, history["index"])]
+    asked = asked[np.sort(np.unique(asked, return_index=True)[1])][:number]
+    seen = np.concatenate([history["index"], asked])
+    more = random_points(generator, space, seen, number - len(asked))
+    index = np.concatenate([asked, more])
+    return Proposal(index, _nothing(len(index)))
+
+
+def _nsga(size: int, axes: int) -> emo.NSGA2:
+    """NSGA-II over digits, with the usual distribution indices of 15 and 20 (Deb et al., 2002)."""
+
+    def sample(key: jax.Array, shape: jax.Array) -> jax.Array:
+        return jnp.floor(jax.random.uniform(key, shape.shape) * shape).astype(jnp.int32)
+
+    def vary(key: jax.Array, a: jax.Array, b: jax.Array, shape: jax.Array) -> tuple[jax.Array, jax.Array]:
+        cross, swap, first, second = jax.random.split(key, 4)
+        u = jax.random.uniform(cross, (axes,))
+        spread = jnp.where(u <= 0.5, (2 * u) ** (1 / 16), (0.5 / (1 - u)) ** (1 / 16))
+        spread = jnp.where(jax.random.bernoulli(swap, 0.5, (axes,)), 1.0, spread)
+        mean, half = (a + b) / 2, spread * (b - a) / 2
+
+        def mutated(key: jax.Array, x: jax.Array) -> jax.Array:
+            coin, draw = jax.random.split(key)
+            r = jax.random.uniform(draw, (axes,))
+            delta = jnp.where(r < 0.5, (2 * r) ** (1 / 21) - 1, 1 - (2 * (1 - r)) ** (1 / 21))
+            moved = jnp.where(jax.random.bernoulli(coin, 1 / axes, (axes,)), x + delta * shape, x)
+            return jnp.clip(jnp.round(moved), 0, shape - 1).astype(jnp.int32)
+
+        return mutated(first, mean - half), mutated(second, mean + half)
+
+    return emo.NSGA2(sample=sample, vary=vary, population=size, objectives=len(OBJECTIVES))
+
+
+def by_density(history: History, space: HardwareSpace, config: CodesignConfig, batch: int, number: int) -> Proposal:
+    """MOBOHB: candidates for which the density of good rows is high against that of the others.
+
+    Every point of the batch has random weights of its own, under which ParEGO's scalar parts the rows into the best
+    15 % and the rest; densities are products of normal kernels over the coordinates.
+    """
+    generator = _generator(config, batch)
+    valid = np.flatnonzero(history.valid)
+    if len(valid) < 4:
+        return by_chance(history, space, config, batch, number)
+    values = np.log(history.objectives[valid])
+    values = (values - values.min(axis=0)) / np.maximum(np.ptp(values, axis=0), 1e-12)
+    late = np.where(history.within(config.power_cap_W)[valid], 0.0, 1e3)
+    x = space.encode(history["index"][valid]).astype(float)
+    pool = random_points(generator, space, history["index"], config.pool)
+    z, taken = space.encode(pool).astype(float), np.zeros(len(pool), bool)
+    out = []
+    for _ in range(min(number, len(pool))):
+        weights = jnp.asarray(generator.dirichlet(np.ones(values.shape[1])))
+        scalar = np.asarray(fidelity.parego(values, weights)) + late
+        order = np.argsort(scalar, kind="stable")
+        good = max(2, round(_GOOD * len(order)))
+        gain = _log_density(z, x[order[:good]]) - _log_density(z, x[order[good:]])
+        best = int(np.argmax(np.where(taken, -np.inf, gain)))
+        taken[best] = True
+        out.append(best)
+    return Proposal(pool[out], _nothing(len(out)))
+
+
+def _log_density(points: np.ndarray, centres: np.ndarray) -> np.ndarray:
+    """Logarithm of a kernel density, `[C]`, with Scott's bandwidth on every coordinate."""
+    width = np.maximum(centres.std(axis=0) * len(centres) ** (-1 / (4 + centres.shape[1])), 0.05)
+    square = (((points[:, None] - centres) / width) ** 2).sum(axis=-1)
+    least = square.min(axis=1)
+    return np.log(np.exp(-(square - least[:, None]) / 2).mean(axis=1)) - least / 2 - np.log(width).sum()

@@ -1,0 +1,146 @@
+"""What a hardware search found, as designs in double precision and as rows of tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from mohamjax import emo
+from mohamjax.schedule import Design, Evaluated, reevaluate
+from mohamjax.search.seeding import padded
+from mohamjax.unico.history import OBJECTIVES, non_dominated
+from mohamjax.unico.protocol import REFERENCE, Axes
+from mohamjax.unico.search import CodesignResult
+
+__all__ = ["HISTORY_COLUMNS", "evaluated_front", "hardware_rows", "history_rows", "modelled_time", "power_of"]
+
+HISTORY_COLUMNS = (
+    "batch",
+    "hardware",
+    "evaluations",
+    "modelled_generations",
+    "seconds",
+    "front_size",
+    "hypervolume",
+)
+
+WORKERS = 8  # of the modelled time; HASCO searches one point at a time
+
+
+def evaluated_front(result: CodesignResult) -> tuple[Evaluated, np.ndarray]:
+    """The front in double precision, from its loop nests on, and what is left of it there.
+
+    Returns:
+        The designs, and the rows of `result.front` that they are: those that no other dominates in latency, power and
+        area.
+    """
+    application, space = result.application, result.space
+    digits = space.digits(result.history["index"][result.front])
+    structure = space.variant(digits)
+    used = np.unique(structure)
+    templates = [space.variants[v] for v in used]
+    place = np.searchsorted(used, structure)
+    # The k-th design of a template has the k-th mapping of every layer.
+    entry = np.asarray([np.sum(place[:i] == t) for i, t in enumerate(place)], np.int32)
+    unique, most = len(application.unique_layers), int(entry.max()) + 1
+
+    def tabled(leaf: Any) -> np.ndarray:
+        leaf = np.asarray(leaf)
+        out = np.empty((unique, len(used), most, *leaf.shape[2:]), leaf.dtype)
+        out[:] = np.moveaxis(leaf[:1], 0, 1)[:, None]
+        out[:, place, entry] = np.moveaxis(leaf, 0, 1)
+        return out
+
+    count = np.tile(np.bincount(place, minlength=len(used)), (unique, 1)).astype(np.int32)
+    number, layers = len(place), len(application.layers)
+    genes: dict[str, Any] = {
+        "order": np.tile(np.arange(layers, dtype=np.int32), (number, 1)),
+        "assignment": np.zeros((number, layers), np.int32),
+        "mapping": np.repeat(entry[:, None], layers, axis=1),
+        "template": place[:, None].astype(np.int32),
+    }
+    designs = Design(**genes)
+    capacity, fanout = space.sizes(digits)
+    evaluated = reevaluate(
+        application,
+        templates,
+        result.technology,
+        result.package,
+        jax.tree.map(tabled, result.mappings),
+        count,
+        _padded(designs, layers),
+        sizes=(capacity[:, None], fanout[:, None]),
+    )
+    values = np.stack([evaluated.objectives[:, 0], power_of(result, evaluated), evaluated.objectives[:, 2]], axis=1)
+    kept = non_dominated(np.where(np.isfinite(values), values, np.inf))
+    return evaluated.take(kept), kept
+
+
+def _padded(designs: Any, layers: int) -> Any:
+    """Designs with as many layers as the evaluation pads to."""
+    return padded(designs, 32 * -(-layers // 32))
+
+
+def power_of(result: CodesignResult, evaluated: Evaluated) -> np.ndarray:
+    """Power [W] of designs: energy over latency, and leakage."""
+    latency, energy, area = np.asarray(evaluated.objectives).T
+    return energy / latency + result.config.leakage * area
+
+
+def hardware_rows(result: CodesignResult) -> list[dict[str, Any]]:
+    """One row per hardware point measured, as in `hardware.csv`."""
+    history, space = result.history, result.space
+    digits = space.digits(history["index"])
+    front = set(result.front.tolist())
+    return [
+        {
+            **{name: column[i].item() for name, column in history.columns.items()},
+            "evaluations": int(result.evaluations[i]),
+            "front": int(i in front),
+            **space.values(digits[i]),
+        }
+        for i in range(len(history))
+    ]
+
+
+def modelled_time(result: CodesignResult) -> np.ndarray:
+    """Generations one after the other up to the end of each batch, with `WORKERS` searches at a time; 1 for HASCO."""
+    config, history = result.config, result.history
+    workers = 1 if config.method.startswith("hasco") else WORKERS
+    out, total = [], 0
+    for b in range(int(history["batch"].max()) + 1):
+        own = np.sort(history["generations"][history["batch"] == b])
+        # Points that stop at a budget ran in all rounds up to it.
+        before = 0
+        for budget in np.unique(own):
+            total += -(-int(np.sum(own >= budget)) // workers) * (int(budget) - before)
+            before = int(budget)
+        out.append(total)
+    return np.asarray(out)
+
+
+def history_rows(result: CodesignResult) -> list[dict[str, Any]]:
+    """One row per batch, as in `history.csv`."""
+    history, cap = result.history, result.config.power_cap_W
+    rows = np.flatnonzero(history.within(cap))
+    axes = Axes.of(history.objectives[rows], log=True)
+    modelled, out = modelled_time(result), []
+    for b in range(int(history["batch"].max()) + 1):
+        last = int(np.flatnonzero(history["batch"] == b)[-1])
+        front = rows[(rows <= last)]
+        front = front[non_dominated(history.objectives[front])] if len(front) else front
+        scaled = emo.with_spare_rows(axes.scaled(history.objectives[front].reshape(-1, len(OBJECTIVES))))
+        out.append(
+            {
+                "batch": b,
+                "hardware": last + 1,
+                "evaluations": int(result.evaluations[last]),
+                "modelled_generations": int(modelled[b]),
+                "seconds": round(float(result.seconds[last]), 3),
+                "front_size": len(front),
+                "hypervolume": float(emo.hypervolume(scaled, np.full(len(OBJECTIVES), REFERENCE))),
+            }
+        )
+    return out

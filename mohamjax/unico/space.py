@@ -1,0 +1,439 @@
+"""Hardware spaces as data: index <-> digits by mixed radix, and a machine for every point inside jit.
+
+A point is one digit per axis. An axis either picks among structures (dataflow, widths), which are templates of their
+own, or sets sizes (capacities, fanouts) of all of them. A point's machine is made of arrays alone: one compilation
+serves all points.
+
+Axes: N points, A axes, V variants (templates that structural axes choose from), L levels, innermost first.
+Source of the UNICO space: UNICO, Section 4.1 (size about 2^22), with the sizes of its cloud table; the counts per axis,
+the unit of the network's bandwidth and what it costs are ours.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib.resources
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.errors import InputError
+from mohamjax.hardware import (
+    Machine,
+    Technology,
+    Template,
+    TemplateArrays,
+    load_template,
+    resize,
+    template_arrays,
+)
+
+if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
+    from dataclasses import dataclass
+else:
+    from chex import dataclass
+
+__all__ = ["SPACES", "Axis", "HardwareSpace", "SpaceArrays", "machine_of", "named_space", "template_space"]
+
+MOST_POINTS = 2**31
+"""Points of a space at most: an index is what the random numbers of a point derive from."""
+
+_LISTED = 24  # fanouts up to here are listed one by one
+_SIZES = 12  # capacities of a template's level at most
+
+
+@dataclasses.dataclass(frozen=True)
+class Axis:
+    """One axis of a hardware space.
+
+    Attributes:
+        name: for people and files.
+        values: what its digits stand for, rising where they are numbers.
+        sets: sizes that it sets to its value: pairs of `capacity` (words), `fanout_x` or `fanout_y` and the level, from
+            the innermost. An axis that sets none is structural: it chooses the template.
+    """
+
+    name: str
+    values: tuple[Any, ...]
+    sets: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def encoded(self) -> np.ndarray:
+        """`[values]` float64 between 0 and 1: logarithms of numbers over their range, places of names."""
+        if len(self.values) < 2:
+            return np.zeros(len(self.values))
+        if isinstance(self.values[0], str):
+            return np.arange(len(self.values)) / (len(self.values) - 1)
+        logs = np.log2(np.asarray(self.values, float))
+        return (logs - logs[0]) / (logs[-1] - logs[0])
+
+
+@dataclass(frozen=True)
+class SpaceArrays:
+    """What turns digits into machines, as data.
+
+    Attributes:
+        templates: the variants at their largest sizes, leading axis `[V]`.
+        stride: `[A]` int32, what a digit of a structural axis adds to the number of the variant; 0 for other axes.
+        value: `[A, R]` float, sizes that the digits stand for, padded; 0 for structural axes.
+        capacity: `[A, L]` bool, the axis sets this capacity.
+        fanout: `[A, L, 2]` bool, likewise.
+    """
+
+    templates: TemplateArrays
+    stride: jax.Array
+    value: jax.Array
+    capacity: jax.Array
+    fanout: jax.Array
+
+
+def machine_of(digits: jax.Array, space: SpaceArrays, technology: Technology) -> tuple[jax.Array, Machine]:
+    """The machine of one point; pure, to be vmapped.
+
+    Args:
+        digits: `[A]` int32.
+        space: the space.
+        technology: energy and area tables, in the float dtype of the space.
+
+    Returns:
+        Its variant, `[]` int32, and the machine, with the costs of its sizes.
+    """
+    variant = jnp.sum(digits * space.stride)
+    template = jax.tree.map(lambda leaf: leaf[variant], space.templates)
+    value = jnp.take_along_axis(space.value, digits[:, None], axis=1)
+    base = template.machine
+    # No two axes set the same size.
+    capacity = jnp.where(
+        jnp.any(space.capacity, axis=0), jnp.sum(jnp.where(space.capacity, value, 0), axis=0), base.capacity
+    )
+    sizes = jnp.sum(jnp.where(space.fanout, value[..., None], 0), axis=0)
+    fanout = jnp.where(jnp.any(space.fanout, axis=0), sizes, base.fanout)
+    return variant, resize(template, technology, capacity, fanout)
+
+
+@dataclasses.dataclass(frozen=True)
+class HardwareSpace:
+    """A discrete space of accelerators; points are numbered by mixed radix, the first axis slowest.
+
+    Attributes:
+        name: for people and files.
+        axes: A axes.
+        variants: templates that the structural axes choose from, numbered by mixed radix over these alone, at their
+            largest sizes.
+
+    Example:
+        >>> space = named_space("unico-edge")
+        >>> space.size
+        4147200
+        >>> space.values(space.digits([4147199])[0])["pe_x"]
+        24
+    """
+
+    name: str
+    axes: tuple[Axis, ...]
+    variants: tuple[Template, ...]
+
+    def __post_init__(self) -> None:
+        """Checks that templates and axes belong together."""
+        structures = math.prod(len(axis.values) for axis in self.axes if not axis.sets)
+        if structures != len(self.variants):
+            raise ValueError(f"variants: the structural axes number {structures}, got {len(self.variants)}")
+        if self.size >= MOST_POINTS:
+            raise ValueError(f"axes: a space has fewer than {MOST_POINTS} points, got {self.size}")
+
+    @functools.cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Values of each axis."""
+        return tuple(len(axis.values) for axis in self.axes)
+
+    @property
+    def size(self) -> int:
+        """Points."""
+        return math.prod(self.shape)
+
+    def digits(self, index: Any) -> np.ndarray:
+        """Digits `[N, A]` int32 of points `[N]`.
+
+        Raises:
+            ValueError: a number is no point.
+        """
+        index = np.asarray(index, np.int64)
+        if index.size and not (index.min() >= 0 and index.max() < self.size):
+            raise ValueError(f"index: expected 0 to {self.size - 1}, got {index.min()} to {index.max()}")
+        return np.stack(np.unravel_index(index, self.shape), axis=-1).astype(np.int32)
+
+    def index(self, digits: Any) -> np.ndarray:
+        """Points `[N]` int64 of digits `[N, A]`."""
+        return np.asarray(np.ravel_multi_index(tuple(np.moveaxis(np.asarray(digits, np.int64), -1, 0)), self.shape))
+
+    def encode(self, index: Any) -> np.ndarray:
+        """Coordinates `[N, A]` float32 between 0 and 1: logarithms of sizes, places of names."""
+        digits = self.digits(index)
+        return np.stack([axis.encoded[digits[:, a]] for a, axis in enumerate(self.axes)], axis=1).astype(np.float32)
+
+    def values(self, digits: Any) -> dict[str, Any]:
+        """What the digits `[A]` of a point stand for, by axis."""
+        return {axis.name: axis.values[int(d)] for axis, d in zip(self.axes, digits, strict=True)}
+
+    def variant(self, digits: Any) -> np.ndarray:
+        """Variants `[N]` int of digits `[N, A]`."""
+        return np.asarray(digits) @ self._strides
+
+    @functools.cached_property
+    def _strides(self) -> np.ndarray:
+        strides, step = np.zeros(len(self.axes), np.int32), 1
+        for a in reversed(range(len(self.axes))):
+            if not self.axes[a].sets:
+                strides[a] = step
+                step *= len(self.axes[a].values)
+        return strides
+
+    def arrays(self, technology: Technology, levels: int | None = None) -> SpaceArrays:
+        """The space as arrays, single precision.
+
+        Args:
+            technology: energy and area tables.
+            levels: L; default the most of any variant.
+        """
+        templates = template_arrays(self.variants, technology, levels)
+        depth, widest = templates.component.shape[1], max(self.shape)
+        value = np.zeros((len(self.axes), widest), np.float32)
+        capacity = np.zeros((len(self.axes), depth), bool)
+        fanout = np.zeros((len(self.axes), depth, 2), bool)
+        for a, axis in enumerate(self.axes):
+            for field, level in axis.sets:
+                value[a, : len(axis.values)] = axis.values
+                if field == "capacity":
+                    capacity[a, level] = True
+                else:
+                    fanout[a, level, ("fanout_x", "fanout_y").index(field)] = True
+        return SpaceArrays(
+            templates=templates,
+            stride=jnp.asarray(self._strides),
+            value=jnp.asarray(value),
+            capacity=jnp.asarray(capacity),
+            fanout=jnp.asarray(fanout),
+        )
+
+    def sizes(self, digits: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Capacities `[N, L]`, -1 where there is no limit, and fanouts `[N, L, 2]` of points by digits `[N, A]`."""
+        digits = np.atleast_2d(digits)
+        levels = self.variants[0].levels
+        capacity = np.tile([float(x.capacity_words or -1) for x in levels], (len(digits), 1))
+        fanout = np.tile(np.asarray([x.fanout for x in levels], float), (len(digits), 1, 1))
+        for a, axis in enumerate(self.axes):
+            for field, level in axis.sets:
+                own = np.asarray(axis.values, float)[digits[:, a]]
+                if field == "capacity":
+                    capacity[:, level] = own
+                else:
+                    fanout[:, level, ("fanout_x", "fanout_y").index(field)] = own
+        return capacity, fanout
+
+    def instance(self, digits: Any, name: str | None = None) -> Template:
+        """A point as a template of fixed sizes, for whoever wants to map on it elsewhere."""
+        base = self.variants[int(self.variant(digits))]
+        capacity, fanout = (x[0] for x in self.sizes(digits))
+        levels = tuple(
+            dataclasses.replace(
+                level,
+                capacity_words=None if level.capacity_words is None else int(capacity[i]),
+                fanout=(int(fanout[i, 0]), int(fanout[i, 1])),
+            )
+            for i, level in enumerate(base.levels)
+        )
+        return dataclasses.replace(base, name=name or base.name, levels=levels, sizes="fixed")
+
+
+# ---------------------------------------------------------------- UNICO's own spaces
+
+_LOCAL = (16, 24, 32, 42, 48, 56, 64, 80, 84, 96, 112, 128, 154, 192, 256, 288, 512, 640, 768, 1024)
+_SHARED_KIB = (2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 160, 192, 256, 288, 384, 512, 640, 768, 1024)
+_DATAFLOWS = ("os", "ws")
+_SHARED, _DRAM = 1, 2  # levels, innermost first
+
+
+@functools.cache
+def _packaged(dataflow: str) -> Template:
+    folder = importlib.resources.files("mohamjax.hardware").joinpath("templates")
+    with importlib.resources.as_file(folder.joinpath(f"unico-{dataflow}.yaml")) as path:
+        return load_template(path)
+
+
+def _structure(dataflow: str, name: str, words: int, *, most: tuple[int, int, int], burst: int = 8) -> Template:
+    """UNICO's template with rows and bandwidth of so many words, and the largest sizes of a space."""
+    base = _packaged(dataflow)
+    local, shared, dram = base.levels
+    array, local_words, shared_words = most
+    return dataclasses.replace(
+        base,
+        name=name,
+        levels=(
+            dataclasses.replace(local, capacity_words=local_words),
+            dataclasses.replace(
+                shared,
+                capacity_words=shared_words,
+                block_words=words,
+                bandwidth=(float(words), float(words)),
+                fanout=(array, array),
+            ),
+            dataclasses.replace(dram, block_words=burst),
+        ),
+    )
+
+
+@functools.cache
+def _unico(name: str) -> HardwareSpace:
+    shared = tuple(1024 * kib for kib in _SHARED_KIB)
+    bits = tuple(range(16, 145, 16))
+    sides = tuple(range(1, 25))
+    most = (sides[-1], _LOCAL[-1], shared[-1])
+    axes = (
+        Axis("pe_x", sides, (("fanout_x", _SHARED),)),
+        Axis("pe_y", sides, (("fanout_y", _SHARED),)),
+        Axis("local_bytes", _LOCAL, (("capacity", 0),)),
+        Axis("shared_bytes", shared, (("capacity", _SHARED),)),
+        Axis("noc_bits", bits),
+        Axis("dataflow", _DATAFLOWS),
+    )
+    variants = tuple(
+        _structure(flow, f"unico-{flow}-{width}", width // 8, most=most) for width in bits for flow in _DATAFLOWS
+    )
+    return HardwareSpace(name, axes, variants)
+
+
+@functools.cache
+def _unico_ci() -> HardwareSpace:
+    """A space of the size that the open HASCO code searches for matrix products."""
+    banks, bus, burst = tuple(range(1, 9)), (8, 16), (4, 8)
+    local, shared = (64, 256, 1024), (16 * 1024, 64 * 1024, 256 * 1024)
+    most = (32, local[-1], shared[-1])
+    axes = (
+        Axis("pe", (8, 16, 32), (("fanout_x", _SHARED), ("fanout_y", _SHARED))),
+        Axis("local_bytes", local, (("capacity", 0),)),
+        Axis("shared_bytes", shared, (("capacity", _SHARED),)),
+        Axis("banks", banks),
+        Axis("bus_bits", bus),
+        Axis("burst_words", burst),
+        Axis("dataflow", _DATAFLOWS),
+    )
+    variants = tuple(
+        _structure(flow, f"unico-{flow}-{b}x{width}-{words}", b * width // 8, most=most, burst=words)
+        for b in banks
+        for width in bus
+        for words in burst
+        for flow in _DATAFLOWS
+    )
+    return HardwareSpace("unico-ci", axes, variants)
+
+
+SPACES = ("unico-edge", "unico-cloud", "unico-ci")
+"""Spaces by name. The first two are one space under two limits on power."""
+
+
+def named_space(name: str) -> HardwareSpace:
+    """A space that comes with mohamjax.
+
+    - `unico-edge`, `unico-cloud`: arrays of 1 to 24 by 1 to 24 PEs, 20 local and 20 shared scratchpads, networks of 16
+      to 144 bits per cycle, output- or weight-stationary: 4,147,200 points.
+    - `unico-ci`: 1,728 points, for tests: square arrays, 3 x 3 scratchpads, 1 to 8 banks of 8 or 16 bits that are read
+      together, off-chip accesses of 4 or 8 words, two dataflows.
+
+    Raises:
+        InputError: there is none of this name.
+    """
+    if name not in SPACES:
+        raise InputError(
+            f"unknown space {name!r}", item="the argument `space`", remedy=f"use one of {', '.join(SPACES)}"
+        )
+    return _unico_ci() if name == "unico-ci" else _unico(name)
+
+
+# ---------------------------------------------------------------- spaces of templates
+
+
+def template_space(template: Template) -> HardwareSpace:
+    """All sizes of a template between the least and its own.
+
+    Every limited buffer takes its full size, halves of it down to one granule, and that (at least one word of each
+    data space that it keeps); every fanout above 1 takes all numbers up to 24, or as many along a logarithmic scale.
+
+    Raises:
+        InputError: the template has fixed sizes, or nothing that could be smaller.
+    """
+    if template.sizes == "fixed":
+        raise InputError(
+            "has fixed sizes: there is nothing to search", item=f"template {template.name}", remedy="write sizes: free"
+        )
+    axes: list[Axis] = []
+    for i, level in enumerate(template.levels):
+        if level.capacity_words is not None:
+            granule = max(level.granularity_rows, 1) * (level.block_words if level.granularity_rows else 1)
+            values = _halves(level.capacity_words, granule, max(sum(level.keep), 1))
+            if len(values) > 1:
+                axes.append(Axis(f"{level.name}_words", values, (("capacity", i),)))
+        for name, most in zip(("fanout_x", "fanout_y"), level.fanout, strict=True):
+            if most > 1:
+                axes.append(Axis(f"{level.name}_{name}", _numbers(most), ((name, i),)))
+    if not axes:
+        raise InputError(
+            "has one size only: there is nothing to search",
+            item=f"template {template.name}",
+            remedy="give it larger buffers or fanouts",
+        )
+    while math.prod(len(axis.values) for axis in axes) >= MOST_POINTS:
+        longest = max(range(len(axes)), key=lambda a: len(axes[a].values))
+        values = axes[longest].values
+        thinned = tuple(sorted({*values[::2], values[-1]}))
+        axes[longest] = dataclasses.replace(axes[longest], values=thinned)
+    return HardwareSpace(template.name, tuple(axes[::-1]), (template,))
+
+
+def _halves(full: int, granule: int, least: int) -> tuple[int, ...]:
+    """`full`, halved again and again, in whole granules."""
+    values, size = {full}, full
+    smallest = min(full, granule * max(1, -(-least // granule)))
+    while size > smallest and len(values) < _SIZES - 1:
+        size //= 2
+        values.add(min(full, max(smallest, granule * -(-size // granule))))
+    return tuple(sorted({*values, smallest}))
+
+
+def _numbers(most: int) -> tuple[int, ...]:
+    """1 to `most`, all or evenly on a logarithmic scale."""
+    if most <= _LISTED:
+        return tuple(range(1, most + 1))
+    return tuple(sorted({round(v) for v in np.geomspace(1, most, _LISTED)}))
+
+
+def check_layers(layers: Sequence[Any], space: HardwareSpace) -> None:
+    """Complains where a layer runs on no, or not on every structure of a space.
+
+    Args:
+        layers: unique layers.
+        space: the space.
+
+    Raises:
+        InputError: names the first layer.
+    """
+    from mohamjax.hardware import fits
+
+    for template in {repr(t.dataflows): t for t in space.variants}.values():
+        reasons = [fits(template, layer.type, layer.shape) for layer in layers]
+        refused = [reason for reason in reasons if reason is not None]
+        if refused:
+            whole = (
+                "runs none of the layers"
+                if len(refused) == len(layers)
+                else f"cannot run {len(refused)} of {len(layers)} unique layers"
+            )
+            raise InputError(
+                f"{whole}: {refused[0]}",
+                item=f"template {template.name}",
+                remedy="choose one that runs every layer type of the networks",
+            )

@@ -1,0 +1,257 @@
+"""The hardware search: every method, resuming, limits, results that evaluate to the same numbers, and the command."""
+
+import csv
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+from small_codesign import SIZES, SPACE, TECHNOLOGY, application
+from small_search import small_network
+
+import mohamjax as mj
+from mohamjax.cli import main
+from mohamjax.errors import InputError
+from mohamjax.io.checkpoint import CheckpointFile, read_checkpoint
+from mohamjax.io.codesign import write_codesign
+from mohamjax.io.designs import evaluate_designs
+from mohamjax.unico.config import METHODS, CodesignConfig
+from mohamjax.unico.history import non_dominated, unico_fit
+from mohamjax.unico.results import HISTORY_COLUMNS, history_rows
+from mohamjax.unico.search import HardwareSearch, search_hardware
+from mohamjax.unico.space import named_space
+
+THREE = {"iterations": 4, "finish": 0.25}
+
+
+def search(**changes):
+    config = CodesignConfig(**{**SIZES, **changes})
+    return HardwareSearch(application(), SPACE, config, technology=TECHNOLOGY)
+
+
+def same(a, b):
+    left, right = (jax.tree.leaves((h.columns, h.predicted, h.curves, h.genes)) for h in (a, b))
+    return all(np.array_equal(x, y, equal_nan=True) for x, y in zip(left, right, strict=True))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A search of three batches and an end, its result and its checkpoint."""
+    path = tmp_path_factory.mktemp("codesign") / "checkpoint.npz"
+    own = search(**THREE)
+    return own, search_hardware(own, checkpoint=CheckpointFile(path)), path
+
+
+def test_the_loop(whole):
+    own, result, _ = whole
+    history = result.history
+    new = history["batch"] < 3
+    assert history["batch"][new].tolist() == [0] * 8 + [1] * 8 + [2] * 8
+    assert len(set(history["index"][new].tolist())) == 24  # nothing twice
+    assert 0.9 * own.config.total_cost < own.cost <= own.config.total_cost
+    assert result.evaluations[-1] == own.cost * 16 * 4
+    assert own.lanes.evaluations == result.evaluations[-1]
+    for b in range(3):
+        assert sorted(history["generations"][history["batch"] == b]) == [2, 2, 2, 2, 4, 4, 8, 16]
+    assert history["accepted"][:8].all() and history["accepted"][8:16].sum() >= 2
+    assert np.isnan(history.predicted[:8]).all() and np.isfinite(history.predicted[8:24]).all()
+
+
+def test_the_end_finishes_the_front(whole):
+    """What is kept for the end gives designs of the front the full budget; the numbers are those of one search."""
+    history = whole[1].history
+    late = history["batch"] >= 3
+    assert late.sum() >= 1 and (history["generations"][late] == 16).all()
+    for i in np.flatnonzero(late):
+        (j,) = np.flatnonzero((history["index"] == history["index"][i]) & ~late)
+        stop = history["generations"][j]
+        assert stop < 16
+        assert np.array_equal(history.curves[i, :, :stop], history.curves[j, :, :stop])
+
+
+def test_the_front_is_what_nothing_dominates(whole):
+    _, result, _ = whole
+    values = result.history.objectives
+    for i in range(len(values)):
+        beaten = ((values <= values[i]).all(axis=1) & (values < values[i]).any(axis=1)).any()
+        assert beaten == (i not in set(result.front.tolist()))
+    assert (np.diff(values[result.front, 0]) >= 0).all()
+
+
+def test_it_learns_from_what_it_measured(whole):
+    """The surrogate's expectations follow the measurements: rank correlation over the batches that it proposed."""
+    history = whole[1].history
+    rows = np.isfinite(history.predicted).all(axis=(1, 2))
+    for k in (0, 2):
+        expected, found = history.predicted[rows, 0, k], np.log(history.objectives[rows, k])
+        ranks = [np.argsort(np.argsort(x)) for x in (expected, found)]
+        assert np.corrcoef(*ranks)[0, 1] > 0.4
+
+
+def test_a_resumed_search_is_the_same(whole, tmp_path):
+    _, result, path = whole
+    began = search(**THREE)
+    began.step()
+    began.save(tmp_path / "c.npz")
+    again = search(**THREE)
+    resumed = search_hardware(again, checkpoint=CheckpointFile(tmp_path / "c.npz"), resume=True)
+    assert same(resumed.history, result.history)
+    assert np.array_equal(resumed.front, result.front)
+    ours, theirs = (read_checkpoint(p) for p in (path, tmp_path / "c.npz"))
+    assert ours.arrays.keys() == theirs.arrays.keys()
+    assert all(np.array_equal(ours.arrays[k], theirs.arrays[k], equal_nan=True) for k in ours.arrays)
+    # With nothing left to do it says the same.
+    done = search_hardware(search(**THREE), checkpoint=CheckpointFile(path), resume=True)
+    assert same(done.history, result.history)
+
+
+def test_checkpoints_that_do_not_fit_are_refused(whole, tmp_path):
+    _, _, path = whole
+    with pytest.raises(InputError, match="other inputs or settings"):
+        search(**THREE, seed=1).restore(path)
+    broken = tmp_path / "broken.npz"
+    broken.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(InputError, match="cannot be read"):
+        search(**THREE).restore(broken)
+    with pytest.raises(InputError, match="there is no checkpoint"):
+        search(**THREE).restore(tmp_path / "none.npz")
+
+
+_SLOW = ("hasco", "hasco-r")  # a fit for every point, and programs of their own
+
+
+@pytest.mark.parametrize(
+    "method", [pytest.param(m, marks=[pytest.mark.slow] * (m in _SLOW)) for m in METHODS if m != "unico"]
+)
+def test_baselines_spend_no_more(whole, method):
+    own = search(method=method)
+    result = search_hardware(own)
+    history = result.history
+    assert 0 < own.cost <= own.config.total_cost
+    assert len(set(history["index"].tolist())) == len(history)
+    if method != "mobohb":
+        assert (history["generations"] == 16).all()
+    # The same measurements for all: what two searches both measured to the full budget is the same.
+    first = whole[1].history
+    for i in np.flatnonzero(history["generations"] == 16):
+        for j in np.flatnonzero((first["index"] == history["index"][i]) & (first["generations"] == 16)):
+            assert np.array_equal(history.objectives[i], first.objectives[j])
+
+
+def test_a_limit_on_power_is_kept(whole):
+    power = whole[1].history["power_W"]
+    cap = float(np.median(power))
+    own = search(power_cap_W=cap)
+    result = search_hardware(own)
+    assert (result.history["power_W"][result.front] <= cap).all()
+    with pytest.raises(InputError, match=r"no hardware point takes 1e-09 W or less; the least that was met is"):
+        search_hardware(search(power_cap_W=1e-9, method="random"))
+
+
+def test_small_spaces_are_used_up():
+    space = dataclasses.replace(SPACE, name="tiny", axes=(*SPACE.axes[:3], *(
+        dataclasses.replace(axis, values=axis.values[:1]) for axis in SPACE.axes[3:]
+    )), variants=SPACE.variants[:1])  # fmt: skip
+    space = dataclasses.replace(space, axes=(dataclasses.replace(space.axes[0], values=(8, 16)), *space.axes[1:]))
+    assert space.size == 18
+    own = HardwareSearch(application(), space, CodesignConfig(**{**SIZES, "iterations": 9}), technology=TECHNOLOGY)
+    result = search_hardware(own)
+    assert sorted(set(result.history["index"].tolist())) == list(range(18))
+    assert own.done()
+
+
+def test_results_evaluate_to_the_same_numbers(whole, tmp_path):
+    result = whole[1]
+    front = write_codesign(tmp_path, result)
+    rows, _ = evaluate_designs(tmp_path / "designs.json", technology=TECHNOLOGY)
+    assert all(row["valid"] for row in rows) and len(rows) == len(front)
+    at = {int(i): k for k, i in enumerate(result.history["index"])}
+    for row, own in zip(rows, front, strict=True):
+        for name in ("latency_s", "energy_J", "area_mm2"):
+            assert row[name] == pytest.approx(own[name], rel=1e-9)
+        point = SPACE.index(np.asarray([[a.values.index(own[a.name]) for a in SPACE.axes]]))[0]
+        measured = {n: result.history[n][at[int(point)]] for n in ("latency_s", "energy_J", "power_W", "area_mm2")}
+        # Single precision may round a layer's cycles up by one, which a short layer feels in its power.
+        cycle = len(application().layers) * 1e-9
+        share = 1e-4 + cycle / own["latency_s"]
+        for name, value in measured.items():
+            assert own[name] == pytest.approx(value, rel=1e-4 if name in ("energy_J", "area_mm2") else share)
+    with open(tmp_path / "history.csv", newline="") as file:
+        history = list(csv.DictReader(file))
+    assert tuple(history[0]) == HISTORY_COLUMNS
+    volume = [float(row["hypervolume"]) for row in history]
+    assert volume == sorted(volume) and volume[-1] > 0
+    assert [row["modelled_generations"] for row in history_rows(result)][:3] == [16, 32, 48]
+    document = json.loads((tmp_path / "designs.json").read_text())
+    assert all(len(design["chiplets"]) == 1 for design in document["designs"])
+
+
+def test_the_fitted_table():
+    space = named_space("unico-edge")
+    names = [axis.name for axis in space.axes]
+    digits = np.zeros((1, len(names)), int)
+    for name, value in (("pe_x", 10), ("pe_y", 16), ("local_bytes", 512), ("shared_bytes", 2**19), ("noc_bits", 64)):
+        digits[0, names.index(name)] = space.axes[names.index(name)].values.index(value)
+    power, area = unico_fit(space, digits)
+    assert power[0] == pytest.approx(1e-3 * (12.03 * 160 + 1.07 * 80 + 7.46 / 2 + 0.0807 * 64 + 0.26))
+    assert area[0] == pytest.approx(0.0511 * 160 + 0.0199 * 80 + 0.233 / 2 + 0.00164 * 160 * 64 + 0.138)
+    # 61 % of the space keep 2 W.
+    every = space.digits(np.random.default_rng(0).integers(space.size, size=4000))
+    assert 0.56 < np.mean(unico_fit(space, every)[0] <= 2) < 0.66
+    with pytest.raises(InputError, match="unico-edge"):
+        search(ppa="unico-fit")
+
+
+def test_non_dominated_rows():
+    values = np.asarray([[2, 1.0], [1, 2], [2, 2], [1, 2]])
+    assert non_dominated(values).tolist() == [1, 0]
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory):
+    path = tmp_path_factory.mktemp("network") / "small.onnx"
+    small_network(path, 16)
+    return str(path)
+
+
+def test_the_command(network, tmp_path, capsys):
+    words = ["codesign", network, "--space", "unico-ci", "--budget", "ci", "--out", str(tmp_path), "--json"]
+    assert main(words) == 0
+    front = json.loads(capsys.readouterr().out)
+    assert front and all(row["power_W"] > 0 for row in front)
+    for name in ("front.csv", "designs.json", "history.csv", "hardware.csv", "config.yaml", "checkpoint.npz"):
+        assert (tmp_path / name).exists()
+    assert {p.stem for p in (tmp_path / "figures").iterdir()} >= {"front", "lanes", "hypervolume", "predictions"}
+    before = {p.name: p.read_bytes() for p in tmp_path.glob("*.*") if p.name != "checkpoint.npz"}
+    assert main([*words, "--resume", "--no-figures"]) == 0
+    assert {p.name: p.read_bytes() for p in tmp_path.glob("*.*") if p.name != "checkpoint.npz"} == before
+    capsys.readouterr()
+    (tmp_path / "checkpoint.npz").write_bytes(b"not a checkpoint")
+    assert main([*words, "--resume"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1].count("checkpoint cannot be read") == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (["--space", "edge"], "unknown space 'edge'"),
+        (["--budget", "tiny"], "unknown budget 'tiny'"),
+        (["--method", "best"], "unknown method 'best'"),
+        (["--template", "simba", "--space", "unico-ci"], "leave out --space"),
+        (["--template", "eyeriss"], "template eyeriss: cannot run 1 of 4 unique layers"),
+        (["--template", "simba", "--ppa", "unico-fit"], "is for unico-edge and unico-cloud"),
+        (["--template", "nowhere"], "no packaged template"),
+    ],
+)
+def test_bad_input_is_one_line(network, tmp_path, capsys, more, told):
+    assert main(["codesign", network, "--out", str(tmp_path), *more]) == 2
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("mohamjax: ")]
+    assert len(lines) == 1 and told in lines[0]
+
+
+def test_the_road_in_python():
+    result = mj.codesign(application(), "unico-ci", budget="ci", method="random", technology=TECHNOLOGY)
+    assert len(result.front) and result.config.method == "random"
+    with pytest.raises(InputError, match="'lane'"):
+        mj.codesign(application(), "unico-ci", lane=3)
