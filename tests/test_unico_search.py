@@ -93,7 +93,7 @@ def test_a_resumed_search_is_the_same(whole, tmp_path):
     _, result, path = whole
     began = search(**THREE)
     began.step()
-    began.save(tmp_path / "c.npz")
+    began.save(CheckpointFile(tmp_path / "c.npz"))
     again = search(**THREE)
     resumed = search_hardware(again, checkpoint=CheckpointFile(tmp_path / "c.npz"), resume=True)
     assert same(resumed.history, result.history)
@@ -109,13 +109,13 @@ def test_a_resumed_search_is_the_same(whole, tmp_path):
 def test_checkpoints_that_do_not_fit_are_refused(whole, tmp_path):
     _, _, path = whole
     with pytest.raises(InputError, match="other inputs or settings"):
-        search(**THREE, seed=1).restore(path)
+        search(**THREE, seed=1).restore(read_checkpoint(path))
     broken = tmp_path / "broken.npz"
     broken.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(InputError, match="cannot be read"):
-        search(**THREE).restore(broken)
+        search_hardware(search(**THREE), checkpoint=CheckpointFile(broken), resume=True)
     with pytest.raises(InputError, match="there is no checkpoint"):
-        search(**THREE).restore(tmp_path / "none.npz")
+        search_hardware(search(**THREE), resume=True)
 
 
 _SLOW = ("hasco", "hasco-r")  # a fit for every point, and programs of their own
