@@ -231,7 +231,7 @@ def enumeration(seeds: int, folder: pathlib.Path) -> str:
     exhaustive = space.size * 32
     iterations = int(0.15 * exhaustive // (8 * 4 + 4 * 4 + 2 * 8 + 1 * 16))
     body = [["method", "median share of HV", "least", "greatest", "share of the cost"]]
-    for method in ("unico", "random", "nsga2", "hasco", "mobohb"):
+    for method in ("unico", "random", "nsga2", "mobohb"):
         shares, costs = [], []
         for seed in range(seeds):
             path = folder / f"enumerate-{method}-{seed}.json"
