@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -269,6 +270,8 @@ def fit(
     optimiser = optax.adam(optax.cosine_decay_schedule(rate, steps))
 
     def climb(begin: Hyper, t: jax.Array) -> tuple[jax.Array, Hyper]:
+        tree: Any = begin  # a pytree, which the type checker cannot know
+
         def step(state: tuple, _: None) -> tuple[tuple, None]:
             at, moments, best, best_at = state
             value, gradient = _loss(at, x, mask, t)
@@ -279,7 +282,7 @@ def fit(
             return (jax.tree.map(jnp.add, at, updates), moments, jnp.where(better, value, best), best_at), None
 
         infinite = jnp.asarray(jnp.inf, x.dtype)
-        (_, _, best, best_at), _ = lax.scan(step, (begin, optimiser.init(begin), infinite, begin), None, length=steps)
+        (_, _, best, best_at), _ = lax.scan(step, (begin, optimiser.init(tree), infinite, begin), None, length=steps)
         return best, best_at
 
     values, ends = jax.vmap(jax.vmap(climb), in_axes=(0, None))(starts, target)
