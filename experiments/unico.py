@@ -231,7 +231,7 @@ def enumeration(seeds: int, folder: pathlib.Path) -> str:
     exhaustive = space.size * 32
     iterations = int(0.15 * exhaustive // (8 * 4 + 4 * 4 + 2 * 8 + 1 * 16))
     body = [["method", "median share of HV", "least", "greatest", "share of the cost"]]
-    for method in ("unico", "random", "nsga2", "hasco", "mobohb"):
+    for method in ("unico", "random", "nsga2", "mobohb"):
         shares, costs = [], []
         for seed in range(seeds):
             path = folder / f"enumerate-{method}-{seed}.json"
@@ -240,7 +240,11 @@ def enumeration(seeds: int, folder: pathlib.Path) -> str:
             costs.append(sum(record["generations"]) / exhaustive)
         body.append([method, *(f"{f(shares):.4f}" for f in (np.median, np.min, np.max)), f"{np.mean(costs):.3f}"])
     front = len(non_dominated(truth))
-    return f"{space.size} points, {front} on the true front, {seeds} seeds.\n\n```\n{table(body)}\n```\n"
+    note = (
+        "The truth is every point at the full budget under one key of the mapping searches; a share above 1 comes from "
+        "mappings met\non the way to it, of less power or more latency, that the end of the search gave up.\n"
+    )
+    return f"{space.size} points, {front} on the true front, {seeds} seeds.\n\n```\n{table(body)}\n```\n\n{note}"
 
 
 def main() -> None:
