@@ -47,7 +47,7 @@ def once(key: Any, make: Callable[[], Any]) -> Any:
 
 
 def machinery() -> dict[str, Any]:
-    """What programs run by, for the record of a search: `versions` of the packages that decide numbers, and `device`."""
+    """What programs run by, for the record of a search: `versions` of what decides numbers, and `device`."""
     packages = {"mohamjax": __version__, "jax": jax.__version__, "numpy": np.__version__}
     return {
         "versions": {**packages, "python": platform.python_version()},
