@@ -109,7 +109,8 @@ class MappingCosts(Rows):
         offchip_bytes: `[]` float, read from and written to the off-chip level.
         capacity: `[V]` float, words per instance of the minimal hardware; inf where unlimited.
         fanout: `[V, 2]` float, its fanout.
-        reason: `[]` int32, 0 or why the template is too small, an index into `mapping.REASONS`.
+        reason: `[]` int32, 0, or why the template is too small, an index into `mapping.REASONS`; -1 where the factors
+            do not multiply to the layer's bounds.
     """
 
     valid: jax.Array
@@ -137,8 +138,8 @@ def evaluate_mappings(
 ) -> MappingCosts:
     """Costs of loop nests of one layer on one template: the loop-nest model, jitted.
 
-    Composes with `jit` and `vmap`. Compiles once per shapes, `max_children` and `block_size`, whatever the layer and
-    the template. The template's dataflow constraints are not looked at.
+    Composes with `jit` and `vmap`, over a technology as well. Compiles once per shapes, `max_children` and
+    `block_size`, whatever the layer and the template. The template's dataflow constraints are not looked at.
 
     Args:
         mappings: one loop nest, or many with a leading axis `[B]`, e.g. `tables.mapping[u, t]`.
@@ -250,7 +251,7 @@ def _costs(
             "offchip_bytes": offchip_bytes(own.counts, machine),
             "capacity": own.capacity,
             "fanout": own.fanout,
-            "reason": own.reason,
+            "reason": jnp.where(whole, own.reason, -1),
         }
         return MappingCosts(**jax.tree.map(lambda leaf: jnp.moveaxis(leaf, -1, 0), costs))
 

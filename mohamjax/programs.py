@@ -1,16 +1,20 @@
-"""How programs are compiled, and those that are kept compiled."""
+"""How programs are compiled, those that are kept compiled, and what they run by."""
 
 from __future__ import annotations
 
 import concurrent.futures
 import functools
+import platform
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 
-__all__ = ["PROGRAMS", "light_jit", "once"]
+from mohamjax import __version__
+
+__all__ = ["PROGRAMS", "light_jit", "machinery", "once"]
 
 light_jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 1})
 """`jax.jit` for programs of many small loops, such as the loop-nest model: LLVM's dearest passes make these no faster,
@@ -40,3 +44,12 @@ def once(key: Any, make: Callable[[], Any]) -> Any:
             del PROGRAMS[key]
             future.set_exception(error)
     return future.result()
+
+
+def machinery() -> dict[str, Any]:
+    """What programs run by, for the record of a search: `versions` of what decides numbers, and `device`."""
+    packages = {"mohamjax": __version__, "jax": jax.__version__, "numpy": np.__version__}
+    return {
+        "versions": {**packages, "python": platform.python_version()},
+        "device": jax.devices()[0].device_kind,
+    }

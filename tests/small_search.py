@@ -1,12 +1,14 @@
 """Two small networks and a small search over them, shared by several files so that programs are compiled once."""
 
 import csv
+import json
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
 from mohamjax.cli import main
+from mohamjax.io import checkpoint as checkpoints
 
 SIZES = ["--population", "32", "--generations", "12"]
 
@@ -49,3 +51,13 @@ def table(path):
 
 def objectives(rows):
     return np.asarray([[float(r[k]) for k in ("latency_s", "energy_J", "area_mm2")] for r in rows])
+
+
+def rewritten(path, change):
+    """The checkpoint, changed by somebody who knows the digest."""
+    saved = checkpoints.read_checkpoint(path)
+    arrays, meta = {name: np.array(leaf) for name, leaf in saved.arrays.items()}, dict(saved.meta)
+    change(arrays, meta)
+    arrays["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
+    arrays["digest"] = checkpoints._digest(arrays)
+    np.savez(path, **arrays)

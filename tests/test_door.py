@@ -233,6 +233,39 @@ def test_evaluated_mappings_are_those_of_the_tables(problem, tables):
     assert not mj.evaluate_mappings(wrong, layer, template).valid.any()
 
 
+@pytest.mark.parametrize(
+    ("gene", "value"),
+    [("template", -1), ("template", 7), ("assignment", 99), ("assignment", -1), ("mapping", 10_000), ("mapping", -1),
+     ("order", 0)],
+)  # fmt: skip
+def test_genes_that_mean_no_design_cost_infinitely_much(designs, space, gene, value):
+    """Also in energy and area: else they would stand on every front."""
+    spoilt = dataclasses.replace(designs, **{gene: jnp.full_like(getattr(designs, gene), value)})
+    found = jax.jit(jax.vmap(mj.evaluate, (0, None)))(spoilt, space)
+    assert np.isinf(found).all()
+    assert np.isfinite(jax.jit(jax.vmap(mj.evaluate, (0, None)))(designs, space)).all()
+
+
+def test_mappings_are_swept_over_technologies(problem, tables):
+    """By the name of a template too."""
+    nest = jax.tree.map(lambda leaf: leaf[0, 0, 0], tables.mapping)
+    layer, technology = problem.application.unique_layers[0], problem.technology
+    both = jax.tree.map(lambda leaf: jnp.stack([jnp.asarray(leaf, jnp.float32)] * 2), technology)
+    both = dataclasses.replace(both, dram=both.dram * jnp.asarray([[1.0], [2.0]], jnp.float32))
+    costs = jax.vmap(lambda one: mj.evaluate_mappings(nest, layer, "simba", technology=one))(both)
+    energy = costs.objectives[:, 1]
+    alone = mj.evaluate_mappings(nest, layer, "simba").objectives[1]
+    np.testing.assert_allclose(energy[0], alone, rtol=1e-6)
+    assert energy[1] > energy[0] * 1.01
+
+
+def test_factors_that_do_not_fit_the_layer_are_told(problem, tables):
+    nest = jax.tree.map(lambda leaf: leaf[0, 0, 0], tables.mapping)
+    wrong = dataclasses.replace(nest, temporal=nest.temporal * 2)
+    costs = mj.evaluate_mappings(wrong, problem.application.unique_layers[0], problem.templates[0])
+    assert not costs.valid and costs.reason == -1
+
+
 def test_wrong_shapes_are_refused_at_trace_time(problem, tables, designs, space):
     nests = jax.tree.map(lambda leaf: leaf[0, 0], tables.mapping)
     layer = problem.application.unique_layers[0]

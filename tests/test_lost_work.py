@@ -10,7 +10,7 @@ import sys
 
 import numpy as np
 import pytest
-from small_search import search, table
+from small_search import rewritten, search, table
 
 from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
@@ -188,16 +188,6 @@ def test_ctrl_c_before_a_checkpoint_does_not_name_one_of_another_search(networks
 
 
 # ---------------------------------------------------------------- edited checkpoints
-
-
-def rewritten(path, change):
-    """The checkpoint, changed by somebody who knows the digest."""
-    saved = checkpoints.read_checkpoint(path)
-    arrays, meta = {name: np.array(leaf) for name, leaf in saved.arrays.items()}, dict(saved.meta)
-    change(arrays, meta)
-    arrays["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
-    arrays["digest"] = checkpoints._digest(arrays)
-    np.savez(path, **arrays)
 
 
 def leaf(arrays, *parts):

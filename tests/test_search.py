@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import yaml
 from plain_design import problems
-from small_search import objectives, search, table
+from small_search import objectives, rewritten, search, table
 
 from mohamjax.cli import main
-from mohamjax.io import read_timeloop
+from mohamjax.io import read_checkpoint, read_timeloop
 from mohamjax.mapping import Sample, predict
 from mohamjax.search.loop import generations
 
@@ -216,11 +216,11 @@ def test_a_checkpoint_that_does_not_fit_is_told_before_mapping(networks, results
 
 
 def test_a_checkpoint_of_other_mapping_tables_is_refused(networks, results, tmp_path, capsys):
-    with np.load(results / "checkpoint.npz") as data:
-        arrays = dict(data)
-    meta = json.loads(str(arrays["meta"]))
+    path = tmp_path / "checkpoint.npz"
+    path.write_bytes((results / "checkpoint.npz").read_bytes())
+    meta = read_checkpoint(path).meta
     assert len(meta["tables"]) == len(meta["fingerprint"]) == 64 and meta["tables"] != meta["fingerprint"]
-    np.savez(tmp_path / "checkpoint.npz", **{**arrays, "meta": json.dumps({**meta, "tables": "0" * 64})})
+    rewritten(path, lambda _, record: record.update(tables="0" * 64))
     assert search(networks, tmp_path, "--resume", "--no-figures") == 2
     assert "checkpoint.npz: the checkpoint is of a search with other inputs" in capsys.readouterr().err
 

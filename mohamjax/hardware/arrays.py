@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import core as jax_core
 
 from mohamjax.errors import InputError
 from mohamjax.hardware.machine import Machine
@@ -84,7 +85,8 @@ def template_arrays(
     levels = most if levels is None else levels
     if levels < most:
         raise ValueError(f"levels={levels}, but a template has {most} levels")
-    for template in templates:
+    traced = isinstance(technology.sram, jax_core.Tracer)  # its values are not there to be looked at
+    for template in () if traced else templates:
         for level in template.levels:
             if level.component.cls == "sram" and np.isnan(technology.sram[level.component.ports - 1]).any():
                 raise InputError(

@@ -52,8 +52,8 @@ class Front:
         values = self.objectives
         if values.ndim != 2 or not len(values):
             raise ValueError(f"a front is one or more designs, not objectives of shape {values.shape}")
-        if not (np.isfinite(values) & (values >= 0)).all():
-            raise ValueError("objectives of a front must be finite and not negative")
+        if not (np.isfinite(values) & (values >= 0)).all() or not values[:, 0].all():
+            raise ValueError("objectives of a front must be finite and not negative, and latencies above 0")
         for name, column in (("chiplets", self.chiplets), ("design_ids", self.design_ids or None)):
             if column is not None and len(column) != len(values):
                 raise ValueError(f"{len(column)} {name} for {len(values)} designs")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import platform
 import time
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -34,6 +33,7 @@ from mohamjax.hardware import (
     template_to_dict,
 )
 from mohamjax.mapping import MappingTables, area, recast
+from mohamjax.programs import machinery
 from mohamjax.schedule import Design, DesignFile, Evaluated, non_dominated, reevaluate, scenario_bounds
 from mohamjax.search.config import MapperProgress, MohamConfig, Rates
 from mohamjax.search.context import build_context, check_tables, staffed
@@ -242,13 +242,7 @@ def _record(
         "remap": plain(settings.remap),
         "requirements": settings.requirements.to_dict(),
         "weights": list(settings.weights),
-        "versions": {
-            "mohamjax": __version__,
-            "jax": jax.__version__,
-            "numpy": np.__version__,
-            "python": platform.python_version(),
-        },
-        "device": jax.devices()[0].device_kind,
+        **machinery(),
     }
 
 

@@ -210,11 +210,23 @@ def _checked(design: Design | SizedDesign, space: MohamContext) -> tuple[Design,
     return jax.tree.map(jnp.asarray, genes), sized
 
 
+def _sound(design: Design, space: MohamContext) -> jax.Array:
+    """`[]` bool, the genes mean a design: all indices exist, each layer is on a chiplet, the order names all layers."""
+    bench, templates = space.bench, space.genetics.count.shape[1]
+    tile = jnp.clip(design.assignment, 0, len(design.template) - 1)
+    template = jnp.where(tile == design.assignment, design.template[tile], -1)
+    room = space.genetics.count[bench.unique, jnp.clip(template, 0, templates - 1)]
+    placed = (template >= 0) & (design.mapping >= 0) & (design.mapping < room)
+    listed = jnp.sort(design.order) == jnp.arange(len(design.order))
+    return jnp.all(placed | ~bench.layer_mask) & jnp.all(listed) & jnp.all(design.template < templates)
+
+
 def report(design: Design | SizedDesign, space: MohamContext) -> DesignReport:
     """One design in detail: chiplets with sizes, start and end of every layer, energies.
 
-    Pure and traceable, as `evaluate`. A layer whose mapping does not fit its template, or not the stated sizes of its
-    chiplet, makes all objectives infinite.
+    Pure and traceable, as `evaluate`. All objectives are infinite where the design cannot run: a layer on an empty
+    tile, an index that does not exist, a mapping that does not fit its template or the stated sizes of its chiplet, an
+    order that is none or makes chiplets wait for each other.
 
     Args:
         design: one design.
@@ -240,7 +252,8 @@ def report(design: Design | SizedDesign, space: MohamContext) -> DesignReport:
         least = chiplets(genes, bench)
         for stated, need in zip(sizes, (least.capacity, least.fanout), strict=True):
             fit &= jnp.all((stated < 0) | (stated >= need))
-    return dataclasses.replace(found, objectives=jnp.where(fit, found.objectives, jnp.inf))
+    runs = fit & _sound(genes, space) & jnp.all(jnp.isfinite(found.objectives))
+    return dataclasses.replace(found, objectives=jnp.where(runs, found.objectives, jnp.inf))
 
 
 def evaluate(design: Design | SizedDesign, space: MohamContext) -> jax.Array:
@@ -255,7 +268,7 @@ def evaluate(design: Design | SizedDesign, space: MohamContext) -> jax.Array:
         space: from `problem.arrays`, or of a file that was read.
 
     Returns:
-        `[3]` float in the dtype of the space; infinite where the design cannot run.
+        `[3]` float in the dtype of the space; all infinite where the design cannot run (`report` says what that means).
 
     Raises:
         ValueError: the design has other shapes than the space, or no integers, at trace time.

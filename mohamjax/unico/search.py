@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import platform
 import time
 from collections.abc import Callable
 from typing import Any
@@ -29,6 +28,7 @@ from mohamjax.hardware import (
     technology_hash,
     template_to_dict,
 )
+from mohamjax.programs import machinery
 from mohamjax.search.stores import Checkpoint, CheckpointStore
 from mohamjax.struct import plain
 from mohamjax.unico import fidelity, gp, proposals
@@ -109,13 +109,7 @@ class CodesignResult:
             "templates": [template_to_dict(t) for t in self.space.variants],
             "technology_hash": technology_hash(self.technology),
             "package": package_to_dict(self.package),
-            "versions": {
-                "mohamjax": __version__,
-                "jax": jax.__version__,
-                "numpy": np.__version__,
-                "python": platform.python_version(),
-            },
-            "device": jax.devices()[0].device_kind,
+            **machinery(),
         }
 
 
