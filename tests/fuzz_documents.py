@@ -1,14 +1,15 @@
 """A sound file for every reader but that of ONNX models, small and written out: what fuzzing damages."""
 
-import io
 import json
+import pathlib
+import tempfile
 
 import numpy as np
 import yaml
 from workload_models import info, model, node, weight
 
 from mohamjax.hardware import load_templates, template_to_yaml
-from mohamjax.io.checkpoint import CHECKPOINT_FORMAT
+from mohamjax.io.checkpoint import write_checkpoint
 
 BEHIND = {"m.onnx": model([node("MatMul", "x w", "y", "fc")], [info("x", (2, 4))], ["y"], [weight("w", (4, 6))])}
 """Models that stand beside the files that name them."""
@@ -224,10 +225,11 @@ def _plain(document) -> bytes:
 
 
 def _checkpoint() -> bytes:
-    stream = io.BytesIO()
-    record = json.dumps({"format": CHECKPOINT_FORMAT, "history": [{"generation": 1}], "fingerprint": "f"})
-    np.savez(stream, genes=np.arange(12).reshape(3, 4), key=np.zeros(2, np.uint32), meta=np.asarray(record))
-    return stream.getvalue()
+    arrays = {"genes": np.arange(12).reshape(3, 4), "key": np.zeros(2, np.uint32)}
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "checkpoint.npz"
+        write_checkpoint(path, arrays, {"history": [{"generation": 1}], "fingerprint": "f"})
+        return path.read_bytes()
 
 
 def sound(reader: str) -> bytes:
