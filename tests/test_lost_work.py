@@ -200,7 +200,7 @@ EDITS = {
     "its history has other columns": lambda arrays, meta: meta["history"][3].pop("seconds"),
     "holds what is no number": lambda arrays, meta: meta["history"][3].update(front_size="many"),
     "of its history is out of range": lambda arrays, meta: meta["history"].pop(0),
-    "damaged (generation 1073741824": lambda arrays, meta: leaf(arrays, "generation").fill(2**30),
+    "damaged (generation 1073741823": lambda arrays, meta: leaf(arrays, "generation").fill(2**30),
     "holds a template that is not there": lambda arrays, meta: leaf(arrays, "population", "design.template").fill(7),
     "no permutation": lambda arrays, meta: leaf(arrays, "archive", "design.order").fill(0),
     "holds a mapping that is not there": lambda arrays, meta: leaf(arrays, "population", "mapping").fill(10**6),
