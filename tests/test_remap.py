@@ -250,7 +250,7 @@ def searched(application, folder, *, resume=False, listener=None):
         checkpoint=CheckpointFile(folder / "checkpoint.npz"), resume=resume, checkpoint_every_s=0.0, listener=listener,
     )  # fmt: skip
     with np.load(folder / "checkpoint.npz") as data:
-        arrays = {name: data[name] for name in data.files if name != "meta"}
+        arrays = {name: data[name] for name in data.files if name not in ("meta", "digest")}
     rows = [{k: v for k, v in row.items() if k != "seconds"} for row in result.history]
     return result, arrays, rows
 

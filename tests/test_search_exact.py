@@ -118,5 +118,5 @@ def test_a_search_has_the_tiles_of_its_package():
         prepare(problem, TWO, Settings(package=package))
     with pytest.raises(InputError, match="is 4, the search has 2 tiles"):
         build_context(jax.random.key(0), problem, TWO, TECHNOLOGY, tables(problem, 1, templates=TWO), package, CONFIG)
-    site, _ = prepare(problem, TWO, Settings(package=package, moham=MohamConfig(tiles=4, max_chiplets=4)))
+    site = prepare(problem, TWO, Settings(package=package, moham=MohamConfig(tiles=4, max_chiplets=4)))
     assert len(site.tiles) == 4

@@ -430,7 +430,7 @@ def read_designs(path: str | pathlib.Path, *, technology: Technology) -> DesignF
             "the designs were made with other technology tables",
             file=path,
             item="technology",
-            remedy="give those tables with --technology",
+            remedy="give those tables with the argument `technology`",
         )
     if document["format"] == SCHEDULE_FORMAT:
         application = _imported_application(document, path)

@@ -5,7 +5,8 @@ Axes: N hardware points, B generations; objectives are latency [s], power [W] an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import abc
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -56,7 +57,7 @@ def hardware_front(objectives: np.ndarray, front: np.ndarray, *, cap: float | No
 
 
 @styled
-def hypervolume_differences(series: Mapping[str, tuple[Sequence[float], Sequence[float]]], *, title: str) -> Figure:
+def hypervolume_differences(series: abc.Mapping[str, tuple[Sequence[float], Sequence[float]]], *, title: str) -> Figure:
     """Draws how far the front was from the reference front at a cost (UNICO, Figure 5).
 
     Args:
