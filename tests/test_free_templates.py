@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from mohamjax import emo
-from mohamjax.io.results import landmarks
 from mohamjax.plot.front import Front, _limits, front_projections
 from mohamjax.plot.mappings import _position
+from mohamjax.schedule import landmarks
 from mohamjax.schedule.front_bounds import _edges
 from mohamjax.search.seeds import size_caps
 
