@@ -9,14 +9,13 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from mohamjax.plot.style import clean, heading, legend_below, new_figure, objectives_text, si, styled
+from mohamjax.plot.style import clean, heading, legend_below, log_ticks, new_figure, objectives_text, si, styled
 from mohamjax.schedule import ROLES, Certificate, FrontCurves, Staircase, landmarks
 from mohamjax.text import plural
 
@@ -88,20 +87,6 @@ def _limits(values: np.ndarray) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def _number(value: float, _: int | None = None) -> str:
-    return f"{value:.0f}" if 1 <= value < 1e6 and value == round(value) else f"{value:.3g}"
-
-
-def _log_ticks(axis: Axis, low: float, high: float) -> None:
-    """Labels 1-2-5 within a decade or two, whole decades beyond."""
-    decades = math.log10(high / low)
-    steps = (1.0, 2.0, 5.0) if decades < 2.2 else (1.0,)
-    axis.set_major_locator(LogLocator(subs=steps, numticks=12 if decades < 2.2 else 6))
-    axis.set_major_formatter(FuncFormatter(_number))
-    axis.set_minor_locator(LogLocator(subs=tuple(range(2, 10)), numticks=12) if decades < 6 else NullLocator())
-    axis.set_minor_formatter(NullFormatter())
-
-
 def _scale(axes: Axes, which: str, values: np.ndarray, label: str, floor: float | None) -> None:
     """Scale, limits and label of one axis; it shows `floor` too, unless that takes more than a third of it."""
     low, high = limits = _limits(values)
@@ -114,7 +99,7 @@ def _scale(axes: Axes, which: str, values: np.ndarray, label: str, floor: float 
     log = _spans_decade(values)
     axes.set(**{f"{which}scale": "log" if log else "linear", f"{which}lim": limits, f"{which}label": label})
     if log:
-        _log_ticks(axis, *limits)
+        log_ticks(axis, *limits)
     else:
         axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
 
@@ -217,7 +202,7 @@ def front_projections(front: Front, *, title: str, certificate: Certificate | No
         )
         bar = figure.colorbar(points, ax=axes, label=labels[colour], pad=0.02, aspect=28)
         if log:
-            _log_ticks(bar.ax.yaxis, low, high)
+            log_ticks(bar.ax.yaxis, low, high)
         for row, roles in rows.items():
             marker = _MARKERS[ROLES.index(roles[0])]
             spot = (scaled[x][row], scaled[y][row])

@@ -13,16 +13,30 @@ import matplotlib
 import numpy as np
 from matplotlib import font_manager, style
 from matplotlib.artist import Artist
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.legend import Legend
 from matplotlib.textpath import text_to_path
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from mohamjax.errors import InputError
 
-__all__ = ["FORMATS", "clean", "fill", "legend_below", "new_figure", "quantity", "rendered", "shade", "si", "styled"]
+__all__ = [
+    "FORMATS",
+    "clean",
+    "fill",
+    "legend_below",
+    "log_ticks",
+    "new_figure",
+    "quantity",
+    "rendered",
+    "shade",
+    "si",
+    "styled",
+]
 
 FORMATS = ("png", "svg", "pdf")
 """File formats that `rendered` gives."""
@@ -156,6 +170,20 @@ def text_width(text: str, size: float) -> float:
         return 0.0
     width, _, _ = text_to_path.get_text_width_height_descent(text, FontProperties(family=_FONT, size=size), False)
     return float(width)
+
+
+def _number(value: float, _: int | None = None) -> str:
+    return f"{value:.0f}" if 1 <= value < 1e6 and value == round(value) else f"{value:.3g}"
+
+
+def log_ticks(axis: Axis, low: float, high: float) -> None:
+    """Labels 1-2-5 within a decade or two, whole decades beyond."""
+    decades = math.log10(high / low)
+    steps = (1.0, 2.0, 5.0) if decades < 2.2 else (1.0,)
+    axis.set_major_locator(LogLocator(subs=steps, numticks=12 if decades < 2.2 else 6))
+    axis.set_major_formatter(FuncFormatter(_number))
+    axis.set_minor_locator(LogLocator(subs=tuple(range(2, 10)), numticks=12) if decades < 6 else NullLocator())
+    axis.set_minor_formatter(NullFormatter())
 
 
 def legend_below(figure: Figure, handles: Sequence[Artist], labels: Sequence[str]) -> None:

@@ -10,15 +10,23 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mohamjax.plot.style import PALETTE, heading, legend_below, new_figure, styled
+from mohamjax.plot.style import PALETTE, heading, legend_below, log_ticks, new_figure, styled
 
 __all__ = ["bracket_lanes", "hardware_front", "hypervolume_differences", "surrogate_predictions"]
 
 _NAMES = ("latency [s]", "power [W]", "area [mm²]")
 _PAIRS = ((0, 1), (0, 2), (1, 2))
 _REST = "0.75"
+
+
+def _log(axes: Axes) -> None:
+    """Both axes logarithmic, with few labels in plain numbers."""
+    axes.set(xscale="log", yscale="log")
+    for axis in (axes.xaxis, axes.yaxis):
+        log_ticks(axis, *axis.get_view_interval())
 
 
 def _legend(figure: Figure) -> None:
@@ -45,11 +53,12 @@ def hardware_front(objectives: np.ndarray, front: np.ndarray, *, cap: float | No
     for axes, (x, y) in zip(figure.subplots(1, 3), _PAIRS, strict=True):
         axes.scatter(*objectives[there][:, [x, y]].T, s=10, color=_REST, label="measured")
         axes.scatter(*objectives[front][:, [x, y]].T, s=22, color=PALETTE[0], label="front")
-        axes.set(xscale="log", yscale="log", xlabel=_NAMES[x], ylabel=_NAMES[y])
+        axes.set(xlabel=_NAMES[x], ylabel=_NAMES[y])
         if cap is not None and objectives[there, 1].min() <= cap <= 2 * objectives[there, 1].max():
             line = axes.axvline if x == 1 else axes.axhline if y == 1 else None
             if line is not None:
                 line(cap, color=PALETTE[5], linewidth=1.0, label=f"limit {cap:g} W")
+        _log(axes)
         axes.grid(True)
     _legend(figure)
     heading(figure, title)
@@ -97,7 +106,8 @@ def bracket_lanes(latency: np.ndarray, generations: np.ndarray, *, title: str) -
         colour += int(ends)
     for budget in np.unique(generations)[:-1]:
         axes.axvline(budget, color="0.5", linewidth=0.7, linestyle=":")
-    axes.set(xscale="log", yscale="log", xlabel="generations of the mapping search", ylabel=_NAMES[0])
+    axes.set(xlabel="generations of the mapping search", ylabel=_NAMES[0])
+    _log(axes)
     axes.grid(True)
     heading(figure, title)
     return figure
@@ -122,7 +132,8 @@ def surrogate_predictions(predicted: np.ndarray, objectives: np.ndarray, *, titl
         if len(x):
             ends = np.array([min(x.min(), y.min()), max(x.max(), y.max())])
             axes.plot(ends, ends, color="0.5", linewidth=0.8, label="equal")
-        axes.set(xscale="log", yscale="log", xlabel=f"measured {_NAMES[k]}", ylabel="predicted")
+        axes.set(xlabel=f"measured {_NAMES[k]}", ylabel="predicted")
+        _log(axes)
         axes.grid(True)
     _legend(figure)
     heading(figure, title)
