@@ -4,7 +4,11 @@ A choice takes one entry of the Pareto set of every unique layer: layers of equa
 add up over the layers; the chiplet is as large as its most demanding layer in every buffer and fanout, and its area and
 access energies are those of that merged hardware. The search is NSGA-II over the choices (`emo.NSGA2`).
 
-Axes: P population, U unique layers of the network (padded), M table entries, L levels.
+On a given chiplet the layers do not bear on each other: the choice that is best there for a rate of exchange between
+time and energy takes the best entry that fits for every layer by itself. A share of the children is made so, on the
+chiplet of a child of crossover and mutation with some sizes changed.
+
+Axes: P population, U unique layers of the network (padded), M table entries, L levels, C components of a size.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax import emo
-from mohamjax.hardware import Technology, Template, TemplateArrays, resize, template_arrays
+from mohamjax.hardware import Machine, Technology, Template, TemplateArrays, resize, template_arrays
 from mohamjax.mapping import ArraySizes, MappingTables, Wires, area, hop_columns, wires
 from mohamjax.search.loop import Problem, evolved
 from mohamjax.struct import record
@@ -39,6 +43,7 @@ class NetworkConfig:
         immigrants: random choices that join every generation.
         archive: most choices in the result.
         rate: mean number of layers whose mapping a mutation changes.
+        refit: share of the children whose layers all take the best entry that fits their chiplet.
     """
 
     population: int = 128
@@ -46,6 +51,7 @@ class NetworkConfig:
     immigrants: int = 12
     archive: int = 64
     rate: float = 2.0
+    refit: float = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,6 +87,7 @@ class _Context:
         template: the template.
         technology: energy and area tables.
         rate: `[]` float, see `NetworkConfig`.
+        refit: `[]` float, see `NetworkConfig`.
     """
 
     count: jax.Array
@@ -90,26 +97,91 @@ class _Context:
     template: TemplateArrays
     technology: Technology
     rate: jax.Array
+    refit: jax.Array
 
 
 _COLUMNS = ("cycles", "block_reads", "block_writes", "macs", "capacity", "fanout")
 
 
-def _merged(choice: jax.Array, context: _Context) -> tuple[jax.Array, Any]:
-    """Objectives `[3]` of one choice `[U]` and its hardware."""
-    rows = {name: column[jnp.arange(choice.shape[0]), choice] for name, column in context.columns.items()}
+_EXCHANGE = 3.0
+"""Rates of exchange are drawn within a factor exp(3) of a choice's own energy / time: between 1/20 and 20."""
+
+
+def _rows(choice: jax.Array, context: _Context) -> dict[str, jax.Array]:
+    """The columns of the chosen entries, `[U, ...]`."""
+    return {name: column[jnp.arange(choice.shape[0]), choice] for name, column in context.columns.items()}
+
+
+def _chiplet(rows: dict[str, jax.Array], context: _Context) -> tuple[jax.Array, jax.Array]:
+    """Capacity `[L]` and fanout `[L, 2]` that hold the entries of all layers."""
     exists = context.count > 0
 
     def most(values: jax.Array) -> jax.Array:
         return jnp.max(jnp.where(exists.reshape((-1,) + (1,) * (values.ndim - 1)), values, 0), axis=0)
 
-    capacity, fanout = most(rows["capacity"]), jnp.maximum(most(rows["fanout"]), 1)
-    machine = resize(context.template, context.technology, capacity, fanout)
-    hops = rows["hops"][:, hop_columns(context.sizes, machine.fanout)]
+    return most(rows["capacity"]), jnp.maximum(most(rows["fanout"]), 1)
+
+
+def _energy(rows: dict[str, jax.Array], machine: Machine, context: _Context) -> jax.Array:
+    """Energy [pJ] of entries `[...]` at the sizes of a chiplet."""
+    hops = rows["hops"][..., hop_columns(context.sizes, machine.fanout)]
     energy = rows["macs"] * machine.mac_energy + hops @ machine.hop_energy[context.sizes.level]
-    energy += rows["block_reads"] @ machine.access_energy[:, 0] + rows["block_writes"] @ machine.access_energy[:, 1]
-    total = [jnp.sum(jnp.where(exists, values, 0) * context.times) for values in (rows["cycles"], energy)]
+    reads, writes = (rows[name] @ machine.access_energy[:, k] for k, name in enumerate(("block_reads", "block_writes")))
+    return energy + reads + writes
+
+
+def _merged(choice: jax.Array, context: _Context) -> tuple[jax.Array, Any]:
+    """Objectives `[3]` of one choice `[U]` and its hardware."""
+    rows = _rows(choice, context)
+    capacity, fanout = _chiplet(rows, context)
+    machine = resize(context.template, context.technology, capacity, fanout)
+    each = rows["cycles"], _energy(rows, machine, context)
+    total = [jnp.sum(jnp.where(context.count > 0, values, 0) * context.times) for values in each]
     return jnp.stack([*total, area(machine)]), (capacity, fanout)
+
+
+def _fitted(key: jax.Array, choice: jax.Array, context: _Context) -> jax.Array:
+    """The best choice on a chiplet like that of another one, for some rate of exchange between time and energy.
+
+    One component in C, on average, of the chiplet's size takes the value of some layer's entry; layers that nothing
+    fits then keep their entries, and the chiplet grows again. Least is, layer by layer, energy + rate x time, which no
+    other choice on this chiplet betters in the sum.
+
+    Args:
+        key: typed key, consumed.
+        choice: `[U]` int32.
+        context: the Pareto sets.
+
+    Returns:
+        `[U]` int32.
+    """
+    layer_key, entry_key, hit_key, rate_key = jax.random.split(key, 4)
+    columns = context.columns
+    entries = columns["cycles"].shape[1]
+    exists = jnp.arange(entries) < context.count[:, None]
+    sizes = jnp.concatenate([columns["capacity"], columns["fanout"].reshape(*exists.shape, -1)], axis=-1)  # [U, M, C]
+    components = sizes.shape[-1]
+    capacity, fanout = _chiplet(_rows(choice, context), context)
+    size = jnp.concatenate([capacity, fanout.ravel()])
+
+    layer = jax.random.randint(layer_key, (components,), 0, jnp.maximum(jnp.sum(context.count > 0), 1))
+    entry = jax.random.randint(entry_key, (components,), 0, jnp.maximum(context.count[layer], 1))
+    hit = jax.random.bernoulli(hit_key, 1 / components, (components,))
+    size = jnp.where(hit, sizes[layer, entry, jnp.arange(components)], size)
+    levels = capacity.shape[0]
+    capacity, fanout = size[:levels], jnp.maximum(size[levels:].reshape(fanout.shape), 1)
+
+    machine = resize(context.template, context.technology, capacity, fanout)
+    fits = exists & jnp.all(sizes <= jnp.concatenate([capacity, fanout.ravel()]), axis=-1)
+    cycles, energy = columns["cycles"], _energy(columns, machine, context)
+
+    def total(values: jax.Array) -> jax.Array:
+        return jnp.sum(jnp.where(context.count > 0, values[jnp.arange(choice.shape[0]), choice], 0) * context.times)
+
+    own = total(energy) / jnp.maximum(total(cycles), jnp.finfo(cycles.dtype).tiny)
+    rate = own * jnp.exp(jax.random.uniform(rate_key, (), cycles.dtype, -_EXCHANGE, _EXCHANGE))
+    cost = jnp.where(fits, energy + rate * cycles, jnp.inf)
+    return jnp.where(jnp.any(fits, axis=1), jnp.argmin(cost, axis=1).astype(jnp.int32), choice)
 
 
 def _sample(key: jax.Array, context: _Context) -> jax.Array:
@@ -117,19 +189,20 @@ def _sample(key: jax.Array, context: _Context) -> jax.Array:
 
 
 def _vary(key: jax.Array, a: jax.Array, b: jax.Array, context: _Context, rates: None) -> tuple[jax.Array, jax.Array]:
-    """Uniform crossover; then a few layers take a random entry, or the next faster or slower one."""
+    """Uniform crossover; then a few layers take a random entry, or the next faster or slower one; some are refitted."""
     del rates
     swap_key, one_key, two_key = jax.random.split(key, 3)
     swap = jax.random.bernoulli(swap_key, shape=a.shape)
     layers = jnp.maximum(jnp.sum(context.count > 0), 1)
 
     def mutate(key: jax.Array, genes: jax.Array) -> jax.Array:
-        hit_key, kind_key, step_key, draw_key = jax.random.split(key, 4)
+        hit_key, kind_key, step_key, draw_key, refit_key, fit_key = jax.random.split(key, 6)
         hit = jax.random.bernoulli(hit_key, jnp.minimum(context.rate / layers, 1.0), genes.shape)
         step = jnp.where(jax.random.bernoulli(step_key, shape=genes.shape), 1, -1)
         near = jnp.clip(genes + step, 0, jnp.maximum(context.count - 1, 0))
         new = jnp.where(jax.random.bernoulli(kind_key, shape=genes.shape), near, _sample(draw_key, context))
-        return jnp.where(hit, new, genes)
+        new = jnp.where(hit, new, genes)
+        return jnp.where(jax.random.bernoulli(refit_key, context.refit), _fitted(fit_key, new, context), new)
 
     return mutate(one_key, jnp.where(swap, b, a)), mutate(two_key, jnp.where(swap, a, b))
 
@@ -185,6 +258,7 @@ def choose_mappings(
         template=jax.tree.map(lambda leaf: leaf[0], arrays),
         technology=jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), technology),
         rate=jnp.asarray(config.rate, dtype),
+        refit=jnp.asarray(config.refit, dtype),
     )
     seeds = jnp.asarray(_padded(np.argmin(tables.objectives, axis=1), padding).T, jnp.int32)
     archive = _searched(
