@@ -1,14 +1,16 @@
-"""A search that is killed (kill -9) and resumed ends with the files of one that was left alone."""
+"""Searches that are stopped at any moment, in any way, and resumed end with the files of one that was left alone."""
 
-import importlib.util
 import io
 import os
 import pathlib
+import random
 import shutil
+import signal
 import subprocess
 import sys
 import time
 
+import interruptions
 import numpy as np
 import pytest
 from small_search import SIZES
@@ -18,69 +20,80 @@ from mohamjax.errors import InputError
 from mohamjax.io.checkpoint import read_checkpoint
 from mohamjax.io.files import write_bytes
 
-_SCRIPT = pathlib.Path(__file__).parents[1] / "experiments" / "kill_and_resume.py"
-_SPEC = importlib.util.spec_from_file_location("kill_and_resume", _SCRIPT)
-kills = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(kills)
+
+@pytest.fixture(scope="module")
+def command(networks):
+    """A small search, with the cache folder of all tests: what they have compiled need not be compiled again."""
+    arguments = (*networks, "--budget", "tiny", *SIZES, "--generations", "120", "--no-figures", "--no-mapping-cache")
+    return interruptions.Command(arguments, pathlib.Path(os.environ["XDG_CACHE_HOME"]))
 
 
 @pytest.fixture(scope="module")
-def arguments(networks):
-    return [*networks, "--budget", "tiny", *SIZES, "--generations", "120", "--no-figures", "--no-mapping-cache"]
-
-
-@pytest.fixture(scope="module")
-def cache():
-    """The cache folder of all tests: what they have compiled need not be compiled again."""
-    return pathlib.Path(os.environ["XDG_CACHE_HOME"])
-
-
-@pytest.fixture(scope="module")
-def undisturbed(arguments, tmp_path_factory):
+def undisturbed(command, tmp_path_factory):
     folder = tmp_path_factory.mktemp("undisturbed") / "out"
-    assert main(kills.words(arguments, folder)) == 0
+    assert main(command.words(folder)) == 0
     return folder
 
 
-def kill_when(process, mark: str, delay: float) -> str:
-    """Kills a search some time after it has said something; returns what it had said."""
+def stop_when(process, mark: str, delay: float, number: signal.Signals) -> str:
+    """Stops a search some time after it has said something; returns what it had said."""
     said = ""
     while mark not in said:
         line = process.stderr.readline()
         assert line, f"ended before it said {mark!r}: {said}"
         said += line
     time.sleep(delay)
-    process.kill()
+    process.send_signal(number)
     return said + process.communicate()[1]
 
 
 @pytest.mark.slow
-def test_a_search_killed_twice_resumes_to_the_same_files(arguments, cache, undisturbed, tmp_path):
-    """In the mapper, where nothing is saved yet, and in the search."""
-    more = []
-    for mark, delay in (("mapper ", 0.2), ("search  generation 0", 0.1)):
-        process = kills.search([*arguments, *more], tmp_path / "out", cache)
-        said = kill_when(process, mark, delay)
-        assert process.returncode == -9
-        assert ("starting from the beginning" in said) == bool(more)
-        more = ["--resume"]
-    resumed = kills.search([*arguments, *more], tmp_path / "out", cache)
+def test_a_search_stopped_in_every_way_ends_with_the_same_files(command, undisturbed, tmp_path):
+    """In the mapper, where nothing is saved yet, and at random moments from there to the end; resumed each time."""
+    out, moments = tmp_path / "out", random.Random(3)
+    stops = (
+        ("mapper ", "kill", signal.SIGKILL),
+        ("compiling the generation", "ctrl-c", signal.SIGINT),
+        ("search  generation 0", "kill", signal.SIGKILL),
+        ("search  generation", "ctrl-c twice", signal.SIGINT),
+    )
+    for mark, way, number in stops:
+        process = command.start(out)
+        said = stop_when(process, mark, moments.uniform(0.0, 0.2), number)
+        assert (process.returncode == -9) == (way == "kill"), said
+        assert interruptions.untrue(said, process.returncode, way, out) == []
+        if "--resume" not in command.arguments:
+            command = command.resumed()
+    full = command.start(out, moments.randrange(1, (undisturbed / "checkpoint.npz").stat().st_size))
+    said = full.communicate()[1]
+    assert interruptions.untrue(said, full.returncode, "full disk", out) == []
+    resumed = command.start(out)
     _, said = resumed.communicate()
     assert resumed.returncode == 0, said
-    assert "starting from the beginning" not in said
-    assert kills.differences(undisturbed, tmp_path / "out") == []
+    assert interruptions.differences(undisturbed, out) == []
+
+
+@pytest.mark.parametrize("moment", [0.0, 0.02, 0.1, 0.3, 0.6])
+def test_interrupts_are_heard_while_it_starts(networks, tmp_path, moment):
+    """While extensions are imported, which make other errors of an interrupt; twice."""
+    command = interruptions.Command((*networks, "--budget", "tiny", "--no-figures"), tmp_path / "cache")
+    process = command.start(tmp_path / "out")
+    while "numpy" not in pathlib.Path(f"/proc/{process.pid}/maps").read_text():
+        time.sleep(0.01)
+    said = interruptions.stopped(process, "ctrl-c twice", moment, moment / 3)
+    assert interruptions.untrue(said, process.returncode, "ctrl-c", tmp_path / "out") == []
 
 
 @pytest.mark.slow
 def test_files_that_differ_are_told(undisturbed, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(undisturbed, copy)
-    assert kills.differences(undisturbed, copy) == []
+    assert interruptions.differences(undisturbed, copy) == []
     for name in ("front.csv", "history.csv"):
         rows = (copy / name).read_text().splitlines()
         (copy / name).write_text("\n".join([*rows[:-1], rows[-1].replace("e-0", "e-1").replace("0.", "1.")]) + "\n")
     (copy / "extra").write_text("")
-    assert kills.differences(undisturbed, copy) == ["extra", "front.csv", "history.csv"]
+    assert interruptions.differences(undisturbed, copy) == ["extra", "front.csv", "history.csv"]
 
 
 def array_file():

@@ -1,5 +1,36 @@
 """The command line. A file per verb has its options and what it does; the rooms of the house do the work."""
 
-from mohamjax.cli.entry import main
+from __future__ import annotations
 
-__all__ = ["main"]
+from collections.abc import Sequence
+from typing import NoReturn
+
+from mohamjax.cli.interrupts import STOPPED, leave, listen
+
+__all__ = ["command", "main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line, from anywhere.
+
+    Args:
+        argv: arguments; default those of the process.
+
+    Returns:
+        The exit code.
+    """
+    from mohamjax.cli import entry  # late: it imports for a while, and `command` must be listening by then
+
+    return entry.main(argv)
+
+
+def command() -> NoReturn:
+    """Runs the command line as a process of its own."""
+    try:
+        listen()
+        code = main()
+    except KeyboardInterrupt:
+        code = STOPPED
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 0
+    leave(code)

@@ -1,7 +1,5 @@
 """`python -m mohamjax.cli`."""
 
-import sys
+from mohamjax.cli import command
 
-from mohamjax.cli import main
-
-sys.exit(main())
+command()

@@ -20,6 +20,7 @@ from typing import TextIO
 from mohamjax import __version__
 from mohamjax.cli import codesign, evaluate, options, plot, schedule, search, templates, workload
 from mohamjax.cli import map as map_
+from mohamjax.cli.interrupts import STOPPED
 from mohamjax.cli.terminal import Terminal, say, warn
 from mohamjax.errors import InputError
 
@@ -126,7 +127,7 @@ def _done(argv: Sequence[str] | None) -> int:
         return 2
     except KeyboardInterrupt:
         say("mohamjax: stopped by hand")
-        return 130
+        return STOPPED
     except BrokenPipeError:
         # The reader of our output has gone; nothing is left to say, and Python must not say it at exit.
         _let_go(sys.stdout)

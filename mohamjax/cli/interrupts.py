@@ -1,0 +1,65 @@
+"""Ctrl-C in a process of our own: heard at any moment, any number of times, with one end.
+
+Left alone, Python loses an interrupt that comes in a callback whose exceptions nobody takes (garbage collection), lets
+an extension that is being imported make an `ImportError` of it, shows a traceback for one that comes while it leaves,
+and dies of one that comes after it has given the signal back.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, NoReturn
+
+__all__ = ["STOPPED", "leave", "listen"]
+
+STOPPED = 130
+"""Exit code of what was stopped by hand."""
+
+_SOON_S = 0.02
+_IMPORTING = "<frozen importlib._bootstrap>"  # the file of the frames that import
+
+
+def listen() -> None:
+    """From now on interrupts that come at a bad moment come again a little later."""
+    signal.signal(signal.SIGINT, _heard)
+    shown: Callable[[Any], Any] = sys.unraisablehook
+
+    def hook(lost: Any) -> None:
+        if lost.exc_type is KeyboardInterrupt:
+            _again()
+        else:
+            shown(lost)
+
+    sys.unraisablehook = hook
+
+
+def leave(code: int) -> NoReturn:
+    """Ends the process; what is stopped by hand waits for no thread that still compiles.
+
+    Args:
+        code: exit code.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if code == STOPPED:
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
+def _heard(number: int, frame: FrameType | None) -> None:
+    while frame is not None:
+        if frame.f_code.co_filename == _IMPORTING:
+            return _again()
+        frame = frame.f_back
+    raise KeyboardInterrupt
+
+
+def _again() -> None:
+    timer = threading.Timer(_SOON_S, os.kill, (os.getpid(), signal.SIGINT))
+    timer.daemon = True
+    timer.start()
