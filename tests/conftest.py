@@ -1,13 +1,15 @@
-"""Where the reference data lies, and what happens to a test when it does not."""
+"""Where the reference data lies, and what happens to a test when it does not; what processes of a run share."""
 
 import gc
-import os
 import pathlib
-import tempfile
 
-import jax
-import pytest
-from small_search import search, small_network
+import quick_programs
+
+FOLDER = quick_programs.prepare()  # before anything is imported that reads the environment
+
+import jax  # noqa: E402
+import pytest  # noqa: E402
+from small_search import search, small_network  # noqa: E402
 
 SHARED = pathlib.Path(__file__).resolve().parents[2] / "shared"
 
@@ -46,20 +48,10 @@ def results(networks, tmp_path_factory):
     return folder
 
 
-def pytest_configure(config):
-    """Gives all processes of a run one cache folder: what a test has mapped or compiled serves the others."""
-    if not hasattr(config, "workerinput"):
-        config.own_cache = tempfile.TemporaryDirectory()
-        os.environ["XDG_CACHE_HOME"] = config.own_cache.name
-    # As the command line keeps programs.
-    jax.config.update("jax_compilation_cache_dir", os.path.join(os.environ["XDG_CACHE_HOME"], "mohamjax", "compiled"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
-
-
-def pytest_unconfigure(config):
-    """Removes it."""
-    if hasattr(config, "own_cache"):
-        config.own_cache.cleanup()
+def pytest_unconfigure():
+    """Removes what the run has compiled and mapped."""
+    if FOLDER is not None:
+        FOLDER.cleanup()
 
 
 _FIRST = (

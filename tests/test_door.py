@@ -397,7 +397,7 @@ def test_double_precision(problem, tables, designs, space):
 
 SHARDED = """
 import os
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
 import sys
 sys.path.insert(0, "tests")
 import jax, numpy as np

@@ -19,6 +19,7 @@ __all__ = ["Sample", "predict"]
 
 
 _CHUNK = 4096
+_STEP = 512  # sizes of chunks differ by that: few programs, little padding
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +50,14 @@ def _stack(trees: Sequence[Any]) -> Any:
     return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
 
 
+def _chunk_size(samples: int) -> int:
+    """Samples of a call: as many in each of as few as there can be."""
+    if samples <= _CHUNK:
+        return samples
+    equal = -(-samples // -(-samples // _CHUNK))
+    return -(-equal // _STEP) * _STEP
+
+
 def _table_size(samples: Sequence[Sample]) -> int:
     """Room that the tables over children need: a power of two, so that few sizes are ever compiled."""
     most = 64
@@ -71,7 +80,7 @@ def predict(samples: Sequence[Sample], *, links: bool = True, float32: bool = Fa
         (`Evaluation` with a leading axis over the samples, areas `[samples]` um^2), NumPy arrays.
     """
     dtype = np.float32 if float32 else np.float64
-    chunk = min(len(samples), _CHUNK)
+    chunk = _chunk_size(len(samples))
     size = _table_size(samples)
     # Link transfers are rare: looked for one mapping at a time, a mapping without any costs almost nothing.
     static = {"links": links, "max_children": size, "block_size": 1 if links else 64}
