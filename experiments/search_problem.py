@@ -162,7 +162,7 @@ def _direct_vary(
 def direct_problem(config: MohamConfig) -> Problem:
     """Single layers are adjusted as beside plans, and nothing else: random designs at first, and as immigrants."""
     sample = functools.partial(_direct_sample, tiles=config.tiles)
-    return dataclasses.replace(design_problem(config), sample=sample, vary=_direct_vary)
+    return dataclasses.replace(design_problem(config), sample=sample, vary=_direct_vary, grow=None)
 
 
 def schedules(case: Case, settings: Settings) -> Design | None:

@@ -58,8 +58,8 @@ class NSGA2:
     """NSGA-II over genes of any kind.
 
     Attributes:
-        sample: `(key, **context) -> genes`, one random individual.
-        vary: `(key, a, b, **context) -> (child, child)`, the children of one pair: crossover and mutation.
+        sample: `(key, **context) -> draft`, one random individual.
+        vary: `(key, a, b, **context) -> (draft, draft)`, the children of one pair of genes: crossover and mutation.
         population: P, survivors.
         objectives: M, all minimised.
         immigrants: random individuals among the candidates of every generation.
@@ -68,9 +68,12 @@ class NSGA2:
             objectives: their logarithms, or one of them. None takes the objectives themselves.
         distinct: of individuals that are equal in all objectives only the oldest takes part in survival; the others
             remain only where there are too few.
+        grow: `(drafts [N, ...], **context) -> genes [N, ...]`, what `sample` and `vary` leave to do. It is called once
+            for all candidates, so that a program holds it once, whatever made them. None: drafts are genes.
 
-    `context` is what the caller hands to `init`, `ask` and `tell` by name, for arrays that `sample`, `vary` and
-    `fitness` read, rates of operators among them: arguments, so that a change of their values compiles nothing anew.
+    `context` is what the caller hands to `init`, `ask` and `tell` by name, for arrays that `sample`, `vary`,
+    `grow` and `fitness` read, rates of operators among them: arguments, so that a change of their values compiles
+    nothing anew.
     Objectives under constraints are those of `emo.constrained`.
 
     Example:
@@ -100,6 +103,7 @@ class NSGA2:
     dtype: Any = jnp.float32
     fitness: Callable[..., jax.Array] | None = None
     distinct: bool = False
+    grow: Callable[..., Genes] | None = None
 
     def __post_init__(self) -> None:
         """Checks the sizes; raises ValueError."""
@@ -119,13 +123,45 @@ class NSGA2:
         Raises:
             ValueError: there are more seeds than places, or they are other genes, at trace time.
         """
+        return self._state(key, seeds, self._random(self._first_keys(key), context))
+
+    def opening(
+        self, key: jax.Array, seeds: Genes | None = None, draw: jax.Array | None = None, **context: Any
+    ) -> tuple[NSGA2State, Genes]:
+        """`init` and `first` of it, all random individuals in one batch: the same state, and the first candidates.
+
+        Args:
+            key: as for `init`.
+            seeds: as for `init`.
+            draw: the key that `first` takes.
+            context: as for `init`.
+        """
+        blank = self._blank(key, None)
+        keys = [self._first_keys(key)]
+        if self.immigrants:
+            keys.append(jax.random.split(self._keys(blank, draw)[2], self.immigrants))
+        drawn = self._random(jnp.concatenate(keys), context)
+        state = self._state(key, seeds, take(drawn, slice(0, self.population)))
+        late = take(drawn, slice(self.population, None))
+        return state, jax.tree.map(lambda a, b: jnp.concatenate([a, b]), state.genes, late)
+
+    def _first_keys(self, key: jax.Array) -> jax.Array:
+        """Keys of the first population `[P]`."""
+        return jax.random.split(jax.random.fold_in(key, _FIRST), self.population)
+
+    def _state(self, key: jax.Array, seeds: Genes | None, genes: Genes) -> NSGA2State:
+        """The state of random genes `[P, ...]`, seeds in the first places."""
         size = self.population
-        genes = self._random(jax.random.fold_in(key, _FIRST), size, context)
         if seeds is not None:
             number = _rows(seeds, genes, "seeds")
             if number > size:
                 raise ValueError(f"seeds: expected {size} at most, got {number}; tell those that are more")
             genes = jax.tree.map(lambda own, drawn: jnp.concatenate([own, drawn[: size - number]]), seeds, genes)
+        return self._blank(key, genes)
+
+    def _blank(self, key: jax.Array, genes: Genes) -> NSGA2State:
+        """The state of a population that nobody has evaluated."""
+        size = self.population
         return NSGA2State(
             key=key,
             generation=jnp.int32(0),
@@ -149,7 +185,7 @@ class NSGA2:
         size = self.population
         if state.rank.shape != (size,):
             raise ValueError(f"state: expected a population of {size}, got rank of shape {state.rank.shape}")
-        select_key, vary_key, _ = self._keys(state, key)
+        select_key, vary_key, random_key = self._keys(state, key)
         pairs = (size + 1) // 2
         # One population of one: searches that vmapped over several drew so, and a seed goes on finding what it found.
         (select_key,) = jax.random.split(select_key, 1)
@@ -157,8 +193,11 @@ class NSGA2:
         mother, father = take(state.genes, chosen[:pairs]), take(state.genes, chosen[pairs:])
         vary = functools.partial(self.vary, **context)
         children = jax.vmap(vary)(jax.random.split(vary_key, pairs), mother, father)
-        both = jax.tree.map(lambda a, b: jnp.concatenate([a, b])[:size], *children)
-        return self._joined(both, state, key, context)
+        drafts = jax.tree.map(lambda a, b: jnp.concatenate([a, b])[:size], *children)
+        if self.immigrants:
+            late = self._drafts(jax.random.split(random_key, self.immigrants), context)
+            drafts = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), drafts, late)
+        return self._grown(drafts, context)
 
     def first(self, state: NSGA2State, key: jax.Array | None = None, **context: Any) -> Genes:
         """Candidates of the first generation `[P + immigrants, ...]`: the first population, then random individuals.
@@ -168,14 +207,10 @@ class NSGA2:
             key: as for `ask`.
             context: for `sample`.
         """
-        return self._joined(state.genes, state, key, context)
-
-    def _joined(self, genes: Genes, state: NSGA2State, key: jax.Array | None, context: dict[str, Any]) -> Genes:
-        """Genes `[P, ...]`, then the immigrants."""
         if not self.immigrants:
-            return genes
-        random = self._random(self._keys(state, key)[2], self.immigrants, context)
-        return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), genes, random)
+            return state.genes
+        late = self._random(jax.random.split(self._keys(state, key)[2], self.immigrants), context)
+        return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), state.genes, late)
 
     def tell(self, state: NSGA2State, candidates: Genes, objectives: chex.ArrayTree, **context: Any) -> NSGA2State:
         """The state after survival among the population and any number of evaluated individuals.
@@ -221,9 +256,17 @@ class NSGA2:
         key = jax.random.fold_in(state.key, state.generation) if key is None else key
         return jax.random.split(key, 3)
 
-    def _random(self, key: jax.Array, count: int, context: dict[str, Any]) -> Genes:
-        """Random individuals `[count, ...]`."""
-        return jax.vmap(functools.partial(self.sample, **context))(jax.random.split(key, count))
+    def _drafts(self, keys: jax.Array, context: dict[str, Any]) -> Any:
+        """Random individuals `[N, ...]` as `sample` leaves them."""
+        return jax.vmap(functools.partial(self.sample, **context))(keys)
+
+    def _grown(self, drafts: Any, context: dict[str, Any]) -> Genes:
+        """The genes of drafts `[N, ...]`."""
+        return drafts if self.grow is None else self.grow(drafts, **context)
+
+    def _random(self, keys: jax.Array, context: dict[str, Any]) -> Genes:
+        """Random individuals `[N, ...]`, one for each of the keys."""
+        return self._grown(self._drafts(keys, context), context)
 
 
 def _rows(genes: Genes, like: Genes, name: str) -> int:
@@ -278,10 +321,20 @@ class Archived:
 
     def init(self, key: jax.Array, seeds: Genes | None = None, **context: Any) -> ArchivedState:
         """As `NSGA2.init`; the archive is empty."""
-        population = self.search.init(key, seeds, **context)
+        return self._around(self.search.init(key, seeds, **context))
+
+    def _around(self, population: NSGA2State) -> ArchivedState:
+        """The population beside an empty archive."""
         example = take(population.genes, 0)
         archive = archive_init(self.capacity, example, self.search.objectives, population.objectives.dtype)
         return ArchivedState(population=population, archive=archive)
+
+    def opening(
+        self, key: jax.Array, seeds: Genes | None = None, draw: jax.Array | None = None, **context: Any
+    ) -> tuple[ArchivedState, Genes]:
+        """As `NSGA2.opening`; the archive is empty."""
+        population, candidates = self.search.opening(key, seeds, draw, **context)
+        return self._around(population), candidates
 
     def first(self, state: ArchivedState, key: jax.Array | None = None, **context: Any) -> Genes:
         """As `NSGA2.first`."""

@@ -16,6 +16,7 @@ from mohamjax.search.config import MohamConfig, Rates
 from mohamjax.search.context import MohamContext
 from mohamjax.search.loop import Problem
 from mohamjax.search.moham import design_problem, log_hypervolume
+from mohamjax.struct import take
 
 __all__ = ["archive_of", "plain_problem", "random_search"]
 
@@ -43,10 +44,10 @@ def random_search(
     def search(key: jax.Array, context: MohamContext) -> tuple[emo.Archive, jax.Array]:
         def batch(archive: emo.Archive, key: jax.Array) -> tuple[emo.Archive, jax.Array]:
             keys = jax.random.split(key, (config.islands, config.population))
-            genes = jax.vmap(jax.vmap(lambda k: problem.sample(k, context)))(keys)
+            genes = jax.vmap(lambda own: problem.random(own, context))(keys)
             return _entered(archive, genes, problem, context)
 
-        example = jax.eval_shape(lambda k: problem.sample(k, context), key)
+        example = jax.eval_shape(lambda k: take(problem.random(k[None], context), 0), key)
         return jax.lax.scan(batch, _empty(config, example), jax.random.split(key, batches))
 
     return search(key, context)

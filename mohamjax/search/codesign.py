@@ -6,6 +6,7 @@ global scheduler searches packages and schedules over them, and the archive is e
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -42,6 +43,7 @@ from mohamjax.search.loop import SearchState
 from mohamjax.search.mapper import map_layers
 from mohamjax.search.moham import LIMIT_TOLERANCE, Progress, designs_of, refitted, run, state_like
 from mohamjax.search.plan_operators import PlanRates
+from mohamjax.search.rehearsal import Rehearsal
 from mohamjax.search.remap import Remapper
 from mohamjax.search.requirements import Site, keeps, out_of_reach, survey, unmet
 from mohamjax.search.resumed import check_grown, check_state, history_of
@@ -286,6 +288,27 @@ def co_optimise(
     templates = tuple(load_templates(list(packaged_templates())) if templates is None else templates)
     settings = Settings() if settings is None else settings
     listener = Silent() if listener is None else listener
+    with contextlib.ExitStack() as last_of_all:
+        return _co_optimise(
+            application, templates, settings, listener, designs, tables, cache, checkpoint, resume, checkpoint_every_s,
+            last_of_all,
+        )  # fmt: skip
+
+
+def _co_optimise(
+    application: ApplicationModel,
+    templates: Sequence[Template],
+    settings: Settings,
+    listener: Listener,
+    designs: DesignFile | None,
+    tables: MappingTables | None,
+    cache: TableStore | None,
+    checkpoint: CheckpointStore | None,
+    resume: bool,
+    checkpoint_every_s: float,
+    last_of_all: contextlib.ExitStack,
+) -> SearchResult:
+    """As `co_optimise`; `last_of_all` is done with when the search is over, however it ends."""
     technology = load_technology() if settings.technology is None else settings.technology
     config, package = settings.moham, settings.package
     site = prepare(application, templates, settings, designs)
@@ -304,18 +327,23 @@ def co_optimise(
             listener.announce("no checkpoint yet; starting from the beginning")
 
     began = time.perf_counter()
+    rates = settings.plan_rates if plans else settings.rates
+    rehearsal: Rehearsal | None = None
+
+    def mapping(progress: MapperProgress) -> None:
+        nonlocal rehearsal
+        if rehearsal is None and progress.cached < progress.problems:
+            # There is time for it while layers are mapped.
+            rehearsal = Rehearsal(application, site, settings, technology, rates)
+            last_of_all.callback(rehearsal.end)
+        listener.mapping(progress)
+
     if tables is None:
         listener.announce(
             f"mapping {plural(len(application.unique_layers), 'unique layer')} on {plural(len(templates), 'template')}"
         )
         sets = map_layers(
-            map_key,
-            application.unique_layers,
-            templates,
-            technology,
-            settings.mapper,
-            progress=listener.mapping,
-            cache=cache,
+            map_key, application.unique_layers, templates, technology, settings.mapper, progress=mapping, cache=cache
         )
     else:
         check_tables(tables, application, templates)
@@ -355,7 +383,7 @@ def co_optimise(
         history = history_of(saved)
         check_state(saved, state, history, context)
 
-    interrupted, saved_s, last = False, time.perf_counter(), None
+    interrupted, saved_s, last, waited_s = False, time.perf_counter(), None, 0.0
     before_s = history[-1]["seconds"] if history else 0.0
 
     def save() -> None:
@@ -363,10 +391,15 @@ def co_optimise(
             checkpoint.write((state, grown), {**marks, "history": history})
 
     steps = run(
-        search_key, context, config, rates=settings.plan_rates if plans else settings.rates, seeds=seeds, resume=state,
-        history=history, announce=listener.announce, projects=site.projects, remapper=remapper,
+        search_key, context, config, rates=rates, seeds=seeds, resume=state, history=history,
+        announce=listener.announce, projects=site.projects, remapper=remapper,
     )  # fmt: skip
+    tick = time.perf_counter()
     try:
+        if rehearsal is not None:
+            listener.announce("compiling the search")
+            rehearsal.searched()
+        waited_s = time.perf_counter() - tick
         for step in steps:
             state, last = step
             # Tables as of this state: a round that is cut short is done again.
@@ -396,6 +429,8 @@ def co_optimise(
         )
     listener.announce("evaluating the front again in double precision")
     tick = time.perf_counter()
+    if rehearsal is not None:
+        rehearsal.reported()
     genes: Any = state.archive.genes
     kept = np.nonzero(np.asarray(state.archive.valid))
     if not kept[0].size:
@@ -416,7 +451,7 @@ def co_optimise(
         | {"reference_point": plain(context.reference), "ideal_point": plain(context.ideal)},
         timings={
             "mapping_s": mapping_s,
-            "compile_s": last.compile_s if last else 0.0,
+            "compile_s": waited_s + (last.compile_s if last else 0.0),
             "search_s": last.seconds if last else 0.0,
             "reevaluation_s": time.perf_counter() - tick,
             "designs_per_s": last.fresh_evaluations / max(last.seconds, 1e-9) if last else 0.0,

@@ -32,7 +32,7 @@ from mohamjax.mapping.cost import MAX_CHILDREN
 from mohamjax.mapping.nest import Array, Mapping
 from mohamjax.mapping.space import MappingGenes, MapSpace, decode, encode, sample, stack_spaces
 from mohamjax.mapping.tables import MappingTables, assemble, tabulate_sets
-from mohamjax.programs import light_jit, once
+from mohamjax.programs import brief_jit, lean_jit, light_jit, once
 from mohamjax.search.config import MapperConfig, MapperProgress
 from mohamjax.search.mapper_context import MapperContext, children_room, objectives, pair_space, prime_slots
 from mohamjax.search.mapping_operators import MapperRates, neighbour, neighbours, vary
@@ -71,7 +71,7 @@ def mapping_search(population: int, immigrants: int, archive: int, distinct: boo
 # A generation is three programs, so that the costly one, the evaluation, is compiled once for all and beside others.
 
 
-@functools.partial(light_jit, static_argnames=("search",))
+@functools.partial(brief_jit, static_argnames=("search",))
 def _start(
     keys: jax.Array, space: MapSpace, given: MappingGenes | None, is_given: Array | None, *, search: emo.Archived
 ) -> tuple[emo.ArchivedState, MappingGenes]:
@@ -89,13 +89,12 @@ def _start(
             drawn = jax.vmap(sample, in_axes=(0, None))(keys, space)
             pick = jax.vmap(lambda use, a, b: jax.tree.map(lambda x, y: jnp.where(use, x, y), a, b))
             seeds = pick(is_given, given, drawn)
-        state = search.init(key, seeds, space=space)
-        return state, search.first(state, space=space)
+        return search.opening(key, seeds, space=space)
 
     return jax.vmap(one)(keys, space, given, is_given)
 
 
-@functools.partial(light_jit, static_argnames=("search",))
+@functools.partial(lean_jit, static_argnames=("search",))
 def _ask(state: emo.ArchivedState, space: MapSpace, rates: MapperRates, *, search: emo.Archived) -> MappingGenes:
     """The next candidates of every problem of a block, `[B, N, ...]`."""
     return jax.vmap(lambda state, space: search.ask(state, space=space, rates=rates))(state, space)
@@ -112,7 +111,7 @@ def _evaluate(genes: MappingGenes, context: MapperContext, *, fixed: bool, max_c
     return jax.vmap(one)(genes, context.space, context.template)
 
 
-@functools.partial(light_jit, static_argnames=("search",))
+@functools.partial(lean_jit, static_argnames=("search",))
 def _tell(
     state: emo.ArchivedState, genes: MappingGenes, objectives: Array, *, search: emo.Archived
 ) -> emo.ArchivedState:
@@ -120,7 +119,7 @@ def _tell(
     return jax.vmap(search.tell)(state, genes, objectives)
 
 
-@functools.partial(light_jit, static_argnames=("count",))
+@functools.partial(lean_jit, static_argnames=("count",))
 def _neighbours(
     archive: emo.Archive, tried: Array, space: MapSpace, *, count: int
 ) -> tuple[MappingGenes, Array, Array]:
@@ -150,7 +149,7 @@ def _neighbours(
     return jax.vmap(one)(archive, tried, space)
 
 
-@light_jit
+@lean_jit
 def _enter(
     archive: emo.Archive, tried: Array, genes: MappingGenes, exists: Array, objectives: Array
 ) -> tuple[emo.Archive, Array]:
@@ -165,7 +164,7 @@ def _enter(
     return jax.vmap(one)(archive, tried, genes, exists, objectives)
 
 
-@functools.partial(light_jit, static_argnames=("entries",))
+@functools.partial(brief_jit, static_argnames=("entries",))
 def _finish(archive: emo.Archive, space: MapSpace, *, entries: int) -> tuple[Mapping, Array]:
     """The Pareto sets of a block, `[B, M, ...]`, and their sizes `[B]`: at most M of each archive."""
 

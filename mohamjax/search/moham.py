@@ -18,22 +18,32 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax import emo
+from mohamjax.programs import brief_jit
 from mohamjax.schedule import Design, evaluate
 from mohamjax.search import operators
 from mohamjax.search.config import MohamConfig, Rates
 from mohamjax.search.context import MohamContext
-from mohamjax.search.loop import Metrics, Problem, SearchState, generations, start
+from mohamjax.search.loop import Metrics, Problem, SearchState, generations, light_generations, start
 from mohamjax.search.operators import Genetics
-from mohamjax.search.plan_operators import PlanRates, adjusting_share, adjustment, crossover, mutation, sample_plan
+from mohamjax.search.plan_operators import (
+    PlanRates,
+    adjusting_share,
+    adjustment,
+    completed,
+    crossover,
+    drawn_plan,
+    mutated,
+)
 from mohamjax.search.plans import WEIGHTS, Plan, Planned, decode, plan_of, refit
 from mohamjax.search.remap import Remapper
-from mohamjax.struct import take
+from mohamjax.struct import record, take
 
 __all__ = [
     "LIMIT_TOLERANCE",
     "Progress",
     "design_problem",
     "designs_of",
+    "generations_of",
     "log_hypervolume",
     "refitted",
     "run",
@@ -180,31 +190,61 @@ def _sample_layers(key: jax.Array, context: MohamContext, *, tiles: int, project
     return operators.conform(design, context.genetics) if projects else design
 
 
-def _sample_plan(key: jax.Array, context: MohamContext) -> Planned:
+@record(frozen=True)
+class _Draft:
+    """An individual of a search of plans that is yet to be grown.
+
+    Attributes:
+        plan: a plan, not completed.
+        adjusted: a parent with single layers changed.
+        adjusts: `[]` bool, whether that is the individual, and not what the plan decodes to.
+    """
+
+    plan: Plan
+    adjusted: Planned
+    adjusts: jax.Array
+
+
+def _draft_plan(key: jax.Array, context: MohamContext) -> _Draft:
     """A random individual of a search of plans."""
-    return decode(sample_plan(key, context.genetics, context.plans), context.genetics, context.plans)
+    plan = drawn_plan(key, context.genetics, context.plans)
+    zeros = jnp.zeros_like(context.genetics.unique)
+    design = Design(order=zeros, assignment=zeros, mapping=zeros, template=plan.template)
+    return _Draft(plan=plan, adjusted=Planned(plan=plan, design=design), adjusts=jnp.bool_(False))
 
 
 def _vary_plans(
     key: jax.Array, a: Planned, b: Planned, context: MohamContext, rates: PlanRates
-) -> tuple[Planned, Planned]:
-    """Children of a pair: new plans by crossover and mutation, decoded, or a parent with single layers changed."""
+) -> tuple[_Draft, _Draft]:
+    """Children of a pair: new plans by crossover and mutation, or a parent with single layers changed."""
     genetics, tables = context.genetics, context.plans
     cross_key, child_key = jax.random.split(key)
     # Both children as one batch, so that the rest is compiled once.
     parents = jax.tree.map(lambda *x: jnp.stack(x), a, b)
     plans = jax.tree.map(lambda *x: jnp.stack(x), *crossover(cross_key, a.plan, b.plan, rates.crossover))
 
-    def child(key: jax.Array, parent: Planned, plan: Plan) -> Planned:
+    def child(key: jax.Array, parent: Planned, plan: Plan) -> _Draft:
         coin_key, mutate_key, adjust_key = jax.random.split(key, 3)
-        grown = decode(mutation(mutate_key, plan, genetics, tables, rates), genetics, tables)
-        adjusted = adjustment(adjust_key, parent, genetics, tables, rates)
-        happens = jax.random.bernoulli(coin_key, adjusting_share(rates, genetics))
-        return jax.tree.map(lambda x, y: jnp.where(happens, x, y), adjusted, grown)
+        return _Draft(
+            plan=mutated(mutate_key, plan, tables, rates),
+            adjusted=adjustment(adjust_key, parent, genetics, tables, rates),
+            adjusts=jax.random.bernoulli(coin_key, adjusting_share(rates, genetics)),
+        )
 
     both = jax.vmap(child)(jax.random.split(child_key), parents, plans)
     first, second = (jax.tree.map(lambda leaf, i=i: leaf[i], both) for i in range(2))
     return first, second
+
+
+def _grow_plans(drafts: _Draft, context: MohamContext) -> Planned:
+    """Individuals `[N, ...]` of drafts: plans completed and decoded, where they are no adjusted parents."""
+    genetics, tables = context.genetics, context.plans
+
+    def one(draft: _Draft) -> Planned:
+        grown = decode(completed(draft.plan, genetics), genetics, tables)
+        return jax.tree.map(lambda x, y: jnp.where(draft.adjusts, x, y), draft.adjusted, grown)
+
+    return jax.vmap(one)(drafts)
 
 
 @functools.cache
@@ -216,12 +256,13 @@ def _problem(genes: str, tiles: int, per_layer: bool, scalar: bool, log: bool, p
 
     layers = genes == "layers"
     return Problem(
-        sample=functools.partial(_sample_layers, tiles=tiles, projects=projects) if layers else _sample_plan,
+        sample=functools.partial(_sample_layers, tiles=tiles, projects=projects) if layers else _draft_plan,
         vary=functools.partial(_vary, per_layer=per_layer, projects=projects) if layers else _vary_plans,
         evaluate=jax.vmap(evaluate_one, in_axes=(0, None)),
         observe=log_hypervolume,
         fitness=functools.partial(_fitness, scalar=scalar, log=log) if scalar or log else None,
         log_archive=log,
+        grow=None if layers else _grow_plans,
     )
 
 
@@ -268,6 +309,15 @@ class Progress:
     front_size: tuple[int, ...]
     stability: tuple[float, ...]
     best: tuple[float, float, float]
+
+
+_LONG = 250_000
+
+
+def generations_of(config: MohamConfig) -> Any:
+    """The program of a search's generations: `generations` where it evaluates so many designs that its speed pays."""
+    each = config.islands * (config.population + config.immigrant_count)
+    return generations if config.generations * each > _LONG else light_generations
 
 
 def run(
@@ -324,7 +374,8 @@ def run(
         state = resume
     announce(f"compiling the generation of {config.population} designs")
     # No generations: this compiles, or finds the program of an earlier search of the same shapes.
-    jax.block_until_ready(generations(state, context, rates, jnp.int32(0), jnp.bool_(True), **fixed))
+    program = generations_of(config)
+    jax.block_until_ready(program(state, context, rates, jnp.int32(0), jnp.bool_(True), **fixed))
     compile_s = time.perf_counter() - began
     per_generation = config.islands * (config.population + config.immigrant_count)
     again = -(-config.archive // config.population)  # batches of a round's evaluations
@@ -335,7 +386,7 @@ def run(
             # The first population is what survives of all that was given; the last batch waits for its evaluation.
             *before, last = _batches(key, seeds, context, config, problem)
             for batch in before:
-                state = _entered(state, batch, context, rates, fixed)
+                state = _entered(state, batch, context, rates, program, fixed)
             state = dataclasses.replace(state, candidates=last)
         begun -= batches - 1
     end = config.generations if remapper is None else remapper.end
@@ -346,7 +397,7 @@ def run(
         return config.stop == "stability" and emo.should_stop(settled, config.window, config.delta)
 
     def advance(before: SearchState, count: int) -> tuple[SearchState, Metrics]:
-        state, metrics = generations(before, context, rates, jnp.int32(count), jnp.bool_(True), **fixed)
+        state, metrics = program(before, context, rates, jnp.int32(count), jnp.bool_(True), **fixed)
         return state, _best_island(jax.tree.map(lambda leaf: leaf[:count], jax.device_get(metrics)))
 
     while told <= end and not settled_down():
@@ -362,7 +413,7 @@ def run(
                 context = remapper.grown(state, context)
                 drawn = _drawn(state.population.key[0], context, config, problem)
                 for batch in _decoded_again(state, context, config):
-                    state = _entered(state, _joined(batch, drawn, config.population), context, rates, fixed)
+                    state = _entered(state, _joined(batch, drawn, config.population), context, rates, program, fixed)
             count = min(count, remapper.until_next(done))
         previous = state
         state, metrics = advance(previous, count)
@@ -395,7 +446,7 @@ def run(
         )
 
 
-@jax.jit
+@brief_jit
 def _planned(designs: Design, context: MohamContext) -> Planned:
     """Designs `[K, ...]` with a plan for each."""
     return jax.vmap(plan_of, in_axes=(0, None, None))(designs, context.genetics, context.plans)
@@ -422,16 +473,17 @@ def refitted(
     for weight in range(len(WEIGHTS)):
         for batch in individuals:
             refit = _joined(_refit_all(batch, jnp.int32(weight), context), drawn, config.population)
-            state = _entered(state, refit, context, rates, {"problem": problem, "chunk": config.chunk})
+            fixed = {"problem": problem, "chunk": config.chunk}
+            state = _entered(state, refit, context, rates, generations_of(config), fixed)
     return state
 
 
 def _entered(
-    state: SearchState, candidates: Any, context: MohamContext, rates: Any, fixed: dict[str, Any]
+    state: SearchState, candidates: Any, context: MohamContext, rates: Any, program: Any, fixed: dict[str, Any]
 ) -> SearchState:
     """The state after individuals `[I, N, ...]` took part in survival and archive; generations are not counted."""
     waiting = dataclasses.replace(state, candidates=candidates)
-    return generations(waiting, context, rates, jnp.int32(1), jnp.bool_(False), **fixed)[0]
+    return program(waiting, context, rates, jnp.int32(1), jnp.bool_(False), **fixed)[0]
 
 
 def _drawn(key: jax.Array, context: MohamContext, config: MohamConfig, problem: Problem, number: int = 0) -> Any:
@@ -472,7 +524,7 @@ def _decoded_again(state: SearchState, context: MohamContext, config: MohamConfi
     return [_decode_all(batch.plan, context) for batch in _archived(state, config)]
 
 
-@jax.jit
+@brief_jit
 def _refit_all(individuals: Planned, weight: jax.Array, context: MohamContext) -> Planned:
     """Individuals `[I, P, ...]` refitted."""
 
@@ -483,7 +535,7 @@ def _refit_all(individuals: Planned, weight: jax.Array, context: MohamContext) -
     return jax.vmap(jax.vmap(one))(individuals)
 
 
-@jax.jit
+@brief_jit
 def _decode_all(plans: Plan, context: MohamContext) -> Planned:
     """Plans `[I, P, ...]` decoded."""
     over_plans = jax.vmap(decode, in_axes=(0, None, None))
@@ -527,11 +579,11 @@ def _sizes(config: MohamConfig, problem: Problem) -> dict[str, Any]:
     }
 
 
-_first = jax.jit(start, static_argnames=("problem", "islands", "population", "immigrants", "archive"))
+_first = brief_jit(start, static_argnames=("problem", "islands", "population", "immigrants", "archive"))
 """The state before the first generation, all candidates random."""
 
 
 def state_like(context: MohamContext, config: MohamConfig) -> SearchState:
     """Shapes and dtypes of the search's state, for reading a checkpoint back."""
-    first = functools.partial(_first, **_sizes(config, design_problem(config)))
+    first = functools.partial(start, **_sizes(config, design_problem(config)))
     return jax.eval_shape(first, jax.random.key(0), context, jnp.int32(0))

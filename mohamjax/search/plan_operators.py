@@ -1,8 +1,9 @@
 """Variation of plans: what is drawn, crossed and mutated where hardware is moved and not single layers.
 
 Axes: L layers (padded), S tiles, C components of a size, T templates, H sizes of the library. Functions are for one
-plan or one pair; callers vmap. Sampling and mutation end in `completed`: fixed tiles hold their template, there are
-no more chiplets than allowed, and every layer has one that may run it. Keys are consumed.
+plan or one pair; callers vmap. Sampling and mutation end in `completed`, or leave it to be done for all at once: fixed
+tiles hold their template, there are no more chiplets than allowed, and every layer has one that may run it. Keys are
+consumed.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ __all__ = [
     "adjustment",
     "completed",
     "crossover",
+    "drawn_plan",
+    "mutated",
     "mutation",
     "sample_plan",
 ]
@@ -172,7 +175,12 @@ def _new_chiplets(draws: _Draws, number: int, tables: PlanTables) -> tuple[jax.A
 
 
 def sample_plan(key: jax.Array, genetics: Genetics, tables: PlanTables) -> Plan:
-    """A random plan: one to `max_chiplets` chiplets, evenly over logarithms, of one to four kinds.
+    """A random plan: `drawn_plan`, completed."""
+    return completed(drawn_plan(key, genetics, tables), genetics)
+
+
+def drawn_plan(key: jax.Array, genetics: Genetics, tables: PlanTables) -> Plan:
+    """A random plan, not completed: one to `max_chiplets` chiplets, evenly over logarithms, of one to four kinds.
 
     One plan in sixteen has a single chiplet of the least size instead: that end of a front is a narrow one.
 
@@ -189,13 +197,12 @@ def sample_plan(key: jax.Array, genetics: Genetics, tables: PlanTables) -> Plan:
     kind = jnp.arange(tiles) % (1 + draws.below(4))
     template, size, weight = (x[kind] for x in _new_chiplets(draws, tiles, tables))
     standing = jnp.cumsum(genetics.site == FREE) <= chips - jnp.sum(genetics.site >= 0)
-    plan = Plan(
+    return Plan(
         template=jnp.where(standing, template, -1),
         size=jnp.where(least, 0, size),
         weight=weight,
         thrift=draws.below(len(tables.thrift)),
     )
-    return completed(plan, genetics)
 
 
 def crossover(key: jax.Array, a: Plan, b: Plan, rate: jax.typing.ArrayLike) -> tuple[Plan, Plan]:
@@ -227,12 +234,16 @@ def crossover(key: jax.Array, a: Plan, b: Plan, rate: jax.typing.ArrayLike) -> t
 
 
 def mutation(key: jax.Array, plan: Plan, genetics: Genetics, tables: PlanTables, rates: PlanRates) -> Plan:
-    """All mutations of a plan, each with its rate; fixed tiles keep their template, and all else may change.
+    """All mutations of a plan, each with its rate; fixed tiles keep their template: `mutated`, completed."""
+    return completed(mutated(key, plan, tables, rates), genetics)
+
+
+def mutated(key: jax.Array, plan: Plan, tables: PlanTables, rates: PlanRates) -> Plan:
+    """All mutations of a plan, each with its rate; all of it may change. Not completed.
 
     Args:
         key: typed key, consumed.
         plan: the plan.
-        genetics: the problem.
         tables: sets of mappings, and the library.
         rates: how often.
     """
@@ -277,8 +288,7 @@ def mutation(key: jax.Array, plan: Plan, genetics: Genetics, tables: PlanTables,
     seats = jnp.argsort(draws.uniform(tiles))
     seats = jnp.where(draws.happens(rates.shuffling), seats, jnp.arange(tiles))
     thrift = jnp.where(draws.happens(rates.thrift), draws.below(len(tables.thrift)), plan.thrift)
-    mutant = Plan(template=template[seats], size=size[seats], weight=weight[seats], thrift=thrift)
-    return completed(mutant, genetics)
+    return Plan(template=template[seats], size=size[seats], weight=weight[seats], thrift=thrift)
 
 
 def adjusting_share(rates: PlanRates, genetics: Genetics) -> jax.Array:

@@ -1,0 +1,153 @@
+"""A search rehearsed on made-up tables while the layer mapper works: its programs are there when it begins.
+
+Programs depend on shapes alone, and those of a search follow from networks, templates and settings before any layer is
+mapped. A rehearsal goes the whole way with tables of these shapes, in a thread of its own: the search's programs first,
+then those that evaluate its front in double precision. Nothing of what it finds is used. Where it guessed a shape wrong
+(templates with axes of more than 16 children, `wires`), the program is compiled when it is needed, as without.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.hardware import Technology, Template, fits, template_arrays
+from mohamjax.mapping import Mapping, MappingTables
+from mohamjax.mapping.tables import column_shapes
+from mohamjax.programs import once
+from mohamjax.schedule import reevaluate, scenario_bounds
+from mohamjax.search.context import build_context
+from mohamjax.search.moham import designs_of, refitted, run
+from mohamjax.search.requirements import Site
+from mohamjax.search.settings import Settings
+from mohamjax.struct import cast, take
+from mohamjax.workload import DIMS, ApplicationModel, UniqueLayer
+
+__all__ = ["Rehearsal", "made_up_tables"]
+
+
+def made_up_tables(
+    layers: Sequence[UniqueLayer], templates: Sequence[Template], technology: Technology, entries: int
+) -> MappingTables:
+    """Tables of the shapes that the mapper's will have, whose sizes of chiplets differ wherever they can.
+
+    Args:
+        layers: U unique layers.
+        templates: T templates.
+        technology: energy and area tables.
+        entries: M, entries of a set; all of them count where the template runs the layer.
+
+    Returns:
+        Tables in single precision, NumPy arrays. Every mapping has all its loops at the outermost level.
+    """
+    arrays: Any = jax.device_get(template_arrays(templates, technology, dtype=jnp.float32))
+    machine = arrays.machine
+    levels, spaces = machine.capacity.shape[1], 3
+    lead = (len(layers), len(templates), entries)
+    columns: dict[str, Any] = {
+        name: np.ones((*lead, *shape), np.float32) for name, shape in column_shapes(levels, spaces).items()
+    }
+    step = np.arange(entries, dtype=np.float32)
+    columns["cycles"] += 1e6 + 1e4 * step
+    columns["objectives"][...] = np.stack([1e6 + 1e4 * step, 1e9 - 1e6 * step, 1e5 + 1e3 * step], axis=-1)
+    capacity = np.where(np.isfinite(machine.capacity) & machine.level_mask, machine.capacity, 0.0)
+    columns["capacity"][...] = np.minimum(1 + step[:, None], capacity[:, None])
+    columns["fanout"][...] = 1 + step[:, None, None] % np.maximum(machine.fanout, 1)[:, None]
+    runs = np.array([[fits(template, x.type, x.shape) is None for template in templates] for x in layers])
+    bounds = np.array([x.shape.bounds for x in layers], np.int32)
+    unit = np.arange(len(DIMS), dtype=np.int32)
+    temporal = np.ones((*lead, levels, len(DIMS)), np.int32)
+    for t, mask in enumerate(np.asarray(machine.level_mask)):
+        temporal[:, t, :, np.flatnonzero(mask)[-1]] = bounds[:, None]
+    nests = Mapping(
+        temporal=temporal,
+        order=np.broadcast_to(unit, temporal.shape),
+        spatial=np.ones((*lead, 2, levels, len(DIMS)), np.int32),
+        spatial_order=np.broadcast_to(unit, (*lead, 2, levels, len(DIMS))),
+        keep=np.zeros((*lead, levels, spaces), bool),
+    )
+    return MappingTables(mapping=nests, count=np.where(runs, entries, 0).astype(np.int32), **columns)
+
+
+class Rehearsal:
+    """A rehearsal in two parts, one after the other in a thread beside the caller's."""
+
+    def __init__(
+        self, application: ApplicationModel, site: Site, settings: Settings, technology: Technology, rates: Any
+    ) -> None:
+        """Begins. Searches of the same shapes are rehearsed once a process.
+
+        Args:
+            application: the networks.
+            site: requirements brought together with them; its templates are the search's.
+            settings: of the search.
+            technology: energy and area tables.
+            rates: of the search's operators.
+        """
+        self._application, self._site, self._settings = application, site, settings
+        self._technology, self._rates = technology, rates
+        self._tables: MappingTables | None = None
+        self._designs: Any = None
+        mark = self._mark()
+        self._pool = concurrent.futures.ThreadPoolExecutor(1, "rehearsal")
+        parts: tuple[Callable[[], None], ...] = (self._search, self._report)
+        self._parts = [self._pool.submit(once, (part.__name__, *mark), part) for part in parts]
+
+    def _mark(self) -> tuple[Any, ...]:
+        """What the shapes depend on."""
+        layers, settings = self._application.layers, self._settings
+        after = np.bincount([p for layer in layers for p in layer.predecessors], minlength=1)
+        return (
+            "rehearsal", len(layers), len(self._application.unique_layers),
+            max(len(layer.predecessors) for layer in layers), int(after.max()),
+            tuple(template.content_hash() for template in self._site.templates),
+            settings.moham, settings.mapper.entries, settings.remap, settings.package, self._site.projects,
+        )  # fmt: skip
+
+    def searched(self) -> None:
+        """Waits until the search's programs are there; what went wrong is raised here."""
+        self._parts[0].result()
+
+    def reported(self) -> None:
+        """Waits until the programs of the evaluation in double precision are there, likewise."""
+        self._parts[1].result()
+
+    def end(self) -> None:
+        """Does not begin what has not begun; a compile under way ends by itself."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _search(self) -> None:
+        settings, site = self._settings, self._site
+        config = settings.moham
+        plans = config.genes == "plans"
+        grows = plans and bool(settings.remap.every or settings.remap.polish)
+        entries = settings.mapper.entries + (settings.remap.entries if grows else 0)
+        single = cast(self._technology, jnp.float32)
+        tables = made_up_tables(self._application.unique_layers, site.templates, single, entries)
+        key = jax.random.key(0)
+        context = build_context(
+            key, self._application, site.templates, single, tables, settings.package, config, site, settings.weights
+        )
+        steps = run(key, context, config, rates=self._rates, projects=site.projects)
+        state, _ = next(steps)
+        steps.close()
+        if plans:
+            state = refitted(state, context, config, rates=self._rates)
+        self._tables = tables
+        self._designs = take(jax.device_get(designs_of(state.population.genes)), (slice(1), 0))
+
+    def _report(self) -> None:
+        if self._tables is None:
+            return  # rehearsed before
+        tables, package, templates = self._tables, self._settings.package, self._site.templates
+        first = dataclasses.replace(self._designs, mapping=np.zeros_like(self._designs.mapping))
+        few = np.minimum(np.asarray(tables.count), 1)
+        found = reevaluate(self._application, templates, self._technology, package, tables.mapping, few, first)
+        scenario_bounds(self._application, templates, self._technology, package, found.tables, found.wires)
+        self._tables = self._designs = None
