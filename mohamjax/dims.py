@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -18,9 +18,12 @@ __all__ = [
     "RELEVANT",
     "WINDOWS",
     "C",
+    "DataSpace",
+    "Dim",
     "G",
     "I",
     "K",
+    "LayerType",
     "N",
     "O",
     "P",
@@ -32,7 +35,9 @@ __all__ = [
     "tensor_words",
 ]
 
-DIMS: tuple[str, ...] = ("G", "N", "K", "C", "P", "Q", "R", "S")
+Dim = Literal["G", "N", "K", "C", "P", "Q", "R", "S"]
+
+DIMS: tuple[str, ...] = get_args(Dim)
 """Loop dimensions: groups, batch, output and input channels per group, output extent along the first and
 second spatial axis, filter extent along the first and second. P goes with R, Q with S."""
 
@@ -41,9 +46,13 @@ G, N, K, C, P, Q, R, S = ALL = tuple(range(len(DIMS)))
 WINDOWS = ((P, R), (Q, S))
 """Output and filter extent along each spatial axis of the inputs."""
 
-LAYER_TYPES = ("conv", "dwconv", "gconv", "tconv", "fc", "bmm", "rnn")
+LayerType = Literal["conv", "dwconv", "gconv", "tconv", "fc", "bmm", "rnn"]
 
-DATA_SPACES = ("Weights", "Inputs", "Outputs")
+LAYER_TYPES: tuple[str, ...] = get_args(LayerType)
+
+DataSpace = Literal["Weights", "Inputs", "Outputs"]
+
+DATA_SPACES: tuple[str, ...] = get_args(DataSpace)
 
 W, I, O = range(len(DATA_SPACES))
 

@@ -23,6 +23,7 @@ import yaml
 from mohamjax.errors import InputError
 
 __all__ = [
+    "MOST_DIGITS",
     "NO_UNICODE",
     "Fields",
     "StrictLoader",
@@ -38,11 +39,14 @@ __all__ = [
     "read_text",
     "read_yaml",
     "suggestion",
+    "type_name",
 ]
+
+MOST_DIGITS = 250
+"""Digits of an integer: within the range of floats in whatever base."""
 
 NO_UNICODE = "a text holds half a character (a lone surrogate)"
 
-_MOST_DIGITS = 250  # of an integer: within the range of floats in whatever base
 _LARGEST_WHOLE = 2**30  # sizes and factors become int32 genes
 _MOST_NODES = 10**6
 
@@ -76,8 +80,14 @@ class StrictLoader(yaml.SafeLoader):
             _count_nodes(node, {})
         return node
 
+    def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
+        """A number; one with an exponent is an integer where it is whole, so that 1e3 is a size like any other."""
+        value = super().construct_yaml_float(node)
+        whole = "e" in node.value.lower() and abs(value) < 2**53 and value == int(value)
+        return int(value) if whole else value
+
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
-        """An integer of at most `_MOST_DIGITS` digits."""
+        """An integer of at most `MOST_DIGITS` digits."""
         try:
             check_digits(node.value)
         except ValueError as error:
@@ -86,6 +96,10 @@ class StrictLoader(yaml.SafeLoader):
 
 
 StrictLoader.add_constructor("tag:yaml.org,2002:int", StrictLoader.construct_yaml_int)
+StrictLoader.add_constructor("tag:yaml.org,2002:float", StrictLoader.construct_yaml_float)
+StrictLoader.add_implicit_resolver(  # YAML 1.1 reads 1e3 as text; people mean the number
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+\Z"), list("-+.0123456789")
+)
 
 
 def _refusal(problem: str, node: yaml.Node) -> yaml.MarkedYAMLError:
@@ -124,9 +138,9 @@ def _count_nodes(node: yaml.Node, known: dict[int, int]) -> int:
 
 
 def check_digits(text: str) -> None:
-    """Raises ValueError for an integer of more than `_MOST_DIGITS` digits, which not even a float holds."""
-    if len(text) > _MOST_DIGITS:
-        raise ValueError(f"the integer {text[:10]}... has {len(text):,} digits, more than the {_MOST_DIGITS} allowed")
+    """Raises ValueError for an integer of more than `MOST_DIGITS` digits, which not even a float holds."""
+    if len(text) > MOST_DIGITS:
+        raise ValueError(f"the integer {text[:10]}... has {len(text):,} digits, more than the {MOST_DIGITS} allowed")
 
 
 def is_unicode(text: str) -> bool:
@@ -300,7 +314,7 @@ def read_yaml(path: str | pathlib.Path, loader: type[StrictLoader] = StrictLoade
     if data is None:
         raise InputError("is empty", file=path, remedy="start from a packaged file and change it")
     if not isinstance(data, dict):
-        raise InputError(f"holds a {_type_name(data)} at its top", file=path, remedy="write `key: value` lines there")
+        raise InputError(f"holds a {type_name(data)} at its top", file=path, remedy="write `key: value` lines there")
     return data
 
 
@@ -348,7 +362,8 @@ def read_table(text: str, file: object) -> tuple[list[str], Iterator[tuple[int, 
     return header, rows()
 
 
-def _type_name(value: object) -> str:
+def type_name(value: object) -> str:
+    """What a value of a document is called."""
     names = {
         dict: "mapping",
         list: "list",
@@ -408,7 +423,7 @@ def number(
     expected = "a whole number" if integer else "a number"
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
         raise InputError(
-            f"expected {expected}, found {_type_name(value)} {value!r}",
+            f"expected {expected}, found {type_name(value)} {value!r}",
             file=file,
             item=item,
             remedy=f"write {expected}",
@@ -442,7 +457,7 @@ class Fields:
         self.file, self.where = file, where
         if not isinstance(data, abc.Mapping):
             raise InputError(
-                f"expected a mapping, found {_type_name(data)} {data!r}",
+                f"expected a mapping, found {type_name(data)} {data!r}",
                 file=file,
                 item=where or None,
                 remedy=f"write `key: value` lines with keys out of: {', '.join(known)}",
@@ -478,7 +493,7 @@ class Fields:
         value = self.need(key)
         if not isinstance(value, str) or (default is None and not value.strip()):
             raise InputError(
-                f"expected text, found {_type_name(value)} {value!r}",
+                f"expected text, found {type_name(value)} {value!r}",
                 file=self.file,
                 item=self.path(key),
                 remedy="write it in quotes",
@@ -529,7 +544,7 @@ class Fields:
         value = self.need(key)
         if not isinstance(value, list | tuple):
             raise InputError(
-                f"expected a list, found {_type_name(value)} {value!r}",
+                f"expected a list, found {type_name(value)} {value!r}",
                 file=self.file,
                 item=self.path(key),
                 remedy="write it in square brackets or as lines that begin with `- `",

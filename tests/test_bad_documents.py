@@ -96,11 +96,11 @@ WHOLE = {
     "two networks of one name": (["networks", 1, "name"], "a", "a second network is called 'a'"),
     "two layers of one name": (["layers", 1, "name"], "l0", "a second layer of this network is called 'l0'"),
     "a predecessor that is true": (["layers", 1, "predecessors"], [False], "predecessors"),
-    "a layer named by a list": (["layers", 1, "name"], ["l1"], "no text"),
-    "a network named by true": (["networks", 0, "name"], True, "no text"),
-    "a network that is a list": (["networks", 0], ["a"], "no table"),
+    "a layer named by a list": (["layers", 1, "name"], ["l1"], "layers[1].name: expected text"),
+    "a network named by true": (["networks", 0, "name"], True, "networks[0].name: expected text"),
+    "a network that is a list": (["networks", 0], ["a"], "networks[0]: expected text or a mapping"),
     "a network without layers": (["networks"], lambda rows: [*rows, {"name": "c"}], "has no layers"),
-    "no layers at all": (["layers"], [], "no layers"),
+    "no layers at all": (["layers"], [], "layers: is empty"),
 }
 
 
@@ -120,19 +120,19 @@ def test_files_that_cannot_be_read_as_a_whole(tmp_path, capsys, kind):
 
 SCHEDULES = {
     "two cases of one name": (fuzz_documents.FLUID, ["cases"], twice, "also the name"),
-    "two resources of one name": (fuzz_documents.FLUID, ["cases", 0, "resource_names"], ["a", "a"], "share a name"),
+    "two resources of one name": (fuzz_documents.FLUID, ["cases", 0, "resource_names"], ["a", "a"], "also the name"),
     "a number of jobs that is true": (
         {"format": "fluid-schedule/1", "cases": [{
             "name": "c", "jobs": True, "accelerators": 1, "duration": [1], "bytes": [0], "predecessors": [[]],
             "accelerator": [0], "order": [0], "resource_bandwidth": [], "resources_of_accelerator": [[]]}]},
-        ["cases", 0, "jobs"], True, "is True"),
-    "an order with true": (fuzz_documents.FLUID, ["cases", 0, "order", 1], True, "truth value"),
+        ["cases", 0, "jobs"], True, "found true/false True"),
+    "an order with true": (fuzz_documents.FLUID, ["cases", 0, "order", 1], True, "found true/false True"),
     "two jobs of one name": (fuzz_documents.JOB_TABLE, ["jobs", 1, "name"], "j0", "also the name"),
     "two accelerators of one name": (fuzz_documents.JOB_TABLE, ["accelerators", 1, "name"], "a", "also the name"),
     "two schedules of one name": (fuzz_documents.JOB_TABLE, ["schedules"], twice, "also the name"),
     "an accelerator that is true": (
-        fuzz_documents.JOB_TABLE, ["schedules", 0, "accelerator", 1], True, "not the number of an accelerator"),
-    "a predecessor that is a list": (fuzz_documents.JOB_TABLE, ["jobs", 1, "predecessors"], [[0]], "is a list"),
+        fuzz_documents.JOB_TABLE, ["schedules", 0, "accelerator", 1], True, "found true/false True; write a name or a 0-based number"),
+    "a predecessor that is a list": (fuzz_documents.JOB_TABLE, ["jobs", 1, "predecessors"], [[0]], "found list"),
 }  # fmt: skip
 
 
@@ -151,9 +151,9 @@ def test_schedules(kind):
 def test_mappings(tmp_path, path, value):
     file = written(tmp_path, changed(MAPPINGS, ["sets", 0, *path], value))
     application = load_scenario([str(tmp_path / "m.onnx")])
-    with pytest.raises(InputError, match="whole numbers") as caught:
+    with pytest.raises(InputError, match="write a whole number") as caught:
         given_mappings([[file]], application, load_templates(("simba",)), TECHNOLOGY)
-    assert str(caught.value).startswith(f"{file}: sets[0]: ")
+    assert str(caught.value).startswith(f"{file}: sets[0].{path[0]}")
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def _level(document):
         (_factor, "mappings[0]: the factors of N multiply to 7, the layer's bound is 1"),
         (_shape, "sets[0]: no layer of these networks has this type and shape"),
         (_template, "sets[0]: template 'eyeriss' is not among those mapped"),
-        (_format, "is not of format mappings/1"),
+        (_format, "give a file of format mappings/1"),
         (_level, "level is called 'Elsewhere'"),
     ],
 )

@@ -4,6 +4,7 @@ from mohamjax.dims import DATA_SPACES
 from mohamjax.hardware.arrays import TemplateArrays, resize, template_arrays
 from mohamjax.hardware.machine import Architecture, Machine
 from mohamjax.hardware.package import (
+    PackageForm,
     PackageParameters,
     PackageTables,
     check_tiles,
@@ -11,6 +12,7 @@ from mohamjax.hardware.package import (
     load_package,
     nop_energy,
     package_from_dict,
+    package_of,
     package_tables,
     package_to_dict,
 )
@@ -18,6 +20,7 @@ from mohamjax.hardware.technology import (
     COMPONENT_CLASSES,
     DRAM_TYPES,
     Technology,
+    TechnologyForm,
     component_costs,
     load_technology,
     mac_costs,
@@ -36,11 +39,13 @@ from mohamjax.hardware.template import (
 )
 from mohamjax.hardware.template_text import describe
 from mohamjax.hardware.template_yaml import (
+    TemplateForm,
     example_yaml,
     load_template,
     load_templates,
     packaged_templates,
     template_from_dict,
+    template_of,
     template_to_yaml,
 )
 
@@ -55,11 +60,14 @@ __all__ = [
     "LevelRule",
     "Mac",
     "Machine",
+    "PackageForm",
     "PackageParameters",
     "PackageTables",
     "Technology",
+    "TechnologyForm",
     "Template",
     "TemplateArrays",
+    "TemplateForm",
     "check_tiles",
     "component_costs",
     "describe",
@@ -73,6 +81,7 @@ __all__ = [
     "mac_costs",
     "nop_energy",
     "package_from_dict",
+    "package_of",
     "package_tables",
     "package_to_dict",
     "packaged_templates",
@@ -80,6 +89,7 @@ __all__ = [
     "technology_hash",
     "template_arrays",
     "template_from_dict",
+    "template_of",
     "template_to_dict",
     "template_to_yaml",
     "with_word_bits",

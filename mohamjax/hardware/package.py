@@ -11,14 +11,17 @@ import dataclasses
 import math
 import pathlib
 from collections import abc
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from msgspec import Meta
 
 from mohamjax.errors import InputError
-from mohamjax.reader import Fields, number, read_yaml
+from mohamjax.forms import Amount, Form, Whole, read_form
+from mohamjax.reader import read_yaml
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
     from dataclasses import dataclass
@@ -28,6 +31,7 @@ else:
 __all__ = [
     "CONTENTION",
     "PLACEMENTS",
+    "PackageForm",
     "PackageParameters",
     "PackageTables",
     "check_tiles",
@@ -35,14 +39,19 @@ __all__ = [
     "load_package",
     "nop_energy",
     "package_from_dict",
+    "package_of",
     "package_tables",
     "package_to_dict",
 ]
 
-PLACEMENTS = ("corner", "middle")
+Placement = Literal["corner", "middle"]
+
+PLACEMENTS = get_args(Placement)
 """Rows of the memory interfaces: from the corners inward, or from the middle outward."""
 
-CONTENTION = ("all", "interface")
+Contention = Literal["all", "interface"]
+
+CONTENTION = get_args(Contention)
 """Who shares bandwidth: all chiplets the off-chip memory as well, or only those of one interface."""
 
 _PER_ROW = 2
@@ -175,18 +184,45 @@ def nop_energy(offchip_bytes: Any, hops: Any, hop_energy: Any) -> Any:
     return offchip_bytes * 8 * hops * hop_energy
 
 
-_KEYS = {
-    "max_tiles": "max_tiles",
+Bandwidth = Annotated[
+    Annotated[float, Meta(gt=0)] | Literal["unlimited"], Meta(description="bytes per cycle, or `unlimited`")
+]
+
+Share = Annotated[
+    tuple[Whole | None, Whole],
+    Meta(description="[most chiplets, interfaces], null for the chiplets of the last one"),
+]
+
+
+_COUNTS = "pairs such as [[4, 2], [null, 4]]"
+
+
+class PackageForm(Form):
+    """A package: what is left out or null is the default (`package_from_dict`)."""
+
+    max_tiles: Annotated[int, Meta(ge=1, le=_MOST_TILES)] | None = None
+    link_bytes_per_cycle: Bandwidth | None = None
+    interface_bytes_per_cycle: Bandwidth | None = None
+    dram_bytes_per_cycle: Bandwidth | None = None
+    hop_energy_pJ_per_bit: Amount | None = None
+    router_area_um2: Amount | None = None
+    transceiver_area_um2: Amount | None = None
+    contention: Contention | None = None
+    placement: Placement | None = None
+    interface_counts: (
+        Annotated[list[Share], Meta(min_length=1, description="for example [[4, 2], [null, 4]]")] | None
+    ) = None
+
+
+_NAMES = {
     "link_bytes_per_cycle": "link_bandwidth",
     "interface_bytes_per_cycle": "interface_bandwidth",
     "dram_bytes_per_cycle": "dram_bandwidth",
     "hop_energy_pJ_per_bit": "hop_energy",
     "router_area_um2": "router_area",
     "transceiver_area_um2": "transceiver_area",
-    "contention": "contention",
-    "placement": "placement",
-    "interface_counts": "interface_counts",
 }
+"""Parameters that are called otherwise in files."""
 
 
 def package_from_dict(
@@ -220,34 +256,22 @@ def package_from_dict(
     Raises:
         InputError: If a key is unknown, or a value has the wrong type or is out of range.
     """
-    fields = Fields(data, tuple(_KEYS), file=file, where=where)
-    default = PackageParameters() if default is None else default
+    return package_of(read_form(data, PackageForm, file=file, where=where), file=file, where=where, default=default)
 
-    def bandwidth(key: str, fallback: float) -> float:
-        if fields.data.get(key) == "unlimited":
-            return math.inf
-        return fields.number(key, fallback, exclusive=True, finite=False)
 
-    tiles = fields.integer("max_tiles", default.max_tiles)
-    if tiles > _MOST_TILES:
-        raise InputError(
-            f"{tiles} tiles",
-            file=file,
-            item=fields.path("max_tiles"),
-            remedy=f"write at most {_MOST_TILES}: the tables of a package grow with its square",
-        )
-    return PackageParameters(
-        max_tiles=tiles,
-        link_bandwidth=bandwidth("link_bytes_per_cycle", default.link_bandwidth),
-        interface_bandwidth=bandwidth("interface_bytes_per_cycle", default.interface_bandwidth),
-        dram_bandwidth=bandwidth("dram_bytes_per_cycle", default.dram_bandwidth),
-        hop_energy=fields.number("hop_energy_pJ_per_bit", default.hop_energy),
-        router_area=fields.number("router_area_um2", default.router_area),
-        transceiver_area=fields.number("transceiver_area_um2", default.transceiver_area),
-        contention=fields.choice("contention", CONTENTION, "contention", default.contention),
-        placement=fields.choice("placement", PLACEMENTS, "placement", default.placement),
-        interface_counts=_read_counts(fields, default.interface_counts),
-    )
+def package_of(
+    form: PackageForm, *, file: object = None, where: str = "package", default: PackageParameters | None = None
+) -> PackageParameters:
+    """Package parameters from their form; arguments and errors as of `package_from_dict`."""
+    given: dict[str, Any] = {}
+    for key in PackageForm.__struct_fields__:
+        value = getattr(form, key)
+        if value is not None:
+            given[_NAMES.get(key, key)] = math.inf if value == "unlimited" else value
+    if form.interface_counts is not None:
+        _check_counts(form.interface_counts, file, f"{where}.interface_counts" if where else "interface_counts")
+        given["interface_counts"] = tuple(form.interface_counts)
+    return dataclasses.replace(PackageParameters() if default is None else default, **given)
 
 
 def load_package(path: str | pathlib.Path, default: PackageParameters | None = None) -> PackageParameters:
@@ -263,42 +287,32 @@ def load_package(path: str | pathlib.Path, default: PackageParameters | None = N
     return package_from_dict(read_yaml(path), file=path, where="", default=default)
 
 
-def _read_counts(fields: Fields, default: tuple[tuple[int | None, int], ...]) -> tuple[tuple[int | None, int], ...]:
-    if not fields.has("interface_counts"):
-        return default
-    item = fields.path("interface_counts")
-    out: list[tuple[int | None, int]] = []
-    entries = fields.sequence("interface_counts")
-    for i, entry in enumerate(entries):
-        where = f"{item}[{i}]"
-        if not isinstance(entry, list | tuple) or len(entry) != 2:
+def _check_counts(counts: Sequence[tuple[int | None, int]], file: object, where: str) -> None:
+    """Refuses pairs that do not ascend, and null elsewhere than in the last one."""
+    most = 0
+    for i, pair in enumerate(counts):
+        if (pair[0] is None) != (i == len(counts) - 1):
             raise InputError(
-                f"{entry!r} is no pair",
-                file=fields.file,
-                item=where,
-                remedy="write [most chiplets, interfaces], null for the chiplets of the last one",
-            )
-        limit, count = entry
-        if (limit is None) != (i == len(entries) - 1):
-            raise InputError(
-                f"{entry!r} is not in order",
-                file=fields.file,
-                item=where,
+                f"{list(pair)!r} is not in order",
+                file=file,
+                item=f"{where}[{i}]",
                 remedy="write null as the chiplets of the last pair, and only of it",
             )
-        if limit is not None:
-            above = (out[-1][0] or 0) + 1 if out else 1
-            limit = int(number(limit, file=fields.file, item=where, minimum=above, integer=True))
-        out.append((limit, int(number(count, file=fields.file, item=where, minimum=1, integer=True))))
-    if not out:
-        raise InputError("is empty", file=fields.file, item=item, remedy="write for example [[4, 2], [null, 4]]")
-    return tuple(out)
+        if pair[0] is not None and pair[0] <= most:
+            raise InputError(
+                f"{pair[0]} is too small",
+                file=file,
+                item=f"{where}[{i}]",
+                remedy=f"write a number of at least {most + 1}",
+            )
+        most = pair[0] or most
 
 
 def package_to_dict(params: PackageParameters) -> dict[str, Any]:
     """The parameters as plain data that `package_from_dict` reads; infinite bandwidths as `unlimited`."""
     out: dict[str, Any] = {}
-    for key, name in _KEYS.items():
+    for key in PackageForm.__struct_fields__:
+        name = _NAMES.get(key, key)
         value = getattr(params, name)
         if name == "interface_counts":
             value = [list(pair) for pair in value]

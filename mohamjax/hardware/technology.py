@@ -18,14 +18,15 @@ import math
 import pathlib
 from collections import abc
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.errors import InputError
-from mohamjax.reader import Fields, number, read_table, read_text, read_yaml
+from mohamjax.forms import Amount, Form, Positive, Text, read_form
+from mohamjax.reader import number, read_table, read_text, read_yaml
 from mohamjax.struct import cast
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
@@ -36,7 +37,11 @@ else:
 __all__ = [
     "COMPONENT_CLASSES",
     "DRAM_TYPES",
+    "ComponentClass",
+    "Costs",
+    "DramType",
     "Technology",
+    "TechnologyForm",
     "component_costs",
     "load_technology",
     "mac_costs",
@@ -46,10 +51,14 @@ __all__ = [
     "technology_hash",
 ]
 
-COMPONENT_CLASSES = ("none", "sram", "regfile", "register", "dram", "fixed")
+ComponentClass = Literal["none", "sram", "regfile", "register", "dram", "fixed"]
+
+COMPONENT_CLASSES = get_args(ComponentClass)
 """Component classes in the order of their ids: `none` costs nothing, `fixed` has costs of its own."""
 
-DRAM_TYPES = ("LPDDR4", "LPDDR", "DDR3", "GDDR5", "HBM2", "HMC")
+DramType = Literal["LPDDR4", "LPDDR", "DDR3", "GDDR5", "HBM2", "HMC"]
+
+DRAM_TYPES = get_args(DramType)
 """DRAM types in the order of their ids."""
 
 _LOG_WIDTH_MIN, _LOG_WIDTH_MAX = 3, 9
@@ -328,40 +337,81 @@ def _tables() -> Any:
     return importlib.resources.files("mohamjax.hardware").joinpath("tables")
 
 
+class Scale(Form):
+    """Factors on all packaged figures that are not given."""
+
+    energy: Positive = 1.0
+    area: Positive = 1.0
+
+
+class Costs(Form):
+    """What a component costs per access, and its area."""
+
+    read_energy_pJ: Amount
+    write_energy_pJ: Amount
+    area_um2: Amount
+
+    def row(self) -> np.ndarray:
+        """`[3]`."""
+        return np.array([self.read_energy_pJ, self.write_energy_pJ, self.area_um2])
+
+
+class OperationCosts(Form):
+    """What an operation costs, and the area of its unit."""
+
+    energy_pJ: Amount
+    area_um2: Amount
+
+    def row(self) -> np.ndarray:
+        """`[3]`."""
+        return np.array([self.energy_pJ, 0.0, self.area_um2])
+
+
+class DramEnergies(Form):
+    """pJ per bit of the types of `DRAM_TYPES`."""
+
+    LPDDR4: Amount | None = None
+    LPDDR: Amount | None = None
+    DDR3: Amount | None = None
+    GDDR5: Amount | None = None
+    HBM2: Amount | None = None
+    HMC: Amount | None = None
+
+
+class TechnologyForm(Form):
+    """A `technology/1` file: figures in the place of the packaged ones (`load_technology`)."""
+
+    format: Literal["technology/1"] | None = None
+    name: str | None = None
+    scale: Scale | None = None
+    sram: Text | None = None
+    register: Costs | None = None
+    comparator: Costs | None = None
+    address_generator: Costs | None = None
+    multiplier: OperationCosts | None = None
+    adder: OperationCosts | None = None
+    wire_energy_pJ: Amount | None = None
+    dram_energy_pJ: DramEnergies | None = None
+
+
 def _override(
     path: pathlib.Path, rows: np.ndarray, parts: dict[str, np.ndarray], dram: np.ndarray
 ) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
     """The packaged figures, scaled and replaced as a user's YAML file says."""
-    known = ("format", "name", "scale", "sram", *_PARTS[:-1], "wire_energy_pJ", "dram_energy_pJ")
-    top = Fields(read_yaml(path), known, file=path)
-    top.choice("format", ("technology/1",), "format", "technology/1")
-    top.text("name", path.stem)
-    scale = Fields(top.data.get("scale") or {}, ("energy", "area"), file=path, where="scale")
-    energy = scale.number("energy", 1.0, exclusive=True)
-    area = scale.number("area", 1.0, exclusive=True)
-    factor = np.array([energy, energy, area])
-    if top.has("sram"):
-        rows = _read_sram_file(path.parent / top.text("sram"))
+    form = read_form(read_yaml(path), TechnologyForm, file=path)
+    scale = form.scale or Scale()
+    factor = np.array([scale.energy, scale.energy, scale.area])
+    if form.sram is not None:
+        rows = _read_sram_file(path.parent / form.sram)
     else:
         rows = np.concatenate([rows[:, :3], rows[:, 3:] * factor], axis=1)
     parts = {name: value * factor for name, value in parts.items()}
-    dram = dram * energy
-    for name in _PARTS[:-1]:
-        if not top.has(name):
-            continue
-        if name in ("multiplier", "adder"):
-            part = Fields(top.data[name], ("energy_pJ", "area_um2"), file=path, where=name)
-            parts[name] = np.array([part.number("energy_pJ"), 0.0, part.number("area_um2")])
-        else:
-            keys = ("read_energy_pJ", "write_energy_pJ", "area_um2")
-            part = Fields(top.data[name], keys, file=path, where=name)
-            parts[name] = np.array([part.number(key) for key in keys])
-    if top.has("wire_energy_pJ"):
-        parts["wire"] = np.array([top.number("wire_energy_pJ"), 0.0, 0.0])
-    if top.has("dram_energy_pJ"):
-        types = Fields(top.data["dram_energy_pJ"], DRAM_TYPES, file=path, where="dram_energy_pJ")
-        for i, name in enumerate(DRAM_TYPES):
-            dram[i] = types.number(name, float(dram[i]))
+    given = {name: getattr(form, name) for name in _PARTS[:-1]}
+    parts |= {name: costs.row() for name, costs in given.items() if costs is not None}
+    if form.wire_energy_pJ is not None:
+        parts["wire"] = np.array([form.wire_energy_pJ, 0.0, 0.0])
+    stated = [getattr(form.dram_energy_pJ, name, None) for name in DRAM_TYPES]
+    dram = np.array([own if new is None else new for own, new in zip(dram * scale.energy, stated, strict=True)])
     return rows, parts, dram
 
 

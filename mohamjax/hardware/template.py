@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from typing import Any
+from typing import Any, Literal, get_args
 
 from mohamjax.dims import DATA_SPACES, DIMS, LAYER_TYPES
 from mohamjax.errors import InputError
@@ -18,6 +18,7 @@ __all__ = [
     "KINDS",
     "Component",
     "Dataflow",
+    "Kind",
     "Level",
     "LevelRule",
     "Mac",
@@ -27,7 +28,9 @@ __all__ = [
     "with_word_bits",
 ]
 
-KINDS = ("dram", "sram", "rf", "reg", "dummy")
+Kind = Literal["dram", "sram", "rf", "reg", "dummy"]
+
+KINDS: tuple[str, ...] = get_args(Kind)
 """Kinds of levels: off-chip memory, SRAM, register file, registers, and one that stores nothing."""
 
 

@@ -6,22 +6,25 @@ mohamjax. `templates/example.yaml` is a commented example of a user's own templa
 
 from __future__ import annotations
 
+import functools
 import importlib.resources
+import math
 import pathlib
 from collections import abc
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal
 
 import yaml
+from msgspec import Meta
 
-from mohamjax.dims import DATA_SPACES, DIMS, LAYER_TYPES
+from mohamjax.dims import DATA_SPACES, DIMS, LAYER_TYPES, DataSpace, Dim, LayerType
 from mohamjax.errors import InputError
-from mohamjax.hardware.technology import COMPONENT_CLASSES, DRAM_TYPES
+from mohamjax.forms import Amount, Form, Index, Name, Whole, read_form
+from mohamjax.hardware.technology import DRAM_TYPES, ComponentClass, Costs, DramType
 from mohamjax.hardware.template import (
-    COST_KEYS,
-    KINDS,
     Component,
     Dataflow,
+    Kind,
     Level,
     LevelRule,
     Limits,
@@ -30,14 +33,16 @@ from mohamjax.hardware.template import (
     fits,
     template_to_dict,
 )
-from mohamjax.reader import Fields, choice, found, number, read_yaml, suggestion
+from mohamjax.reader import found, read_yaml, suggestion
 
 __all__ = [
+    "TemplateForm",
     "example_yaml",
     "load_template",
     "load_templates",
     "packaged_templates",
     "template_from_dict",
+    "template_of",
     "template_to_yaml",
 ]
 
@@ -101,37 +106,101 @@ def load_templates(names_or_paths: Sequence[str | pathlib.Path] = _PACKAGED) -> 
     return tuple(out.values())
 
 
-_TOP_KEYS = ("format", "name", "description", "sizes", "word_bits", "mac", "levels", "dataflows")
+class MacForm(Form):
+    """The multiply-accumulate units."""
+
+    width_bits: Whole | None = None
+    accumulator_bits: Whole | None = None
+    energy_pJ: Amount | None = None
+    area_um2: Amount | None = None
 
 
-_SIZES = ("free", "fixed")
+Rate = Annotated[float, Meta(gt=0)] | Literal["unlimited"] | None
 
 
-_MAC_KEYS = ("width_bits", "accumulator_bits", "energy_pJ", "area_um2")
+class LevelForm(Form):
+    """A level of the memory hierarchy; `example_yaml` explains every key."""
+
+    name: Name
+    kind: Kind
+    component: ComponentClass | None = None
+    ports: Annotated[int, Meta(ge=1, le=2)] | None = None
+    dram_type: DramType | None = None
+    costs: Costs | None = None
+    keep: list[DataSpace] | None = None
+    capacity_words: Whole | None = None
+    word_bits: Whole | None = None
+    block_words: Whole | None = None
+    fanout: Annotated[tuple[Whole, Whole], Meta(description="[X, Y], the children along the two axes")] | None = None
+    bandwidth: Annotated[
+        Annotated[list[Rate], Meta(min_length=2, max_length=2)] | Rate,
+        Meta(description="words per cycle as one number, or as [read, write]"),
+    ] = None
+    hop_energy_pJ: Amount | Literal["wire"] | None = None
+    granularity_rows: Index | None = None
 
 
-_LEVEL_KEYS = (
-    "name",
-    "kind",
-    "component",
-    "ports",
-    "dram_type",
-    "costs",
-    "keep",
-    "capacity_words",
-    "word_bits",
-    "block_words",
-    "fanout",
-    "bandwidth",
-    "hop_energy_pJ",
-    "granularity_rows",
-)
+class LimitsForm(Form):
+    """Largest factors by dimension letter."""
+
+    G: Whole | Literal["any"] | None = None
+    N: Whole | Literal["any"] | None = None
+    K: Whole | Literal["any"] | None = None
+    C: Whole | Literal["any"] | None = None
+    P: Whole | Literal["any"] | None = None
+    Q: Whole | Literal["any"] | None = None
+    R: Whole | Literal["any"] | None = None
+    S: Whole | Literal["any"] | None = None
 
 
-_FLOW_KEYS = ("layer_types", "levels")
+Loops = Annotated[
+    Literal["all", "none"] | list[Dim] | LimitsForm | None,
+    Meta(description="`all`, `none`, dimension letters such as [C, R], or largest factors such as {K: 4, C: any}"),
+]
 
 
-_RULE_KEYS = ("temporal", "spatial", "order")
+class SpatialForm(Form):
+    """Loops over the children of a level along both axes."""
+
+    X: Loops = None
+    Y: Loops = None
+
+
+class RuleForm(Form):
+    """Which loops a level may have."""
+
+    temporal: Loops = None
+    spatial: SpatialForm | None = None
+    order: Annotated[list[Dim], Meta(description="dimension letters from the innermost loop outward")] | None = None
+
+
+class DataflowForm(Form, kw_only=True):
+    """Rules by name of the level, and the layer types that run under them."""
+
+    layer_types: Annotated[list[LayerType], Meta(min_length=1, description="one layer type or more")] | None = None
+    levels: dict[str, RuleForm | None]
+
+
+class TemplateForm(Form, kw_only=True):
+    """A `template/1` file, levels outermost first."""
+
+    format: Literal["template/1"] | None = None
+    name: Name
+    description: str | None = None
+    sizes: Literal["free", "fixed"] | None = None
+    word_bits: Whole | None = None
+    mac: MacForm | None = None
+    levels: Annotated[
+        list[LevelForm],
+        Meta(min_length=2, description="at least the off-chip memory and one on-chip level, outermost first"),
+    ]
+    dataflows: (
+        Annotated[
+            list[DataflowForm],
+            Meta(min_length=1, description="a dataflow, or leave out the key to allow every loop everywhere"),
+        ]
+        | None
+    ) = None
 
 
 def template_from_dict(data: abc.Mapping[str, Any], *, file: object = None) -> Template:
@@ -146,45 +215,35 @@ def template_from_dict(data: abc.Mapping[str, Any], *, file: object = None) -> T
             is unknown or repeated, the outermost level is no unlimited DRAM that keeps everything, or no layer can
             ever fit.
     """
-    top = Fields(data, _TOP_KEYS, file=file)
-    top.choice("format", ("template/1",), "format", "template/1")
-    word_bits = top.integer("word_bits", 8)
-    mac_fields = Fields(top.data.get("mac") or {}, _MAC_KEYS, file=file, where="mac")
-    mac = Mac(
-        width_bits=mac_fields.integer("width_bits", word_bits),
-        accumulator_bits=mac_fields.integer("accumulator_bits", 24),
-        energy_pJ=mac_fields.number("energy_pJ") if mac_fields.has("energy_pJ") else None,
-        area_um2=mac_fields.number("area_um2") if mac_fields.has("area_um2") else None,
-    )
-    entries = top.sequence("levels")
-    if len(entries) < 2:
-        raise InputError(
-            f"{len(entries)} level(s) given",
-            file=file,
-            item="levels",
-            remedy="list at least the off-chip memory and one on-chip level, outermost first",
-        )
-    levels = tuple(
-        _read_level(entry, f"levels[{i}]", outermost=i == 0, word_bits=word_bits, file=file)
-        for i, entry in enumerate(entries)
-    )
-    names = [level.name for level in levels]
-    for i, name in enumerate(names):
-        if name in names[:i]:
-            raise InputError(
-                f"a second level is called {name!r}",
-                file=file,
-                item=f"levels[{i}].name",
-                remedy="give every level its own name",
-            )
-    levels = levels[::-1]
+    return template_of(read_form(data, TemplateForm, file=file), file=file)
+
+
+def template_of(form: TemplateForm, *, file: object = None, where: str = "") -> Template:
+    """A template from its form.
+
+    Args:
+        form: The form.
+        file: Where it comes from, for complaints.
+        where: Its path there, with a dot at the end; empty at the top.
+
+    Raises:
+        InputError: As `template_from_dict`, for what a form cannot say.
+    """
+    fail = functools.partial(_fault, file, where)
+    word_bits = form.word_bits or 8
+    mac = form.mac or MacForm()
+    for i, level in enumerate(form.levels):
+        _check_level(level, i == 0, functools.partial(_fault, file, f"{where}levels[{i}]."))
+        if level.name in (other.name for other in form.levels[:i]):
+            raise fail(f"levels[{i}].name", f"a second level is called {level.name!r}", "give every level its own name")
+    levels = tuple(_level(level, word_bits) for level in form.levels)[::-1]
     template = Template(
-        name=top.identifier("name"),
+        name=form.name,
         levels=levels,
-        mac=mac,
-        dataflows=_read_dataflows(top, levels),
-        description=top.text("description", "").strip(),
-        sizes=top.choice("sizes", _SIZES, "kind of sizes", "free"),
+        mac=Mac(mac.width_bits or word_bits, mac.accumulator_bits or 24, mac.energy_pJ, mac.area_um2),
+        dataflows=_dataflows(form.dataflows, levels, fail),
+        description=(form.description or "").strip(),
+        sizes=form.sizes or "free",
     )
     for layer_type in template.layer_types:
         reason = fits(template, layer_type)
@@ -192,250 +251,140 @@ def template_from_dict(data: abc.Mapping[str, Any], *, file: object = None) -> T
             raise InputError(
                 reason,
                 file=file,
-                item=f"template {template.name}",
+                item=f"{where}template {template.name}",
                 remedy="raise the capacity or keep fewer data spaces there",
             )
     return template
 
 
-def _read_level(entry: object, where: str, *, outermost: bool, word_bits: int, file: object) -> Level:
-    fields = Fields(entry, _LEVEL_KEYS, file=file, where=where)
-    name = fields.identifier("name")
-    kind = fields.choice("kind", KINDS, "kind")
+def _fault(file: object, where: str, place: str, message: str, remedy: str) -> InputError:
+    return InputError(message, file=file, item=f"{where}{place}", remedy=remedy)
+
+
+def _check_level(form: LevelForm, outermost: bool, fail: Callable[[str, str, str], InputError]) -> None:
+    """Refuses what does not go together in a level."""
+    kind, component, keep = form.kind, form.component or _CLASS_OF_KIND[form.kind], form.keep or ()
     if outermost != (kind == "dram"):
-        raise InputError(
+        raise fail(
+            "kind",
             f"the outermost level is of kind {kind!r}" if outermost else "a level of kind 'dram' inside another",
-            file=file,
-            item=fields.path("kind"),
-            remedy="the first level listed, and no other, is the off-chip memory: kind dram",
+            "the first level listed, and no other, is the off-chip memory: kind dram",
         )
-    keep_names = fields.sequence("keep", DATA_SPACES if outermost else ())
-    for i, space in enumerate(keep_names):
-        choice(space, DATA_SPACES, what="data space", file=file, item=fields.path(f"keep[{i}]"))
-    keep = tuple(space in keep_names for space in DATA_SPACES)
-    if outermost and not all(keep):
-        raise InputError(
-            f"the outermost level does not keep {DATA_SPACES[keep.index(False)]}",
-            file=file,
-            item=fields.path("keep"),
-            remedy=f"let it keep all of {', '.join(DATA_SPACES)}",
+    if outermost and form.keep is not None and not set(keep) >= set(DATA_SPACES):
+        lost = next(space for space in DATA_SPACES if space not in keep)
+        raise fail("keep", f"the outermost level does not keep {lost}", f"let it keep all of {', '.join(DATA_SPACES)}")
+    if kind == "dummy" and keep:
+        raise fail("keep", "a level of kind 'dummy' stores nothing", "remove `keep`, or choose another kind")
+    if kind not in ("sram", "rf", "reg"):
+        if form.capacity_words is not None:
+            raise fail("capacity_words", f"a level of kind {kind!r} has no capacity limit", "remove it")
+    elif form.capacity_words is None:
+        raise fail("capacity_words", "is missing", "add `capacity_words: ...`")
+    elif form.capacity_words < (form.block_words or 1):
+        raise fail(
+            "capacity_words",
+            f"{form.capacity_words} words are less than one access of {form.block_words} words",
+            "raise capacity_words or lower block_words",
         )
-    if kind == "dummy" and any(keep):
-        raise InputError(
-            "a level of kind 'dummy' stores nothing",
-            file=file,
-            item=fields.path("keep"),
-            remedy="remove `keep`, or choose another kind",
-        )
-    block_words = fields.integer("block_words", 1)
-    capacity = None
-    if kind in ("sram", "rf", "reg"):
-        capacity = fields.integer("capacity_words")
-        if capacity < block_words:
-            raise InputError(
-                f"{capacity} words are less than one access of {block_words} words",
-                file=file,
-                item=fields.path("capacity_words"),
-                remedy="raise capacity_words or lower block_words",
-            )
-    elif fields.has("capacity_words"):
-        raise InputError(
-            f"a level of kind {kind!r} has no capacity limit",
-            file=file,
-            item=fields.path("capacity_words"),
-            remedy="remove it",
-        )
-    return Level(
-        name=name,
-        kind=kind,
-        component=_read_component(fields, kind),
-        keep=(keep[0], keep[1], keep[2]),
-        capacity_words=capacity,
-        word_bits=fields.integer("word_bits", word_bits),
-        block_words=block_words,
-        fanout=_read_fanout(fields),
-        bandwidth=_read_bandwidth(fields),
-        hop_energy_pJ=None if fields.data.get("hop_energy_pJ") == "wire" else fields.number("hop_energy_pJ", 0.0),
-        granularity_rows=fields.integer("granularity_rows", _ROWS_OF_KIND[kind], minimum=0),
-    )
-
-
-def _read_component(fields: Fields, kind: str) -> Component:
-    cls = fields.choice("component", COMPONENT_CLASSES, "component class", _CLASS_OF_KIND[kind])
-    if cls not in _CLASSES_OF_KIND[kind]:
-        raise InputError(
-            f"a level of kind {kind!r} cannot be made of {cls!r}",
-            file=fields.file,
-            item=fields.path("component"),
-            remedy=f"choose out of {', '.join(_CLASSES_OF_KIND[kind])}",
-        )
+    if component not in _CLASSES_OF_KIND[kind]:
+        made = ", ".join(_CLASSES_OF_KIND[kind])
+        raise fail("component", f"a level of kind {kind!r} cannot be made of {component!r}", f"choose out of {made}")
     for key, owner in (("ports", "sram"), ("dram_type", "dram"), ("costs", "fixed")):
-        if fields.has(key) and cls != owner:
-            raise InputError(
-                f"is for the component class {owner!r}, the level has {cls!r}",
-                file=fields.file,
-                item=fields.path(key),
-                remedy=f"remove it or write `component: {owner}`",
-            )
-    ports = fields.integer("ports", 1)
-    if ports > 2:
-        raise InputError(f"{ports} ports", file=fields.file, item=fields.path("ports"), remedy="write 1 or 2")
-    fixed = (0.0, 0.0, 0.0)
-    if cls == "fixed":
-        costs = Fields(fields.need("costs"), COST_KEYS, file=fields.file, where=fields.path("costs"))
-        read, write, area = (costs.number(key) for key in COST_KEYS)
-        fixed = (read, write, area)
-    return Component(cls, ports, fields.choice("dram_type", DRAM_TYPES, "DRAM type", DRAM_TYPES[0]), fixed)
+        if getattr(form, key) is not None and component != owner:
+            told = f"is for the component class {owner!r}, the level has {component!r}"
+            raise fail(key, told, f"remove it or write `component: {owner}`")
+    if component == "fixed" and form.costs is None:
+        raise fail("costs", "is missing", "add `costs: ...`")
 
 
-def _read_fanout(fields: Fields) -> tuple[int, int]:
-    values = fields.sequence("fanout", (1, 1))
-    if len(values) != 2:
-        raise InputError(
-            f"{len(values)} numbers",
-            file=fields.file,
-            item=fields.path("fanout"),
-            remedy="write [X, Y], the children along the two axes",
-        )
-    x, y = (
-        int(number(v, file=fields.file, item=fields.path(f"fanout[{i}]"), minimum=1, integer=True))
-        for i, v in enumerate(values)
+def _level(form: LevelForm, word_bits: int) -> Level:
+    kept = DATA_SPACES if form.keep is None and form.kind == "dram" else form.keep or ()
+    cost = form.costs
+    fixed = (0.0, 0.0, 0.0) if cost is None else (cost.read_energy_pJ, cost.write_energy_pJ, cost.area_um2)
+    component = form.component or _CLASS_OF_KIND[form.kind]
+    read, write = form.bandwidth if isinstance(form.bandwidth, list) else (form.bandwidth, form.bandwidth)
+    rows = form.granularity_rows
+    return Level(
+        name=form.name,
+        kind=form.kind,
+        component=Component(component, form.ports or 1, form.dram_type or DRAM_TYPES[0], fixed),
+        keep=(DATA_SPACES[0] in kept, DATA_SPACES[1] in kept, DATA_SPACES[2] in kept),
+        capacity_words=form.capacity_words,
+        word_bits=form.word_bits or word_bits,
+        block_words=form.block_words or 1,
+        fanout=form.fanout or (1, 1),
+        bandwidth=(_finite(read), _finite(write)),
+        hop_energy_pJ=None if form.hop_energy_pJ == "wire" else form.hop_energy_pJ or 0.0,
+        granularity_rows=_ROWS_OF_KIND[form.kind] if rows is None else rows,
     )
-    return x, y
 
 
-def _read_bandwidth(fields: Fields) -> tuple[float | None, float | None]:
-    if not fields.has("bandwidth"):
-        return (None, None)
-    value = fields.data["bandwidth"]
-    values = value if isinstance(value, list | tuple) else [value, value]
-    if len(values) != 2:
-        raise InputError(
-            f"{len(values)} numbers",
-            file=fields.file,
-            item=fields.path("bandwidth"),
-            remedy="write words per cycle as one number, or as [read, write]",
-        )
-    limits = [
-        None
-        if v is None or v == "unlimited"
-        else number(v, file=fields.file, item=fields.path("bandwidth"), exclusive=True, finite=False)
-        for v in values
-    ]
-    read, write = (None if v is None or v == float("inf") else v for v in limits)
-    return read, write
+def _finite(rate: float | str | None) -> float | None:
+    """A bandwidth; None where it is unlimited."""
+    return rate if isinstance(rate, int | float) and math.isfinite(rate) else None
 
 
-def _read_dataflows(top: Fields, levels: tuple[Level, ...]) -> tuple[Dataflow, ...]:
+def _dataflows(
+    forms: Sequence[DataflowForm] | None, levels: tuple[Level, ...], fail: Callable[[str, str, str], InputError]
+) -> tuple[Dataflow, ...]:
     """The dataflows; without any, every loop is allowed everywhere for every layer type."""
     everything = dict.fromkeys(DIMS)
-    if not top.has("dataflows"):
+    if forms is None:
         free = LevelRule(dict(everything), dict(everything), dict(everything))
         return (Dataflow(LAYER_TYPES, (free,) * len(levels)),)
+    names = [level.name for level in levels]
     flows: list[Dataflow] = []
-    taken: dict[str, str] = {}
-    entries = top.sequence("dataflows")
-    if not entries:
-        raise InputError(
-            "holds no dataflow",
-            file=top.file,
-            item="dataflows",
-            remedy="add one, or remove the key to allow every loop everywhere",
-        )
-    for i, entry in enumerate(entries):
-        where = f"dataflows[{i}]"
-        fields = Fields(entry, _FLOW_KEYS, file=top.file, where=where)
-        types = fields.sequence("layer_types", LAYER_TYPES)
-        if not types:
-            raise InputError(
-                "names no layer type",
-                file=top.file,
-                item=fields.path("layer_types"),
-                remedy=f"name some of {', '.join(LAYER_TYPES)}",
-            )
+    taken: dict[str, int] = {}
+    for i, form in enumerate(forms):
+        types = LAYER_TYPES if form.layer_types is None else tuple(form.layer_types)
         for j, layer_type in enumerate(types):
-            item = fields.path(f"layer_types[{j}]")
-            choice(layer_type, LAYER_TYPES, what="layer type", file=top.file, item=item)
             if layer_type in taken:
-                raise InputError(
-                    f"{layer_type!r} is named twice, first in {taken[layer_type]}",
-                    file=top.file,
-                    item=item,
-                    remedy="name every layer type once",
-                )
-            taken[layer_type] = where
-        names = [level.name for level in levels]
-        by_level = Fields(fields.need("levels"), names, file=top.file, where=fields.path("levels"))
-        rules = tuple(_read_rule(by_level, level) for level in levels)
-        if len(rules[-1].temporal) < len(DIMS) or any(v is not None for v in rules[-1].temporal.values()):
-            raise InputError(
+                told = f"{layer_type!r} is named twice, first in dataflows[{taken[layer_type]}]"
+                raise fail(f"dataflows[{i}].layer_types[{j}]", told, "name every layer type once")
+            taken[layer_type] = i
+        for name in form.levels:
+            if name not in names:
+                item = f"dataflows[{i}].levels.{name}"
+                raise fail(item, f"unknown key {name!r}", suggestion(name, names, "known keys"))
+        rules = tuple(_rule(form.levels.get(name), f"dataflows[{i}].levels.{name}", fail) for name in names)
+        if rules[-1].temporal != everything:
+            raise fail(
+                f"dataflows[{i}].levels.{names[-1]}.temporal",
                 "the outermost level must allow every dimension without limit, or some layers have no mapping",
-                file=top.file,
-                item=by_level.path(f"{names[-1]}.temporal"),
-                remedy="write `temporal: all`",
+                "write `temporal: all`",
             )
-        flows.append(Dataflow(tuple(types), rules))
+        flows.append(Dataflow(types, rules))
     return tuple(flows)
 
 
-def _read_rule(by_level: Fields, level: Level) -> LevelRule:
+def _rule(form: RuleForm | None, where: str, fail: Callable[[str, str, str], InputError]) -> LevelRule:
     """The rule of one level; a level that is not listed has no loops."""
-    if not by_level.has(level.name):
-        return LevelRule()
-    fields = Fields(by_level.data[level.name], _RULE_KEYS, file=by_level.file, where=by_level.path(level.name))
-    spatial = Fields(fields.data.get("spatial") or {}, ("X", "Y"), file=fields.file, where=fields.path("spatial"))
+    form = form or RuleForm()
+    spatial, order = form.spatial or SpatialForm(), form.order or []
+    for i, letter in enumerate(order):
+        if letter in order[:i]:
+            raise fail(f"{where}.order[{i}]", f"{letter} occurs twice", "name it once")
     return LevelRule(
-        temporal=_read_limits(fields, "temporal"),
-        spatial_x=_read_limits(spatial, "X"),
-        spatial_y=_read_limits(spatial, "Y"),
-        order=_read_order(fields),
+        temporal=_limits(form.temporal, f"{where}.temporal", fail),
+        spatial_x=_limits(spatial.X, f"{where}.spatial.X", fail),
+        spatial_y=_limits(spatial.Y, f"{where}.spatial.Y", fail),
+        order=(*order, *(d for d in DIMS if d not in order)) if order else (),
     )
 
 
-def _read_limits(fields: Fields, key: str) -> Limits:
-    """`all`, `none`, a list of letters, or letters with their largest factor (`any` = no limit)."""
-    if not fields.has(key):
+def _limits(loops: Any, where: str, fail: Callable[[str, str, str], InputError]) -> Limits:
+    """Largest factors by letter, None without limit."""
+    if loops is None or loops == "none":
         return {}
-    value, item = fields.data[key], fields.path(key)
-    if value == "all":
+    if loops == "all":
         return dict.fromkeys(DIMS)
-    if value == "none":
-        return {}
-    if isinstance(value, abc.Mapping):
-        pairs = list(value.items())
-    elif isinstance(value, list | tuple):
-        pairs = [(letter, "any") for letter in value]
-    else:
-        raise InputError(
-            f"expected dimension letters, found {value!r}",
-            file=fields.file,
-            item=item,
-            remedy="write `all`, `none`, a list such as [C, R], or largest factors such as {K: 4, C: any}",
-        )
-    limits: Limits = {}
-    for letter, limit in pairs:
-        choice(letter, DIMS, what="dimension letter", file=fields.file, item=item)
-        if letter in limits:
-            raise InputError(f"{letter} occurs twice", file=fields.file, item=item, remedy="name it once")
-        limits[letter] = (
-            None
-            if limit == "any"
-            else int(number(limit, file=fields.file, item=f"{item}.{letter}", minimum=1, integer=True))
-        )
-    return {letter: limits[letter] for letter in DIMS if letter in limits}
-
-
-def _read_order(fields: Fields) -> tuple[str, ...]:
-    """Letters innermost first; those left out lie outside the ones given."""
-    letters = fields.sequence("order", ())
-    for i, letter in enumerate(letters):
-        item = fields.path(f"order[{i}]")
-        choice(letter, DIMS, what="dimension letter", file=fields.file, item=item)
-        if letter in letters[:i]:
-            raise InputError(f"{letter} occurs twice", file=fields.file, item=item, remedy="name it once")
-    if not letters:
-        return ()
-    return (*letters, *(d for d in DIMS if d not in letters))
+    if isinstance(loops, LimitsForm):
+        given = {d: getattr(loops, d) for d in DIMS}
+        return {d: None if limit == "any" else limit for d, limit in given.items() if limit is not None}
+    twice = [letter for i, letter in enumerate(loops) if letter in loops[:i]]
+    if twice:
+        raise fail(where, f"{twice[0]} occurs twice", "name it once")
+    return {d: None for d in DIMS if d in loops}
 
 
 def template_to_yaml(template: Template) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import gc
 import glob
 import io
 import json
@@ -20,10 +21,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from tokenize import TokenError
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from mohamjax.errors import InputError
-from mohamjax.reader import NO_UNICODE, check_digits, is_unicode, open_file, read_text
+from mohamjax.reader import MOST_DIGITS, NO_UNICODE, check_digits, is_unicode, open_file, read_text
 
 __all__ = [
     "check_format",
@@ -44,6 +46,7 @@ MAX_ARRAYS = 1 << 30
 """Bytes of the arrays of an npz file, all together."""
 
 _MOST_ENTRIES = 1 << 24  # of a JSON text: commas and brackets
+_DIGITS_AS_ZEROS = bytes.maketrans(b"123456789", b"000000000")
 _MOST_LEVELS = 100  # lists and objects inside each other; our own formats have a dozen
 
 
@@ -77,8 +80,36 @@ def _nested_deeper(document: Any, most: int) -> bool:
     return True
 
 
+@contextlib.contextmanager
+def _without_collection() -> Iterator[None]:
+    """Keeps the garbage collector off: a large document is all new objects and no garbage."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _faithful(text: str, document: Any) -> bool:
+    """Whether a document is all that its text says: no key written twice, no more levels or digits than allowed.
+
+    Told by what is fast to count: the colons of the document written again, and the indentation of the text. May be
+    False for texts that are sound.
+    """
+    if b"0" * (MOST_DIGITS + 1) in text.encode().translate(_DIGITS_AS_ZEROS):
+        return False
+    if "\\u003" in text or msgspec.json.encode(document).count(b":") != text.count(":"):
+        return False
+    return "\n" + " " * (_MOST_LEVELS - 1) not in msgspec.json.format(text, indent=1)
+
+
 def parse_json(text: str, file: object, item: str | None = None) -> Any:
     """A JSON text; every reader of JSON goes through here.
+
+    msgspec reads what is sound; what it refuses, or what may say one thing twice, Python's reader looks at again and
+    says where.
 
     Refused is also what Python's reader accepts: a key written twice, integers that no float holds, lone surrogates
     (which cannot be written again) and more than 100 levels.
@@ -94,6 +125,11 @@ def parse_json(text: str, file: object, item: str | None = None) -> Any:
     if sum(map(text.count, ",[{")) > _MOST_ENTRIES:  # counted before any of them takes fifty times its bytes
         large = f"has more than {_MOST_ENTRIES:,} entries"
         raise InputError(large, file=file, item=item, remedy="split it, or give a file of a known format")
+    with contextlib.suppress(msgspec.DecodeError, RecursionError, ValueError):
+        with _without_collection():
+            document = msgspec.json.decode(text)
+        if _faithful(text, document):
+            return document
     deep = InputError("is nested too deeply", file=file, item=item, remedy="give a file of a known format")
     try:
         document = json.loads(text, object_pairs_hook=_unique, parse_int=_integer)

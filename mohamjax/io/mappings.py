@@ -15,12 +15,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import msgspec
 import numpy as np
 
 from mohamjax import __version__
 from mohamjax.errors import InputError
+from mohamjax.forms import read_form
 from mohamjax.hardware import Technology, Template, template_arrays
-from mohamjax.io.files import read_json
+from mohamjax.io.files import check_format, read_json
+from mohamjax.io.forms import MappingsForm
 from mohamjax.io.timeloop import read_timeloop
 from mohamjax.mapping import (
     Mapping,
@@ -29,10 +32,10 @@ from mohamjax.mapping import (
     encode,
     loop_nest,
     map_space,
-    mapping_from_dict,
     mapping_to_dict,
     prime_factors,
 )
+from mohamjax.mapping.notation import mapping_of
 from mohamjax.reader import found
 from mohamjax.workload import DIMS, ApplicationModel, UniqueLayer
 
@@ -158,45 +161,25 @@ class _Given:
     def json(self, path: pathlib.Path) -> None:
         """A file of format `mappings/1`."""
         document = read_json(path)
-        if not isinstance(document, dict) or document.get("format") != MAPPINGS_FORMAT:
-            raise InputError(
-                f"is not of format {MAPPINGS_FORMAT}",
-                file=path,
-                remedy="give a file of mappings as `mohamjax map` writes it",
-            )
-        sets = document.get("sets")
-        if not isinstance(sets, list):
-            raise InputError(
-                "is no list", file=path, item="sets", remedy="give a file of mappings as `mohamjax map` writes it"
-            )
-        for n, entry in enumerate(sets):
+        check_format(document, (MAPPINGS_FORMAT,), path)
+        form = read_form(document, MappingsForm, file=path)
+        for n, entry in enumerate(form.sets):
             fail = {"file": path, "item": f"sets[{n}]"}
-            if not isinstance(entry, dict) or not isinstance(entry.get("mappings"), list):
-                raise InputError(
-                    "holds no list of mappings", remedy="give a file of mappings as `mohamjax map` writes it", **fail
-                )
-            t = self.template(entry.get("template"), fail)
-            shape = _identity(entry, fail)
+            t = self.template(entry.template, fail)
+            bounds = msgspec.structs.astuple(entry.bounds)
             where = [
                 u
                 for u, unique in enumerate(self.application.unique_layers)
-                if (unique.type, unique.shape.bounds, unique.shape.stride, unique.shape.dilation) == shape
+                if (unique.type, unique.shape.bounds, unique.shape.stride, unique.shape.dilation)
+                == (entry.type, bounds, entry.stride, entry.dilation)
             ]
             if not where:
                 raise InputError("no layer of these networks has this type and shape", remedy="remove the set", **fail)
             template = self.templates[t]
-            for m, row in enumerate(entry["mappings"]):
-                item = f"sets[{n}], mappings[{m}]"
-                try:
-                    mapping = mapping_from_dict(
-                        row,
-                        template.level_names,
-                        [level.keep for level in template.levels],
-                        levels=self.levels,
-                        item=item,
-                    )
-                except InputError as error:
-                    raise InputError(error.message, file=path, item=error.item, remedy=error.remedy) from None
+            keep = [level.keep for level in template.levels]
+            for m, nest in enumerate(entry.mappings):
+                item = f"sets[{n}].mappings[{m}]"
+                mapping = mapping_of(nest, template.level_names, keep, levels=self.levels, file=path, item=item)
                 self.enter(where[0], t, mapping, {"file": path, "item": item})
 
     def timeloop(self, paths: Sequence[pathlib.Path]) -> None:
@@ -239,20 +222,6 @@ class _Given:
             for t in owners:
                 if self.templates[t].runs(self.application.unique_layers[u].type):
                     self.enter(u, t, mapping, fail)
-
-
-def _identity(entry: abc.Mapping[str, Any], fail: abc.Mapping[str, Any]) -> tuple[Any, ...]:
-    """(type, bounds, stride, dilation) of a set."""
-    bounds = entry.get("bounds")
-    steps = [entry.get(key, [1, 1]) for key in ("stride", "dilation")]
-    if not isinstance(bounds, dict) or not set(bounds) <= set(DIMS):
-        raise InputError("bounds are no table of dimensions", remedy=f"use {', '.join(DIMS)}", **fail)
-    if any(not isinstance(step, list) or len(step) != 2 for step in steps):
-        raise InputError("stride or dilation is no pair", remedy="write two numbers", **fail)
-    for value in (*bounds.values(), *steps[0], *steps[1]):
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise InputError(f"{value!r} is no loop bound, stride or dilation", remedy="write whole numbers", **fail)
-    return entry.get("type"), tuple(bounds.get(d, 1) for d in DIMS), tuple(steps[0]), tuple(steps[1])
 
 
 def given_mappings(

@@ -198,16 +198,14 @@ def _sample(line: str, architectures: dict[str, Architecture], path: object, ite
     layer = _Fields(row.get("layer"), path, f"{item}, layer")
     shape = _shape(layer)
     machine = architecture.machine
-    try:
-        mapping = mapping_from_dict(
-            row.get("mapping"),
-            architecture.level_names,
-            machine.keep.tolist(),
-            levels=machine.level_mask.shape[0],
-            item=f"{item}, mapping",
-        )
-    except InputError as error:
-        raise InputError(error.message, file=path, item=error.item, remedy=error.remedy) from None
+    mapping = mapping_from_dict(
+        row.get("mapping"),
+        architecture.level_names,
+        machine.keep.tolist(),
+        levels=machine.level_mask.shape[0],
+        file=path,
+        item=f"{item}, mapping",
+    )
     if layer.data["shape"] == "dwconv":
         mapping = _swap_channels(mapping)
     factors = np.concatenate([mapping.temporal[None], mapping.spatial]).astype(object)

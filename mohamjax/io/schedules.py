@@ -45,9 +45,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from msgspec import UNSET
 
 from mohamjax.errors import InputError
+from mohamjax.forms import read_form
 from mohamjax.io.files import check_format, dump_json, read_json, write_text
+from mohamjax.io.forms import CaseForm, FluidForm, JobTableForm
 from mohamjax.schedule.fluid import DONE, REASONS, Timeline, predecessor_bits, simulate, split_resources
 from mohamjax.schedule.job_table import JobTable, evaluate_table
 from mohamjax.schedule.segments import Segment, segments
@@ -69,83 +72,66 @@ JOB_TABLE_FORMAT = "job-table/1"
 # ---------------------------------------------------------------- reading
 
 
-class _Item:
-    """A place in a file: gets values out of it with complaints that name it."""
+class _Place:
+    """A place in a file: complaints that name it."""
 
-    def __init__(self, value: Any, file: object, path: str) -> None:
-        self.value, self.file, self.path = value, file, path
+    def __init__(self, file: object, path: str = "") -> None:
+        self.file, self.path = file, path
+
+    def at(self, path: str) -> _Place:
+        """A place in this one."""
+        return _Place(self.file, f"{self.path}.{path}" if self.path else path)
 
     def error(self, message: str, remedy: str) -> InputError:
-        return InputError(message, file=self.file, item=self.path, remedy=remedy)
+        return InputError(message, file=self.file, item=self.path or None, remedy=remedy)
 
-    def key(self, name: str, default: Any = ...) -> _Item:
-        if not isinstance(self.value, abc.Mapping):
-            raise self.error(f"is {_kind(self.value)}, not an object", "write an object with named keys")
-        if name not in self.value and default is ...:
-            raise self.error(f"the key {name!r} is missing", "add it")
-        return _Item(self.value.get(name, default), self.file, f"{self.path}, {name}" if self.path else name)
+    def check_length(self, values: abc.Sized, length: int, of: str) -> None:
+        """Refuses a list that has not one entry for each of something."""
+        if len(values) != length:
+            raise self.error(f"has {len(values)} entries", f"give one for each {of}, {length}")
 
-    def entries(self, length: int | None = None, of: str = "job") -> list[_Item]:
-        if not isinstance(self.value, list):
-            raise self.error(f"is {_kind(self.value)}, not a list", "write a list")
-        if length is not None and len(self.value) != length:
-            raise self.error(f"has {len(self.value)} entries", f"give one for each {of}, {length}")
-        return [_Item(value, self.file, f"{self.path}[{i}]") for i, value in enumerate(self.value)]
+    def numbers(self, entries: Sequence[int | str], names: abc.Mapping[str, int] | int, what: str) -> list[int]:
+        """Numbers of jobs, accelerators or resources that are referred to by number, or also by name.
 
-    def text(self) -> str:
-        if not isinstance(self.value, str) or not self.value:
-            raise self.error(f"is {_kind(self.value)}, not a name", "write a text that is not empty")
-        return self.value
+        Args:
+            entries: what the file says.
+            names: number by name, or how many there are.
+            what: they are.
+        """
+        count = names if isinstance(names, int) else len(names)
+        known = {} if isinstance(names, int) else names
+        found = [known.get(entry, -1) if isinstance(entry, str) else entry for entry in entries]
+        for i, (number, entry) in enumerate(zip(found, entries, strict=True)):
+            if not 0 <= number < count:
+                told = f"there is no {what} {entry!r}"
+                raise _Place(self.file, f"{self.path}[{i}]").error(
+                    told, f"the {count} {what}s are numbered from 0" + (f", or called {_some(known)}" if known else "")
+                )
+        return found
 
-    def number(self, *, positive: bool = False, unlimited: bool = False) -> float:
-        if unlimited and self.value is None:
-            return math.inf
-        if isinstance(self.value, bool) or not isinstance(self.value, (int, float)):
-            raise self.error(f"is {_kind(self.value)}, not a number", "write a number")
-        try:
-            value = float(self.value)
-        except OverflowError:
-            value = math.inf
-        if not math.isfinite(value) and not (unlimited and value == math.inf):
-            raise self.error(f"is {value}", "write a finite number")
-        if value < 0 or (positive and value == 0):
-            raise self.error(f"is {value:g}", f"write a number {'above' if positive else 'of at least'} 0")
-        return value
+    def check_names(self, names: Sequence[str], key: str = ".name") -> None:
+        """Refuses names that come twice, of entries of a list."""
+        seen: dict[str, int] = {}
+        for i, name in enumerate(names):
+            if seen.setdefault(name, i) != i:
+                told = f"{name!r} is also the name of number {seen[name]}"
+                raise _Place(self.file, f"{self.path}[{i}]{key}").error(told, "give every one its own name")
 
-    def index(self, names: abc.Mapping[str, int], what: str) -> int:
-        """The number of a job, accelerator or resource that is referred to by name or number."""
-        if isinstance(self.value, str):
-            if self.value not in names:
-                raise self.error(f"there is no {what} {self.value!r}", f"name one of the {len(names)} {what}s")
-            return names[self.value]
-        return self.number_below(len(names), what)
-
-    def number_below(self, count: int, what: str) -> int:
-        if isinstance(self.value, bool) or not isinstance(self.value, int):
-            raise self.error(f"is {_kind(self.value)}, not the number of {_article(what)}", "write an integer")
-        if not 0 <= self.value < count:
-            raise self.error(f"there is no {what} {self.value}", f"the {count} {what}s are numbered from 0")
-        return self.value
+    def check_order(self, jobs: Sequence[int]) -> None:
+        """Refuses an order that does not have every job once."""
+        seen: dict[int, int] = {}
+        for place, job in enumerate(jobs):
+            if job in seen:
+                raise self.error(
+                    f"job {job} stands at places {seen[job]} and {place}", "list every job exactly once, by priority"
+                )
+            seen[job] = place
 
 
-def _article(noun: str) -> str:
-    return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"
-
-
-def _kind(value: Any) -> str:
-    kinds = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", type(None): "null"}
-    return kinds.get(type(value), "a number")
-
-
-def _permutation(item: _Item, jobs: Sequence[int]) -> None:
-    """Refuses an order that is not all jobs, each once."""
-    seen: dict[int, int] = {}
-    for place, job in enumerate(jobs):
-        if job in seen:
-            raise item.error(
-                f"job {job} stands at places {seen[job]} and {place}", "list every job exactly once, by priority"
-            )
-        seen[job] = place
+def _some(names: abc.Iterable[str]) -> str:
+    """The first names of many."""
+    listed = list(names)
+    return ", ".join(listed[:5]) + (", ..." if len(listed) > 5 else "")
 
 
 def _cycle(before: Sequence[Sequence[int]]) -> list[int]:
@@ -174,25 +160,21 @@ def _cycle(before: Sequence[Sequence[int]]) -> list[int]:
         path.append(following)
 
 
-def _predecessors(items: Sequence[_Item], names: abc.Mapping[str, int] | None = None) -> tuple[tuple[int, ...], ...]:
+def _predecessors(
+    rows: Sequence[Sequence[int | str]], names: abc.Mapping[str, int] | int, places: Sequence[_Place]
+) -> tuple[tuple[int, ...], ...]:
     """Predecessor lists, checked: jobs that exist, no cycle."""
-    jobs = len(items)
-    result = tuple(
-        tuple(
-            entry.number_below(jobs, "job") if names is None else entry.index(names, "job") for entry in item.entries()
-        )
-        for item in items
-    )
+    result = tuple(tuple(place.numbers(row, names, "job")) for row, place in zip(rows, places, strict=True))
     cycle = _cycle(result)
     if cycle:
-        raise items[cycle[0]].error(
+        raise places[cycle[0]].error(
             f"jobs {', '.join(map(str, cycle))} wait for each other", "remove one of these predecessors"
         )
     return result
 
 
 def _check_order(
-    item: _Item, order: Sequence[int], accelerator: Sequence[int], predecessors: Sequence[Sequence[int]]
+    item: _Place, order: Sequence[int], accelerator: Sequence[int], predecessors: Sequence[Sequence[int]]
 ) -> None:
     """Refuses an order in which jobs wait for each other: accelerators run theirs in this order and no other."""
     place = {job: i for i, job in enumerate(order)}
@@ -239,38 +221,26 @@ class _Case:
         return int(np.sum(uses.any(axis=0)))
 
 
-def _case(item: _Item) -> _Case:
-    name = item.key("name").text()
-    item = _Item(item.value, item.file, f"case {name}")
-    durations = item.key("duration").entries()
-    count = len(durations)
-    for what, length in (("jobs", count), ("accelerators", len(item.key("resources_of_accelerator").entries()))):
-        stated = item.key(what, length)
-        if isinstance(stated.value, bool) or stated.value != length:
-            raise stated.error(f"is {stated.value!r}, but {length} are listed", "correct the number or the lists")
-    bandwidth = [entry.number(positive=True, unlimited=True) for entry in item.key("resource_bandwidth").entries()]
-    names = [e.text() for e in item.key("resource_names", [str(i) for i in range(len(bandwidth))]).entries()]
-    if len(names) != len(bandwidth):
-        raise item.key("resource_names").error(
-            f"has {len(names)} entries", f"give one for each resource, {len(bandwidth)}"
-        )
-    if len(set(names)) < len(names):
-        raise item.key("resource_names").error("two resources share a name", "give every one its own name")
-    uses = tuple(
-        tuple(entry.number_below(len(bandwidth), "resource") for entry in mine.entries())
-        for mine in item.key("resources_of_accelerator").entries()
-    )
-    duration = np.array([entry.number() for entry in durations], float)
-    traffic = np.array([entry.number() for entry in item.key("bytes").entries(count)], float)
-    _refuse_instant_traffic(item.key("duration"), duration, traffic)
-    predecessors = _predecessors(item.key("predecessors").entries(count))
-    accelerator = [entry.number_below(len(uses), "accelerator") for entry in item.key("accelerator").entries(count)]
-    order_item = item.key("order")
-    order = [entry.number_below(count, "job") for entry in order_item.entries(count)]
-    _permutation(order_item, order)
-    _check_order(order_item, order, accelerator, predecessors)
+def _case(form: CaseForm, at: _Place) -> _Case:
+    count, uses = len(form.duration), form.resources_of_accelerator
+    for key, stated, length in (("jobs", form.jobs, count), ("accelerators", form.accelerators, len(uses))):
+        if stated not in (None, length):
+            raise at.at(key).error(f"is {stated}, but {length} are listed", "correct the number or the lists")
+    bandwidth = [math.inf if b is None else b for b in form.resource_bandwidth]
+    names = [str(i) for i in range(len(bandwidth))] if form.resource_names is None else form.resource_names
+    at.at("resource_names").check_length(names, len(bandwidth), "resource")
+    at.at("resource_names").check_names(names, "")
+    for key in ("bytes", "predecessors", "accelerator", "order"):
+        at.at(key).check_length(getattr(form, key), count, "job")
+    duration, traffic = np.array(form.duration, float), np.array(form.bytes, float)
+    _refuse_instant_traffic(at.at("duration"), duration, traffic)
+    predecessors = _predecessors(form.predecessors, count, [at.at(f"predecessors[{i}]") for i in range(count)])
+    accelerator = at.at("accelerator").numbers(form.accelerator, len(uses), "accelerator")
+    order = at.at("order").numbers(form.order, count, "job")
+    at.at("order").check_order(order)
+    _check_order(at.at("order"), order, accelerator, predecessors)
     return _Case(
-        name=name,
+        name=form.name,
         duration=duration,
         bytes=traffic,
         predecessors=predecessors,
@@ -278,22 +248,25 @@ def _case(item: _Item) -> _Case:
         order=np.array(order, np.int32),
         resources=tuple(names),
         bandwidth=np.array(bandwidth, float),
-        resources_of_accelerator=uses,
+        resources_of_accelerator=tuple(
+            tuple(at.at(f"resources_of_accelerator[{i}]").numbers(own, len(bandwidth), "resource"))
+            for i, own in enumerate(uses)
+        ),
     )
 
 
 def _cases(document: abc.Mapping[str, Any], file: object) -> list[_Case]:
     """The cases of a `fluid-schedule/1` document, of different names."""
-    items = _Item(document, file, "").key("cases").entries()
-    _names(items)
-    return [_case(item) for item in items]
+    form = read_form(document, FluidForm, file=file)
+    _Place(file, "cases").check_names([case.name for case in form.cases])
+    return [_case(case, _Place(file, f"cases[{i}]")) for i, case in enumerate(form.cases)]
 
 
-def _refuse_instant_traffic(item: _Item, duration: np.ndarray, traffic: np.ndarray) -> None:
+def _refuse_instant_traffic(at: _Place, duration: np.ndarray, traffic: np.ndarray) -> None:
     instant = np.flatnonzero((duration == 0) & (traffic > 0))
     if instant.size:
         job = int(instant[0])
-        raise _Item(None, item.file, f"{item.path}[{job}]").error(
+        raise _Place(at.file, f"{at.path}[{job}]").error(
             f"is 0, but the job moves {traffic[job]:g} bytes", "write a duration above 0"
         )
 
@@ -389,21 +362,15 @@ def _evaluate_fluid(
 # ---------------------------------------------------------------- job-table/1
 
 
-def _names(items: Sequence[_Item]) -> dict[str, int]:
-    result: dict[str, int] = {}
-    for i, item in enumerate(items):
-        name = item.key("name").text()
-        if name in result:
-            raise item.error(f"{name!r} is also the name of number {result[name]}", "give every one its own name")
-        result[name] = i
-    return result
-
-
-def _costs(item: _Item, accelerators: int, *, nullable: bool = False) -> list[float]:
+def _costs(costs: Any, accelerators: int, at: _Place) -> list[float]:
     """One number per accelerator; +inf where null says that the job cannot run."""
-    listed = isinstance(item.value, list)
-    entries = item.entries(accelerators, "accelerator") if listed else [item] * accelerators
-    return [math.inf if nullable and entry.value is None else entry.number() for entry in entries]
+    listed = costs if isinstance(costs, list) else [costs] * accelerators
+    at.check_length(listed, accelerators, "accelerator")
+    return [math.inf if cost is None else cost for cost in listed]
+
+
+def _numbered(names: abc.Iterable[str]) -> dict[str, int]:
+    return {name: i for i, name in enumerate(names)}
 
 
 def read_job_table(document: abc.Mapping[str, Any], file: object) -> JobTable:
@@ -412,88 +379,86 @@ def read_job_table(document: abc.Mapping[str, Any], file: object) -> JobTable:
     Raises:
         InputError: something in it breaks the format; the error names the item.
     """
-    top = _Item(document, file, "")
-    unit = top.key("time_unit", "cycles")
-    if unit.value not in ("cycles", "s"):
-        raise unit.error(f"is {unit.value!r}", "write 'cycles' or 's'")
-    resource_items = top.key("resources").entries()
-    resources = _names(resource_items)
-    bandwidth = [item.key("bandwidth").number(positive=True, unlimited=True) for item in resource_items]
-    accelerator_items = top.key("accelerators").entries()
-    accelerators = _names(accelerator_items)
-    if not accelerators:
-        raise top.key("accelerators").error("is empty", "list at least one accelerator")
+    return _table(read_form(document, JobTableForm, file=file), _Place(file))
+
+
+def _table(form: JobTableForm, top: _Place) -> JobTable:
+    for key in ("resources", "accelerators", "jobs"):
+        top.at(key).check_names([row.name for row in getattr(form, key)])
+    resources, jobs = _numbered(row.name for row in form.resources), _numbered(row.name for row in form.jobs)
     uses = tuple(
-        tuple(entry.index(resources, "resource") for entry in item.key("resources").entries())
-        for item in accelerator_items
+        tuple(top.at(f"accelerators[{a}].resources").numbers(row.resources, resources, "resource"))
+        for a, row in enumerate(form.accelerators)
     )
-    job_items = top.key("jobs").entries()
-    jobs = _names(job_items)
-    shape = (len(jobs), len(accelerators))
-    duration = np.zeros(shape)
-    traffic = np.zeros(shape)
-    with_energy = [item for item in job_items if "energy_J" in item.value]
-    if with_energy and len(with_energy) < len(job_items):
-        missing = next(item for item in job_items if "energy_J" not in item.value)
-        raise missing.error("the key 'energy_J' is missing", "give the energy of all jobs or of none")
-    energy = np.zeros(shape) if with_energy else None
-    for j, item in enumerate(job_items):
-        duration[j] = _costs(item.key("duration"), shape[1], nullable=True)
-        if not np.isfinite(duration[j]).any():
-            raise item.key("duration").error("the job cannot run anywhere", "give a duration for some accelerator")
+    shape = (len(jobs), len(form.accelerators))
+    duration, traffic, energy = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    silent = [j for j, row in enumerate(form.jobs) if row.energy_J is UNSET]
+    if silent and len(silent) < len(jobs):
+        told = "is missing, and other jobs have it"
+        raise top.at(f"jobs[{silent[0]}].energy_J").error(told, "give the energy of all jobs or of none")
+    for j, row in enumerate(form.jobs):
+        at = top.at(f"jobs[{j}]")
+        duration[j] = _costs(row.duration, shape[1], at.at("duration"))
         can_run = np.isfinite(duration[j])
+        if not can_run.any():
+            raise at.at("duration").error("the job cannot run anywhere", "give a duration for some accelerator")
         for key, costs in (("bytes", traffic), ("energy_J", energy)):
-            if costs is not None:
-                costs[j] = _costs(item.key(key), shape[1], nullable=True)
+            if getattr(row, key) is not UNSET:
+                costs[j] = _costs(getattr(row, key), shape[1], at.at(key))
                 if not np.isfinite(costs[j][can_run]).all():
-                    raise item.key(key).error("is null where the job has a duration", "write a number")
+                    raise at.at(key).error("is null where the job has a duration", "write a number")
                 costs[j][~can_run] = 0.0
-        _refuse_instant_traffic(item.key("duration"), duration[j], traffic[j])
+        _refuse_instant_traffic(at.at("duration"), duration[j], traffic[j])
     return JobTable(
         jobs=tuple(jobs),
-        accelerators=tuple(accelerators),
+        accelerators=tuple(row.name for row in form.accelerators),
         duration=duration,
         bytes=traffic,
-        energy=energy,
-        predecessors=_predecessors([item.key("predecessors", []) for item in job_items], jobs),
+        energy=None if silent or not jobs else energy,
+        predecessors=_predecessors(
+            [row.predecessors for row in form.jobs],
+            jobs,
+            [top.at(f"jobs[{j}].predecessors") for j in range(len(jobs))],
+        ),
         resources=tuple(resources),
-        bandwidth=tuple(bandwidth),
+        bandwidth=tuple(math.inf if row.bandwidth is None else row.bandwidth for row in form.resources),
         resources_of_accelerator=uses,
-        time_unit=unit.value,
+        time_unit=form.time_unit,
     )
 
 
-def _table_schedules(document: abc.Mapping[str, Any], table: JobTable, file: object) -> tuple[list[str], list, list]:
-    """Names, orders and assignments of the schedules over a table, checked."""
-    jobs = {name: i for i, name in enumerate(table.jobs)}
-    accelerators = {name: i for i, name in enumerate(table.accelerators)}
-    items = _Item(document, file, "").key("schedules").entries()
-    names = list(_names(items))
+def _table_schedules(document: abc.Mapping[str, Any], file: object) -> tuple[JobTable, list[str], list, list]:
+    """A table, and names, orders and assignments of the schedules over it, checked."""
+    form, top = read_form(document, JobTableForm, file=file), _Place(file)
+    table = _table(form, top)
+    if form.schedules is None:
+        raise top.at("schedules").error("is missing", "add the schedules to evaluate")
+    names = [row.name for row in form.schedules]
+    top.at("schedules").check_names(names)
+    jobs, accelerators = _numbered(table.jobs), _numbered(table.accelerators)
     orders, assignments = [], []
-    for name, item in zip(names, items, strict=True):
-        item = _Item(item.value, file, f"schedule {name}")
-        where = item.key("accelerator").entries(len(jobs))
-        assignment = [entry.index(accelerators, "accelerator") for entry in where]
+    for i, row in enumerate(form.schedules):
+        at = top.at(f"schedules[{i}]")
+        for key in ("accelerator", "order"):
+            at.at(key).check_length(getattr(row, key), len(jobs), "job")
+        assignment = at.at("accelerator").numbers(row.accelerator, accelerators, "accelerator")
         for j, a in enumerate(assignment):
             if not math.isfinite(table.duration[j, a]):
                 able = [n for n, d in zip(table.accelerators, table.duration[j], strict=True) if math.isfinite(d)]
-                raise where[j].error(
-                    f"job {table.jobs[j]!r} cannot run on {table.accelerators[a]!r}", f"choose {' or '.join(able)}"
-                )
-        order_item = item.key("order")
-        order = [entry.index(jobs, "job") for entry in order_item.entries(len(jobs))]
-        _permutation(order_item, order)
-        _check_order(order_item, order, assignment, table.predecessors)
+                told = f"job {table.jobs[j]!r} cannot run on {table.accelerators[a]!r}"
+                raise at.at(f"accelerator[{j}]").error(told, f"choose {' or '.join(able)}")
+        order = at.at("order").numbers(row.order, jobs, "job")
+        at.at("order").check_order(order)
+        _check_order(at.at("order"), order, assignment, table.predecessors)
         orders.append(order)
         assignments.append(assignment)
-    return names, orders, assignments
+    return table, names, orders, assignments
 
 
 def _evaluate_job_table(
     document: abc.Mapping[str, Any], file: object, float32: bool, timelines: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    table = read_job_table(document, file)
-    names, orders, assignments = _table_schedules(document, table, file)
+    table, names, orders, assignments = _table_schedules(document, file)
     rows: list[dict[str, Any]] = []
     if names:
         objectives, found = evaluate_table(
@@ -565,9 +530,9 @@ def schedule_arrays(document: abc.Mapping[str, Any], file: object) -> ScheduleFi
     if document["format"] == FLUID_FORMAT:
         cases = _cases(document, file)
     else:
-        table = read_job_table(document, file)
+        table, *schedules = _table_schedules(document, file)
         cases = []
-        for name, order, where in zip(*_table_schedules(document, table, file), strict=True):
+        for name, order, where in zip(*schedules, strict=True):
             on = np.arange(len(table.jobs)), np.asarray(where, int)
             cases.append(
                 _Case(

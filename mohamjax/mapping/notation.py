@@ -7,18 +7,21 @@ space), `temporal.factors` (missing = 1), `temporal.perm` (dimensions innermost 
 
 from __future__ import annotations
 
-from collections import abc
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
+from msgspec import Meta, field
 
+from mohamjax.dims import Dim
 from mohamjax.errors import InputError
+from mohamjax.forms import Bound, Bounds, Form, OpenForm, read_form
 from mohamjax.hardware import DATA_SPACES
 from mohamjax.mapping.nest import Mapping
 from mohamjax.workload import DIMS
 
-__all__ = ["loop_nest", "mapping_from_dict", "mapping_to_dict"]
+__all__ = ["NestForm", "OwnedNestForm", "loop_nest", "mapping_from_dict", "mapping_of", "mapping_to_dict"]
 
 
 def mapping_to_dict(mapping: Mapping, level_names: Sequence[str]) -> dict[str, Any]:
@@ -54,45 +57,55 @@ def mapping_to_dict(mapping: Mapping, level_names: Sequence[str]) -> dict[str, A
     return {"levels": levels}
 
 
-def _permutation(text: Any, item: str) -> list[int]:
-    """Dimension indices in the order of `text`, the missing ones after them."""
-    if not isinstance(text, str):
-        raise InputError(f"perm is {text!r}", item=item, remedy="write the dimensions innermost first, as in 'PQCRSKN'")
-    given = [_dimension(letter, item) for letter in text]
-    if len(set(given)) != len(given):
-        raise InputError(f"perm {text!r} names a dimension twice", item=item, remedy="name each dimension once")
-    return given + [d for d in range(len(DIMS)) if d not in given]
+Order = Annotated[str, Meta(pattern="^[GNKCPQRS]*$", description="the dimensions innermost first, as in PQRSCKN")]
 
 
-def _dimension(letter: Any, item: str) -> int:
-    if letter not in DIMS:
-        raise InputError(f"unknown dimension {letter!r}", item=item, remedy=f"use one of {', '.join(DIMS)}")
-    return DIMS.index(letter)
+class LoopsForm(Form):
+    """Temporal loops of a level: factors by dimension, and their order, innermost first."""
+
+    factors: Bounds = Bounds()
+    perm: Annotated[str, Meta(pattern="^[GNKCPQRS]*$", description="the dimensions innermost first, as in PQRSCKN")] = (
+        ""
+    )
 
 
-def _factor(value: Any, item: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
-        raise InputError(f"factor {value!r} is not a positive integer", item=item, remedy="use 1 or more")
-    return value
+Spread = Annotated[list[tuple[Dim, Bound]], Meta(description="[dimension, factor] pairs, as in [[K, 4]]")]
 
 
-def _table(data: Any, known: Sequence[str], item: str, what: str) -> abc.Mapping[str, Any]:
-    """A table with no other keys than those known."""
-    if not isinstance(data, abc.Mapping):
-        raise InputError(f"{what} is not a table", item=item, remedy=f"give {', '.join(known)}")
-    for key in data:
-        if key not in known:
-            raise InputError(f"unknown key {key!r} in {what}", item=item, remedy=f"known are {', '.join(known)}")
-    return data
+class SpreadForm(Form):
+    """Loops over the children of a level along both axes, innermost first."""
+
+    X: Spread = field(default_factory=list)
+    Y: Spread = field(default_factory=list)
 
 
-def _flags(data: Any, item: str) -> list[bool]:
-    """The three flags of `keep`."""
-    if not isinstance(data, Sequence) or len(data) != len(DATA_SPACES):
-        raise InputError("keep needs three flags", item=item, remedy="one each for W, I and O")
-    if any(not isinstance(flag, int | np.bool_) or flag not in (0, 1) for flag in data):
-        raise InputError(f"keep is {list(data)!r}", item=item, remedy="write 0 or 1, one each for W, I and O")
-    return [bool(flag) for flag in data]
+Flag = Annotated[int, Meta(ge=0, le=1)] | bool
+
+
+Flags = Annotated[
+    list[Flag], Meta(min_length=3, max_length=3, description="0 or 1, one each for weights, inputs and outputs")
+]
+
+
+class NestLevelForm(Form):
+    """A level of a loop nest."""
+
+    name: str | None = None
+    keep: Flags | None = None
+    temporal: LoopsForm = LoopsForm()
+    spatial: SpreadForm = SpreadForm()
+
+
+class NestForm(OpenForm):
+    """A loop nest; all levels of its template, innermost first."""
+
+    levels: list[NestLevelForm]
+
+
+class OwnedNestForm(NestForm):
+    """A loop nest on a template of the file."""
+
+    template: str
 
 
 def mapping_from_dict(
@@ -101,6 +114,7 @@ def mapping_from_dict(
     default_keep: Sequence[Sequence[bool]],
     *,
     levels: int | None = None,
+    file: object = None,
     item: str = "mapping",
 ) -> Mapping:
     """Reads the dict form; checks structure only, not that the factors suit a layer.
@@ -110,6 +124,7 @@ def mapping_from_dict(
         level_names: names of the machine's levels, innermost first.
         default_keep: flags per level where the data give none.
         levels: padded number of levels; default as many as there are.
+        file: where it comes from, for complaints.
         item: what to call the mapping in errors.
 
     Returns:
@@ -118,6 +133,28 @@ def mapping_from_dict(
     Raises:
         InputError: a missing or misnamed level, an unknown dimension, a bad factor.
     """
+    nest = read_form(data, NestForm, file=file, where=item)
+    return mapping_of(nest, level_names, default_keep, levels=levels, file=file, item=item)
+
+
+def mapping_of(
+    form: NestForm,
+    level_names: Sequence[str],
+    default_keep: Sequence[Sequence[bool]],
+    *,
+    levels: int | None = None,
+    file: object = None,
+    item: str = "mapping",
+) -> Mapping:
+    """A mapping from its form; arguments and errors as of `mapping_from_dict`."""
+    rows = form.levels
+    if len(rows) != len(level_names):
+        raise InputError(
+            f"has {len(rows)} entries",
+            file=file,
+            item=f"{item}.levels",
+            remedy=f"list all levels of the template, innermost first: {', '.join(level_names)}",
+        )
     total = len(level_names) if levels is None else levels
     d = len(DIMS)
     temporal = np.ones((total, d), np.int32)
@@ -125,47 +162,28 @@ def mapping_from_dict(
     spatial = np.ones((2, total, d), np.int32)
     spatial_order = np.tile(np.arange(d, dtype=np.int32), (2, total, 1))
     keep = np.zeros((total, len(DATA_SPACES)), bool)
-    rows = data.get("levels") if isinstance(data, abc.Mapping) else None
-    if not isinstance(rows, list) or len(rows) != len(level_names):
-        raise InputError(
-            f"a mapping needs a list `levels` of {len(level_names)} levels",
-            item=item,
-            remedy=f"list them innermost first: {', '.join(level_names)}",
-        )
     for i, (row, name) in enumerate(zip(rows, level_names, strict=True)):
-        where = f"{item}, level {i}"
-        row = _table(row, ("name", "keep", "temporal", "spatial"), where, "a level")
-        if row.get("name", name) != name:
-            raise InputError(
-                f"level is called {row.get('name')!r}", item=where, remedy=f"the template calls it {name!r}"
-            )
-        where = f"{item}, level {name}"
-        part = _table(row.get("temporal", {}), ("factors", "perm"), where, "temporal")
-        factors = part.get("factors", {})
-        if not isinstance(factors, abc.Mapping):
-            raise InputError("temporal.factors is not a table", item=where, remedy="write {dimension: factor}")
-        for letter, value in factors.items():
-            temporal[i, _dimension(letter, where)] = _factor(value, where)
-        order[i] = _permutation(part.get("perm", ""), where)
-        part = _table(row.get("spatial", {}), ("X", "Y"), where, "spatial")
+        where = f"{item}.levels[{i}]"
+        if row.name not in (None, name):
+            told = f"level is called {row.name!r}"
+            raise InputError(told, file=file, item=f"{where}.name", remedy=f"the template calls it {name!r}")
+        temporal[i] = msgspec.structs.astuple(row.temporal.factors)
+        order[i] = _permutation(row.temporal.perm, file, f"{where}.temporal.perm")
         for x, axis in enumerate("XY"):
-            loops = part.get(axis, [])
-            if not isinstance(loops, list) or any(not isinstance(p, list | tuple) or len(p) != 2 for p in loops):
-                raise InputError(
-                    f"spatial.{axis} is not a list of [dimension, factor]",
-                    item=where,
-                    remedy="as in [['K', 4]]",
-                )
-            given = []
-            for letter, value in loops:
-                index = _dimension(letter, where)
-                if index in given:
-                    raise InputError(f"spatial.{axis} names {letter} twice", item=where, remedy="multiply the factors")
-                given.append(index)
-                spatial[x, i, index] = _factor(value, where)
-            spatial_order[x, i] = given + [k for k in range(d) if k not in given]
-        keep[i] = _flags(row["keep"], where) if "keep" in row else default_keep[i]
+            loops = getattr(row.spatial, axis)
+            spatial_order[x, i] = _permutation([letter for letter, _ in loops], file, f"{where}.spatial.{axis}")
+            for letter, factor in loops:
+                spatial[x, i, DIMS.index(letter)] = factor
+        keep[i] = default_keep[i] if row.keep is None else row.keep
     return Mapping(temporal=temporal, order=order, spatial=spatial, spatial_order=spatial_order, keep=keep)
+
+
+def _permutation(letters: Sequence[str], file: object, item: str) -> list[int]:
+    """Dimension indices in the order of the letters, the missing ones after them."""
+    twice = [letter for i, letter in enumerate(letters) if letter in letters[:i]]
+    if twice:
+        raise InputError(f"names {twice[0]} twice", file=file, item=item, remedy="name each dimension once")
+    return [*map(DIMS.index, letters), *(d for d, letter in enumerate(DIMS) if letter not in letters)]
 
 
 def loop_nest(mapping: Mapping, level_names: Sequence[str]) -> str:

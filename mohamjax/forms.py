@@ -1,0 +1,254 @@
+"""Documents read by their form: a class states keys, types and ranges once; msgspec checks by it and yields the schema.
+
+A form is a class that derives from `Form` (no other keys) or `OpenForm` (other keys are left alone). What a type cannot
+say (names that must differ, jobs that wait for each other) is checked by the readers, on values that are sound already.
+
+A union must not hold both a tuple of fixed length and a number with limits: msgspec 0.22 crashes on it. A list whose
+lengths are limited stands in its place.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import types
+import typing
+from collections import abc
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from mohamjax.errors import InputError
+from mohamjax.reader import suggestion, type_name
+
+__all__ = [
+    "Amount",
+    "Bound",
+    "Bounds",
+    "Form",
+    "Index",
+    "Name",
+    "OpenForm",
+    "Pair",
+    "Positive",
+    "Text",
+    "Whole",
+    "read_form",
+]
+
+_LARGEST = sys.float_info.max
+
+Whole = Annotated[int, Meta(ge=1, le=2**30)]
+"""A size or factor; they become int32 genes."""
+
+Bound = Annotated[int, Meta(ge=1, lt=2**31)]
+"""A loop bound, stride or dilation."""
+
+Index = Annotated[int, Meta(ge=0, le=2**30)]
+"""A 0-based number of an entry, or a number of things."""
+
+Amount = Annotated[float, Meta(ge=0, le=_LARGEST)]
+"""A finite number of at least 0."""
+
+Positive = Annotated[float, Meta(gt=0, le=_LARGEST)]
+"""A finite number above 0."""
+
+Text = Annotated[str, Meta(pattern=r"\S", description="a text that is not empty")]
+"""A name or path."""
+
+Name = Annotated[
+    str, Meta(pattern=r"^[A-Za-z0-9_.-]+$(?!\n)", description="a name of letters, digits, `_`, `.` and `-` only")
+]
+"""A name that may become a column or a key in files."""
+
+Pair = Annotated[tuple[Bound, Bound], Meta(description="one number per axis, as in [2, 2]")]
+"""Strides or dilations along the two axes."""
+
+
+class Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A mapping with these keys and no others."""
+
+
+class OpenForm(msgspec.Struct, frozen=True):
+    """A mapping with these keys; others are left alone."""
+
+
+class Bounds(Form):
+    """Loop bounds or factors by dimension (docs/concepts/workload.md); 1 where left out."""
+
+    G: Bound = 1
+    N: Bound = 1
+    K: Bound = 1
+    C: Bound = 1
+    P: Bound = 1
+    Q: Bound = 1
+    R: Bound = 1
+    S: Bound = 1
+
+
+T = TypeVar("T")
+
+
+def read_form(data: Any, form: type[T], *, file: object = None, where: str = "") -> T:
+    """Plain data as an instance of a form.
+
+    Args:
+        data: what a file holds at this place: mappings, lists, texts, numbers.
+        form: a form, or another type that msgspec knows.
+        file: where it comes from, for complaints.
+        where: path of the place in the file, empty at the top.
+
+    Raises:
+        InputError: a key is missing or unknown, or a value has the wrong type or is out of range; names the path.
+    """
+    try:
+        return msgspec.convert(data, form)
+    except msgspec.ValidationError as error:
+        raise _complaint(str(error), data, form, file, where) from None
+
+
+_PROBLEM = re.compile(r"(.*?)(?: - at `(?:(key)` in `)?(\$[^`]*)`)?", re.DOTALL)
+_STEP = re.compile(r"\.(\w+)|\[(\d+|\.\.\.)\]")
+_WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+}
+
+
+def _complaint(told: str, data: Any, form: Any, file: object, where: str) -> InputError:
+    """What msgspec says, as an error that names the path in full, what was found and what is expected.
+
+    msgspec writes `[...]` for a key of a mapping with free keys; the first one that is refused alone is the one.
+    """
+    matched = _PROBLEM.fullmatch(told)
+    problem, at_key, path = matched.groups() if matched else (told, None, None)
+    value, kind = data, form
+    for name, index in _STEP.findall(path or ""):
+        if name:
+            kind = next(hints[name] for hints in map(_hints, _alternatives(kind)) if name in hints)
+            value, where = value[name], _joined(where, name)
+        elif index == "...":
+            key = _culprit(value, kind)
+            kind = next(typing.get_args(k)[1] for k in _alternatives(kind) if typing.get_origin(k) is dict)
+            value, where = value[key], _joined(where, str(key))
+        else:
+            kind = _entry_type(kind, int(index))
+            value, where = value[int(index)], f"{where}[{index}]"
+    if at_key:
+        key = _culprit(value, kind)
+        named = _joined(where, str(key))
+        return InputError(f"unknown key {key!r}", file=file, item=named, remedy=_expected_keys(kind))
+    said = re.fullmatch(r"Object (missing required|contains unknown) field `(.*)`", problem, re.DOTALL)
+    if said:
+        name, named = said[2], _joined(where, said[2])
+        if said[1] == "missing required":
+            return InputError("is missing", file=file, item=named, remedy=f"add `{name}: ...`")
+        remedy = suggestion(name, _keys(kind), "known keys")
+        return InputError(f"unknown key {name!r}", file=file, item=named, remedy=remedy)
+    message, remedy = _told(problem, value, kind)
+    return InputError(message, file=file, item=where or None, remedy=remedy)
+
+
+def _told(problem: str, value: Any, kind: Any) -> tuple[str, str]:
+    """What is wrong with a value, and what to write."""
+    described = _description(kind)
+    if problem.startswith("Invalid enum value"):
+        known = [word for k in _alternatives(kind) if typing.get_origin(k) is typing.Literal for word in k.__args__]
+        remedy = suggestion(value, known)
+        return f"unknown value {value!r}", remedy if "?" in remedy or not described else f"write {described}"
+    if problem == "Number out of range" or problem.startswith("Integer value out of range"):
+        return "is too large", "write a finite number"
+    parts = re.fullmatch(r"Expected `([^`]*)`(?: of length)?(?: (>=|>|<=|<)? ?([^\s,]+))?(.*)", problem, re.DOTALL)
+    if parts is None:
+        return f"{problem}, found {value!r}", f"write {described}" if described else "mend it"
+    nouns = [_WORDS.get(word, word) for word in parts[1].split(" | ") if word != "null"]
+    noun = " or ".join(dict.fromkeys(nouns))
+    remedy = f"write {described or ('it in quotes' if noun == 'text' else noun)}"
+    if isinstance(value, float) and value != value:
+        return f"expected {noun}, found nan", f"write {noun}"
+    if " of length" in problem:
+        many = f"{parts[2] or ''} {parts[3]}".replace(">=", "at least").replace("<=", "at most").strip()
+        return f"has {len(value)} entries" if len(value) else "is empty", f"write {described or f'{many} entries'}"
+    if noun == "a whole number" and isinstance(value, float) and value == value:
+        return f"{value!r} is not whole", remedy
+    if parts[2]:
+        if isinstance(value, float) and value in (float("inf"), -float("inf")):
+            return f"{value!r} is not finite", "write a finite number"
+        size = "too small" if ">" in parts[2] else "too large"
+        limit = {">=": "of at least", ">": "above", "<=": "up to", "<": "below"}[parts[2]]
+        told = f"{value!r} is {size}" if abs(value) < 1e15 else f"is {size}"
+        return told, f"write {noun} {limit} {float(parts[3]):.12g}"
+    if " matching regex" in problem:
+        return f"{value!r} is not {described}" if value.strip() else "is empty", remedy
+    if noun == "a mapping" and not described:
+        remedy = _expected_keys(kind)
+    return f"expected {noun}, found {type_name(value)} {value!r}", remedy
+
+
+def _joined(where: str, name: str) -> str:
+    return f"{where}.{name}" if where else name
+
+
+def _alternatives(kind: Any) -> list[Any]:
+    """The members of a union, without annotations."""
+    origin = typing.get_origin(kind)
+    if origin is Annotated:
+        return _alternatives(typing.get_args(kind)[0])
+    if origin in (typing.Union, types.UnionType):
+        return [k for arg in typing.get_args(kind) for k in _alternatives(arg)]
+    return [kind]
+
+
+def _description(kind: Any) -> str:
+    """What an annotation says of the values, or of those of a member of a union."""
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin is Annotated:
+        own = [meta.description for meta in args[1:] if isinstance(meta, Meta) and meta.description]
+        return own[-1] if own else _description(args[0])
+    if origin in (typing.Union, types.UnionType):
+        return next(filter(None, map(_description, args)), "")
+    return ""
+
+
+def _hints(kind: Any) -> dict[str, Any]:
+    """Types of the keys of a form; empty for other types."""
+    if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
+        return {}
+    return typing.get_type_hints(kind, include_extras=True)
+
+
+def _keys(kind: Any) -> list[str]:
+    """Keys of the forms of a type."""
+    return [name for k in _alternatives(kind) for name in _hints(k)]
+
+
+def _expected_keys(kind: Any) -> str:
+    keys = _keys(kind)
+    return f"write `key: value` lines with keys out of: {', '.join(keys)}" if keys else "write `key: value` lines"
+
+
+def _entry_type(kind: Any, index: int) -> Any:
+    """Type of an entry of a list or tuple."""
+    for k in _alternatives(kind):
+        args = typing.get_args(k)
+        if typing.get_origin(k) is list:
+            return args[0]
+        if typing.get_origin(k) is tuple:
+            return args[0] if args[-1] is ... else args[index]
+    return Any
+
+
+def _culprit(value: abc.Mapping[Any, Any], kind: Any) -> Any:
+    """The key of a mapping that is refused, itself or for its value."""
+    for key, entry in value.items():
+        try:
+            msgspec.convert({key: entry}, kind)
+        except msgspec.ValidationError as error:
+            if "missing required field" not in str(error):
+                return key
+    return next(iter(value))

@@ -1,0 +1,264 @@
+"""Forms of the JSON documents that are read: keys, types and ranges. `io.schemas` publishes them.
+
+Names that must differ, numbers of entries and indices into other lists are checked by the readers.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, UnsetType, field
+
+from mohamjax.dims import LayerType
+from mohamjax.forms import Amount, Bound, Bounds, Form, Index, OpenForm, Pair, Positive, Text, Whole
+from mohamjax.hardware import PackageForm, TemplateForm
+from mohamjax.mapping.notation import NestForm, OwnedNestForm
+
+__all__ = [
+    "CaseForm",
+    "DesignForm",
+    "DesignsForm",
+    "FluidForm",
+    "JobTableForm",
+    "LearntForm",
+    "MappingsForm",
+    "SchedulesForm",
+    "TransferForm",
+]
+
+Reference = Annotated[Index | Text, Meta(description="a name or a 0-based number")]
+"""A job, accelerator or resource."""
+
+Unit = Literal["cycles", "s"]
+
+
+# ---------------------------------------------------------------- designs/1, schedule/1
+
+
+class SizeForm(OpenForm):
+    """Sizes of one level of a chiplet; what is null is made just large enough."""
+
+    name: str
+    capacity_words: Annotated[float, Meta(ge=0, lt=2**53)] | None = None
+    fanout: Annotated[tuple[Whole, Whole], Meta(description="[X, Y], two positive integers")] | None = None
+
+
+class ChipletForm(OpenForm):
+    """A chiplet; without `levels` it is made just large enough."""
+
+    template: str
+    tile: Index | None = None
+    levels: list[SizeForm] | None = None
+
+
+class StepForm(OpenForm):
+    """A layer of a schedule, in order of priority."""
+
+    layer: Annotated[Index | str, Meta(description="the number of a layer, or its name as network/layer")]
+    chiplet: Annotated[Index, Meta(description="the number of a chiplet of the design")]
+    mapping: Annotated[Index, Meta(description="an index into `mappings`")]
+
+
+Called = Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class DesignForm(OpenForm, kw_only=True):
+    """A design: chiplets in their order on the mesh, and every layer once."""
+
+    design_id: int | Called | None = None
+    name: int | Called | None = None
+    chiplets: Annotated[list[ChipletForm], Meta(min_length=1)]
+    schedule: list[StepForm]
+
+
+class NetworkForm(OpenForm):
+    """A network of the application."""
+
+    name: str | None = None
+    source: str | None = None
+
+
+Earlier = Annotated[list[Index], Meta(description="a list of earlier layers of the same network")]
+
+
+class LayerForm(OpenForm, kw_only=True):
+    """A layer; those of a network stand together, each after its predecessors."""
+
+    network: Index
+    type: LayerType
+    bounds: Bounds
+    name: str | None = None
+    op: str | None = None
+    word_bits: Bound = 8
+    stride: Pair = (1, 1)
+    dilation: Pair = (1, 1)
+    predecessors: Annotated[list[Index], Meta(description="earlier layers of the same network")] = field(
+        default_factory=list
+    )
+
+
+class TablesForm(OpenForm):
+    """Which technology tables the designs were made with."""
+
+    hash: str | None = None
+
+
+class _WholeForm(OpenForm, kw_only=True):
+    """What `designs/1` and `schedule/1` share."""
+
+    mohamjax: str | None = None
+    clock_GHz: Annotated[float, Meta(ge=1, le=1, description="1: all times are at 1 GHz")] = 1
+    technology: TablesForm | None = None
+    templates: Annotated[list[TemplateForm | Text], Meta(min_length=1, description="one template or more")]
+    package: PackageForm | None = None
+    mappings: list[OwnedNestForm]
+
+
+class DesignsForm(_WholeForm, kw_only=True):
+    """Designs with all that they need."""
+
+    format: Literal["designs/1"]
+    scenario: str | None = None
+    networks: list[NetworkForm | str]
+    layers: Annotated[list[LayerForm], Meta(min_length=1, description="the layers of every network")]
+    designs: list[DesignForm]
+
+
+class SchedulesForm(_WholeForm, kw_only=True):
+    """Schedules that users write: the networks are named, not listed."""
+
+    format: Literal["schedule/1"]
+    application: Annotated[Text | list[Text], Meta(description="a scenario by name or file, or a list of ONNX files")]
+    schedules: list[DesignForm]
+
+
+# ---------------------------------------------------------------- fluid-schedule/1
+
+
+class CaseForm(OpenForm):
+    """A schedule with its costs written out: a list has an entry per job, accelerator or resource."""
+
+    name: Text
+    duration: list[Amount]
+    bytes: list[Amount]
+    predecessors: list[list[Index]]
+    accelerator: list[Index]
+    order: list[Index]
+    resource_bandwidth: list[Positive | None]
+    resources_of_accelerator: list[list[Index]]
+    resource_names: list[Text] | None = None
+    jobs: Index | None = None
+    accelerators: Index | None = None
+
+
+class FluidForm(OpenForm):
+    """Schedules with their costs."""
+
+    format: Literal["fluid-schedule/1"]
+    cases: list[CaseForm]
+
+
+# ---------------------------------------------------------------- job-table/1
+
+Costs = Annotated[
+    list[Amount | None] | Amount | None,
+    Meta(description="a number per accelerator, null where the job cannot run, or one for all"),
+]
+
+
+class ResourceForm(OpenForm):
+    """What off-chip traffic passes; a bandwidth of null is unlimited."""
+
+    name: Text
+    bandwidth: Positive | None
+
+
+class AcceleratorForm(OpenForm):
+    """An accelerator and the resources that its traffic passes."""
+
+    name: Text
+    resources: list[Reference]
+
+
+class JobForm(OpenForm):
+    """A job with its costs per accelerator."""
+
+    name: Text
+    duration: Costs
+    bytes: Costs
+    energy_J: Costs | UnsetType = UNSET
+    predecessors: list[Reference] = field(default_factory=list)
+
+
+class OrderForm(OpenForm):
+    """A schedule: all jobs by priority, and where each runs, in the order of `jobs`."""
+
+    name: Text
+    order: list[Reference]
+    accelerator: list[Reference]
+
+
+class JobTableForm(OpenForm, kw_only=True):
+    """Costs per job and accelerator, and schedules over them."""
+
+    format: Literal["job-table/1"]
+    time_unit: Unit = "cycles"
+    resources: list[ResourceForm]
+    accelerators: Annotated[list[AcceleratorForm], Meta(min_length=1, description="one accelerator or more")]
+    jobs: list[JobForm]
+    schedules: list[OrderForm] | None = None
+
+
+# ---------------------------------------------------------------- mappings/1
+
+
+class MappingSetForm(OpenForm, kw_only=True):
+    """Mappings of one kind of layer on one template."""
+
+    template: str
+    type: LayerType
+    bounds: Bounds
+    stride: Pair = (1, 1)
+    dilation: Pair = (1, 1)
+    mappings: list[NestForm]
+
+
+class MappingsForm(OpenForm):
+    """Loop nests of your own."""
+
+    format: Literal["mappings/1"]
+    sets: list[MappingSetForm]
+
+
+# ---------------------------------------------------------------- job-transfer/1
+
+
+class MeasuredForm(Form, rename={"mean_end": "mean-end"}):
+    """What the schedule reached where it was learnt; names of objectives of G#."""
+
+    makespan: float | UnsetType = UNSET
+    energy: float | UnsetType = UNSET
+    edp: float | UnsetType = UNSET
+    unsatisfied: float | UnsetType = UNSET
+    tardiness: float | UnsetType = UNSET
+    mean_end: float | UnsetType = UNSET
+
+
+class LearntForm(Form, kw_only=True):
+    """Where a schedule comes from."""
+
+    batch: str | None = None
+    method: Text
+    time_unit: Unit
+    objectives: MeasuredForm
+
+
+class TransferForm(Form, kw_only=True):
+    """What G# keeps of a schedule for another batch."""
+
+    format: Literal["job-transfer/1"]
+    mohamjax: str | None = None
+    learnt: LearntForm
+    accelerators: Annotated[list[Text], Meta(min_length=1, description="the name of every accelerator")]
+    accelerator: list[Index]
+    place: list[Index]
