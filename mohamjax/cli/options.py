@@ -44,12 +44,15 @@ _OPTIONS = {
     "preset": "--preset",
     "requirements": "--require",
     "resume": "--resume",
+    "samples": "--samples",
     "shapes": "--shape",
     "skip_unknown": "--skip-unknown",
     "space": "--space",
+    "spread": "--uncertainty",
     "technology": "--technology",
     "template": "--template",
     "templates": "--templates",
+    "vary": "--vary",
     "wanted": "--explain",
 }
 """Options by the arguments of the library that they become."""

@@ -88,7 +88,7 @@ class WhatIf:
 
         Returns:
             `design_id`, a column for each parameter (its name and unit, or its name and `_factor`), `latency_s`,
-            `energy_J`, `area_mm2` and `valid`, each `[K * N]`.
+            `energy_J`, `area_mm2` (NaN where not valid) and `valid`, each `[K * N]`.
         """
         kinds, number = self.objectives.shape[:2]
         names = np.empty(number, object)
@@ -97,8 +97,9 @@ class WhatIf:
         for i, axis in enumerate(self.axes):
             columns[axis.column] = np.repeat(self.settings[:, i], number)
         flat = self.objectives.reshape(-1, 3)
-        columns |= {name: flat[:, i] for i, name in enumerate(OBJECTIVES)}
-        return columns | {"valid": np.isfinite(flat).all(axis=1)}
+        valid = np.isfinite(flat).all(axis=1)
+        columns |= {name: np.where(valid, flat[:, i], np.nan) for i, name in enumerate(OBJECTIVES)}
+        return columns | {"valid": valid}
 
 
 def _number(text: str, item: str) -> float:
@@ -159,7 +160,7 @@ def read_axes(candidates: Candidates, vary: abc.Mapping[str, Values]) -> tuple[A
 
 
 def variants_of(candidates: Candidates, axes: Sequence[Axis], settings: np.ndarray) -> Variant:
-    """Variants of a table of settings, leading axis `[K]`.
+    """The hardware as it is and the variants of a table of settings, leading axis `[1 + K]`.
 
     Args:
         candidates: the designs.
@@ -167,9 +168,8 @@ def variants_of(candidates: Candidates, axes: Sequence[Axis], settings: np.ndarr
         settings: `[K, A]` float.
     """
     now = nominal_variant(candidates.bench)
-    with np.errstate(over="ignore"):
-        rows = [functools.reduce(lambda v, a: a[0].on(v, a[1]), zip(axes, row, strict=True), now) for row in settings]
-    return stack_variants(rows)
+    rows = [functools.reduce(lambda v, a: a[0].on(v, a[1]), zip(axes, row, strict=True), now) for row in settings]
+    return stack_variants([now, *rows])
 
 
 def what_if(candidates: Candidates, vary: abc.Mapping[str, Values]) -> WhatIf:
@@ -187,13 +187,12 @@ def what_if(candidates: Candidates, vary: abc.Mapping[str, Values]) -> WhatIf:
     """
     axes = read_axes(candidates, vary)
     settings = np.asarray(list(itertools.product(*(axis.values for axis in axes))), float)
-    variants = variants_of(candidates, axes, settings)
-    nominal = stack_variants([nominal_variant(candidates.bench)])
     resized = any(axis.parameter.kind == "size" for axis in axes)
+    found = evaluate_variants(candidates, variants_of(candidates, axes, settings), resized=resized)
     return WhatIf(
         axes=axes,
         settings=settings,
         names=candidates.names,
-        objectives=evaluate_variants(candidates, variants, resized=resized),
-        nominal=evaluate_variants(candidates, nominal)[0],
+        objectives=found[1:],
+        nominal=found[0],
     )

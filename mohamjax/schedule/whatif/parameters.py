@@ -68,12 +68,9 @@ def _in(part: str, name: str) -> tuple[Scale, Scale]:
     """Scales and assigns a leaf of `Variant.package` or `.technology`, or of the variant itself where `part` is ""."""
 
     def edited(variant: Variant, change: Callable[[Any], Any]) -> Variant:
-        if not part:
-            return dataclasses.replace(variant, **{name: change(getattr(variant, name))})
-        inner = getattr(variant, part)
-        return dataclasses.replace(
-            variant, **{part: dataclasses.replace(inner, **{name: change(getattr(inner, name))})}
-        )
+        inner = getattr(variant, part) if part else variant
+        changed: Any = dataclasses.replace(inner, **{name: change(getattr(inner, name))})
+        return dataclasses.replace(variant, **{part: changed}) if part else changed
 
     def scale(variant: Variant, factor: Any) -> Variant:
         return edited(variant, lambda leaf: leaf * factor)
@@ -171,12 +168,10 @@ _NAMED: dict[str, tuple[str, ...]] = {name: (name,) for name in _ONE} | {"mac": 
 
 def known_parameters(candidates: Candidates) -> dict[str, Parameter]:
     """All numbers that may be asked about for these designs, by name, in a fixed order."""
-    package, now = candidates.package, nominal_variant(candidates.bench)
+    package, templates, now = candidates.package, candidates.templates, nominal_variant(candidates.bench)
     found: list[Parameter] = []
 
-    def add(
-        name: str, kind: str, unit: str, value: float | None, scale: Scale, assign: Scale | None, **more: Any
-    ) -> None:
+    def add(name: str, kind: str, unit: str, value: float | None, scale: Scale, assign: Any, **more: Any) -> None:
         touches = frozenset(more.pop("touches", (name,)))
         found.append(Parameter(name, kind, unit, value, touches, scale, assign, **more))
 
@@ -196,9 +191,8 @@ def known_parameters(candidates: Candidates) -> dict[str, Parameter]:
             values = getattr(now.technology, parts[0])[_COSTS[which] > 0]
             # An operation costs what it costs once: of a multiplier and an adder the first number is the energy.
             single = len(parts) == 1
-            value = (
-                float(values[0]) if single and (which == "area" or name in _ONE[3:] or np.ptp(values) == 0) else None
-            )
+            one_number = single and (which == "area" or name in _ONE[3:] or np.ptp(values) == 0)
+            value = float(values[0]) if one_number else None
             touches = [f"technology.{part}_{which}" for part in parts]
             add(f"technology.{name}_{which}", which, unit if single else "", value, scale, assign if single else None,
                 touches=touches)  # fmt: skip
@@ -207,24 +201,21 @@ def known_parameters(candidates: Candidates) -> dict[str, Parameter]:
     add("technology.dram_energy", "energy", "pJ_per_bit", None, *_in("technology", "dram"))
 
     stated = {
-        "energy": [
-            t.mac.energy_pJ is not None or any(v.hop_energy_pJ is not None for v in t.levels)
-            for t in candidates.templates
-        ],
-        "area": [t.mac.area_um2 is not None for t in candidates.templates],
+        "energy": [x for t in templates for x in (t.mac.energy_pJ, *(level.hop_energy_pJ for level in t.levels))],
+        "area": [t.mac.area_um2 for t in templates],
     }
-    fixed = any(level.component.cls == "fixed" for t in candidates.templates for level in t.levels)
-    for which, there in stated.items():
-        if fixed or any(there):
+    fixed = any(level.component.cls == "fixed" for t in templates for level in t.levels)
+    for which, numbers in stated.items():
+        if fixed or any(number is not None for number in numbers):
             add(f"templates.stated_{which}", which, "", None, _stated(which), None)
 
-    places = [(t, v) for t, one in enumerate(candidates.templates) for v, level in enumerate(one.levels)
+    places = [(t, v) for t, one in enumerate(templates) for v, level in enumerate(one.levels)
               if level.capacity_words is not None and level.kind != "dummy"]  # fmt: skip
     add("chiplet.capacity", "size", "", None, _size((..., 0))[0], None, touches=[("size", *at, 0) for at in places])
-    for t, one in enumerate(candidates.templates):
+    for t, one in enumerate(templates):
         for v, level in enumerate(one.levels):
             for axis, (size, unit) in enumerate((("capacity", "words"), ("fanout_x", ""), ("fanout_y", ""))):
-                if axis == 0 and (t, v) not in places:
+                if (t, v) not in places if axis == 0 else level.fanout[axis - 1] == 1:
                     continue
                 add(f"chiplet.{one.name}.{level.name}.{size}", "size", unit, None, *_size((t, v, axis)),
                     touches=[("size", t, v, axis)], least=1, whole=True)  # fmt: skip
