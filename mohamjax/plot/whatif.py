@@ -150,8 +150,8 @@ def _bar(figure: Figure, axes: Axes | list[Axes], norm: Normalize, label: str) -
 
 def _heat(axes: Axes, both: Sequence[Axis], values: np.ndarray, norm: Normalize) -> None:
     """One heat map: the first parameter along x, the second along y; `values` `[V1, V2]` in units of the colours."""
-    mesh = axes.imshow(values.T, origin="lower", aspect="auto", cmap="viridis_r", norm=norm)
-    mesh.cmap.set_bad(_NOTHING)
+    axes.set_facecolor(_NOTHING)  # where no design runs
+    mesh = axes.imshow(np.ma.masked_invalid(values.T), origin="lower", aspect="auto", cmap="viridis_r", norm=norm)
     for axis, ticks, labels in ((axes.xaxis, 0, "x"), (axes.yaxis, 1, "y")):
         texts = [_value(both[ticks], value) for value in both[ticks].values]
         every = -(-len(texts) // 12)

@@ -26,6 +26,7 @@ from mohamjax.schedule.whatif.variant import (
     evaluate_variants,
     in_precision,
     nominal_variant,
+    stack_variants,
 )
 
 __all__ = ["ALMOST_NEVER", "KINDS", "LEVELS", "Uncertainty", "survival", "uncertainty"]
@@ -95,6 +96,13 @@ def _on_fronts(objectives: jax.Array) -> jax.Array:
     return jax.lax.map(lambda sample: emo.non_dominated_rank(sample) == 0, objectives)
 
 
+def _fronts(objectives: Any) -> np.ndarray:
+    """`[K, N]` bool, the design runs in the sample and none dominates it."""
+    values = np.asarray(objectives)
+    with in_precision(values.dtype):
+        return np.asarray(_on_fronts(values)) & np.isfinite(values).all(axis=2)
+
+
 def survival(objectives: Any) -> np.ndarray:
     """Share of the samples in which no other design dominates each design.
 
@@ -104,23 +112,18 @@ def survival(objectives: Any) -> np.ndarray:
     Returns:
         `[N]` float64.
     """
-    values = np.asarray(objectives)
-    with in_precision(values.dtype):
-        on = np.asarray(_on_fronts(values))
-    return (on & np.isfinite(values).all(axis=2)).mean(axis=0)
+    return _fronts(objectives).mean(axis=0)
 
 
-def _drawn(key: jax.Array, now: Variant, chosen: tuple[Parameter, ...], spread: np.ndarray, samples: int) -> Any:
-    """Factors `[K, P]`, and the variants that they make of the hardware as it is."""
-    normal = jax.random.normal(key, (samples, len(chosen)), now.clock.dtype)
-    factors = np.asarray(np.exp(spread * np.asarray(normal)), now.clock.dtype)
-
-    def variant(row: jax.Array) -> Variant:
-        return functools.reduce(lambda v, i: chosen[i].scale(v, row[i]), range(len(chosen)), now)
-
-    # Leaves that no factor reaches are the same for all samples.
-    made = jax.vmap(variant, out_axes=0)(factors)
-    return factors, jax.tree.map(np.asarray, made)
+def _drawn(
+    key: jax.Array, now: Variant, chosen: tuple[Parameter, ...], spread: np.ndarray, samples: int
+) -> tuple[np.ndarray, Variant]:
+    """Factors `[K, P]`, and the hardware as it is with the variants that they make of it, `[1 + K]`."""
+    normal = np.asarray(jax.random.normal(key, (samples, len(chosen)), now.clock.dtype))
+    factors = np.exp(spread * normal).astype(now.clock.dtype)
+    pairs = (zip(chosen, row, strict=True) for row in factors)
+    drawn = [functools.reduce(lambda v, pair: pair[0].scale(v, pair[1]), row, now) for row in pairs]
+    return factors, stack_variants([now, *drawn])
 
 
 def _spreads(
@@ -168,10 +171,10 @@ def uncertainty(
     now = nominal_variant(candidates.bench)
     with in_precision(candidates.dtype):
         factors, drawn = _drawn(jax.random.key(seed), now, chosen, spreads, samples)
-    # The hardware as it is comes first, in the same program: a spread of 0 gives the same bits.
-    both = jax.tree.map(lambda first, rest: np.concatenate([np.asarray(first)[None], rest]), now, drawn)
-    found = evaluate_variants(candidates, both)
+    # The hardware as it is stands in the same program: a spread of 0 gives the same bits.
+    found = evaluate_variants(candidates, drawn)
     nominal, objectives = found[0], found[1:]
+    on_front = _fronts(found)
     return Uncertainty(
         names=candidates.names,
         parameters=chosen,
@@ -180,6 +183,6 @@ def uncertainty(
         nominal=nominal,
         objectives=objectives,
         quantiles=np.quantile(objectives, LEVELS, axis=0),
-        in_front=survival(nominal[None]) > 0,
-        probability=survival(objectives),
+        in_front=on_front[0],
+        probability=on_front[1:].mean(axis=0),
     )
