@@ -245,7 +245,7 @@ def tornado(found: Sensitivities, *, title: str, most: int = 12) -> Figure:
     Args:
         found: the sensitivities.
         title: of the figure.
-        most: parameters for each objective.
+        most: parameters for each objective; those below 1 % of the strongest are left out.
     """
     values = found.elasticity[np.isfinite(found.objectives).all(axis=1)]
     if not len(values):
@@ -255,11 +255,12 @@ def tornado(found: Sensitivities, *, title: str, most: int = 12) -> Figure:
     for p, m in np.argwhere(known):
         low[p, m], middle[p, m], high[p, m] = np.nanquantile(values[:, p, m], (0.05, 0.5, 0.95))
     strength = np.maximum(np.abs(low), np.abs(high)).max(axis=0, initial=0.0)
-    strong = np.abs(middle) > 1e-3 * strength
+    strong = np.abs(middle) > 0.01 * strength
     rows = [[p for p in np.argsort(-np.abs(middle[:, m]), kind="stable")[:most] if strong[p, m]] for m in range(3)]
-    figure = new_figure(14.0, 1.5 + 0.27 * max(3, *(len(row) for row in rows)))
+    height = max(3, *(len(row) for row in rows))
+    figure = new_figure(14.0, 1.5 + 0.27 * height)
     for m, (axes, row) in enumerate(zip(figure.subplots(1, 3), rows, strict=True)):
-        place = np.arange(len(row))[::-1]
+        place = height - 1 - np.arange(len(row))
         axes.axvline(0, color="0.3", lw=0.8, zorder=1)
         axes.barh(
             place,
@@ -274,7 +275,7 @@ def tornado(found: Sensitivities, *, title: str, most: int = 12) -> Figure:
         axes.set_yticks(place, [clean(name, 42) for name in names], parse_math=False)
         axes.tick_params(axis="y", length=0)
         axes.set_xlabel(f"elasticity of {_OBJECTIVES[m][0]}")
-        axes.set_ylim(-0.6, max(len(row), 1) - 0.4)
+        axes.set_ylim(-0.6, height - 0.4)
         axes.grid(True, axis="x")
         axes.spines["left"].set_visible(False)
         if not row:
@@ -349,7 +350,7 @@ def front_under_uncertainty(found: Uncertainty, *, title: str) -> Figure:
         labels.append("not on it")
     if fragile.any():
         handles.append(Line2D([], [], ls="", marker="x", ms=7, mew=1.6, color=_FRAGILE))
-        labels.append(f"on it, but on less than {ALMOST_NEVER:.0%} of the samples' fronts")
+        labels.append(f"on it, but on less than {100 * ALMOST_NEVER:g} % of the samples' fronts")
     legend_below(figure, handles, labels)
     spreads = sorted(set(found.spread.tolist()))
     spread = f"{spreads[0]:g}" if len(spreads) == 1 else f"{spreads[0]:g} to {spreads[-1]:g}"
