@@ -6,6 +6,8 @@ The main roads, each with an example in its docstring (`import mohamjax as mj`):
 - its mappings: `map_layers` searches them, `sample_mappings` draws some, `evaluate_mappings` costs yours;
 - its designs: `problem.arrays(tables)` is their space, `sample_designs` draws some, `evaluate` and `report` cost them;
   `decode_design` makes one of any point of the unit cube, for an optimiser of your own;
+- what if the hardware were another: `what_if` evaluates designs on a grid of variants, `sensitivities` says what each
+  number does, `uncertainty` how sure a front is;
 - `search` finds the front; `codesign` finds one accelerator for a set of networks (UNICO);
 - what files hold: `read_designs`, `read_schedules`; schedules alone: `simulate`, `schedule_jobs`;
 - `emo`: ranking, crowding, hypervolume, and `emo.NSGA2` with `init`, `ask`, `tell`.
@@ -40,6 +42,9 @@ if TYPE_CHECKING:
     from mohamjax.search.roads import sample_mappings as sample_mappings
     from mohamjax.search.unit_cube import decode_design as decode_design
     from mohamjax.search.unit_cube import design_dimensions as design_dimensions
+    from mohamjax.search.whatif import sensitivities as sensitivities
+    from mohamjax.search.whatif import uncertainty as uncertainty
+    from mohamjax.search.whatif import what_if as what_if
     from mohamjax.workload import load_scenario as load_scenario
 
 __version__ = "0.1.0"
@@ -64,7 +69,10 @@ __all__ = [
     "sample_mappings",
     "schedule_jobs",
     "search",
+    "sensitivities",
     "simulate",
+    "uncertainty",
+    "what_if",
 ]
 
 _ROADS = {
@@ -84,7 +92,10 @@ _ROADS = {
     "sample_designs": "search.roads",
     "sample_mappings": "search.roads",
     "schedule_jobs": "door",
+    "sensitivities": "search.whatif",
     "simulate": "schedule",
+    "uncertainty": "search.whatif",
+    "what_if": "search.whatif",
 }
 """Where each road is, `module` or `module:name`. `emo` and `search` are rooms; `search` is called as `door.search`."""
 

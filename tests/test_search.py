@@ -59,6 +59,25 @@ def test_designs_evaluate_to_what_they_say(results, tmp_path):
     np.testing.assert_allclose(objectives(table(out)), objectives(again), rtol=1e-4)
 
 
+def test_what_if_questions_about_a_front(results, tmp_path, capsys):
+    asked = ["evaluate", "designs", str(results / "designs.json"), "--out", str(tmp_path / "out.csv")]
+    asked += ["--figures", str(tmp_path)]
+    front = table(results / "front.csv")
+    assert main([*asked, "--vary", "nop.interface_bandwidth=4,8", "--vary", "technology.dram_energy=x1,x2"]) == 0
+    rows = table(tmp_path / "out.csv")
+    assert [row["design_id"] for row in rows] == 4 * [row["design_id"] for row in front]
+    np.testing.assert_allclose(objectives(rows[: len(front)]), objectives(front), rtol=1e-9)
+    assert np.all(objectives(rows[-len(front) :])[:, 0] <= objectives(front)[:, 0])
+    assert main([*asked, "--sensitivities"]) == 0
+    assert {row["method"] for row in table(tmp_path / "out.csv")} == {"exact", "difference", "doubling"}
+    assert main([*asked, "--uncertainty", "0", "--samples", "3"]) == 0
+    assert {row["probability"] for row in table(tmp_path / "out.csv")} == {"1.0"}
+    assert {path.name for path in tmp_path.glob("*.png")} == {"what_if.png", "sensitivities.png", "uncertainty.png"}
+    assert "0 almost never survive" in capsys.readouterr().err
+    assert main([*asked, "--vary", "nop.hops=1"]) == 2
+    assert "--vary nop.hops=V,V,...: unknown parameter 'nop.hops'" in capsys.readouterr().err
+
+
 def test_every_design_passes_the_plain_checker(results):
     document = json.loads((results / "designs.json").read_text())
     for design in document["designs"]:

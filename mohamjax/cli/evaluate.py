@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mohamjax.cli import options
+from mohamjax.cli import options, what_if
 from mohamjax.cli.inputs import technology_of
 from mohamjax.cli.options import refuse
 from mohamjax.cli.outputs import probe, write
@@ -66,7 +66,10 @@ def add_parser(verbs: Any) -> None:
         help="also write when each job runs and is slowed, in the file's time unit; for schedule/1 and designs/1 when "
         "each layer runs, and where",
     )
-    options.add_common(schedules, "results (JSON); - for standard output, the default", inner=True)
+    what_if.add_options(schedules)
+    options.add_common(
+        schedules, "results (JSON; CSV of a what-if question); - for standard output, the default", inner=True
+    )
     designs = kinds.add_parser("designs", help="designs of designs.json, or schedule/1 files")
     designs.add_argument("file", help="designs.json of a search, or a schedule/1 file")
     designs.add_argument(
@@ -90,6 +93,7 @@ def add_parser(verbs: Any) -> None:
     designs.add_argument(
         "--timeloop", metavar="FOLDER", help="also write every chiplet and its layers as input files of Timeloop"
     )
+    what_if.add_options(designs)
     options.add_common(
         designs, "table of objectives [s, J, mm^2] (CSV); - for standard output, the default", inner=True
     )
@@ -133,15 +137,20 @@ def _evaluate_schedules(arguments: argparse.Namespace) -> int:
     )
     from mohamjax.io.schedules import SCHEDULE_READERS
 
+    what_if.check(arguments, timelines=arguments.timelines)
     designs = (SCHEDULE_FORMAT, DESIGNS_FORMAT)
     if check_format(read_json(arguments.file), (*SCHEDULE_READERS, *designs), arguments.file) in designs:
         probe(arguments.out)
         technology = technology_of(arguments) if arguments.technology else None
         rows, evaluated = evaluate_designs(arguments.file, technology=technology, float32=arguments.float32)
+        if what_if.asked(arguments):
+            what_if.answer(arguments, rows, evaluated)
+            return 0
         write(arguments.out, dump_json(schedules_document(rows, evaluated, timelines=arguments.timelines)))
         _count_designs(rows)
         return 0
-    refuse("is for the formats schedule/1 and designs/1", "leave it out", technology=arguments.technology)
+    own = {name: getattr(arguments, name) for name in ("technology", "vary", "sensitivities", "uncertainty")}
+    refuse("is for the formats schedule/1 and designs/1", "leave it out", **own)
     probe(arguments.out)
     summary = evaluate_schedules(
         arguments.file, arguments.out or "-", float32=arguments.float32, timelines=arguments.timelines
@@ -163,6 +172,7 @@ def _evaluate_designs(arguments: argparse.Namespace) -> int:
 
     if arguments.explain is None:
         refuse("is the form of an explanation", "add --explain, or leave it out", json=arguments.json)
+    what_if.check(arguments, explain=arguments.explain is not None, trace=arguments.trace, timeloop=arguments.timeloop)
     technology = technology_of(arguments) if arguments.technology else None
     for option in ("out", "trace"):
         probe(getattr(arguments, option), f"--{option}")
@@ -171,6 +181,9 @@ def _evaluate_designs(arguments: argparse.Namespace) -> int:
     rows, evaluated = evaluate_designs(
         arguments.file, technology=technology, float32=arguments.float32, wanted=arguments.explain or None
     )
+    if what_if.asked(arguments):
+        what_if.answer(arguments, rows, evaluated)
+        return 0
     told = None if arguments.explain is None else explain_designs(rows, evaluated, arguments.explain or None)
     if told is None or arguments.out is not None:
         write(arguments.out, evaluation_csv(rows))

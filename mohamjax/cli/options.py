@@ -44,15 +44,21 @@ _OPTIONS = {
     "preset": "--preset",
     "requirements": "--require",
     "resume": "--resume",
+    "samples": "--samples",
     "shapes": "--shape",
     "skip_unknown": "--skip-unknown",
     "space": "--space",
+    "spread": "--uncertainty",
     "technology": "--technology",
     "template": "--template",
     "templates": "--templates",
+    "vary": "--vary",
     "wanted": "--explain",
 }
 """Options by the arguments of the library that they become."""
+
+_FORM = {"vary": "V,V,..."}
+"""What stands after the key of an option that is a dictionary, where it is not the sizes of a shape."""
 
 _ARGUMENT = re.compile(r"(?:the )?argument `(\w+)(?:\[([^`]*)\])?(?:=([^`]*))?`")
 
@@ -69,7 +75,7 @@ def as_options(text: str) -> str:
         if name not in _OPTIONS:
             return found[0]
         if key is not None:
-            value = f"{key}={value or 'd,d,...'}"
+            value = f"{key}={value or _FORM.get(name, 'd,d,...')}"
         return _OPTIONS[name] if value is None else f"{_OPTIONS[name]} {value}"
 
     return _ARGUMENT.sub(option, text)

@@ -73,6 +73,7 @@ def roles_by_row(rows: abc.Mapping[str, int]) -> dict[int, list[str]]:
 
 
 def _spans_decade(values: np.ndarray) -> bool:
+    """Whether an axis of these values is logarithmic."""
     low, high = float(values.min()), float(values.max())
     return low > 0 and high >= 10 * low
 
@@ -87,7 +88,7 @@ def _limits(values: np.ndarray) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def _scale(axes: Axes, which: str, values: np.ndarray, label: str, floor: float | None) -> None:
+def scale_axis(axes: Axes, which: str, values: np.ndarray, label: str, floor: float | None = None) -> None:
     """Scale, limits and label of one axis; it shows `floor` too, unless that takes more than a third of it."""
     low, high = limits = _limits(values)
     if floor is not None and floor < values.min():
@@ -181,8 +182,8 @@ def front_projections(front: Front, *, title: str, certificate: Certificate | No
         if curve is not None:
             curve = Staircase(at=curve.at * factors[first], least=curve.least * factors[second])
         floors = {first: curve.at[0], second: curve.least[-1]} if curve is not None else {}
-        _scale(axes, "x", scaled[x], labels[x], floors.get(x))
-        _scale(axes, "y", scaled[y], labels[y], floors.get(y))
+        scale_axis(axes, "x", scaled[x], labels[x], floors.get(x))
+        scale_axis(axes, "y", scaled[y], labels[y], floors.get(y))
         if curve is not None:
             _certified(axes, curve, swapped=first != x)
         log = _spans_decade(scaled[colour])

@@ -29,6 +29,7 @@ __all__ = [
     "DesignReport",
     "Package",
     "Workbench",
+    "energy_and_area",
     "evaluate",
     "report",
 ]
@@ -205,16 +206,20 @@ def chiplets(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array
     )
 
 
-def _schedule(design: Design, bench: Workbench, chips: Chiplets) -> tuple[jax.Array, jax.Array, Timeline]:
-    """Durations, bytes and the fluid timeline of the design's layers [cycles, bytes]."""
+def _demand(design: Design, bench: Workbench) -> tuple[jax.Array, jax.Array]:
+    """On-chip-limited durations [cycles] and off-chip traffic [bytes] of the design's layers, `[L]` each."""
     rows = _rows(design, bench)
     duration = jnp.where(bench.layer_mask, bench.tables.cycles[rows], 0.0)
-    traffic = jnp.where(bench.layer_mask, bench.tables.offchip_bytes[rows], 0.0)
+    return duration, jnp.where(bench.layer_mask, bench.tables.offchip_bytes[rows], 0.0)
+
+
+def _schedule(design: Design, bench: Workbench, chips: Chiplets, duration: jax.Array, traffic: jax.Array) -> Timeline:
+    """The fluid timeline of the design's layers [cycles]."""
     package = bench.package
     on_interface = chips.interface[:, None] == jnp.arange(package.interface_bandwidth.shape[0])
     uses = jnp.concatenate([on_interface, jnp.ones_like(on_interface[:, :1])], axis=1)
     bandwidth = jnp.append(package.interface_bandwidth, package.dram_bandwidth)
-    timeline = simulate(
+    return simulate(
         duration,
         traffic,
         bench.predecessor_bits,
@@ -225,7 +230,6 @@ def _schedule(design: Design, bench: Workbench, chips: Chiplets) -> tuple[jax.Ar
         jnp.full(design.template.shape[0], package.link_bandwidth),
         bench.layer_mask,
     )
-    return duration, traffic, timeline
 
 
 def _wires(design: Design, bench: Workbench, chips: Chiplets) -> tuple[jax.Array, jax.Array]:
@@ -258,6 +262,29 @@ def _energy(
     return jnp.where(bench.layer_mask, layer, 0.0), package
 
 
+def _sums(
+    bench: Workbench, chips: Chiplets, layer_energy: jax.Array, package_energy: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Energy [J] and area [mm^2] of a design, with those of the package, `[]` each."""
+    package_area = jnp.sum(chips.occupied) * bench.package.tile_area
+    energy = (jnp.sum(layer_energy) + jnp.sum(package_energy)) * 1e-12
+    return energy, (jnp.sum(chips.area) + package_area) * 1e-6
+
+
+def energy_and_area(
+    design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array] | None = None
+) -> tuple[jax.Array, jax.Array]:
+    """Energy [J] and area [mm^2] of one design, `[]` each: the objectives of `report` that need no timeline.
+
+    Pure, and smooth in the technology's figures and in those of the package, so that `jax.jvp` gives their derivatives.
+    Arguments as of `report`.
+    """
+    chips = chiplets(design, bench, sizes)
+    _, traffic = _demand(design, bench)
+    _, wires = _wires(design, bench, chips)
+    return _sums(bench, chips, *_energy(design, bench, chips, wires, traffic))
+
+
 def report(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array] | None = None) -> DesignReport:
     """Evaluates one design in detail.
 
@@ -271,18 +298,13 @@ def report(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array] 
             layer on a chiplet with another fanout has infinite energy, and so has the design.
     """
     chips = chiplets(design, bench, sizes)
-    duration, traffic, timeline = _schedule(design, bench, chips)
+    duration, traffic = _demand(design, bench)
+    timeline = _schedule(design, bench, chips, duration, traffic)
     levels, wires = _wires(design, bench, chips)
     layer_energy, package_energy = _energy(design, bench, chips, wires, traffic)
     by_level = jnp.zeros((len(wires), chips.capacity.shape[1]), wires.dtype)
-    package_area = jnp.sum(chips.occupied) * bench.package.tile_area
-    objectives = jnp.stack(
-        [
-            jnp.where(timeline.ok, timeline.makespan, jnp.inf) * CYCLE_S,
-            (jnp.sum(layer_energy) + jnp.sum(package_energy)) * 1e-12,
-            (jnp.sum(chips.area) + package_area) * 1e-6,
-        ]
-    )
+    latency = jnp.where(timeline.ok, timeline.makespan, jnp.inf) * CYCLE_S
+    objectives = jnp.stack([latency, *_sums(bench, chips, layer_energy, package_energy)])
     return DesignReport(
         objectives=objectives,
         chiplets=chips,

@@ -221,6 +221,31 @@ def _sound(design: Design, space: MohamContext) -> jax.Array:
     return jnp.all(placed | ~bench.layer_mask) & jnp.all(listed) & jnp.all(design.template < templates)
 
 
+def _stated(sized: SizedDesign | None, space: MohamContext) -> tuple[jax.Array, jax.Array] | None:
+    """The stated sizes in the dtype of the space."""
+    if sized is None:
+        return None
+    dtype = space.bench.tables.cycles.dtype
+    return jnp.asarray(sized.capacity, dtype), jnp.asarray(sized.fanout, dtype)
+
+
+def fits_space(design: Design | SizedDesign, space: MohamContext) -> jax.Array:
+    """`[]` bool, the genes mean a design whose mappings fit their templates and the stated sizes of their chiplets.
+
+    Pure and traceable, for one design. An order that makes chiplets wait for each other shows in the timeline alone.
+    """
+    genes, sized = _checked(design, space)
+    bench = space.bench
+    rows = bench.unique, jnp.maximum(genes.template[genes.assignment], 0), genes.mapping
+    fit = jnp.all(jnp.isfinite(bench.tables.objectives[rows][:, 2]) | ~bench.layer_mask)
+    sizes = _stated(sized, space)
+    if sizes is not None:
+        least = chiplets(genes, bench)
+        for stated, need in zip(sizes, (least.capacity, least.fanout), strict=True):
+            fit &= jnp.all((stated < 0) | (stated >= need))
+    return fit & _sound(genes, space)
+
+
 def report(design: Design | SizedDesign, space: MohamContext) -> DesignReport:
     """One design in detail: chiplets with sizes, start and end of every layer, energies.
 
@@ -241,18 +266,8 @@ def report(design: Design | SizedDesign, space: MohamContext) -> DesignReport:
         (True, (16,))
     """
     genes, sized = _checked(design, space)
-    bench = space.bench
-    rows = bench.unique, jnp.maximum(genes.template[genes.assignment], 0), genes.mapping
-    fit = jnp.all(jnp.isfinite(bench.tables.objectives[rows][:, 2]) | ~bench.layer_mask)
-    if sized is None:
-        found = report_on_bench(genes, bench)
-    else:
-        sizes = tuple(jnp.asarray(x, bench.tables.cycles.dtype) for x in (sized.capacity, sized.fanout))
-        found = report_on_bench(genes, bench, (sizes[0], sizes[1]))
-        least = chiplets(genes, bench)
-        for stated, need in zip(sizes, (least.capacity, least.fanout), strict=True):
-            fit &= jnp.all((stated < 0) | (stated >= need))
-    runs = fit & _sound(genes, space) & jnp.all(jnp.isfinite(found.objectives))
+    found = report_on_bench(genes, space.bench, _stated(sized, space))
+    runs = fits_space(design, space) & jnp.all(jnp.isfinite(found.objectives))
     return dataclasses.replace(found, objectives=jnp.where(runs, found.objectives, jnp.inf))
 
 

@@ -1,0 +1,181 @@
+"""What-if questions of the verb `evaluate`: `--vary`, `--sensitivities`, `--uncertainty`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mohamjax.cli.options import positive, refuse
+from mohamjax.cli.outputs import write
+from mohamjax.errors import InputError
+from mohamjax.text import plural
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from mohamjax.schedule import Evaluated
+    from mohamjax.schedule.whatif import Uncertainty
+
+__all__ = ["add_options", "answer", "asked", "check"]
+
+_SAMPLES = 1000
+
+
+def _varied(text: str) -> tuple[str, str]:
+    """`NAME=V,V,...` of `--vary`."""
+    name, _, values = text.partition("=")
+    if not name or not values:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=V,V,... such as nop.interface_bandwidth=2,4,8")
+    return name, values
+
+
+def _spread(text: str) -> tuple[str, float]:
+    """`S` or `NAME=S` of `--uncertainty`."""
+    name, _, value = text.rpartition("=")
+    try:
+        spread = float(value)
+    except ValueError:
+        spread = -1.0
+    if not 0 <= spread < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a spread, such as 0.2 or technology.dram_energy=0.3")
+    return name, spread
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the questions to a kind of `evaluate`."""
+    group = parser.add_argument_group("what if the hardware were another (one question at a time)")
+    group.add_argument(
+        "--vary",
+        type=_varied,
+        action="append",
+        default=[],
+        metavar="NAME=V,V,...",
+        help="evaluate on every combination of these values, or of factors such as x0.5,x1,x2; may be given several "
+        "times. The result is a table with a row for every variant and design",
+    )
+    group.add_argument(
+        "--sensitivities",
+        action="store_true",
+        help="how much each objective follows each number of the hardware: derivatives and elasticities",
+    )
+    group.add_argument(
+        "--uncertainty",
+        type=_spread,
+        action="append",
+        default=[],
+        metavar="[NAME=]S",
+        help="draw energies, areas and bandwidths with this standard deviation of their logarithm: intervals of the "
+        "objectives and the probability of being non-dominated; with NAME only those that are named",
+    )
+    group.add_argument("--samples", type=positive, metavar="N", help=f"draws of --uncertainty (default {_SAMPLES})")
+    group.add_argument("--figures", metavar="FOLDER", help="also draw the answer (PNG)")
+
+
+def asked(arguments: argparse.Namespace) -> bool:
+    """Whether a question was asked."""
+    return bool(arguments.vary or arguments.sensitivities or arguments.uncertainty)
+
+
+def check(arguments: argparse.Namespace, **others: Any) -> None:
+    """Complains about options that do not go together, and about a folder that cannot be written.
+
+    Args:
+        arguments: all of them.
+        others: options of the kind that say nothing beside a question, by name.
+
+    Raises:
+        InputError: some do not go together.
+    """
+    questions = ("vary", "sensitivities", "uncertainty")
+    given = [name for name in questions if getattr(arguments, name)]
+    if not arguments.uncertainty:
+        refuse("is for --uncertainty", samples=arguments.samples)
+    if not given:
+        refuse("is for --vary, --sensitivities or --uncertainty", figures=arguments.figures)
+        return
+    refuse(f"is another question than --{given[0]}", "ask one at a time", **dict.fromkeys(given[1:], True))
+    refuse(f"is another question than --{given[0]}", "ask one at a time", **others)
+    for item, names in (("--vary", arguments.vary), ("--uncertainty", arguments.uncertainty)):
+        names = [name for name, _ in names]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise InputError(f"{twice or 'a spread'} is given twice", item=item, remedy="write it once")
+    if any(not name for name, _ in arguments.uncertainty) and len(arguments.uncertainty) > 1:
+        raise InputError("a spread of all and one of some", item="--uncertainty", remedy="give either")
+    if arguments.figures is not None:
+        from mohamjax.io import prepare_folder
+        from mohamjax.plot.whatif import check_panels
+
+        check_panels([len(values.split(",")) for _, values in arguments.vary])
+        prepare_folder(arguments.figures, "--figures")
+
+
+def answer(arguments: argparse.Namespace, rows: Sequence[dict[str, Any]], evaluated: Evaluated | None) -> None:
+    """Answers the question about the valid designs of a file: a table, and figures where they are asked for.
+
+    Args:
+        arguments: of the command line.
+        rows: of `evaluate_designs`.
+        evaluated: the valid designs.
+
+    Raises:
+        InputError: no design is valid, or the question cannot be answered.
+    """
+    from mohamjax.io.what_if import columns_csv
+    from mohamjax.schedule import whatif
+
+    for row in rows:
+        if not row["valid"]:
+            print(f"design {row['design_id']} is left out: {row['reason']}", file=sys.stderr)
+    if evaluated is None:
+        raise InputError("no design of the file is valid", file=arguments.file)
+    candidates = whatif.candidates_of(evaluated, [row["design_id"] for row in rows if row["valid"]])
+    if arguments.vary:
+        found = whatif.what_if(candidates, dict(arguments.vary))
+        told = f"{plural(len(candidates), 'design')} on {plural(len(found.settings), 'variant')}"
+    elif arguments.sensitivities:
+        found = whatif.sensitivities(candidates)
+        told = f"{plural(len(candidates), 'design')}, {plural(len(found.parameters), 'parameter')}"
+    else:
+        spread = arguments.uncertainty[0][1] if not arguments.uncertainty[0][0] else dict(arguments.uncertainty)
+        found = whatif.uncertainty(candidates, spread, arguments.samples or _SAMPLES, arguments.seed)
+        told = _certainty(found)
+    write(arguments.out, columns_csv(found.table()))
+    print(told, file=sys.stderr)
+    if arguments.figures is not None:
+        _draw(arguments, found)
+
+
+def _certainty(found: Uncertainty) -> str:
+    """What a front is worth, in a line; designs that almost never survive are named."""
+    names = [str(name) for name in found.fragile]
+    named = f": {', '.join(names[:10])}{' and others' if len(names) > 10 else ''}" if names else ""
+    front = int(found.in_front.sum())
+    return (
+        f"{plural(len(found.names), 'design')} on {plural(len(found.factors), 'sample')}; of {front} on the nominal "
+        f"front {len(names)} almost never survive{named}"
+    )
+
+
+def _figures(found: Any, title: str) -> Iterator[tuple[str, Figure]]:
+    from mohamjax.plot import whatif as plot
+    from mohamjax.schedule.whatif import Sensitivities, WhatIf
+
+    if isinstance(found, WhatIf):
+        yield from plot.what_if_figures(found, title=title)
+    elif isinstance(found, Sensitivities):
+        yield "sensitivities", plot.tornado(found, title=title)
+    else:
+        yield "uncertainty", plot.front_under_uncertainty(found, title=title)
+
+
+def _draw(arguments: argparse.Namespace, found: Any) -> None:
+    import pathlib
+
+    from mohamjax.figures import save
+
+    folder = pathlib.Path(arguments.figures)
+    for name, figure in _figures(found, pathlib.Path(arguments.file).name):
+        print(save(figure, folder / f"{name}.png"), file=sys.stderr)

@@ -1,0 +1,33 @@
+"""What-if results as files: tidy CSV of any columns."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import abc
+
+import numpy as np
+
+__all__ = ["columns_csv"]
+
+
+def _cells(column: np.ndarray) -> list[str]:
+    """A column as text that reads back as it is."""
+    if column.dtype == bool:
+        return ["1" if value else "0" for value in column]
+    if np.issubdtype(column.dtype, np.floating):
+        return ["" if np.isnan(value) else str(value) for value in column]
+    return [str(value) for value in column]
+
+
+def columns_csv(columns: abc.Mapping[str, np.ndarray]) -> str:
+    """Columns of one length as CSV; floats in full, NaN empty, truth values 0 and 1.
+
+    Args:
+        columns: by name, `[R]` each.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*(_cells(np.asarray(column)) for column in columns.values()), strict=True))
+    return text.getvalue()
