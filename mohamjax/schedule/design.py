@@ -65,7 +65,8 @@ class Package:
 
     Attributes:
         tables: placement tables over the number of chiplets.
-        link_bandwidth: `[]` float, bytes per cycle of a chiplet's own link, inf where links do not contend.
+        link_bandwidth: `[]` float, bytes per cycle of a chiplet's own link and of those of the mesh, inf where links
+            do not contend. Those of the mesh bind where `tables.trunks` is there.
         interface_bandwidth: `[R]` float, bytes per cycle of each memory interface; R is the most that a package of
             any size has.
         dram_bandwidth: `[]` float, bytes per cycle of the memory behind all interfaces.
@@ -162,6 +163,11 @@ def _rows(design: Design, bench: Workbench) -> tuple[jax.Array, jax.Array, jax.A
     return bench.unique, jnp.maximum(template, 0), design.mapping
 
 
+def _places(occupied: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Number of chiplets, and place of each tile's chiplet in the mesh; empty tiles are squeezed out."""
+    return jnp.sum(occupied), jnp.where(occupied, jnp.cumsum(occupied) - 1, 0)
+
+
 def chiplets(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array] | None = None) -> Chiplets:
     """Sizes the chiplets: each takes the maximum of every capacity and fanout over its layers.
 
@@ -190,9 +196,7 @@ def chiplets(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array
     machine = jax.vmap(resize, in_axes=(0, None, 0, 0))(of_tile, bench.technology, capacity, fanout)
     areas = jnp.where(occupied, jax.vmap(area)(machine), 0.0)
 
-    number = jnp.cumsum(occupied) - 1
-    count = jnp.sum(occupied)
-    place = jnp.where(occupied, number, 0)
+    count, place = _places(occupied)
     tables = bench.package.tables
     return Chiplets(
         occupied=occupied,
@@ -214,6 +218,10 @@ def _schedule(design: Design, bench: Workbench, chips: Chiplets) -> tuple[jax.Ar
     on_interface = chips.interface[:, None] == jnp.arange(package.interface_bandwidth.shape[0])
     uses = jnp.concatenate([on_interface, jnp.ones_like(on_interface[:, :1])], axis=1)
     bandwidth = jnp.append(package.interface_bandwidth, package.dram_bandwidth)
+    trunks = package.tables.trunks
+    if trunks is not None:
+        uses = jnp.concatenate([uses, trunks[_places(chips.occupied)]], axis=1)
+        bandwidth = jnp.append(bandwidth, jnp.full(trunks.shape[-1], package.link_bandwidth))
     timeline = simulate(
         duration,
         traffic,

@@ -22,7 +22,7 @@ __all__ = ["package_arrays", "workbench"]
 
 def package_arrays(parameters: PackageParameters, dtype: Any = jnp.float32) -> Package:
     """The package parameters as the arrays that the evaluation reads (bytes per cycle, pJ per bit, um^2)."""
-    contends = parameters.contention == "all"
+    contends = parameters.links_contend
     return Package(
         tables=package_tables(parameters, dtype),
         link_bandwidth=jnp.asarray(parameters.link_bandwidth if contends else math.inf, dtype),
