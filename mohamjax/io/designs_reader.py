@@ -28,7 +28,7 @@ from mohamjax.hardware import (
 from mohamjax.io.files import check_format, read_json
 from mohamjax.io.formats import DESIGNS_FORMAT, SCHEDULE_FORMAT
 from mohamjax.mapping import Mapping, constraints, encode, map_space, mapping_from_dict, prime_factors
-from mohamjax.reader import found
+from mohamjax.reader import found, number
 from mohamjax.schedule import Design, DesignFile
 from mohamjax.workload import DIMS, LAYER_TYPES, ApplicationModel, Layer, Network, WorkloadShape, load_scenario
 
@@ -176,8 +176,18 @@ def _application(document: abc.Mapping[str, Any], file: object) -> ApplicationMo
             raise InputError("the network has no layers", file=file, item=item, remedy="list them, or remove it")
         if any(other.name == name for other in networks):
             raise InputError(f"a second network is called {name!r}", file=file, item=item, remedy="rename one")
-        networks.append(Network(name, tuple(layers), _text(entry, "source", "", file=file, item=item)))
+        source = _text(entry, "source", "", file=file, item=item)
+        networks.append(Network(name, tuple(layers), source, **_users(entry, file=file, item=item)))
     return ApplicationModel(name=str(document.get("scenario", "")), networks=tuple(networks))
+
+
+def _users(entry: abc.Mapping[str, Any], *, file: object, item: str) -> dict[str, float]:
+    """What the users of a network ask for, as far as they say it."""
+    return {
+        key: number(entry[key], file=file, item=f"{item}.{key}", exclusive=True)
+        for key in ("deadline_s", "frames_per_second", "weight")
+        if entry.get(key) is not None
+    }
 
 
 @dataclasses.dataclass

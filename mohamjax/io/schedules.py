@@ -15,7 +15,8 @@ Format `job-table/1` (JSON): costs per job and accelerator, and any number of sc
 - `accelerators`: list of `{"name", "resources"}`, the resources that its off-chip traffic passes;
 - `jobs`: list of `{"name", "duration", "bytes", "energy_J", "predecessors"}`. The three costs are lists with an entry
   per accelerator, or one number for all of them. A `duration` of null means that the job cannot run there; `energy_J`
-  is left out of all jobs or of none; `predecessors` may be left out;
+  is left out of all jobs or of none; `predecessors` may be left out. Optional, for G#: `tenant` (a name), `weight` (1),
+  `deadline` (time units; null: none) and `target`, the place at which the job should end (of all jobs or of none);
 - `schedules`: list of `{"name", "order", "accelerator"}`: all jobs by priority, and for each job, in the order of
   `jobs`, where it runs.
 
@@ -460,7 +461,32 @@ def read_job_table(document: abc.Mapping[str, Any], file: object) -> JobTable:
         bandwidth=tuple(bandwidth),
         resources_of_accelerator=uses,
         time_unit=unit.value,
+        **_goals(job_items),
     )
+
+
+def _goals(items: Sequence[_Item]) -> dict[str, Any]:
+    """What tenants want of the jobs of a table; nothing where no job says it."""
+
+    def given(key: str) -> bool:
+        return any(item.value.get(key) is not None for item in items)
+
+    out: dict[str, Any] = {}
+    if given("tenant"):
+        out["tenants"] = tuple(str(item.value.get("tenant") or "") for item in items)
+    if given("weight"):
+        out["weight"] = tuple(item.key("weight", 1.0).number() for item in items)
+        if not sum(out["weight"]) > 0:
+            raise items[0].key("weight", 1.0).error("all weights are 0", "give some job a weight above 0")
+    if given("deadline"):
+        out["deadline"] = tuple(item.key("deadline", None).number(unlimited=True) for item in items)
+    if given("target"):
+        places = [item.key("target") for item in items]
+        numbers = [place.number() for place in places]
+        if sorted(numbers) != list(range(len(items))):
+            raise places[0].error("the targets are no places", "number the jobs from 0, each number once")
+        out["target"] = tuple(int(number) for number in numbers)
+    return out
 
 
 def _table_schedules(document: abc.Mapping[str, Any], table: JobTable, file: object) -> tuple[list[str], list, list]:

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from mohamjax.hardware import Machine, PackageTables, Technology, TemplateArrays, nop_energy, resize
 from mohamjax.mapping import MappingTables, Wires, area, hop_columns
 from mohamjax.schedule.fluid import Timeline, simulate
+from mohamjax.schedule.tenants import TenantReport, Tenants, tenant_report
 from mohamjax.struct import Rows, record
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
@@ -96,6 +97,7 @@ class Workbench:
         templates: the templates, leading axis `[T]`.
         technology: energy and area tables.
         package: the package.
+        tenants: deadlines and weights of the networks; None where there are none.
     """
 
     unique: jax.Array
@@ -107,6 +109,7 @@ class Workbench:
     templates: TemplateArrays
     technology: Technology
     package: Package
+    tenants: Tenants | None = None
 
 
 @dataclass(frozen=True)
@@ -145,6 +148,7 @@ class DesignReport:
         layer_energy: `[L]` float, pJ on its chiplet, without the package.
         wire_energy: `[L, V]` float, pJ of it that the wires below each level take.
         nop_energy: `[L]` float, pJ of the network-on-package for the layer's traffic.
+        tenants: what the users of the networks get; None where nobody has a deadline or a weight.
     """
 
     objectives: jax.Array
@@ -155,6 +159,7 @@ class DesignReport:
     layer_energy: jax.Array
     wire_energy: jax.Array
     nop_energy: jax.Array
+    tenants: TenantReport | None = None
 
 
 def _rows(design: Design, bench: Workbench) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -291,6 +296,10 @@ def report(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array] 
             (jnp.sum(chips.area) + package_area) * 1e-6,
         ]
     )
+    users = None
+    if bench.tenants is not None:
+        ends = jnp.where(timeline.ok, timeline.end, jnp.inf) * CYCLE_S
+        users = tenant_report(ends, bench.network, bench.tenants)
     return DesignReport(
         objectives=objectives,
         chiplets=chips,
@@ -300,6 +309,7 @@ def report(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array] 
         layer_energy=layer_energy,
         wire_energy=by_level.at[jnp.arange(len(wires))[:, None], levels].add(wires),
         nop_energy=package_energy,
+        tenants=users,
     )
 
 

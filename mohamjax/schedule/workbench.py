@@ -14,6 +14,7 @@ from mohamjax.hardware import PackageParameters, Technology, Template, TemplateA
 from mohamjax.mapping import MappingTables, wires
 from mohamjax.schedule.design import Package, Workbench
 from mohamjax.schedule.fluid import predecessor_bits
+from mohamjax.schedule.tenants import tenants_of
 from mohamjax.struct import cast
 from mohamjax.workload import ApplicationModel
 
@@ -77,4 +78,5 @@ def workbench(
         templates=arrays,
         technology=cast(technology, dtype),
         package=packaged,
+        tenants=tenants_of(application, dtype),
     )
