@@ -385,11 +385,12 @@ def schedule_jobs(
     Args:
         table: what every job takes on every accelerator, or a `job-table/1` file.
         method: `gsharp`, or any other of `search.jobs.METHODS`: heuristics, learning methods, optimisers of a library.
-        objectives: one or several of `makespan`, `energy`, `edp`, `unsatisfied`, `tardiness`, `mean-end`.
+        objectives: one or several of `makespan`, `energy`, `edp`, `unsatisfied`, `tardiness`, `mean-end`,
+            `lateness`, `missed`.
         population: schedules of a generation.
         generations: of a search, after its first population.
         seed: of all randomness.
-        goals: weights, deadlines and targets of the jobs.
+        goals: weights, deadlines and targets of the jobs; what it leaves out is as the table has it.
 
     Returns:
         The schedules that do not dominate each other, `.best` the one with the least first objective: its

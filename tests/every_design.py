@@ -48,14 +48,24 @@ def _evaluate(designs, bench):
     return jax.vmap(functools.partial(evaluate, bench=bench))(designs)
 
 
-def objectives(designs, bench):
-    """Plain evaluation in batches of one size."""
+def _concatenated(call, designs):
+    """An evaluation in batches of one size."""
     total = len(designs.template)
     found = []
     for first in range(0, total, BATCH):
         index = np.minimum(np.arange(first, first + BATCH), total - 1)
-        found.append(np.asarray(_evaluate(jax.tree.map(lambda leaf, i=index: leaf[i], designs), bench)))
-    return np.concatenate(found)[:total].astype(np.float64)
+        found.append(np.asarray(call(jax.tree.map(lambda leaf, i=index: leaf[i], designs))))
+    return np.concatenate(found)[:total]
+
+
+def in_batches(one, designs):
+    """What `one` says of every design."""
+    return _concatenated(jax.jit(jax.vmap(one)), designs)
+
+
+def objectives(designs, bench):
+    """Plain evaluation."""
+    return _concatenated(lambda some: _evaluate(some, bench), designs).astype(np.float64)
 
 
 def plain_front(values):

@@ -9,6 +9,7 @@ import itertools
 import math
 
 from plain_fluid import simulate
+from plain_mesh import links
 
 WORDS = "GNKCPQRS"
 
@@ -136,11 +137,19 @@ def problems(document, design, fixed=()) -> list[str]:
             found.append(f"chiplet {k} is at {(chip['interface'], chip['hops'])}, not {seat}")
 
     number = max(i for i, _ in seats) + 1
-    contends = package["contention"] == "all"
+    contends = package["contention"] != "interface"
     speed = lambda key: math.inf if package[key] == "unlimited" else package[key]  # noqa: E731
     bandwidth = [speed("interface_bytes_per_cycle")] * number
     bandwidth += [speed("dram_bytes_per_cycle") if contends else math.inf]
     bandwidth += [speed("link_bytes_per_cycle") if contends else math.inf] * len(chips)
+    passed = [[seat[0], number, number + 1 + k] for k, seat in enumerate(seats)]
+    if package["contention"] == "mesh":
+        places = interfaces(len(chips), package["placement"], package["interface_counts"])
+        routes = [links(k, len(chips), places[seat[0]]) for k, seat in enumerate(seats)]
+        mesh = list({link for route in routes for link in route})
+        for mine, route in zip(passed, routes, strict=True):
+            mine += [len(bandwidth) + mesh.index(link) for link in route]
+        bandwidth += [speed("link_bytes_per_cycle")] * len(mesh)
     jobs = [by_layer[i] for i in range(len(layers))]
     plain = simulate(
         [j["alone_s"] * 1e9 for j in jobs],
@@ -148,7 +157,7 @@ def problems(document, design, fixed=()) -> list[str]:
         [layer["predecessors"] for layer in layers],
         [j["chiplet"] for j in jobs],
         [s["layer"] for s in steps],
-        [[seat[0], number, number + 1 + k] for k, seat in enumerate(seats)],
+        passed,
         bandwidth,
         number=float,
     )
@@ -164,7 +173,7 @@ def problems(document, design, fixed=()) -> list[str]:
         passing = [
             (job["start_s"] * 1e9, job["end_s"] * 1e9, job["offchip_bytes"])
             for job in jobs
-            if r in (seats[job["chiplet"]][0], number, number + 1 + job["chiplet"])
+            if r in passed[job["chiplet"]]
         ]
         if math.isfinite(limit) and overfull(passing, limit):
             found.append(f"the bandwidth of resource {r} is exceeded")

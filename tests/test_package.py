@@ -172,7 +172,7 @@ def test_file(tmp_path):
         ({"interface_bytes_per_cycle": "fast"}, ["package.interface_bytes_per_cycle", "'fast'", "or `unlimited`"]),
         ({"hop_energy_pJ_per_bit": -1}, ["package.hop_energy_pJ_per_bit", "at least 0"]),
         ({"router_area_um2": math.nan}, ["package.router_area_um2", "expected a number"]),
-        ({"contention": "none"}, ["package.contention", "known: all, interface"]),
+        ({"contention": "none"}, ["package.contention", "known: all, interface, mesh"]),
         ({"placement": "corners"}, ["package.placement", "did you mean 'corner'"]),
         ({"interface_counts": 4}, ["package.interface_counts", "expected a list"]),
         ({"interface_counts": []}, ["package.interface_counts", "is empty"]),

@@ -12,7 +12,7 @@ from plain_design import problems
 from small_search import objectives, rewritten, search, table
 
 from mohamjax.cli import main
-from mohamjax.io import read_checkpoint, read_timeloop
+from mohamjax.io import designs_document, evaluate_designs, read_checkpoint, read_timeloop
 from mohamjax.mapping import Sample, predict
 from mohamjax.search.loop import generations
 
@@ -82,6 +82,23 @@ def test_every_design_passes_the_plain_checker(results):
     document = json.loads((results / "designs.json").read_text())
     for design in document["designs"]:
         assert problems(document, design) == [], design["design_id"]
+
+
+def test_designs_under_contention_of_the_mesh_pass_the_plain_checker(results, tmp_path):
+    """A package of narrow links to one wide interface: the file says so, and what reads it keeps to it."""
+    document = json.loads((results / "designs.json").read_text())
+    changes = {"link_bytes_per_cycle": 0.05, "interface_bytes_per_cycle": 0.4, "interface_counts": [[None, 1]]}
+    found = {}
+    for contention in ("all", "mesh"):
+        document["package"] |= {**changes, "contention": contention}
+        (tmp_path / "designs.json").write_text(json.dumps(document))
+        _, evaluated = evaluate_designs(tmp_path / "designs.json")
+        found[contention] = evaluated.objectives[:, 0]
+    written = designs_document(evaluated, "small")
+    assert written["package"]["contention"] == "mesh"
+    for design in written["designs"]:
+        assert problems(written, design) == [], design["design_id"]
+    assert (found["mesh"] > found["all"] * 1.01).any()
 
 
 def on_chiplet(design, least):

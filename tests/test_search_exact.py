@@ -7,14 +7,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from design_cases import TECHNOLOGY, TEMPLATES, application, recast, tables
-from every_design import every_design, objectives, plain_front
+from every_design import every_design, in_batches, objectives, plain_front
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters
+from mohamjax.schedule import report
+from mohamjax.schedule.requirements import requirements_from_dict
 from mohamjax.search.codesign import Settings, prepare
 from mohamjax.search.config import MohamConfig, Rates
 from mohamjax.search.context import build_context
 from mohamjax.search.moham import design_problem, run
+from mohamjax.search.requirements import survey
 
 TWO = TEMPLATES[:2]
 INSTANCES = {
@@ -72,6 +75,38 @@ def test_the_search_finds_the_front_from_ten_seeds(instances, name, genes):
         assert reached.all(), f"seed {seed} misses {(~reached).sum()} of {len(front)} designs"
         sound = (front[None] <= archive[:, None] * (1 + 1e-6)).all(axis=2).any(axis=1)
         assert sound.all(), f"seed {seed} has designs that no enumerated one reaches"
+
+
+DEADLINES = (0.55, 0.6)
+"""Of the networks, as shares of the slowest latency on the front without deadlines."""
+
+
+@pytest.mark.slow
+def test_the_search_finds_the_front_that_keeps_deadlines_from_ten_seeds(instances):
+    """Every design is tried; those that miss a deadline do not count, and the search is told so by a limit."""
+    problem, package = next(iter(INSTANCES.values()))
+    _, designs, free = next(iter(instances.values()))
+    networks = [
+        dataclasses.replace(network, deadline_s=float(free[:, 0].max() * share))
+        for network, share in zip(problem.networks, DEADLINES, strict=True)
+    ]
+    problem = dataclasses.replace(problem, networks=tuple(networks))
+    made = recast(tables(problem, 1, entries=ENTRIES, templates=TWO, blocked=False, least=ENTRIES), np.float32)
+    technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
+    site = survey(requirements_from_dict({"limits": {"missed_deadlines": 0}}), problem, TWO, 2, 2)
+    context = build_context(jax.random.key(0), problem, TWO, technology, made, package, CONFIG, site)
+    missed = in_batches(lambda one: report(one, context.bench).tenants.missed, designs)
+    keeps = missed == 0
+    assert 0.01 < keeps.mean() < 0.9
+    front = plain_front(objectives(designs, context.bench)[keeps])
+    assert len(front) > 5 and not np.isin(free[:, 1], front[:, 1]).all()
+    *_, (state, _) = run(jax.random.key(0), context, dataclasses.replace(CONFIG, islands=10))
+    for seed in range(10):
+        archive = np.asarray(state.archive.objectives[seed], np.float64)[np.asarray(state.archive.valid[seed])]
+        reached = (archive[None] <= front[:, None] * (1 + 1e-6)).all(axis=2).any(axis=1)
+        assert reached.all(), f"seed {seed} misses {(~reached).sum()} of {len(front)} designs"
+        sound = (front[None] <= archive[:, None] * (1 + 1e-6)).all(axis=2).any(axis=1)
+        assert sound.all(), f"seed {seed} has designs that miss a deadline"
 
 
 def test_the_stability_rule_stops_at_the_first_generation_that_it_names(instance):

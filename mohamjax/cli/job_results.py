@@ -148,7 +148,8 @@ def _figures(
     from mohamjax.plot.jobs import JobView, job_convergence, job_gantt, method_bars
     from mohamjax.schedule.job_table import evaluate_table
 
-    unit = table.time_unit if first in ("makespan", "tardiness", "mean-end") else "J" if first == "energy" else ""
+    times = ("makespan", "tardiness", "mean-end", "lateness")
+    unit = table.time_unit if first in times else "J" if first == "energy" else ""
     limit = bound.best if first == "makespan" else None
     for front in fronts:
         plan = front.best.plan

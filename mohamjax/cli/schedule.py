@@ -74,8 +74,9 @@ def add_parser(verbs: Any) -> None:
         "--objective",
         default="makespan",
         help="makespan (default) [cycles], energy [J], edp (energy times makespan) [J cycles], unsatisfied (share of "
-        "jobs that end far from their target place), tardiness (weighted, beyond deadlines) [cycles] or "
-        "mean-end [cycles]; several, separated by commas, give a front",
+        "jobs that end far from their target place), tardiness (weighted, beyond deadlines) [cycles], "
+        "mean-end [cycles], lateness (the worst) [cycles] or missed (deadlines); several, separated by commas, give a "
+        "front",
     )
     parser.add_argument(
         "--demand",
@@ -243,7 +244,8 @@ def _problem(
             raise InputError("there are no jobs", file=file, remedy="give at least one")
         if transfer is not None:
             check_transfer(transfer, *table.duration.shape, file=arguments.transfer)
-        return table, JobGoals(), ("",) * len(table.jobs), name
+        check_goals(config, JobGoals().of(table))
+        return table, JobGoals(), table.tenants or ("",) * len(table.jobs), name
     from mohamjax.io.jobs import load_platform
 
     for given, option, example in (
@@ -265,7 +267,7 @@ def _problem(
     check_goals(config, goals)
     if transfer is not None:
         check_transfer(transfer, len(batch.names), len(platform.cores), file=arguments.transfer)
-    table = _table(arguments, batch, platform, mapping)
+    table = batch.wanted(_table(arguments, batch, platform, mapping))
     title = f"{plural(len(batch.names), 'job')} of {name} on {platform.name}, {arguments.bandwidth:g} bytes/cycle"
     if arguments.cost_model == "loop-nest":
         title += ", loop-nest model"

@@ -101,6 +101,12 @@ def add_parser(verbs: Any) -> None:
     )
     parser.add_argument("--stop", choices=("generations", "stability"), help="when to stop (default generations)")
     parser.add_argument("--package", metavar="FILE", help="package parameters (YAML)")
+    parser.add_argument(
+        "--contention",
+        choices=("all", "interface", "mesh"),
+        help="whose bandwidth layers share: interfaces alone; all: links of chiplets and the DRAM too; mesh: all, and "
+        "every link of the mesh (default: the package's)",
+    )
     parser.add_argument("--dry-run", action="store_true", help="say what would be searched and what it would take")
     parser.add_argument("--json", action="store_true", help="print a summary as JSON on standard output")
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in the results folder")
@@ -130,6 +136,9 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     if arguments.package is not None:
         # What the file does not state is the preset's.
         settings = dataclasses.replace(settings, package=load_package(arguments.package, settings.package))
+    if arguments.contention is not None:
+        package = dataclasses.replace(settings.package, contention=arguments.contention)
+        settings = dataclasses.replace(settings, package=package)
     sizes = {
         "population": arguments.population,
         "generations": arguments.generations,

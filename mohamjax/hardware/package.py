@@ -21,7 +21,8 @@ from msgspec import Meta
 
 from mohamjax.errors import InputError
 from mohamjax.forms import Amount, Form, Whole, read_form
-from mohamjax.reader import read_yaml
+from mohamjax.hardware.mesh import Link, route, trunks
+from mohamjax.reader import choice, read_yaml
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
     from dataclasses import dataclass
@@ -37,6 +38,7 @@ __all__ = [
     "check_tiles",
     "interface_positions",
     "load_package",
+    "mesh_routes",
     "nop_energy",
     "package_from_dict",
     "package_of",
@@ -49,10 +51,10 @@ Placement = Literal["corner", "middle"]
 PLACEMENTS = get_args(Placement)
 """Rows of the memory interfaces: from the corners inward, or from the middle outward."""
 
-Contention = Literal["all", "interface"]
+Contention = Literal["all", "interface", "mesh"]
 
 CONTENTION = get_args(Contention)
-"""Who shares bandwidth: all chiplets the off-chip memory as well, or only those of one interface."""
+"""What binds: interfaces, chiplets' own links and the DRAM; interfaces alone; or all and every link of the mesh."""
 
 _PER_ROW = 2
 _MOST_TILES = 1024
@@ -64,7 +66,7 @@ class PackageParameters:
 
     Attributes:
         max_tiles: Most chiplets that it can have.
-        link_bandwidth: Bytes per cycle between a chiplet and the network.
+        link_bandwidth: Bytes per cycle between a chiplet and the network, and of every link of the mesh.
         interface_bandwidth: Bytes per cycle of one memory interface.
         dram_bandwidth: Bytes per cycle of the whole off-chip memory.
         hop_energy: pJ per bit and hop of the network-on-package.
@@ -91,6 +93,16 @@ class PackageParameters:
     placement: str = "corner"
     interface_counts: tuple[tuple[int | None, int], ...] = ((4, 2), (None, 4))
 
+    def __post_init__(self) -> None:
+        """Checks the choices; raises InputError."""
+        choice(self.contention, CONTENTION, what="contention", file=None, item="package.contention")
+        choice(self.placement, PLACEMENTS, what="placement", file=None, item="package.placement")
+
+    @property
+    def links_contend(self) -> bool:
+        """Whether chiplets' own links and the DRAM bind, and not the interfaces alone."""
+        return self.contention != "interface"
+
     @property
     def max_interfaces(self) -> int:
         """Most memory interfaces of any package of at most `max_tiles` chiplets."""
@@ -106,12 +118,15 @@ class PackageTables:
         interfaces: `[n + 1]` int32, memory interfaces; 0 for no chiplet.
         interface_of: `[n + 1, n]` int32, the interface of each tile; -1 for tiles that are not there.
         hops: `[n + 1, n]` float, hops to that interface; 0 for tiles that are not there.
+        trunks: `[n + 1, n, K]` bool, which tile's traffic passes which of the links of the mesh that can bind
+            (`hardware.mesh`); None where the mesh does not contend.
     """
 
     columns: jax.Array
     interfaces: jax.Array
     interface_of: jax.Array
     hops: jax.Array
+    trunks: jax.Array | None = None
 
 
 def mesh_columns(chiplets: int) -> int:
@@ -154,6 +169,17 @@ def check_tiles(params: PackageParameters, tiles: int) -> None:
         )
 
 
+def _places(params: PackageParameters, chiplets: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(x, y) of every chiplet and of every interface, and the nearest interface of every chiplet with its hops."""
+    positions = np.array(interface_positions(params, chiplets))
+    tile = np.arange(chiplets)
+    columns = mesh_columns(chiplets)
+    tiles = np.stack([tile % columns, tile // columns], axis=-1)
+    distance = np.abs(tiles[:, None] - positions[None]).sum(-1)
+    nearest = len(positions) - 1 - np.argmin(distance[:, ::-1], axis=1)
+    return tiles, positions, nearest, distance[tile, nearest]
+
+
 def package_tables(params: PackageParameters, dtype: Any = jnp.float32) -> PackageTables:
     """Geometry of the package for every number of chiplets up to `max_tiles` (docs/concepts/package.md)."""
     n = params.max_tiles
@@ -161,22 +187,38 @@ def package_tables(params: PackageParameters, dtype: Any = jnp.float32) -> Packa
     interfaces = np.zeros(n + 1, np.int32)
     interface_of = np.full((n + 1, n), -1, np.int32)
     hops = np.zeros((n + 1, n))
+    shared = [np.zeros((0, 0), bool)]
     for chiplets in range(1, n + 1):
-        positions = np.array(interface_positions(params, chiplets))
+        tiles, positions, nearest, far = _places(params, chiplets)
         columns[chiplets] = mesh_columns(chiplets)
         interfaces[chiplets] = len(positions)
-        tile = np.arange(chiplets)
-        tiles = np.stack([tile % columns[chiplets], tile // columns[chiplets]], axis=-1)
-        distance = np.abs(tiles[:, None] - positions[None]).sum(-1)
-        nearest = len(positions) - 1 - np.argmin(distance[:, ::-1], axis=1)
         interface_of[chiplets, :chiplets] = nearest
-        hops[chiplets, :chiplets] = distance[tile, nearest]
+        hops[chiplets, :chiplets] = far
+        if params.contention == "mesh":
+            shared.append(trunks(tiles, positions, nearest, int(columns[chiplets])))
     return PackageTables(
         columns=jnp.asarray(columns),
         interfaces=jnp.asarray(interfaces),
         interface_of=jnp.asarray(interface_of),
         hops=jnp.asarray(hops, dtype),
+        trunks=_stacked(shared) if params.contention == "mesh" else None,
     )
+
+
+def _stacked(shared: list[np.ndarray]) -> jax.Array:
+    """Trunks of every number of chiplets, padded to the most."""
+    most = max(one.shape[1] for one in shared)
+    out = np.zeros((len(shared), len(shared) - 1, most), bool)
+    for row, one in zip(out, shared, strict=True):
+        row[: one.shape[0], : one.shape[1]] = one
+    return jnp.asarray(out)
+
+
+def mesh_routes(params: PackageParameters, chiplets: int) -> list[list[Link]]:
+    """Links of the mesh between every chiplet of a package and its interface, from the interface on."""
+    tiles, positions, nearest, _ = _places(params, chiplets)
+    ends = zip(tiles.tolist(), positions[nearest].tolist(), strict=True)
+    return [route((x, y), (ix, iy), mesh_columns(chiplets)) for (x, y), (ix, iy) in ends]
 
 
 def nop_energy(offchip_bytes: Any, hops: Any, hop_energy: Any) -> Any:
@@ -242,7 +284,7 @@ def package_from_dict(
     hop_energy_pJ_per_bit: 0.82
     router_area_um2: 0
     transceiver_area_um2: 0
-    contention: all                    # or interface
+    contention: all                    # or interface, mesh
     placement: corner                  # or middle
     interface_counts: [[4, 2], [null, 4]]   # up to 4 chiplets 2 interfaces, 4 beyond
     ```

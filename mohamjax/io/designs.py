@@ -165,7 +165,7 @@ def designs_document(evaluated: Evaluated, scenario: str, bounds: Bounds | None 
         "templates": [template_to_dict(t) for t in templates],
         "package": package_to_dict(evaluated.package),
         "bounds": (evaluated.bounds() if bounds is None else bounds).to_dict(),
-        "networks": [{"name": n.name, "source": n.source} for n in application.networks],
+        "networks": [{"name": n.name, "source": n.source, **n.asked} for n in application.networks],
         "layers": [
             _layer_row(layer, n) for layer, n in zip(application.layers, application.network_of_layer, strict=True)
         ],

@@ -111,7 +111,12 @@ def _application(form: DesignsForm, file: object) -> ApplicationModel:
             raise fail(f"networks[{i}]", "the network has no layers", "list them, or remove it")
         if any(other.name == name for other in networks):
             raise fail(f"networks[{i}].name", f"a second network is called {name!r}", "rename one")
-        networks.append(Network(name, tuple(layers), entry.source or ""))
+        users = {
+            key: getattr(entry, key)
+            for key in ("deadline_s", "frames_per_second", "weight")
+            if getattr(entry, key) is not None
+        }
+        networks.append(Network(name, tuple(layers), entry.source or "", **users))
     return ApplicationModel(name=form.scenario or "", networks=tuple(networks))
 
 

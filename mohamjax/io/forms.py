@@ -19,6 +19,7 @@ __all__ = [
     "DesignForm",
     "DesignsForm",
     "FluidForm",
+    "JobForm",
     "JobTableForm",
     "LearntForm",
     "MappingsForm",
@@ -76,6 +77,9 @@ class NetworkForm(OpenForm):
 
     name: str | None = None
     source: str | None = None
+    deadline_s: Positive | None = None
+    frames_per_second: Positive | None = None
+    weight: Positive | None = None
 
 
 Earlier = Annotated[list[Index], Meta(description="a list of earlier layers of the same network")]
@@ -181,13 +185,17 @@ class AcceleratorForm(OpenForm):
 
 
 class JobForm(OpenForm):
-    """A job with its costs per accelerator."""
+    """A job with its costs per accelerator; what its tenant wants of it, where anybody says so."""
 
     name: Text
     duration: Costs
     bytes: Costs
     energy_J: Costs | UnsetType = UNSET
     predecessors: list[Reference] = field(default_factory=list)
+    tenant: str | None = None
+    weight: Amount | None = None
+    deadline: Amount | None = None
+    target: Index | None = None
 
 
 class OrderForm(OpenForm):

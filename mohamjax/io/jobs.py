@@ -238,6 +238,14 @@ def job_table_document(table: JobTable, schedules: Sequence[tuple[str, np.ndarra
         }
         if table.energy is not None:
             entry["energy_J"] = costs(table.energy[j], able)
+        if table.tenants is not None and table.tenants[j]:
+            entry["tenant"] = table.tenants[j]
+        if table.weight is not None:
+            entry["weight"] = float(table.weight[j])
+        if table.deadline is not None and math.isfinite(table.deadline[j]):
+            entry["deadline"] = float(table.deadline[j])
+        if table.target is not None:
+            entry["target"] = int(table.target[j])
         jobs.append(entry)
     return {
         "format": "job-table/1",

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import math
 import pathlib
 import tempfile
 from collections import abc
@@ -73,6 +74,12 @@ def front_rows(evaluated: Evaluated) -> list[dict[str, Any]]:
             row[f"n_{kind.name}"] = int(np.sum(template == t))
         for n, network in enumerate(evaluated.application.networks):
             row[f"latency_s_{network.name}"] = float(latencies[i, n])
+        users = evaluated.reports.tenants
+        if users is not None:
+            if any(math.isfinite(network.deadline_s) for network in evaluated.application.networks):
+                row["worst_lateness_s"] = float(users.worst_lateness[i])
+                row["missed_deadlines"] = int(users.missed[i])
+            row["weighted_latency_s"] = float(users.weighted_latency[i])
         rows.append(row)
     return rows
 

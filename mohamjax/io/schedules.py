@@ -15,7 +15,8 @@ Format `job-table/1` (JSON): costs per job and accelerator, and any number of sc
 - `accelerators`: list of `{"name", "resources"}`, the resources that its off-chip traffic passes;
 - `jobs`: list of `{"name", "duration", "bytes", "energy_J", "predecessors"}`. The three costs are lists with an entry
   per accelerator, or one number for all of them. A `duration` of null means that the job cannot run there; `energy_J`
-  is left out of all jobs or of none; `predecessors` may be left out;
+  is left out of all jobs or of none; `predecessors` may be left out. Optional, for G#: `tenant` (a name), `weight` (1),
+  `deadline` (time units; null: none) and `target`, the place at which the job should end (of all jobs or of none);
 - `schedules`: list of `{"name", "order", "accelerator"}`: all jobs by priority, and for each job, in the order of
   `jobs`, where it runs.
 
@@ -50,7 +51,7 @@ from msgspec import UNSET
 from mohamjax.errors import InputError
 from mohamjax.forms import read_form
 from mohamjax.io.files import check_format, dump_json, read_json, write_text
-from mohamjax.io.forms import CaseForm, FluidForm, JobTableForm
+from mohamjax.io.forms import CaseForm, FluidForm, JobForm, JobTableForm
 from mohamjax.schedule.fluid import DONE, REASONS, Timeline, predecessor_bits, simulate, split_resources
 from mohamjax.schedule.job_table import JobTable, evaluate_table
 from mohamjax.schedule.segments import Segment, segments
@@ -424,7 +425,28 @@ def _table(form: JobTableForm, top: _Place) -> JobTable:
         bandwidth=tuple(math.inf if row.bandwidth is None else row.bandwidth for row in form.resources),
         resources_of_accelerator=uses,
         time_unit=form.time_unit,
+        **_goals(form.jobs, top),
     )
+
+
+def _goals(rows: abc.Sequence[JobForm], top: _Place) -> dict[str, Any]:
+    """What tenants want of the jobs of a table; nothing where no job says it."""
+
+    def given(key: str, silent: Any) -> tuple[Any, ...] | None:
+        values = [getattr(row, key) for row in rows]
+        return None if all(value is None for value in values) else tuple(silent if v is None else v for v in values)
+
+    weight, target = given("weight", 1.0), given("target", -1)
+    if weight is not None and not sum(weight) > 0:
+        raise top.at("jobs[0].weight").error("all weights are 0", "give some job a weight above 0")
+    if target is not None and sorted(target) != list(range(len(rows))):
+        raise top.at("jobs[0].target").error("the targets are no places", "number the jobs from 0, each number once")
+    return {
+        "tenants": given("tenant", ""),
+        "weight": weight,
+        "deadline": given("deadline", math.inf),
+        "target": target,
+    }
 
 
 def _table_schedules(document: abc.Mapping[str, Any], file: object) -> tuple[JobTable, list[str], list, list]:

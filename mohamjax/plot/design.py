@@ -137,7 +137,7 @@ class DesignView:
 
 def _slowdowns(evaluated: Evaluated, report: Any, tile: np.ndarray) -> list[tuple[Slowdown, ...]]:
     """When and why each layer is slowed."""
-    names, uses, bandwidth = shared_resources(evaluated.package, report.chiplets.interface)
+    names, uses, bandwidth = shared_resources(evaluated.package, report.chiplets)
     real = slice(len(tile))
     found = segments(
         report.timeline.start[real],
@@ -150,7 +150,10 @@ def _slowdowns(evaluated: Evaluated, report: Any, tile: np.ndarray) -> list[tupl
     )
 
     def cause(resource: int) -> str:
-        return "memory interface" if names[resource].startswith("interface") else names[resource]
+        for kind, name in (("interface", "memory interface"), ("mesh link", "mesh link")):
+            if names[resource].startswith(kind):
+                return name
+        return names[resource]
 
     return [
         tuple(Slowdown(s.start * CYCLE_S, s.end * CYCLE_S, s.rate, cause(s.resource)) for s in one) for one in found

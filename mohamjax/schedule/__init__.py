@@ -20,6 +20,7 @@ from mohamjax.schedule.front import ROLES, landmarks, non_dominated
 from mohamjax.schedule.front_bounds import Certificate, FrontBounds, FrontCurves, Staircase, certify, front_bounds
 from mohamjax.schedule.requirements import Requirements, load_requirements
 from mohamjax.schedule.segments import Segment, segments
+from mohamjax.schedule.tenants import TenantReport, Tenants, tenant_report, tenants_of
 from mohamjax.schedule.workbench import package_arrays, workbench
 
 __all__ = [
@@ -40,6 +41,8 @@ __all__ = [
     "Requirements",
     "Segment",
     "Staircase",
+    "TenantReport",
+    "Tenants",
     "Timeline",
     "Workbench",
     "alone",
@@ -62,6 +65,8 @@ __all__ = [
     "scenario_bounds",
     "segments",
     "simulate",
+    "tenant_report",
+    "tenants_of",
     "uncontended",
     "workbench",
 ]

@@ -87,7 +87,7 @@ class Bounds:
 def uncontended(cycles: np.ndarray, offchip_bytes: np.ndarray, package: PackageParameters) -> np.ndarray:
     """Cycles of layers that have their link, memory interface and DRAM for themselves; any shape, float64."""
     slowest = package.interface_bandwidth
-    if package.contention == "all":
+    if package.links_contend:
         slowest = min(slowest, package.link_bandwidth, package.dram_bandwidth)
     return np.maximum(np.asarray(cycles, np.float64), np.asarray(offchip_bytes, np.float64) / slowest)
 
@@ -105,7 +105,7 @@ def valid_mappings(tables: MappingTables) -> np.ndarray:
 
 def dram_bandwidth(package: PackageParameters) -> float:
     """Bytes per cycle behind all interfaces together."""
-    return package.dram_bandwidth if package.contention == "all" else np.inf
+    return package.dram_bandwidth if package.links_contend else np.inf
 
 
 def _longest_path(duration: np.ndarray, application: ApplicationModel) -> np.ndarray:

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from mohamjax.hardware import Machine, PackageTables, Technology, TemplateArrays, nop_energy, resize
 from mohamjax.mapping import MappingTables, Wires, area, hop_columns
 from mohamjax.schedule.fluid import Timeline, simulate
+from mohamjax.schedule.tenants import TenantReport, Tenants, tenant_report
 from mohamjax.struct import Rows, record
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
@@ -66,7 +67,8 @@ class Package:
 
     Attributes:
         tables: placement tables over the number of chiplets.
-        link_bandwidth: `[]` float, bytes per cycle of a chiplet's own link, inf where links do not contend.
+        link_bandwidth: `[]` float, bytes per cycle of a chiplet's own link and of those of the mesh, inf where links
+            do not contend. Those of the mesh bind where `tables.trunks` is there.
         interface_bandwidth: `[R]` float, bytes per cycle of each memory interface; R is the most that a package of
             any size has.
         dram_bandwidth: `[]` float, bytes per cycle of the memory behind all interfaces.
@@ -96,6 +98,7 @@ class Workbench:
         templates: the templates, leading axis `[T]`.
         technology: energy and area tables.
         package: the package.
+        tenants: deadlines and weights of the networks; None where there are none.
     """
 
     unique: jax.Array
@@ -107,6 +110,7 @@ class Workbench:
     templates: TemplateArrays
     technology: Technology
     package: Package
+    tenants: Tenants | None = None
 
 
 @dataclass(frozen=True)
@@ -145,6 +149,7 @@ class DesignReport:
         layer_energy: `[L]` float, pJ on its chiplet, without the package.
         wire_energy: `[L, V]` float, pJ of it that the wires below each level take.
         nop_energy: `[L]` float, pJ of the network-on-package for the layer's traffic.
+        tenants: what the users of the networks get; None where nobody has a deadline or a weight.
     """
 
     objectives: jax.Array
@@ -155,12 +160,18 @@ class DesignReport:
     layer_energy: jax.Array
     wire_energy: jax.Array
     nop_energy: jax.Array
+    tenants: TenantReport | None = None
 
 
 def _rows(design: Design, bench: Workbench) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Indices of every layer's Pareto entry in the tables (unique, template, mapping), each `[L]` int32."""
     template = design.template[design.assignment]
     return bench.unique, jnp.maximum(template, 0), design.mapping
+
+
+def _places(occupied: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Number of chiplets, and place of each tile's chiplet in the mesh; empty tiles are squeezed out."""
+    return jnp.sum(occupied), jnp.where(occupied, jnp.cumsum(occupied) - 1, 0)
 
 
 def chiplets(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array] | None = None) -> Chiplets:
@@ -191,9 +202,7 @@ def chiplets(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array
     machine = jax.vmap(resize, in_axes=(0, None, 0, 0))(of_tile, bench.technology, capacity, fanout)
     areas = jnp.where(occupied, jax.vmap(area)(machine), 0.0)
 
-    number = jnp.cumsum(occupied) - 1
-    count = jnp.sum(occupied)
-    place = jnp.where(occupied, number, 0)
+    count, place = _places(occupied)
     tables = bench.package.tables
     return Chiplets(
         occupied=occupied,
@@ -219,6 +228,10 @@ def _schedule(design: Design, bench: Workbench, chips: Chiplets, duration: jax.A
     on_interface = chips.interface[:, None] == jnp.arange(package.interface_bandwidth.shape[0])
     uses = jnp.concatenate([on_interface, jnp.ones_like(on_interface[:, :1])], axis=1)
     bandwidth = jnp.append(package.interface_bandwidth, package.dram_bandwidth)
+    trunks = package.tables.trunks
+    if trunks is not None:
+        uses = jnp.concatenate([uses, trunks[_places(chips.occupied)]], axis=1)
+        bandwidth = jnp.append(bandwidth, jnp.full(trunks.shape[-1], package.link_bandwidth))
     return simulate(
         duration,
         traffic,
@@ -305,6 +318,10 @@ def report(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array] 
     by_level = jnp.zeros((len(wires), chips.capacity.shape[1]), wires.dtype)
     latency = jnp.where(timeline.ok, timeline.makespan, jnp.inf) * CYCLE_S
     objectives = jnp.stack([latency, *_sums(bench, chips, layer_energy, package_energy)])
+    users = None
+    if bench.tenants is not None:
+        ends = jnp.where(timeline.ok, timeline.end, jnp.inf) * CYCLE_S
+        users = tenant_report(ends, bench.network, bench.tenants)
     return DesignReport(
         objectives=objectives,
         chiplets=chips,
@@ -314,6 +331,7 @@ def report(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array] 
         layer_energy=layer_energy,
         wire_energy=by_level.at[jnp.arange(len(wires))[:, None], levels].add(wires),
         nop_energy=package_energy,
+        tenants=users,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mohamjax.hardware import PackageParameters, Template
+from mohamjax.hardware import PackageParameters, Template, mesh_routes
 from mohamjax.mapping import MappingTables
 from mohamjax.schedule.design import CYCLE_S
 from mohamjax.schedule.segments import flow
@@ -22,24 +22,33 @@ from mohamjax.workload import ApplicationModel
 __all__ = ["area_parts", "energy_parts", "explain_design", "explanation_text", "shared_resources"]
 
 
-def shared_resources(
-    package: PackageParameters, interface: Sequence[int]
-) -> tuple[list[str], list[list[int]], list[float]]:
-    """What off-chip traffic passes: the memory interfaces, the DRAM behind them, and a link per tile.
+def shared_resources(package: PackageParameters, chips: Any) -> tuple[list[str], list[list[int]], list[float]]:
+    """What off-chip traffic passes: memory interfaces, the DRAM behind them, a link per tile, links of the mesh.
 
     Args:
         package: package parameters.
-        interface: memory interface of each tile.
+        chips: the `Chiplets` of one design, NumPy leaves.
 
     Returns:
-        Names of the resources, the resources of each tile, and bandwidths [bytes per cycle].
+        Names of the resources, the resources of each tile, and bandwidths [bytes per cycle]. Tiles' own links are all
+        called `link`; those of the mesh, where it contends, after the routers that they join.
     """
-    count, tiles = package.max_interfaces, len(interface)
+    count, tiles = package.max_interfaces, len(chips.interface)
     names = [*(f"interface {i}" for i in range(count)), "DRAM", *["link"] * tiles]
-    uses = [[int(r), count, count + 1 + k] for k, r in enumerate(interface)]
-    contends = package.contention == "all"
-    rest = [package.dram_bandwidth, *[package.link_bandwidth] * tiles] if contends else [np.inf] * (tiles + 1)
-    return names, uses, [package.interface_bandwidth] * count + rest
+    uses = [[int(r), count, count + 1 + k] for k, r in enumerate(chips.interface)]
+    rest = [package.dram_bandwidth, *[package.link_bandwidth] * tiles]
+    bandwidth = [package.interface_bandwidth] * count + (rest if package.links_contend else [np.inf] * (tiles + 1))
+    if package.contention == "mesh":
+        standing = np.flatnonzero(chips.occupied)
+        routes = mesh_routes(package, len(standing))
+        # Links near the interfaces first: of several equally full ones, the first is named as what limits a layer.
+        deep = sorted((depth, link) for route in routes for depth, link in enumerate(route))
+        number = {link: len(names) + k for k, link in enumerate(dict.fromkeys(link for _, link in deep))}
+        for tile, route in zip(standing, routes, strict=True):
+            uses[tile] += [number[link] for link in route]
+        names += [f"mesh link ({a},{b})-({c},{d})" for (a, b), (c, d) in number]
+        bandwidth += [package.link_bandwidth] * len(number)
+    return names, uses, bandwidth
 
 
 def energy_parts(design: Any, report: Any, tables: MappingTables, unique: np.ndarray) -> dict[str, np.ndarray]:
@@ -131,8 +140,8 @@ def explain_design(
           the latency;
         - `chiplets`: each with template, interface, hops, `layers`, `time` (the parts of `busy_s`, `waiting_s` for
           predecessors, `idle_s` after its last layer: together the latency), `energy_J` and `area_mm2` by part;
-        - `resources`: per interface and the DRAM its bandwidth (None: unlimited), bytes, and the share of the latency
-          in which it is full.
+        - `resources`: per interface, the DRAM, and link of the mesh where it contends, its bandwidth (None: unlimited),
+          bytes, and the share of the latency in which it is full.
     """
     layers = len(application.layers)
     unique = np.asarray(application.unique_of_layer)
@@ -143,7 +152,7 @@ def explain_design(
     duration, traffic = (np.asarray(x[:layers], float) for x in (report.duration, report.offchip_bytes))
     compute = np.prod(np.asarray(tables.mapping.temporal[at], float), axis=(-2, -1))
 
-    names, uses, bandwidth = shared_resources(package, report.chiplets.interface)
+    names, uses, bandwidth = shared_resources(package, report.chiplets)
     seen = flow(start, end, duration, traffic, tile, uses, bandwidth)
     kinds = list(dict.fromkeys(names))
     stalled = np.zeros((len(kinds), layers))
@@ -232,7 +241,7 @@ def explain_design(
 def _resources(
     seen: Any, names: Sequence[str], bandwidth: Sequence[float], traffic: np.ndarray, tile: np.ndarray, uses: Any
 ) -> list[dict[str, Any]]:
-    """How much passes each interface and the DRAM, and how long it is full."""
+    """How much passes each interface, the DRAM and each link of the mesh, and how long it is full."""
     total = max(float(seen.time[-1] - seen.time[0]), np.finfo(float).tiny) if seen.time.size else 1.0
     rows = []
     for r, name in enumerate(names):

@@ -11,6 +11,7 @@ import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import Template
+from mohamjax.schedule.design import CYCLE_S
 from mohamjax.schedule.job_analysis import (
     STYLES,
     JobAnalysis,
@@ -61,6 +62,17 @@ class JobBatch:
     weight: tuple[float, ...]
     deadline: tuple[float, ...]
     target: tuple[int, ...]
+
+    def wanted(self, table: JobTable) -> JobTable:
+        """The table of these jobs with whom they are for and what is wanted of them, as far as anybody says it."""
+        count = len(self.names)
+        return dataclasses.replace(
+            table,
+            tenants=self.tenants if any(self.tenants) else None,
+            weight=self.weight if set(self.weight) != {1.0} else None,
+            deadline=self.deadline if np.isfinite(self.deadline).any() else None,
+            target=self.target if self.target != tuple(range(count)) else None,
+        )
 
     @functools.cached_property
     def shapes(self) -> JobShapes:
@@ -219,19 +231,21 @@ def batch_of_layers(
         chosen = np.random.default_rng(seed).integers(len(application.layers), size=sample)
     else:
         chosen = range(len(application.layers))
-    layers, names, tenants = [], [], []
+    layers, names, tenants, weight, deadline = [], [], [], [], []
     for place, i in enumerate(chosen):
         layer = application.layers[i]
-        tenant = application.networks[application.network_of_layer[i]].name
+        network = application.networks[application.network_of_layer[i]]
         layers.append(UniqueLayer(layer.type, layer.shape))
-        names.append(f"{place} {tenant}/{layer.name}")
-        tenants.append(tenant)
+        names.append(f"{place} {network.name}/{layer.name}")
+        tenants.append(network.name)
+        weight.append(network.weight)
+        deadline.append(network.deadline_s / CYCLE_S)
     return JobBatch(
         names=tuple(names),
         layers=tuple(layers),
         tenants=tuple(tenants),
-        weight=(1.0,) * len(layers),
-        deadline=(np.inf,) * len(layers),
+        weight=tuple(weight),
+        deadline=tuple(deadline),
         target=tuple(range(len(layers))),
     )
 

@@ -43,6 +43,10 @@ class JobTable:
         bandwidth: per resource [bytes per time unit], +inf for unlimited.
         resources_of_accelerator: per accelerator the indices of the resources that all its traffic passes.
         time_unit: "cycles" or "s".
+        tenants: per job who it is for, "" for nobody in particular; None where nobody says.
+        weight: per job its importance, or None for 1 each.
+        deadline: per job [time units], +inf for none, or None.
+        target: per job the place at which it should end, a permutation, or None for the order of the table.
     """
 
     jobs: tuple[str, ...]
@@ -55,6 +59,10 @@ class JobTable:
     bandwidth: tuple[float, ...]
     resources_of_accelerator: tuple[tuple[int, ...], ...]
     time_unit: str = "cycles"
+    tenants: tuple[str, ...] | None = None
+    weight: tuple[float, ...] | None = None
+    deadline: tuple[float, ...] | None = None
+    target: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         """Checks that the shapes agree; raises ValueError."""
@@ -63,6 +71,10 @@ class JobTable:
             array = getattr(self, name)
             if array is not None and np.shape(array) != shape:
                 raise ValueError(f"{name} has the shape {np.shape(array)}, expected {shape} (jobs, accelerators)")
+        for name in ("tenants", "weight", "deadline", "target"):
+            given = getattr(self, name)
+            if given is not None and len(given) != shape[0]:
+                raise ValueError(f"{name} has {len(given)} entries, expected one for each of {shape[0]} jobs")
         if len(self.predecessors) != shape[0]:
             raise ValueError(
                 f"predecessors has {len(self.predecessors)} entries, expected one for each of {shape[0]} jobs"

@@ -4,7 +4,14 @@ Format `requirements/1` (YAML; every key may be left out):
 
 ```yaml
 format: requirements/1
-limits: {latency_s: 0.1, energy_J: 0.5, area_mm2: 60, power_W: 10}   # power is energy over latency
+limits:
+  latency_s: 0.1
+  energy_J: 0.5
+  area_mm2: 60
+  power_W: 10                # energy over latency
+  worst_lateness_s: 0        # of networks with deadlines; 0: all are kept
+  missed_deadlines: 1
+  weighted_latency_s: 0.05   # mean of the networks' latencies by weight
 chiplets:
   least: 2
   most: 8
@@ -39,11 +46,22 @@ from typing import Any
 from mohamjax.errors import InputError
 from mohamjax.reader import Fields, number, read_yaml
 
-__all__ = ["LIMITS", "FixedChiplet", "Pin", "Requirements", "load_requirements", "requirements_from_dict"]
+__all__ = [
+    "LIMITS",
+    "TENANT_LIMITS",
+    "FixedChiplet",
+    "Pin",
+    "Requirements",
+    "load_requirements",
+    "requirements_from_dict",
+]
 
 
 LIMITS = ("latency_s", "energy_J", "area_mm2", "power_W")
 """What may be limited: the objectives in their order, and energy over latency."""
+
+TENANT_LIMITS = ("worst_lateness_s", "missed_deadlines", "weighted_latency_s")
+"""What may be limited of what the users of the networks get (`schedule.tenants`)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,6 +100,7 @@ class Requirements:
 
     Attributes:
         limits: upper bounds in the order of `LIMITS`.
+        tenant_limits: upper bounds in the order of `TENANT_LIMITS`.
         least: fewest chiplets.
         most: most chiplets, or None.
         template_least: fewest chiplets of a template, by name.
@@ -103,6 +122,7 @@ class Requirements:
     open: bool = True
     pins: tuple[Pin, ...] = ()
     file: str = ""
+    tenant_limits: tuple[float, float, float] = (math.inf, math.inf, math.inf)
 
     def complaint(self, reason: str, item: str, remedy: str) -> InputError:
         """An error about these requirements."""
@@ -111,7 +131,8 @@ class Requirements:
     def to_dict(self) -> dict[str, Any]:
         """Plain data that `requirements_from_dict` reads."""
         out: dict[str, Any] = {"format": "requirements/1"}
-        limits = {k: v for k, v in zip(LIMITS, self.limits, strict=True) if math.isfinite(v)}
+        stated = zip((*LIMITS, *TENANT_LIMITS), (*self.limits, *self.tenant_limits), strict=True)
+        limits = {k: v for k, v in stated if math.isfinite(v)}
         if limits:
             out["limits"] = limits
         counts: dict[str, Any] = {} if self.least == 1 else {"least": self.least}
@@ -163,8 +184,10 @@ def requirements_from_dict(data: abc.Mapping[str, Any], *, file: str = "") -> Re
     """
     top = Fields(data, ("format", "limits", "chiplets", "homogeneous", "package", "pin"), file=file or None)
     top.choice("format", ("requirements/1",), "format", "requirements/1")
-    limits = Fields(top.data.get("limits") or {}, LIMITS, file=top.file, where="limits")
+    limits = Fields(top.data.get("limits") or {}, (*LIMITS, *TENANT_LIMITS), file=top.file, where="limits")
     bounds = [limits.number(key, math.inf, exclusive=True) for key in LIMITS]
+    late, missed = (limits.number(key, math.inf, integer=key == "missed_deadlines") for key in TENANT_LIMITS[:2])
+    weighted = limits.number(TENANT_LIMITS[2], math.inf, exclusive=True)
     counts = Fields(top.data.get("chiplets") or {}, ("least", "most", "templates"), file=top.file, where="chiplets")
     where = counts.path("templates")
     of_template: dict[str, dict[str, int]] = {"least": {}, "most": {}}
@@ -189,6 +212,7 @@ def requirements_from_dict(data: abc.Mapping[str, Any], *, file: str = "") -> Re
         open=package.flag("open", False) if rows else True,
         pins=_read_pins(top),
         file=file,
+        tenant_limits=(late, missed, weighted),
     )
 
 

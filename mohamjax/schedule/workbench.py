@@ -14,6 +14,7 @@ from mohamjax.hardware import PackageParameters, Technology, Template, TemplateA
 from mohamjax.mapping import MappingTables, wires
 from mohamjax.schedule.design import Package, Workbench
 from mohamjax.schedule.fluid import predecessor_bits
+from mohamjax.schedule.tenants import tenants_of
 from mohamjax.struct import cast
 from mohamjax.workload import ApplicationModel
 
@@ -22,7 +23,7 @@ __all__ = ["package_arrays", "workbench"]
 
 def package_arrays(parameters: PackageParameters, dtype: Any = jnp.float32) -> Package:
     """The package parameters as the arrays that the evaluation reads (bytes per cycle, pJ per bit, um^2)."""
-    contends = parameters.contention == "all"
+    contends = parameters.links_contend
     return Package(
         tables=package_tables(parameters, dtype),
         link_bandwidth=jnp.asarray(parameters.link_bandwidth if contends else math.inf, dtype),
@@ -77,4 +78,5 @@ def workbench(
         templates=arrays,
         technology=cast(technology, dtype),
         package=packaged,
+        tenants=tenants_of(application, dtype),
     )

@@ -233,7 +233,9 @@ def _record(
         "scenario": application.name,
         "budget": settings.budget,
         "seed": settings.seed,
-        "networks": [{"name": n.name, "source": n.source, "layers": len(n.layers)} for n in application.networks],
+        "networks": [
+            {"name": n.name, "source": n.source, "layers": len(n.layers), **n.asked} for n in application.networks
+        ],
         "templates": [template_to_dict(t) for t in templates],
         "technology_hash": technology_hash(technology),
         "package": package_to_dict(settings.package),
@@ -439,7 +441,8 @@ def _co_optimise(
         kept, genes = np.nonzero(np.asarray(state.population.rank) >= 0), state.population.genes
     found = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], designs_of(genes))
     evaluated = reevaluate(application, templates, technology, package, sets.mapping, np.asarray(sets.count), found)
-    reached = np.asarray(evaluated.reports.objectives), np.asarray(evaluated.designs.template)
+    reports = evaluated.reports
+    reached = np.asarray(reports.objectives), np.asarray(evaluated.designs.template), reports.tenants
     within = np.flatnonzero(keeps(site, *reached))
     if not within.size:
         raise unmet(site, *reached)

@@ -53,6 +53,8 @@ class MohamContext:
         limits: `[4]` float, upper bounds of latency [s], energy [J], area [mm^2] and power [W]; inf where free.
         least: `[T + 1]` int32, fewest chiplets of each template, then of all.
         most: `[T + 1]` int32, likewise.
+        tenant_limits: `[3]` float, upper bounds in the order of `TENANT_LIMITS`; None where nobody has a deadline or a
+            weight.
     """
 
     genetics: Genetics
@@ -64,6 +66,7 @@ class MohamContext:
     limits: jax.Array
     least: jax.Array
     most: jax.Array
+    tenant_limits: jax.Array | None = None
 
 
 @functools.partial(jax.jit, static_argnames=("count",))
@@ -202,6 +205,7 @@ def build_context(
         limits=jnp.asarray(site.limits, reference.dtype),
         least=jnp.asarray(site.least),
         most=jnp.asarray(site.most),
+        tenant_limits=None if bench.tenants is None else jnp.asarray(site.tenant_limits, reference.dtype),
     )
 
 

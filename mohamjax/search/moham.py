@@ -19,7 +19,8 @@ import numpy as np
 
 from mohamjax import emo
 from mohamjax.programs import brief_jit
-from mohamjax.schedule import Design, evaluate
+from mohamjax.schedule import Design, TenantReport, report
+from mohamjax.schedule.tenants import tenant_excess
 from mohamjax.search import operators
 from mohamjax.search.config import MohamConfig, Rates
 from mohamjax.search.context import MohamContext
@@ -155,18 +156,24 @@ LIMIT_TOLERANCE = 1e-5
 """Relative excess over a limit that single precision leaves open; the final front is filtered in double precision."""
 
 
-def violation(objectives: jax.Array, design: Design, context: MohamContext) -> jax.Array:
+def violation(
+    objectives: jax.Array, design: Design, context: MohamContext, users: TenantReport | None = None
+) -> jax.Array:
     """By how much a design breaks the user's limits, `[]` float, 0 where it keeps them all.
 
     Sum of the logarithms of the factors by which limits are exceeded, and of the chiplets too few or too many. What
-    single precision cannot tell from the limit (a hundred-thousandth) is not beyond it.
+    single precision cannot tell from the limit (a hundred-thousandth) is not beyond it. `users` is what the users of
+    the networks get, for limits on that (`schedule.tenants.tenant_excess`).
     """
     reached = jnp.append(objectives, objectives[1] / objectives[0])
     over = jnp.maximum(jnp.log(reached / context.limits) - LIMIT_TOLERANCE, 0.0)
     counts = jnp.zeros(context.most.shape, jnp.int32).at[design.template].add(design.template >= 0)
     counts = counts.at[-1].set(jnp.sum(design.template >= 0))
     wrong = jnp.maximum(counts - context.most, 0) + jnp.maximum(context.least - counts, 0)
-    return jnp.sum(over) + jnp.sum(wrong).astype(over.dtype)
+    excess = jnp.sum(over) + jnp.sum(wrong).astype(over.dtype)
+    if users is None or context.tenant_limits is None or context.bench.tenants is None:
+        return excess
+    return excess + jnp.sum(tenant_excess(users, context.bench.tenants, context.tenant_limits, LIMIT_TOLERANCE))
 
 
 def _fitness(objectives: jax.Array, context: MohamContext, *, scalar: bool, log: bool) -> jax.Array:
@@ -251,8 +258,8 @@ def _grow_plans(drafts: _Draft, context: MohamContext) -> Planned:
 def _problem(genes: str, tiles: int, per_layer: bool, scalar: bool, log: bool, projects: bool) -> Problem:
     def evaluate_one(individual: Design | Planned, context: MohamContext) -> jax.Array:
         design = designs_of(individual)
-        objectives = evaluate(design, context.bench)
-        return emo.constrained(objectives, violation(objectives, design, context))
+        found = report(design, context.bench)
+        return emo.constrained(found.objectives, violation(found.objectives, design, context, found.tenants))
 
     layers = genes == "layers"
     return Problem(

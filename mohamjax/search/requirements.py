@@ -15,8 +15,8 @@ import numpy as np
 from mohamjax.errors import InputError
 from mohamjax.hardware import Template, template_from_dict, template_to_dict
 from mohamjax.reader import choice
-from mohamjax.schedule import Requirements
-from mohamjax.schedule.requirements import LIMITS, FixedChiplet
+from mohamjax.schedule import Requirements, TenantReport
+from mohamjax.schedule.requirements import LIMITS, TENANT_LIMITS, FixedChiplet
 from mohamjax.text import plural
 from mohamjax.workload import ApplicationModel
 
@@ -42,6 +42,7 @@ class Site:
         limits: upper bounds in the order of `LIMITS`.
         homogeneous: all chiplets of a design have one template.
         file: where the requirements were read, for complaints.
+        tenant_limits: upper bounds in the order of `TENANT_LIMITS`.
     """
 
     templates: tuple[Template, ...]
@@ -53,6 +54,7 @@ class Site:
     limits: tuple[float, float, float, float]
     homogeneous: bool
     file: str
+    tenant_limits: tuple[float, float, float] = (math.inf, math.inf, math.inf)
 
     @property
     def projects(self) -> bool:
@@ -135,7 +137,22 @@ def survey(
         limits=r.limits,
         homogeneous=r.homogeneous,
         file=r.file,
+        tenant_limits=_tenant_limits(r, application),
     )
+
+
+def _tenant_limits(r: Requirements, application: ApplicationModel) -> tuple[float, float, float]:
+    """Limits on what users get; checks that they ask for something."""
+    for name, limit in zip(TENANT_LIMITS[:2], r.tenant_limits, strict=False):
+        if math.isfinite(limit) and all(math.isinf(network.deadline_s) for network in application.networks):
+            raise r.complaint(
+                "no network has a deadline", f"limits.{name}", "give `deadline_s` in the scenario, or leave it out"
+            )
+    if math.isfinite(r.tenant_limits[2]) and not any(network.asked for network in application.networks):
+        raise r.complaint(
+            "no network has a weight", f"limits.{TENANT_LIMITS[2]}", "give `weight` in the scenario, or limit latency_s"
+        )
+    return r.tenant_limits
 
 
 def _owner(template: Template, chiplets: Sequence[FixedChiplet], names: Sequence[str]) -> str:
@@ -301,6 +318,8 @@ class Demand:
     @property
     def excess(self) -> np.ndarray:
         """`[N]`, by how much each design breaks it, 0 where it keeps it: the measure of `moham.violation`."""
+        if self.key in _TENANT_KEYS:
+            return np.maximum(self.reached - self.bound - _ROUNDING * np.abs(self.reached), 0.0)
         if self.key.startswith("limits"):
             with np.errstate(divide="ignore"):  # what costs nothing keeps every limit
                 excess = np.maximum(np.log(self.reached / self.bound) - _ROUNDING, 0.0)
@@ -313,16 +332,22 @@ class Demand:
         return f"{self.key} {text} (at {'most' if self.upper else 'least'} {bound})"
 
 
+_TENANT_KEYS = tuple(f"limits.{name}" for name in TENANT_LIMITS)
+"""Those of which zero and less may be reached, so that they have no logarithm."""
+
 _ROUNDING = 1e-9  # relative excess over a limit that double precision leaves open
 
 
-def demands(site: Site, objectives: np.ndarray, template: np.ndarray) -> list[Demand]:
+def demands(
+    site: Site, objectives: np.ndarray, template: np.ndarray, users: TenantReport | None = None
+) -> list[Demand]:
     """What designs reach of every limit and every number of chiplets.
 
     Args:
         site: the requirements.
         objectives: `[N, 3]` float, latency [s], energy [J], area [mm^2]; inf where a design has no result.
         template: `[N, S]` int, template on each tile, -1 where empty.
+        users: what the users of the networks get, leading axis `[N]`; needed where that is limited.
     """
     with np.errstate(invalid="ignore"):
         power = objectives[:, 1] / objectives[:, 0]
@@ -331,6 +356,13 @@ def demands(site: Site, objectives: np.ndarray, template: np.ndarray) -> list[De
         for name, values, limit in zip(LIMITS, [*objectives.T, power], site.limits, strict=True)
         if math.isfinite(limit)
     ]
+    if users is not None:
+        got = (users.worst_lateness, users.missed, users.weighted_latency)
+        found += [
+            Demand(key, np.asarray(values, np.float64), limit, True)
+            for key, values, limit in zip(_TENANT_KEYS, got, site.tenant_limits, strict=True)
+            if math.isfinite(limit)
+        ]
     kinds = [(template == t).sum(axis=1) for t in range(len(site.templates))]
     keys = [*(f"chiplets.templates.{t.name}" for t in site.templates), "chiplets"]
     for key, count, least, most in zip(keys, [*kinds, np.sum(kinds, axis=0)], site.least, site.most, strict=True):
@@ -338,9 +370,9 @@ def demands(site: Site, objectives: np.ndarray, template: np.ndarray) -> list[De
     return found
 
 
-def keeps(site: Site, objectives: np.ndarray, template: np.ndarray) -> np.ndarray:
+def keeps(site: Site, objectives: np.ndarray, template: np.ndarray, users: TenantReport | None = None) -> np.ndarray:
     """Which designs have a result and keep every limit and number of chiplets, `[N]` bool; arguments as `demands`."""
-    kept = [demand.excess == 0 for demand in demands(site, objectives, template)]
+    kept = [demand.excess == 0 for demand in demands(site, objectives, template, users)]
     return np.all([np.isfinite(objectives).all(axis=1), *kept], axis=0)
 
 
@@ -372,15 +404,16 @@ def out_of_reach(site: Site, floor: np.ndarray, tolerance: float) -> InputError 
     )
 
 
-def unmet(site: Site, objectives: np.ndarray, template: np.ndarray) -> InputError:
+def unmet(site: Site, objectives: np.ndarray, template: np.ndarray, users: TenantReport | None = None) -> InputError:
     """The complaint that no design meets the requirements: which demands fail, and what was reached of them.
 
     Args:
         site: the requirements.
         objectives: of the designs that come nearest, as for `demands`.
         template: likewise.
+        users: likewise.
     """
-    found = [d for d in demands(site, objectives, template) if d.key.startswith("limits") or d.excess.any()]
+    found = [d for d in demands(site, objectives, template, users) if d.key.startswith("limits") or d.excess.any()]
     never = [demand for demand in found if demand.excess.all()]
     parts = [demand.told((np.nanmin if demand.upper else np.nanmax)(demand.reached)) for demand in never]
     told = f"at best {'; '.join(parts)}" if parts else "each is kept by some of them, but not all by one"

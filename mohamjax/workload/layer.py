@@ -92,12 +92,38 @@ class Network:
         layers: predecessors are indices of this tuple.
         source: where it was read from.
         task: what it is for, of `TASKS`; empty where nobody says.
+        deadline_s: s from the start (of a frame) until its last layer should have ended; inf for none.
+        frames_per_second: how often it runs; 0 for once.
+        weight: how much its latency counts beside that of the others.
     """
 
     name: str
     layers: tuple[Layer, ...]
     source: str = ""
     task: str = ""
+    deadline_s: float = math.inf
+    frames_per_second: float = 0.0
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Checks what its users ask for; raises ValueError."""
+        if not self.deadline_s > 0 or not 0 <= self.frames_per_second < math.inf or not 0 < self.weight < math.inf:
+            raise ValueError(
+                f"network {self.name}: deadline {self.deadline_s}, {self.frames_per_second} frames per second and "
+                f"weight {self.weight}: deadlines and weights are positive, rates not negative, both finite"
+            )
+
+    @property
+    def asked(self) -> dict[str, float]:
+        """What its users ask for, as far as they say it, by the keys of files."""
+        given = {"deadline_s": self.deadline_s, "frames_per_second": self.frames_per_second, "weight": self.weight}
+        silent = {"deadline_s": math.inf, "frames_per_second": 0.0, "weight": 1.0}
+        return {key: value for key, value in given.items() if value != silent[key]}
+
+    @property
+    def period_s(self) -> float:
+        """s between two frames; inf where it runs once."""
+        return 1 / self.frames_per_second if self.frames_per_second else math.inf
 
     @property
     def macs(self) -> int:

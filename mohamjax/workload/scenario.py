@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import os
 import pathlib
 from collections import abc
@@ -43,7 +44,7 @@ _ALIASES = {
     "datacenter": "data-center",
 }
 _KEYS = ("name", "description", "networks")
-_NETWORK_KEYS = ("file", "name", "copies", "batch", "shapes", "task")
+_NETWORK_KEYS = ("file", "name", "copies", "batch", "shapes", "task", "deadline_s", "frames_per_second", "weight")
 _ELSEWHERE = {"requirements/1": "requirements", "template/1": "templates", "technology/1": "technology"}
 _OF_REQUIREMENTS = frozenset(("limits", "chiplets", "homogeneous", "package", "pin"))
 
@@ -58,6 +59,9 @@ class _Entry:
     batch: int | None = None
     shapes: abc.Mapping[str, Sequence[int]] | None = None
     task: str = ""
+    deadline_s: float = math.inf
+    frames_per_second: float = 0.0
+    weight: float = 1.0
 
 
 def load_scenario(
@@ -72,7 +76,8 @@ def load_scenario(
 
     A user's scenario is YAML: `name` (optional), `description` (optional) and `networks`, a list of `file` (relative to
     the YAML file) with, optionally, `name`, `copies`, `batch`, `shapes` (`{tensor: [d, d, ...]}`) and `task` (of
-    `TASKS`, for those who draw jobs from the networks of one).
+    `TASKS`, for those who draw jobs from the networks of one). What the users of a network ask for: `deadline_s`,
+    `frames_per_second` (which is a deadline of one period where none is given) and `weight`.
 
     Args:
         spec: A packaged name (`SCENARIOS`, or A to D), a YAML file, an ONNX file, or several ONNX files.
@@ -123,7 +128,16 @@ def load_scenario(
             most = f"{MAX_LAYERS:,} layers or {MAX_DEPENDENCIES:,} dependencies between them"
             raise _too_large(f"{layers:,} layers and {dependencies:,} dependencies", most, name, source)
         for _ in range(entry.copies):
-            networks.append(dataclasses.replace(network, name=_distinct(network.name, used), task=entry.task))
+            networks.append(
+                dataclasses.replace(
+                    network,
+                    name=_distinct(network.name, used),
+                    task=entry.task,
+                    deadline_s=entry.deadline_s,
+                    frames_per_second=entry.frames_per_second,
+                    weight=entry.weight,
+                )
+            )
     return ApplicationModel(name, tuple(networks))
 
 
@@ -246,6 +260,7 @@ def _entry(entry: object, i: int, path: pathlib.Path) -> _Entry:
             item=fields.path("file"),
             remedy=_near_file(target) or "give its path relative to the YAML file",
         )
+    rate = fields.number("frames_per_second", 0.0, exclusive=True)
     return _Entry(
         target,
         fields.text("name") if fields.has("name") else None,
@@ -253,6 +268,9 @@ def _entry(entry: object, i: int, path: pathlib.Path) -> _Entry:
         fields.integer("batch") if fields.has("batch") else None,
         _shapes(fields) if fields.has("shapes") else None,
         fields.choice("task", TASKS, "task", ""),
+        fields.number("deadline_s", 1 / rate if rate else math.inf, exclusive=True),
+        rate,
+        fields.number("weight", 1.0, exclusive=True),
     )
 
 

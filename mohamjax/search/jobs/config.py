@@ -52,12 +52,12 @@ class JobSearchConfig:
 
 @dataclasses.dataclass(frozen=True)
 class JobGoals:
-    """What tenants want, beside a short makespan; see `problem.job_problem`.
+    """What tenants want, beside a short makespan; see `problem.job_problem`. What is None is as the table has it.
 
     Attributes:
-        weight: per job, or None for 1 each.
+        weight: per job, or None.
         deadline: per job [time units], or None.
-        target: per job the place at which it should end, or None for the order of the table.
+        target: per job the place at which it should end, or None.
     """
 
     weight: tuple[float, ...] | None = None
@@ -66,4 +66,11 @@ class JobGoals:
 
     def problem(self, table: JobTable, **sizes: Any) -> JobProblem:
         """The problem of a table with these goals; keywords as for `problem.job_problem`."""
-        return job_problem(table, weight=self.weight, deadline=self.deadline, target=self.target, **sizes)
+        whole = self.of(table)
+        return job_problem(table, weight=whole.weight, deadline=whole.deadline, target=whole.target, **sizes)
+
+    def of(self, table: JobTable) -> JobGoals:
+        """These goals, completed by those of a table."""
+        own = (getattr(self, name) for name in ("weight", "deadline", "target"))
+        there = (table.weight, table.deadline, table.target)
+        return JobGoals(*(mine if mine is not None else given for mine, given in zip(own, there, strict=True)))

@@ -35,7 +35,7 @@ __all__ = [
     "padded_jobs",
 ]
 
-OBJECTIVES = ("makespan", "energy", "edp", "unsatisfied", "tardiness", "mean-end")
+OBJECTIVES = ("makespan", "energy", "edp", "unsatisfied", "tardiness", "mean-end", "lateness", "missed")
 """What can be minimised, see `evaluate`."""
 
 
@@ -244,7 +244,9 @@ def evaluate(genes: JobGenes, problem: JobProblem, objectives: Sequence[str] = (
       target, A being the number of accelerators. (The paper defines SAT by a figure, from the two orders and the two
       numbers; this is our reading of it.)
     - `tardiness`: sum over the jobs of weight times the time by which they miss their deadline;
-    - `mean-end`: mean of the ends, weighted: what serves tenants with priorities.
+    - `mean-end`: mean of the ends, weighted: what serves tenants with priorities;
+    - `lateness`: the largest end less deadline [time units], negative where all are early, 0 without any;
+    - `missed`: number of jobs that end after their deadline.
 
     Args:
         genes: `[P, J]`.
@@ -265,16 +267,20 @@ def evaluate(genes: JobGenes, problem: JobProblem, objectives: Sequence[str] = (
     energy = jnp.sum(
         jnp.where(problem.mask, problem.energy[jnp.arange(problem.mask.shape[0]), genes.accelerator], 0.0), axis=-1
     )
-    if {"unsatisfied", "tardiness", "mean-end"} & set(objectives):
+    if {"unsatisfied", "tardiness", "mean-end", "lateness", "missed"} & set(objectives):
         end = link_ends(*arguments)
         makespan = jnp.max(end, axis=-1)
         late = jnp.where(problem.mask, problem.weight * jnp.maximum(end - problem.deadline, 0.0), 0.0)
         away = jnp.abs(_finish_place(end, problem.mask) - problem.target) >= problem.accelerators
+        due = problem.mask & jnp.isfinite(problem.deadline)
+        latest = jnp.max(jnp.where(due, end - jnp.where(due, problem.deadline, 0.0), -jnp.inf), axis=-1)
         share = problem.weight / jnp.sum(jnp.where(problem.mask, problem.weight, 0.0))
         values = {
             "unsatisfied": jnp.sum(away & problem.mask, axis=-1) / jnp.sum(problem.mask),
             "tardiness": jnp.sum(late, axis=-1),
             "mean-end": jnp.sum(jnp.where(problem.mask, share * end, 0.0), axis=-1),
+            "lateness": jnp.where(jnp.any(due), latest, 0.0),
+            "missed": jnp.sum(due & (end > problem.deadline), axis=-1),
         }
     else:
         makespan, values = link_makespan(*arguments), {}

@@ -244,13 +244,14 @@ def check_goals(config: JobSearchConfig, goals: JobGoals) -> None:
     """Complains about objectives that the goals have no data for.
 
     Raises:
-        InputError: tardiness without a deadline.
+        InputError: tardiness, lateness or missed deadlines without a deadline.
     """
-    if "tardiness" in config.objectives and not np.isfinite(goals.deadline or np.inf).any():
+    wanted = [name for name in config.objectives if name in ("tardiness", "lateness", "missed")]
+    if wanted and not np.isfinite(goals.deadline or np.inf).any():
         raise InputError(
             "no job has a deadline",
             item="objective",
-            remedy="give deadline_cycles in a jobs file (a job table has none), or leave tardiness out",
+            remedy=f"give deadline_cycles in a jobs file or `deadline` in a job table, or leave {wanted[0]} out",
         )
 
 
@@ -267,7 +268,7 @@ def check_problem(table: JobTable, config: JobSearchConfig, goals: JobGoals) -> 
             item="objective",
             remedy="take the argument `cost_model=loop-nest`, give a job table with energy_J, or minimise makespan",
         )
-    check_goals(config, goals)
+    check_goals(config, goals.of(table))
 
 
 def run_method(

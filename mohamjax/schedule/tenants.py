@@ -1,0 +1,105 @@
+"""What the users of the networks get: latency per network, lateness against deadlines, weighted latency.
+
+A network's latency is the end of its last layer, its lateness that less its deadline; one without a deadline is never
+late. Axes: L layers (padded), N networks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.workload import ApplicationModel
+
+if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
+    from dataclasses import dataclass
+else:
+    from chex import dataclass
+
+__all__ = ["TenantReport", "Tenants", "tenant_excess", "tenant_report", "tenants_of"]
+
+
+@dataclass(frozen=True)
+class Tenants:
+    """What the users of the networks ask for.
+
+    Attributes:
+        deadline: `[N]` float, s; +inf for none.
+        weight: `[N]` float, importance; they add up to 1.
+    """
+
+    deadline: jax.Array
+    weight: jax.Array
+
+
+@dataclass(frozen=True)
+class TenantReport:
+    """What they get of one design; infinite where its schedule cannot run.
+
+    Attributes:
+        latency: `[N]` float, s until the last layer of each network has ended.
+        worst_lateness: `[]` float, s, the largest latency less deadline, negative where all are early; -inf where no
+            network has a deadline.
+        missed: `[]` int32, networks that end after their deadline.
+        weighted_latency: `[]` float, s, mean of the latencies by weight.
+    """
+
+    latency: jax.Array
+    worst_lateness: jax.Array
+    missed: jax.Array
+    weighted_latency: jax.Array
+
+
+def tenants_of(application: ApplicationModel, dtype: Any = jnp.float32) -> Tenants | None:
+    """The demands of an application model's users; None where none says anything."""
+    networks = application.networks
+    if not any(network.asked for network in networks):
+        return None
+    weight = np.asarray([n.weight for n in networks], np.float64)
+    return Tenants(
+        deadline=jnp.asarray([n.deadline_s for n in networks], dtype),
+        weight=jnp.asarray(weight / weight.sum(), dtype),
+    )
+
+
+def tenant_report(end: jax.Array, network: jax.Array, tenants: Tenants) -> TenantReport:
+    """What the users get of a schedule; pure and traceable.
+
+    Args:
+        end: `[L]` float, s, end of every layer.
+        network: `[L]` int32, network of each layer, -1 where padded.
+        tenants: what they ask for.
+    """
+    count = tenants.deadline.shape[0]
+    own = network[None, :] == jnp.arange(count, dtype=network.dtype)[:, None]
+    latency = jnp.max(jnp.where(own, end[None, :], 0.0), axis=1)
+    late = latency - tenants.deadline
+    return TenantReport(
+        latency=latency,
+        worst_lateness=jnp.max(jnp.where(jnp.isfinite(tenants.deadline), late, -jnp.inf)),
+        missed=jnp.sum(late > 0).astype(jnp.int32),
+        weighted_latency=jnp.sum(tenants.weight * latency),
+    )
+
+
+def tenant_excess(report: TenantReport, tenants: Tenants, limits: jax.Array, tolerance: float) -> jax.Array:
+    """By how much limits on tenants are broken, `[3]` float >= 0: logarithms of factors, smooth in the latencies.
+
+    Args:
+        report: what the users get.
+        tenants: what they ask for.
+        limits: `[3]` float, most lateness [s], most missed deadlines, most weighted latency [s]; inf where free.
+        tolerance: logarithm of a factor that is no excess.
+
+    Returns:
+        The factor by which the latest network exceeds its deadline and the lateness that it may have; the factors by
+        which networks exceed their deadlines, those that may be missed left out; that of the weighted latency.
+    """
+    latest = jnp.max(jnp.log(report.latency / (tenants.deadline + limits[0])))
+    over = jnp.sort(jnp.maximum(jnp.log(report.latency / tenants.deadline) - tolerance, 0.0))[::-1]
+    missed = jnp.sum(jnp.where(jnp.arange(over.shape[0]) >= limits[1], over, 0.0))
+    weighted = jnp.log(report.weighted_latency / limits[2])
+    return jnp.stack([jnp.maximum(latest - tolerance, 0.0), missed, jnp.maximum(weighted - tolerance, 0.0)])
