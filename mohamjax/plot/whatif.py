@@ -322,10 +322,10 @@ def front_under_uncertainty(found: Uncertainty, *, title: str) -> Figure:
             scale_axis(axes, which, span, f"{_OBJECTIVES[m][0]} [{scales[m][1]}]")
         at = [nominal[:, m] * scales[m][0] for m in (x, y)]
         ends = [(low[:, m] * scales[m][0], high[:, m] * scales[m][0]) for m in (x, y)]
-        alpha = 0.9 if len(nominal) <= 60 else 0.35
+        alpha = 0.9 if len(nominal) <= 60 else 0.5
         axes.hlines(at[1], *ends[0], color=_INTERVAL, lw=0.6, alpha=alpha, zorder=1)
         axes.vlines(at[0], *ends[1], color=_INTERVAL, lw=0.6, alpha=alpha, zorder=1)
-        for kind, marker in ((front, "o"), (~front, "s")):
+        for kind, marker in ((~front, "s"), (front, "o")):
             row = above[kind[above]]
             shown = {"c": probability[row], "cmap": "viridis", "norm": norm, "linewidths": 0.4, "edgecolors": "0.25"}
             axes.scatter(at[0][row], at[1][row], s=30 if marker == "o" else 16, marker=marker, zorder=2, **shown)
