@@ -114,6 +114,17 @@ def test_every_public_name_has_an_example_that_runs(name, problem, tables, space
     assert doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(test).failed == 0
 
 
+def test_what_if_refuses_a_space_of_another_problem(problem, space, designs):
+    other = mj.DesignProblem(problem.application, problem.templates, mj.Package(interface_bandwidth=8))
+    with pytest.raises(InputError, match="another package"):
+        mj.what_if(designs, space, other, {"clock": [1]})
+    with pytest.raises(InputError, match="design 3: cannot run in this space"):
+        broken = dataclasses.replace(designs, mapping=designs.mapping.at[3].set(99))
+        mj.what_if(broken, space, problem, {"clock": [1]})
+    with pytest.raises(InputError, match="2 names for 64 designs"):
+        mj.what_if(designs, space, problem, {"clock": [1]}, names=["a", "b"])
+
+
 def test_examples_cover_all_public_names():
     covered = {name.split(".")[0] for name in EXAMPLES}
     assert covered == set(mj.__all__) - {"__version__"}

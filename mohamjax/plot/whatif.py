@@ -152,11 +152,11 @@ def _heat(axes: Axes, both: Sequence[Axis], values: np.ndarray, norm: Normalize)
     """One heat map: the first parameter along x, the second along y; `values` `[V1, V2]` in units of the colours."""
     axes.set_facecolor(_NOTHING)  # where no design runs
     mesh = axes.imshow(np.ma.masked_invalid(values.T), origin="lower", aspect="auto", cmap="viridis_r", norm=norm)
-    for axis, ticks, labels in ((axes.xaxis, 0, "x"), (axes.yaxis, 1, "y")):
+    for axis, ticks in ((axes.xaxis, 0), (axes.yaxis, 1)):
         texts = [_value(both[ticks], value) for value in both[ticks].values]
         every = -(-len(texts) // 12)
         axis.set_ticks(range(0, len(texts), every), texts[::every])
-        axes.tick_params(axis=labels, length=0)
+        axis.set_tick_params(length=0)
     axes.spines[:].set_visible(False)
     if values.size <= _MOST_WRITTEN:
         size = 7.0 if values.size <= 36 else 5.5
@@ -251,9 +251,10 @@ def tornado(found: Sensitivities, *, title: str, most: int = 12) -> Figure:
     if not len(values):
         raise InputError("no design runs", item="figures", remedy="give designs that run")
     known = np.isfinite(values).any(axis=0)  # [P, 3]
-    low, middle, high = np.zeros((3, *known.shape))
+    quantiles = np.zeros((3, *known.shape))
     for p, m in np.argwhere(known):
-        low[p, m], middle[p, m], high[p, m] = np.nanquantile(values[:, p, m], (0.05, 0.5, 0.95))
+        quantiles[:, p, m] = np.nanquantile(values[:, p, m], (0.05, 0.5, 0.95))
+    low, middle, high = quantiles[0], quantiles[1], quantiles[2]
     strength = np.maximum(np.abs(low), np.abs(high)).max(axis=0, initial=0.0)
     strong = np.abs(middle) > 0.01 * strength
     rows = [[p for p in np.argsort(-np.abs(middle[:, m]), kind="stable")[:most] if strong[p, m]] for m in range(3)]
@@ -280,7 +281,7 @@ def tornado(found: Sensitivities, *, title: str, most: int = 12) -> Figure:
         axes.spines["left"].set_visible(False)
         if not row:
             axes.text(0.5, 0.5, "follows none of them", ha="center", va="center", transform=axes.transAxes)
-    handles = [Patch(facecolor=PALETTE[5]), Patch(facecolor=PALETTE[0])]
+    handles: list[Patch | Line2D] = [Patch(facecolor=PALETTE[5]), Patch(facecolor=PALETTE[0])]
     labels = ["grows with the parameter", "falls (% per 1 % of the parameter)"]
     if len(values) > 1:
         handles.append(Line2D([], [], color="0.15", lw=1.1))
@@ -303,7 +304,7 @@ def front_under_uncertainty(found: Uncertainty, *, title: str) -> Figure:
         found: the designs; those that do not run on the hardware as it is are left out.
         title: of the figure.
     """
-    runs = np.isfinite(found.nominal).all(axis=1)
+    runs = np.asarray(np.isfinite(found.nominal).all(axis=1))
     if not runs.any():
         raise InputError("no design runs", item="figures", remedy="give designs that run")
     nominal, low, high = found.nominal[runs], found.quantiles[0][runs], found.quantiles[-1][runs]
@@ -321,10 +322,10 @@ def front_under_uncertainty(found: Uncertainty, *, title: str) -> Figure:
             scale_axis(axes, which, span, f"{_OBJECTIVES[m][0]} [{scales[m][1]}]")
         at = [nominal[:, m] * scales[m][0] for m in (x, y)]
         ends = [(low[:, m] * scales[m][0], high[:, m] * scales[m][0]) for m in (x, y)]
-        alpha = 0.9 if len(nominal) <= 60 else 0.35
+        alpha = 0.9 if len(nominal) <= 60 else 0.5
         axes.hlines(at[1], *ends[0], color=_INTERVAL, lw=0.6, alpha=alpha, zorder=1)
         axes.vlines(at[0], *ends[1], color=_INTERVAL, lw=0.6, alpha=alpha, zorder=1)
-        for kind, marker in ((front, "o"), (~front, "s")):
+        for kind, marker in ((~front, "s"), (front, "o")):
             row = above[kind[above]]
             shown = {"c": probability[row], "cmap": "viridis", "norm": norm, "linewidths": 0.4, "edgecolors": "0.25"}
             axes.scatter(at[0][row], at[1][row], s=30 if marker == "o" else 16, marker=marker, zorder=2, **shown)

@@ -168,7 +168,7 @@ def uncertainty(
         InputError: as of `what_if`, or a spread below 0.
 
     Example:
-        >>> found = mj.uncertainty(designs, space, problem, spread=0.2, samples=100, seed=0)
+        >>> found = mj.uncertainty(designs, space, problem, spread=0.2, samples=10, seed=0)
         >>> found.quantiles.shape, bool(found.probability.max() <= 1)
         ((3, 64, 3), True)
     """

@@ -97,7 +97,7 @@ class WhatIf:
         for i, axis in enumerate(self.axes):
             columns[axis.column] = np.repeat(self.settings[:, i], number)
         flat = self.objectives.reshape(-1, 3)
-        valid = np.isfinite(flat).all(axis=1)
+        valid = np.asarray(np.isfinite(flat).all(axis=1))
         columns |= {name: np.where(valid, flat[:, i], np.nan) for i, name in enumerate(OBJECTIVES)}
         return columns | {"valid": valid}
 
