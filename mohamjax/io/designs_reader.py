@@ -181,7 +181,7 @@ def _application(document: abc.Mapping[str, Any], file: object) -> ApplicationMo
     return ApplicationModel(name=str(document.get("scenario", "")), networks=tuple(networks))
 
 
-def _users(entry: abc.Mapping[str, Any], *, file: object, item: str) -> dict[str, float]:
+def _users(entry: abc.Mapping[str, Any], *, file: object, item: str) -> dict[str, Any]:
     """What the users of a network ask for, as far as they say it."""
     return {
         key: number(entry[key], file=file, item=f"{item}.{key}", exclusive=True)
