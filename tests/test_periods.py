@@ -2,16 +2,18 @@
 
 import dataclasses
 import functools
+import json
 
 import jax
 import numpy as np
 import plain_fluid
 import pytest
-from design_cases import application, bench, random_designs, tables
+from design_cases import TECHNOLOGY, TEMPLATES, application, bench, random_designs, tables
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters
-from mohamjax.schedule import report, run_periods
+from mohamjax.io.periods import periods_document
+from mohamjax.schedule import Evaluated, report, run_periods
 from mohamjax.schedule.explain import shared_resources
 from mohamjax.schedule.periods import frames_of
 
@@ -104,6 +106,28 @@ def test_the_steady_state():
     assert all(0 <= share <= 1 + 1e-9 for share in [*seen.busy, *seen.used.values()])
     more = run_periods(design, found, fast, PACKAGE, 48)
     assert more.throughput[0] == pytest.approx(seen.throughput[0], rel=0.1)
+
+
+def test_a_file_of_periods():
+    designs, found = zip(*cases(), strict=True)
+    designs, found = (jax.tree.map(lambda *leaves: np.stack(leaves), *x) for x in (designs, found))
+    found_on = Evaluated(networks(), TEMPLATES, TECHNOLOGY, PACKAGE, None, None, designs, found)
+    rows = [{"design_id": i, "valid": i != 2} for i in range(len(designs.order) + 1)]
+    document = json.loads(json.dumps(periods_document(rows, found_on, 3), allow_nan=False))
+    assert document["format"] == "design-periods/1" and [d["design_id"] for d in document["designs"]] == [
+        0,
+        1,
+        3,
+        4,
+        5,
+        6,
+    ]
+    seen = run_periods(*cases()[2], networks(), PACKAGE, 3)
+    told = document["designs"][2]
+    assert [n["frames"] for n in told["networks"]] == [3, 1, 8]
+    assert told["networks"][2]["latency_s"] == seen.latency[seen.frames.network == 2].tolist()
+    assert told["networks"][1]["throughput_per_s"] is None is told["worst_lateness_s"]
+    assert len(told["busy"]) == (cases()[2][0].template >= 0).sum() and told["used"] == seen.used
 
 
 def test_what_has_no_periods_is_refused():
