@@ -26,9 +26,14 @@ def simulate(
     resources_of_accelerator: Sequence[Sequence[int]],
     bandwidth: Sequence,
     number=Fraction,
+    release: Sequence | None = None,
 ) -> PlainSchedule:
-    """Simulates one schedule; `number` is Fraction for exact results or float for speed."""
+    """Simulates one schedule; `number` is Fraction for exact results or float for speed.
+
+    No job starts before its release (default: 0 for all).
+    """
     jobs = range(len(duration))
+    free = [number(0) for _ in jobs] if release is None else [number(t) for t in release]
     remaining = [number(d) for d in duration]
     demand = [number(b) / number(d) if d else number(0) for b, d in zip(bytes_, duration, strict=True)]
     bandwidth = [b if b == float("inf") else number(b) for b in bandwidth]
@@ -39,7 +44,9 @@ def simulate(
     use = []
     now = number(0)
     while True:
-        running = [q[0] for q in queues if q and all(end[p] is not None for p in predecessors[q[0]])]
+        ready = [q[0] for q in queues if q and all(end[p] is not None for p in predecessors[q[0]])]
+        running = [j for j in ready if free[j] <= now]
+        waiting = [free[j] - now for j in ready if free[j] > now]
         for j in running:
             if start[j] is None:
                 start[j] = now
@@ -49,9 +56,9 @@ def simulate(
             grant.append(number(1) if asked <= most else most / asked)
         rate = {j: min([number(1), *(grant[r] for r in resources_of_accelerator[accelerator[j]])]) for j in running}
         moving = [j for j in running if rate[j] > 0 or remaining[j] == 0]
-        if not moving:
+        if not moving and not waiting:
             break
-        step = min(remaining[j] / rate[j] if remaining[j] else number(0) for j in moving)
+        step = min([*waiting, *(remaining[j] / rate[j] if remaining[j] else number(0) for j in moving)])
         if step:
             through = [
                 sum((demand[j] * rate[j] for j in moving if r in resources_of_accelerator[accelerator[j]]), number(0))

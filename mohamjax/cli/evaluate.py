@@ -94,6 +94,15 @@ def add_parser(verbs: Any) -> None:
         "--timeloop", metavar="FOLDER", help="also write every chiplet and its layers as input files of Timeloop"
     )
     what_if.add_options(designs)
+    designs.add_argument(
+        "--periods",
+        type=options.positive,
+        metavar="N",
+        help="also run every design for N periods of the network with the lowest frame rate, see --periods-out",
+    )
+    designs.add_argument(
+        "--periods-out", metavar="FILE", help="latencies, throughput and utilisation over the periods (JSON)"
+    )
     options.add_common(
         designs, "table of objectives [s, J, mm^2] (CSV); - for standard output, the default", inner=True
     )
@@ -169,13 +178,16 @@ def _evaluate_designs(arguments: argparse.Namespace) -> int:
         write_design_trace,
         write_timeloop_designs,
     )
+    from mohamjax.io.periods import write_periods
 
     if arguments.explain is None:
         refuse("is the form of an explanation", "add --explain, or leave it out", json=arguments.json)
     what_if.check(arguments, explain=arguments.explain is not None, trace=arguments.trace, timeloop=arguments.timeloop)
+    if (arguments.periods is None) != (arguments.periods_out is None):
+        raise InputError("is half of a pair", item="--periods", remedy="give --periods N and --periods-out FILE")
     technology = technology_of(arguments) if arguments.technology else None
-    for option in ("out", "trace"):
-        probe(getattr(arguments, option), f"--{option}")
+    for option in ("out", "trace", "periods_out"):
+        probe(getattr(arguments, option), f"--{option.replace('_', '-')}")
     if arguments.timeloop is not None:
         prepare_folder(arguments.timeloop, "--timeloop")
     rows, evaluated = evaluate_designs(
@@ -191,13 +203,16 @@ def _evaluate_designs(arguments: argparse.Namespace) -> int:
         # Who asks for an explanation and names no file for the table wants the explanation alone.
         stream = sys.stderr if arguments.out == "-" else sys.stdout
         stream.write(json.dumps(told, indent=1) + "\n" if arguments.json else explanations_text(told))
-    asked = {"--trace": arguments.trace, "--timeloop": arguments.timeloop}
+    asked = {"--trace": arguments.trace, "--timeloop": arguments.timeloop, "--periods-out": arguments.periods_out}
     asked = {item: target for item, target in asked.items() if target is not None}
     if asked and evaluated is None:
         raise InputError("no design of the file is valid", file=arguments.file, item=", ".join(asked))
     if evaluated is not None:
         for item, target in asked.items():
-            {"--trace": write_design_trace, "--timeloop": write_timeloop_designs}[item](target, evaluated)
+            if item != "--periods-out":
+                {"--trace": write_design_trace, "--timeloop": write_timeloop_designs}[item](target, evaluated)
+        if arguments.periods is not None:
+            write_periods(arguments.periods_out, rows, evaluated, arguments.periods)
     _count_designs(rows)
     return 0
 

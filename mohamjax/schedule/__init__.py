@@ -18,6 +18,7 @@ from mohamjax.schedule.explain import explain_design, explanation_text
 from mohamjax.schedule.fluid import Completion, Timeline, completion, predecessor_bits, simulate
 from mohamjax.schedule.front import ROLES, landmarks, non_dominated
 from mohamjax.schedule.front_bounds import Certificate, FrontBounds, FrontCurves, Staircase, certify, front_bounds
+from mohamjax.schedule.periods import PeriodicSchedule, run_periods
 from mohamjax.schedule.requirements import Requirements, load_requirements
 from mohamjax.schedule.segments import Segment, segments
 from mohamjax.schedule.tenants import TenantReport, Tenants, tenant_report, tenants_of
@@ -38,6 +39,7 @@ __all__ = [
     "FrontBounds",
     "FrontCurves",
     "Package",
+    "PeriodicSchedule",
     "Requirements",
     "Segment",
     "Staircase",
@@ -62,6 +64,7 @@ __all__ = [
     "predecessor_bits",
     "reevaluate",
     "report",
+    "run_periods",
     "scenario_bounds",
     "segments",
     "simulate",

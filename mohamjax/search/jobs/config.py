@@ -71,6 +71,8 @@ class JobGoals:
 
     def of(self, table: JobTable) -> JobGoals:
         """These goals, completed by those of a table."""
-        own = (getattr(self, name) for name in ("weight", "deadline", "target"))
-        there = (table.weight, table.deadline, table.target)
-        return JobGoals(*(mine if mine is not None else given for mine, given in zip(own, there, strict=True)))
+        return JobGoals(
+            weight=table.weight if self.weight is None else self.weight,
+            deadline=table.deadline if self.deadline is None else self.deadline,
+            target=table.target if self.target is None else self.target,
+        )

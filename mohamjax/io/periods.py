@@ -1,0 +1,73 @@
+"""Designs over several periods in a file, format `design-periods/1` (JSON).
+
+`designs`, one per valid design: `design_id`; `networks`, each with `name`, `frames`, `throughput_per_s` (null for fewer
+than three frames) and `latency_s` of every frame; `worst_lateness_s` (null without deadlines), `missed_deadlines`; of
+the steady state `busy`, a share of the time per chiplet, and `used`, a share of the bandwidth per resource
+(docs/concepts/tenants.md).
+"""
+
+from __future__ import annotations
+
+import math
+import pathlib
+from collections import abc
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from mohamjax.io.files import dump_json, write_text
+from mohamjax.schedule import Evaluated, run_periods
+
+__all__ = ["PERIODS_FORMAT", "periods_document", "write_periods"]
+
+PERIODS_FORMAT = "design-periods/1"
+
+
+def periods_document(rows: Sequence[abc.Mapping[str, Any]], evaluated: Evaluated, periods: int) -> dict[str, Any]:
+    """What designs do over several periods.
+
+    Args:
+        rows: from `evaluate_designs`.
+        evaluated: likewise.
+        periods: of the slowest network.
+
+    Raises:
+        InputError: as `run_periods`.
+    """
+    found = []
+    for k, row in enumerate(row for row in rows if row["valid"]):
+        design, report = jax.tree.map(lambda leaf, k=k: np.asarray(leaf)[k], (evaluated.designs, evaluated.reports))
+        seen = run_periods(design, report, evaluated.application, evaluated.package, periods)
+        networks = [
+            {
+                "name": network.name,
+                "frames": int((seen.frames.network == n).sum()),
+                "throughput_per_s": _number(seen.throughput[n]),
+                "latency_s": seen.latency[seen.frames.network == n].tolist(),
+            }
+            for n, network in enumerate(evaluated.application.networks)
+        ]
+        found.append(
+            {
+                "design_id": row["design_id"],
+                "networks": networks,
+                "worst_lateness_s": _number(seen.worst_lateness),
+                "missed_deadlines": seen.missed,
+                "busy": seen.busy[np.asarray(report.chiplets.occupied)].tolist(),
+                "used": seen.used,
+            }
+        )
+    return {"format": PERIODS_FORMAT, "periods": periods, "designs": found}
+
+
+def write_periods(
+    path: str | pathlib.Path, rows: Sequence[abc.Mapping[str, Any]], evaluated: Evaluated, periods: int
+) -> None:
+    """Writes `periods_document` atomically."""
+    write_text(path, dump_json(periods_document(rows, evaluated, periods)))
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,219 @@
+"""Several frames in flight: a design under networks that come again and again, each at its own rate.
+
+Frame k of a network is released k periods after the start; a network without a rate runs once. A chiplet runs what it
+is given by release, frames of one release in the order of the design: as in a single frame it waits for the next in
+this order. Everything else is the fluid model, of which a clock is part: an accelerator of its own, without traffic,
+whose jobs last from one release to the next and precede the first layers of the frames that they release.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from typing import Any
+
+import jax
+import numpy as np
+
+from mohamjax.errors import InputError
+from mohamjax.hardware import PackageParameters
+from mohamjax.schedule.design import CYCLE_S
+from mohamjax.schedule.explain import shared_resources
+from mohamjax.schedule.fluid import REASONS, predecessor_bits, simulate, split_resources
+from mohamjax.schedule.segments import flow
+from mohamjax.workload import ApplicationModel
+
+__all__ = ["Frames", "PeriodicSchedule", "frames_of", "run_periods"]
+
+_MOST_JOBS = 4096  # rates between all events of all jobs are a square
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Frames:
+    """Frames of networks within a time, F of them, by release, then by network.
+
+    Attributes:
+        network: `[F]` int, whose.
+        number: `[F]` int, which of the network's, from 0.
+        release: `[F]` float64, s.
+    """
+
+    network: np.ndarray
+    number: np.ndarray
+    release: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PeriodicSchedule:
+    """A design over several periods.
+
+    Attributes:
+        frames: what was released when.
+        layer: `[J]` int, layer of every job; jobs are layers of frames.
+        frame: `[J]` int, frame of every job.
+        start: `[J]` float64, s.
+        end: `[J]` float64, s.
+        latency: `[F]` float64, s from the release of every frame until its last layer has ended.
+        throughput: per network frames per second that end in the steady state, the second half of its frames; nan for
+            networks of fewer than three frames.
+        worst_lateness: s, the largest latency less deadline; -inf where no network has a deadline.
+        missed: number of frames that end after their deadline.
+        busy: `[S]` float64, share of the steady state, the second half of the time of releases, in which each tile's
+            chiplet runs a layer.
+        used: name of each shared resource to the share of its bandwidth that is used then; unlimited ones and those
+            that no chiplet uses are left out.
+    """
+
+    frames: Frames
+    layer: np.ndarray
+    frame: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    latency: np.ndarray
+    throughput: tuple[float, ...]
+    worst_lateness: float
+    missed: int
+    busy: np.ndarray
+    used: dict[str, float]
+
+
+def frames_of(application: ApplicationModel, periods: int) -> Frames:
+    """What is released during so many periods of the slowest network.
+
+    Args:
+        application: networks.
+        periods: at least 1.
+
+    Raises:
+        InputError: no network has a frame rate, or `periods` is below 1.
+    """
+    rates = [network.frames_per_second for network in application.networks]
+    if not any(rates):
+        raise InputError(
+            "no network has a frame rate", item="networks", remedy="give `frames_per_second` in the scenario"
+        )
+    if periods < 1:
+        raise InputError(f"is {periods}", item="periods", remedy="take at least 1")
+    slowest = min(rate for rate in rates if rate)
+    # A release at the very end, but for rounding, belongs to the next period.
+    counts = [math.ceil(periods * rate / slowest * (1 - 1e-12)) if rate else 1 for rate in rates]
+    network = np.repeat(np.arange(len(rates)), counts)
+    number = np.concatenate([np.arange(count) for count in counts])
+    release = np.asarray([k / rates[n] if k else 0.0 for n, k in zip(network, number, strict=True)])
+    order = np.lexsort((network, release))
+    return Frames(network=network[order], number=number[order], release=release[order])
+
+
+@functools.cache
+def _simulated() -> Any:
+    return jax.jit(simulate)
+
+
+def run_periods(
+    design: Any, report: Any, application: ApplicationModel, package: PackageParameters, periods: int
+) -> PeriodicSchedule:
+    """Runs one design for several periods, in double precision; on the host, one compiled call.
+
+    Args:
+        design: the chromosome, NumPy leaves without a leading axis.
+        report: its report, likewise: durations, traffic and chiplets.
+        application: networks, at least one of them with a frame rate.
+        package: package parameters.
+        periods: of the slowest network, at least 1; the steady state takes some.
+
+    Raises:
+        InputError: no network has a frame rate, there are too many frames, or the schedule cannot end.
+    """
+    frames = frames_of(application, periods)
+    owner = np.asarray(application.network_of_layer)
+    members = [np.flatnonzero(owner == n) for n in range(len(application.networks))]
+    layer = np.concatenate([members[n] for n in frames.network])
+    frame = np.repeat(np.arange(len(frames.network)), [len(members[n]) for n in frames.network])
+    ticks = np.unique(frames.release[frames.release > 0]) / CYCLE_S
+    clock, total = len(design.template), len(layer) + len(ticks)
+    if total > _MOST_JOBS:
+        raise InputError(
+            f"{len(layer):,} layers of frames and {len(ticks):,} releases",
+            item="periods",
+            remedy=f"take fewer: at most {_MOST_JOBS:,} together",
+        )
+    job = {(int(f), int(i)): k for k, (f, i) in enumerate(zip(frame, layer, strict=True))}
+    before: list[list[int]] = []
+    for f, i in zip(frame, layer, strict=True):
+        needs = [job[int(f), p] for p in application.layers[i].predecessors]
+        if not needs and frames.release[f] > 0:
+            needs = [len(layer) + int(np.searchsorted(ticks, frames.release[f] / CYCLE_S))]
+        before.append(needs)
+    place = np.argsort(np.asarray(design.order))
+    order = np.lexsort((place[layer], frames.release[frame]))
+    names, uses, bandwidth = shared_resources(package, report.chiplets)
+
+    padded = 32 * -(-total // 32)
+    room = padded - total
+
+    def column(of_layer: Any, of_tick: Any, dtype: Any, rest: Any = 0) -> np.ndarray:
+        values = np.concatenate([np.asarray(of_layer)[layer], np.broadcast_to(of_tick, len(ticks))])
+        return np.pad(values.astype(dtype), (0, room), constant_values=rest)
+
+    shared = split_resources([*uses, []], bandwidth)
+    duration = column(report.duration, np.diff(ticks, prepend=0.0), np.float64)
+    ticking = np.arange(len(layer), total)
+    with jax.enable_x64(True):
+        found = jax.device_get(
+            _simulated()(
+                duration,
+                column(report.offchip_bytes, 0.0, np.float64),
+                predecessor_bits([*before, *[[] for _ in ticks]], padded),
+                column(design.assignment, clock, np.int32, -1),
+                np.concatenate([ticking, order, np.arange(total, padded)]).astype(np.int32),
+                *shared,
+                np.arange(padded) < total,
+            )
+        )
+    if not found.ok:
+        raise InputError(REASONS[int(found.reason)], item="design")
+    start, end = found.start[: len(layer)] * CYCLE_S, found.end[: len(layer)] * CYCLE_S
+
+    last = np.zeros(len(frames.network))
+    np.maximum.at(last, frame, end)
+    latency = last - frames.release
+    late = latency - np.asarray([network.deadline_s for network in application.networks])[frames.network]
+    tile = np.asarray(design.assignment)[layer]
+    until = float(frames.release[-1]) or float(end.max())
+    window = until / 2, until
+    overlap = np.maximum(np.minimum(end, window[1]) - np.maximum(start, window[0]), 0.0)
+    seen = flow(
+        found.start[: len(layer)], found.end[: len(layer)], duration[: len(layer)],
+        np.asarray(report.offchip_bytes)[layer], tile, uses, bandwidth,
+    )  # fmt: skip
+    inside = np.maximum(np.diff(np.clip(seen.time * CYCLE_S, *window)), 0.0)
+    through = inside @ seen.through / (window[1] - window[0])
+    passed = {r for t in np.flatnonzero(report.chiplets.occupied) for r in uses[t]}
+    return PeriodicSchedule(
+        frames=frames,
+        layer=layer,
+        frame=frame,
+        start=start,
+        end=end,
+        latency=latency,
+        throughput=tuple(_throughput(last[frames.network == n]) for n in range(len(members))),
+        worst_lateness=float(late.max()),
+        missed=int((late > 0).sum()),
+        busy=np.bincount(tile, overlap, minlength=clock) / (window[1] - window[0]),
+        used={
+            f"link of tile {r - names.index('link')}" if names[r] == "link" else names[r]: float(share)
+            for r, share in enumerate(through / bandwidth)
+            if r in passed and np.isfinite(bandwidth[r])
+        },
+    )
+
+
+def _throughput(ends: np.ndarray) -> float:
+    """Frames per second of the second half of a network's frames."""
+    ends = np.sort(ends)
+    half = len(ends) // 2
+    if len(ends) < 3:
+        return math.nan
+    span = ends[-1] - ends[half - 1]
+    return float((len(ends) - half) / span) if span > 0 else math.inf

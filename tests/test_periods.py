@@ -1,0 +1,140 @@
+"""Several frames in flight: against copies of the networks with release times in the plain event simulation."""
+
+import dataclasses
+import functools
+import json
+
+import jax
+import numpy as np
+import plain_fluid
+import pytest
+from design_cases import TECHNOLOGY, TEMPLATES, application, bench, random_designs, tables
+
+from mohamjax.errors import InputError
+from mohamjax.hardware import PackageParameters
+from mohamjax.io.periods import periods_document
+from mohamjax.schedule import Evaluated, report, run_periods
+from mohamjax.schedule.explain import shared_resources
+from mohamjax.schedule.periods import frames_of
+
+PACKAGE = PackageParameters(max_tiles=4, dram_bandwidth=6.0, link_bandwidth=3.0)
+RATES = (4000.0, 0.0, 10_000.0)
+
+
+def networks(rates=RATES, **asked):
+    made = application([[], [0], [0, 1]], [[], [0]], [[], []], kinds=([0, 1, 2], [3, 1], [4, 5]))
+    rows = [dataclasses.replace(n, frames_per_second=r, **asked) for n, r in zip(made.networks, rates, strict=True)]
+    return dataclasses.replace(made, networks=tuple(rows))
+
+
+@jax.jit
+def _reports(designs, on):
+    def one(design):
+        found = report(design, on)
+        chips = dataclasses.replace(found.chiplets, machine=None)
+        return dataclasses.replace(
+            found, chiplets=chips, layer_energy=None, wire_energy=None, nop_energy=None, objectives=None
+        )
+
+    return jax.vmap(one)(designs)
+
+
+@functools.cache
+def cases(count=6):
+    problem = networks()
+    made = tables(problem, 0)
+    designs = random_designs(problem, made, 0, count, tiles=4)
+    with jax.enable_x64(True):
+        found = jax.device_get(_reports(designs, bench(problem, made, PACKAGE)))
+    return [jax.tree.map(lambda leaf, i=i: np.asarray(leaf)[i], (designs, found)) for i in range(count)]
+
+
+@pytest.mark.parametrize("periods", [1, 3])
+def test_periods_are_copies_of_the_networks_with_release_times(periods):
+    problem = networks()
+    owner = np.asarray(problem.network_of_layer)
+    for design, found in cases():
+        seen = run_periods(design, found, problem, PACKAGE, periods)
+        counts = [int(np.ceil(periods * rate / 4000)) if rate else 1 for rate in RATES]
+        copies = [(k / rate if k else 0.0, n, k) for n, rate in enumerate(RATES) for k in range(counts[n])]
+        place = {int(i): p for p, i in enumerate(design.order)}
+        jobs = [(release, place[i], n, k, i) for release, n, k in copies for i in np.flatnonzero(owner == n).tolist()]
+        number = {(n, k, i): j for j, (_, _, n, k, i) in enumerate(jobs)}
+        _, uses, bandwidth = shared_resources(PACKAGE, found.chiplets)
+        plain = plain_fluid.simulate(
+            [float(found.duration[i]) for *_, i in jobs],
+            [float(found.offchip_bytes[i]) for *_, i in jobs],
+            [[number[n, k, p] for p in problem.layers[i].predecessors] for _, _, n, k, i in jobs],
+            [int(design.assignment[i]) for *_, i in jobs],
+            sorted(range(len(jobs)), key=lambda j: jobs[j]),
+            uses,
+            bandwidth,
+            number=float,
+            release=[release * 1e9 for release, *_ in jobs],
+        )
+        frames = seen.frames
+        assert len(seen.layer) == len(jobs) and len(frames.network) == len(copies)
+        owners, numbers = frames.network[seen.frame].tolist(), frames.number[seen.frame].tolist()
+        mine = [number[job] for job in zip(owners, numbers, seen.layer.tolist(), strict=True)]
+        np.testing.assert_allclose(seen.end * 1e9, [plain.end[j] for j in mine], rtol=1e-9)
+        np.testing.assert_allclose(seen.start * 1e9, [plain.start[j] for j in mine], rtol=1e-9, atol=1e-6)
+        ends = {}
+        for j, (release, _, n, k, _) in enumerate(jobs):
+            ends[n, k] = max(ends.get((n, k), 0.0), plain.end[j] * 1e-9 - release)
+        wanted = [ends[int(n), int(k)] for n, k in zip(frames.network, frames.number, strict=True)]
+        np.testing.assert_allclose(seen.latency, wanted, rtol=1e-9)
+
+
+def test_one_frame_of_each_is_the_design_itself():
+    problem = networks((4000.0, 4000.0, 4000.0))
+    for design, found in cases():
+        seen = run_periods(design, found, problem, PACKAGE, 1)
+        np.testing.assert_allclose(seen.end[np.argsort(seen.layer)], found.timeline.end[:7] * 1e-9, rtol=1e-12)
+
+
+def test_the_steady_state():
+    """Slow frames: rates are kept, chiplets idle as they should; fast ones: the busiest resource is full."""
+    design, found = cases()[0]
+    slow = networks((10.0, 0.0, 20.0), deadline_s=0.01)
+    seen = run_periods(design, found, slow, PACKAGE, 8)
+    assert seen.throughput[0] == pytest.approx(10) and seen.throughput[2] == pytest.approx(20)
+    assert np.isnan(seen.throughput[1]) and seen.missed == 0 and seen.worst_lateness < 0
+    assert seen.busy.max() < 0.1 and max(seen.used.values()) < 0.1
+    fast = networks((1e6, 0.0, 1e6), deadline_s=1e-3)
+    seen = run_periods(design, found, fast, PACKAGE, 24)
+    assert 0 < seen.throughput[0] < 1e6 and seen.missed > 0 and seen.worst_lateness > 0
+    assert all(0 <= share <= 1 + 1e-9 for share in [*seen.busy, *seen.used.values()])
+    more = run_periods(design, found, fast, PACKAGE, 48)
+    assert more.throughput[0] == pytest.approx(seen.throughput[0], rel=0.1)
+
+
+def test_a_file_of_periods():
+    designs, found = zip(*cases(), strict=True)
+    designs, found = (jax.tree.map(lambda *leaves: np.stack(leaves), *x) for x in (designs, found))
+    found_on = Evaluated(networks(), TEMPLATES, TECHNOLOGY, PACKAGE, None, None, designs, found)
+    rows = [{"design_id": i, "valid": i != 2} for i in range(len(designs.order) + 1)]
+    document = json.loads(json.dumps(periods_document(rows, found_on, 3), allow_nan=False))
+    assert document["format"] == "design-periods/1" and [d["design_id"] for d in document["designs"]] == [
+        0,
+        1,
+        3,
+        4,
+        5,
+        6,
+    ]
+    seen = run_periods(*cases()[2], networks(), PACKAGE, 3)
+    told = document["designs"][2]
+    assert [n["frames"] for n in told["networks"]] == [3, 1, 8]
+    assert told["networks"][2]["latency_s"] == seen.latency[seen.frames.network == 2].tolist()
+    assert told["networks"][1]["throughput_per_s"] is None is told["worst_lateness_s"]
+    assert len(told["busy"]) == (cases()[2][0].template >= 0).sum() and told["used"] == seen.used
+
+
+def test_what_has_no_periods_is_refused():
+    design, found = cases()[0]
+    with pytest.raises(InputError, match="no network has a frame rate"):
+        run_periods(design, found, networks((0.0, 0.0, 0.0)), PACKAGE, 2)
+    with pytest.raises(InputError, match="periods"):
+        frames_of(networks(), 0)
+    with pytest.raises(InputError, match="at most 4,096"):
+        run_periods(design, found, networks(), PACKAGE, 10_000)
