@@ -16,14 +16,19 @@ from mohamjax.mapping.notation import NestForm, OwnedNestForm
 
 __all__ = [
     "CaseForm",
+    "ChipletForm",
     "DesignForm",
     "DesignsForm",
+    "FluidAnswerForm",
     "FluidForm",
     "JobForm",
+    "JobTableAnswerForm",
     "JobTableForm",
-    "LearntForm",
     "MappingsForm",
+    "NetworkForm",
+    "SchedulesAnswerForm",
     "SchedulesForm",
+    "StepForm",
     "TransferForm",
 ]
 
@@ -270,3 +275,82 @@ class TransferForm(Form, kw_only=True):
     accelerators: Annotated[list[Text], Meta(min_length=1, description="the name of every accelerator")]
     accelerator: list[Index]
     place: list[Index]
+
+
+# ---------------------------------------------------------------- answers
+
+
+class SlowedForm(Form):
+    """A stretch in which a job is slowed to a share of its rate, and by what."""
+
+    start: float
+    end: float
+    rate: float
+    resource: str
+
+
+class CaseAnswerForm(Form):
+    """Times of a case, an entry per job."""
+
+    name: str
+    start: list[float]
+    end: list[float]
+    makespan: float
+    stall: list[float] | UnsetType = UNSET
+    slowed: list[list[SlowedForm]] | UnsetType = UNSET
+
+
+class FluidAnswerForm(Form):
+    """What `evaluate schedules` makes of a `fluid-schedule/1` file."""
+
+    format: Literal["fluid-schedule/1"]
+    cases: list[CaseAnswerForm]
+
+
+class OrderAnswerForm(Form):
+    """Objectives of a schedule over a job table, and with timelines the times, an entry per job."""
+
+    name: str
+    makespan: float
+    energy_J: float | None
+    start: list[float] | UnsetType = UNSET
+    end: list[float] | UnsetType = UNSET
+    stall: list[float] | UnsetType = UNSET
+    slowed: list[list[SlowedForm]] | UnsetType = UNSET
+
+
+class JobTableAnswerForm(Form):
+    """What `evaluate schedules` makes of a `job-table/1` file."""
+
+    format: Literal["job-table/1"]
+    time_unit: Unit
+    schedules: list[OrderAnswerForm]
+
+
+class RunForm(Form):
+    """When and where a layer runs."""
+
+    network: str
+    layer: str
+    chiplet: Index
+    start_s: float
+    end_s: float
+
+
+class ScheduleAnswerForm(Form):
+    """Objectives of a schedule, null where it is broken, for the reason given."""
+
+    name: int | str
+    latency_s: float | None
+    energy_J: float | None
+    area_mm2: float | None
+    valid: bool
+    reason: str
+    timeline: list[RunForm] | UnsetType = UNSET
+
+
+class SchedulesAnswerForm(Form):
+    """What `evaluate schedules` makes of a `schedule/1` or `designs/1` file."""
+
+    format: Literal["schedule/1"]
+    schedules: list[ScheduleAnswerForm]

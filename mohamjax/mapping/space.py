@@ -27,6 +27,7 @@ from mohamjax.dims import ALL, DATA_SPACES, DIMS, RELEVANCE, tensor_words
 from mohamjax.errors import InputError
 from mohamjax.hardware.machine import Machine
 from mohamjax.mapping.nest import Array, LayerArrays, Mapping
+from mohamjax.programs import light_jit
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
     from dataclasses import dataclass
@@ -448,6 +449,12 @@ def decode(genes: MappingGenes, space: MapSpace) -> Mapping:
     )
 
 
+@light_jit
+def _overflows_of(slot: Array, space: MapSpace) -> Array:
+    """Which buffers the tiles of a mapping exceed: one program for all problems of a size."""
+    return overflows(extents(slot, space), space)
+
+
 def encode(mapping: Mapping, space: MapSpace, *, source: object = None, item: object = None) -> MappingGenes:
     """Genes of a given mapping, e.g. a user's; numpy, not jittable.
 
@@ -515,7 +522,7 @@ def encode(mapping: Mapping, space: MapSpace, *, source: object = None, item: ob
     for axis, level, d in np.argwhere(factors > 1):
         for p in prime_factors(int(factors[axis, level, d])):
             slot[pool[int(d), p].pop()] = axis * levels + level
-    over = np.asarray(overflows(extents(jnp.asarray(slot), space), space))
+    over = np.asarray(_overflows_of(slot, space))
     if over.any():
         raise fail(f"level {np.flatnonzero(over)[0]}: the tiles exceed the capacity", remedy="lower the factors")
     return MappingGenes(slot=slot, order=order, spatial_order=orders[1:])

@@ -1,0 +1,55 @@
+"""JSON schemas of the files that are read and written, made of the forms that the readers go by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from mohamjax.errors import InputError
+from mohamjax.forms import Form, OpenForm
+from mohamjax.hardware import PackageForm, TechnologyForm, TemplateForm
+from mohamjax.io import forms
+from mohamjax.reader import suggestion
+
+__all__ = ["FORMS", "schema"]
+
+FORMS: dict[str, type[Form | OpenForm]] = {
+    "schedule/1": forms.SchedulesForm,
+    "designs/1": forms.DesignsForm,
+    "job-table/1": forms.JobTableForm,
+    "fluid-schedule/1": forms.FluidForm,
+    "mappings/1": forms.MappingsForm,
+    "job-transfer/1": forms.TransferForm,
+    "template/1": TemplateForm,
+    "technology/1": TechnologyForm,
+    "package": PackageForm,
+    "schedule/1-answer": forms.SchedulesAnswerForm,
+    "job-table/1-answer": forms.JobTableAnswerForm,
+    "fluid-schedule/1-answer": forms.FluidAnswerForm,
+}
+"""Forms of whole files by name; an answer is what `evaluate schedules` writes, under the format of what it read."""
+
+
+def schema(name: str) -> dict[str, Any]:
+    """The JSON schema (draft 2020-12) of a file.
+
+    It accepts what the readers take, but for what no schema can say: names that must differ, indices into other lists,
+    jobs that wait for each other, nests that do not fit.
+
+    Args:
+        name: of `FORMS`.
+
+    Raises:
+        InputError: there is no such name.
+
+    Example:
+        >>> schema("fluid-schedule/1")["required"]
+        ['format', 'cases']
+    """
+    if name not in FORMS:
+        raise InputError(f"there is no schema {name!r}", item="argument `name`", remedy=suggestion(name, FORMS))
+    made = msgspec.json.schema(FORMS[name])
+    own = made["$defs"].pop(FORMS[name].__name__)
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", **own, "title": name}
+    return {**head, "$defs": made["$defs"]} if made["$defs"] else head
