@@ -144,7 +144,8 @@ def _slowdowns(seen: Flow, names: Sequence[str]) -> list[tuple[Slowdown, ...]]:
     """When and why each layer is slowed."""
 
     def cause(resource: int) -> str:
-        return "memory interface" if names[resource].startswith("interface") else names[resource]
+        kinds = {"interface": "memory interface", "mesh link": "mesh link"}
+        return next((kind for start, kind in kinds.items() if names[resource].startswith(start)), names[resource])
 
     return [
         tuple(Slowdown(s.start * CYCLE_S, s.end * CYCLE_S, s.rate, cause(s.resource)) for s in one)
