@@ -55,8 +55,8 @@ def write_report(
     if not folders:
         raise InputError("no results folder is named", item="report", remedy="name the results folder of a search")
     plotting_library()  # what is missing is told before the work is done
-    prepare_folder(pathlib.Path(out).parent)
     files = [read_results(folder, kinds=("search", "codesign")) for folder in folders]
+    prepare_folder(pathlib.Path(out).parent)
     listed = {str(row["design_id"]) for one in files for row in one.front}
     for name in designs:
         if name not in listed:
@@ -83,6 +83,7 @@ def _result(name: str, files: ResultFiles, designs: ResultDesigns) -> Result:
         facts=_facts(files, designs),
         certificate=files.certificate,
         evaluated=designs.evaluated,
+        workload=_networks(files.config),
         place={design: k for k, design in enumerate(valid)},
     )
 
@@ -97,14 +98,12 @@ def _facts(files: ResultFiles, designs: ResultDesigns) -> list[tuple[str, str]]:
     """What a reader asks first about where results come from; the rest is in `config.yaml`, which the page holds."""
     config, last = files.config, files.history[-1]
     search, versions = _table(config, "search"), _table(config, "versions")
-    networks = config.get("networks")
-    named = [n for n in networks if isinstance(n, dict)] if isinstance(networks, list) else []
     package = ", ".join(f"{key} {value}" for key, value in _table(config, "package").items())
     written = datetime.datetime.fromtimestamp((files.folder / "front.csv").stat().st_mtime, datetime.UTC)
     broken = sum(not row["valid"] for row in designs.rows)
     facts = [
         ("scenario", str(config.get("scenario"))),
-        ("networks", ", ".join(f"{n.get('name')} ({n.get('layers')} layers)" for n in named)),
+        ("networks", _networks(config)),
         ("method", str(search.get("method", ""))),
         ("space", str(config.get("space", ""))),
         ("budget", str(config.get("budget", search.get("budget")))),
@@ -120,6 +119,12 @@ def _facts(files: ResultFiles, designs: ResultDesigns) -> list[tuple[str, str]]:
         ("designs that cannot be evaluated", str(broken) if broken else ""),
     ]
     return [(what, value) for what, value in facts if value]
+
+
+def _networks(config: abc.Mapping[str, Any]) -> str:
+    networks = config.get("networks")
+    named = [n for n in networks if isinstance(n, dict)] if isinstance(networks, list) else []
+    return ", ".join(f"{n.get('name')} ({n.get('layers')} layers)" for n in named)
 
 
 def _table(config: abc.Mapping[str, Any], key: str) -> dict[str, Any]:

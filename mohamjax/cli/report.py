@@ -16,16 +16,14 @@ __all__ = ["add_parser", "run"]
 
 def add_parser(verbs: Any) -> None:
     """Adds the verb and its options."""
-    parser = verbs.add_parser(
-        "report", help="one HTML page of results folders, to look through, select from and pass on"
-    )
+    parser = verbs.add_parser("report", help="results folders as one HTML page")
     parser.add_argument("folders", nargs="+", metavar="RESULTS", help="results folders of search or codesign")
     parser.add_argument(
         "--details",
         type=options.natural,
         metavar="N",
-        help="designs shown whole (schedule, shares, mappings), over all folders; the others are on the front and in the "
-        "table (default 512, some 6 KB each)",
+        help="designs shown whole (schedule, shares, mappings), over all folders; the others are on the front and "
+        "in the table (default 512, some 6 KB each)",
     )
     parser.add_argument(
         "--design",

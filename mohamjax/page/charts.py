@@ -52,13 +52,13 @@ def _told(*fields: tuple[str, str, str | None]) -> list[dict[str, Any]]:
 
 
 def _result(kind: str) -> dict[str, Any]:
-    """Colour or shape by results folder, without a legend where there is one folder only."""
+    """Colour or shape by results folder; the page's table of results is the legend."""
     scale: dict[str, Any] = {"domain": "$results"}
     if kind == "shape":
         scale["range"] = list(SHAPES)
     else:
         scale["scheme"] = "tableau10"
-    return {"field": "result", "type": "nominal", "title": "results", "scale": scale, "legend": "$legend"}
+    return {"field": "result", "type": "nominal", "title": "results", "scale": scale, "legend": None}
 
 
 def _projection(number: int, x: str, y: str) -> dict[str, Any]:
@@ -85,7 +85,6 @@ def _projection(number: int, x: str, y: str) -> dict[str, Any]:
                     "clip": True,
                     "strokeDash": [4, 3],
                     "strokeWidth": 1.2,
-                    "interpolate": "linear",
                 },
                 "encoding": {
                     "x": {**place["x"], "field": "x", **corner},
@@ -205,7 +204,7 @@ def _schedule() -> dict[str, Any]:
     )
     chosen = {"test": "datum.number === picked", "value": "$ink"}
     name_fits = (
-        "abs(scale('concat_0_x', datum.end) - scale('concat_0_x', datum.start)) > 6.2 * length(datum.layer) ? 1 : 0"
+        "abs(scale('concat_0_x', datum.end) - scale('concat_0_x', datum.start)) > 5.4 * length(datum.layer) + 4 ? 1 : 0"
     )
     gantt = {
         "width": "$width",

@@ -69,7 +69,7 @@ def page(contents: abc.Mapping[str, Any], title: str) -> str:
         "style": _asset("page.css"),
         "library": scripts[0],
         "script": scripts[1],
-        "data": _base64(gzip.compress(text.encode(), compresslevel=9, mtime=0)),
+        "data": _base64(gzip.compress(text.encode(), compresslevel=6, mtime=0)),
     }
     out = []
     for piece in _asset("page.html").split("{{"):  # in one pass: what is filled in is not looked at again

@@ -119,7 +119,7 @@
   async function draw(name, values, data, renderer) {
     const turn = (drawn[name] = { ...drawn[name], turn: ((drawn[name] || {}).turn || 0) + 1 });
     const mine = turn.turn;
-    const spec = filled(report.charts[name], { ink: colour("--ink"), paper: colour("--paper"), results: results.map((r) => r.name), legend: results.length > 1 ? {} : null, ...values });
+    const spec = filled(report.charts[name], { ink: colour("--ink"), paper: colour("--paper"), results: results.map((r) => r.name), ...values });
     const target = element("div");
     const made = await vegaEmbed(target, { ...spec, datasets: data }, {
       actions: false, ast: true, renderer, config: theme(), tooltip: { theme: dark.matches ? "dark" : "light" },
@@ -210,10 +210,10 @@
         facts["hypervolume of what is possible"] || "", facts["certified gap"] || "",
       ];
     });
-    const head = ["results", "title", "kind", "designs", "undominated by the others", "least latency", "least energy", "least area [mm²]", "evaluations", "hypervolume of what is possible", "certified gap"];
+    const head = ["results", "title", "kind", "designs", "undominated by other results", "least latency", "least energy", "least area [mm²]", "evaluations", "hypervolume of what is possible", "certified gap"];
     const kept = head.map((_, at) => at).filter((at) => body.some((line) => line[at] !== "" && line[at] !== null));
     fill($("summary"), kept.map((at) => head[at]), body.map((line) => kept.map((at) => line[at])));
-    $("front-hint").textContent = "Drag in a projection to select designs in all three and in the table; a click shows a design below. With the keyboard, filters of the table select." +
+    $("front-hint").textContent = (results.length > 1 ? "Colours and signs are those of the results above. " : "") + "Drag in a projection to select designs in all three and in the table; a click shows a design below. With the keyboard, filters of the table select." +
       (results.some((result) => result.bounds.length) ? " Dashed: no design over the mappings found lies left of it or below (bounds.json)." : "");
   }
 
@@ -222,7 +222,7 @@
   async function drawFront() {
     const wide = room("front");
     const columns = wide > 900 ? 3 : wide > 620 ? 2 : 1;
-    const width = Math.floor((wide - (results.length > 1 ? 130 : 10)) / columns) - 92;
+    const width = Math.floor((wide - 10) / columns) - 92;
     const point = rows.length > 1000 ? 16 : rows.length > 150 ? 26 : 46;
     state.brush = null;
     const view = await draw("front", { width, height: Math.min(330, Math.max(210, width)), columns, point },
@@ -265,7 +265,7 @@
     const data = results.flatMap((result) => result.history.evaluations.map((evaluations, i) => ({ result: result.name, evaluations, hypervolume: result.history.hypervolume[i] })));
     $("convergence").hidden = !data.length;
     if (!data.length) return;
-    return draw("convergence", { width: Math.min(760, room("convergence") - (results.length > 1 ? 220 : 80)) }, { history: data }, data.length > MANY ? "canvas" : "svg");
+    return draw("convergence", { width: Math.min(760, room("convergence") - 80) }, { history: data }, data.length > MANY ? "canvas" : "svg");
   }
 
   // ---------------------------------------------------------------- the table

@@ -51,6 +51,7 @@ class Result:
         facts: (what, value) about it beside its settings, such as when it was written.
         certificate: bounds of the front, where there are some.
         evaluated: designs with reports; None where none can be shown whole.
+        workload: what was mapped; only results with equal ones are compared.
         place: where a `design_id` stands in `evaluated`; those that are missing cannot be shown whole.
     """
 
@@ -63,6 +64,7 @@ class Result:
     facts: Sequence[tuple[str, str]] = ()
     certificate: Certificate | None = None
     evaluated: Evaluated | None = None
+    workload: str = ""
     place: abc.Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @property
@@ -112,21 +114,20 @@ def spread(objectives: np.ndarray, count: int) -> list[int]:
     distance = np.full(len(values), np.inf)
     for row in chosen:
         distance = np.minimum(distance, np.linalg.norm(values - values[row], axis=1))
+    distance[chosen] = -1.0  # equal designs are not taken twice
     while len(chosen) < count:
         chosen.append(int(np.argmax(distance)))
         distance = np.minimum(distance, np.linalg.norm(values - values[chosen[-1]], axis=1))
-        distance[chosen[-1]] = -1.0  # equal designs are not taken twice
+        distance[chosen[-1]] = -1.0
     return chosen
 
 
 def _jointly(results: Sequence[Result], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Adds how many designs of each result no design of another one dominates."""
+    """Adds how many designs of each result no design of another one with the same workload dominates."""
     values = [result.objectives for result in results]
     for k, row in enumerate(rows):
-        others = [v for i, v in enumerate(values) if i != k]
-        row["undominated"] = (
-            len(values[k]) - int(_dominated(values[k], np.concatenate(others)).sum()) if others else None
-        )
+        others = [v for i, v in enumerate(values) if i != k and results[i].workload == results[k].workload]
+        row["undominated"] = int((~_dominated(values[k], np.concatenate(others))).sum()) if others else None
     return rows
 
 
