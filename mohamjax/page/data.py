@@ -51,8 +51,8 @@ class Result:
         facts: (what, value) about it beside its settings, such as when it was written.
         certificate: bounds of the front, where there are some.
         evaluated: designs with reports; None where none can be shown whole.
-        workload: what was mapped; only results with equal ones are compared.
         place: where a `design_id` stands in `evaluated`; those that are missing cannot be shown whole.
+        workload: what was mapped; only results with equal ones are compared.
     """
 
     name: str
@@ -64,8 +64,8 @@ class Result:
     facts: Sequence[tuple[str, str]] = ()
     certificate: Certificate | None = None
     evaluated: Evaluated | None = None
-    workload: str = ""
     place: abc.Mapping[str, int] = dataclasses.field(default_factory=dict)
+    workload: str = ""
 
     @property
     def objectives(self) -> np.ndarray:
