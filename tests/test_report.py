@@ -226,6 +226,7 @@ def test_5000_designs_and_512_whole_ones_of_176_layers_stay_below_10_MB(evaluate
 
 
 STANDING_IN = {
+    **{f"{name}_{end}": 1.0 for name in ("latency_s", "energy_J", "area_mm2") for end in ("low", "high")},
     "columns": 3, "results": ["a"], "width": 300, "height": 200, "point": 20, "ink": "#000",
     "lanes": ["0 simba (M0)"], "networks": ["n"], "gantt": 50, "latency": 1.0, "foot": 9, "resources": 50, "rows": 2,
     "middles": [0.5, 1.5], "names": ["interface 0", "DRAM"], "stacks": 40, "energyParts": ["MACs"],

@@ -125,9 +125,7 @@ def _projection(number: int, x: str, y: str) -> dict[str, Any]:
 
 def _front() -> dict[str, Any]:
     pairs = (("latency_s", "energy_J"), ("latency_s", "area_mm2"), ("energy_J", "area_mm2"))
-    limits = [
-        {"name": f"{name}_{end}", "value": value} for name in _AXES for end, value in (("low", 0.1), ("high", 10.0))
-    ]
+    limits = [{"name": f"{name}_{end}", "value": f"${name}_{end}"} for name in _AXES for end in ("low", "high")]
     interval = {"type": "interval", "resolve": "global", "zoom": False}
     return {
         "$schema": SCHEMA,
@@ -203,9 +201,9 @@ def _schedule() -> dict[str, Any]:
         ("bytes", "off-chip bytes", ".4~s"),
     )
     chosen = {"test": "datum.number === picked", "value": "$ink"}
-    name_fits = (
-        "abs(scale('concat_0_x', datum.end) - scale('concat_0_x', datum.start)) > 5.4 * length(datum.layer) + 4 ? 1 : 0"
-    )
+    # Names that do not fit are empty, not transparent: those would lie over the bars beside them and take their clicks.
+    wide = "scale('concat_0_x', datum.end) - scale('concat_0_x', datum.start)"
+    name = f"{wide} > 5.4 * length(datum.layer) + 4 ? datum.layer : ''"
     gantt = {
         "width": "$width",
         "height": "$gantt",
@@ -255,9 +253,9 @@ def _schedule() -> dict[str, Any]:
                     "color": "black",
                     "align": "left",
                     "dx": 3,
-                    "opacity": {"expr": name_fits},
+                    "text": {"expr": name},
                 },
-                "encoding": {"x": _time(), "y": lane, "text": {"field": "layer"}, "tooltip": bar},
+                "encoding": {"x": _time(), "y": lane, "tooltip": bar},
             },
         ],
     }

@@ -224,41 +224,44 @@
     const columns = wide > 900 ? 3 : wide > 620 ? 2 : 1;
     const width = Math.floor((wide - 10) / columns) - 92;
     const point = rows.length > 1000 ? 16 : rows.length > 150 ? 26 : 46;
-    state.brush = null;
-    const view = await draw("front", { width, height: Math.min(330, Math.max(210, width)), columns, point },
+    const size = { width, height: Math.min(330, Math.max(210, width)), columns, point };
+    const made = await draw("front", { ...size, ...limits() },
       { designs: state.shown, current: current(), bounds: boundRows }, rows.length * 3 > MANY ? "canvas" : "svg");
-    if (!view) return;
-    limits(view);
-    view.addSignalListener("brush", (_, value) => {
+    if (!made) return;
+    state.brush = null;
+    made.addSignalListener("brush", (_, value) => {
+      if (view("front") !== made) return;
       state.brush = value && Object.keys(value).length ? value : null;
       clearTimeout(state.waiting);
       state.waiting = setTimeout(reselect, 40);
     });
-    view.addEventListener("click", (_, item) => {
+    made.addEventListener("click", (_, item) => {
       if (item && item.datum && item.datum.key) show(item.datum.key);
     });
-    await view.runAsync();
     reselect();
   }
 
   const current = () => (state.current ? [byKey.get(state.current)] : []);
 
   /** Axes fit what the filters leave. */
-  function limits(view) {
+  function limits() {
+    const found = {};
     for (const name of OBJECTIVES) {
       let low = Infinity, high = 0;
       for (const row of state.shown) if (row[name] > 0) (low = Math.min(low, row[name])), (high = Math.max(high, row[name]));
-      if (!(low <= high)) continue;
+      if (!(low <= high)) low = high = 1;
       const margin = Math.max(Math.pow(high / low, 0.06), 1.05);
-      view.signal(name + "_low", low / margin).signal(name + "_high", high * margin);
+      found[name + "_low"] = low / margin;
+      found[name + "_high"] = high * margin;
     }
+    return found;
   }
 
   function refreshFront() {
     const view_ = view("front");
     if (!view_) return;
-    limits(view_);
-    view_.data("designs", state.shown).data("current", current()).runAsync();
+    for (const [name, value] of Object.entries(limits())) view_.signal(name, value);
+    view_.resize().data("designs", state.shown).data("current", current()).runAsync();
   }
 
   function drawConvergence() {
@@ -386,7 +389,7 @@
       return;
     }
     const about = tell(result, design, row);
-    drawSchedule(result, design, about);
+    drawSchedule(result, design, about, row);
     drawShares(result, design, about);
     writeChiplets(result, design, about);
     writeNetworks(result, design, about, row);
@@ -431,7 +434,7 @@
     return { lanes, latency, bars, slowed, traffic };
   }
 
-  async function drawSchedule(result, design, about) {
+  async function drawSchedule(result, design, about, row) {
     const wide = room("schedule") - 190;
     const lane = design.chiplets.length > 8 ? 24 : 32;
     const values = {
@@ -447,7 +450,7 @@
     view.addEventListener("click", (_, item) => {
       if (item && item.datum && item.datum.number !== undefined) pick(item.datum.number, true);
     });
-    state.pick = null;
+    $("schedule-chart").dataset.design = row.key;
   }
 
   function zoom(factor, shift) {
