@@ -23,6 +23,7 @@ ARROWS = {
     "schedule": {"mapping", "hardware", "workload", "emo"},
     "search": {"schedule", "mapping", "hardware", "workload", "emo"},
     "plot": {"schedule", "mapping", "hardware", "workload", "emo"},
+    "page": {"schedule", "mapping", "hardware", "workload", "emo"},
     "unico": {"search", "schedule", "mapping", "hardware", "workload", "emo"},
     "io": {"unico", "search", "schedule", "mapping", "hardware", "workload", "emo"},
 }

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import TextIO
 
 from mohamjax import __version__
-from mohamjax.cli import codesign, evaluate, options, plot, schedule, schema, search, templates, workload
+from mohamjax.cli import codesign, evaluate, options, plot, report, schedule, schema, search, templates, workload
 from mohamjax.cli import map as map_
 from mohamjax.cli.interrupts import STOPPED
 from mohamjax.cli.terminal import Terminal, say, warn
@@ -35,6 +35,7 @@ _VERBS: dict[str, ModuleType] = {
     "workload": workload,
     "templates": templates,
     "plot": plot,
+    "report": report,
     "schema": schema,
 }
 """Each has `add_parser`, which adds the verb with its options, and `run`, which returns the exit code."""

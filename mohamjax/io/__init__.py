@@ -3,6 +3,7 @@
 from mohamjax.io.checkpoint import CheckpointFile, read_checkpoint, write_checkpoint
 from mohamjax.io.designs import (
     EXPLANATIONS_FORMAT,
+    choose_designs,
     designs_document,
     evaluate_designs,
     evaluation_csv,
@@ -41,6 +42,7 @@ __all__ = [
     "best_nests",
     "cache_folder",
     "check_format",
+    "choose_designs",
     "designs_document",
     "dump_json",
     "evaluate_designs",

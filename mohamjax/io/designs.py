@@ -40,7 +40,7 @@ from mohamjax.hardware import Technology, load_technology, package_to_dict, tech
 from mohamjax.io.designs_reader import read_designs
 from mohamjax.io.files import csv_text, dump_json, write_text
 from mohamjax.io.formats import DESIGNS_FORMAT, SCHEDULE_FORMAT
-from mohamjax.io.trace import TraceRow, chrome_trace
+from mohamjax.io.trace import design_trace
 from mohamjax.mapping import mapping_to_dict
 from mohamjax.schedule import (
     CYCLE_S,
@@ -53,9 +53,10 @@ from mohamjax.schedule import (
     reevaluate,
 )
 from mohamjax.schedule.evaluated import misfit
+from mohamjax.schedule.view import design_view
 from mohamjax.workload import DIMS, Layer
 
-__all__ = ["designs_document", "evaluate_designs", "schedules_document"]
+__all__ = ["choose_designs", "designs_document", "evaluate_designs", "schedules_document"]
 
 
 def _short(value: Any) -> float:
@@ -249,6 +250,30 @@ def _check_wanted(rows: Sequence[abc.Mapping[str, Any]], wanted: str) -> None:
         )
 
 
+def choose_designs(
+    rows: Sequence[abc.Mapping[str, Any]], evaluated: Evaluated | None, wanted: Sequence[str]
+) -> tuple[list[abc.Mapping[str, Any]], Evaluated]:
+    """Some of the designs of `evaluate_designs`, in the order of the file.
+
+    Args:
+        rows: of `evaluate_designs`.
+        evaluated: likewise.
+        wanted: `design_id`s.
+
+    Returns:
+        Their rows and designs, all valid.
+
+    Raises:
+        InputError: one is not in the file, or broken.
+    """
+    for name in wanted:
+        _check_wanted(rows, name)
+    assert evaluated is not None  # some are valid
+    valid = [row for row in rows if row["valid"]]
+    chosen = [k for k, row in enumerate(valid) if str(row["design_id"]) in wanted]
+    return [valid[k] for k in chosen], evaluated.take(np.asarray(chosen))
+
+
 def schedules_document(
     rows: Sequence[abc.Mapping[str, Any]], evaluated: Evaluated | None, *, timelines: bool = False
 ) -> dict[str, Any]:
@@ -346,30 +371,14 @@ def explanations_text(document: abc.Mapping[str, Any]) -> str:
     return "\n\n\n".join(texts) + "\n"
 
 
-def write_design_trace(path: str | pathlib.Path, evaluated: Evaluated) -> None:
-    """Writes the timelines of all designs as a Chrome trace (Perfetto): a row per design and chiplet.
+def write_design_trace(path: str | pathlib.Path, evaluated: Evaluated, names: Sequence[object] | None = None) -> None:
+    """Writes the timelines of designs as a Chrome trace (Perfetto): chiplets, interfaces and links, and bandwidths.
 
     Args:
         path: the JSON file.
         evaluated: the designs.
+        names: what they are called; default their numbers.
     """
-    application = evaluated.application
-    rows = []
-    for i in range(len(evaluated)):
-        design, _, timeline = _one(evaluated, i)
-        standing = np.flatnonzero(design.template >= 0)
-        names = {
-            int(tile): f"design {i}, chiplet {k} ({evaluated.templates[design.template[tile]].name})"
-            for k, tile in enumerate(standing)
-        }
-        for layer, network in zip(range(len(application.layers)), application.network_of_layer, strict=True):
-            rows.append(
-                TraceRow(
-                    chiplet=names[int(design.assignment[layer])],
-                    layer=application.layers[layer].name,
-                    network=application.networks[network].name,
-                    start=float(timeline.start[layer]),
-                    end=float(timeline.end[layer]),
-                )
-            )
-    write_text(path, dump_json(chrome_trace(rows, time_unit="cycles")))
+    chosen = range(len(evaluated)) if names is None else names
+    views = (design_view(evaluated, i, name) for i, name in enumerate(chosen))
+    write_text(path, dump_json(design_trace(views)))

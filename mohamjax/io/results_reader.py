@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import pathlib
+from collections import abc
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,12 +15,14 @@ from mohamjax.io.designs import evaluate_designs
 from mohamjax.io.results import read_certificate
 from mohamjax.reader import found, read_table, read_text, read_yaml
 from mohamjax.schedule import Certificate, Evaluated
+from mohamjax.unico.config import CODESIGN_FORMAT
 
 __all__ = ["ResultDesigns", "ResultFiles", "evaluate_results", "read_results"]
 
 _REMEDY = "give the results folder of a search"
 _OBJECTIVES = ("latency_s", "energy_J", "area_mm2")
 _HISTORY = ("generation", "evaluations", "seconds", "hypervolume", "front_size")
+_CODESIGN_HISTORY = ("batch", "evaluations", "seconds", "hypervolume", "front_size")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,9 +31,12 @@ class ResultFiles:
 
     Attributes:
         folder: the folder.
-        front: rows of `front.csv`: `design_id` as text, objectives and `n_chiplets` as numbers.
+        front: rows of `front.csv`: `design_id` as text, objectives and `n_chiplets` as numbers, the other columns as
+            numbers where they are some.
         history: rows of `history.csv`, numbers.
         title: scenario, budget and seed.
+        config: `config.yaml`.
+        kind: `search` or `codesign`.
         certificate: of `bounds.json`; None where there is none.
     """
 
@@ -38,6 +44,8 @@ class ResultFiles:
     front: list[dict[str, Any]]
     history: list[dict[str, Any]]
     title: str
+    config: dict[str, Any]
+    kind: str
     certificate: Certificate | None
 
 
@@ -73,20 +81,30 @@ class ResultDesigns:
         return place[design_id]
 
 
-def read_results(folder: str | pathlib.Path) -> ResultFiles:
+def read_results(folder: str | pathlib.Path, kinds: Sequence[str] = ("search",)) -> ResultFiles:
     """Reads front.csv, history.csv, config.yaml, and bounds.json where there is one.
 
+    Args:
+        folder: the folder.
+        kinds: what it may hold the results of: `search`, `codesign`.
+
     Raises:
-        InputError: the folder or a file is missing, malformed or empty.
+        InputError: the folder or a file is missing, malformed or empty, or of another kind.
     """
     folder = pathlib.Path(folder)
     if not found(folder, folder=True):
         raise InputError("there is no such folder", file=folder, remedy=_REMEDY)
+    front = _front(folder / "front.csv")
+    config, kind = _config(folder / "config.yaml")
+    if kind not in kinds:
+        raise InputError(f"holds the results of `{kind}`", file=folder, remedy=_REMEDY)
     return ResultFiles(
         folder=folder,
-        front=_front(folder / "front.csv"),
-        history=_table(folder / "history.csv", _HISTORY),
-        title=_title(folder / "config.yaml"),
+        front=front,
+        history=_table(folder / "history.csv", _HISTORY if kind == "search" else _CODESIGN_HISTORY),
+        title=_title(config, folder / "config.yaml"),
+        config=config,
+        kind=kind,
         certificate=read_certificate(folder),
     )
 
@@ -126,8 +144,19 @@ def _text(path: pathlib.Path) -> str:
     return text
 
 
-def _table(path: pathlib.Path, columns: Sequence[str], names: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Rows of a CSV file: `columns` as finite numbers, `names` as text.
+def _number(text: str) -> float | str:
+    """A text as a number if it is a finite one."""
+    try:
+        value = float(text)
+    except ValueError:
+        return text
+    return value if math.isfinite(value) else text
+
+
+def _table(
+    path: pathlib.Path, columns: Sequence[str], names: Sequence[str] = (), *, others: bool = False
+) -> list[dict[str, Any]]:
+    """Rows of a CSV file: `columns` as finite numbers, `names` as text, on request others as what they are.
 
     Raises:
         InputError: a column or all rows are missing, or a value is no number.
@@ -139,6 +168,8 @@ def _table(path: pathlib.Path, columns: Sequence[str], names: Sequence[str] = ()
     rows: list[dict[str, Any]] = []
     for number, row in lines:
         out: dict[str, Any] = {name: row[name] for name in names}
+        if others:
+            out |= {name: _number(row[name]) for name in header if name not in (*names, *columns)}
         for column in columns:
             try:
                 out[column] = float(row[column])
@@ -159,7 +190,7 @@ def _table(path: pathlib.Path, columns: Sequence[str], names: Sequence[str] = ()
 
 def _front(path: pathlib.Path) -> list[dict[str, Any]]:
     """Rows of `front.csv`."""
-    rows = _table(path, (*_OBJECTIVES, "n_chiplets"), ("design_id",))
+    rows = _table(path, (*_OBJECTIVES, "n_chiplets"), ("design_id",), others=True)
     for number, row in enumerate(rows, start=2):
         bad = [name for name in _OBJECTIVES if row[name] < 0 or (row[name] == 0 and name == "latency_s")]
         if bad:
@@ -172,13 +203,20 @@ def _front(path: pathlib.Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _title(path: pathlib.Path) -> str:
-    """Scenario, budget and seed out of `config.yaml`."""
+def _config(path: pathlib.Path) -> tuple[dict[str, Any], str]:
+    """`config.yaml`, and whether it is of a `search` or a `codesign`."""
     _text(path)
     config = read_yaml(path)
+    return config, "codesign" if config.get("format") == CODESIGN_FORMAT else "search"
+
+
+def _title(config: abc.Mapping[str, Any], path: pathlib.Path) -> str:
+    """Scenario, budget and seed."""
+    inner = config.get("search")
+    said = {**inner, **config} if isinstance(inner, dict) else config
     for key in ("scenario", "budget", "seed"):
-        if key not in config:
+        if key not in said:
             raise InputError(f"`{key}` is missing", file=path, remedy=_REMEDY)
-    scenario = config["scenario"]
+    scenario = said["scenario"]
     named = [pathlib.PurePath(str(s)).name for s in scenario] if isinstance(scenario, list) else [str(scenario)]
-    return f"{', '.join(named)}, budget {config['budget']}, seed {config['seed']}"
+    return f"{', '.join(named)}, budget {said['budget']}, seed {said['seed']}"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
@@ -30,8 +28,7 @@ from mohamjax.plot.style import (
     text_width,
     write_labels,
 )
-from mohamjax.schedule import CYCLE_S, Evaluated, segments
-from mohamjax.schedule.explain import area_parts, energy_parts, shared_resources
+from mohamjax.schedule.view import ENERGY_PARTS, ChipletView, DesignView, LayerBar, Slowdown, design_view
 
 __all__ = [
     "ChipletView",
@@ -44,188 +41,10 @@ __all__ = [
     "gantt",
 ]
 
-ENERGY_PARTS = ("MACs", "buffers", "on-chip networks", "DRAM", "network-on-package")
-"""Where energy goes."""
-
 _INCH_PER_ROW = 0.36
 _BAR = 0.84  # height of a bar, of the height of its row
 _BLACK = 0.5  # height of the black of a bar that stands still, of the height of the bar
 _NAME_SIZE = 5.5
-
-
-@dataclasses.dataclass(frozen=True)
-class Slowdown:
-    """A stretch of time in which a layer is slowed.
-
-    Attributes:
-        start_s: [s].
-        end_s: [s].
-        rate: speed, below 1.
-        cause: what limits it: `memory interface`, `DRAM` or `link`.
-    """
-
-    start_s: float
-    end_s: float
-    rate: float
-    cause: str
-
-
-@dataclasses.dataclass(frozen=True)
-class LayerBar:
-    """A layer in the schedule.
-
-    Attributes:
-        name: the layer.
-        network: index of its network.
-        chiplet: index of its chiplet.
-        start_s: [s].
-        end_s: [s].
-        slowed: when bandwidth slows it.
-    """
-
-    name: str
-    network: int
-    chiplet: int
-    start_s: float
-    end_s: float
-    slowed: tuple[Slowdown, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True)
-class ChipletView:
-    """A chiplet for figures.
-
-    Attributes:
-        template: name of its template.
-        interface: index of its memory interface.
-        hops: hops to that interface.
-        area_mm2: (part, mm^2): MACs, every level from the innermost on, the package's share.
-        energy_J: (part of `ENERGY_PARTS`, J).
-    """
-
-    template: str
-    interface: int
-    hops: int
-    area_mm2: tuple[tuple[str, float], ...]
-    energy_J: tuple[tuple[str, float], ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class DesignView:
-    """One design as its figures need it.
-
-    Attributes:
-        design_id: its name.
-        objectives: latency [s], energy [J], area [mm^2].
-        networks: names.
-        templates: names of all templates that the search had; each has its colour.
-        chiplets: in the order of the mesh.
-        bars: one per layer.
-    """
-
-    design_id: str
-    objectives: tuple[float, float, float]
-    networks: tuple[str, ...]
-    templates: tuple[str, ...]
-    chiplets: tuple[ChipletView, ...]
-    bars: tuple[LayerBar, ...]
-
-
-# ---------------------------------------------------------------- from arrays
-# `report` is the `DesignReport` of one design with NumPy leaves.
-
-
-def _slowdowns(evaluated: Evaluated, report: Any, tile: np.ndarray) -> list[tuple[Slowdown, ...]]:
-    """When and why each layer is slowed."""
-    names, uses, bandwidth = shared_resources(evaluated.package, report.chiplets)
-    real = slice(len(tile))
-    found = segments(
-        report.timeline.start[real],
-        report.timeline.end[real],
-        report.duration[real],
-        report.offchip_bytes[real],
-        tile,
-        uses,
-        bandwidth,
-    )
-
-    def cause(resource: int) -> str:
-        for kind, name in (("interface", "memory interface"), ("mesh link", "mesh link")):
-            if names[resource].startswith(kind):
-                return name
-        return names[resource]
-
-    return [
-        tuple(Slowdown(s.start * CYCLE_S, s.end * CYCLE_S, s.rate, cause(s.resource)) for s in one) for one in found
-    ]
-
-
-def _area_parts(evaluated: Evaluated, report: Any, tile: np.intp, template: int) -> list[tuple[str, float]]:
-    parts = area_parts(report, evaluated.templates[template], evaluated.package, int(tile))
-    return [(name, um2 * 1e-6) for name, um2 in parts.items() if um2 > 0]
-
-
-def _energy_parts(evaluated: Evaluated, design: Any, report: Any, unique: np.ndarray) -> np.ndarray:
-    """`[L, parts]` float, J of every layer by part."""
-    parts = energy_parts(design, report, evaluated.tables, unique)
-    real = np.arange(len(unique))
-    outermost = np.asarray(report.chiplets.machine.level_mask).sum(axis=1)[design.assignment[real]] - 1
-    dram = parts["levels"][real, outermost]
-    buffers = parts["levels"].sum(axis=1) - dram
-    return np.stack([parts["mac"], buffers, parts["networks"].sum(axis=1), dram, parts["package"]], axis=1) * 1e-12
-
-
-def design_view(evaluated: Evaluated, index: int, design_id: object = None) -> DesignView:
-    """What the figures show of one design.
-
-    Args:
-        evaluated: designs with reports.
-        index: which.
-        design_id: its name; default the index.
-
-    Raises:
-        ValueError: its schedule never ends.
-    """
-    design, report = jax.tree.map(lambda leaf: np.asarray(leaf)[index], (evaluated.designs, evaluated.reports))
-    application = evaluated.application
-    layers = len(application.layers)
-    tile = design.assignment[:layers]
-    standing = np.flatnonzero(design.template >= 0)
-    chiplet_of_tile = {int(t): k for k, t in enumerate(standing)}
-    unique = np.asarray(application.unique_of_layer)
-    energies = _energy_parts(evaluated, design, report, unique)
-    chiplets = []
-    for t in standing:
-        kind = int(design.template[t])
-        spent = energies[tile == t].sum(axis=0)
-        chiplets.append(
-            ChipletView(
-                template=evaluated.templates[kind].name,
-                interface=int(report.chiplets.interface[t]),
-                hops=int(report.chiplets.hops[t]),
-                area_mm2=tuple(_area_parts(evaluated, report, t, kind)),
-                energy_J=tuple((name, float(x)) for name, x in zip(ENERGY_PARTS, spent, strict=True)),
-            )
-        )
-    start, end = report.timeline.start * CYCLE_S, report.timeline.end * CYCLE_S
-    slowed = _slowdowns(evaluated, report, tile)
-    owners = zip(application.layers, application.network_of_layer, strict=True)
-    bars = [
-        LayerBar(layer.name, network, chiplet_of_tile[int(tile[i])], float(start[i]), float(end[i]), slowed[i])
-        for i, (layer, network) in enumerate(owners)
-    ]
-    latency, energy, area = (float(x) for x in report.objectives)
-    return DesignView(
-        design_id=str(index if design_id is None else design_id),
-        objectives=(latency, energy, area),
-        networks=tuple(network.name for network in application.networks),
-        templates=tuple(template.name for template in evaluated.templates),
-        chiplets=tuple(chiplets),
-        bars=tuple(bars),
-    )
-
-
-# ---------------------------------------------------------------- figures
 
 
 def _heading(figure: Figure, view: DesignView, title: str, what: str) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["Flow", "Segment", "flow", "segments"]
+__all__ = ["Flow", "Segment", "flow", "segments", "slowed"]
 
 
 class Segment(NamedTuple):
@@ -114,7 +114,15 @@ def segments(
     Returns:
         Per job its slowed segments in time order; adjacent ones of equal rate and resource are joined.
     """
-    seen = flow(start, end, duration, bytes, accelerator, resources_of_accelerator, resource_bandwidth)
+    return slowed(flow(start, end, duration, bytes, accelerator, resources_of_accelerator, resource_bandwidth))
+
+
+def slowed(seen: Flow) -> list[list[Segment]]:
+    """The slowed segments of every job, as `segments` gives them.
+
+    Args:
+        seen: from `flow`.
+    """
     result: list[list[Segment]] = [[] for _ in range(seen.rate.shape[1])]
     for span, job in np.argwhere(seen.limit >= 0):
         piece = Segment(

@@ -9,7 +9,10 @@ from mohamjax.unico.fidelity import RULES
 from mohamjax.unico.halving import AREAS, Bracket
 from mohamjax.unico.lanes import LEAKAGE_W_PER_MM2, OBJECTIVES
 
-__all__ = ["BUDGETS", "METHODS", "SCORES", "CodesignConfig", "unico_cap"]
+__all__ = ["BUDGETS", "CODESIGN_FORMAT", "METHODS", "SCORES", "CodesignConfig", "unico_cap"]
+
+CODESIGN_FORMAT = "codesign/1"
+"""Of `config.yaml` in the folder of a hardware search."""
 
 METHODS = ("unico", "hasco", "hasco-r", "nsga2", "mobohb", "random")
 """Ways to choose hardware: UNICO; one point at a time with full mapping searches as HASCO does, without and with the

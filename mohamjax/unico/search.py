@@ -33,7 +33,7 @@ from mohamjax.search.stores import Checkpoint, CheckpointStore
 from mohamjax.struct import plain
 from mohamjax.unico import fidelity, gp, proposals
 from mohamjax.unico.bracket import MappingSearch, Searched, measured, run_bracket
-from mohamjax.unico.config import CodesignConfig
+from mohamjax.unico.config import CODESIGN_FORMAT, CodesignConfig
 from mohamjax.unico.history import OBJECTIVES, History, contributions, unico_fit
 from mohamjax.unico.lanes import LaneConfig, lane_problem, wires_room
 from mohamjax.unico.space import HardwareSpace, check_layers
@@ -98,7 +98,7 @@ class CodesignResult:
     def record(self) -> dict[str, Any]:
         """Everything needed to repeat the search, as plain data."""
         return {
-            "format": "codesign/1",
+            "format": CODESIGN_FORMAT,
             "scenario": self.application.name,
             "space": self.space.name,
             "axes": {axis.name: list(axis.values) for axis in self.space.axes},

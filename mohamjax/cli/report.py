@@ -1,0 +1,61 @@
+"""The verb `report`: results folders as one HTML page."""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+from typing import Any
+
+from mohamjax.cli import options
+from mohamjax.cli.inputs import technology_of
+from mohamjax.cli.outputs import probe
+from mohamjax.cli.terminal import Terminal
+
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(verbs: Any) -> None:
+    """Adds the verb and its options."""
+    parser = verbs.add_parser("report", help="results folders as one HTML page")
+    parser.add_argument("folders", nargs="+", metavar="RESULTS", help="results folders of search or codesign")
+    parser.add_argument(
+        "--details",
+        type=options.natural,
+        metavar="N",
+        help="designs shown whole (schedule, shares, mappings), over all folders; the others are on the front and "
+        "in the table (default 512, some 6 KB each)",
+    )
+    parser.add_argument(
+        "--design",
+        metavar="ID",
+        action="append",
+        default=[],
+        help="show the designs with this design_id whole in any case; may be given several times",
+    )
+    parser.add_argument("--title", help="title of the page (default: scenario, budget and seed)")
+    parser.add_argument(
+        "--technology",
+        metavar="FILE",
+        help="the technology that the designs were made with (default: the packaged one)",
+    )
+    options.add_common(parser, "the page (default report.html, in the folder if there is one only)")
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Writes the page and prints its path."""
+    from mohamjax.reports import DETAILS, write_report
+
+    alone = len(arguments.folders) == 1
+    out = arguments.out or (pathlib.Path(arguments.folders[0]) if alone else pathlib.Path()) / "report.html"
+    if arguments.out:
+        probe(arguments.out)
+    path = write_report(
+        arguments.folders,
+        out,
+        details=DETAILS if arguments.details is None else arguments.details,
+        designs=arguments.design,
+        title=arguments.title,
+        technology=technology_of(arguments) if arguments.technology else None,
+    )
+    print(path)
+    return 0

@@ -1,0 +1,365 @@
+"""How a report draws (Vega-Lite): the front's three projections, convergence, schedules, traffic, energies and areas.
+
+The charts are plain data. Texts that begin with `$` are filled in by the page (`page.js`): sizes, limits of axes, names
+of rows. Data come by name: `designs`, `current`, `bounds`, `history`, `bars`, `slowed`, `traffic`, `energy`, `area`.
+No text of a file enters a chart other than as a value.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["charts"]
+
+SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
+
+SHAPES = ("circle", "triangle-up", "square", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
+
+_AXES = {
+    "latency_s": ("latency", "s", "format(datum.value, '.3~s') + 's'"),
+    "energy_J": ("energy", "J", "format(datum.value, '.3~s') + 'J'"),
+    "area_mm2": ("area [mm²]", "mm²", "format(datum.value, '.3~g')"),
+}
+"""Title, unit and text of a tick of each objective."""
+
+_SECONDS = "format(datum.value, '.5~s') + 's'"
+
+
+def _objective(name: str) -> dict[str, Any]:
+    """A log axis of an objective, whose limits the page sets."""
+    title, _, text = _AXES[name]
+    return {
+        "field": name,
+        "type": "quantitative",
+        "title": title,
+        "scale": {
+            "type": "log",
+            "domain": [{"expr": f"{name}_low"}, {"expr": f"{name}_high"}],
+            "nice": False,
+        },
+        "axis": {"labelExpr": text, "tickCount": 6, "labelOverlap": "greedy"},
+    }
+
+
+def _told(*fields: tuple[str, str, str | None]) -> list[dict[str, Any]]:
+    """A tooltip of fields: (name, title, format of numbers or None for texts)."""
+    return [
+        {"field": name, "title": title, "type": "nominal"}
+        if written is None
+        else {"field": name, "title": title, "type": "quantitative", "format": written}
+        for name, title, written in fields
+    ]
+
+
+def _result(kind: str) -> dict[str, Any]:
+    """Colour or shape by results folder; the page's table of results is the legend."""
+    scale: dict[str, Any] = {"domain": "$results"}
+    if kind == "shape":
+        scale["range"] = list(SHAPES)
+    else:
+        scale["scheme"] = "tableau10"
+    return {"field": "result", "type": "nominal", "title": "results", "scale": scale, "legend": None}
+
+
+def _projection(number: int, x: str, y: str) -> dict[str, Any]:
+    """One projection of the front: bounds, designs, and a ring around the current design."""
+    place = {"x": _objective(x), "y": _objective(y)}
+    tooltip = _told(
+        ("result", "results", None),
+        ("id", "design", None),
+        ("latency_s", "latency [s]", ".4~s"),
+        ("energy_J", "energy [J]", ".4~s"),
+        ("area_mm2", "area [mm²]", ".4~g"),
+        ("n_chiplets", "chiplets", "d"),
+    )
+    corner = {"type": "quantitative"}
+    return {
+        "width": "$width",
+        "height": "$height",
+        "layer": [
+            {
+                "data": {"name": "bounds"},
+                "transform": [{"filter": f"datum.projection === {number}"}],
+                "mark": {
+                    "type": "line",
+                    "clip": True,
+                    "strokeDash": [4, 3],
+                    "strokeWidth": 1.2,
+                },
+                "encoding": {
+                    "x": {**place["x"], "field": "x", **corner},
+                    "y": {**place["y"], "field": "y", **corner},
+                    "order": {"field": "order", "type": "quantitative"},
+                    "detail": {"field": "result", "type": "nominal"},
+                    "color": _result("color"),
+                },
+            },
+            {
+                "name": f"projection_{number}",
+                "data": {"name": "designs"},
+                "mark": {"type": "point", "filled": True, "clip": True, "cursor": "pointer"},
+                "encoding": {
+                    **place,
+                    "color": _result("color"),
+                    "shape": _result("shape"),
+                    "opacity": {"condition": {"param": "brush", "value": 0.85}, "value": 0.12},
+                    "size": {"value": "$point"},
+                    "tooltip": tooltip,
+                },
+            },
+            {
+                "data": {"name": "current"},
+                "mark": {
+                    "type": "point",
+                    "clip": True,
+                    "filled": False,
+                    "size": 190,
+                    "strokeWidth": 2.2,
+                    "color": "$ink",
+                },
+                "encoding": {**place, "tooltip": tooltip},
+            },
+        ],
+    }
+
+
+def _front() -> dict[str, Any]:
+    pairs = (("latency_s", "energy_J"), ("latency_s", "area_mm2"), ("energy_J", "area_mm2"))
+    limits = [{"name": f"{name}_{end}", "value": f"${name}_{end}"} for name in _AXES for end in ("low", "high")]
+    interval = {"type": "interval", "resolve": "global", "zoom": False}
+    return {
+        "$schema": SCHEMA,
+        "params": [
+            *limits,
+            {"name": "brush", "select": interval, "views": [f"projection_{k}" for k in range(len(pairs))]},
+        ],
+        "columns": "$columns",
+        "spacing": 34,
+        "concat": [_projection(k, x, y) for k, (x, y) in enumerate(pairs)],
+    }
+
+
+def _convergence() -> dict[str, Any]:
+    return {
+        "$schema": SCHEMA,
+        "data": {"name": "history"},
+        "width": "$width",
+        "height": 190,
+        "mark": {"type": "line", "point": {"size": 14, "filled": True}, "strokeWidth": 1.5},
+        "encoding": {
+            "x": {
+                "field": "evaluations",
+                "type": "quantitative",
+                "title": "evaluations",
+                "axis": {"format": "~s", "labelOverlap": "greedy"},
+            },
+            "y": {"field": "hypervolume", "type": "quantitative", "title": "hypervolume", "scale": {"zero": False}},
+            "color": _result("color"),
+            "shape": _result("shape"),
+            "tooltip": _told(
+                ("result", "results", None), ("evaluations", "evaluations", ",d"), ("hypervolume", "hypervolume", ".5f")
+            ),
+        },
+    }
+
+
+def _time() -> dict[str, Any]:
+    return {
+        "field": "start",
+        "type": "quantitative",
+        "title": "time",
+        "scale": {"domain": [0, "$latency"], "nice": False, "zero": False},
+        "axis": {"labelExpr": _SECONDS, "labelOverlap": "greedy", "tickCount": 8},
+    }
+
+
+def _schedule() -> dict[str, Any]:
+    """Gantt chart over what flows through the shared resources, with one zoom."""
+    lane = {
+        "field": "lane",
+        "type": "ordinal",
+        "title": None,
+        "scale": {"domain": "$lanes", "paddingInner": 0.16},
+        "axis": {"labelLimit": 150},
+    }
+    network = {
+        "field": "network",
+        "type": "nominal",
+        "title": "network",
+        "scale": {"domain": "$networks", "scheme": "tableau10"},
+        "legend": {"orient": "top", "labelLimit": 260, "columns": 4},
+    }
+    bar = _told(
+        ("layer", "layer", None),
+        ("network", "network", None),
+        ("lane", "chiplet", None),
+        ("start", "start [s]", ".6~s"),
+        ("end", "end [s]", ".6~s"),
+        ("alone", "alone [s]", ".4~s"),
+        ("lost", "lost to bandwidth", ".1%"),
+        ("energy", "energy [J]", ".4~s"),
+        ("bytes", "off-chip bytes", ".4~s"),
+    )
+    chosen = {"test": "datum.number === picked", "value": "$ink"}
+    # Names that do not fit are empty, not transparent: those would lie over the bars beside them and take their clicks.
+    wide = "scale('concat_0_x', datum.end) - scale('concat_0_x', datum.start)"
+    name = f"{wide} > 5.4 * length(datum.layer) + 4 ? datum.layer : ''"
+    gantt = {
+        "width": "$width",
+        "height": "$gantt",
+        "layer": [
+            {
+                "name": "gantt",
+                "data": {"name": "bars"},
+                "mark": {"type": "bar", "clip": True, "cursor": "pointer", "height": {"band": 1}},
+                "encoding": {
+                    "x": _time(),
+                    "x2": {"field": "end"},
+                    "y": lane,
+                    "color": network,
+                    "stroke": {"condition": chosen, "value": "$paper"},
+                    "strokeWidth": {"condition": {**chosen, "value": 3}, "value": 0.6},
+                    "tooltip": bar,
+                },
+            },
+            {
+                "data": {"name": "slowed"},
+                "mark": {"type": "bar", "clip": True, "height": {"band": 0.2}, "yOffset": "$foot", "color": "black"},
+                "encoding": {
+                    "x": _time(),
+                    "x2": {"field": "end"},
+                    "y": lane,
+                    "opacity": {
+                        "field": "lost",
+                        "type": "quantitative",
+                        "scale": {"domain": [0, 1], "range": [0.25, 1]},
+                        "legend": None,
+                    },
+                    "tooltip": _told(
+                        ("layer", "layer", None),
+                        ("cause", "slowed by", None),
+                        ("lost", "speed lost", ".1%"),
+                        ("start", "start [s]", ".6~s"),
+                        ("end", "end [s]", ".6~s"),
+                    ),
+                },
+            },
+            {
+                "data": {"name": "bars"},
+                "mark": {
+                    "type": "text",
+                    "clip": True,
+                    "fontSize": 9,
+                    "color": "black",
+                    "align": "left",
+                    "dx": 3,
+                    "text": {"expr": name},
+                },
+                "encoding": {"x": _time(), "y": lane, "tooltip": bar},
+            },
+        ],
+    }
+    traffic = {
+        "name": "traffic",
+        "data": {"name": "traffic"},
+        "width": "$width",
+        "height": "$resources",
+        "mark": {"type": "rect", "clip": True},
+        "encoding": {
+            "x": _time(),
+            "x2": {"field": "end"},
+            "y": {
+                "field": "top",
+                "type": "quantitative",
+                "title": None,
+                "scale": {"domain": ["$rows", 0], "nice": False, "zero": False},
+                "axis": {
+                    "values": "$middles",
+                    "labelExpr": "resources[floor(datum.value)]",
+                    "labelLimit": 150,
+                    "grid": False,
+                    "ticks": False,
+                },
+            },
+            "y2": {"field": "foot"},
+            "color": {
+                "condition": {"test": "datum.limit === 'unlimited'", "value": "#8a94a0"},
+                "field": "share",
+                "type": "quantitative",
+                "title": "share of bandwidth",
+                "scale": {"domain": [0, 1], "range": ["#9ecae1", "#d7301f"]},
+                "legend": {"orient": "bottom", "format": ".0%", "gradientLength": 160},
+            },
+            "tooltip": _told(
+                ("resource", "resource", None),
+                ("written", "flows", None),
+                ("limit", "bandwidth", None),
+                ("start", "from [s]", ".6~s"),
+                ("end", "to [s]", ".6~s"),
+            ),
+        },
+    }
+    return {
+        "$schema": SCHEMA,
+        "params": [
+            {"name": "picked", "value": -1},
+            {"name": "resources", "value": "$names"},
+            {
+                "name": "zoom",
+                "select": {
+                    "type": "interval",
+                    "encodings": ["x"],
+                    "zoom": "wheel![event.shiftKey || event.ctrlKey]",
+                    "clear": "dblclick",
+                },
+                "bind": "scales",
+                "views": ["gantt", "traffic"],
+            },
+        ],
+        "spacing": 8,
+        "vconcat": [gantt, traffic],
+        "resolve": {"scale": {"color": "independent"}},
+    }
+
+
+def _shares(data: str, title: str, text: str, unit: str) -> dict[str, Any]:
+    """Stacked bars per chiplet."""
+    return {
+        "$schema": SCHEMA,
+        "data": {"name": data},
+        "width": "$width",
+        "height": "$stacks",
+        "mark": {"type": "bar", "stroke": "$paper", "strokeWidth": 0.4},
+        "encoding": {
+            "y": {"field": "lane", "type": "ordinal", "title": None, "scale": {"domain": "$lanes"}},
+            "x": {
+                "field": "value",
+                "type": "quantitative",
+                "title": title,
+                "axis": {"labelExpr": text, "tickCount": 5},
+            },
+            "color": {
+                "field": "part",
+                "type": "nominal",
+                "title": None,
+                "sort": None,
+                "scale": {"domain": f"${data}Parts", "scheme": "tableau20" if data == "area" else "tableau10"},
+                "legend": {"orient": "bottom", "columns": 3, "labelLimit": 180},
+            },
+            "order": {"field": "number", "type": "quantitative"},
+            "tooltip": _told(
+                ("lane", "chiplet", None), ("part", "part", None), ("value", unit, ".4~s"), ("share", "of all", ".1%")
+            ),
+        },
+    }
+
+
+def charts() -> dict[str, dict[str, Any]]:
+    """All charts by name, as the page fills them in."""
+    return {
+        "front": _front(),
+        "convergence": _convergence(),
+        "schedule": _schedule(),
+        "energy": _shares("energy", "energy", "format(datum.value, '.3~s') + 'J'", "energy [J]"),
+        "area": _shares("area", "area [mm²]", "format(datum.value, '.3~g')", "area [mm²]"),
+    }

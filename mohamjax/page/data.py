@@ -1,0 +1,290 @@
+"""What a report says, as plain data: fronts, bounds, convergence, provenance, and some designs whole.
+
+Numbers are written as short as a page needs them: six digits, times of a schedule in whole nanoseconds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import abc
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import yaml
+
+from mohamjax import __version__
+from mohamjax.mapping import loop_nest
+from mohamjax.schedule import OBJECTIVES, Certificate, Evaluated, Staircase, landmarks
+from mohamjax.schedule.view import ENERGY_PARTS, DesignView, design_view
+
+__all__ = ["REPORT_FORMAT", "Result", "contents", "spread"]
+
+REPORT_FORMAT = "report/1"
+
+_PROJECTIONS = ((0, 1), (0, 2), (1, 2))
+"""Objectives on the two axes of each projection."""
+
+_CURVES = {
+    (0, 1): ("energy_of_latency", False),
+    (0, 2): ("latency_of_area", True),
+    (1, 2): ("energy_of_area", True),
+}
+"""The curve of the bounds in each projection, and whether its axes are swapped there."""
+
+_ROOM = 3.0
+"""Bounds are drawn this factor beyond the front."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What one search found, in memory.
+
+    Attributes:
+        name: what tells it from the others, unique.
+        title: scenario, budget and seed.
+        kind: `search` or `codesign`.
+        front: a row per design: `design_id` as text, `OBJECTIVES`, and whatever else is to be in the table.
+        history: rows of the convergence with `evaluations` and `hypervolume`.
+        config: the settings that it was made with; plain data.
+        facts: (what, value) about it beside its settings, such as when it was written.
+        certificate: bounds of the front, where there are some.
+        evaluated: designs with reports; None where none can be shown whole.
+        place: where a `design_id` stands in `evaluated`; those that are missing cannot be shown whole.
+        workload: what was mapped; only results with equal ones are compared.
+    """
+
+    name: str
+    title: str
+    kind: str
+    front: Sequence[abc.Mapping[str, Any]]
+    history: Sequence[abc.Mapping[str, float]] = ()
+    config: abc.Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    facts: Sequence[tuple[str, str]] = ()
+    certificate: Certificate | None = None
+    evaluated: Evaluated | None = None
+    place: abc.Mapping[str, int] = dataclasses.field(default_factory=dict)
+    workload: str = ""
+
+    @property
+    def objectives(self) -> np.ndarray:
+        """`[N, 3]` float, latency [s], energy [J], area [mm^2] of the front."""
+        return np.asarray([[row[name] for name in OBJECTIVES] for row in self.front], float)
+
+
+def contents(results: Sequence[Result], *, most: int, always: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
+    """All that the page shows.
+
+    Args:
+        results: at least one.
+        most: designs that are shown whole (schedule, shares, mappings), over all results; the others are on the front
+            and in the table. Every result has its share of them: its landmarks, then those that are farthest apart.
+        always: (name of the result, `design_id`) of designs that are shown whole in any case.
+
+    Returns:
+        JSON-able data in the format `report/1`.
+    """
+    wanted = {(name, design) for name, design in always}
+    rows = []
+    left, waiting = most, sorted(results, key=lambda result: len(result.front))
+    quota = {}
+    for k, result in enumerate(waiting):
+        quota[result.name] = min(len(result.front), left // (len(waiting) - k))
+        left -= quota[result.name]
+    for result in results:
+        named = [i for i, row in enumerate(result.front) if (result.name, row["design_id"]) in wanted]
+        rows.append(_result(result, sorted({*spread(result.objectives, quota[result.name]), *named})))
+    return {"format": REPORT_FORMAT, "mohamjax": __version__, "results": _jointly(results, rows)}
+
+
+def spread(objectives: np.ndarray, count: int) -> list[int]:
+    """Rows that stand for a front: its landmarks, then always the one farthest from all chosen, on log axes.
+
+    Args:
+        objectives: `[N, 3]` float.
+        count: how many rows, at most N.
+    """
+    if count >= len(objectives):
+        return list(range(len(objectives)))
+    values = np.log(np.maximum(objectives, np.finfo(float).tiny))
+    low, high = values.min(axis=0), values.max(axis=0)
+    values = (values - low) / np.where(high > low, high - low, 1.0)
+    chosen = list(dict.fromkeys(landmarks(objectives).values()))[:count]
+    distance = np.full(len(values), np.inf)
+    for row in chosen:
+        distance = np.minimum(distance, np.linalg.norm(values - values[row], axis=1))
+    distance[chosen] = -1.0  # equal designs are not taken twice
+    while len(chosen) < count:
+        chosen.append(int(np.argmax(distance)))
+        distance = np.minimum(distance, np.linalg.norm(values - values[chosen[-1]], axis=1))
+        distance[chosen[-1]] = -1.0
+    return chosen
+
+
+def _jointly(results: Sequence[Result], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Adds how many designs of each result no design of another one with the same workload dominates."""
+    values = [result.objectives for result in results]
+    for k, row in enumerate(rows):
+        others = [v for i, v in enumerate(values) if i != k and results[i].workload == results[k].workload]
+        row["undominated"] = int((~_dominated(values[k], np.concatenate(others))).sum()) if others else None
+    return rows
+
+
+def _dominated(own: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """`[N]` bool, which of `own` some of `others` dominate."""
+    return np.asarray([bool(((others <= row).all(axis=1) & (others < row).any(axis=1)).any()) for row in own], bool)
+
+
+def _digits(values: Any, digits: int = 6) -> list[float]:
+    """As short as they are told."""
+    return [float(f"{float(value):.{digits}g}") for value in values]
+
+
+def _result(result: Result, chosen: Sequence[int]) -> dict[str, Any]:
+    columns = list(dict.fromkeys(key for row in result.front for key in row if key != "design_id"))
+    designs = _Details(result)
+    whole = {}
+    for i in chosen:
+        design = str(result.front[i]["design_id"])
+        if design in result.place:
+            whole[str(i)] = designs.add(result.place[design], design)
+    certificate = result.certificate
+    return {
+        "name": result.name,
+        "title": result.title,
+        "kind": result.kind,
+        "facts": [[str(what), str(value)] for what, value in (*_certified(certificate), *result.facts)],
+        "config": yaml.safe_dump(dict(result.config), sort_keys=False, allow_unicode=True) if result.config else "",
+        "ids": [str(row["design_id"]) for row in result.front],
+        "columns": {name: _column([row.get(name) for row in result.front]) for name in columns},
+        "history": {
+            name: _digits(row[name] for row in result.history) if result.history else []
+            for name in ("evaluations", "hypervolume")
+        },
+        "bounds": [] if certificate is None else _bounds(certificate, result.objectives),
+        **designs.shared(),
+        "designs": whole,
+    }
+
+
+def _certified(certificate: Certificate | None) -> list[tuple[str, str]]:
+    if certificate is None:
+        return []
+    share = f"{100 * certificate.share:.1f} % ({certificate.hypervolume:.4g} of at most {certificate.most:.4g})"
+    return [
+        ("hypervolume of what is possible", share),
+        ("certified gap", f"at most {100 * (1 - certificate.share):.1f} %, with the mappings found"),
+    ]
+
+
+def _column(values: Sequence[Any]) -> list[Any]:
+    """A column of the table: numbers where all are numbers, else texts."""
+    if all(isinstance(value, int | float) for value in values):
+        return [int(v) if float(v).is_integer() and abs(v) < 2**53 else v for v in _digits(values, 7)]
+    return ["" if value is None else str(value) for value in values]
+
+
+def _bounds(certificate: Certificate, objectives: np.ndarray) -> list[dict[str, Any]]:
+    """The three curves as corners of staircases, as far as the front's surroundings reach."""
+    low, high = objectives.min(axis=0) / _ROOM, objectives.max(axis=0) * _ROOM
+    curves = []
+    for axes in _PROJECTIONS:
+        name, swapped = _CURVES[axes]
+        first, second = reversed(axes) if swapped else axes
+        x, y = _corners(getattr(certificate.curves, name), high[second], high[first])
+        inside = (x <= high[first]) & (y <= high[second])
+        x, y = np.maximum(x[inside], low[first]), np.maximum(y[inside], low[second])
+        curves.append({"x": _digits(y if swapped else x), "y": _digits(x if swapped else y)})
+    return curves
+
+
+def _corners(curve: Staircase, top: float, right: float) -> tuple[np.ndarray, np.ndarray]:
+    """Corners of a falling staircase that comes down from `top` and goes on to `right`, both coordinates."""
+    x = np.append(np.repeat(curve.at, 2), max(right, curve.at[-1]))
+    y = np.concatenate([[max(top, curve.least[0])], np.repeat(curve.least, 2)])
+    return x, y
+
+
+class _Details:
+    """Designs of one result, told whole; loop nests and layers are told once."""
+
+    def __init__(self, result: Result):
+        self.evaluated = result.evaluated
+        self.nests: dict[tuple[int, int, int], int] = {}
+        self.moved: list[tuple[float, float]] = []
+
+    def add(self, index: int, design: str) -> dict[str, Any]:
+        """One design; notes the loop nests that it uses."""
+        assert self.evaluated is not None
+        return self._told(design_view(self.evaluated, index, design))
+
+    def _told(self, view: DesignView) -> dict[str, Any]:
+        start, end = (np.rint([getattr(bar, key) * 1e9 for bar in view.bars]) for key in ("start_s", "end_s"))
+        kinds = {name: k for k, name in enumerate(view.templates)}
+        nests = []
+        for bar in view.bars:
+            if bar.mapping not in self.nests:
+                self.nests[bar.mapping] = len(self.nests)
+                self.moved.append((bar.alone_s, bar.offchip_bytes))
+            nests.append(self.nests[bar.mapping])
+        return {
+            "chiplets": [
+                {
+                    "template": kinds[chip.template],
+                    "interface": chip.interface,
+                    "hops": chip.hops,
+                    "area": [[name, *_digits([mm2])] for name, mm2 in chip.area_mm2],
+                    "energy": _digits(joule for _, joule in chip.energy_J),
+                    "levels": [[words, *fanout] for _, words, fanout in chip.levels],
+                }
+                for chip in view.chiplets
+            ],
+            "chiplet": [bar.chiplet for bar in view.bars],
+            "nest": nests,
+            "start_ns": [int(t) for t in start],
+            "length_ns": [int(t) for t in end - start],
+            "energy_J": _digits((bar.energy_J for bar in view.bars), 4),
+            "slowed": [
+                [layer, round(s.start_s * 1e9), round((s.end_s - s.start_s) * 1e9), float(f"{s.rate:.3g}"), s.cause]
+                for layer, bar in enumerate(view.bars)
+                for s in bar.slowed
+            ],
+            "traffic": [
+                {
+                    "name": resource.name,
+                    "bandwidth": resource.bandwidth if np.isfinite(resource.bandwidth) else None,
+                    "from_ns": [round(time * 1e9) for time, _ in resource.steps],
+                    "rate": _digits((rate for _, rate in resource.steps), 4),
+                }
+                for resource in view.traffic
+            ],
+        }
+
+    def shared(self) -> dict[str, Any]:
+        """What the designs have in common."""
+        if self.evaluated is None:
+            return {"networks": [], "templates": [], "parts": list(ENERGY_PARTS), "layers": [], "nests": []}
+        application, templates = self.evaluated.application, self.evaluated.templates
+        mapping = self.evaluated.tables.mapping
+        nests = []
+        for (u, t, m), (alone, moved) in zip(self.nests, self.moved, strict=True):
+            nest = jax.tree.map(lambda leaf, at=(u, t, m): np.asarray(leaf[at]), mapping)
+            text = loop_nest(nest, templates[t].level_names)
+            nests.append({"template": t, "text": text, "alone_s": _digits([alone])[0], "bytes": _digits([moved])[0]})
+        return {
+            "networks": [network.name for network in application.networks],
+            "templates": [{"name": template.name, "levels": list(template.level_names)} for template in templates],
+            "parts": list(ENERGY_PARTS),
+            "layers": [
+                {
+                    "name": layer.name,
+                    "network": network,
+                    "type": layer.type,
+                    "shape": str(layer.shape),
+                    "macs": layer.shape.macs,
+                }
+                for layer, network in zip(application.layers, application.network_of_layer, strict=True)
+            ],
+            "nests": nests,
+        }

@@ -1,0 +1,631 @@
+/* The report's page: unpacks the data, joins charts and tables. Texts of files become text nodes and values alone. */
+(async () => {
+  "use strict";
+  const $ = (id) => document.getElementById(id);
+  const OBJECTIVES = ["latency_s", "energy_J", "area_mm2"];
+  const SIGNS = ["●", "▲", "■", "◆", "✚", "▼", "▶", "◀"];
+  const COLOURS = ["#4c78a8", "#f58518", "#e45756", "#72b7b2", "#54a24b", "#eeca3b", "#b279a2", "#ff9da6", "#9d755d", "#bab0ac"];
+  const PAGE = 50;
+  const MANY = 1500; // marks from which a canvas is quicker than SVG
+
+  // ---------------------------------------------------------------- the data
+
+  async function unpack(text) {
+    const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return JSON.parse(await new Response(stream).text());
+  }
+
+  let report;
+  try {
+    report = await unpack($("data").textContent);
+  } catch (error) {
+    $("status").textContent = "This browser cannot unpack the report (it needs DecompressionStream, 2023 or later): " + error;
+    return;
+  }
+  const results = report.results;
+  const rows = [];
+  results.forEach((result, r) => {
+    result.ids.forEach((id, i) => {
+      const row = { key: r + ":" + i, r, i, result: result.name, id, whole: i in result.designs };
+      for (const name in result.columns) row[name] = result.columns[name][i];
+      rows.push(row);
+    });
+  });
+  const byKey = new Map(rows.map((row) => [row.key, row]));
+
+  // ---------------------------------------------------------------- small helpers
+
+  function element(tag, properties, ...children) {
+    const made = document.createElement(tag);
+    for (const [name, value] of Object.entries(properties || {})) {
+      if (name in made) made[name] = value;
+      else made.setAttribute(name, value);
+    }
+    made.append(...children.filter((child) => child !== null && child !== undefined).map((child) => (child instanceof Node ? child : String(child))));
+    return made;
+  }
+
+  const PREFIXES = { p: 1e-12, n: 1e-9, u: 1e-6, "µ": 1e-6, m: 1e-3, "": 1, k: 1e3, M: 1e6, G: 1e9 };
+
+  function si(value, unit, digits = 4) {
+    if (typeof value !== "number") return value === undefined ? "" : String(value);
+    if (value === 0) return "0 " + unit;
+    const size = Math.abs(value);
+    const steps = [[1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""], [1e-3, "m"], [1e-6, "µ"], [1e-9, "n"], [1e-12, "p"]];
+    const [scale, prefix] = steps.find(([s]) => size >= s * 0.9999995) || steps[steps.length - 1];
+    return plain(value / scale, digits) + " " + prefix + unit;
+  }
+
+  const plain = (value, digits = 5) => (typeof value === "number" ? String(Number(value.toPrecision(digits))) : value === undefined ? "" : String(value));
+
+  function written(name, value) {
+    if (name.startsWith("latency_s")) return si(value, "s");
+    if (name === "energy_J") return si(value, "J");
+    if (name === "power_W") return si(value, "W");
+    return plain(value);
+  }
+
+  function heading(name) {
+    const known = { result: "results", id: "design", latency_s: "latency", energy_J: "energy", area_mm2: "area [mm²]", n_chiplets: "chiplets", power_W: "power" };
+    if (name in known) return known[name];
+    if (name.startsWith("latency_s_")) return "latency of " + name.slice(10);
+    if (name.startsWith("n_")) return name.slice(2);
+    return name.replaceAll("_", " ");
+  }
+
+  const sign = (r) => {
+    const mark = element("span", { className: "swatch", ariaHidden: "true" }, SIGNS[r % SIGNS.length]);
+    mark.style.color = COLOURS[r % COLOURS.length];
+    return mark;
+  };
+
+  function fill(table, head, body) {
+    table.replaceChildren(
+      element("thead", {}, element("tr", {}, ...head.map((text) => element("th", { scope: "col" }, text)))),
+      element("tbody", {}, ...body.map((cells) => element("tr", {}, ...cells.map(cell)))),
+    );
+  }
+
+  const cell = (value) => (value instanceof Node ? element("td", {}, value) : element("td", { className: typeof value === "number" ? "number" : "" }, value === null ? "" : value));
+
+  // ---------------------------------------------------------------- charts
+
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+  function theme() {
+    const [ink, soft, line] = ["--ink", "--soft", "--line"].map(colour);
+    const text = { labelColor: ink, titleColor: ink, labelFont: "system-ui, sans-serif", titleFont: "system-ui, sans-serif", labelFontSize: 11, titleFontSize: 11 };
+    return {
+      background: null,
+      view: { stroke: line },
+      axis: { ...text, gridColor: line, gridOpacity: 0.6, domainColor: soft, tickColor: soft },
+      legend: { ...text },
+      selection: { interval: { mark: { fill: soft, fillOpacity: 0.15, stroke: soft } } },
+    };
+  }
+
+  /** A chart with the `$` texts of its specification filled in. */
+  function filled(node, values) {
+    if (typeof node === "string" && node[0] === "$" && node.slice(1) in values) return values[node.slice(1)];
+    if (Array.isArray(node)) return node.map((item) => filled(item, values));
+    if (node && typeof node === "object") return Object.fromEntries(Object.entries(node).map(([key, value]) => [key, filled(value, values)]));
+    return node;
+  }
+
+  const drawn = {};
+
+  async function draw(name, values, data, renderer) {
+    const turn = (drawn[name] = { ...drawn[name], turn: ((drawn[name] || {}).turn || 0) + 1 });
+    const mine = turn.turn;
+    const spec = filled(report.charts[name], { ink: colour("--ink"), paper: colour("--paper"), results: results.map((r) => r.name), ...values });
+    const target = element("div");
+    const made = await vegaEmbed(target, { ...spec, datasets: data }, {
+      actions: false, ast: true, renderer, config: theme(), tooltip: { theme: dark.matches ? "dark" : "light" },
+    });
+    if (drawn[name].turn !== mine) return made.finalize(), null; // a later drawing has overtaken this one
+    if (drawn[name].made) drawn[name].made.finalize();
+    drawn[name] = { turn: mine, made };
+    $(name + "-chart").replaceChildren(target);
+    return made.view;
+  }
+
+  const view = (name) => (drawn[name] && drawn[name].made ? drawn[name].made.view : null);
+  const room = (name) => Math.max(260, $(name + "-chart").clientWidth || 900);
+
+  // ---------------------------------------------------------------- what is chosen
+
+  const columns = ["result", "id", ...OBJECTIVES, "n_chiplets"];
+  for (const result of results) for (const name in result.columns) if (!columns.includes(name)) columns.push(name);
+  if (results.length === 1) columns.shift();
+
+  const state = { sort: "latency_s", rising: true, filters: {}, brush: null, current: null, page: 0, shown: [], chosen: [] };
+
+  /** A filter as a test of a value, null where it is none. */
+  function test(text, numeric) {
+    text = text.trim();
+    if (!numeric) {
+      const part = text.toLowerCase();
+      return (value) => String(value === undefined ? "" : value).toLowerCase().includes(part);
+    }
+    const number = "([-+]?(?:\\d+\\.?\\d*|\\.\\d+)(?:e[-+]?\\d+)?)\\s*([pnuµmkMG]?)";
+    const amount = (digits, prefix) => Number(digits) * PREFIXES[prefix];
+    let found = text.match(new RegExp("^(<=|>=|<|>|=)?\\s*" + number + "$"));
+    if (found) {
+      const limit = amount(found[2], found[3]);
+      const near = Math.abs(limit) * 1e-6;
+      return {
+        "<": (v) => v < limit, "<=": (v) => v <= limit + near, ">": (v) => v > limit, ">=": (v) => v >= limit - near,
+        "=": (v) => Math.abs(v - limit) <= near,
+      }[found[1] || "="];
+    }
+    found = text.match(new RegExp("^" + number + "\\s*\\.\\.\\s*" + number + "$"));
+    if (found) {
+      const low = amount(found[1], found[2]), high = amount(found[3], found[4]);
+      return (v) => v >= low - Math.abs(low) * 1e-6 && v <= high + Math.abs(high) * 1e-6;
+    }
+    return null;
+  }
+
+  const numeric = {};
+  for (const name of columns) numeric[name] = rows.every((row) => row[name] === undefined || typeof row[name] === "number") && name !== "id" && name !== "result";
+
+  function refilter() {
+    const tests = Object.entries(state.filters).filter(([, one]) => one).map(([name, one]) => (row) => one(row[name]));
+    if ($("only-whole").checked) tests.push((row) => row.whole);
+    state.shown = rows.filter((row) => tests.every((one) => one(row)));
+    reselect();
+  }
+
+  function reselect() {
+    const brush = Object.entries(state.brush || {}).map(([name, [a, b]]) => [name, Math.min(a, b), Math.max(a, b)]);
+    const inside = (row) => brush.every(([name, low, high]) => row[name] >= low && row[name] <= high);
+    const turn = state.rising ? 1 : -1, name = state.sort;
+    const rank = (row) => (row[name] === undefined ? null : row[name]);
+    state.chosen = state.shown.filter(inside).sort((a, b) => {
+      const [x, y] = [rank(a), rank(b)];
+      if (x === null || y === null) return (x === null) - (y === null);
+      if (numeric[name]) return turn * (x - y);
+      return turn * String(x).localeCompare(String(y), undefined, { numeric: true });
+    });
+    state.page = Math.max(0, Math.min(state.page, Math.ceil(state.chosen.length / PAGE) - 1));
+    const selected = brush.length ? ", of them " + state.chosen.length + " selected in the front" : "";
+    $("count").textContent = state.shown.length + " of " + rows.length + " designs pass the filters" + selected + ".";
+    $("clear-brush").disabled = $("keep-brush").disabled = !brush.length;
+    writeRows();
+  }
+
+  // ---------------------------------------------------------------- results and front
+
+  function writeSummary() {
+    const body = results.map((result, r) => {
+      const last = result.history.hypervolume.length - 1;
+      const facts = Object.fromEntries(result.facts);
+      return [
+        element("span", {}, sign(r), result.name), result.title, result.kind, result.ids.length,
+        result.undominated,
+        ...OBJECTIVES.map((name) => written(name, result.columns[name].reduce((a, b) => Math.min(a, b), Infinity))),
+        last >= 0 ? result.history.evaluations[last] : "",
+        facts["hypervolume of what is possible"] || "", facts["certified gap"] || "",
+      ];
+    });
+    const head = ["results", "title", "kind", "designs", "undominated by other results", "least latency", "least energy", "least area [mm²]", "evaluations", "hypervolume of what is possible", "certified gap"];
+    const kept = head.map((_, at) => at).filter((at) => body.some((line) => line[at] !== "" && line[at] !== null));
+    fill($("summary"), kept.map((at) => head[at]), body.map((line) => kept.map((at) => line[at])));
+    $("front-hint").textContent = (results.length > 1 ? "Colours and signs are those of the results above. " : "") + "Drag in a projection to select designs in all three and in the table; a click shows a design below. With the keyboard, filters of the table select." +
+      (results.some((result) => result.bounds.length) ? " Dashed: no design over the mappings found lies left of it or below (bounds.json)." : "");
+  }
+
+  const boundRows = results.flatMap((result) => result.bounds.flatMap((curve, projection) => curve.x.map((x, order) => ({ result: result.name, projection, order, x, y: curve.y[order] }))));
+
+  async function drawFront() {
+    const wide = room("front");
+    const columns = wide > 900 ? 3 : wide > 620 ? 2 : 1;
+    const width = Math.floor((wide - 10) / columns) - 92;
+    const point = rows.length > 1000 ? 16 : rows.length > 150 ? 26 : 46;
+    const size = { width, height: Math.min(330, Math.max(210, width)), columns, point };
+    const made = await draw("front", { ...size, ...limits() },
+      { designs: state.shown, current: current(), bounds: boundRows }, rows.length * 3 > MANY ? "canvas" : "svg");
+    if (!made) return;
+    state.brush = null;
+    made.addSignalListener("brush", (_, value) => {
+      if (view("front") !== made) return;
+      state.brush = value && Object.keys(value).length ? value : null;
+      clearTimeout(state.waiting);
+      state.waiting = setTimeout(reselect, 40);
+    });
+    made.addEventListener("click", (_, item) => {
+      if (item && item.datum && item.datum.key) show(item.datum.key);
+    });
+    reselect();
+  }
+
+  const current = () => (state.current ? [byKey.get(state.current)] : []);
+
+  /** Axes fit what the filters leave. */
+  function limits() {
+    const found = {};
+    for (const name of OBJECTIVES) {
+      let low = Infinity, high = 0;
+      for (const row of state.shown) if (row[name] > 0) (low = Math.min(low, row[name])), (high = Math.max(high, row[name]));
+      if (!(low <= high)) low = high = 1;
+      const margin = Math.max(Math.pow(high / low, 0.06), 1.05);
+      found[name + "_low"] = low / margin;
+      found[name + "_high"] = high * margin;
+    }
+    return found;
+  }
+
+  function refreshFront() {
+    const view_ = view("front");
+    if (!view_) return;
+    for (const [name, value] of Object.entries(limits())) view_.signal(name, value);
+    view_.resize().data("designs", state.shown).data("current", current()).runAsync();
+  }
+
+  function drawConvergence() {
+    const data = results.flatMap((result) => result.history.evaluations.map((evaluations, i) => ({ result: result.name, evaluations, hypervolume: result.history.hypervolume[i] })));
+    $("convergence").hidden = !data.length;
+    if (!data.length) return;
+    return draw("convergence", { width: Math.min(760, room("convergence") - 80) }, { history: data }, data.length > MANY ? "canvas" : "svg");
+  }
+
+  // ---------------------------------------------------------------- the table
+
+  function writeHead() {
+    const titles = columns.map((name) => {
+      const button = element("button", { type: "button", onclick: () => sortBy(name) }, heading(name));
+      return element("th", { scope: "col", "aria-sort": name === state.sort ? (state.rising ? "ascending" : "descending") : "none" }, button, name === state.sort ? (state.rising ? " ▲" : " ▼") : "");
+    });
+    const filters = columns.map((name) => {
+      const input = element("input", { type: "text", "aria-label": "filter " + heading(name), value: state.texts && state.texts[name] || "" });
+      input.dataset.column = name;
+      input.addEventListener("input", () => filter(name, input));
+      return element("th", {}, input);
+    });
+    $("designs").replaceChildren(
+      element("thead", {}, element("tr", {}, ...titles, element("th", { scope: "col" }, "details")), element("tr", { className: "filters" }, ...filters, element("th"))),
+      element("tbody", { id: "rows" }),
+    );
+  }
+
+  function filter(name, input) {
+    const one = input.value.trim() ? test(input.value, numeric[name]) : undefined;
+    input.setAttribute("aria-invalid", one === null ? "true" : "false");
+    input.title = one === null ? "not understood: write < 40m, >= 2, = 3 or 1..5" : "";
+    state.texts = { ...state.texts, [name]: input.value };
+    if (one === null) return;
+    state.filters[name] = one;
+    state.page = 0;
+    refilter();
+    refreshFront();
+  }
+
+  function sortBy(name) {
+    state.rising = state.sort === name ? !state.rising : true;
+    state.sort = name;
+    state.page = 0;
+    const at = columns.indexOf(name);
+    writeHead();
+    reselect();
+    $("designs").querySelectorAll("thead button")[at].focus();
+  }
+
+  function writeRows() {
+    const body = $("rows");
+    if (!body) return;
+    const first = state.page * PAGE;
+    const shown = state.chosen.slice(first, first + PAGE);
+    const reachable = shown.some((row) => row.key === state.current) ? state.current : shown.length ? shown[0].key : null;
+    body.replaceChildren(...shown.map((row) => {
+      const cells = columns.map((name) => (name === "result" ? cell(element("span", {}, sign(row.r), row.result)) : element("td", { className: numeric[name] ? "number" : "" }, written(name, row[name]))));
+      const line = element("tr", { tabIndex: row.key === reachable ? 0 : -1, "aria-selected": String(row.key === state.current) }, ...cells, element("td", {}, row.whole ? "yes" : ""));
+      line.dataset.key = row.key;
+      return line;
+    }));
+    const pages = Math.max(1, Math.ceil(state.chosen.length / PAGE));
+    $("page-number").textContent = "page " + (state.page + 1) + " of " + pages;
+    $("page-back").disabled = state.page === 0;
+    $("page-on").disabled = state.page >= pages - 1;
+  }
+
+  /** Goes to the design at a place of the table, on whatever page it is. */
+  function go(place, focus) {
+    if (!state.chosen.length) return;
+    const row = state.chosen[Math.max(0, Math.min(place, state.chosen.length - 1))];
+    show(row.key);
+    if (focus) $("rows").querySelector('tr[tabindex="0"]').focus();
+  }
+
+  const place = () => state.chosen.findIndex((row) => row.key === state.current);
+
+  $("designs").addEventListener("click", (event) => {
+    const line = event.target.closest("tr[data-key]");
+    if (line) show(line.dataset.key), $("rows").querySelector('tr[tabindex="0"]').focus();
+  });
+  $("designs").addEventListener("keydown", (event) => {
+    const line = event.target.closest("tr[data-key]");
+    if (!line || event.target !== line) return;
+    const at = state.chosen.findIndex((row) => row.key === line.dataset.key);
+    const steps = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: state.chosen.length - 1, PageDown: at + PAGE, PageUp: at - PAGE, " ": at };
+    if (event.key === "Enter") {
+      event.preventDefault();
+      go(at, false);
+      $("design").focus();
+    } else if (event.key in steps) {
+      event.preventDefault();
+      go(steps[event.key], true);
+    }
+  });
+
+  // ---------------------------------------------------------------- one design
+
+  function show(key) {
+    state.current = key;
+    const at = place();
+    if (at >= 0) state.page = Math.floor(at / PAGE);
+    writeRows();
+    const front = view("front");
+    if (front) front.data("current", current()).runAsync();
+    clearTimeout(state.drawing);
+    state.drawing = setTimeout(writeDesign, 60);
+  }
+
+  function writeDesign() {
+    const row = byKey.get(state.current);
+    if (!row) return;
+    const result = results[row.r], design = result.designs[row.i];
+    $("design-title").replaceChildren("Design ", row.id, results.length > 1 ? " of " : "", ...(results.length > 1 ? [sign(row.r), result.name] : []));
+    $("design-head").replaceChildren(element("p", {}, OBJECTIVES.map((name) => heading(name).replace(" [mm²]", "") + " " + written(name, row[name]) + (name === "area_mm2" ? " mm²" : "")).join(", ") + ", " + row.n_chiplets + (row.n_chiplets === 1 ? " chiplet" : " chiplets")));
+    $("details").hidden = !design;
+    $("no-details").hidden = Boolean(design);
+    if (!design) {
+      const near = nearest(row);
+      $("no-details").replaceChildren(
+        "Schedule, shares and mappings of this design are not in the page, which holds those of " + Object.keys(result.designs).length + " of " + result.ids.length + " designs. “mohamjax report --design” with its number adds it. ",
+        ...(near ? [element("button", { type: "button", onclick: () => show(near.key) }, "Show the nearest design with details (" + near.id + ")")] : []),
+      );
+      return;
+    }
+    const about = tell(result, design, row);
+    drawSchedule(result, design, about, row);
+    drawShares(result, design, about);
+    writeChiplets(result, design, about);
+    writeNetworks(result, design, about, row);
+    writeLayers(result, design, about);
+  }
+
+  /** The design with details that is nearest on log axes, of the same results. */
+  function nearest(row) {
+    let best = null, least = Infinity;
+    for (const other of rows) {
+      if (other.r !== row.r || !other.whole) continue;
+      const distance = OBJECTIVES.reduce((sum, name) => sum + Math.log(other[name] / row[name]) ** 2, 0);
+      if (distance < least) (best = other), (least = distance);
+    }
+    return best;
+  }
+
+  /** Rows of the charts of a design. */
+  function tell(result, design, row) {
+    const lanes = design.chiplets.map((chip, k) => k + " " + result.templates[chip.template].name + " (M" + chip.interface + ")");
+    const latency = design.start_ns.reduce((most, start, i) => Math.max(most, start + design.length_ns[i]), 0) * 1e-9 || row.latency_s;
+    const bars = result.layers.map((layer, number) => {
+      const nest = result.nests[design.nest[number]];
+      return {
+        number, layer: layer.name, network: result.networks[layer.network], lane: lanes[design.chiplet[number]],
+        start: design.start_ns[number] * 1e-9, end: (design.start_ns[number] + design.length_ns[number]) * 1e-9,
+        alone: nest.alone_s, bytes: nest.bytes, energy: design.energy_J[number], lost: 0, nest: design.nest[number],
+      };
+    });
+    for (const [number, , length, rate] of design.slowed) bars[number].lost += (length * (1 - rate)) / Math.max(design.length_ns[number], 1);
+    const slowed = design.slowed.map(([number, start, length, rate, cause]) => ({
+      layer: bars[number].layer, lane: bars[number].lane, start: start * 1e-9, end: (start + length) * 1e-9, lost: 1 - rate, cause,
+    }));
+    const most = design.traffic.reduce((high, one) => Math.max(high, ...one.rate), 0);
+    const traffic = design.traffic.flatMap((one, k) => one.rate.slice(0, -1).map((rate, i) => {
+      const share = Math.min(1, rate / (one.bandwidth || most || 1));
+      return {
+        resource: one.name, start: one.from_ns[i] * 1e-9, end: one.from_ns[i + 1] * 1e-9, share, foot: k + 0.95, top: k + 0.95 - 0.85 * share,
+        written: si(rate, "B/s", 3), limit: one.bandwidth ? si(one.bandwidth, "B/s", 3) : "unlimited",
+      };
+    })).filter((one) => one.share > 0);
+    return { lanes, latency, bars, slowed, traffic };
+  }
+
+  async function drawSchedule(result, design, about, row) {
+    const wide = room("schedule") - 190;
+    const lane = design.chiplets.length > 8 ? 24 : 32;
+    const values = {
+      width: wide, gantt: lane * design.chiplets.length, latency: about.latency, lanes: about.lanes, networks: result.networks,
+      foot: lane * 0.31, resources: 26 * design.traffic.length, rows: design.traffic.length,
+      middles: design.traffic.map((_, k) => k + 0.5), names: design.traffic.map((one) => one.name),
+    };
+    const data = { bars: about.bars, slowed: about.slowed, traffic: about.traffic };
+    const many = about.bars.length + about.slowed.length + about.traffic.length > MANY;
+    const view = await draw("schedule", values, data, many ? "canvas" : "svg");
+    if (!view) return;
+    state.latency = about.latency;
+    view.addEventListener("click", (_, item) => {
+      if (item && item.datum && item.datum.number !== undefined) pick(item.datum.number, true);
+    });
+    $("schedule-chart").dataset.design = row.key;
+  }
+
+  function zoom(factor, shift) {
+    const chart = view("schedule");
+    if (!chart) return;
+    const whole = [0, state.latency];
+    const now = chart.signal("zoom_start") || whole;
+    const middle = (now[0] + now[1]) / 2 + shift * (now[1] - now[0]), half = (now[1] - now[0]) * factor * 0.5;
+    let low = Math.max(0, middle - half), high = low + 2 * half;
+    if (high > state.latency) (high = state.latency), (low = Math.max(0, high - 2 * half));
+    chart.signal("zoom_start", factor ? [low, high] : whole).runAsync();
+  }
+
+  function drawShares(result, design, about) {
+    const wide = Math.max(240, $("energy-chart").clientWidth - 190);
+    const stacks = 24 * about.lanes.length + 8;
+    const energy = design.chiplets.flatMap((chip, k) => chip.energy.map((value, number) => ({ lane: about.lanes[k], part: result.parts[number], number, value })));
+    const names = [...new Set(design.chiplets.flatMap((chip) => chip.area.map(([name]) => name)))];
+    const area = design.chiplets.flatMap((chip, k) => chip.area.map(([part, value]) => ({ lane: about.lanes[k], part, number: names.indexOf(part), value })));
+    for (const data of [energy, area]) {
+      const total = data.reduce((sum, one) => sum + one.value, 0) || 1;
+      for (const one of data) one.share = one.value / total;
+    }
+    const values = { width: wide, stacks, lanes: about.lanes };
+    draw("energy", { ...values, energyParts: result.parts }, { energy }, "svg");
+    draw("area", { ...values, areaParts: names }, { area }, "svg");
+  }
+
+  const sum = (values) => values.reduce((a, b) => a + b, 0);
+
+  function writeChiplets(result, design, about) {
+    const energies = sum(design.energy_J), areas = sum(design.chiplets.flatMap((chip) => chip.area.map(([, mm2]) => mm2)));
+    fill($("chiplets"), ["chiplet", "template", "interface", "hops", "layers", "busy", "energy", "area", "levels, innermost first: words × fanout"], design.chiplets.map((chip, k) => {
+      const own = about.bars.filter((bar) => bar.lane === about.lanes[k]);
+      const energy = sum(chip.energy), area = sum(chip.area.map(([, mm2]) => mm2));
+      const levels = result.templates[chip.template].levels.map((name, v) => {
+        const [words, x, y] = chip.levels[v];
+        return name + (words === null ? "" : " " + words) + (x * y > 1 ? " × " + x + "×" + y : "");
+      });
+      return [
+        k, result.templates[chip.template].name, "M" + chip.interface, chip.hops, own.length,
+        percent(sum(own.map((bar) => bar.end - bar.start)), about.latency),
+        si(energy, "J") + " (" + percent(energy, energies) + ")", plain(area, 4) + " mm² (" + percent(area, areas) + ")", levels.join(", "),
+      ];
+    }));
+  }
+
+  const percent = (part, whole) => (whole ? (100 * part / whole).toFixed(1) + " %" : "");
+
+  function writeNetworks(result, design, about) {
+    const energies = sum(design.energy_J);
+    fill($("networks"), ["network", "layers", "latency", "energy", "time lost to bandwidth"], result.networks.map((name) => {
+      const own = about.bars.filter((bar) => bar.network === name);
+      const energy = sum(own.map((bar) => bar.energy)), busy = sum(own.map((bar) => bar.end - bar.start));
+      return [name, own.length, si(Math.max(0, ...own.map((bar) => bar.end)), "s"), si(energy, "J") + " (" + percent(energy, energies) + ")", percent(sum(own.map((bar) => bar.lost * (bar.end - bar.start))), busy)];
+    }));
+  }
+
+  function writeLayers(result, design, about) {
+    state.layers = { result, about };
+    const body = about.bars.map((bar) => {
+      const line = element("tr", { tabIndex: bar.number ? -1 : 0, "aria-selected": "false" }, ...[
+        bar.layer, bar.network, bar.lane, si(bar.start, "s", 5), si(bar.end - bar.start, "s"), percent(bar.lost, 1), si(bar.energy, "J", 3),
+      ].map((text, at) => element("td", { className: at > 2 ? "number" : "" }, text)));
+      line.dataset.number = bar.number;
+      return line;
+    });
+    $("layers").replaceChildren(
+      element("thead", {}, element("tr", {}, ...["layer", "network", "chiplet", "start", "takes", "lost", "energy"].map((text) => element("th", { scope: "col" }, text)))),
+      element("tbody", {}, ...body),
+    );
+    pick(0, false, true);
+  }
+
+  /** Shows the loop nest of a layer and marks it in the schedule. */
+  function pick(number, scroll, quiet) {
+    const { result, about } = state.layers, bar = about.bars[number];
+    if (!bar) return;
+    for (const line of $("layers").tBodies[0].rows) {
+      const own = Number(line.dataset.number) === number;
+      line.setAttribute("aria-selected", String(own));
+      line.tabIndex = own ? 0 : -1;
+      if (own && scroll) line.scrollIntoView({ block: "nearest" });
+    }
+    const layer = result.layers[number], nest = result.nests[bar.nest];
+    $("nest-title").textContent = bar.network + " / " + layer.name + " (" + layer.type + " " + layer.shape + ") on chiplet " + bar.lane + ": " +
+      si(layer.macs, "MACs") + ", " + si(bar.alone, "s") + " without off-chip limits, " + si(bar.bytes, "B") + " off-chip";
+    $("nest").textContent = nest.text;
+    const chart = view("schedule");
+    if (chart && !quiet) chart.signal("picked", number).runAsync();
+  }
+
+  $("layers").addEventListener("click", (event) => {
+    const line = event.target.closest("tr[data-number]");
+    if (line) pick(Number(line.dataset.number)), line.focus();
+  });
+  $("layers").addEventListener("keydown", (event) => {
+    const line = event.target.closest("tr[data-number]");
+    if (!line) return;
+    const last = state.layers.about.bars.length - 1, at = Number(line.dataset.number);
+    const steps = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: last, PageDown: at + 15, PageUp: at - 15 };
+    if (!(event.key in steps)) return;
+    event.preventDefault();
+    pick(Math.max(0, Math.min(last, steps[event.key])), true);
+    $("layers").querySelector('tr[tabindex="0"]').focus();
+  });
+
+  // ---------------------------------------------------------------- provenance
+
+  function writeProvenance() {
+    $("facts").replaceChildren(...results.map((result, r) => element("article", {},
+      element("h3", {}, sign(r), result.name),
+      element("dl", {}, ...result.facts.flatMap(([what, value]) => [element("dt", {}, what), element("dd", {}, value)])),
+      result.config ? element("details", { className: "controls" }, element("summary", {}, "all settings (config.yaml)"), element("pre", { tabIndex: 0 }, result.config)) : null,
+    )), element("p", { className: "hint" }, "Page made by mohamjax " + report.mohamjax + "."));
+  }
+
+  // ---------------------------------------------------------------- joining it all
+
+  const clicks = {
+    "clear-brush": drawFront,
+    "keep-brush": () => {
+      for (const [name, [a, b]] of Object.entries(state.brush || {})) {
+        const input = $("designs").querySelector('input[data-column="' + name + '"]');
+        input.value = plain(Math.min(a, b), 6) + ".." + plain(Math.max(a, b), 6);
+        filter(name, input);
+      }
+      drawFront();
+    },
+    "clear-filters": () => {
+      state.filters = {};
+      state.texts = {};
+      $("only-whole").checked = false;
+      writeHead();
+      refilter();
+      refreshFront();
+    },
+    "only-whole": () => (refilter(), refreshFront()),
+    "page-back": () => (state.page--, writeRows()),
+    "page-on": () => (state.page++, writeRows()),
+    "design-back": () => go(place() - 1),
+    "design-on": () => go(place() + 1),
+    "zoom-in": () => zoom(0.5, 0),
+    "zoom-out": () => zoom(2, 0),
+    "zoom-left": () => zoom(1, -0.4),
+    "zoom-right": () => zoom(1, 0.4),
+    "zoom-all": () => zoom(0, 0),
+  };
+  for (const [id, act] of Object.entries(clicks)) $(id).addEventListener("click", act);
+
+  async function drawAll() {
+    document.documentElement.classList.toggle("dark", dark.matches);
+    await drawFront();
+    drawConvergence();
+    writeDesign();
+  }
+
+  dark.addEventListener("change", drawAll);
+  let width = innerWidth;
+  addEventListener("resize", () => {
+    clearTimeout(state.resizing);
+    state.resizing = setTimeout(() => {
+      if (Math.abs(innerWidth - width) > 40) (width = innerWidth), drawAll();
+    }, 200);
+  });
+
+  $("main").hidden = false;
+  writeSummary();
+  writeHead();
+  writeProvenance();
+  refilter();
+  const start = state.chosen.find((row) => row.whole) || state.chosen[0];
+  state.current = start ? start.key : null;
+  reselect();
+  await drawAll();
+  $("status").textContent = "";
+  document.documentElement.dataset.ready = "yes";
+})();

@@ -1,0 +1,132 @@
+"""Reports in files: results folders read, made into one page, and written."""
+
+from __future__ import annotations
+
+import datetime
+import pathlib
+from collections import abc
+from collections.abc import Sequence
+from typing import Any
+
+from mohamjax.errors import InputError
+from mohamjax.hardware import Technology
+from mohamjax.io.files import write_text
+from mohamjax.io.results import prepare_folder
+from mohamjax.io.results_reader import ResultDesigns, ResultFiles, evaluate_results, read_results
+from mohamjax.page import Result, contents, page
+from mohamjax.page.document import plotting_library
+
+__all__ = ["DETAILS", "write_report"]
+
+DETAILS = 512
+"""Designs that a report shows whole: all of a front with the default archive, in about 3 MB."""
+
+
+def write_report(
+    folders: Sequence[str | pathlib.Path],
+    out: str | pathlib.Path,
+    *,
+    details: int = DETAILS,
+    designs: Sequence[str] = (),
+    title: str | None = None,
+    technology: Technology | None = None,
+) -> pathlib.Path:
+    """Writes one HTML page of results folders that needs no network.
+
+    Reads front.csv, history.csv, config.yaml, designs.json (which it evaluates again in double precision), and
+    bounds.json where there is one; of `search` and `codesign` alike.
+
+    Args:
+        folders: results folders, at least one.
+        out: the page.
+        details: designs that are shown whole, over all folders: schedule, shares and mappings. The others are on the
+            front and in the table.
+        designs: `design_id`s that are shown whole in any case, in every folder that has them.
+        title: of the page; default the titles of the results.
+        technology: energy and area tables of the designs; default the packaged ones.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        InputError: a folder or a file is missing, malformed or empty, the files do not belong together, no folder has a
+            wanted design, the plotting library is not installed, or the page cannot be written.
+    """
+    if not folders:
+        raise InputError("no results folder is named", item="report", remedy="name the results folder of a search")
+    plotting_library()  # what is missing is told before the work is done
+    files = [read_results(folder, kinds=("search", "codesign")) for folder in folders]
+    prepare_folder(pathlib.Path(out).parent)
+    listed = {str(row["design_id"]) for one in files for row in one.front}
+    for name in designs:
+        if name not in listed:
+            raise InputError("is in no front.csv", item=f"design {name}", remedy="name a `design_id` of a front.csv")
+    evaluated = [evaluate_results(one, technology=technology) for one in files]
+    results = [_result(name, one, found) for name, one, found in zip(_names(files), files, evaluated, strict=True)]
+    always = [(result.name, design) for result in results for design in designs if design in result.place]
+    told = contents(results, most=details, always=always)
+    title = title or "; ".join(dict.fromkeys(one.title for one in files))
+    path = pathlib.Path(out)
+    write_text(path, page(told, title))
+    return path
+
+
+def _result(name: str, files: ResultFiles, designs: ResultDesigns) -> Result:
+    valid = [str(row["design_id"]) for row in designs.rows if row["valid"]]
+    return Result(
+        name=name,
+        title=files.title,
+        kind=files.kind,
+        front=files.front,
+        history=files.history,
+        config=files.config,
+        facts=_facts(files, designs),
+        certificate=files.certificate,
+        evaluated=designs.evaluated,
+        workload=_networks(files.config),
+        place={design: k for k, design in enumerate(valid)},
+    )
+
+
+def _names(files: Sequence[ResultFiles]) -> list[str]:
+    """Names of the folders, numbered where several are called the same."""
+    plain = [one.folder.resolve().name or str(one.folder) for one in files]
+    return [f"{name} ({plain[: k + 1].count(name)})" if plain.count(name) > 1 else name for k, name in enumerate(plain)]
+
+
+def _facts(files: ResultFiles, designs: ResultDesigns) -> list[tuple[str, str]]:
+    """What a reader asks first about where results come from; the rest is in `config.yaml`, which the page holds."""
+    config, last = files.config, files.history[-1]
+    search, versions = _table(config, "search"), _table(config, "versions")
+    package = ", ".join(f"{key} {value}" for key, value in _table(config, "package").items())
+    written = datetime.datetime.fromtimestamp((files.folder / "front.csv").stat().st_mtime, datetime.UTC)
+    broken = sum(not row["valid"] for row in designs.rows)
+    facts = [
+        ("scenario", str(config.get("scenario"))),
+        ("networks", _networks(config)),
+        ("method", str(search.get("method", ""))),
+        ("space", str(config.get("space", ""))),
+        ("budget", str(config.get("budget", search.get("budget")))),
+        ("seed", str(config.get("seed", search.get("seed")))),
+        ("population", str(search.get("population", ""))),
+        ("evaluations", f"{last['evaluations']:.0f}"),
+        ("time of the search", f"{last['seconds']:.1f} s"),
+        ("package", package),
+        ("technology", str(config.get("technology_hash", ""))),
+        ("versions", ", ".join(f"{key} {value}" for key, value in versions.items())),
+        ("device", str(config.get("device", ""))),
+        ("written", written.strftime("%Y-%m-%d %H:%M UTC")),
+        ("designs that cannot be evaluated", str(broken) if broken else ""),
+    ]
+    return [(what, value) for what, value in facts if value]
+
+
+def _networks(config: abc.Mapping[str, Any]) -> str:
+    networks = config.get("networks")
+    named = [n for n in networks if isinstance(n, dict)] if isinstance(networks, list) else []
+    return ", ".join(f"{n.get('name')} ({n.get('layers')} layers)" for n in named)
+
+
+def _table(config: abc.Mapping[str, Any], key: str) -> dict[str, Any]:
+    value = config.get(key)
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,266 @@
+"""One design as figures, reports and traces show it: when what runs where, how fast, and where energy and area go."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from mohamjax.schedule.design import CYCLE_S
+from mohamjax.schedule.evaluated import Evaluated
+from mohamjax.schedule.explain import area_parts, energy_parts, shared_resources
+from mohamjax.schedule.segments import Flow, flow, slowed
+
+__all__ = ["ENERGY_PARTS", "ChipletView", "DesignView", "LayerBar", "Slowdown", "Traffic", "design_view"]
+
+ENERGY_PARTS = ("MACs", "buffers", "on-chip networks", "DRAM", "network-on-package")
+"""Where energy goes."""
+
+_CYCLES_PER_S = round(1 / CYCLE_S)
+
+
+@dataclasses.dataclass(frozen=True)
+class Slowdown:
+    """A stretch of time in which a layer is slowed.
+
+    Attributes:
+        start_s: [s].
+        end_s: [s].
+        rate: speed, below 1.
+        cause: what limits it: `memory interface`, `DRAM` or `link`.
+    """
+
+    start_s: float
+    end_s: float
+    rate: float
+    cause: str
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerBar:
+    """A layer in the schedule.
+
+    Attributes:
+        name: the layer.
+        network: index of its network.
+        chiplet: index of its chiplet.
+        start_s: [s].
+        end_s: [s].
+        slowed: when bandwidth slows it.
+        mapping: where its loop nest stands in the tables: (unique layer, template, mapping).
+        alone_s: what it would take without any off-chip limit [s].
+        offchip_bytes: bytes it moves from and to memory.
+        energy_J: energy with that of the package [J].
+    """
+
+    name: str
+    network: int
+    chiplet: int
+    start_s: float
+    end_s: float
+    slowed: tuple[Slowdown, ...] = ()
+    mapping: tuple[int, int, int] = (0, 0, 0)
+    alone_s: float = 0.0
+    offchip_bytes: float = 0.0
+    energy_J: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class ChipletView:
+    """A chiplet for figures.
+
+    Attributes:
+        template: name of its template.
+        interface: index of its memory interface.
+        hops: hops to that interface.
+        area_mm2: (part, mm^2): MACs, every level from the innermost on, the package's share.
+        energy_J: (part of `ENERGY_PARTS`, J).
+        levels: (name, words per instance or None where unlimited, fanout along X and Y), innermost first.
+    """
+
+    template: str
+    interface: int
+    hops: int
+    area_mm2: tuple[tuple[str, float], ...]
+    energy_J: tuple[tuple[str, float], ...]
+    levels: tuple[tuple[str, int | None, tuple[int, int]], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Traffic:
+    """What flows through a shared resource: a memory interface, the DRAM, or a link.
+
+    Attributes:
+        name: such as `interface 0` or `link of chiplet 2`.
+        bandwidth: [bytes/s], inf where it is unlimited.
+        steps: (from when on [s], bytes/s), rising in time; the last one is the end, where nothing flows.
+    """
+
+    name: str
+    bandwidth: float
+    steps: tuple[tuple[float, float], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class DesignView:
+    """One design as its figures need it.
+
+    Attributes:
+        design_id: its name.
+        objectives: latency [s], energy [J], area [mm^2].
+        networks: names.
+        templates: names of all templates that the search had; each has its colour.
+        chiplets: in the order of the mesh.
+        bars: one per layer, in the order of the application.
+        traffic: of every resource that a chiplet of the design uses.
+    """
+
+    design_id: str
+    objectives: tuple[float, float, float]
+    networks: tuple[str, ...]
+    templates: tuple[str, ...]
+    chiplets: tuple[ChipletView, ...]
+    bars: tuple[LayerBar, ...]
+    traffic: tuple[Traffic, ...] = ()
+
+
+# ---------------------------------------------------------------- from arrays
+# `report` is the `DesignReport` of one design with NumPy leaves.
+
+
+def _flow(evaluated: Evaluated, report: Any, tile: np.ndarray) -> tuple[Flow, list[str], list[list[int]], np.ndarray]:
+    """What flows when; names of the resources, the resources of each tile, and bandwidths [bytes per cycle]."""
+    names, uses, bandwidth = shared_resources(evaluated.package, report.chiplets)
+    timeline, real = report.timeline, slice(len(tile))
+    times = timeline.start[real], timeline.end[real], report.duration[real]
+    seen = flow(*times, report.offchip_bytes[real], tile, uses, bandwidth)
+    return seen, names, uses, np.asarray(bandwidth, float)
+
+
+def _slowdowns(seen: Flow, names: Sequence[str]) -> list[tuple[Slowdown, ...]]:
+    """When and why each layer is slowed."""
+
+    def cause(resource: int) -> str:
+        kinds = {"interface": "memory interface", "mesh link": "mesh link"}
+        return next((kind for start, kind in kinds.items() if names[resource].startswith(start)), names[resource])
+
+    return [
+        tuple(Slowdown(s.start * CYCLE_S, s.end * CYCLE_S, s.rate, cause(s.resource)) for s in one)
+        for one in slowed(seen)
+    ]
+
+
+def _traffic(
+    seen: Flow, names: Sequence[str], uses: Sequence[Sequence[int]], bandwidth: np.ndarray, standing: Sequence[int]
+) -> tuple[Traffic, ...]:
+    """What flows through each resource that the chiplets on the tiles `standing` use."""
+    found = []
+    for r, name in enumerate(names):
+        users = [k for k, tile in enumerate(standing) if r in uses[tile]]
+        if not users:
+            continue
+        if names.count(name) > 1:
+            name = f"{name} of chiplet {users[0]}" if len(users) == 1 else f"{name} {r}"
+        rate = np.append(seen.through[:, r], 0.0)
+        # Where events change nothing here, sums of the same demands may differ by their rounding.
+        level = np.round(rate / max(rate.max(), np.finfo(float).tiny), 12)
+        new = np.append(True, np.diff(level) != 0)
+        new[-1] = True
+        steps = zip((seen.time[new] * CYCLE_S).tolist(), (rate[new] * _CYCLES_PER_S).tolist(), strict=True)
+        found.append(Traffic(name, float(bandwidth[r]) * _CYCLES_PER_S, tuple(steps)))
+    return tuple(found)
+
+
+def _area_parts(evaluated: Evaluated, report: Any, tile: np.intp, template: int) -> list[tuple[str, float]]:
+    parts = area_parts(report, evaluated.templates[template], evaluated.package, int(tile))
+    return [(name, um2 * 1e-6) for name, um2 in parts.items() if um2 > 0]
+
+
+def _levels(
+    evaluated: Evaluated, report: Any, tile: np.intp, template: int
+) -> tuple[tuple[str, int | None, tuple[int, int]], ...]:
+    chips = report.chiplets
+    return tuple(
+        (
+            level.name,
+            None if level.capacity_words is None else int(chips.capacity[tile, v]),
+            (int(chips.fanout[tile, v, 0]), int(chips.fanout[tile, v, 1])),
+        )
+        for v, level in enumerate(evaluated.templates[template].levels)
+    )
+
+
+def _energy_parts(evaluated: Evaluated, design: Any, report: Any, unique: np.ndarray) -> np.ndarray:
+    """`[L, parts]` float, J of every layer by part."""
+    parts = energy_parts(design, report, evaluated.tables, unique)
+    real = np.arange(len(unique))
+    outermost = np.asarray(report.chiplets.machine.level_mask).sum(axis=1)[design.assignment[real]] - 1
+    dram = parts["levels"][real, outermost]
+    buffers = parts["levels"].sum(axis=1) - dram
+    return np.stack([parts["mac"], buffers, parts["networks"].sum(axis=1), dram, parts["package"]], axis=1) * 1e-12
+
+
+def design_view(evaluated: Evaluated, index: int, design_id: object = None) -> DesignView:
+    """What the figures show of one design.
+
+    Args:
+        evaluated: designs with reports.
+        index: which.
+        design_id: its name; default the index.
+
+    Raises:
+        ValueError: its schedule never ends.
+    """
+    design, report = jax.tree.map(lambda leaf: np.asarray(leaf)[index], (evaluated.designs, evaluated.reports))
+    application = evaluated.application
+    layers = len(application.layers)
+    tile = design.assignment[:layers]
+    standing = np.flatnonzero(design.template >= 0)
+    chiplet_of_tile = {int(t): k for k, t in enumerate(standing)}
+    unique = np.asarray(application.unique_of_layer)
+    energies = _energy_parts(evaluated, design, report, unique)
+    chiplets = []
+    for t in standing:
+        kind = int(design.template[t])
+        spent = energies[tile == t].sum(axis=0)
+        chiplets.append(
+            ChipletView(
+                template=evaluated.templates[kind].name,
+                interface=int(report.chiplets.interface[t]),
+                hops=int(report.chiplets.hops[t]),
+                area_mm2=tuple(_area_parts(evaluated, report, t, kind)),
+                energy_J=tuple((name, float(x)) for name, x in zip(ENERGY_PARTS, spent, strict=True)),
+                levels=_levels(evaluated, report, t, kind),
+            )
+        )
+    start, end = report.timeline.start * CYCLE_S, report.timeline.end * CYCLE_S
+    seen, names, uses, bandwidth = _flow(evaluated, report, tile)
+    slowdowns = _slowdowns(seen, names)
+    bars = [
+        LayerBar(
+            name=layer.name,
+            network=network,
+            chiplet=chiplet_of_tile[int(tile[i])],
+            start_s=float(start[i]),
+            end_s=float(end[i]),
+            slowed=slowdowns[i],
+            mapping=(int(unique[i]), int(design.template[tile[i]]), int(design.mapping[i])),
+            alone_s=float(report.duration[i]) * CYCLE_S,
+            offchip_bytes=float(report.offchip_bytes[i]),
+            energy_J=float(energies[i].sum()),
+        )
+        for i, (layer, network) in enumerate(zip(application.layers, application.network_of_layer, strict=True))
+    ]
+    latency, energy, area = (float(x) for x in report.objectives)
+    return DesignView(
+        design_id=str(index if design_id is None else design_id),
+        objectives=(latency, energy, area),
+        networks=tuple(network.name for network in application.networks),
+        templates=tuple(template.name for template in evaluated.templates),
+        chiplets=tuple(chiplets),
+        bars=tuple(bars),
+        traffic=_traffic(seen, names, uses, bandwidth, standing.tolist()),
+    )

@@ -1,0 +1,64 @@
+"""Made-up results for reports, around three real designs, and one all of whose names are markup."""
+
+import base64
+import dataclasses
+import gzip
+import json
+import re
+
+import numpy as np
+
+from mohamjax.page import Result
+
+COLUMNS = ("generation", "evaluations", "seconds", "hypervolume", "front_size", "stability")
+HISTORY = [dict(zip(COLUMNS, (g, 64 + 70 * g, g / 2, 0.3 + g / 64, 3, 0.5), strict=True)) for g in range(5)]
+CONFIG = {"scenario": "toy", "budget": "tiny", "seed": 3, "versions": {"jax": "1.2.3"}, "technology_hash": "abcd"}
+HOSTILE = '</script><script>window.owned = 1</script><img src="http://a.b/c" onerror="window.owned = 1">\u2028{{data}}'
+
+
+def rows_of(evaluated, count):
+    """A made-up front of many designs around those of the toy."""
+    rng = np.random.default_rng(count)
+    values = np.asarray(evaluated.objectives)[np.arange(count) % len(evaluated)] * np.exp(
+        rng.uniform(-1, 1, (count, 3))
+    )
+    columns = "latency_s", "energy_J", "area_mm2"
+    return [
+        {
+            "design_id": str(i),
+            **dict(zip(columns, map(float, row), strict=True)),
+            "n_chiplets": 1 + i % 4,
+            "n_simba": i % 3,
+        }
+        for i, row in enumerate(values)
+    ]
+
+
+def made_up(evaluated, count, name="made up", **others):
+    """A front of `count` designs, each of which can be shown whole as one of the toy's."""
+    place = {str(i): i % len(evaluated) for i in range(count)}
+    front = rows_of(evaluated, count)
+    return Result(name, f"{name}, seed 0", "search", front, HISTORY, CONFIG, (), None, evaluated, place, **others)
+
+
+def unpacked(text):
+    """The data inside a page."""
+    found = re.search(r'<script id="data" type="text/plain">([A-Za-z0-9+/=]*)</script>', text)
+    return json.loads(gzip.decompress(base64.b64decode(found[1])))
+
+
+def hostile(evaluated, count=5):
+    """A result all of whose texts are markup."""
+    application = evaluated.application
+    networks = [
+        dataclasses.replace(
+            n, name=HOSTILE + n.name, layers=tuple(dataclasses.replace(x, name=HOSTILE) for x in n.layers)
+        )
+        for n in application.networks
+    ]
+    evaluated = dataclasses.replace(evaluated, application=dataclasses.replace(application, networks=tuple(networks)))
+    front = [{**row, "design_id": HOSTILE + row["design_id"], HOSTILE: HOSTILE} for row in rows_of(evaluated, count)]
+    place = {row["design_id"]: i % len(evaluated) for i, row in enumerate(front)}
+    return Result(
+        HOSTILE, HOSTILE, HOSTILE, front, HISTORY, {HOSTILE: HOSTILE}, [(HOSTILE, HOSTILE)], None, evaluated, place
+    )

@@ -1,0 +1,372 @@
+"""Reports and traces: all of a design is told, nothing is fetched, no name of a file is markup, and it stays small."""
+
+import dataclasses
+import html.parser
+import json
+import sys
+
+import numpy as np
+import pytest
+import yaml
+from report_cases import CONFIG, HISTORY, HOSTILE, hostile, made_up, rows_of, unpacked
+from toy_designs import toy_designs
+
+from mohamjax.cli import main
+from mohamjax.io import evaluate_designs, write_design_trace
+from mohamjax.io.results import write_results
+from mohamjax.mapping import loop_nest
+from mohamjax.page import Result, contents, page
+from mohamjax.page.charts import charts
+from mohamjax.page.data import spread
+from mohamjax.schedule import Certificate, FrontCurves, Staircase, landmarks
+from mohamjax.schedule.view import design_view
+
+
+@pytest.fixture(scope="module")
+def evaluated():
+    return toy_designs()
+
+
+@pytest.fixture
+def folder(tmp_path, evaluated):
+    out = tmp_path / "toy"
+    out.mkdir()
+    write_results(out, evaluated, HISTORY, CONFIG)
+    return out
+
+
+# ---------------------------------------------------------------- what it says
+
+
+def test_a_design_is_told_whole(evaluated):
+    front = [
+        {"design_id": str(i), "latency_s": row[0], "energy_J": row[1], "area_mm2": row[2]}
+        for i, row in enumerate(np.asarray(evaluated.objectives).tolist())
+    ]
+    result = Result(
+        "toy", "toy", "search", front, evaluated=evaluated, place={str(i): i for i in range(len(evaluated))}
+    )
+    (told,) = contents([result], most=10)["results"]
+    assert told["ids"] == ["0", "1", "2"] and sorted(told["designs"]) == ["0", "1", "2"]
+    application = evaluated.application
+    assert [layer["name"] for layer in told["layers"]] == [layer.name for layer in application.layers]
+    assert sum(layer["macs"] for layer in told["layers"]) == sum(layer.shape.macs for layer in application.layers)
+    unique = np.asarray(application.unique_of_layer)
+    for i in range(len(evaluated)):
+        design, row = told["designs"][str(i)], front[i]
+        end = np.asarray(design["start_ns"]) + design["length_ns"]
+        assert end.max() == round(row["latency_s"] * 1e9)
+        assert sum(design["energy_J"]) == pytest.approx(row["energy_J"], rel=1e-3)
+        assert sum(sum(chip["energy"]) for chip in design["chiplets"]) == pytest.approx(row["energy_J"], rel=1e-5)
+        areas = [mm2 for chip in design["chiplets"] for _, mm2 in chip["area"]]
+        assert sum(areas) == pytest.approx(row["area_mm2"], rel=1e-5)
+        one = evaluated.take(np.asarray([i])).designs
+        for layer, number in enumerate(design["nest"]):
+            nest = told["nests"][number]
+            t = int(one.template[0, one.assignment[0, layer]])
+            at = int(unique[layer]), t, int(one.mapping[0, layer])
+            mapping = type(evaluated.tables.mapping)(
+                **{
+                    field.name: np.asarray(getattr(evaluated.tables.mapping, field.name)[at])
+                    for field in dataclasses.fields(evaluated.tables.mapping)
+                }
+            )
+            assert nest["text"] == loop_nest(mapping, evaluated.templates[t].level_names)
+            assert nest["template"] == t
+    assert len({nest["text"] for nest in told["nests"]}) > 1
+    spreaded = told["designs"]["0"]  # its interfaces are slow: layers are slowed, and traffic is at the limit
+    assert spreaded["slowed"] and all(0 < piece[3] < 1 for piece in spreaded["slowed"])
+    interfaces = [one for one in spreaded["traffic"] if one["name"].startswith("interface")]
+    assert max(max(one["rate"]) for one in interfaces) == pytest.approx(interfaces[0]["bandwidth"])
+    bytes_read = sum(told["nests"][number]["bytes"] for number in spreaded["nest"])
+    flown = sum(np.dot(one["rate"][:-1], np.diff(one["from_ns"])) * 1e-9 for one in interfaces)
+    assert flown == pytest.approx(bytes_read, rel=1e-3)
+
+
+@pytest.mark.parametrize("count", [1, 4, 9, 30, 40])
+def test_designs_told_whole_stand_for_the_front(evaluated, count):
+    objectives = made_up(evaluated, 30).objectives
+    chosen = spread(objectives, count)
+    assert len(set(chosen)) == len(chosen) == min(count, 30)
+    assert set(chosen) >= set(landmarks(objectives).values()) or count < 4
+    assert spread(np.ones((6, 3)), 3) and len(set(spread(np.ones((6, 3)), 5))) == 5
+
+
+def test_details_are_shared_out_and_wanted_designs_always_there(evaluated):
+    small, large = made_up(evaluated, 3, "small"), made_up(evaluated, 40, "large")
+    told = contents([large, small], most=13, always=[("large", "17"), ("large", "18")])["results"]
+    whole = [set(result["designs"]) for result in told]
+    assert len(whole[1]) == 3 and {"17", "18"} <= whole[0] and 10 <= len(whole[0]) <= 12
+    assert not contents([small], most=0)["results"][0]["designs"]
+    lost = dataclasses.replace(small, place={"1": 0})  # the others cannot be evaluated
+    assert set(contents([lost], most=3)["results"][0]["designs"]) == {"1"}
+
+
+def test_fronts_are_compared(evaluated):
+    front = rows_of(evaluated, 6)
+    worse = [{**row, "latency_s": 2 * row["latency_s"]} for row in front]
+    worse[0] |= {"latency_s": front[0]["latency_s"] / 100}  # nothing dominates it
+    told = contents([Result(name, "", "search", rows) for name, rows in (("a", front), ("b", worse))], most=0)[
+        "results"
+    ]
+    assert told[1]["undominated"] == 1
+    assert 0 < told[0]["undominated"] <= 6
+    assert contents([Result("a", "", "search", front)], most=0)["results"][0]["undominated"] is None
+
+
+def test_bounds_surround_the_front(evaluated):
+    rows = rows_of(evaluated, 20)
+    low = np.asarray([[row[k] for k in ("latency_s", "energy_J", "area_mm2")] for row in rows]).min(axis=0)
+    pairs = {"latency_of_area": (2, 0), "energy_of_area": (2, 1), "energy_of_latency": (0, 1)}
+    curves = {
+        name: Staircase(at=np.asarray([low[a] / 2, 3 * low[a]]), least=np.asarray([3 * low[b], low[b] / 2]))
+        for name, (a, b) in pairs.items()
+    }
+    certificate = Certificate(FrontCurves(**curves), 0.25, 0.5, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+    told = contents([Result("a", "", "search", rows, certificate=certificate)], most=0)["results"][0]
+    assert dict(told["facts"])["certified gap"].startswith("at most 50.0 %")
+    for (x, y), curve in zip(((0, 1), (0, 2), (1, 2)), told["bounds"], strict=True):
+        corners = {(round(a / low[x], 3), round(b / low[y], 3)) for a, b in zip(curve["x"], curve["y"], strict=True)}
+        assert {(0.5, 3.0), (3.0, 3.0), (3.0, 0.5)} <= corners
+        assert max(curve["x"]) > 3.1 * low[x] and max(curve["y"]) > 3.1 * low[y]
+
+
+# ---------------------------------------------------------------- the page
+
+
+class Markup(html.parser.HTMLParser):
+    """Notes tags and their attributes, and complains about tags that are not closed in turn."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.tags, self.texts = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in ("meta", "link", "input", "br", "hr", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open.pop() == tag, (tag, self.open)
+
+    def handle_data(self, data):
+        if self.open[-1:] != ["script"] and self.open[-1:] != ["style"]:
+            self.texts.append(data)
+
+
+def parsed(text):
+    markup = Markup()
+    markup.feed(text)
+    markup.close()
+    assert not markup.open
+    return markup
+
+
+def test_the_page_fetches_nothing_and_no_name_is_markup(evaluated):
+    text = page(contents([hostile(evaluated), made_up(evaluated, 5)], most=10), HOSTILE)
+    markup = parsed(text)
+    assert [attrs.get("id") for tag, attrs in markup.tags if tag == "script"] == ["data", None, None]
+    assert not [tag for tag, _ in markup.tags if tag in ("img", "link", "iframe", "object", "base", "form")]
+    for tag, attrs in markup.tags:
+        assert "src" not in attrs and not [name for name in attrs if name.startswith("on")], (tag, attrs)
+        assert attrs.get("href", "#").startswith("#")
+    (policy,) = [attrs["content"] for _, attrs in markup.tags if attrs.get("http-equiv") == "Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe-eval" not in policy and "http" not in policy and "connect-src" not in policy
+    assert "@import" not in text and "url(" not in text.split("<style>")[1].split("</style>")[0]
+    ids = [attrs["id"] for _, attrs in markup.tags if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    labels = {w for _, a in markup.tags for k in ("aria-labelledby", "aria-describedby") for w in a.get(k, "").split()}
+    assert labels <= set(ids)
+    assert any(HOSTILE in said for said in ["".join(markup.texts)])
+    data = unpacked(text)
+    assert data["results"][0]["ids"] == [HOSTILE + str(i) for i in range(5)]
+    assert set(data["charts"]) == set(charts())
+    assert data["format"] == "report/1"
+
+
+def test_equal_contents_give_equal_pages(evaluated):
+    told = contents([made_up(evaluated, 5)], most=5)
+    assert page(told, "x") == page(json.loads(json.dumps(told)), "x")
+
+
+def test_5000_designs_and_512_whole_ones_of_176_layers_stay_below_10_MB(evaluated):
+    told = contents([made_up(evaluated, 5000)], most=3)
+    (result,) = told["results"]
+    rng = np.random.default_rng(0)
+    layers, chiplets = 176, 8
+    (like, *_) = result["designs"].values()
+    result["layers"] = [{**result["layers"][0], "name": f"/block{i}/conv{i % 7}/Conv"} for i in range(layers)]
+    texts = [like_nest["text"] for like_nest in result["nests"]]
+    result["nests"] = [
+        {"template": 0, "text": f"{texts[i % len(texts)]}\n{rng.integers(1 << 30)}", "alone_s": 1e-3, "bytes": i}
+        for i in range(4000)
+    ]
+    steps = 60
+    for i in range(512):
+        result["designs"][str(i)] = {
+            "chiplets": [like["chiplets"][0]] * chiplets,
+            "chiplet": rng.integers(chiplets, size=layers).tolist(),
+            "nest": rng.integers(4000, size=layers).tolist(),
+            "start_ns": rng.integers(10**8, size=layers).tolist(),
+            "length_ns": rng.integers(10**6, size=layers).tolist(),
+            "energy_J": [float(f"{x:.4g}") for x in rng.random(layers)],
+            "slowed": [[*rng.integers(10**7, size=3).tolist(), 0.123, "memory interface"] for _ in range(layers)],
+            "traffic": [
+                {"name": f"interface {k}", "bandwidth": 4e9, "rate": [float(f"{x:.4g}") for x in rng.random(steps)],
+                 "from_ns": np.sort(rng.integers(10**8, size=steps)).tolist()}
+                for k in range(5 + chiplets)
+            ],
+        }  # fmt: skip
+    text = page(told, "large")
+    assert len(text.encode()) < 10e6
+    assert unpacked(text)["results"][0]["ids"] == [str(i) for i in range(5000)]
+    few = page(contents([made_up(evaluated, 5)], most=5), "small")
+    assert len(few.encode()) < 2e6
+
+
+STANDING_IN = {
+    **{f"{name}_{end}": 1.0 for name in ("latency_s", "energy_J", "area_mm2") for end in ("low", "high")},
+    "columns": 3, "results": ["a"], "width": 300, "height": 200, "point": 20, "ink": "#000",
+    "lanes": ["0 simba (M0)"], "networks": ["n"], "gantt": 50, "latency": 1.0, "foot": 9, "resources": 50, "rows": 2,
+    "middles": [0.5, 1.5], "names": ["interface 0", "DRAM"], "stacks": 40, "energyParts": ["MACs"],
+    "areaParts": ["MACs"], "paper": "#fff",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(charts()))
+def test_charts_are_vega_lite(name):
+    convert = pytest.importorskip("vl_convert", reason="the extra `report` is not installed")
+
+    def filled(node):
+        if isinstance(node, str) and node.startswith("$"):
+            return STANDING_IN[node[1:]]
+        if isinstance(node, list):
+            return [filled(item) for item in node]
+        return {key: filled(value) for key, value in node.items()} if isinstance(node, dict) else node
+
+    schema, spec = charts()[name]["$schema"], {k: v for k, v in charts()[name].items() if k != "$schema"}
+    vega = convert.vegalite_to_vega({"$schema": schema, **filled(spec)})
+    signals = {signal["name"] for signal in vega.get("signals", ())}
+    data = {data["name"] for data in vega["data"]}
+    if name == "front":  # what the page listens to and sets
+        assert {"brush", "latency_s_low", "area_mm2_high"} <= signals and {"designs", "current", "bounds"} <= data
+        # One selection over the three projections.
+        assert ["brush_store" in json.dumps(mark) for mark in vega["marks"] if mark["type"] == "group"] == [True] * 3
+    if name == "schedule":
+        assert {"picked", "zoom_start"} <= signals and {"bars", "slowed", "traffic"} <= data
+        assert sum("zoom[" in json.dumps(scale) for scale in vega["scales"]) == 2  # both time axes
+
+
+# ---------------------------------------------------------------- the command
+
+
+def test_the_command_writes_one_page_of_several_folders(folder, evaluated, tmp_path, capsys):
+    other = tmp_path / "elsewhere" / "toy"
+    other.mkdir(parents=True)
+    write_results(other, evaluated.take(np.asarray([0, 2])), HISTORY, CONFIG)
+    hardware = tmp_path / "hardware"
+    hardware.mkdir()
+    write_results(hardware, evaluated.take(np.asarray([1])), HISTORY, CONFIG)
+    settings = {"format": "codesign/1", "scenario": "toy", "space": "s", "search": {"budget": "ci", "seed": 1}}
+    (hardware / "config.yaml").write_text(yaml.safe_dump(settings))
+    (hardware / "history.csv").write_text("batch,evaluations,seconds,hypervolume,front_size\n0,10,1.5,0.25,1\n")
+    front = (hardware / "front.csv").read_text().splitlines()
+    (hardware / "front.csv").write_text(f"{front[0]},power_W,dataflow\n{front[1]},0.5,os\n")
+    out = tmp_path / "deep" / "page.html"
+    assert main(["report", str(folder), str(other), str(hardware), "--out", str(out), "--title", "a < b"]) == 0
+    assert capsys.readouterr().out.strip() == str(out)
+    text = out.read_text(encoding="utf-8")
+    assert "<title>a &lt; b</title>" in text
+    results = unpacked(text)["results"]
+    assert [result["name"] for result in results] == ["toy (1)", "toy (2)", "hardware"]
+    assert [result["kind"] for result in results] == ["search", "search", "codesign"]
+    assert [len(result["designs"]) for result in results] == [3, 2, 1]
+    assert results[2]["columns"]["power_W"] == [0.5] and results[2]["columns"]["dataflow"] == ["os"]
+    assert results[2]["title"] == "toy, budget ci, seed 1"
+    facts = dict(results[0]["facts"])
+    assert facts["seed"] == "3" and "jax 1.2.3" in facts["versions"] and facts["time of the search"] == "2.0 s"
+    assert yaml.safe_load(results[0]["config"])["technology_hash"] == "abcd"
+    assert results[0]["columns"]["latency_s_a"]
+
+
+def test_the_page_goes_into_its_folder_and_details_can_be_chosen(folder, capsys):
+    assert main(["report", str(folder), "--details", "0", "--design", "1"]) == 0
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    assert set(unpacked(text)["results"][0]["designs"]) == {"1"}
+
+
+def test_what_is_missing_is_told(folder, tmp_path, capsys, monkeypatch):
+    assert main(["report", str(tmp_path / "nowhere")]) == 2
+    assert "no such folder" in capsys.readouterr().err
+    assert main(["report", str(folder), "--design", "77"]) == 2
+    assert "design 77" in capsys.readouterr().err
+    (folder / "designs.json").write_text("{}")
+    assert main(["report", str(folder)]) == 2
+    assert "designs.json" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    from mohamjax.page.document import plotting_library
+
+    plotting_library.cache_clear()
+    assert main(["report", str(folder)]) == 2
+    assert 'pip install "mohamjax[report]"' in capsys.readouterr().err
+    assert not (folder / "report.html").exists()
+
+
+# ---------------------------------------------------------------- traces
+
+
+def test_a_trace_has_chiplets_and_resources_as_tracks_and_bandwidths_as_counters(evaluated, tmp_path):
+    write_design_trace(tmp_path / "trace.json", evaluated, ["x", "y", "z"])
+    trace = json.loads((tmp_path / "trace.json").read_text())
+    events = trace["traceEvents"]
+    assert {event["ph"] for event in events} == {"M", "X", "C"}
+    processes = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+    assert [name.split(":")[0] for name in processes.values()] == ["design x", "design y", "design z"]
+    tracks = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    order = {(e["pid"], e["tid"]): e["args"]["sort_index"] for e in events if e["name"] == "thread_sort_index"}
+    assert set(order) == set(tracks)
+    for k, pid in enumerate(processes):
+        view = design_view(evaluated, k)
+        mine = [tracks[at] for at in sorted(tracks, key=order.get) if at[0] == pid]
+        assert [name.split(":")[0] for name in mine[: len(view.chiplets)]] == [
+            f"chiplet {c}" for c in range(len(view.chiplets))
+        ]
+        resources = mine[len(view.chiplets) :]
+        assert {name.split(" ")[0] for name in resources} == {"interface", "DRAM", "link"}
+        assert sum(name.startswith("link of chiplet") for name in resources) == len(view.chiplets)
+        assert any("unlimited" in name for name in resources) and any("0.25 GB/s" in name for name in resources)
+        layers = [e for e in events if e["ph"] == "X" and e["pid"] == pid and e["cat"] in view.networks]
+        assert sorted(e["name"] for e in layers) == sorted(bar.name for bar in view.bars)
+        assert max(e["ts"] + e["dur"] for e in layers) == pytest.approx(view.objectives[0] * 1e6)
+        counters = {e["name"] for e in events if e["ph"] == "C" and e["pid"] == pid}
+        assert counters == {f"{traffic.name} bandwidth" for traffic in view.traffic}
+        moved = [e["args"]["bytes"] for e in events if e["pid"] == pid and e.get("cat") == "traffic"
+                 and tracks[pid, e["tid"]].startswith("interface")]  # fmt: skip
+        assert sum(moved) == pytest.approx(sum(bar.offchip_bytes for bar in view.bars), rel=1e-6)
+    for at in tracks:  # slices of a track follow one another or nest
+        open_until = []
+        slices = [(e["ts"], -e["dur"]) for e in events if e["ph"] == "X" and (e["pid"], e["tid"]) == at]
+        assert slices
+        for start, less in sorted(slices):
+            while open_until and open_until[-1] <= start + 1e-6:
+                open_until.pop()
+            assert not open_until or start - less <= open_until[-1] + 1e-6
+            open_until.append(start - less)
+    for event in events:
+        if event["ph"] == "C":
+            assert set(event["args"]) == {"GB/s"} and event["args"]["GB/s"] >= 0 and event["ts"] >= 0
+
+
+def test_some_designs_of_a_file_are_evaluated_and_traced(folder, tmp_path, capsys):
+    trace, table = tmp_path / "t.json", tmp_path / "t.csv"
+    command = ["evaluate", "designs", str(folder / "designs.json"), "--trace", str(trace), "--out", str(table)]
+    assert main([*command, "--design", "2", "--design", "0"]) == 0
+    events = json.loads(trace.read_text())["traceEvents"]
+    names = [e["args"]["name"].split(":")[0] for e in events if e["name"] == "process_name"]
+    assert names == ["design 0", "design 2"]
+    assert [line.split(",")[0] for line in table.read_text().splitlines()] == ["design_id", "0", "2"]
+    assert main([*command, "--design", "9"]) == 2
+    assert "design 9" in capsys.readouterr().err
+    rows, evaluated = evaluate_designs(folder / "designs.json")
+    assert len(rows) == len(evaluated) == 3

@@ -1,0 +1,254 @@
+"""The report in headless Chromium: it renders, its selections are linked, the keyboard suffices, nothing is fetched.
+
+Needs playwright and a Chromium (`pip install playwright && playwright install chromium`, or one of the system).
+"""
+
+import os
+import re
+import shutil
+
+import pytest
+from report_cases import HISTORY, HOSTILE, hostile, made_up, unpacked
+from toy_designs import toy_designs
+
+from mohamjax.page import Result, contents, page
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Headless Chromium: playwright's own, else one that is installed."""
+    with playwright.sync_playwright() as play:
+        own = play.chromium.executable_path
+        path = own if os.path.exists(own) else next(filter(None, map(shutil.which, _NAMES)), None)
+        if path is None:
+            pytest.skip("no Chromium: neither playwright's own nor one on the PATH")
+        # Inside containers Chromium has no sandbox of its own; the page comes from this test.
+        found = play.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="module")
+def evaluated():
+    return toy_designs()
+
+
+class Visit:
+    """A report in a tab; notes requests, complaints of the console, and errors."""
+
+    def __init__(self, browser, path, **settings):
+        self.tab = browser.new_page(viewport={"width": 1300, "height": 900}, **settings)
+        self.tab.set_default_timeout(60_000)
+        self.requests, self.complaints = [], []
+        self.tab.on("request", lambda request: self.requests.append(request.url))
+        self.tab.on("console", lambda message: self.complaints.append(message.text))
+        self.tab.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.tab.goto(path.as_uri())
+        self.tab.wait_for_selector("html[data-ready=yes]")
+
+    def expect(self, selector):
+        """What is to become of an element; the page's policy allows no function that is a text."""
+        return playwright.expect(self.tab.locator(selector))
+
+    def count(self):
+        """Designs that pass the filters, all designs, and those selected in the front (None where none are)."""
+        text = self.tab.inner_text("#count")
+        found = re.match(r"(\d+) of (\d+) designs pass the filters(?:, of them (\d+) selected in the front)?\.", text)
+        return tuple(None if value is None else int(value) for value in found.groups())
+
+    def drag(self, a, b):
+        """Drags over the front, from one point to another [pixels from the upper left corner of the chart]."""
+        chart = self.tab.locator("#front-chart")
+        chart.scroll_into_view_if_needed()
+        box = chart.bounding_box()
+        mouse = self.tab.mouse
+        mouse.move(box["x"] + a[0], box["y"] + a[1])
+        mouse.down()
+        mouse.move(box["x"] + (a[0] + b[0]) / 2, box["y"] + (a[1] + b[1]) / 2)
+        mouse.move(box["x"] + b[0], box["y"] + b[1])
+        mouse.up()
+        self.expect("#count").to_contain_text("selected in the front")
+
+    def limits(self):
+        """The filters of objectives that are set: (low, high)."""
+        values = {}
+        for name in ("latency_s", "energy_J", "area_mm2"):
+            text = self.tab.input_value(f'#designs input[data-column="{name}"]')
+            if text:
+                values[name] = tuple(float(x) for x in text.split(".."))
+        return values
+
+    def close(self):
+        self.tab.close()
+        assert not self.complaints
+        assert len(self.requests) == 1  # the page itself
+
+
+def written(tmp_path, results, most=12, title="a report"):
+    path = tmp_path / "report.html"
+    text = page(contents(results, most=most), title)
+    path.write_text(text, encoding="utf-8")
+    assert len(text.encode()) < 10e6
+    return path, unpacked(text)
+
+
+@pytest.mark.parametrize("count", [5, 5000])
+def test_selection_is_linked_and_filters_follow(browser, evaluated, tmp_path, count):
+    path, data = written(tmp_path, [made_up(evaluated, count)])
+    columns = data["results"][0]["columns"]
+    visit = Visit(browser, path)
+    tab = visit.tab
+    assert visit.count() == (count, count, None)
+    drawn = "svg" if count == 5 else "canvas"
+    assert tab.locator(f"#front-chart {drawn}").count() == 1
+    # Half of the first projection, latency over energy.
+    width = tab.locator("#front-chart").bounding_box()["width"] / 3
+    visit.drag((110, 30), (width / 2 + 50, 280))
+    _, _, selected = visit.count()
+    assert 0 < selected < count
+    assert tab.locator("#rows tr").count() == min(selected, 50)
+    if count == 5:  # the three projections pale the same designs
+        pale = "#front-chart svg path[opacity='0.12'], #front-chart svg .mark-symbol path[fill-opacity='0.12']"
+        assert tab.locator(pale).count() == 3 * (count - selected)
+    # As filters the selection takes the same designs.
+    tab.click("#keep-brush")
+    visit.expect("#count").not_to_contain_text("selected")
+    limits = visit.limits()
+    assert set(limits) == {"latency_s", "energy_J"}
+    wanted = sum(
+        all(low * (1 - 2e-6) <= columns[name][i] <= high * (1 + 2e-6) for name, (low, high) in limits.items())
+        for i in range(count)
+    )
+    assert visit.count() == (selected, count, None) and wanted == selected
+    tab.click("#clear-filters")
+    assert visit.count() == (count, count, None)
+    # Sorting, both ways.
+    tab.click("#designs thead button:text-is('area [mm²]')")
+    shown = [float(text) for text in tab.locator("#rows tr td:nth-child(4)").all_inner_texts()]
+    assert shown == sorted(shown) and shown[0] == pytest.approx(min(columns["area_mm2"]), rel=1e-4)
+    tab.keyboard.press("Enter")
+    assert tab.locator("#designs th[aria-sort=descending]").inner_text().startswith("area")
+    visit.close()
+
+
+def test_the_keyboard_suffices(browser, evaluated, tmp_path):
+    path, data = written(tmp_path, [made_up(evaluated, 130)], most=130)
+    visit = Visit(browser, path)
+    tab = visit.tab
+    order = sorted(range(130), key=lambda i: data["results"][0]["columns"]["latency_s"][i])
+    tab.focus('#designs tr[tabindex="0"]')
+    seen = []
+    for key in ("ArrowDown", "ArrowDown", "ArrowUp", "End", "ArrowUp", "PageUp", "Home"):
+        tab.keyboard.press(key)
+        seen.append(tab.evaluate("document.activeElement.cells[0].textContent"))
+    assert seen == [str(order[k]) for k in (1, 2, 1, 129, 128, 78, 0)]
+    tab.keyboard.press("PageDown")
+    tab.keyboard.press("Enter")
+    visit.expect("#design-title").to_have_text(f"Design {order[50]}")
+    assert tab.evaluate("document.activeElement.id") == "design"
+    # Filters, with a slip on the way.
+    chiplets = tab.locator('#designs input[data-column="n_chiplets"]')
+    chiplets.fill("= 2")
+    assert visit.count()[0] == sum(value == 2 for value in data["results"][0]["columns"]["n_chiplets"])
+    chiplets.fill("= 2 or so")
+    assert chiplets.get_attribute("aria-invalid") == "true"
+    chiplets.fill("2..3")
+    assert visit.count()[0] == sum(2 <= value <= 3 for value in data["results"][0]["columns"]["n_chiplets"])
+    chiplets.fill("")
+    # Layers and their loop nests.
+    tab.focus('#layers tr[tabindex="0"]')
+    design = data["results"][0]["designs"][str(order[50])]
+    for layer in range(5):
+        assert tab.inner_text("#nest") == data["results"][0]["nests"][design["nest"][layer]]["text"]
+        tab.keyboard.press("ArrowDown")
+    # Every control can be reached and is named.
+    unnamed = "[...document.querySelectorAll('button, input, a')].filter((e) => !(e.textContent || e.ariaLabel || "
+    assert tab.evaluate(unnamed + "e.closest('label'))).length") == 0
+    visit.close()
+
+
+def test_schedules_zoom_and_tell_the_layer(browser, evaluated, tmp_path):
+    path, data = written(tmp_path, [made_up(evaluated, 3)], most=3)
+    visit = Visit(browser, path)
+    tab = visit.tab
+    tab.wait_for_selector("#schedule-chart svg")
+    design = data["results"][0]["designs"]["0"]
+    tab.click("#rows tr:has(td:text-is('0'))")
+    tab.wait_for_selector("#schedule-chart[data-design='0:0']")
+
+    def ticks():
+        return sorted(tab.locator("#schedule-chart svg .role-axis-label text").all_text_contents())
+
+    before = ticks()
+    tab.click("#zoom-in")
+    tab.wait_for_timeout(300)
+    zoomed = ticks()
+    assert len(before) > 5 and zoomed != before
+    tab.click("#zoom-right")
+    tab.wait_for_timeout(300)
+    assert ticks() != zoomed
+    tab.click("#zoom-all")
+    tab.wait_for_timeout(300)
+    assert ticks() == before
+    assert tab.locator("#chiplets tbody tr").count() == len(design["chiplets"])
+    assert tab.locator("#layers tbody tr").count() == len(design["nest"])
+    assert [cell.strip() for cell in tab.locator("#networks tbody td:first-child").all_inner_texts()] == ["a", "b"]
+    tab.click("#layers tr:nth-child(4)")
+    assert tab.inner_text("#nest") == data["results"][0]["nests"][design["nest"][3]]["text"]
+    visit.close()
+
+
+def test_designs_without_details_name_the_nearest_with_them(browser, evaluated, tmp_path):
+    path, data = written(tmp_path, [made_up(evaluated, 60)], most=6)
+    visit = Visit(browser, path)
+    tab = visit.tab
+    whole = set(data["results"][0]["designs"])
+    assert tab.is_visible("#details")
+    lacking = next(str(i) for i in range(60) if str(i) not in whole)
+    tab.fill('#designs input[data-column="id"]', lacking)
+    tab.click(f"#rows tr:has(td:text-is('{lacking}'))")
+    tab.wait_for_selector("#no-details:visible")
+    assert "6 of 60" in tab.inner_text("#no-details") and not tab.is_visible("#details")
+    tab.click("#no-details button")
+    tab.wait_for_selector("#details:visible")
+    assert tab.inner_text("#design-title").split()[-1] in whole
+    tab.click("#clear-filters")
+    tab.click("#only-whole")
+    assert visit.count()[0] == 6
+    visit.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_several_results_in_light_and_dark_and_no_name_is_run(browser, evaluated, tmp_path, scheme):
+    bare = Result("hardware", "toy, budget ci, seed 1", "codesign", made_up(evaluated, 4).front, HISTORY)
+    path, _ = written(tmp_path, [hostile(evaluated), made_up(evaluated, 9), bare], title=HOSTILE)
+    visit = Visit(browser, path, color_scheme=scheme)
+    tab = visit.tab
+    assert tab.title().startswith("</script>")
+    assert visit.count() == (18, 18, None)
+    assert tab.locator("#summary tbody tr").count() == 3
+    assert tab.locator("#facts dt").count() > 0 and tab.locator("#convergence-chart svg").count() == 1
+    tab.fill('#designs input[data-column="result"]', "hardware")
+    assert visit.count()[0] == 4
+    tab.fill('#designs input[data-column="result"]', "script")
+    assert visit.count()[0] == 5
+    tab.click("#rows tr")
+    tab.wait_for_selector("#schedule-chart[data-design^='0:']")
+    tab.hover("#schedule-chart svg path[aria-roledescription='bar'] >> nth=0")
+    tab.wait_for_selector("#vg-tooltip-element.visible")
+    assert tab.locator("#vg-tooltip-element img").count() == 0
+    assert tab.evaluate("window.owned") is None
+    ground = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+    light = sum(map(int, re.findall(r"\d+", ground)[:3])) > 600
+    assert light == (scheme == "light")
+    assert len(tab.pdf()) > 10_000  # on paper; its look is for eyes
+    tab.set_viewport_size({"width": 420, "height": 800})
+    tab.wait_for_timeout(800)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 430  # no part of the page is wider than a phone
+    visit.close()
