@@ -52,7 +52,7 @@ from mohamjax.schedule import (
     explanation_text,
     reevaluate,
 )
-from mohamjax.schedule.evaluated import misfit
+from mohamjax.schedule.evaluated import misfit, misfits
 from mohamjax.workload import DIMS, Layer
 
 __all__ = ["designs_document", "evaluate_designs", "schedules_document"]
@@ -227,9 +227,9 @@ def evaluate_designs(
         sizes=(file.capacity, file.fanout),
         float32=float32,
     )
-    valid = []
+    valid, bad = [], misfits(evaluated, file.capacity, file.fanout)
     for k, row in enumerate(row for row in table if not row["reason"]):
-        row["reason"] = misfit(evaluated, k, file.capacity[k], file.fanout[k])
+        row["reason"] = misfit(evaluated, k, file.capacity[k], file.fanout[k]) if bad[k] else ""
         if not row["reason"]:
             valid.append(k)
             latency, energy, area = (float(x) for x in evaluated.reports.objectives[k])

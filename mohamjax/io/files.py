@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import gc
 import glob
 import io
 import json
@@ -20,6 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from tokenize import TokenError
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from mohamjax.errors import InputError
@@ -33,6 +35,7 @@ __all__ = [
     "parse_json",
     "read_arrays",
     "read_json",
+    "uncollected",
     "version_of",
     "write_bytes",
     "write_json",
@@ -70,11 +73,48 @@ def _nested_deeper(document: Any, most: int) -> bool:
     containers = (dict, list)
     level = [document] if isinstance(document, containers) else []
     for _ in range(most):
-        members = (one.values() if isinstance(one, dict) else one for one in level)
-        level = [value for values in members for value in values if isinstance(value, containers)]
+        members = (one.values() if type(one) is dict else one for one in level)
+        level = [value for values in members for value in values if type(value) is dict or type(value) is list]
         if not level:
             return False
     return True
+
+
+_ODD = object()
+
+_LONG_NUMBER = "0" * 300  # digits that a float may not hold
+
+_DIGITS = str.maketrans("123456789", "0" * 9)
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Without the collection of garbage: a reader makes none, but many objects that it would go through each time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _quickly(text: str) -> Any:
+    """A JSON text that is plain, by a fast parser; `_ODD` where the slow one must say what it is.
+
+    Plain is what has no escapes, so that every text in it has two quotation marks: written again it has as many of
+    them unless a key came twice.
+    """
+    if "\\" in text or _LONG_NUMBER in text.translate(_DIGITS):
+        return _ODD
+    try:
+        with uncollected():
+            document = msgspec.json.decode(text)
+        if msgspec.json.encode(document).count(b'"') != text.count('"') or _nested_deeper(document, _MOST_LEVELS):
+            return _ODD
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError):
+        return _ODD
+    return document
 
 
 def parse_json(text: str, file: object, item: str | None = None) -> Any:
@@ -94,6 +134,9 @@ def parse_json(text: str, file: object, item: str | None = None) -> Any:
     if sum(map(text.count, ",[{")) > _MOST_ENTRIES:  # counted before any of them takes fifty times its bytes
         large = f"has more than {_MOST_ENTRIES:,} entries"
         raise InputError(large, file=file, item=item, remedy="split it, or give a file of a known format")
+    quick = _quickly(text)
+    if quick is not _ODD:
+        return quick
     deep = InputError("is nested too deeply", file=file, item=item, remedy="give a file of a known format")
     try:
         document = json.loads(text, object_pairs_hook=_unique, parse_int=_integer)

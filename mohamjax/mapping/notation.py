@@ -7,6 +7,7 @@ space), `temporal.factors` (missing = 1), `temporal.perm` (dimensions innermost 
 
 from __future__ import annotations
 
+import math
 from collections import abc
 from collections.abc import Sequence
 from typing import Any
@@ -54,13 +55,21 @@ def mapping_to_dict(mapping: Mapping, level_names: Sequence[str]) -> dict[str, A
     return {"levels": levels}
 
 
+_PERMUTATIONS: dict[str, list[int]] = {}
+"""Those that were met, by their text; there are few."""
+
+
 def _permutation(text: Any, item: str) -> list[int]:
     """Dimension indices in the order of `text`, the missing ones after them."""
+    if isinstance(text, str) and text in _PERMUTATIONS:
+        return _PERMUTATIONS[text]
     if not isinstance(text, str):
         raise InputError(f"perm is {text!r}", item=item, remedy="write the dimensions innermost first, as in 'PQCRSKN'")
     given = [_dimension(letter, item) for letter in text]
     if len(set(given)) != len(given):
         raise InputError(f"perm {text!r} names a dimension twice", item=item, remedy="name each dimension once")
+    if len(_PERMUTATIONS) < math.factorial(len(DIMS)):
+        _PERMUTATIONS[text] = given + [d for d in range(len(DIMS)) if d not in given]
     return given + [d for d in range(len(DIMS)) if d not in given]
 
 
@@ -120,11 +129,12 @@ def mapping_from_dict(
     """
     total = len(level_names) if levels is None else levels
     d = len(DIMS)
-    temporal = np.ones((total, d), np.int32)
-    order = np.tile(np.arange(d, dtype=np.int32), (total, 1))
-    spatial = np.ones((2, total, d), np.int32)
-    spatial_order = np.tile(np.arange(d, dtype=np.int32), (2, total, 1))
-    keep = np.zeros((total, len(DATA_SPACES)), bool)
+    # Lists until all is read: a file may hold many thousands, and arrays are slow to fill number by number.
+    temporal = [[1] * d for _ in range(total)]
+    order = [list(range(d))] * total
+    spatial = [[[1] * d for _ in range(total)] for _ in range(2)]
+    spatial_order = [[list(range(d))] * total for _ in range(2)]
+    keep = [[False] * len(DATA_SPACES)] * total
     rows = data.get("levels") if isinstance(data, abc.Mapping) else None
     if not isinstance(rows, list) or len(rows) != len(level_names):
         raise InputError(
@@ -145,7 +155,7 @@ def mapping_from_dict(
         if not isinstance(factors, abc.Mapping):
             raise InputError("temporal.factors is not a table", item=where, remedy="write {dimension: factor}")
         for letter, value in factors.items():
-            temporal[i, _dimension(letter, where)] = _factor(value, where)
+            temporal[i][_dimension(letter, where)] = _factor(value, where)
         order[i] = _permutation(part.get("perm", ""), where)
         part = _table(row.get("spatial", {}), ("X", "Y"), where, "spatial")
         for x, axis in enumerate("XY"):
@@ -162,10 +172,16 @@ def mapping_from_dict(
                 if index in given:
                     raise InputError(f"spatial.{axis} names {letter} twice", item=where, remedy="multiply the factors")
                 given.append(index)
-                spatial[x, i, index] = _factor(value, where)
-            spatial_order[x, i] = given + [k for k in range(d) if k not in given]
-        keep[i] = _flags(row["keep"], where) if "keep" in row else default_keep[i]
-    return Mapping(temporal=temporal, order=order, spatial=spatial, spatial_order=spatial_order, keep=keep)
+                spatial[x][i][index] = _factor(value, where)
+            spatial_order[x][i] = given + [k for k in range(d) if k not in given]
+        keep[i] = _flags(row["keep"], where) if "keep" in row else list(default_keep[i])
+    return Mapping(
+        temporal=np.array(temporal, np.int32),
+        order=np.array(order, np.int32),
+        spatial=np.array(spatial, np.int32),
+        spatial_order=np.array(spatial_order, np.int32),
+        keep=np.array(keep, bool),
+    )
 
 
 def loop_nest(mapping: Mapping, level_names: Sequence[str]) -> str:

@@ -20,7 +20,7 @@ from mohamjax.schedule.workbench import workbench
 from mohamjax.struct import cast
 from mohamjax.workload import ApplicationModel
 
-__all__ = ["DesignFile", "Evaluated", "misfit", "network_latencies", "reevaluate"]
+__all__ = ["DesignFile", "Evaluated", "misfit", "misfits", "network_latencies", "reevaluate"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -200,6 +200,25 @@ class DesignFile:
     tile: np.ndarray
     source: str
     digest: str
+
+
+def misfits(evaluated: Evaluated, capacity: np.ndarray, fanout: np.ndarray) -> np.ndarray:
+    """Designs that `misfit` has something to say of, `[N]` bool; sizes `[N, S, V]` and `[N, S, V, 2]`, -1 unstated."""
+    designs, tables = evaluated.designs, evaluated.tables
+    layers = len(evaluated.application.layers)
+    unique = np.asarray(evaluated.application.unique_of_layer)
+    bad = ~np.isfinite(evaluated.reports.objectives).all(axis=1)
+    for first in range(0, len(bad), _ROWS):
+        rows = slice(first, first + _ROWS)
+        tile, mapping = (np.asarray(leaf[rows])[:, :layers] for leaf in (designs.assignment, designs.mapping))
+        entry = unique, np.take_along_axis(np.asarray(designs.template[rows]), tile, axis=1), mapping
+        bad[rows] |= ~np.isfinite(tables.objectives[entry]).all(axis=(1, 2))
+        lane = np.arange(len(tile))[:, None]
+        for stated, needed in ((capacity, tables.capacity), (fanout, tables.fanout)):
+            has = stated[rows][lane, tile]
+            short = (has >= 0) & (has < np.asarray(needed)[entry])
+            bad[rows] |= short.any(axis=tuple(range(1, short.ndim)))
+    return bad
 
 
 def misfit(evaluated: Evaluated, k: int, capacity: np.ndarray, fanout: np.ndarray) -> str:
