@@ -37,7 +37,7 @@ import numpy as np
 from mohamjax import __version__
 from mohamjax.errors import InputError
 from mohamjax.hardware import Technology, load_technology, package_to_dict, technology_hash, template_to_dict
-from mohamjax.io.designs_reader import read_designs
+from mohamjax.io.designs_reader import layer_row, read_designs
 from mohamjax.io.files import csv_text, dump_json, write_text
 from mohamjax.io.formats import DESIGNS_FORMAT, SCHEDULE_FORMAT
 from mohamjax.io.trace import TraceRow, chrome_trace
@@ -53,7 +53,6 @@ from mohamjax.schedule import (
     reevaluate,
 )
 from mohamjax.schedule.evaluated import misfit, misfits
-from mohamjax.workload import DIMS, Layer
 
 __all__ = ["designs_document", "evaluate_designs", "schedules_document"]
 
@@ -61,20 +60,6 @@ __all__ = ["designs_document", "evaluate_designs", "schedules_document"]
 def _short(value: Any) -> float:
     """Ten significant digits, short in a file: for amounts, not for times, whose differences may be millionths."""
     return float(f"{float(value):.10g}")
-
-
-def _layer_row(layer: Layer, network: int) -> dict[str, Any]:
-    return {
-        "network": network,
-        "name": layer.name,
-        "type": layer.type,
-        "op": layer.op,
-        "word_bits": layer.word_bits,
-        "bounds": {d: b for d, b in zip(DIMS, layer.shape.bounds, strict=True) if b > 1},
-        "stride": list(layer.shape.stride),
-        "dilation": list(layer.shape.dilation),
-        "predecessors": list(layer.predecessors),
-    }
 
 
 def designs_document(evaluated: Evaluated, scenario: str, bounds: Bounds | None = None) -> dict[str, Any]:
@@ -167,7 +152,7 @@ def designs_document(evaluated: Evaluated, scenario: str, bounds: Bounds | None 
         "bounds": (evaluated.bounds() if bounds is None else bounds).to_dict(),
         "networks": [{"name": n.name, "source": n.source} for n in application.networks],
         "layers": [
-            _layer_row(layer, n) for layer, n in zip(application.layers, application.network_of_layer, strict=True)
+            layer_row(layer, n) for layer, n in zip(application.layers, application.network_of_layer, strict=True)
         ],
         "mappings": nests,
         "designs": rows,

@@ -32,7 +32,7 @@ from mohamjax.reader import found
 from mohamjax.schedule import DesignFile
 from mohamjax.workload import DIMS, LAYER_TYPES, ApplicationModel, Layer, Network, WorkloadShape, load_scenario
 
-__all__ = ["DesignHeader", "check_technology", "header_rows", "identifier", "read_designs", "read_header"]
+__all__ = ["DesignHeader", "check_technology", "header_rows", "identifier", "layer_row", "read_designs", "read_header"]
 
 _LONGEST_IDENTIFIER = 200
 
@@ -89,6 +89,21 @@ def identifier(row: Any, number: int, known: abc.Mapping[str, int]) -> tuple[int
     if str(name) in known:
         return name, f"its identifier {name} is also that of the design at place {known[str(name)]} of the file"
     return name, ""
+
+
+def layer_row(layer: Layer, network: int) -> dict[str, Any]:
+    """A layer as `_application` reads it."""
+    return {
+        "network": network,
+        "name": layer.name,
+        "type": layer.type,
+        "op": layer.op,
+        "word_bits": layer.word_bits,
+        "bounds": {d: b for d, b in zip(DIMS, layer.shape.bounds, strict=True) if b > 1},
+        "stride": list(layer.shape.stride),
+        "dilation": list(layer.shape.dilation),
+        "predecessors": list(layer.predecessors),
+    }
 
 
 def _application(document: abc.Mapping[str, Any], file: object) -> ApplicationModel:

@@ -41,7 +41,7 @@ class NestStore:
         self._number: dict[tuple[int, bytes], int] = {}
         self._place: dict[tuple[int, int], int] = {}
         self._refused: dict[tuple[int, int], InputError] = {}
-        self._spaces = functools.cache(self._space)
+        self.space = functools.cache(self._space)
         self.owner: list[int] = []
         self.nests: list[Mapping] = []
         self.sets: dict[tuple[int, int], list[int]] = {}
@@ -77,7 +77,7 @@ class NestStore:
                 error = InputError(f"template {kind.name} does not run layers of type {layer.type}")
                 self._refused |= {(nest, unique): error for nest in members}
                 continue
-            space = self._spaces(unique, owner)
+            space = self.space(unique, owner)
             stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *(self.nests[nest] for nest in members))
             own = self.sets.setdefault((unique, owner), [])
             for nest, good in zip(members, lie_in(stacked, space), strict=True):

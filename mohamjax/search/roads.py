@@ -14,8 +14,9 @@ from mohamjax.errors import InputError
 from mohamjax.mapping import Mapping, MappingTables, stacked_layers, tabulate
 from mohamjax.mapping.space import MapSpace, decode, sample
 from mohamjax.mapping.tables import assemble, column_shapes
-from mohamjax.schedule import Design, DesignReport, chiplets
+from mohamjax.schedule import Design, DesignReport
 from mohamjax.schedule import report as report_on_bench
+from mohamjax.schedule.design import adequate
 from mohamjax.search import operators
 from mohamjax.search.context import MohamContext
 from mohamjax.search.mapper_context import map_spaces
@@ -242,17 +243,12 @@ def report(design: Design | SizedDesign, space: MohamContext) -> DesignReport:
     """
     genes, sized = _checked(design, space)
     bench = space.bench
-    rows = bench.unique, jnp.maximum(genes.template[genes.assignment], 0), genes.mapping
-    fit = jnp.all(jnp.isfinite(bench.tables.objectives[rows][:, 2]) | ~bench.layer_mask)
-    if sized is None:
-        found = report_on_bench(genes, bench)
-    else:
-        sizes = tuple(jnp.asarray(x, bench.tables.cycles.dtype) for x in (sized.capacity, sized.fanout))
-        found = report_on_bench(genes, bench, (sizes[0], sizes[1]))
-        least = chiplets(genes, bench)
-        for stated, need in zip(sizes, (least.capacity, least.fanout), strict=True):
-            fit &= jnp.all((stated < 0) | (stated >= need))
-    runs = fit & _sound(genes, space) & jnp.all(jnp.isfinite(found.objectives))
+    sizes = None
+    if sized is not None:
+        dtype = bench.tables.cycles.dtype
+        sizes = jnp.asarray(sized.capacity, dtype), jnp.asarray(sized.fanout, dtype)
+    found = report_on_bench(genes, bench, sizes)
+    runs = adequate(genes, bench, sizes) & _sound(genes, space) & jnp.all(jnp.isfinite(found.objectives))
     return dataclasses.replace(found, objectives=jnp.where(runs, found.objectives, jnp.inf))
 
 
