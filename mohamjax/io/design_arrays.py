@@ -5,11 +5,11 @@ S tiles, U unique layers (in the order of their first layer), T templates, M map
 (innermost first, padded), D loop dimensions `G N K C P Q R S`:
 
 - `format`: the text `design-arrays/1`;
-- `problem`: `[bytes]` uint8, a `designs/1` document in UTF-8 without `designs` and with no `mappings`: networks, layers,
-  templates, package, technology hash;
-- `order`, `assignment`, `mapping`: `[N, L]` integers, `template`: `[N, S]` integers: layers by priority, the tile of each
-  layer, the index of its loop nest in the set of (unique layer, template of the tile), and the template on each tile, -1
-  where it is empty;
+- `problem`: `[bytes]` uint8, a `designs/1` document in UTF-8 without `designs` and with no `mappings`: networks,
+  layers, templates, package, technology hash;
+- `order`, `assignment`, `mapping`: `[N, L]` integers, `template`: `[N, S]` integers: layers by priority, the tile of
+  each layer, the index of its loop nest in the set of (unique layer, template of the tile), and the template on each
+  tile, -1 where it is empty;
 - `count`: `[U, T]` integers, loop nests of each set; `nest_temporal` and `nest_order` `[U, T, M, V, D]`, `nest_spatial`
   and `nest_spatial_order` `[U, T, M, 2, V, D]`, `nest_keep` `[U, T, M, V, 3]`: the loop nests, as `mapping.Mapping` has
   them;
@@ -46,6 +46,8 @@ from mohamjax.io.mapped_arrays import mapped_arrays, write_arrays
 from mohamjax.mapping import Mapping, MappingTables
 from mohamjax.mapping.membership import lie_in
 from mohamjax.schedule import Design, DesignFile
+from mohamjax.schedule.batch import gene_fault, sound_genes
+from mohamjax.struct import take
 from mohamjax.workload import DIMS, ApplicationModel
 
 __all__ = ["DesignArrays", "is_design_arrays", "problem_document", "read_design_arrays", "write_design_arrays"]
@@ -179,32 +181,41 @@ class DesignArrays:
         """V."""
         return self.mappings.temporal.shape[-2]
 
+    def faults(self, designs: Design) -> list[str]:
+        """Why each of some designs is none, before its evaluation; empty where it is one."""
+        application, count = self.header.application, self.count
+        good = sound_genes(designs, application, count)
+        told = ["" if fine else gene_fault(take(designs, k), application, count) for k, fine in enumerate(good)]
+        if self.refused.any():
+            unique = np.asarray(application.unique_of_layer)
+            for k in np.flatnonzero(good):
+                kind = designs.template[k][designs.assignment[k]]
+                bad = np.flatnonzero(self.refused[unique, kind, designs.mapping[k]])
+                if bad.size:
+                    layer = application.layers[bad[0]]
+                    kept = self.header.templates[kind[bad[0]]].name
+                    told[k] = f"layer {bad[0]} ({layer.name}): its mapping breaks what template {kept} prescribes"
+        return told
+
     def design_file(self, path: str | pathlib.Path) -> DesignFile:
         """All of it in memory, as of a `designs/1` file."""
-        from mohamjax.schedule.batch import gene_fault, sound_genes
-
         designs, sizes = self.block(slice(None))
-        application, tiles = self.header.application, self.header.package.max_tiles
-        room = np.where(self.refused.any(axis=2), 0, self.count)
-        good = sound_genes(designs, application, self.count)
-        reasons = [
-            "" if fine else gene_fault(jax.tree.map(lambda leaf, k=k: leaf[k], designs), application, self.count)
-            for k, fine in enumerate(good)
-        ]
+        tiles = self.header.package.max_tiles
+        reasons = self.faults(designs)
+        good = np.asarray([not reason for reason in reasons], bool)
         number = int(good.sum())
         if sizes is None:
             shape = len(good), tiles, self.levels
             sizes = np.full(shape, -1.0), np.full((*shape, 2), -1.0)
-        del room
         return DesignFile(
-            application=application,
+            application=self.header.application,
             templates=self.header.templates,
             package=self.header.package,
             mappings=self.mappings,
             count=self.count,
             names=tuple(self.names(slice(None))),
             reasons=tuple(reasons),
-            designs=jax.tree.map(lambda leaf: leaf[good], designs) if number else None,
+            designs=take(designs, good) if number else None,
             capacity=sizes[0][good],
             fanout=sizes[1][good],
             tile=np.broadcast_to(np.arange(tiles, dtype=np.int32), (number, tiles)),

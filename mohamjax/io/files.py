@@ -31,6 +31,7 @@ __all__ = [
     "check_format",
     "csv_text",
     "dump_json",
+    "locked_file",
     "locked_folder",
     "parse_json",
     "read_arrays",
@@ -82,7 +83,7 @@ def _nested_deeper(document: Any, most: int) -> bool:
 
 _ODD = object()
 
-_LONG_NUMBER = "0" * 300  # digits that a float may not hold
+_LONG_NUMBER = "0" * 251  # as `check_digits` refuses
 
 _DIGITS = str.maketrans("123456789", "0" * 9)
 
@@ -331,17 +332,34 @@ def locked_folder(folder: str | pathlib.Path) -> Iterator[None]:
     Raises:
         InputError: another process holds the folder.
     """
+    with _locked(pathlib.Path(folder) / ".lock", folder, "search is writing to this folder", "folder"):
+        yield
+
+
+@contextlib.contextmanager
+def locked_file(path: str | pathlib.Path) -> Iterator[None]:
+    """Keeps a file that grows for one process, as `locked_folder` keeps a folder.
+
+    Raises:
+        InputError: another process writes to it.
+    """
+    path = pathlib.Path(path)
+    with _locked(path.with_name(f".{path.name}.lock"), path, "evaluation is writing to this file", "file"):
+        yield
+
+
+@contextlib.contextmanager
+def _locked(path: pathlib.Path, what: object, busy: str, kind: str) -> Iterator[None]:
     import filelock
 
-    path = pathlib.Path(folder) / ".lock"
     lock = filelock.FileLock(path, timeout=0)
     try:
         lock.acquire()
     except filelock.Timeout:
-        busy = "another search is writing to this folder"
-        raise InputError(busy, file=folder, remedy="wait until it is done, or name another folder") from None
+        remedy = f"wait until it is done, or name another {kind}"
+        raise InputError(f"another {busy}", file=what, remedy=remedy) from None
     except OSError as error:
-        raise InputError(f"cannot be locked ({error.strerror})", file=folder, remedy="name another folder") from None
+        raise InputError(f"cannot be locked ({error.strerror})", file=what, remedy=f"name another {kind}") from None
     try:
         yield
     finally:

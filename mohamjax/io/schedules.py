@@ -57,9 +57,12 @@ __all__ = [
     "JOB_TABLE_FORMAT",
     "SCHEDULE_READERS",
     "ScheduleFile",
+    "TableSchedules",
     "evaluate_schedules",
+    "read_case",
     "read_job_table",
     "schedule_arrays",
+    "simulate_cases",
 ]
 
 FLUID_FORMAT = "fluid-schedule/1"
@@ -282,6 +285,30 @@ def _case(item: _Item) -> _Case:
     )
 
 
+def read_case(value: Any, file: object, name: str) -> _Case:
+    """One case of a `fluid-schedule/1` document, called `name` where it does not say how; raises InputError."""
+    return _case(_Item({"name": name, **value} if isinstance(value, dict) else value, file, f"case {name}"))
+
+
+def simulate_cases(cases: Sequence[_Case], block: int, *, float32: bool = False) -> tuple[np.ndarray, list[str]]:
+    """Makespans of cases `[n]`, and why each that does not end does not; in blocks of one size, the last filled up."""
+    makespan, told = np.full(len(cases), np.nan), [""] * len(cases)
+    buckets: dict[int, list[int]] = {}
+    for i, case in enumerate(cases):
+        buckets.setdefault(_power_of_two(64, len(case.duration)), []).append(i)
+    for jobs, members in buckets.items():
+        for first in range(0, len(members), block):
+            own = [members[min(k, len(members) - 1)] for k in range(first, first + block)]
+            with jax.enable_x64(not float32), np.errstate(over="ignore"):
+                found = _bucket([cases[i] for i in own], jobs, np.float32 if float32 else np.float64)
+            for row, i in enumerate(own):
+                if found.reason[row] == DONE:
+                    makespan[i] = found.makespan[row]
+                else:
+                    told[i] = REASONS[int(found.reason[row])]
+    return makespan, told
+
+
 def _cases(document: abc.Mapping[str, Any], file: object) -> list[_Case]:
     """The cases of a `fluid-schedule/1` document, of different names."""
     items = _Item(document, file, "").key("cases").entries()
@@ -463,17 +490,45 @@ def read_job_table(document: abc.Mapping[str, Any], file: object) -> JobTable:
     )
 
 
-def _table_schedules(document: abc.Mapping[str, Any], table: JobTable, file: object) -> tuple[list[str], list, list]:
-    """Names, orders and assignments of the schedules over a table, checked."""
-    jobs = {name: i for i, name in enumerate(table.jobs)}
-    accelerators = {name: i for i, name in enumerate(table.accelerators)}
-    items = _Item(document, file, "").key("schedules").entries()
-    names = list(_names(items))
-    orders, assignments = [], []
-    for name, item in zip(names, items, strict=True):
-        item = _Item(item.value, file, f"schedule {name}")
+class TableSchedules:
+    """Reads schedules over one job table.
+
+    Args:
+        table: the table.
+        file: where they come from, for complaints.
+    """
+
+    def __init__(self, table: JobTable, file: object) -> None:
+        self.table, self.file = table, file
+        self._jobs = {name: i for i, name in enumerate(table.jobs)}
+        self._accelerators = {name: i for i, name in enumerate(table.accelerators)}
+        edges = [(p, j) for j, before in enumerate(table.predecessors) for p in before]
+        self._before, self._after = np.asarray(edges, int).reshape(-1, 2).T
+
+    def read(self, value: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Order and accelerator of all jobs, `[N]` int each; raises InputError where the schedule breaks a rule."""
+        return self._sound(value) or self._step_by_step(value, name)
+
+    def _sound(self, value: Any) -> tuple[np.ndarray, np.ndarray] | None:
+        """A schedule of numbers whose order is topological; None for any other, sound or not."""
+        rows = [value.get(key) for key in ("order", "accelerator")] if isinstance(value, dict) else [None]
+        count = len(self.table.jobs)
+        if any(not isinstance(row, list) or len(row) != count or set(map(type, row)) != {int} for row in rows):
+            return None
+        try:
+            order, where = (np.asarray(row, np.int32) for row in rows)
+        except OverflowError:
+            return None
+        if where.min() < 0 or where.max() >= len(self._accelerators) or (np.sort(order) != np.arange(count)).any():
+            return None
+        place = np.argsort(order)
+        late = (place[self._before] >= place[self._after]).any()
+        return None if late or not np.isfinite(self.table.duration[np.arange(count), where]).all() else (order, where)
+
+    def _step_by_step(self, value: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
+        item, table, jobs = _Item(value, self.file, f"schedule {name}"), self.table, self._jobs
         where = item.key("accelerator").entries(len(jobs))
-        assignment = [entry.index(accelerators, "accelerator") for entry in where]
+        assignment = [entry.index(self._accelerators, "accelerator") for entry in where]
         for j, a in enumerate(assignment):
             if not math.isfinite(table.duration[j, a]):
                 able = [n for n, d in zip(table.accelerators, table.duration[j], strict=True) if math.isfinite(d)]
@@ -484,9 +539,15 @@ def _table_schedules(document: abc.Mapping[str, Any], table: JobTable, file: obj
         order = [entry.index(jobs, "job") for entry in order_item.entries(len(jobs))]
         _permutation(order_item, order)
         _check_order(order_item, order, assignment, table.predecessors)
-        orders.append(order)
-        assignments.append(assignment)
-    return names, orders, assignments
+        return np.asarray(order, np.int32), np.asarray(assignment, np.int32)
+
+
+def _table_schedules(document: abc.Mapping[str, Any], table: JobTable, file: object) -> tuple[list[str], list, list]:
+    """Names, orders and assignments of the schedules over a table, checked."""
+    items = _Item(document, file, "").key("schedules").entries()
+    names, reader = list(_names(items)), TableSchedules(table, file)
+    found = [reader.read(item.value, name) for name, item in zip(names, items, strict=True)]
+    return names, [order for order, _ in found], [where for _, where in found]
 
 
 def _evaluate_job_table(
