@@ -7,7 +7,8 @@ The main roads, each with an example in its docstring (`import mohamjax as mj`):
 - its designs: `problem.arrays(tables)` is their space, `sample_designs` draws some, `evaluate` and `report` cost them;
   `decode_design` makes one of any point of the unit cube, for an optimiser of your own;
 - `search` finds the front; `codesign` finds one accelerator for a set of networks (UNICO);
-- what files hold: `read_designs`, `read_schedules`; schedules alone: `simulate`, `schedule_jobs`;
+- what files hold: `read_designs`, `read_schedules`; very many of them: `evaluate_files`, `write_designs`;
+- schedules alone: `simulate`, `schedule_jobs`;
 - `emo`: ranking, crowding, hypervolume, and `emo.NSGA2` with `init`, `ask`, `tell`.
 
 Importing this package starts no device work, changes no global JAX setting, and imports JAX only once a road is used.
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mohamjax import emo as emo
     from mohamjax.door import codesign as codesign
+    from mohamjax.door import evaluate_files as evaluate_files
     from mohamjax.door import evaluate_mappings as evaluate_mappings
     from mohamjax.door import load_onnx as load_onnx
     from mohamjax.door import map_layers as map_layers
@@ -53,6 +55,7 @@ __all__ = [
     "design_dimensions",
     "emo",
     "evaluate",
+    "evaluate_files",
     "evaluate_mappings",
     "load_onnx",
     "load_scenario",
@@ -65,6 +68,7 @@ __all__ = [
     "schedule_jobs",
     "search",
     "simulate",
+    "write_designs",
 ]
 
 _ROADS = {
@@ -74,6 +78,7 @@ _ROADS = {
     "decode_design": "search.unit_cube",
     "design_dimensions": "search.unit_cube",
     "evaluate": "search.roads",
+    "evaluate_files": "door",
     "evaluate_mappings": "door",
     "load_onnx": "door",
     "load_scenario": "workload",
@@ -85,6 +90,7 @@ _ROADS = {
     "sample_mappings": "search.roads",
     "schedule_jobs": "door",
     "simulate": "schedule",
+    "write_designs": "door",
 }
 """Where each road is, `module` or `module:name`. `emo` and `search` are rooms; `search` is called as `door.search`."""
 

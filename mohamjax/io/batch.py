@@ -232,14 +232,13 @@ class _Sources:
 
     def entries(self, file: int, skip: int) -> Iterator[_Entry]:
         """The entries of a file from place `skip` on."""
-        path, at = self.files[file], skip
+        path = self.files[file]
         try:
             for one in self._lines(file, path) if ".jsonl" in path.name else self._document(file, path):
                 if one.entry >= skip:
-                    at = one.entry + 1
                     yield one
         except InputError as error:
-            yield _Entry(file, -1 if at == 0 else at, "", None, None, str(error))
+            yield _Entry(file, -1, "", None, None, str(error))
 
     def _document(self, file: int, path: pathlib.Path) -> Iterator[_Entry]:
         with uncollected():
@@ -280,7 +279,7 @@ class _Sources:
         for key, problem in self._problems:
             if key == header.key:
                 return problem
-        problem = _Designs(header, self.technology, self._float32)
+        problem = _Designs(header, self.technology, self.float32)
         self._problems.append((header.key, problem))
         return problem
 
@@ -378,8 +377,8 @@ def evaluate_files(
     lines and `design-arrays/1` are read as they are evaluated. Identifiers of a JSON file are kept.
 
     Args:
-        paths: files and folders: `schedule/1`, `designs/1`, `job-table/1`, `fluid-schedule/1` as JSON or JSON lines, and
-            `design-arrays/1`. Of a folder all files of these formats, also in folders below, by name.
+        paths: files and folders: `schedule/1`, `designs/1`, `job-table/1`, `fluid-schedule/1` as JSON or JSON lines,
+            and `design-arrays/1`. Of a folder all files of these formats, also in folders below, by name.
         out: CSV or npz file with the columns `file, entry, design_id, latency_s, energy_J, area_mm2, makespan, valid,
             reason`; default standard output. `makespan` is in the time unit of a job table or a case.
         technology: energy and area tables, which must be those of the files; default the packaged ones.
@@ -524,9 +523,3 @@ def _bulk_blocks(sources: _Sources, file: int, skip: int) -> Iterator[Block]:
             for i, name, value, reason in zip(range(first, rows.stop), own.names(rows), values, reasons, strict=True)
         ]
         yield out, (file, rows.stop), (file + rows.stop / len(own)) / len(sources.files)
-
-
-def _rows_of(designs: Any, good: np.ndarray) -> Any:
-    from mohamjax.struct import take
-
-    return take(designs, good)

@@ -45,12 +45,19 @@ from mohamjax.io.formats import DESIGN_ARRAYS_FORMAT, DESIGNS_FORMAT
 from mohamjax.io.mapped_arrays import mapped_arrays, write_arrays
 from mohamjax.mapping import Mapping, MappingTables
 from mohamjax.mapping.membership import lie_in
-from mohamjax.schedule import Design, DesignFile
+from mohamjax.schedule import Design, DesignFile, Evaluated
 from mohamjax.schedule.batch import gene_fault, sound_genes
 from mohamjax.struct import take
 from mohamjax.workload import DIMS, ApplicationModel
 
-__all__ = ["DesignArrays", "is_design_arrays", "problem_document", "read_design_arrays", "write_design_arrays"]
+__all__ = [
+    "DesignArrays",
+    "is_design_arrays",
+    "problem_document",
+    "read_design_arrays",
+    "write_design_arrays",
+    "write_front_arrays",
+]
 
 _GENES = ("order", "assignment", "mapping", "template")
 _LEAVES = ("temporal", "order", "spatial", "spatial_order", "keep")
@@ -140,6 +147,14 @@ def write_design_arrays(
     if names is not None:
         arrays["names"] = np.asarray(names, str)
     write_arrays(path, arrays)
+
+
+def write_front_arrays(path: str | pathlib.Path, evaluated: Evaluated, scenario: str = "") -> None:
+    """Writes evaluated designs, whose chiplets are just large enough, as `write_design_arrays` does."""
+    own = evaluated
+    write_design_arrays(
+        path, own.application, own.templates, own.package, own.technology, own.tables, own.designs, scenario=scenario
+    )
 
 
 @dataclasses.dataclass(frozen=True)

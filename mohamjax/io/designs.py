@@ -37,7 +37,9 @@ import numpy as np
 from mohamjax import __version__
 from mohamjax.errors import InputError
 from mohamjax.hardware import Technology, load_technology, package_to_dict, technology_hash, template_to_dict
-from mohamjax.io.designs_reader import layer_row, read_designs
+from mohamjax.io import designs_reader
+from mohamjax.io.design_arrays import read_design_arrays
+from mohamjax.io.designs_reader import layer_row
 from mohamjax.io.files import csv_text, dump_json, write_text
 from mohamjax.io.formats import DESIGNS_FORMAT, SCHEDULE_FORMAT
 from mohamjax.io.trace import TraceRow, chrome_trace
@@ -47,6 +49,7 @@ from mohamjax.schedule import (
     OBJECTIVES,
     Bounds,
     Design,
+    DesignFile,
     Evaluated,
     explain_design,
     explanation_text,
@@ -165,6 +168,21 @@ def _one(evaluated: Evaluated, i: int) -> tuple[Design, Any, Any]:
 
 
 # ---------------------------------------------------------------- reading
+
+
+def read_designs(path: str | pathlib.Path, *, technology: Technology) -> DesignFile:
+    """Reads and checks the designs of a `designs/1`, `schedule/1` or `design-arrays/1` file (.npz), all in memory.
+
+    Args:
+        path: the file.
+        technology: energy and area tables, which must be those of the file.
+
+    Raises:
+        InputError: the file as a whole cannot be read.
+    """
+    if pathlib.Path(path).suffix == ".npz":
+        return read_design_arrays(path, technology=technology).design_file(path)
+    return designs_reader.read_designs(path, technology=technology)
 
 
 def evaluate_designs(

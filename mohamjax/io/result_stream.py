@@ -10,6 +10,7 @@ becomes arrays.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -66,16 +67,15 @@ class ResultStream:
         packed = self._out.suffix == ".npz"
         self._table = self._out.with_name(self._out.name + ".partial.csv") if packed else self._out
         self._journal = self._out.with_name(self._out.name + ".journal")
-        self._lock = locked_file(self._out)
-        self._lock.__enter__()
-        try:
-            self._open({"format": JOURNAL_FORMAT, "columns": list(columns), "inputs": inputs}, resume)
-        except OSError as error:
-            self._lock.__exit__(None, None, None)
-            raise InputError(f"cannot be written ({error.strerror})", file=out, remedy="name another file") from None
-        except InputError:
-            self._lock.__exit__(None, None, None)
-            raise
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(locked_file(self._out))
+            self._files = stack
+            try:
+                self._open({"format": JOURNAL_FORMAT, "columns": list(columns), "inputs": inputs}, resume)
+            except OSError as error:
+                remedy = "name another file"
+                raise InputError(f"cannot be written ({error.strerror})", file=out, remedy=remedy) from None
+            self._files = stack.pop_all()
 
     def _open(self, head: dict[str, Any], resume: bool) -> None:
         whole = self._whole(head) if resume else None
@@ -90,17 +90,20 @@ class ResultStream:
         if self.done:  # no journal: an earlier run came to its end
             return
         if whole is None:
-            self._notes = open(self._journal, "w", encoding="utf-8")
+            self._notes = self._opened(self._journal, "w")
             self._note(head)
-            self._stream = open(self._table, "w", encoding="utf-8", newline="")
+            self._stream = self._opened(self._table, "w")
             csv.writer(self._stream, lineterminator="\n").writerow(self.columns)
             self._mark()
             return
         self.start = tuple(whole["next"])
         self.rows, self.valid = whole["rows"], whole["valid"]
         os.truncate(self._table, whole["bytes"])
-        self._notes = open(self._journal, "a", encoding="utf-8")
-        self._stream = open(self._table, "a", encoding="utf-8", newline="")
+        self._notes = self._opened(self._journal, "a")
+        self._stream = self._opened(self._table, "a")
+
+    def _opened(self, path: pathlib.Path, mode: str) -> TextIO:
+        return self._files.enter_context(open(path, mode, encoding="utf-8", newline=""))
 
     def _whole(self, head: dict[str, Any]) -> dict[str, Any] | None:
         """The last whole line of a journal that begins so; None where there is no such journal."""
@@ -153,7 +156,7 @@ class ResultStream:
     def __exit__(self, kind: object, *_: object) -> None:
         if self._out is None:
             return
-        try:
+        with self._files:
             if self.done:
                 return
             self._stream.close()
@@ -164,8 +167,6 @@ class ResultStream:
                 if self._table != self._out:
                     self._table.unlink()
                 self._journal.unlink()
-        finally:
-            self._lock.__exit__(None, None, None)
 
 
 def _cell(value: Any) -> Any:
