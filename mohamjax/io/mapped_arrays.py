@@ -86,5 +86,8 @@ def replacing(path: str | pathlib.Path) -> Iterator[BinaryIO]:
 
 def write_arrays(path: str | pathlib.Path, arrays: abc.Mapping[str, np.ndarray]) -> None:
     """Writes an npz file that `mapped_arrays` reads, whole or not at all."""
-    with replacing(path) as stream:
-        np.savez(stream, **dict(arrays))
+    # As numpy.savez, which takes no array called `file`.
+    with replacing(path) as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
