@@ -9,7 +9,8 @@ The main roads, each with an example in its docstring (`import mohamjax as mj`):
 - what if the hardware were another: `what_if` evaluates designs on a grid of variants, `sensitivities` says what each
   number does, `uncertainty` how sure a front is;
 - `search` finds the front; `codesign` finds one accelerator for a set of networks (UNICO);
-- what files hold: `read_designs`, `read_schedules`; schedules alone: `simulate`, `schedule_jobs`;
+- what files hold: `read_designs`, `read_schedules`; very many of them: `evaluate_files`, `write_designs`;
+- schedules alone: `simulate`, `schedule_jobs`;
 - `emo`: ranking, crowding, hypervolume, and `emo.NSGA2` with `init`, `ask`, `tell`.
 
 Importing this package starts no device work, changes no global JAX setting, and imports JAX only once a road is used.
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mohamjax import emo as emo
     from mohamjax.door import codesign as codesign
+    from mohamjax.door import evaluate_files as evaluate_files
     from mohamjax.door import evaluate_mappings as evaluate_mappings
     from mohamjax.door import load_onnx as load_onnx
     from mohamjax.door import map_layers as map_layers
@@ -58,6 +60,7 @@ __all__ = [
     "design_dimensions",
     "emo",
     "evaluate",
+    "evaluate_files",
     "evaluate_mappings",
     "load_onnx",
     "load_scenario",
@@ -73,6 +76,7 @@ __all__ = [
     "simulate",
     "uncertainty",
     "what_if",
+    "write_designs",
 ]
 
 _ROADS = {
@@ -82,6 +86,7 @@ _ROADS = {
     "decode_design": "search.unit_cube",
     "design_dimensions": "search.unit_cube",
     "evaluate": "search.roads",
+    "evaluate_files": "door",
     "evaluate_mappings": "door",
     "load_onnx": "door",
     "load_scenario": "workload",
@@ -96,6 +101,7 @@ _ROADS = {
     "simulate": "schedule",
     "uncertainty": "search.whatif",
     "what_if": "search.whatif",
+    "write_designs": "door",
 }
 """Where each road is, `module` or `module:name`. `emo` and `search` are rooms; `search` is called as `door.search`."""
 

@@ -27,7 +27,9 @@ from mohamjax.hardware import (
     template_arrays,
 )
 from mohamjax.io import designs as design_files
+from mohamjax.io.batch import evaluate_files
 from mohamjax.io.checkpoint import CheckpointFile
+from mohamjax.io.design_arrays import write_design_arrays
 from mohamjax.io.files import check_format, read_json
 from mohamjax.io.mapping_cache import MappingCache, mapping_cache
 from mohamjax.io.schedules import FLUID_FORMAT, JOB_TABLE_FORMAT, ScheduleFile, read_job_table, schedule_arrays
@@ -43,6 +45,7 @@ from mohamjax.mapping import (
 )
 from mohamjax.mapping.children import MAX_CHILDREN
 from mohamjax.mapping.tables import need_children
+from mohamjax.schedule import Design
 from mohamjax.schedule.job_table import JobTable
 from mohamjax.search.codesign import Listener, SearchResult, co_optimise
 from mohamjax.search.config import MapperConfig, MapperProgress
@@ -65,6 +68,7 @@ __all__ = [
     "DesignSet",
     "MappingCosts",
     "codesign",
+    "evaluate_files",
     "evaluate_mappings",
     "load_onnx",
     "map_layers",
@@ -72,6 +76,7 @@ __all__ = [
     "read_schedules",
     "schedule_jobs",
     "search",
+    "write_designs",
 ]
 
 
@@ -289,7 +294,7 @@ class DesignSet:
 def read_designs(
     path: str | os.PathLike[str], *, technology: Technology | None = None, dtype: Any = jnp.float32
 ) -> DesignSet:
-    """The designs of a `designs/1` file (`designs.json` of a search) or a `schedule/1` file.
+    """The designs of a `designs/1` file (`designs.json` of a search), a `schedule/1` or a `design-arrays/1` file.
 
     Objectives that the file states are not looked at.
 
@@ -365,6 +370,48 @@ def read_schedules(path: str | os.PathLike[str], **options: Any) -> DesignSet | 
     if options:
         raise InputError("is for designs", item=next(iter(options)), file=path, remedy="leave it out")
     return schedule_arrays(document, path)
+
+
+def write_designs(
+    path: str | os.PathLike[str],
+    problem: DesignProblem,
+    tables: MappingTables,
+    designs: Design | SizedDesign,
+    *,
+    names: Sequence[str] | None = None,
+) -> None:
+    """Writes designs by the million: genes as arrays beside one problem (`design-arrays/1`, docs/formats.md).
+
+    `mohamjax evaluate designs` and `evaluate_files` take the file block by block, `read_designs` whole.
+
+    Args:
+        path: npz file.
+        problem: the problem.
+        tables: mappings that the designs choose from.
+        designs: with a leading axis, of `sample_designs`, of a front or your own; NumPy arrays will do, also mapped.
+        names: identifiers, each another; default numbers from 0.
+
+    Raises:
+        InputError: the file cannot be written.
+
+    Example:
+        >>> mj.write_designs("designs.npz", problem, tables, designs)
+        >>> len(mj.read_designs("designs.npz"))
+        64
+    """
+    genes = designs.design if isinstance(designs, SizedDesign) else designs
+    sizes = (designs.capacity, designs.fanout) if isinstance(designs, SizedDesign) else None
+    write_design_arrays(
+        os.fspath(path),
+        problem.application,
+        problem.site.templates,
+        problem.package,
+        problem.technology,
+        tables,
+        genes,
+        sizes=sizes,
+        names=names,
+    )
 
 
 # ---------------------------------------------------------------- job scheduling

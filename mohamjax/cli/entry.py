@@ -18,7 +18,19 @@ from types import ModuleType
 from typing import TextIO
 
 from mohamjax import __version__
-from mohamjax.cli import codesign, evaluate, options, plot, report, schedule, schema, search, templates, workload
+from mohamjax.cli import (
+    codesign,
+    convert,
+    evaluate,
+    options,
+    plot,
+    report,
+    schedule,
+    schema,
+    search,
+    templates,
+    workload,
+)
 from mohamjax.cli import map as map_
 from mohamjax.cli.interrupts import STOPPED
 from mohamjax.cli.terminal import Terminal, say, warn
@@ -31,6 +43,7 @@ _VERBS: dict[str, ModuleType] = {
     "codesign": codesign,
     "map": map_,
     "evaluate": evaluate,
+    "convert": convert,
     "schedule": schedule,
     "workload": workload,
     "templates": templates,

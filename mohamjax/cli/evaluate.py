@@ -13,7 +13,7 @@ from mohamjax.cli import options, what_if
 from mohamjax.cli.inputs import technology_of
 from mohamjax.cli.options import refuse
 from mohamjax.cli.outputs import probe, write
-from mohamjax.cli.terminal import Terminal
+from mohamjax.cli.terminal import Terminal, warn
 from mohamjax.errors import InputError
 from mohamjax.text import plural
 
@@ -54,7 +54,7 @@ def add_parser(verbs: Any) -> None:
     schedules = kinds.add_parser(
         "schedules", help="schedules in the formats fluid-schedule/1, job-table/1, schedule/1 and designs/1"
     )
-    schedules.add_argument("file", help="a JSON file of one of these formats")
+    _add_files(schedules, "JSON files of these formats")
     schedules.add_argument(
         "--technology",
         metavar="FILE",
@@ -72,7 +72,7 @@ def add_parser(verbs: Any) -> None:
         schedules, "results (JSON; CSV of a what-if question); - for standard output, the default", inner=True
     )
     designs = kinds.add_parser("designs", help="designs of designs.json, or schedule/1 files")
-    designs.add_argument("file", help="designs.json of a search, or a schedule/1 file")
+    _add_files(designs, "designs.json of a search, or schedule/1 files")
     designs.add_argument(
         "--technology",
         metavar="FILE",
@@ -119,6 +119,67 @@ def add_parser(verbs: Any) -> None:
     )
 
 
+def _add_files(parser: argparse.ArgumentParser, what: str) -> None:
+    """The inputs of an evaluation, one file or very many."""
+    parser.add_argument(
+        "file",
+        nargs="+",
+        help=f"{what}; several of them, folders, JSON lines (.jsonl) and arrays (.npz) go into one table of all "
+        "entries, which grows block by block",
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="go on with the table of --out of an evaluation of these files that ended"
+    )
+    parser.add_argument("--strict", action="store_true", help="exit code 2 where any entry or file is broken")
+
+
+def _evaluate_batch(arguments: argparse.Namespace, terminal: Terminal, **single: Any) -> int:
+    """Any number of files of any mix of formats into one table.
+
+    Args:
+        arguments: of the verb.
+        terminal: for progress.
+        single: options that are for one JSON file, by name.
+    """
+    from mohamjax.io import evaluate_files
+
+    refuse("is for one JSON file", "leave it out, or name one file", **single)
+    probe(arguments.out)
+    technology = technology_of(arguments) if arguments.technology else None
+    told = 0
+
+    def complain(text: str) -> None:
+        nonlocal told
+        told += 1
+        if told <= _MOST_TOLD:
+            terminal.warn(text)
+
+    summary = evaluate_files(
+        arguments.file,
+        arguments.out,
+        technology=technology,
+        float32=arguments.float32,
+        resume=arguments.resume,
+        progress=terminal.evaluation,
+        complain=complain,
+    )
+    terminal.close()
+    if told > _MOST_TOLD:
+        warn(f"{told - _MOST_TOLD} more entries are broken: the column `reason` of the table says why")
+    if summary.passed_over:
+        plain = plural(summary.passed_over, "file")
+        print(
+            f"{plain} of folders held something else and {'was' if plain[:2] == '1 ' else 'were'} passed over",
+            file=sys.stderr,
+        )
+    kept = f", {summary.resumed} of them from before" if summary.resumed else ""
+    print(f"{plural(summary.rows, 'row')}{kept}, {summary.valid} valid", file=sys.stderr)
+    return 2 if not summary.valid or (arguments.strict and summary.valid < summary.rows) else 0
+
+
+_MOST_TOLD = 20  # broken entries that are told one by one
+
+
 def _evaluate_mappings(arguments: argparse.Namespace) -> int:
     from mohamjax.io import evaluate_timeloop
     from mohamjax.io.samples import evaluate_samples
@@ -144,7 +205,7 @@ def _evaluate_mappings(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _evaluate_schedules(arguments: argparse.Namespace) -> int:
+def _evaluate_schedules(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from mohamjax.io import (
         DESIGNS_FORMAT,
         SCHEDULE_FORMAT,
@@ -152,12 +213,17 @@ def _evaluate_schedules(arguments: argparse.Namespace) -> int:
         dump_json,
         evaluate_designs,
         evaluate_schedules,
+        is_batch,
         read_json,
         schedules_document,
     )
     from mohamjax.io.schedules import SCHEDULE_READERS
 
     what_if.check(arguments, timelines=arguments.timelines)
+    if is_batch(arguments.file, arguments.out) or arguments.resume:
+        what_if.refuse_beside(arguments, "many files at once")
+        return _evaluate_batch(arguments, terminal, timelines=arguments.timelines)
+    (arguments.file,) = arguments.file
     designs = (SCHEDULE_FORMAT, DESIGNS_FORMAT)
     if check_format(read_json(arguments.file), (*SCHEDULE_READERS, *designs), arguments.file) in designs:
         probe(arguments.out)
@@ -168,7 +234,7 @@ def _evaluate_schedules(arguments: argparse.Namespace) -> int:
             return 0
         write(arguments.out, dump_json(schedules_document(rows, evaluated, timelines=arguments.timelines)))
         _count_designs(rows)
-        return 0
+        return _broken(arguments, rows)
     own = {name: getattr(arguments, name) for name in ("technology", "vary", "sensitivities", "uncertainty")}
     refuse("is for the formats schedule/1 and designs/1", "leave it out", **own)
     probe(arguments.out)
@@ -179,19 +245,25 @@ def _evaluate_schedules(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _evaluate_designs(arguments: argparse.Namespace) -> int:
+def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from mohamjax.io import (
         choose_designs,
         evaluate_designs,
         evaluation_csv,
         explain_designs,
         explanations_text,
+        is_batch,
         prepare_folder,
         write_design_trace,
         write_timeloop_designs,
     )
     from mohamjax.io.periods import write_periods
 
+    if is_batch(arguments.file, arguments.out) or arguments.resume:
+        what_if.refuse_beside(arguments, "many files at once")
+        own = {name: getattr(arguments, name) for name in ("json", "trace", "timeloop", "periods", "design")}
+        return _evaluate_batch(arguments, terminal, explain=arguments.explain is not None, **own)
+    (arguments.file,) = arguments.file
     if arguments.explain is None:
         refuse("is the form of an explanation", "add --explain, or leave it out", json=arguments.json)
     what_if.check(arguments, explain=arguments.explain is not None, trace=arguments.trace, timeloop=arguments.timeloop)
@@ -229,7 +301,11 @@ def _evaluate_designs(arguments: argparse.Namespace) -> int:
         if arguments.periods is not None:
             write_periods(arguments.periods_out, rows, evaluated, arguments.periods)
     _count_designs(rows)
-    return 0
+    return _broken(arguments, rows)
+
+
+def _broken(arguments: argparse.Namespace, rows: Sequence[abc.Mapping[str, Any]]) -> int:
+    return 2 if arguments.strict and not all(row["valid"] for row in rows) else 0
 
 
 def _count_designs(rows: Sequence[abc.Mapping[str, Any]]) -> None:
@@ -239,9 +315,10 @@ def _count_designs(rows: Sequence[abc.Mapping[str, Any]]) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Evaluates what a file holds, by its kind."""
-    kinds: dict[str, Callable[[argparse.Namespace], int]] = {
-        "mappings": _evaluate_mappings,
+    if arguments.kind == "mappings":
+        return _evaluate_mappings(arguments)
+    kinds: dict[str, Callable[[argparse.Namespace, Terminal], int]] = {
         "schedules": _evaluate_schedules,
         "designs": _evaluate_designs,
     }
-    return kinds[arguments.kind](arguments)
+    return kinds[arguments.kind](arguments, terminal)

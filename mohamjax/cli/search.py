@@ -117,6 +117,9 @@ def add_parser(verbs: Any) -> None:
         metavar="SECONDS",
         help="seconds of searching between checkpoints (default 30; 0: as often as progress is reported)",
     )
+    parser.add_argument(
+        "--bulk", action="store_true", help="also write the front as arrays, designs.npz (design-arrays/1)"
+    )
     parser.add_argument("--no-figures", action="store_true", help="draw no figures")
     parser.add_argument("--no-mapping-cache", action="store_true", help="neither read nor keep mapping tables on disk")
     options.add_workload(parser)
@@ -239,7 +242,7 @@ def _searched(
     folder: pathlib.Path,
 ) -> int:
     """The search itself, into a folder that is ours, and what there is to tell of it."""
-    from mohamjax.io import CheckpointFile, mapping_cache, write_results
+    from mohamjax.io import CheckpointFile, mapping_cache, write_front_arrays, write_results
     from mohamjax.io.files import version_of
     from mohamjax.schedule import certify, landmarks
     from mohamjax.search import co_optimise
@@ -269,6 +272,8 @@ def _searched(
         )
         try:
             write_results(folder, result.front, result.history, config, bounds, certificate)
+            if arguments.bulk:
+                write_front_arrays(folder / "designs.npz", result.front, str(config.get("scenario", "")))
         except InputError as error:
             _print_front(arguments, result.front)
             remedy = "the front is printed instead"

@@ -12,6 +12,7 @@ from mohamjax.cli.options import as_options
 from mohamjax.errors import one_line
 
 if TYPE_CHECKING:
+    from mohamjax.io import BatchProgress
     from mohamjax.search import ExhaustiveProgress, MapperProgress, Progress
 
 __all__ = ["Terminal", "duration", "is_live", "say", "warn"]
@@ -38,6 +39,7 @@ class Terminal:
         self._lasting = ""  # what stays of the step when it is over
         self._told_at = 0.0
         self._compiled: set[str] = set()
+        self._begun: tuple[float, int, float] | None = None  # an evaluation: when, and how far it was
 
     def __enter__(self) -> Terminal:
         return self
@@ -145,6 +147,25 @@ class Terminal:
             progress.total,
             (progress.total - progress.evaluations) / rate if rate else None,
             final=progress.done == progress.problems,
+        )
+
+    def evaluation(self, progress: BatchProgress) -> None:
+        """How far an evaluation of many files is."""
+        now = time.monotonic()
+        self._begun = self._begun or (now, progress.rows, progress.share)
+        seconds, rows = now - self._begun[0], progress.rows - self._begun[1]
+        share = progress.share - self._begun[2]
+        self._show(
+            "evaluation",
+            [
+                f"{progress.rows:,} entries",
+                f"{progress.broken:,} broken",
+                f"{rows / seconds:,.0f}/s" if rows else "compiled",
+            ],
+            progress.share,
+            1.0,
+            (1 - progress.share) / share * seconds if share > 0 else None,
+            final=progress.share >= 1,
         )
 
     def enumeration(self, progress: ExhaustiveProgress) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mohamjax.cli.options import positive, refuse
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mohamjax.schedule import Evaluated
     from mohamjax.schedule.whatif import Uncertainty
 
-__all__ = ["add_options", "answer", "asked", "check"]
+__all__ = ["add_options", "answer", "asked", "check", "refuse_beside"]
 
 _SAMPLES = 1000
 
@@ -112,7 +112,13 @@ def check(arguments: argparse.Namespace, **others: Any) -> None:
         prepare_folder(arguments.figures, "--figures")
 
 
-def answer(arguments: argparse.Namespace, rows: Sequence[dict[str, Any]], evaluated: Evaluated | None) -> None:
+def refuse_beside(arguments: argparse.Namespace, what: str) -> None:
+    """Complains about a question beside something that answers none; raises InputError."""
+    own = {name: getattr(arguments, name) for name in ("vary", "sensitivities", "uncertainty", "samples", "figures")}
+    refuse(f"does not go with {what}", "ask about one file", **own)
+
+
+def answer(arguments: argparse.Namespace, rows: Sequence[Mapping[str, Any]], evaluated: Evaluated | None) -> None:
     """Answers the question about the valid designs of a file: a table, and figures where they are asked for.
 
     Args:

@@ -1,6 +1,8 @@
 """Files in and out: results, designs, schedules, mappings, samples, checkpoints."""
 
+from mohamjax.io.batch import BatchProgress, BatchSummary, evaluate_files, is_batch
 from mohamjax.io.checkpoint import CheckpointFile, read_checkpoint, write_checkpoint
+from mohamjax.io.design_arrays import problem_document, read_design_arrays, write_design_arrays, write_front_arrays
 from mohamjax.io.designs import (
     EXPLANATIONS_FORMAT,
     choose_designs,
@@ -9,11 +11,11 @@ from mohamjax.io.designs import (
     evaluation_csv,
     explain_designs,
     explanations_text,
+    read_designs,
     schedules_document,
     write_design_trace,
     write_designs,
 )
-from mohamjax.io.designs_reader import read_designs
 from mohamjax.io.files import check_format, dump_json, locked_folder, read_json, write_text, write_together
 from mohamjax.io.formats import DESIGNS_FORMAT, SCHEDULE_FORMAT
 from mohamjax.io.job_transfer import read_transfer, write_transfer
@@ -36,6 +38,8 @@ __all__ = [
     "HISTORY_COLUMNS",
     "MAPPINGS_FORMAT",
     "SCHEDULE_FORMAT",
+    "BatchProgress",
+    "BatchSummary",
     "CheckpointFile",
     "MappingCache",
     "TimeloopInput",
@@ -46,6 +50,7 @@ __all__ = [
     "designs_document",
     "dump_json",
     "evaluate_designs",
+    "evaluate_files",
     "evaluate_schedules",
     "evaluate_timeloop",
     "evaluation_csv",
@@ -54,12 +59,15 @@ __all__ = [
     "front_csv",
     "front_rows",
     "given_mappings",
+    "is_batch",
     "locked_folder",
     "mapping_cache",
     "mappings_document",
     "prepare_folder",
+    "problem_document",
     "read_certificate",
     "read_checkpoint",
+    "read_design_arrays",
     "read_designs",
     "read_json",
     "read_timeloop",
@@ -68,8 +76,10 @@ __all__ = [
     "template_architecture",
     "timeloop_documents",
     "write_checkpoint",
+    "write_design_arrays",
     "write_design_trace",
     "write_designs",
+    "write_front_arrays",
     "write_results",
     "write_text",
     "write_timeloop",

@@ -37,7 +37,9 @@ import numpy as np
 from mohamjax import __version__
 from mohamjax.errors import InputError
 from mohamjax.hardware import Technology, load_technology, package_to_dict, technology_hash, template_to_dict
-from mohamjax.io.designs_reader import read_designs
+from mohamjax.io import designs_reader
+from mohamjax.io.design_arrays import read_design_arrays
+from mohamjax.io.designs_reader import layer_row
 from mohamjax.io.files import csv_text, dump_json, write_text
 from mohamjax.io.formats import DESIGNS_FORMAT, SCHEDULE_FORMAT
 from mohamjax.io.trace import design_trace
@@ -47,14 +49,14 @@ from mohamjax.schedule import (
     OBJECTIVES,
     Bounds,
     Design,
+    DesignFile,
     Evaluated,
     explain_design,
     explanation_text,
     reevaluate,
 )
-from mohamjax.schedule.evaluated import misfit
+from mohamjax.schedule.evaluated import misfit, misfits
 from mohamjax.schedule.view import design_view
-from mohamjax.workload import DIMS, Layer
 
 __all__ = ["choose_designs", "designs_document", "evaluate_designs", "schedules_document"]
 
@@ -62,20 +64,6 @@ __all__ = ["choose_designs", "designs_document", "evaluate_designs", "schedules_
 def _short(value: Any) -> float:
     """Ten significant digits, short in a file: for amounts, not for times, whose differences may be millionths."""
     return float(f"{float(value):.10g}")
-
-
-def _layer_row(layer: Layer, network: int) -> dict[str, Any]:
-    return {
-        "network": network,
-        "name": layer.name,
-        "type": layer.type,
-        "op": layer.op,
-        "word_bits": layer.word_bits,
-        "bounds": {d: b for d, b in zip(DIMS, layer.shape.bounds, strict=True) if b > 1},
-        "stride": list(layer.shape.stride),
-        "dilation": list(layer.shape.dilation),
-        "predecessors": list(layer.predecessors),
-    }
 
 
 def designs_document(evaluated: Evaluated, scenario: str, bounds: Bounds | None = None) -> dict[str, Any]:
@@ -168,7 +156,7 @@ def designs_document(evaluated: Evaluated, scenario: str, bounds: Bounds | None 
         "bounds": (evaluated.bounds() if bounds is None else bounds).to_dict(),
         "networks": [{"name": n.name, "source": n.source, **n.asked} for n in application.networks],
         "layers": [
-            _layer_row(layer, n) for layer, n in zip(application.layers, application.network_of_layer, strict=True)
+            layer_row(layer, n) for layer, n in zip(application.layers, application.network_of_layer, strict=True)
         ],
         "mappings": nests,
         "designs": rows,
@@ -181,6 +169,21 @@ def _one(evaluated: Evaluated, i: int) -> tuple[Design, Any, Any]:
 
 
 # ---------------------------------------------------------------- reading
+
+
+def read_designs(path: str | pathlib.Path, *, technology: Technology) -> DesignFile:
+    """Reads and checks the designs of a `designs/1`, `schedule/1` or `design-arrays/1` file (.npz), all in memory.
+
+    Args:
+        path: the file.
+        technology: energy and area tables, which must be those of the file.
+
+    Raises:
+        InputError: the file as a whole cannot be read.
+    """
+    if pathlib.Path(path).suffix == ".npz":
+        return read_design_arrays(path, technology=technology).design_file(path)
+    return designs_reader.read_designs(path, technology=technology)
 
 
 def evaluate_designs(
@@ -228,9 +231,9 @@ def evaluate_designs(
         sizes=(file.capacity, file.fanout),
         float32=float32,
     )
-    valid = []
+    valid, bad = [], misfits(evaluated, file.capacity, file.fanout)
     for k, row in enumerate(row for row in table if not row["reason"]):
-        row["reason"] = misfit(evaluated, k, file.capacity[k], file.fanout[k])
+        row["reason"] = misfit(evaluated, k, file.capacity[k], file.fanout[k]) if bad[k] else ""
         if not row["reason"]:
             valid.append(k)
             latency, energy, area = (float(x) for x in evaluated.reports.objectives[k])

@@ -31,10 +31,12 @@ __all__ = [
     "check_format",
     "csv_text",
     "dump_json",
+    "locked_file",
     "locked_folder",
     "parse_json",
     "read_arrays",
     "read_json",
+    "uncollected",
     "version_of",
     "write_bytes",
     "write_json",
@@ -73,15 +75,15 @@ def _nested_deeper(document: Any, most: int) -> bool:
     containers = (dict, list)
     level = [document] if isinstance(document, containers) else []
     for _ in range(most):
-        members = (one.values() if isinstance(one, dict) else one for one in level)
-        level = [value for values in members for value in values if isinstance(value, containers)]
+        members = (one.values() if type(one) is dict else one for one in level)
+        level = [value for values in members for value in values if type(value) is dict or type(value) is list]
         if not level:
             return False
     return True
 
 
 @contextlib.contextmanager
-def _without_collection() -> Iterator[None]:
+def uncollected() -> Iterator[None]:
     """Keeps the garbage collector off: a large document is all new objects and no garbage."""
     enabled = gc.isenabled()
     gc.disable()
@@ -126,7 +128,7 @@ def parse_json(text: str, file: object, item: str | None = None) -> Any:
         large = f"has more than {_MOST_ENTRIES:,} entries"
         raise InputError(large, file=file, item=item, remedy="split it, or give a file of a known format")
     with contextlib.suppress(msgspec.DecodeError, RecursionError, ValueError):
-        with _without_collection():
+        with uncollected():
             document = msgspec.json.decode(text)
         if _faithful(text, document):
             return document
@@ -324,17 +326,34 @@ def locked_folder(folder: str | pathlib.Path) -> Iterator[None]:
     Raises:
         InputError: another process holds the folder.
     """
+    with _locked(pathlib.Path(folder) / ".lock", folder, "search is writing to this folder", "folder"):
+        yield
+
+
+@contextlib.contextmanager
+def locked_file(path: str | pathlib.Path) -> Iterator[None]:
+    """Keeps a file that grows for one process, as `locked_folder` keeps a folder.
+
+    Raises:
+        InputError: another process writes to it.
+    """
+    path = pathlib.Path(path)
+    with _locked(path.with_name(f".{path.name}.lock"), path, "evaluation is writing to this file", "file"):
+        yield
+
+
+@contextlib.contextmanager
+def _locked(path: pathlib.Path, what: object, busy: str, kind: str) -> Iterator[None]:
     import filelock
 
-    path = pathlib.Path(folder) / ".lock"
     lock = filelock.FileLock(path, timeout=0)
     try:
         lock.acquire()
     except filelock.Timeout:
-        busy = "another search is writing to this folder"
-        raise InputError(busy, file=folder, remedy="wait until it is done, or name another folder") from None
+        remedy = f"wait until it is done, or name another {kind}"
+        raise InputError(f"another {busy}", file=what, remedy=remedy) from None
     except OSError as error:
-        raise InputError(f"cannot be locked ({error.strerror})", file=folder, remedy="name another folder") from None
+        raise InputError(f"cannot be locked ({error.strerror})", file=what, remedy=f"name another {kind}") from None
     try:
         yield
     finally:

@@ -26,9 +26,11 @@ __all__ = [
     "JobTableForm",
     "MappingsForm",
     "NetworkForm",
+    "OrderForm",
     "SchedulesAnswerForm",
     "SchedulesForm",
     "StepForm",
+    "TablesForm",
     "TransferForm",
 ]
 

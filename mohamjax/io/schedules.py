@@ -51,7 +51,7 @@ from msgspec import UNSET
 from mohamjax.errors import InputError
 from mohamjax.forms import read_form
 from mohamjax.io.files import check_format, dump_json, read_json, write_text
-from mohamjax.io.forms import CaseForm, FluidForm, JobForm, JobTableForm
+from mohamjax.io.forms import CaseForm, FluidForm, JobForm, JobTableForm, OrderForm
 from mohamjax.schedule.fluid import DONE, REASONS, Timeline, predecessor_bits, simulate, split_resources
 from mohamjax.schedule.job_table import JobTable, evaluate_table
 from mohamjax.schedule.segments import Segment, segments
@@ -61,9 +61,12 @@ __all__ = [
     "JOB_TABLE_FORMAT",
     "SCHEDULE_READERS",
     "ScheduleFile",
+    "TableSchedules",
     "evaluate_schedules",
+    "read_case",
     "read_job_table",
     "schedule_arrays",
+    "simulate_cases",
 ]
 
 FLUID_FORMAT = "fluid-schedule/1"
@@ -254,6 +257,32 @@ def _case(form: CaseForm, at: _Place) -> _Case:
             for i, own in enumerate(uses)
         ),
     )
+
+
+def read_case(value: Any, file: object, name: str) -> _Case:
+    """One case of a `fluid-schedule/1` document, called `name` where it does not say how; raises InputError."""
+    where = f"case {name}"
+    named = {"name": name, **value} if isinstance(value, dict) else value
+    return _case(read_form(named, CaseForm, file=file, where=where), _Place(file, where))
+
+
+def simulate_cases(cases: Sequence[_Case], block: int, *, float32: bool = False) -> tuple[np.ndarray, list[str]]:
+    """Makespans of cases `[n]`, and why each that does not end does not; in blocks of one size, the last filled up."""
+    makespan, told = np.full(len(cases), np.nan), [""] * len(cases)
+    buckets: dict[int, list[int]] = {}
+    for i, case in enumerate(cases):
+        buckets.setdefault(_power_of_two(64, len(case.duration)), []).append(i)
+    for jobs, members in buckets.items():
+        for first in range(0, len(members), block):
+            own = [members[min(k, len(members) - 1)] for k in range(first, first + block)]
+            with jax.enable_x64(not float32), np.errstate(over="ignore"):
+                found = _bucket([cases[i] for i in own], jobs, np.float32 if float32 else np.float64)
+            for row, i in enumerate(own):
+                if found.reason[row] == DONE:
+                    makespan[i] = found.makespan[row]
+                else:
+                    told[i] = REASONS[int(found.reason[row])]
+    return makespan, told
 
 
 def _cases(document: abc.Mapping[str, Any], file: object) -> list[_Case]:
@@ -449,6 +478,63 @@ def _goals(rows: abc.Sequence[JobForm], top: _Place) -> dict[str, Any]:
     }
 
 
+class TableSchedules:
+    """Reads schedules over one job table.
+
+    Args:
+        table: the table.
+        file: where they come from, for complaints.
+    """
+
+    def __init__(self, table: JobTable, file: object) -> None:
+        self.table, self.file = table, file
+        self._jobs = _numbered(table.jobs)
+        self._accelerators = _numbered(table.accelerators)
+        edges = [(p, j) for j, before in enumerate(table.predecessors) for p in before]
+        self._before, self._after = np.asarray(edges, int).reshape(-1, 2).T
+
+    def read(self, value: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Order and accelerator of all jobs, `[N]` int each; raises InputError where the schedule breaks a rule."""
+        sound = self._sound(value)
+        if sound is not None:
+            return sound
+        where = f"schedule {name}"
+        named = {"name": name, **value} if isinstance(value, dict) else value
+        return self.checked(read_form(named, OrderForm, file=self.file, where=where), _Place(self.file, where))
+
+    def _sound(self, value: Any) -> tuple[np.ndarray, np.ndarray] | None:
+        """A schedule of numbers whose order is topological; None for any other, sound or not."""
+        rows = [value.get(key) for key in ("order", "accelerator")] if isinstance(value, dict) else [None]
+        count = len(self.table.jobs)
+        if any(not isinstance(row, list) or len(row) != count or set(map(type, row)) != {int} for row in rows):
+            return None
+        try:
+            order, where = (np.asarray(row, np.int32) for row in rows)
+        except OverflowError:
+            return None
+        if where.min() < 0 or where.max() >= len(self._accelerators) or (np.sort(order) != np.arange(count)).any():
+            return None
+        place = np.argsort(order)
+        late = (place[self._before] >= place[self._after]).any()
+        return None if late or not np.isfinite(self.table.duration[np.arange(count), where]).all() else (order, where)
+
+    def checked(self, form: OrderForm, at: _Place) -> tuple[np.ndarray, np.ndarray]:
+        """As `read`, of a schedule at some place of a file."""
+        table, jobs = self.table, self._jobs
+        for key in ("accelerator", "order"):
+            at.at(key).check_length(getattr(form, key), len(jobs), "job")
+        assignment = at.at("accelerator").numbers(form.accelerator, self._accelerators, "accelerator")
+        for j, a in enumerate(assignment):
+            if not math.isfinite(table.duration[j, a]):
+                able = [n for n, d in zip(table.accelerators, table.duration[j], strict=True) if math.isfinite(d)]
+                told = f"job {table.jobs[j]!r} cannot run on {table.accelerators[a]!r}"
+                raise at.at(f"accelerator[{j}]").error(told, f"choose {' or '.join(able)}")
+        order = at.at("order").numbers(form.order, jobs, "job")
+        at.at("order").check_order(order)
+        _check_order(at.at("order"), order, assignment, table.predecessors)
+        return np.asarray(order, np.int32), np.asarray(assignment, np.int32)
+
+
 def _table_schedules(document: abc.Mapping[str, Any], file: object) -> tuple[JobTable, list[str], list, list]:
     """A table, and names, orders and assignments of the schedules over it, checked."""
     form, top = read_form(document, JobTableForm, file=file), _Place(file)
@@ -457,24 +543,9 @@ def _table_schedules(document: abc.Mapping[str, Any], file: object) -> tuple[Job
         raise top.at("schedules").error("is missing", "add the schedules to evaluate")
     names = [row.name for row in form.schedules]
     top.at("schedules").check_names(names)
-    jobs, accelerators = _numbered(table.jobs), _numbered(table.accelerators)
-    orders, assignments = [], []
-    for i, row in enumerate(form.schedules):
-        at = top.at(f"schedules[{i}]")
-        for key in ("accelerator", "order"):
-            at.at(key).check_length(getattr(row, key), len(jobs), "job")
-        assignment = at.at("accelerator").numbers(row.accelerator, accelerators, "accelerator")
-        for j, a in enumerate(assignment):
-            if not math.isfinite(table.duration[j, a]):
-                able = [n for n, d in zip(table.accelerators, table.duration[j], strict=True) if math.isfinite(d)]
-                told = f"job {table.jobs[j]!r} cannot run on {table.accelerators[a]!r}"
-                raise at.at(f"accelerator[{j}]").error(told, f"choose {' or '.join(able)}")
-        order = at.at("order").numbers(row.order, jobs, "job")
-        at.at("order").check_order(order)
-        _check_order(at.at("order"), order, assignment, table.predecessors)
-        orders.append(order)
-        assignments.append(assignment)
-    return table, names, orders, assignments
+    reader = TableSchedules(table, file)
+    found = [reader.checked(row, top.at(f"schedules[{i}]")) for i, row in enumerate(form.schedules)]
+    return table, names, [order for order, _ in found], [where for _, where in found]
 
 
 def _evaluate_job_table(

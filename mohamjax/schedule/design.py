@@ -30,6 +30,7 @@ __all__ = [
     "DesignReport",
     "Package",
     "Workbench",
+    "adequate",
     "energy_and_area",
     "evaluate",
     "report",
@@ -213,6 +214,22 @@ def chiplets(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array
         interface=tables.interface_of[count, place],
         hops=tables.hops[count, place].astype(areas.dtype),
     )
+
+
+def adequate(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array] | None = None) -> jax.Array:
+    """Whether every mapping fits its template, and every chiplet of stated sizes its layers: `[]` bool.
+
+    Args:
+        design: the chromosome.
+        bench: everything else.
+        sizes: as in `chiplets`.
+    """
+    fit = jnp.all(jnp.isfinite(bench.tables.objectives[_rows(design, bench)][:, 2]) | ~bench.layer_mask)
+    if sizes is not None:
+        least = chiplets(design, bench)
+        for stated, need in zip(sizes, (least.capacity, least.fanout), strict=True):
+            fit &= jnp.all((stated < 0) | (stated >= need))
+    return fit
 
 
 def _demand(design: Design, bench: Workbench) -> tuple[jax.Array, jax.Array]:

@@ -20,7 +20,7 @@ from mohamjax.schedule.workbench import workbench
 from mohamjax.struct import cast
 from mohamjax.workload import ApplicationModel
 
-__all__ = ["DesignFile", "Evaluated", "misfit", "network_latencies", "reevaluate"]
+__all__ = ["DesignFile", "Evaluated", "misfit", "misfit_of", "misfits", "network_latencies", "reevaluate"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,17 +202,61 @@ class DesignFile:
     digest: str
 
 
+def misfits(evaluated: Evaluated, capacity: np.ndarray, fanout: np.ndarray) -> np.ndarray:
+    """Designs that `misfit` has something to say of, `[N]` bool; sizes `[N, S, V]` and `[N, S, V, 2]`, -1 unstated."""
+    designs, tables = evaluated.designs, evaluated.tables
+    layers = len(evaluated.application.layers)
+    unique = np.asarray(evaluated.application.unique_of_layer)
+    bad = ~np.isfinite(evaluated.reports.objectives).all(axis=1)
+    for first in range(0, len(bad), _ROWS):
+        rows = slice(first, first + _ROWS)
+        tile, mapping = (np.asarray(leaf[rows])[:, :layers] for leaf in (designs.assignment, designs.mapping))
+        entry = unique, np.take_along_axis(np.asarray(designs.template[rows]), tile, axis=1), mapping
+        bad[rows] |= ~np.isfinite(tables.objectives[entry]).all(axis=(1, 2))
+        lane = np.arange(len(tile))[:, None]
+        for stated, needed in ((capacity, tables.capacity), (fanout, tables.fanout)):
+            has = stated[rows][lane, tile]
+            short = (has >= 0) & (has < np.asarray(needed)[entry])
+            bad[rows] |= short.any(axis=tuple(range(1, short.ndim)))
+    return bad
+
+
 def misfit(evaluated: Evaluated, k: int, capacity: np.ndarray, fanout: np.ndarray) -> str:
     """Why a design that reads well is invalid after all, given its stated sizes; empty where it is not."""
-    design, tables = jax.tree.map(lambda leaf: leaf[k], evaluated.designs), evaluated.tables
-    unique = np.asarray(evaluated.application.unique_of_layer)
-    for layer, tile in enumerate(design.assignment):
+    design = jax.tree.map(lambda leaf: leaf[k], evaluated.designs)
+    told = misfit_of(design, evaluated.tables, evaluated.application, evaluated.templates, (capacity, fanout))
+    if not told and not np.isfinite(evaluated.reports.objectives[k]).all():
+        return "its objectives are not finite"
+    return told
+
+
+def misfit_of(
+    design: Design,
+    tables: MappingTables,
+    application: ApplicationModel,
+    templates: Sequence[Template],
+    sizes: tuple[np.ndarray, np.ndarray] | None = None,
+) -> str:
+    """Which mapping of a design fits its template or its chiplet not; empty where all do.
+
+    Args:
+        design: one design; layers may be padded.
+        tables: Pareto tables.
+        application: networks.
+        templates: T templates.
+        sizes: capacities `[S, V]` and fanouts `[S, V, 2]` of the chiplets, -1 where they are not stated.
+    """
+    unique = np.asarray(application.unique_of_layer)
+    for layer, tile in enumerate(np.asarray(design.assignment)[: len(unique)]):
         t = int(design.template[tile])
         entry = (int(unique[layer]), t, int(design.mapping[layer]))
-        template = evaluated.templates[t]
-        name = f"layer {layer} ({evaluated.application.layers[layer].name})"
+        template = templates[t]
+        name = f"layer {layer} ({application.layers[layer].name})"
         if not np.isfinite(tables.objectives[entry]).all():
             return f"{name}: its mapping does not fit template {template.name} at its largest sizes"
+        if sizes is None:
+            continue
+        capacity, fanout = sizes
         for v, level in enumerate(template.levels):
             need, has = tables.capacity[entry][v], capacity[tile, v]
             if 0 <= has < need:
@@ -224,6 +268,4 @@ def misfit(evaluated: Evaluated, k: int, capacity: np.ndarray, fanout: np.ndarra
                         f"{name}: level {level.name} of chiplet {tile} needs fanout {need:.0f} along "
                         f"{'XY'[axis]} and has {has:.0f}"
                     )
-    if not np.isfinite(evaluated.reports.objectives[k]).all():
-        return "its objectives are not finite"
     return ""

@@ -14,8 +14,9 @@ from mohamjax.errors import InputError
 from mohamjax.mapping import Mapping, MappingTables, stacked_layers, tabulate
 from mohamjax.mapping.space import MapSpace, decode, sample
 from mohamjax.mapping.tables import assemble, column_shapes
-from mohamjax.schedule import Design, DesignReport, chiplets
+from mohamjax.schedule import Design, DesignReport
 from mohamjax.schedule import report as report_on_bench
+from mohamjax.schedule.design import adequate
 from mohamjax.search import operators
 from mohamjax.search.context import MohamContext
 from mohamjax.search.mapper_context import map_spaces
@@ -235,15 +236,7 @@ def fits_space(design: Design | SizedDesign, space: MohamContext) -> jax.Array:
     Pure and traceable, for one design. An order that makes chiplets wait for each other shows in the timeline alone.
     """
     genes, sized = _checked(design, space)
-    bench = space.bench
-    rows = bench.unique, jnp.maximum(genes.template[genes.assignment], 0), genes.mapping
-    fit = jnp.all(jnp.isfinite(bench.tables.objectives[rows][:, 2]) | ~bench.layer_mask)
-    sizes = _stated(sized, space)
-    if sizes is not None:
-        least = chiplets(genes, bench)
-        for stated, need in zip(sizes, (least.capacity, least.fanout), strict=True):
-            fit &= jnp.all((stated < 0) | (stated >= need))
-    return fit & _sound(genes, space)
+    return adequate(genes, space.bench, _stated(sized, space)) & _sound(genes, space)
 
 
 def report(design: Design | SizedDesign, space: MohamContext) -> DesignReport:

@@ -1,0 +1,216 @@
+"""Imported schedules per CPU second, in bulk and as JSON lines, against designs that lie in memory.
+
+Random schedules of a scenario over random mappings. The evaluation in memory (`jit(vmap(evaluate))`, single precision,
+4,096 at a time) is measured again between blocks of the files, in the same process, so that both see the same machine;
+what is before the first block (start, tables, compilation or its cache) stands apart. Then whole commands, each a
+process of its own, with their CPU seconds and the memory that they took at most.
+
+    python experiments/batch_schedules.py --bulk 100000 --lines 10000 --designs 2043
+"""
+
+import argparse
+import dataclasses
+import pathlib
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+
+import jax
+import numpy as np
+from report import Report, when_and_where
+
+import mohamjax as mj
+from mohamjax.io import designs_document, dump_json, problem_document
+from mohamjax.mapping import mapping_to_dict
+from mohamjax.schedule import reevaluate
+
+AT_ONCE = 4096
+
+
+def cpu(who=resource.RUSAGE_SELF) -> float:
+    used = resource.getrusage(who)
+    return used.ru_utime + used.ru_stime
+
+
+@dataclasses.dataclass
+class Site:
+    """The problem, its mappings and designs in memory."""
+
+    problem: mj.DesignProblem
+    tables: object
+    space: object
+    designs: object
+
+    def some(self, count: int):
+        return jax.tree.map(lambda leaf: np.resize(leaf, (count, *leaf.shape[1:])), self.designs)
+
+
+def prepare(scenario: str, mappings: int, count: int) -> Site:
+    problem = mj.DesignProblem(mj.load_scenario(scenario))
+    tables = mj.sample_mappings(problem, mappings, seed=0)
+    space = problem.arrays(tables)
+    parts = [
+        jax.device_get(mj.sample_designs(key, space, AT_ONCE))
+        for key in jax.random.split(jax.random.key(0), -(-count // AT_ONCE))
+    ]
+    designs = jax.tree.map(lambda *leaves: np.concatenate(leaves)[:count], *parts)
+    return Site(problem, tables, space, designs)
+
+
+def write_lines(path: pathlib.Path, site: Site, count: int) -> None:
+    """Designs as JSON lines: the problem with its loop nests, then one design a line."""
+    problem, tables = site.problem, site.tables
+    templates = problem.site.templates
+    number = {(u, t, m): i for i, (u, t, m) in enumerate(np.argwhere(np.isfinite(tables.objectives[..., 0])).tolist())}
+    head = problem_document(problem.application, templates, problem.package, problem.technology)
+    head["mappings"] = [
+        {
+            "template": templates[t].name,
+            **mapping_to_dict(
+                jax.tree.map(lambda leaf, at=(u, t, m): leaf[at], tables.mapping), templates[t].level_names
+            ),
+        }
+        for u, t, m in number
+    ]
+    unique = problem.application.unique_of_layer
+    with open(path, "w") as stream:
+        stream.write(dump_json(head))
+        for k in range(count):
+            template, tile, mapping = (
+                x[k].tolist() for x in (site.designs.template, site.designs.assignment, site.designs.mapping)
+            )
+            chips = [t for t, kind in enumerate(template) if kind >= 0]
+            steps = [
+                {
+                    "layer": layer,
+                    "chiplet": chips.index(tile[layer]),
+                    "mapping": number[unique[layer], template[tile[layer]], mapping[layer]],
+                }
+                for layer in site.designs.order[k].tolist()
+                if layer < len(unique)
+            ]
+            names = [{"template": templates[template[t]].name} for t in chips]
+            stream.write(dump_json({"chiplets": names, "schedule": steps}))
+
+
+def interleaved(site: Site, path: pathlib.Path, out: pathlib.Path, every: int, float32: bool) -> dict[str, float]:
+    """CPU seconds before the first block, rows per CPU second after it, and those of designs in memory meanwhile."""
+    inside = jax.jit(jax.vmap(mj.evaluate, (0, None)))
+    some = site.some(AT_ONCE)
+    inside(some, site.space).block_until_ready()
+    state = {"begun": cpu(), "first": None, "memory": [], "rows": 0, "last": 0.0, "blocks": 0}
+
+    def listen(progress) -> None:
+        if state["first"] is None:
+            state["first"] = (cpu() - state["begun"], progress.rows)
+            state["last"] = cpu()
+            state["spent"] = 0.0
+            return
+        state["spent"] += cpu() - state["last"]
+        state["rows"] = progress.rows - state["first"][1]
+        state["blocks"] += 1
+        if state["blocks"] % every == 0:
+            began = cpu()
+            inside(some, site.space).block_until_ready()
+            state["memory"].append(AT_ONCE / (cpu() - began))
+        state["last"] = cpu()
+
+    summary = mj.evaluate_files(path, out, float32=float32, progress=listen)
+    assert summary.valid == summary.rows, summary
+    return {
+        "before": state["first"][0],
+        "rate": state["rows"] / state["spent"],
+        "memory": float(np.median(state["memory"])),
+    }
+
+
+def command(*words: str, package: str | None = None) -> tuple[float, float, float]:
+    """Seconds, CPU seconds and peak memory [MB] of a command in a process of its own."""
+    code = (
+        "import resource, sys\nfrom mohamjax.cli import main\n"
+        "code = main(sys.argv[1:])\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3)\nsys.exit(code)\n"
+    )
+    began, before = time.monotonic(), cpu(resource.RUSAGE_CHILDREN)
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, cwd=package, check=True)
+    seconds, used = time.monotonic() - began, cpu(resource.RUSAGE_CHILDREN) - before
+    return seconds, used, float(done.stdout.strip().splitlines()[-1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scenario", default="ar-vr")
+    parser.add_argument("--mappings", type=int, default=16, help="random mappings of a set")
+    parser.add_argument("--bulk", type=int, default=100_000)
+    parser.add_argument("--lines", type=int, default=10_000)
+    parser.add_argument("--designs", type=int, default=2_043, help="designs of a designs.json")
+    parser.add_argument("--against", help="checkout whose `evaluate designs` reads the same designs.json")
+    parser.add_argument("--out", default=str(pathlib.Path(__file__).parent / "results" / "batch_schedules.md"))
+    arguments = parser.parse_args()
+    site = prepare(arguments.scenario, arguments.mappings, max(arguments.bulk, arguments.lines, arguments.designs))
+    report = Report()
+    report.say(f"# Imported schedules of `{arguments.scenario}` per CPU second")
+    report.say(
+        f"\n`python experiments/batch_schedules.py --bulk {arguments.bulk} --lines {arguments.lines} --designs "
+        f"{arguments.designs}`, {when_and_where()}. "
+        f"{len(site.problem.application.layers)} layers, random schedules over up to {arguments.mappings} random "
+        f"mappings of a set. Ratios are to designs in memory (single precision, "
+        f"{AT_ONCE} at a time), measured between the blocks of the file.\n"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        bulk, few, lines = root / "bulk.npz", root / "few.npz", root / "lines.jsonl"
+        mj.write_designs(bulk, site.problem, site.tables, site.some(arguments.bulk))
+        mj.write_designs(few, site.problem, site.tables, site.some(arguments.bulk // 10))
+        write_lines(lines, site, arguments.lines)
+        report.head("what", "MB", "CPU s before the first block", "rows/CPU s", "in memory", "ratio")
+        for name, path, every, single in (
+            (f"{arguments.bulk:,} in bulk", bulk, 12, False),
+            (f"{arguments.bulk:,} in bulk, `--float32`", bulk, 12, True),
+            (f"{arguments.lines:,} JSON lines", lines, 1, False),
+        ):
+            found = interleaved(site, path, root / "out.csv", every, single)
+            size = path.stat().st_size / 1e6
+            ratio = found["rate"] / found["memory"]
+            cells = f"{found['before']:.1f}", f"{found['rate']:,.0f}", f"{found['memory']:,.0f}"
+            report.row(name, f"{size:.0f}", *cells, f"{ratio:.2f}")
+        report.say("\nWhole commands, each in a process of its own (programs compiled before):\n")
+        report.head("command", "s", "CPU s", "peak memory, MB")
+        own = site.problem
+        designs = jax.tree.map(lambda leaf: leaf[: arguments.designs], site.designs)
+        evaluated = reevaluate(
+            own.application,
+            own.site.templates,
+            own.technology,
+            own.package,
+            site.tables.mapping,
+            site.tables.count,
+            designs,
+        )
+        stored = root / "designs.json"
+        stored.write_text(dump_json(designs_document(evaluated, arguments.scenario)))
+        asked = [
+            (f"`evaluate designs`, {arguments.bulk // 10:,} in bulk", few, None),
+            (f"`evaluate designs`, {arguments.bulk:,} in bulk", bulk, None),
+            (f"`evaluate designs`, {arguments.lines:,} JSON lines", lines, None),
+            (
+                f"`evaluate designs`, designs.json of {arguments.designs:,} ({stored.stat().st_size / 1e6:.0f} MB)",
+                stored,
+                None,
+            ),
+        ]
+        if arguments.against:
+            asked.append(("the last one before this", stored, arguments.against))
+        for name, path, package in asked:
+            command("evaluate", "designs", str(path), "--out", str(root / "out.csv"), package=package)  # compiles
+            seconds, used, most = command(
+                "evaluate", "designs", str(path), "--out", str(root / "out.csv"), package=package
+            )
+            report.row(name, f"{seconds:.1f}", f"{used:.1f}", f"{most:,.0f}")
+    report.write(pathlib.Path(arguments.out))
+
+
+if __name__ == "__main__":
+    main()

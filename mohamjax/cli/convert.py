@@ -1,0 +1,121 @@
+"""The verb `convert`: schedules and costs as other tools write them, into our formats."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from mohamjax.cli import options
+from mohamjax.cli.inputs import application_of, technology_of, templates_of
+from mohamjax.cli.outputs import probe, write
+from mohamjax.cli.terminal import Terminal
+from mohamjax.errors import InputError
+
+if TYPE_CHECKING:
+    from mohamjax.io.importers import Target
+
+__all__ = ["add_parser", "run"]
+
+_KINDS = {
+    "layers": "a CSV table with a row per layer: layer, chiplet, and order or start",
+    "allocation": "layers and their cores in YAML or JSON, as Stream and ZigZag have them",
+    "costs": "a CSV table of measured costs: layer, accelerator, duration, bytes",
+}
+
+
+def add_parser(verbs: Any) -> None:
+    """Adds the verb and its options."""
+    parser = verbs.add_parser("convert", help="turn schedules and costs of other tools into files of ours")
+    options.add_common(parser, "JSON file; - for standard output, the default", random=True)
+    kinds = parser.add_subparsers(dest="kind", required=True, metavar="KIND")
+    for name, told in _KINDS.items():
+        kind = kinds.add_parser(name, help=told)
+        kind.add_argument("file", help=told)
+        if name != "allocation":
+            kind.add_argument(
+                "--column",
+                type=_pair,
+                action="append",
+                default=[],
+                metavar="WHAT=NAME",
+                help="what a column is called, as in layer=node; may be given several times",
+            )
+        if name == "costs":
+            kind.add_argument("--bandwidth", type=float, required=True, help="of the memory, bytes per time unit")
+            kind.add_argument("--time-unit", choices=("cycles", "s"), default="cycles", help="default cycles")
+            kind.add_argument("--schedule", metavar="FILE", help="CSV: layer, accelerator, and order or start")
+        else:
+            kind.add_argument(
+                "--workload", nargs="+", required=True, metavar="NAME|FILE", help="scenario, or ONNX files"
+            )
+            kind.add_argument("--package", metavar="FILE", help="package parameters (YAML)")
+            kind.add_argument(
+                "--chiplets",
+                default="",
+                metavar="TEMPLATE,...",
+                help="templates of the chiplets where the file does not say: one for all, or one for each",
+            )
+            kind.add_argument("--budget", choices=("tiny", "small", "paper"), default="tiny", help="of the mapper")
+            kind.add_argument(
+                "--sample",
+                type=options.positive,
+                metavar="N",
+                help="take the fastest of N random mappings of each layer instead of searching them",
+            )
+            options.add_workload(kind)
+            options.add_hardware(kind)
+        options.add_common(kind, "JSON file; - for standard output, the default", random=True, inner=True)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, sign, name = text.partition("=")
+    if not key or not sign or not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not WHAT=NAME")
+    return key, name
+
+
+def _target(arguments: argparse.Namespace, terminal: Terminal) -> Target:
+    """What the schedules are for, with mappings to choose from."""
+    from mohamjax.door import map_layers
+    from mohamjax.io.importers import Target
+    from mohamjax.search.problem import DesignProblem
+    from mohamjax.search.roads import sample_mappings
+
+    application = application_of(arguments)
+    templates, technology = templates_of(arguments, application), technology_of(arguments)
+    problem = DesignProblem(application, templates, arguments.package, technology)
+    if arguments.sample is not None:
+        tables = sample_mappings(problem, arguments.sample, arguments.seed)
+    else:
+        tables = map_layers(problem, arguments.budget, arguments.seed, progress=terminal.mapping, cache=True)
+    chiplets = tuple(name for name in arguments.chiplets.split(",") if name)
+    if not chiplets and len(problem.site.templates) == 1:
+        chiplets = (problem.site.templates[0].name,)
+    return Target(application, problem.site.templates, problem.package, technology, tables, chiplets)
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Reads the file of others and writes ours; one warning says what was not in it."""
+    from mohamjax.io import dump_json
+    from mohamjax.io.importers import read_allocation, read_cost_table, read_layer_table
+
+    probe(arguments.out)
+    if arguments.kind == "costs":
+        if not arguments.bandwidth > 0:
+            raise InputError(f"is {arguments.bandwidth}", item="--bandwidth", remedy="give a number above 0")
+        found = read_cost_table(
+            arguments.file,
+            bandwidth=arguments.bandwidth,
+            time_unit=arguments.time_unit,
+            schedule=arguments.schedule,
+            columns=dict(arguments.column),
+        )
+    elif arguments.kind == "allocation":
+        found = read_allocation(arguments.file, _target(arguments, terminal))
+    else:
+        found = read_layer_table(arguments.file, _target(arguments, terminal), dict(arguments.column))
+    terminal.close()
+    write(arguments.out, dump_json(found.document))
+    if found.missing:
+        terminal.warn(found.warning)
+    return 0

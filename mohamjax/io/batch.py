@@ -1,0 +1,525 @@
+"""Schedules and designs by the thousand, from any number of files of any mix of formats, into one table.
+
+What a source says once (networks, templates, a job table) is a problem: its arrays and programs are made once, whatever
+the number of files that repeat it, and its entries are read and evaluated in blocks. Rows come out in the order of the
+input. An entry that breaks is a row with its reason, and so is a file.
+
+JSON lines: a line with the key `format` is a document as it stands in a file of its own, with its entries left out or
+not; every other line is one more entry of the document above it, and a line with no other key than `mappings` adds loop
+nests to it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from mohamjax.errors import InputError
+from mohamjax.hardware import Technology, load_technology, technology_hash
+from mohamjax.io.design_arrays import is_design_arrays, read_design_arrays
+from mohamjax.io.design_rows import DesignRow, read_rows, stacked_rows
+from mohamjax.io.designs_reader import DesignHeader, header_rows, identifier, read_header
+from mohamjax.io.files import check_format, parse_json, read_json, uncollected
+from mohamjax.io.formats import DESIGNS_FORMAT, SCHEDULE_FORMAT
+from mohamjax.io.nests import NestList
+from mohamjax.io.result_stream import NUMBERS, ResultStream
+from mohamjax.io.schedules import (
+    FLUID_FORMAT,
+    JOB_TABLE_FORMAT,
+    TableSchedules,
+    read_case,
+    read_job_table,
+    simulate_cases,
+)
+from mohamjax.reader import found, read_lines
+from mohamjax.schedule import CYCLE_S
+from mohamjax.schedule.batch import BLOCK, DesignBlocks, SetTables
+from mohamjax.schedule.fluid import DONE, REASONS
+from mohamjax.schedule.job_table import JobTable, evaluate_table
+from mohamjax.struct import take
+
+__all__ = ["BatchProgress", "BatchSummary", "evaluate_files", "is_batch"]
+
+_ROWS = 4 * BLOCK  # of a block that is read at once
+_DESIGNS = (DESIGNS_FORMAT, SCHEDULE_FORMAT)
+_FORMATS = (*_DESIGNS, FLUID_FORMAT, JOB_TABLE_FORMAT)
+_SUFFIXES = (".json", ".jsonl", ".jsonl.gz", ".npz")
+_NO_VALUES = (np.nan,) * len(NUMBERS)
+
+COLUMNS = ("file", "entry", "design_id", *NUMBERS, "valid", "reason")
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchProgress:
+    """How far an evaluation is.
+
+    Attributes:
+        rows: rows written.
+        broken: those of them that are not valid.
+        share: part of the input that is done, 0 to 1.
+    """
+
+    rows: int
+    broken: int
+    share: float
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchSummary:
+    """What an evaluation did.
+
+    Attributes:
+        rows: rows of the table, with those of an evaluation that it went on with.
+        valid: those of them that are valid.
+        files: files that were given or found in folders.
+        passed_over: files of folders that hold something else.
+        resumed: rows that were there before.
+    """
+
+    rows: int
+    valid: int
+    files: int
+    passed_over: int
+    resumed: int
+
+
+Values = tuple[Sequence[tuple[float, ...]], Sequence[str]]
+"""Per entry the `NUMBERS`, and why it is not valid."""
+
+
+class _Designs:
+    """Designs of one problem."""
+
+    def __init__(self, header: DesignHeader, technology: Technology, float32: bool) -> None:
+        self.header, self.technology = header, technology
+        self.rules = header.rules(technology)
+        dtype = np.float32 if float32 else np.float64
+        self._sets = SetTables(header.application, header.templates, technology, self.rules.store.levels, dtype)
+        self._blocks: DesignBlocks | None = None
+        self._state: Any = None
+
+    def evaluate(self, entries: Sequence[Any]) -> Values:
+        """Evaluates pairs of a design as JSON has it and the nests of its file."""
+        read = read_rows(entries, self.rules)
+        reasons = [str(row) if isinstance(row, InputError) else "" for row in read]
+        good = [row for row in read if isinstance(row, DesignRow)]
+        values: list[tuple[float, ...]] = [_NO_VALUES] * len(read)
+        if good:
+            designs, capacity, fanout, _ = stacked_rows(good)
+            objectives, told = self._over(designs, fanout).evaluate(designs, (capacity, fanout))
+            at = [i for i, reason in enumerate(reasons) if not reason]
+            for k, i in enumerate(at):
+                reasons[i] = told[k]
+                if not told[k]:
+                    values[i] = (*objectives[k].tolist(), np.nan)
+        return values, reasons
+
+    def _over(self, designs: Any, fanout: np.ndarray) -> DesignBlocks:
+        """The evaluation over all nests so far; built anew where there are more of them, or larger arrays."""
+        store, wide = self.rules.store, fanout > 16  # smaller ones are all counted
+        given = np.unique(fanout[wide.any(axis=(2, 3))].reshape(-1)) if wide.any() else np.zeros(0)
+        state = sum(map(len, store.sets.values())), given.tobytes()
+        if self._blocks is None or state != self._state:
+            mappings, count = store.arrays()
+            header = self.header
+            stated = np.asarray(designs.template).reshape(-1), fanout.reshape(-1, *fanout.shape[2:])
+            self._blocks = DesignBlocks.over(
+                header.application,
+                header.templates,
+                self.technology,
+                header.package,
+                self._sets.tables(mappings, count),
+                self._sets.arrays,
+                given=stated if wide.any() else None,
+            )
+            self._state = state
+        return self._blocks
+
+
+class _TableJobs:
+    """Schedules over one job table."""
+
+    def __init__(self, table: JobTable, file: object, float32: bool) -> None:
+        self._table, self._reader, self._float32 = table, TableSchedules(table, file), float32
+        self._unit = CYCLE_S if table.time_unit == "cycles" else 1.0
+
+    def evaluate(self, entries: Sequence[Any]) -> Values:
+        """Evaluates schedules as JSON has them."""
+        values, reasons, good = [_NO_VALUES] * len(entries), [""] * len(entries), []
+        for i, (value, name) in enumerate(entries):
+            try:
+                good.append((i, *self._reader.read(value, str(name))))
+            except InputError as error:
+                reasons[i] = _own(error)
+        for first in range(0, len(good), BLOCK):
+            own = good[first : first + BLOCK]
+            rows = [own[min(k, len(own) - 1)] for k in range(BLOCK)]
+            order, where = (np.stack([row[k] for row in rows]) for k in (1, 2))
+            objectives, _ = evaluate_table(self._table, order, where, float32=self._float32)
+            for k, (i, *_rest) in enumerate(own):
+                if objectives.reason[k] != DONE:
+                    reasons[i] = REASONS[int(objectives.reason[k])]
+                    continue
+                makespan = float(objectives.makespan[k])
+                energy = np.nan if self._table.energy is None else float(objectives.energy[k])
+                values[i] = (makespan * self._unit, energy, np.nan, makespan)
+        return values, reasons
+
+
+class _Cases:
+    """Schedules with their costs written out: each is a problem of its own."""
+
+    def __init__(self, float32: bool) -> None:
+        self._float32 = float32
+
+    def evaluate(self, entries: Sequence[Any]) -> Values:
+        """Evaluates cases as JSON has them."""
+        values, reasons, good = [_NO_VALUES] * len(entries), [""] * len(entries), []
+        for i, (value, name) in enumerate(entries):
+            try:
+                good.append((i, read_case(value, None, str(name))))
+            except InputError as error:
+                reasons[i] = _own(error)
+        if good:
+            makespan, told = simulate_cases([case for _, case in good], BLOCK, float32=self._float32)
+            for k, (i, _) in enumerate(good):
+                reasons[i] = told[k]
+                if not told[k]:
+                    values[i] = (np.nan, np.nan, np.nan, float(makespan[k]))
+        return values, reasons
+
+
+def _own(error: InputError) -> str:
+    """A complaint without the file, which the row names."""
+    return f"{error.item}: {error.message}" if error.item else error.message
+
+
+@dataclasses.dataclass(frozen=True)
+class _Entry:
+    """One entry of an input.
+
+    Attributes:
+        file: number of the file.
+        entry: place in it; -1 where the row is about the file.
+        name: identifier.
+        problem: what evaluates it; None where it is broken.
+        value: what the problem takes.
+        reason: why it is broken.
+        share: part of the file that is done with it.
+    """
+
+    file: int
+    entry: int
+    name: Any
+    problem: Any
+    value: Any
+    reason: str = ""
+    share: float = 1.0
+
+
+class _Sources:
+    """Files of any format as one stream of entries, and the problems that they share."""
+
+    def __init__(self, files: Sequence[pathlib.Path], technology: Technology, float32: bool) -> None:
+        self.files, self.technology, self.float32 = files, technology, float32
+        self._problems: list[tuple[Any, _Designs]] = []
+        self._cases = _Cases(float32)
+
+    def entries(self, file: int, skip: int) -> Iterator[_Entry]:
+        """The entries of a file from place `skip` on."""
+        path = self.files[file]
+        try:
+            for one in self._lines(file, path) if ".jsonl" in path.name else self._document(file, path):
+                if one.entry >= skip:
+                    yield one
+        except InputError as error:
+            yield _Entry(file, -1, "", None, None, str(error))
+
+    def _document(self, file: int, path: pathlib.Path) -> Iterator[_Entry]:
+        with uncollected():
+            document = read_json(path)
+        name = check_format(document, _FORMATS, path)
+        rows, make = self._opened(document, name, path, None)
+        yield from self._named(file, rows, make)
+
+    def _named(self, file: int, rows: Sequence[Any], make: Any, start: int = 0, places: Any = None) -> Iterator[_Entry]:
+        """Entries with their identifiers."""
+        places = {} if places is None else places
+        for i, row in enumerate(rows, start):
+            name, reason = identifier(row, i, places)
+            places.setdefault(str(name), i)
+            problem, value = (None, None) if reason else make(row, name)
+            yield _Entry(file, i, name, problem, value, reason, (i - start + 1) / len(rows))
+
+    def _opened(self, document: Any, name: str, path: pathlib.Path, lines: Any) -> tuple[list[Any], Callable]:
+        """The entries of a document, and what makes one the value of its problem."""
+        if name in _DESIGNS:
+            header = read_header(document, path, technology=self.technology)
+            problem = self._problem(header)
+            nests = NestList(header.mappings, problem.rules.store)
+            key = "schedules" if name == SCHEDULE_FORMAT else "designs"
+            rows = header_rows(document, path) if lines is None or key in document else []
+            return rows, lambda row, _: (problem, (row, nests))
+        key = "cases" if name == FLUID_FORMAT else "schedules"
+        rows = document.get(key, ... if lines is None else [])
+        if not isinstance(rows, list):
+            told = "the key is missing" if rows is ... else "is no list"
+            raise InputError(told, file=path, item=key, remedy="list the schedules there")
+        owner: Any = self._cases
+        if name == JOB_TABLE_FORMAT:
+            owner = _TableJobs(read_job_table(document, path), path, self.float32)
+        return rows, lambda row, called: (owner, (row, called))
+
+    def _problem(self, header: DesignHeader) -> _Designs:
+        for key, problem in self._problems:
+            if key == header.key:
+                return problem
+        problem = _Designs(header, self.technology, self.float32)
+        self._problems.append((header.key, problem))
+        return problem
+
+    def _lines(self, file: int, path: pathlib.Path) -> Iterator[_Entry]:
+        size, seen, at = max(1, os.path.getsize(path)), 0, 0
+        make: Callable | None = None
+        places: dict[str, int] = {}
+        nests: list[Any] | None = None
+        for number, line in read_lines(path, "JSON lines file"):
+            seen += len(line)
+            try:
+                row = parse_json(line, path, f"line {number}")
+            except InputError as error:
+                yield _Entry(file, at, at, None, None, f"line {number}: {error.message}")
+                at += 1
+                continue
+            if isinstance(row, dict) and "format" in row:
+                name = check_format(row, _FORMATS, f"{path}, line {number}")
+                rows, make = self._opened(row, name, path, number)
+                nests = row["mappings"] if name in _DESIGNS else None
+                for one in self._named(file, rows, make, at, places):
+                    yield dataclasses.replace(one, share=min(1.0, seen / size))
+                at += len(rows)
+                continue
+            if make is None:
+                raise InputError(
+                    "says no format, and no line before it does",
+                    file=path,
+                    item=f"line {number}",
+                    remedy=f"begin with a line of format {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}",
+                )
+            if nests is not None and isinstance(row, dict) and row.keys() == {"mappings"}:
+                nests.extend(row["mappings"] if isinstance(row["mappings"], list) else [row["mappings"]])
+                continue
+            for one in self._named(file, [row], make, at, places):
+                yield dataclasses.replace(one, share=min(1.0, seen / size))
+            at += 1
+        if make is None:
+            raise InputError("is empty", file=path, remedy="give a JSON lines file")
+
+
+def is_batch(paths: Sequence[str | pathlib.Path], out: str | pathlib.Path | None = None) -> bool:
+    """Whether inputs are more than one JSON file, or the result is to be arrays."""
+    names = [str(path) for path in paths]
+    single = len(names) == 1 and not os.path.isdir(names[0]) and not names[0].endswith(_SUFFIXES[1:])
+    return not single or str(out).endswith(".npz")
+
+
+def _listed(paths: Sequence[str | pathlib.Path]) -> tuple[list[pathlib.Path], int]:
+    """Files, those of folders in the order of their names; and how many files of folders hold something else."""
+    files: list[pathlib.Path] = []
+    over = 0
+    for path in map(pathlib.Path, paths):
+        if not found(path, folder=True):
+            files.append(path)
+            continue
+        for inner in sorted(path.rglob("*")):
+            if inner.is_file() and not any(part.startswith(".") for part in inner.relative_to(path).parts):
+                files, over = ([*files, inner], over) if _ours(inner) else (files, over + 1)
+    if not files:
+        raise InputError("there is nothing to evaluate", file=paths[0] if paths else None, remedy="name some files")
+    return files, over
+
+
+def _ours(path: pathlib.Path) -> bool:
+    """Whether a file of a folder is of a format that is evaluated; one that cannot be read is, so that it is told."""
+    if path.suffix == ".npz":
+        return is_design_arrays(path)
+    if not path.name.endswith(_SUFFIXES):
+        return False
+    try:
+        with open(path, "rb") as stream:
+            head = stream.read(1 << 12)
+    except OSError:
+        return True
+    # The key stands first in all that we write; where it does not, the file must be read to know.
+    if path.suffix != ".json" or b'"format"' not in head:
+        return True
+    return any(f'"{name}"'.encode() in head for name in _FORMATS)
+
+
+def evaluate_files(
+    paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    technology: Technology | None = None,
+    float32: bool = False,
+    resume: bool = False,
+    progress: Callable[[BatchProgress], None] | None = None,
+    complain: Callable[[str], None] | None = None,
+) -> BatchSummary:
+    """Evaluates schedules and designs out of files into one table, block by block, in double precision.
+
+    Memory is bounded by a block of entries and the problems' tables, and for JSON documents by the largest file; JSON
+    lines and `design-arrays/1` are read as they are evaluated. Identifiers of a JSON file are kept.
+
+    Args:
+        paths: files and folders: `schedule/1`, `designs/1`, `job-table/1`, `fluid-schedule/1` as JSON or JSON lines,
+            and `design-arrays/1`. Of a folder all files of these formats, also in folders below, by name.
+        out: CSV or npz file with the columns `file, entry, design_id, latency_s, energy_J, area_mm2, makespan, valid,
+            reason`; default standard output. `makespan` is in the time unit of a job table or a case.
+        technology: energy and area tables, which must be those of the files; default the packaged ones.
+        float32: compute in single precision.
+        resume: go on with what an evaluation of the same inputs that was stopped has written to `out`.
+        progress: called after every block.
+        complain: called with one line for every broken entry and file.
+
+    Returns:
+        Numbers of rows.
+
+    Raises:
+        InputError: there is no input, `out` cannot be written, or there is nothing to resume in it.
+
+    Example:
+        >>> summary = mj.evaluate_files(["designs.json", "table.json"], "rows.csv")
+        >>> summary.rows == summary.valid
+        True
+    """
+    technology = load_technology() if technology is None else technology
+    listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    files, over = _listed([os.fspath(path) for path in listed])
+    inputs = {
+        "files": [[str(path), *_version(path)] for path in files],
+        "float32": float32,
+        "technology": technology_hash(technology),
+    }
+    sources = _Sources(files, technology, float32)
+    with ResultStream(None if out is None else os.fspath(out), COLUMNS, inputs, resume=resume) as stream:
+        before = stream.rows
+        if not stream.done:
+            for rows, following, share in _blocks(sources, stream.start):
+                stream.write(rows, following)
+                for file, entry, name, *_, reason in rows:
+                    if reason and complain is not None:
+                        place = f": entry {entry} ({name})" if entry != "" else ""
+                        complain(f"{file}{place}: {reason}" if place else reason)
+                if progress is not None:
+                    progress(BatchProgress(stream.rows, stream.rows - stream.valid, share))
+    return BatchSummary(stream.rows, stream.valid, len(files), over, before)
+
+
+def _version(path: pathlib.Path) -> tuple[int, int]:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return -1, -1
+    return status.st_size, status.st_mtime_ns
+
+
+Block = tuple[list[tuple[Any, ...]], tuple[int, int], float]
+"""Rows of `COLUMNS`, the file and entry after them, and the part of the input that is done."""
+
+
+def _blocks(sources: _Sources, start: tuple[int, int]) -> Iterator[Block]:
+    """Evaluated blocks in the order of the input, from a file and entry on."""
+    pending: list[_Entry] = []
+    owner: Any = None
+
+    def flush() -> Iterator[Block]:
+        if pending:
+            yield _evaluated(pending, sources)
+            pending.clear()
+
+    for file in range(start[0], len(sources.files)):
+        skip = start[1] if file == start[0] else 0
+        if sources.files[file].suffix == ".npz":
+            yield from flush()
+            yield from _bulk_blocks(sources, file, skip)
+            continue
+        for entry in sources.entries(file, skip):
+            if (entry.problem is not owner and entry.problem is not None and owner is not None) or len(
+                pending
+            ) == _ROWS:
+                yield from flush()
+                owner = None
+            owner = owner or entry.problem
+            pending.append(entry)
+    yield from flush()
+
+
+def _evaluated(entries: Sequence[_Entry], sources: _Sources) -> Block:
+    """Entries of one problem, and broken ones between them."""
+    whole = [one for one in entries if one.problem is not None]
+    values, told = whole[0].problem.evaluate([one.value for one in whole]) if whole else ((), ())
+    found = iter(zip(values, told, strict=True))
+    rows = []
+    for one in entries:
+        numbers, reason = (_NO_VALUES, one.reason) if one.problem is None else next(found)
+        place = "" if one.entry < 0 else one.entry
+        rows.append((str(sources.files[one.file]), place, one.name, *numbers, int(not reason), reason))
+    last = entries[-1]
+    following = (last.file, last.entry + 1) if last.entry >= 0 else (last.file + 1, 0)
+    return rows, following, (last.file + last.share) / len(sources.files)
+
+
+def _bulk_blocks(sources: _Sources, file: int, skip: int) -> Iterator[Block]:
+    """The designs of a `design-arrays/1` file."""
+    path = sources.files[file]
+    try:
+        own = read_design_arrays(path, technology=sources.technology)
+    except InputError as error:
+        row = (str(path), "", "", *_NO_VALUES, 0, str(error))
+        yield [row], (file + 1, 0), (file + 1) / len(sources.files)
+        return
+    header = own.header
+    dtype = np.float32 if sources.float32 else np.float64
+    sets = SetTables(header.application, header.templates, sources.technology, own.levels, dtype)
+    tables = sets.tables(own.mappings, own.count)
+    blocks: DesignBlocks | None = None
+    for first in range(skip, len(own), _ROWS):
+        rows = slice(first, min(first + _ROWS, len(own)))
+        designs, sizes = own.block(rows)
+        reasons = own.faults(designs)
+        good = np.asarray([not reason for reason in reasons], bool)
+        values: list[tuple[float, ...]] = [_NO_VALUES] * len(reasons)
+        if good.any():
+            wide = sizes is not None and bool((sizes[1] > 16).any())
+            if blocks is None or wide:
+                given = None
+                if wide:
+                    assert sizes is not None
+                    given = np.asarray(designs.template).reshape(-1), sizes[1].reshape(-1, *sizes[1].shape[2:])
+                blocks = DesignBlocks.over(
+                    header.application,
+                    header.templates,
+                    sources.technology,
+                    header.package,
+                    tables,
+                    sets.arrays,
+                    given=given,
+                )
+            chosen = designs if good.all() else take(designs, good)
+            stated = None if sizes is None else (sizes[0][good], sizes[1][good])
+            objectives, told = blocks.evaluate(chosen, stated)
+            for k, i in enumerate(np.flatnonzero(good).tolist()):
+                reasons[i] = told[k]
+                if not told[k]:
+                    values[i] = (*objectives[k].tolist(), np.nan)
+        out = [
+            (str(path), i, name, *value, int(not reason), reason)
+            for i, name, value, reason in zip(range(first, rows.stop), own.names(rows), values, reasons, strict=True)
+        ]
+        yield out, (file, rows.stop), (file + rows.stop / len(own)) / len(sources.files)

@@ -1,0 +1,315 @@
+"""Designs in bulk: `design-arrays/1`, an npz file of genes beside one problem, for schedules by the million.
+
+The file is what `numpy.savez` writes, not compressed, so that blocks of it are mapped into memory. N designs, L layers,
+S tiles, U unique layers (in the order of their first layer), T templates, M mappings of a set at most, V levels
+(innermost first, padded), D loop dimensions `G N K C P Q R S`:
+
+- `format`: the text `design-arrays/1`;
+- `problem`: `[bytes]` uint8, a `designs/1` document in UTF-8 without `designs` and with no `mappings`: networks,
+  layers, templates, package, technology hash;
+- `order`, `assignment`, `mapping`: `[N, L]` integers, `template`: `[N, S]` integers: layers by priority, the tile of
+  each layer, the index of its loop nest in the set of (unique layer, template of the tile), and the template on each
+  tile, -1 where it is empty;
+- `count`: `[U, T]` integers, loop nests of each set; `nest_temporal` and `nest_order` `[U, T, M, V, D]`, `nest_spatial`
+  and `nest_spatial_order` `[U, T, M, 2, V, D]`, `nest_keep` `[U, T, M, V, 3]`: the loop nests, as `mapping.Mapping` has
+  them;
+- optional: `capacity` `[N, S, V]` and `fanout` `[N, S, V, 2]`, sizes that chiplets state, -1 where they are just large
+  enough; `names` `[N]`, identifiers, in the place of the numbers from 0.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from mohamjax import __version__
+from mohamjax.errors import InputError
+from mohamjax.hardware import (
+    PackageParameters,
+    Technology,
+    Template,
+    package_to_dict,
+    technology_hash,
+    template_to_dict,
+)
+from mohamjax.io.designs_reader import DesignHeader, layer_row, read_header
+from mohamjax.io.files import parse_json
+from mohamjax.io.formats import DESIGN_ARRAYS_FORMAT, DESIGNS_FORMAT
+from mohamjax.io.mapped_arrays import mapped_arrays, write_arrays
+from mohamjax.mapping import Mapping, MappingTables
+from mohamjax.mapping.membership import lie_in
+from mohamjax.schedule import Design, DesignFile, Evaluated
+from mohamjax.schedule.batch import gene_fault, sound_genes
+from mohamjax.struct import take
+from mohamjax.workload import DIMS, ApplicationModel
+
+__all__ = [
+    "DesignArrays",
+    "is_design_arrays",
+    "problem_document",
+    "read_design_arrays",
+    "write_design_arrays",
+    "write_front_arrays",
+]
+
+_GENES = ("order", "assignment", "mapping", "template")
+_LEAVES = ("temporal", "order", "spatial", "spatial_order", "keep")
+
+
+def problem_document(
+    application: ApplicationModel,
+    templates: Sequence[Template],
+    package: PackageParameters,
+    technology: Technology,
+    scenario: str = "",
+) -> dict[str, Any]:
+    """What a `designs/1` document says of all its designs, without loop nests: also the head of JSON lines."""
+    return {
+        "format": DESIGNS_FORMAT,
+        "mohamjax": __version__,
+        "scenario": scenario or application.name,
+        "clock_GHz": 1.0,
+        "technology": {"hash": technology_hash(technology)},
+        "templates": [template_to_dict(t) for t in templates],
+        "package": package_to_dict(package),
+        "networks": [{"name": n.name, "source": n.source} for n in application.networks],
+        "layers": [
+            layer_row(layer, n) for layer, n in zip(application.layers, application.network_of_layer, strict=True)
+        ],
+        "mappings": [],
+    }
+
+
+def _small(values: Any) -> np.ndarray:
+    """Integers in the narrowest type that holds them."""
+    values = np.asarray(values)
+    low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
+    kind = next(
+        k for k in (np.int8, np.int16, np.int32, np.int64) if np.iinfo(k).min <= low and high <= np.iinfo(k).max
+    )
+    return values.astype(kind)
+
+
+def write_design_arrays(
+    path: str | pathlib.Path,
+    application: ApplicationModel,
+    templates: Sequence[Template],
+    package: PackageParameters,
+    technology: Technology,
+    tables: MappingTables,
+    designs: Design,
+    *,
+    sizes: tuple[Any, Any] | None = None,
+    names: Sequence[str] | None = None,
+    scenario: str = "",
+) -> None:
+    """Writes designs in the format `design-arrays/1`, whole or not at all.
+
+    Args:
+        path: the npz file.
+        application: networks.
+        templates: T templates, in the order of the tables.
+        package: package parameters.
+        technology: energy and area tables, of which the file keeps the hash.
+        tables: the loop nests, `[U, T, M]`; their costs are not written.
+        designs: leading axis `[N]`; padded layers are left out.
+        sizes: capacities `[N, S, V]` and fanouts `[N, S, V, 2]` of chiplets, -1 where they are just large enough.
+        names: N identifiers, each another; default numbers.
+        scenario: name for people.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    layers = len(application.layers)
+    problem = json.dumps(problem_document(application, templates, package, technology, scenario), ensure_ascii=False)
+    order = np.asarray(designs.order)
+    most = max(1, int(np.max(tables.count)))
+    arrays: dict[str, np.ndarray] = {
+        "format": np.asarray(DESIGN_ARRAYS_FORMAT),
+        "problem": np.frombuffer(problem.encode(), np.uint8),
+        "order": _small(order[:, :layers]),  # padded layers come last
+        "assignment": _small(np.asarray(designs.assignment)[:, :layers]),
+        "mapping": _small(np.asarray(designs.mapping)[:, :layers]),
+        "template": _small(designs.template),
+        "count": np.asarray(tables.count, np.int32),
+    }
+    for name in _LEAVES:
+        arrays[f"nest_{name}"] = np.asarray(getattr(tables.mapping, name))[:, :, :most]
+    if sizes is not None:
+        arrays |= {"capacity": np.asarray(sizes[0]), "fanout": np.asarray(sizes[1])}
+    if names is not None:
+        arrays["names"] = np.asarray(names, str)
+    write_arrays(path, arrays)
+
+
+def write_front_arrays(path: str | pathlib.Path, evaluated: Evaluated, scenario: str = "") -> None:
+    """Writes evaluated designs, whose chiplets are just large enough, as `write_design_arrays` does."""
+    own = evaluated
+    write_design_arrays(
+        path, own.application, own.templates, own.package, own.technology, own.tables, own.designs, scenario=scenario
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class DesignArrays:
+    """A `design-arrays/1` file whose designs are still on the disk.
+
+    Attributes:
+        header: the problem.
+        mappings: loop nests `[U, T, M]`, NumPy leaves, levels padded as the templates need.
+        count: `[U, T]` int32.
+        refused: sets' entries that break a constraint of their template, `[U, T, M]` bool.
+        arrays: the designs' arrays, mapped.
+    """
+
+    header: DesignHeader
+    mappings: Mapping
+    count: np.ndarray
+    refused: np.ndarray
+    arrays: dict[str, np.ndarray]
+
+    def __len__(self) -> int:
+        """Number of designs."""
+        return len(self.arrays["order"])
+
+    def block(self, rows: slice) -> tuple[Design, tuple[np.ndarray, np.ndarray] | None]:
+        """Some designs and, where the file states any, the sizes of their chiplets; copies."""
+        genes: Any = {name: np.asarray(self.arrays[name][rows], np.int32) for name in _GENES}
+        if "capacity" not in self.arrays:
+            return Design(**genes), None
+        return Design(**genes), tuple(np.asarray(self.arrays[n][rows], float) for n in ("capacity", "fanout"))  # pyright: ignore[reportReturnType]
+
+    def names(self, rows: slice) -> list[int | str]:
+        """Identifiers of some designs."""
+        start, stop, _ = rows.indices(len(self))
+        return self.arrays["names"][rows].tolist() if "names" in self.arrays else list(range(start, stop))
+
+    @functools.cached_property
+    def levels(self) -> int:
+        """V."""
+        return self.mappings.temporal.shape[-2]
+
+    def faults(self, designs: Design) -> list[str]:
+        """Why each of some designs is none, before its evaluation; empty where it is one."""
+        application, count = self.header.application, self.count
+        good = sound_genes(designs, application, count)
+        told = ["" if fine else gene_fault(take(designs, k), application, count) for k, fine in enumerate(good)]
+        if self.refused.any():
+            unique = np.asarray(application.unique_of_layer)
+            for k in np.flatnonzero(good):
+                kind = designs.template[k][designs.assignment[k]]
+                bad = np.flatnonzero(self.refused[unique, kind, designs.mapping[k]])
+                if bad.size:
+                    layer = application.layers[bad[0]]
+                    kept = self.header.templates[kind[bad[0]]].name
+                    told[k] = f"layer {bad[0]} ({layer.name}): its mapping breaks what template {kept} prescribes"
+        return told
+
+    def design_file(self, path: str | pathlib.Path) -> DesignFile:
+        """All of it in memory, as of a `designs/1` file."""
+        designs, sizes = self.block(slice(None))
+        tiles = self.header.package.max_tiles
+        reasons = self.faults(designs)
+        good = np.asarray([not reason for reason in reasons], bool)
+        number = int(good.sum())
+        if sizes is None:
+            shape = len(good), tiles, self.levels
+            sizes = np.full(shape, -1.0), np.full((*shape, 2), -1.0)
+        return DesignFile(
+            application=self.header.application,
+            templates=self.header.templates,
+            package=self.header.package,
+            mappings=self.mappings,
+            count=self.count,
+            names=tuple(self.names(slice(None))),
+            reasons=tuple(reasons),
+            designs=take(designs, good) if number else None,
+            capacity=sizes[0][good],
+            fanout=sizes[1][good],
+            tile=np.broadcast_to(np.arange(tiles, dtype=np.int32), (number, tiles)),
+            source=str(path),
+            digest="",
+        )
+
+
+def is_design_arrays(path: str | pathlib.Path) -> bool:
+    """Whether an npz file says that it is of this format."""
+    try:
+        return str(mapped_arrays(path).get("format")) == DESIGN_ARRAYS_FORMAT
+    except InputError:
+        return False
+
+
+def read_design_arrays(path: str | pathlib.Path, *, technology: Technology) -> DesignArrays:
+    """Opens a `design-arrays/1` file: reads and checks the problem and the loop nests, not the designs.
+
+    Raises:
+        InputError: the file is damaged or breaks the format, or was made with another technology.
+    """
+    arrays = mapped_arrays(path)
+    fail = functools.partial(InputError, file=path, remedy="compare with docs/formats.md")
+    stated = str(arrays.get("format", ""))
+    if stated != DESIGN_ARRAYS_FORMAT:
+        remedy = f"give an npz file of format {DESIGN_ARRAYS_FORMAT}"
+        raise InputError(f"unknown format {stated!r}" if stated else "says no format", file=path, remedy=remedy)
+    leaves = [f"nest_{name}" for name in _LEAVES]
+    missing = [name for name in ("problem", "count", *_GENES, *leaves) if name not in arrays]
+    if missing:
+        raise fail("the array is missing", item=missing[0])
+    try:
+        text = bytes(np.asarray(arrays["problem"], np.uint8)).decode("utf-8")
+    except (UnicodeError, TypeError, ValueError):
+        raise fail("is no text in UTF-8", item="problem") from None
+    document = parse_json(text, path, "problem")
+    if not isinstance(document, dict) or document.get("format") != DESIGNS_FORMAT:
+        raise fail(f"is no document of format {DESIGNS_FORMAT}", item="problem")
+    header = read_header(document, pathlib.Path(path), technology=technology)
+    application, templates, tiles = header.application, header.templates, header.package.max_tiles
+    number, layers = len(arrays["order"]) if arrays["order"].ndim else 0, len(application.layers)
+    levels = max(len(t.levels) for t in templates)
+    sets = len(application.unique_layers), len(templates)
+    nests = (*sets, arrays["nest_temporal"].shape[2] if arrays["nest_temporal"].ndim == 5 else 0)
+    shapes: dict[str, tuple[int, ...]] = {
+        **dict.fromkeys(_GENES[:3], (number, layers)),
+        "template": (number, tiles),
+        "count": sets,
+        "nest_temporal": (*nests, levels, len(DIMS)),
+        "nest_order": (*nests, levels, len(DIMS)),
+        "nest_spatial": (*nests, 2, levels, len(DIMS)),
+        "nest_spatial_order": (*nests, 2, levels, len(DIMS)),
+        "nest_keep": (*nests, levels, 3),
+        "capacity": (number, tiles, levels),
+        "fanout": (number, tiles, levels, 2),
+        "names": (number,),
+    }
+    for name, shape in shapes.items():
+        if name not in arrays:
+            continue
+        if arrays[name].shape != shape:
+            raise fail(f"has shape {arrays[name].shape}, not {shape}", item=name)
+        kinds = {"names": "U", "nest_keep": "b", "capacity": "iuf", "fanout": "iuf"}.get(name, "iu")
+        if arrays[name].dtype.kind not in kinds:
+            raise fail(f"holds {arrays[name].dtype}", item=name)
+    if ("capacity" in arrays) != ("fanout" in arrays):
+        raise fail("the one is there without the other", item="capacity, fanout")
+    count = np.array(arrays["count"], np.int32)
+    if (count < 0).any() or (count > nests[2]).any():
+        raise fail(f"names more loop nests than there are, {nests[2]}, or fewer than none", item="count")
+    if not nests[2] or not count.any():
+        raise fail("there are no loop nests", item="count")
+    own: Any = {name: np.array(arrays[f"nest_{name}"], bool if name == "keep" else np.int32) for name in _LEAVES}
+    mappings = Mapping(**own)
+    rules = header.rules(technology)
+    refused = np.zeros(nests, bool)
+    for u, t in np.argwhere(count).tolist():
+        inside = jax.tree.map(lambda leaf, u=u, t=t: leaf[u, t, : count[u, t]], mappings)
+        runs = templates[t].runs(application.unique_layers[u].type)
+        refused[u, t, : count[u, t]] = ~lie_in(inside, rules.store.space(u, t)) if runs else True
+    return DesignArrays(header, mappings, count, refused, {n: arrays[n] for n in shapes if n in arrays})

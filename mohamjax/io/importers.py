@@ -1,0 +1,405 @@
+"""Schedules as others write them, turned into our formats. What such a file does not say is named in one warning.
+
+- `read_layer_table`: CSV, a row per layer: where it runs, and when; also of many schedules, as searches print them.
+- `read_allocation`: YAML or JSON, layers and their cores (Stream, ZigZag): a list of `{name, core_allocation}` or a
+  table `{layer: core}`.
+- `read_cost_table`: CSV, measured durations and bytes per job and accelerator.
+
+The first two give `designs/1` documents, the last one a `job-table/1` document. Columns are found by their names, in
+whatever case and order (`COLUMNS`); a caller may name them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import pathlib
+from collections import abc
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import yaml
+
+from mohamjax.errors import InputError
+from mohamjax.hardware import PackageParameters, Technology, Template
+from mohamjax.io.design_arrays import problem_document
+from mohamjax.io.files import read_json
+from mohamjax.io.schedules import JOB_TABLE_FORMAT
+from mohamjax.mapping import MappingTables, mapping_to_dict
+from mohamjax.reader import StrictLoader, read_table, read_text
+from mohamjax.workload import ApplicationModel
+
+__all__ = ["COLUMNS", "Imported", "Target", "read_allocation", "read_cost_table", "read_layer_table"]
+
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "schedule": ("schedule", "design", "design_id", "solution", "solution_id", "individual", "point"),
+    "network": ("network", "model", "workload", "application"),
+    "layer": ("layer", "layer_name", "name", "node", "operator", "job"),
+    "chiplet": ("chiplet", "sai", "core", "core_id", "accelerator", "sub_accelerator", "accelerator_id", "tile"),
+    "template": ("template", "sat", "dataflow", "architecture", "accelerator_type"),
+    "order": ("order", "priority", "position", "sequence"),
+    "start": ("start", "start_s", "start_time", "start_cycle", "start_cycles"),
+    "duration": ("duration", "cycles", "latency", "duration_s", "time"),
+    "bytes": ("bytes", "traffic", "offchip_bytes", "dram_bytes"),
+    "energy": ("energy_j", "energy"),
+    "predecessors": ("predecessors", "depends_on", "inputs"),
+}
+"""What a column may be called, by what it says."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Imported:
+    """A file of others in our form.
+
+    Attributes:
+        document: in the format `designs/1` or `job-table/1`, for `dump_json`.
+        missing: what the file does not say, and what stands there instead.
+    """
+
+    document: dict[str, Any]
+    missing: tuple[str, ...]
+
+    @property
+    def warning(self) -> str:
+        """What the file does not say, in one line; empty where it says all."""
+        return f"the file does not say: {'; '.join(self.missing)}" if self.missing else ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """What schedules are for.
+
+    Attributes:
+        application: networks.
+        templates: T templates, in the order of the tables.
+        package: package parameters.
+        technology: energy and area tables.
+        tables: mappings of every layer on every template that runs it, of which the fastest is taken.
+        chiplets: templates of chiplets by name, for files that do not say: one for all, or one for each in the order
+            of their identifiers.
+    """
+
+    application: ApplicationModel
+    templates: Sequence[Template]
+    package: PackageParameters
+    technology: Technology
+    tables: MappingTables
+    chiplets: Sequence[str] = ()
+
+
+_Placed = tuple[int, str, str, float]
+"""A layer of a schedule: its number, chiplet, template (empty where it is not said), and rank (NaN likewise)."""
+
+
+def read_layer_table(
+    path: str | pathlib.Path, target: Target, columns: abc.Mapping[str, str] | None = None
+) -> Imported:
+    """A CSV file with a row per layer: `layer`, `chiplet`, and, if it is known, `order` or `start`, `template`,
+    `network`, `schedule`.
+
+    Args:
+        path: the file.
+        target: what it is for.
+        columns: names of its columns by those of `COLUMNS`, where they are called otherwise.
+
+    Raises:
+        InputError: a column or a layer is missing, a layer or a template is not known, a number is none.
+    """
+    header, lines = read_table(read_text(path, "CSV file"), path)
+    names = _columns(header, columns, ("layer", "chiplet"), path)
+    schedules: dict[str, list[_Placed]] = {}
+    layers = _LayerNames(target.application, path)
+    rank = next((key for key in ("order", "start") if key in names), None)
+    for number, row in lines:
+        cell = {key: row[name].strip() for key, name in names.items()}
+        item = f"line {number}"
+        if not cell["chiplet"]:
+            raise InputError("names no chiplet", file=path, item=item, remedy="say where the layer runs")
+        when = math.nan if rank is None else _number(cell[rank], path, item, names[rank])
+        layer = layers.number(cell["layer"], cell.get("network", ""), item)
+        schedules.setdefault(cell.get("schedule", ""), []).append(
+            (layer, cell["chiplet"], cell.get("template", ""), when)
+        )
+    if not schedules:
+        raise InputError("there are no rows", file=path, remedy="write a row for every layer")
+    unused = [name for name in header if name and name not in names.values()]
+    return _designs(schedules, target, path, unused)
+
+
+def read_allocation(path: str | pathlib.Path, target: Target) -> Imported:
+    """A YAML or JSON file of layers and their cores, as Stream and ZigZag have them, in the order of execution.
+
+    A list of tables with the layer (`name`, `layer` or `id`), its core (`core_allocation`, `core` or `cores`) and, if
+    it is there, `order` or `start`; or one table `{layer: core}`. A layer that is split over several cores stands on
+    the first of them: layers are not split here, and the warning says so.
+
+    Args:
+        path: the file.
+        target: what it is for.
+
+    Raises:
+        InputError: the file is neither, or a layer is missing or not known.
+    """
+    data = read_json(path) if str(path).endswith(".json") else _yaml(path)
+    if isinstance(data, abc.Mapping):
+        inner = next((data[key] for key in ("layers", "allocation", "mapping") if key in data), data)
+        data = [{"name": k, "core": v} for k, v in inner.items()] if isinstance(inner, abc.Mapping) else inner
+    if not isinstance(data, list) or not data:
+        raise InputError("lists no layers", file=path, remedy="write a list of name and core_allocation")
+    layers, placed, split, unused = _LayerNames(target.application, path), [], 0, []
+    for i, row in enumerate(data):
+        item = f"entry {i}"
+        if not isinstance(row, abc.Mapping):
+            raise InputError("is no table", file=path, item=item, remedy="write name and core_allocation")
+        name, core, when = (
+            next(((key, row[key]) for key in keys if row.get(key) is not None), (None, None))
+            for keys in (("name", "layer", "id"), ("core_allocation", "core", "cores"), ("order", "start"))
+        )
+        if name[0] is None or core[0] is None:
+            raise InputError("names no layer or no core", file=path, item=item, remedy="write name and core_allocation")
+        cores = core[1] if isinstance(core[1], list) else [core[1]]
+        if not cores or any(isinstance(c, bool | float | list | dict) for c in cores):
+            raise InputError(f"the core {core[1]!r} is none", file=path, item=item, remedy="write its number or name")
+        split += len(cores) > 1
+        rank = float(i) if when[0] is None else _number(str(when[1]), path, item, str(when[0]))
+        placed.append((layers.number(str(name[1]), "", item), str(cores[0]), str(row.get("template", "")), rank))
+        unused += [key for key in row if key not in (name[0], core[0], when[0], "template") and key not in unused]
+    found = _designs({"": placed}, target, path, [str(key) for key in unused])
+    if split:
+        told = f"how layers are cut ({split} of several cores stand whole on the first of them)"
+        return dataclasses.replace(found, missing=(told, *found.missing))
+    return found
+
+
+def read_cost_table(
+    path: str | pathlib.Path,
+    *,
+    bandwidth: float,
+    time_unit: str = "cycles",
+    schedule: str | pathlib.Path | None = None,
+    columns: abc.Mapping[str, str] | None = None,
+) -> Imported:
+    """A CSV file of measured costs: a row per job and accelerator with `layer`, `accelerator`, `duration`, `bytes`.
+
+    Args:
+        path: the file; `energy_J` and `predecessors` (names joined by `;`) may stand there too.
+        bandwidth: of the memory that all accelerators share, bytes per time unit.
+        time_unit: `cycles` or `s`.
+        schedule: a CSV file of `layer`, `accelerator` and, if it is known, `order` or `start`; default every job on its
+            fastest accelerator, in the order of the table.
+        columns: as of `read_layer_table`.
+
+    Raises:
+        InputError: a column is missing, a pair comes twice, a number is none, or the schedule names other jobs.
+    """
+    header, lines = read_table(read_text(path, "CSV file"), path)
+    names = _columns(header, columns, ("layer", "chiplet", "duration", "bytes"), path)
+    jobs: dict[str, dict[str, dict[str, float]]] = {}
+    before: dict[str, list[str]] = {}
+    accelerators: dict[str, None] = {}
+    for number, row in lines:
+        cell, item = {key: row[name].strip() for key, name in names.items()}, f"line {number}"
+        job = f"{cell['network']}/{cell['layer']}" if cell.get("network") else cell["layer"]
+        costs = jobs.setdefault(job, {})
+        if cell["chiplet"] in costs or not job or not cell["chiplet"]:
+            raise InputError("names a pair of job and accelerator that was there, or none", file=path, item=item)
+        accelerators[cell["chiplet"]] = None
+        keys = [key for key in ("duration", "bytes", "energy") if key in names]
+        costs[cell["chiplet"]] = {key: _number(cell[key], path, item, names[key]) for key in keys}
+        before.setdefault(job, []).extend(p for p in cell.get("predecessors", "").split(";") if p.strip())
+    if not jobs:
+        raise InputError("there are no rows", file=path, remedy="write a row for every job and accelerator")
+
+    def column(job: str, key: str) -> list[float | None]:
+        return [jobs[job][a][key] if a in jobs[job] else None for a in accelerators]
+
+    rows = []
+    for job in jobs:
+        row: dict[str, Any] = {"name": job, "duration": column(job, "duration"), "bytes": column(job, "bytes")}
+        if "energy" in names:
+            row["energy_J"] = column(job, "energy")
+        rows.append(row | {"predecessors": list(dict.fromkeys(p.strip() for p in before[job]))})
+    missing = [] if "energy" in names else ["energies"]
+    if "predecessors" not in names:
+        missing.append("dependencies (there are none)")
+    missing.append(f"resources (one memory of {bandwidth:g} bytes per time unit)")
+    if schedule is None:
+        missing.append("a schedule (every job on its fastest accelerator, in the order of the table)")
+        where = {job: min(costs, key=lambda a, costs=costs: costs[a]["duration"]) for job, costs in jobs.items()}
+        schedules = [{"name": "fastest", "order": list(jobs), "accelerator": [where[job] for job in jobs]}]
+    else:
+        schedules = _table_schedules(schedule, list(jobs), columns)
+    document = {
+        "format": JOB_TABLE_FORMAT,
+        "time_unit": time_unit,
+        "resources": [{"name": "memory", "bandwidth": bandwidth}],
+        "accelerators": [{"name": name, "resources": ["memory"]} for name in accelerators],
+        "jobs": rows,
+        "schedules": schedules,
+    }
+    return Imported(document, tuple(missing))
+
+
+def _table_schedules(
+    path: str | pathlib.Path, jobs: Sequence[str], columns: abc.Mapping[str, str] | None
+) -> list[dict[str, Any]]:
+    """Schedules over jobs by name."""
+    header, lines = read_table(read_text(path, "CSV file"), path)
+    names = _columns(header, columns, ("layer", "chiplet"), path)
+    rank = next((key for key in ("order", "start") if key in names), None)
+    found: dict[str, list[tuple[float, str, str]]] = {}
+    for number, row in lines:
+        cell, item = {key: row[name].strip() for key, name in names.items()}, f"line {number}"
+        job = f"{cell['network']}/{cell['layer']}" if cell.get("network") else cell["layer"]
+        when = float(number) if rank is None else _number(cell[rank], path, item, names[rank])
+        found.setdefault(cell.get("schedule", ""), []).append((when, job, cell["chiplet"]))
+    out = []
+    for name, rows in found.items():
+        where = {job: chiplet for _, job, chiplet in rows}
+        lost = [job for job in jobs if job not in where] + [job for job in where if job not in jobs]
+        if lost or len(where) < len(rows):
+            told = f"{lost[0]} is in one of the two files alone" if lost else "a job comes twice"
+            raise InputError(told, file=path, item=f"schedule {name}", remedy="list every job of the table once")
+        order = [job for _, job, _ in sorted(rows, key=lambda row: row[0])]
+        out.append({"name": name or "schedule", "order": order, "accelerator": [where[job] for job in jobs]})
+    return out
+
+
+# ---------------------------------------------------------------- layers into designs
+
+
+class _LayerNames:
+    """Layers by what files call them: `network/layer`, the layer's name alone where only one has it, or its number."""
+
+    def __init__(self, application: ApplicationModel, path: object) -> None:
+        self._path, self._count = path, len(application.layers)
+        self._numbers: dict[str, int | None] = {}
+        for i, (layer, n) in enumerate(zip(application.layers, application.network_of_layer, strict=True)):
+            self._numbers[f"{application.networks[n].name}/{layer.name}"] = i
+            self._numbers[layer.name] = None if layer.name in self._numbers else i
+
+    def number(self, name: str, network: str, item: str) -> int:
+        """The layer of a name; raises InputError."""
+        full = f"{network}/{name}" if network else name
+        if full in self._numbers:
+            found = self._numbers[full]
+            if found is None:
+                told, remedy = f"several networks have a layer {name!r}", "write network/layer"
+                raise InputError(told, file=self._path, item=item, remedy=remedy)
+            return found
+        if name.isdecimal() and int(name) < self._count:
+            return int(name)
+        some = ", ".join(list(self._numbers)[:3])
+        raise InputError(f"there is no layer {full!r}", file=self._path, item=item, remedy=f"such as {some}")
+
+
+def _designs(
+    schedules: abc.Mapping[str, Sequence[_Placed]], target: Target, path: object, unused: Sequence[str]
+) -> Imported:
+    """Schedules as designs: every layer on the fastest mapping of its chiplet's template."""
+    application, tables = target.application, target.tables
+    kinds = [template.name for template in target.templates]
+    unique = application.unique_of_layer
+    fastest = np.where(np.arange(tables.cycles.shape[2]) < np.asarray(tables.count)[..., None], tables.cycles, np.inf)
+    fastest = fastest.argmin(axis=2)
+    numbers: dict[tuple[int, int], int] = {}
+    rows, missing = [], {"mappings (the fastest of each layer)": None, "sizes of chiplets (just large enough)": None}
+    for name, placed in schedules.items():
+        item = f"schedule {name}" if name else "file"
+        layers = [layer for layer, *_ in placed]
+        twice = next((layer for layer in layers if layers.count(layer) > 1), None)
+        lost = next((layer for layer in range(len(unique)) if layer not in layers), None)
+        for layer, told in ((twice, "comes twice"), (lost, "is missing")):
+            if layer is not None:
+                known = application.layers[layer].name
+                raise InputError(
+                    f"layer {layer} ({known}) {told}", file=path, item=item, remedy="list every layer once"
+                )
+        chips = sorted({chip for _, chip, _, _ in placed}, key=lambda chip: (not chip.isdecimal(), chip.zfill(9)))
+        said = {chip: kind for _, chip, kind, _ in placed if kind}
+        if len(said) < len(chips):
+            missing["templates of chiplets (those that were given)"] = None
+        own = [said.get(chip) or _given(target.chiplets, k, len(chips), path, item) for k, chip in enumerate(chips)]
+        for kind in own:
+            if kind not in kinds:
+                raise InputError(
+                    f"there is no template {kind!r}", file=path, item=item, remedy=f"use {', '.join(kinds)}"
+                )
+        if any(math.isnan(when) for *_, when in placed):
+            missing["an order (that of the layers)"] = None
+        steps = []
+        for layer, chip, _, _ in sorted(placed, key=lambda row: (0.0 if math.isnan(row[3]) else row[3], row[0])):
+            t = kinds.index(own[chips.index(chip)])
+            if not np.asarray(tables.count)[unique[layer], t]:
+                told = f"template {kinds[t]} has no mapping for layer {layer} ({application.layers[layer].name})"
+                raise InputError(told, file=path, item=item, remedy="put it on another chiplet")
+            number = numbers.setdefault((unique[layer], t), len(numbers))
+            steps.append({"layer": layer, "chiplet": chips.index(chip), "mapping": number})
+        rows.append(
+            {"design_id": name or "imported", "chiplets": [{"template": kind} for kind in own], "schedule": steps}
+        )
+    if unused:
+        missing[f"in a form that is understood: {', '.join(unused)}"] = None
+    document = problem_document(application, target.templates, target.package, target.technology, application.name)
+    document["mappings"] = [
+        {
+            "template": kinds[t],
+            **mapping_to_dict(
+                jax.tree.map(lambda leaf, at=(u, t, int(fastest[u, t])): np.asarray(leaf)[at], tables.mapping),
+                target.templates[t].level_names,
+            ),
+        }
+        for u, t in numbers
+    ]
+    return Imported(document | {"designs": rows}, tuple(missing))
+
+
+def _given(chiplets: Sequence[str], number: int, count: int, path: object, item: str) -> str:
+    """The template of a chiplet of which the file does not say it."""
+    if len(chiplets) not in (1, count):
+        told = f"does not say the templates of its {count} chiplets, and {len(chiplets)} were given"
+        raise InputError(told, file=path, item=item, remedy="give one for all, or one for each, with `chiplets`")
+    return chiplets[number if len(chiplets) > 1 else 0]
+
+
+def _columns(
+    header: Sequence[str], columns: abc.Mapping[str, str] | None, needed: Sequence[str], path: object
+) -> dict[str, str]:
+    """Names of columns by what they say."""
+    plain = {name.lower().replace(" ", "_").replace("-", "_"): name for name in header}
+    found = {
+        key: next(plain[name] for name in names if name in plain)
+        for key, names in COLUMNS.items()
+        if plain.keys() & {*names}
+    }
+    for key, name in (columns or {}).items():
+        if key not in COLUMNS or name not in header:
+            told = f"there is no column {name!r} in the file" if key in COLUMNS else f"{key!r} is nothing to be told"
+            raise InputError(told, file=path, item="argument `columns`", remedy=f"tell {', '.join(COLUMNS)}")
+        found[key] = name
+    for key in needed:
+        if key not in found:
+            remedy = f"call it {' or '.join(COLUMNS[key][:3])}, or name it with `columns`"
+            raise InputError(f"no column says the {key}", file=path, item="header", remedy=remedy)
+    return found
+
+
+def _number(text: str, path: object, item: str, column: str) -> float:
+    """A finite number of at least 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise InputError(f"{column} is {text!r}, no number from 0 on", file=path, item=item, remedy="mend the line")
+    return value
+
+
+def _yaml(path: str | pathlib.Path) -> Any:
+    """A YAML file whose top may be a list."""
+    try:
+        return yaml.load(read_text(path, "YAML file", 1 << 20), StrictLoader)
+    except yaml.YAMLError as error:
+        raise InputError(f"is no valid YAML: {error}", file=path, remedy="mend the file") from None

@@ -1,0 +1,192 @@
+"""Results of long evaluations: appended to a table block by block, so that what is written is whole whenever it ends.
+
+Beside `OUT.csv` grows `OUT.csv.journal` (JSON lines): first what is evaluated, then after every block how many bytes of
+the table are whole and which entry comes next. A block's rows are on the disk before its line. Whoever goes on cuts the
+table after the last line of the journal and starts with the next entry; at the end the journal is removed.
+
+For an npz file the table is `OUT.npz.partial.csv` until the evaluation ends or is stopped in an orderly way; then it
+becomes arrays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import math
+import os
+import pathlib
+import sys
+from collections.abc import Sequence
+from typing import Any, TextIO
+
+import numpy as np
+
+from mohamjax.errors import InputError
+from mohamjax.io.files import dump_json, locked_file, parse_json
+from mohamjax.io.mapped_arrays import write_arrays
+from mohamjax.reader import found
+
+__all__ = ["NUMBERS", "ResultStream"]
+
+JOURNAL_FORMAT = "evaluation-journal/1"
+
+NUMBERS = ("latency_s", "energy_J", "area_mm2", "makespan")
+"""Columns of numbers, empty where there is none."""
+
+
+class ResultStream:
+    """A table that grows; a context manager.
+
+    Args:
+        out: CSV or npz file; None and `-` are standard output, as CSV, of which nothing is resumed.
+        columns: of the table, `file`, `entry` and `valid` among them.
+        inputs: what is evaluated, plain data: only with the same can a table go on.
+        resume: go on with the table that is there, if any; otherwise begin anew.
+
+    Attributes:
+        start: file and entry to begin with.
+        rows: rows in the table so far.
+        valid: those of them that are valid.
+        done: an earlier evaluation came to its end: nothing is left to do.
+
+    Raises:
+        InputError: the file cannot be written, or another process does, or its journal is of other inputs.
+    """
+
+    def __init__(self, out: str | pathlib.Path | None, columns: Sequence[str], inputs: Any, *, resume: bool) -> None:
+        self.columns, self.start, self.rows, self.valid = tuple(columns), (0, 0), 0, 0
+        self.done = False
+        self._out = None if out is None or str(out) == "-" else pathlib.Path(out)
+        if self._out is None:
+            if resume:
+                raise InputError("goes on with a file", item="argument `resume`", remedy="give the argument `out`")
+            self._stream: TextIO = sys.stdout
+            return
+        packed = self._out.suffix == ".npz"
+        self._table = self._out.with_name(self._out.name + ".partial.csv") if packed else self._out
+        self._journal = self._out.with_name(self._out.name + ".journal")
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(locked_file(self._out))
+            self._files = stack
+            try:
+                self._open({"format": JOURNAL_FORMAT, "columns": list(columns), "inputs": inputs}, resume)
+            except OSError as error:
+                remedy = "name another file"
+                raise InputError(f"cannot be written ({error.strerror})", file=out, remedy=remedy) from None
+            self._files = stack.pop_all()
+
+    def _open(self, head: dict[str, Any], resume: bool) -> None:
+        whole = self._whole(head) if resume else None
+        if resume and whole is None and found(self._journal):
+            raise InputError(
+                "was begun with other inputs",
+                file=self._journal,
+                item="argument `resume`",
+                remedy="name the same files in the same order and with the same settings, or begin anew",
+            )
+        self.done = resume and whole is None and self._out is not None and found(self._out)
+        if self.done:  # no journal: an earlier run came to its end
+            return
+        if whole is None:
+            self._notes = self._opened(self._journal, "w")
+            self._note(head)
+            self._stream = self._opened(self._table, "w")
+            csv.writer(self._stream, lineterminator="\n").writerow(self.columns)
+            self._mark()
+            return
+        self.start = tuple(whole["next"])
+        self.rows, self.valid = whole["rows"], whole["valid"]
+        os.truncate(self._table, whole["bytes"])
+        self._notes = self._opened(self._journal, "a")
+        self._stream = self._opened(self._table, "a")
+
+    def _opened(self, path: pathlib.Path, mode: str) -> TextIO:
+        return self._files.enter_context(open(path, mode, encoding="utf-8", newline=""))
+
+    def _whole(self, head: dict[str, Any]) -> dict[str, Any] | None:
+        """The last whole line of a journal that begins so; None where there is no such journal."""
+        if not found(self._journal) or not found(self._table):
+            return None
+        lines = self._journal.read_text("utf-8").split("\n")
+        kept = [parse_json(line, self._journal, f"line {i + 1}") for i, line in enumerate(lines[:-1])]
+        if len(lines[-1]):  # cut off while it was written
+            text = "\n".join([*lines[:-1], ""])
+            self._journal.write_text(text, "utf-8")
+        if len(kept) < 2 or kept[0] != json.loads(dump_json(head)):
+            return None
+        return kept[-1]
+
+    def write(self, rows: Sequence[Sequence[Any]], following: tuple[int, int]) -> None:
+        """Appends a block of rows, in the order of the columns.
+
+        Args:
+            rows: floats are written in full, those that are not finite as nothing.
+            following: file and entry after the last row.
+        """
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([_cell(value) for value in row] for row in rows)
+        self._stream.write(text.getvalue())
+        self.rows += len(rows)
+        place = self.columns.index("valid")
+        self.valid += sum(row[place] for row in rows)
+        self.start = following
+        if self._out is None:
+            self._stream.flush()
+        else:
+            self._mark()
+
+    def _mark(self) -> None:
+        self._stream.flush()
+        os.fsync(self._stream.fileno())
+        size = os.fstat(self._stream.fileno()).st_size
+        self._note({"rows": self.rows, "valid": self.valid, "bytes": size, "next": list(self.start)})
+
+    def _note(self, line: dict[str, Any]) -> None:
+        self._notes.write(dump_json(line))
+        self._notes.flush()
+        os.fsync(self._notes.fileno())
+
+    def __enter__(self) -> ResultStream:
+        if self._out is None:
+            csv.writer(self._stream, lineterminator="\n").writerow(self.columns)
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if self._out is None:
+            return
+        with self._files:
+            if self.done:
+                return
+            self._stream.close()
+            self._notes.close()
+            if self._table != self._out:
+                write_arrays(self._out, _arrays(self._table))
+            if kind is None:
+                if self._table != self._out:
+                    self._table.unlink()
+                self._journal.unlink()
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, float):
+        return repr(float(value)) if math.isfinite(value) else ""
+    return value
+
+
+def _arrays(table: pathlib.Path) -> dict[str, np.ndarray]:
+    """The columns of a table as arrays: numbers as float64 (NaN where empty), `entry` and `valid` as integers."""
+    with open(table, encoding="utf-8", newline="") as stream:
+        reader = csv.reader(stream)
+        columns = next(reader)
+        values = list(zip(*reader, strict=True)) or [()] * len(columns)
+    out: dict[str, np.ndarray] = {"format": np.asarray("evaluation/1")}
+    for name, column in zip(columns, values, strict=True):
+        if name in NUMBERS:
+            out[name] = np.asarray([float(value or "nan") for value in column])
+        elif name in ("entry", "valid"):
+            out[name] = np.asarray([int(value or -1) for value in column], np.int64)
+        else:
+            out[name] = np.asarray(column, str)
+    return out

@@ -1,0 +1,298 @@
+"""Very many schedules and designs out of files: round trips, mixed formats, broken entries, stopping and resuming."""
+
+import csv
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+
+import mohamjax as mj
+from mohamjax.cli import main
+from mohamjax.errors import InputError
+from mohamjax.io import batch, designs_document, dump_json, read_design_arrays
+from mohamjax.io.mapped_arrays import mapped_arrays
+from mohamjax.schedule import Design, reevaluate
+from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape
+
+COUNT = 40
+
+
+@pytest.fixture(scope="module")
+def problem():
+    stem = Layer("stem", "conv", "Conv", WorkloadShape(K=8, C=4, P=6, Q=6, R=3, S=3))
+    side = Layer("side", "conv", "Conv", WorkloadShape(K=4, C=8, P=6, Q=6), predecessors=(0,))
+    head = Layer("head", "fc", "Gemm", WorkloadShape(K=10, C=8), predecessors=(0, 1))
+    app = ApplicationModel("toy", (Network("net", (stem, side, head)), Network("two", (stem,))))
+    return mj.DesignProblem(app, templates=("simba", "eyeriss"), package=mj.Package(max_tiles=4))
+
+
+@pytest.fixture(scope="module")
+def tables(problem):
+    return mj.sample_mappings(problem, count=4, seed=0)
+
+
+@pytest.fixture(scope="module")
+def designs(problem, tables):
+    """Random packages and schedules; the layers are listed in a topological order."""
+    rng = np.random.default_rng(0)
+    layers, tiles = len(problem.application.layers), problem.tiles
+    template = rng.integers(-1, 2, (COUNT, tiles), np.int32)
+    template[0], template[:, 1] = [-1, 0, -1, -1], 0  # a chiplet that runs everything is always there
+    unique = np.asarray(problem.application.unique_of_layer)
+    can_run = tables.count[unique[None, :, None], np.maximum(template, 0)[:, None]] > 0
+    score = (1 - rng.random((COUNT, layers, tiles))) * (can_run & (template >= 0)[:, None])
+    assignment = score.argmax(axis=2)
+    kind = np.take_along_axis(template, assignment, axis=1)
+    count = tables.count[unique, kind]
+    order = np.where(rng.random((COUNT, 1)) < 0.5, [0, 1, 2, 3], [3, 0, 1, 2])
+    mapping = (rng.random((COUNT, layers)) * count).astype(np.int32)
+    return Design(order=order, assignment=assignment, mapping=mapping, template=template)
+
+
+@pytest.fixture(scope="module")
+def evaluated(problem, tables, designs):
+    own = problem.application, problem.templates, problem.technology, problem.package
+    return reevaluate(*own, tables.mapping, tables.count, designs, float32=True)
+
+
+@pytest.fixture(scope="module")
+def document(evaluated):
+    return json.loads(dump_json(designs_document(evaluated, "toy")))
+
+
+@pytest.fixture
+def bulk(tmp_path, problem, tables, designs):
+    path = tmp_path / "bulk.npz"
+    mj.write_designs(path, problem, tables, designs)
+    return path
+
+
+TABLE = {
+    "format": "job-table/1",
+    "resources": [{"name": "memory", "bandwidth": 4}],
+    "accelerators": [{"name": "a", "resources": [0]}, {"name": "b", "resources": [0]}],
+    "jobs": [{"name": "one", "duration": [4, 6], "bytes": 4}, {"name": "two", "duration": [4, None], "bytes": 4}],
+    "schedules": [
+        {"name": "first", "order": [0, 1], "accelerator": [0, 0]},
+        {"name": "second", "order": [1, 0], "accelerator": ["b", "a"]},
+        {"name": "third", "order": [0, 1], "accelerator": [0, 1]},
+    ],
+}
+
+CASE = {
+    "name": "case",
+    "duration": [4, 4],
+    "bytes": [16, 16],
+    "predecessors": [[], []],
+    "accelerator": [0, 1],
+    "order": [0, 1],
+    "resource_bandwidth": [4],
+    "resources_of_accelerator": [[0], [0]],
+}
+
+
+def evaluate(paths, out, **options):
+    """In single precision, whose programs the tables have compiled already."""
+    return mj.evaluate_files(paths, out, float32=True, **options)
+
+
+def write(path, value):
+    path.write_text(dump_json(value))
+    return path
+
+
+def lines(path, document, key="designs"):
+    """A document as JSON lines: what it says of all entries, its loop nests in two parts, then entry by entry."""
+    head = {name: value for name, value in document.items() if name != key}
+    nests = head.get("mappings", [])
+    rows = [head | {"mappings": nests[:2]} | {} if nests else head, *([{"mappings": nests[2:]}] if nests else [])]
+    path.write_text("".join(map(dump_json, [*rows, *document[key]])))
+    return path
+
+
+def table(path):
+    with open(path, newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def objectives(rows):
+    return np.array([[float(row[name]) for name in ("latency_s", "energy_J", "area_mm2")] for row in rows])
+
+
+# ---------------------------------------------------------------- round trips
+
+
+def test_every_form_of_the_same_designs_gives_the_same_numbers(tmp_path, document, evaluated, bulk):
+    whole = write(tmp_path / "designs.json", document)
+    halves = tmp_path / "halves"
+    halves.mkdir()
+    # The same designs over two files, whose lists of loop nests are in other orders.
+    used = document["mappings"]
+    turned = [
+        d | {"schedule": [s | {"mapping": len(used) - 1 - s["mapping"]} for s in d["schedule"]]}
+        for d in document["designs"]
+    ]
+    write(halves / "a.json", document | {"designs": document["designs"][:15]})
+    write(halves / "b.json", document | {"designs": turned[15:], "mappings": used[::-1]})
+    write(halves / "bounds.json", {"format": "bounds/1"})
+    (halves / "notes.txt").write_text("nothing")
+    paths = [whole, lines(tmp_path / "lines.jsonl", document), bulk, halves]
+    summary = evaluate(paths, tmp_path / "out.csv")
+    assert dataclasses.astuple(summary) == (4 * COUNT, 4 * COUNT, 5, 2, 0)
+    rows = table(tmp_path / "out.csv")
+    for k in range(4):
+        own = rows[k * COUNT : (k + 1) * COUNT]
+        np.testing.assert_allclose(objectives(own), evaluated.reports.objectives, rtol=1e-6)
+    assert [row["design_id"] for row in rows[:COUNT]] == [str(i) for i in range(COUNT)]
+    assert {row["file"] for row in rows[COUNT : 2 * COUNT]} == {str(tmp_path / "lines.jsonl")}
+    assert not (tmp_path / "out.csv.journal").exists()
+
+
+def test_bulk_designs_are_read_by_the_door(problem, tables, designs, bulk, evaluated, tmp_path):
+    own = mj.read_designs(bulk)
+    assert len(own) == COUNT and not own.broken
+    np.testing.assert_array_equal(own.designs.design.mapping[:, :4], designs.mapping)
+    named = tmp_path / "named.npz"
+    mj.write_designs(named, problem, tables, own.designs, names=[f"d{i}" for i in range(COUNT)])
+    arrays = read_design_arrays(named, technology=problem.technology)
+    assert arrays.names(slice(3, 5)) == ["d3", "d4"] and "capacity" in arrays.arrays
+    assert isinstance(arrays.arrays["order"], np.memmap)
+    evaluate(named, tmp_path / "out.npz")
+    with np.load(tmp_path / "out.npz") as out:
+        np.testing.assert_allclose(out["latency_s"], evaluated.reports.objectives[:, 0], rtol=1e-6)
+        assert out["valid"].all() and out["design_id"][7] == "d7" and np.isnan(out["makespan"]).all()
+    assert sorted(path.name for path in tmp_path.glob("out*")) == ["out.npz"]
+
+
+def test_single_file_commands_take_bulk_designs_as_well(bulk, tmp_path, capsys):
+    assert main(["evaluate", "designs", str(bulk), "--float32", "--out", str(tmp_path / "all.csv")]) == 0
+    assert len(table(tmp_path / "all.csv")) == COUNT
+    assert f"{COUNT} rows, {COUNT} valid" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------- broken entries
+
+
+def test_broken_entries_are_told_and_the_others_go_on(tmp_path, document, bulk, evaluated, capsys):
+    rows = json.loads(json.dumps(document["designs"]))
+    rows[5]["schedule"][0]["chiplet"] = 99
+    rows[6]["schedule"] = rows[6]["schedule"][1:]
+    rows[7]["chiplets"][0]["levels"][0]["capacity_words"] = 0
+    path = lines(tmp_path / "lines.jsonl", document | {"designs": rows})
+    text = path.read_text().splitlines()
+    text[2 + 20] = text[2 + 20][:-9]
+    path.write_text("\n".join(text))
+    missing = tmp_path / "missing.json"
+    out = tmp_path / "out.csv"
+    assert main(["evaluate", "designs", str(path), str(missing), str(bulk), "--float32", "--out", str(out)]) == 0
+    told = capsys.readouterr().err
+    found = table(out)
+    bad = {5: "chiplet 99", 6: "", 7: "words and has 0", 20: "line 23"}
+    for k, row in enumerate(found[:COUNT]):
+        assert row["entry"] == str(k) and row["valid"] == str(int(k not in bad))
+        if k in bad:
+            assert bad[k] in row["reason"] and f"entry {k}" in told and row["reason"] and not row["latency_s"]
+    good = [k for k in range(COUNT) if k not in bad]
+    np.testing.assert_allclose(objectives([found[k] for k in good]), evaluated.reports.objectives[good], rtol=1e-6)
+    assert found[COUNT]["file"] == str(missing) and found[COUNT]["entry"] == "" and "missing.json" in told
+    assert all(row["valid"] == "1" for row in found[COUNT + 1 :])
+    command = ["evaluate", "designs", str(path), str(bulk), "--strict", "--float32", "--out", str(out)]
+    assert main(command) == 2
+    assert main(["evaluate", "schedules", str(missing), str(missing), "--float32", "--out", str(out)]) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("order", 0, "does not name every layer once"),
+        ("assignment", 3, "holds no chiplet"),
+        ("mapping", 99, "no mapping 99"),
+        ("template", 7, "template 7"),
+    ],
+)
+def test_genes_in_bulk_are_checked(tmp_path, problem, tables, designs, name, value, told):
+    changed = jax.tree.map(np.array, designs)
+    lone = np.flatnonzero((changed.template >= 0).sum(axis=1) == 1)[0]  # stands on one tile
+    if name == "assignment":
+        value = int(np.flatnonzero(changed.template[lone] < 0)[0])
+    getattr(changed, name)[lone, :2] = value
+    if name == "order":
+        getattr(changed, name)[lone, :2] = 0
+    path = tmp_path / "bad.npz"
+    mj.write_designs(path, problem, tables, changed)
+    evaluate(path, tmp_path / "out.csv")
+    rows = table(tmp_path / "out.csv")
+    assert [i for i, row in enumerate(rows) if row["valid"] == "0"] == [lone]
+    assert told in rows[lone]["reason"]
+
+
+def test_damaged_arrays_are_refused(tmp_path, bulk, problem):
+    arrays = dict(mapped_arrays(bulk))
+    for change, told in (
+        ({"order": arrays["order"][:, :-1]}, "shape"),
+        ({"count": arrays["count"] + 50}, "loop nests"),
+        ({"format": np.asarray("other/1")}, "unknown format"),
+        ({"mapping": arrays["mapping"].astype(float)}, "float64"),
+    ):
+        np.savez(tmp_path / "bad.npz", **(arrays | change))
+        with pytest.raises(InputError, match=told):
+            read_design_arrays(tmp_path / "bad.npz", technology=problem.technology)
+    np.savez_compressed(tmp_path / "packed.npz", **arrays)
+    (tmp_path / "cut.npz").write_bytes(bulk.read_bytes()[:-400])
+    for name, told in (("packed", "compressed"), ("cut", "npz")):
+        with pytest.raises(InputError, match=told):
+            read_design_arrays(tmp_path / f"{name}.npz", technology=problem.technology)
+
+
+def test_mixed_formats_go_into_one_table(tmp_path, document):
+    jobs = lines(tmp_path / "jobs.jsonl", TABLE, "schedules")
+    cases = write(tmp_path / "cases.json", {"format": "fluid-schedule/1", "cases": [CASE, {"name": "bad"}]})
+    design = write(tmp_path / "one.json", document | {"designs": document["designs"][:1]})
+    summary = evaluate([jobs, cases, design], tmp_path / "out.csv")
+    assert (summary.rows, summary.valid) == (6, 4)
+    rows = table(tmp_path / "out.csv")
+    assert [row["valid"] for row in rows] == list("110101")
+    assert [row["makespan"] for row in rows] == ["8.0", "6.0", "", "8.0", "", ""]
+    assert rows[0]["latency_s"] == repr(8 * 1e-9) and "cannot run on 'b'" in rows[2]["reason"]
+
+
+# ---------------------------------------------------------------- stopping and going on
+
+
+@pytest.mark.parametrize("suffix", ["csv", "npz"])
+def test_a_stopped_evaluation_goes_on_and_equals_the_whole(tmp_path, monkeypatch, document, bulk, suffix):
+    monkeypatch.setattr(batch, "_ROWS", 16)
+    paths = [lines(tmp_path / "lines.jsonl", document), bulk, write(tmp_path / "designs.json", document)]
+    whole, out = tmp_path / f"whole.{suffix}", tmp_path / f"out.{suffix}"
+    assert evaluate(paths, whole).rows == 3 * COUNT
+
+    class Stop(Exception):
+        pass
+
+    def stop(progress):
+        if progress.rows >= 56:
+            raise Stop
+
+    with pytest.raises(Stop):
+        evaluate(paths, out, progress=stop)
+    kept = tmp_path / "out.csv" if suffix == "csv" else tmp_path / "out.npz.partial.csv"
+    if suffix == "npz":
+        with np.load(out) as arrays:  # stopped in order: what there is is there as arrays
+            assert len(arrays["entry"]) == 56
+    # A process that is killed leaves half a row, and half a line of its journal.
+    with open(kept, "a") as stream:
+        stream.write("lines.jsonl,47,4")
+    with open(tmp_path / f"out.{suffix}.journal", "a") as stream:
+        stream.write('{"rows": 7')
+    with pytest.raises(InputError, match="other inputs"):
+        evaluate(paths[:2], out, resume=True)
+    summary = evaluate(paths, out, resume=True)
+    assert summary.rows == summary.valid == 3 * COUNT and summary.resumed == 56
+    if suffix == "csv":
+        assert out.read_text() == whole.read_text()
+    else:
+        with np.load(out) as one, np.load(whole) as other:
+            assert all(np.array_equal(one[name], other[name], equal_nan=one[name].dtype.kind == "f") for name in other)
+    assert evaluate(paths, out, resume=True).rows == 0  # it is whole: nothing to go on with

@@ -1,0 +1,123 @@
+"""Files of other tools into ours, and from there through the evaluation."""
+
+import csv
+import json
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+
+import mohamjax as mj
+from mohamjax.cli import main
+from mohamjax.errors import InputError
+from mohamjax.io import dump_json
+from mohamjax.io.importers import Target, read_allocation, read_cost_table, read_layer_table
+from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape
+
+EXAMPLES = pathlib.Path(__file__).resolve().parents[1] / "docs" / "examples"
+
+
+@pytest.fixture(scope="module")
+def target():
+    stem = Layer("stem", "conv", "Conv", WorkloadShape(K=8, C=4, P=6, Q=6, R=3, S=3))
+    side = Layer("side", "conv", "Conv", WorkloadShape(K=4, C=8, P=6, Q=6), predecessors=(0,))
+    head = Layer("head", "fc", "Gemm", WorkloadShape(K=10, C=8), predecessors=(0, 1))
+    app = ApplicationModel("toy", (Network("net", (stem, side, head)),))
+    problem = mj.DesignProblem(app, templates=("simba", "eyeriss"), package=mj.Package(max_tiles=4))
+    tables = mj.sample_mappings(problem, count=4, seed=0)
+    own = problem.templates, problem.package, problem.technology, tables
+    return Target(app, *own, chiplets=("simba",))
+
+
+def evaluate(tmp_path, found):
+    """Latencies of the schedules of an imported document, all of which must be valid."""
+    path = tmp_path / "ours.json"
+    path.write_text(dump_json(found.document))
+    mj.evaluate_files(path, tmp_path / "out.csv", float32=True)
+    with open(tmp_path / "out.csv", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert rows and all(row["valid"] == "1" for row in rows), rows
+    return [float(row["latency_s"]) for row in rows]
+
+
+def alone(target, placed):
+    """Sum of the fastest durations of layers on templates, seconds: a chain runs them one after another."""
+    tables, unique = target.tables, target.application.unique_of_layer
+    return sum(tables.cycles[unique[layer], t, : tables.count[unique[layer], t]].min() for layer, t in placed) * 1e-9
+
+
+def test_layers(tmp_path, target):
+    found = read_layer_table(EXAMPLES / "layers.csv", target)
+    assert found.warning == (
+        "the file does not say: mappings (the fastest of each layer); sizes of chiplets (just large enough); templates "
+        "of chiplets (those that were given)"
+    )
+    (latency,) = evaluate(tmp_path, found)
+    assert latency >= alone(target, [(0, 0), (1, 0), (2, 0)]) * (1 - 1e-5)
+    assert [step["chiplet"] for step in found.document["designs"][0]["schedule"]] == [0, 1, 0]
+
+
+def test_pareto_scheduling_of_many_solutions(tmp_path, target):
+    found = read_layer_table(EXAMPLES / "pareto_scheduling.csv", target)
+    assert "in a form that is understood: mapping" in found.warning and "templates" not in found.warning
+    first, second = evaluate(tmp_path, found)
+    assert first >= alone(target, [(0, 0), (1, 0), (2, 1)]) * (1 - 1e-5)
+    assert second >= alone(target, [(0, 1), (1, 0), (2, 0)]) * (1 - 1e-5)
+    assert [chip["template"] for chip in found.document["designs"][1]["chiplets"]] == ["eyeriss", "simba"]
+
+
+def test_allocation(tmp_path, target):
+    found = read_allocation(EXAMPLES / "allocation.yaml", target)
+    assert found.missing[0] == "how layers are cut (1 of several cores stand whole on the first of them)"
+    assert "intra_core_tiling" in found.warning
+    plain = tmp_path / "plain.json"
+    plain.write_text(json.dumps({"stem": 0, "side": 1, "head": 0}))
+    other = read_allocation(plain, target)
+    assert evaluate(tmp_path, found) == evaluate(tmp_path, other)
+    assert other.document["designs"][0]["schedule"] == found.document["designs"][0]["schedule"]
+
+
+def test_costs(tmp_path):
+    found = read_cost_table(EXAMPLES / "costs.csv", bandwidth=100.0, time_unit="s")
+    assert "a schedule (every job on its fastest accelerator" in found.warning
+    assert evaluate(tmp_path, found) == [800.0]  # all on the big one, one after another
+    own = read_cost_table(EXAMPLES / "costs.csv", bandwidth=1.0, time_unit="s", schedule=EXAMPLES / "cost_schedule.csv")
+    assert evaluate(tmp_path, own) == pytest.approx([1600 + 700 + 400])  # the first and the last wait for the memory
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("layer,order\nstem,0\n", "no column says the chiplet"),
+        ("layer,chiplet\nstem,0\nside,0\n", "layer 2 .head. is missing"),
+        ("layer,chiplet\nstem,0\nside,0\nhead,0\nhead,1\n", "comes twice"),
+        ("layer,chiplet\nstem,0\nside,0\nhat,0\n", "line 4: there is no layer 'hat'"),
+        ("layer,chiplet,order\nstem,0,first\n", "line 2: order is 'first'"),
+        ("layer,chiplet,template\nstem,0,tpu\nside,0,tpu\nhead,0,tpu\n", "no template 'tpu'"),
+        ("layer,chiplet\n", "no rows"),
+    ],
+)
+def test_bad_tables_are_refused(tmp_path, target, text, told):
+    (tmp_path / "bad.csv").write_text(text)
+    with pytest.raises(InputError, match=told):
+        read_layer_table(tmp_path / "bad.csv", target)
+
+
+def test_columns_can_be_named(tmp_path, target):
+    (tmp_path / "own.csv").write_text("what,where\nstem,0\nside,0\nhead,0\n")
+    found = read_layer_table(tmp_path / "own.csv", target, {"layer": "what", "chiplet": "where"})
+    assert "an order (that of the layers)" in found.missing
+    with pytest.raises(InputError, match="no column 'which'"):
+        read_layer_table(tmp_path / "own.csv", target, {"layer": "which"})
+
+
+def test_the_command_line_converts_costs(tmp_path, capsys):
+    source, out = tmp_path / "costs.csv", tmp_path / "table.json"
+    shutil.copy(EXAMPLES / "costs.csv", source)
+    assert main(["convert", "costs", str(source), "--bandwidth", "100", "--out", str(out)]) == 0
+    assert capsys.readouterr().err.startswith("warning: the file does not say: resources")
+    assert main(["evaluate", "schedules", str(out), "--out", str(tmp_path / "found.json")]) == 0
+    found = json.loads((tmp_path / "found.json").read_text())
+    np.testing.assert_allclose(found["schedules"][0]["makespan"], 800.0)
+    assert main(["convert", "costs", str(source), "--bandwidth", "0"]) == 2
