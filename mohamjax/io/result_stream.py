@@ -19,7 +19,7 @@ import os
 import pathlib
 import sys
 from collections.abc import Sequence
-from typing import Any, TextIO
+from typing import IO, Any
 
 import numpy as np
 
@@ -62,7 +62,7 @@ class ResultStream:
         if self._out is None:
             if resume:
                 raise InputError("goes on with a file", item="argument `resume`", remedy="give the argument `out`")
-            self._stream: TextIO = sys.stdout
+            self._stream: IO[str] = sys.stdout
             return
         packed = self._out.suffix == ".npz"
         self._table = self._out.with_name(self._out.name + ".partial.csv") if packed else self._out
@@ -102,7 +102,7 @@ class ResultStream:
         self._notes = self._opened(self._journal, "a")
         self._stream = self._opened(self._table, "a")
 
-    def _opened(self, path: pathlib.Path, mode: str) -> TextIO:
+    def _opened(self, path: pathlib.Path, mode: str) -> IO[str]:
         return self._files.enter_context(open(path, mode, encoding="utf-8", newline=""))
 
     def _whole(self, head: dict[str, Any]) -> dict[str, Any] | None:
