@@ -88,6 +88,9 @@ class ResultStream:
             )
         self.done = resume and whole is None and self._out is not None and found(self._out)
         if self.done:  # no journal: an earlier run came to its end
+            assert self._out is not None
+            valid = _valid(self._out)
+            self.rows, self.valid = len(valid), int((valid == 1).sum())
             return
         if whole is None:
             self._notes = self._opened(self._journal, "w")
@@ -167,6 +170,15 @@ class ResultStream:
                 if self._table != self._out:
                     self._table.unlink()
                 self._journal.unlink()
+
+
+def _valid(out: pathlib.Path) -> np.ndarray:
+    """The column `valid` of a table that is whole."""
+    try:
+        return (dict(np.load(out)) if out.suffix == ".npz" else _arrays(out))["valid"]
+    except (KeyError, ValueError, StopIteration, OSError):
+        remedy = "name another file, or leave `resume` out to write it anew"
+        raise InputError("is no table of an evaluation", file=out, remedy=remedy) from None
 
 
 def _cell(value: Any) -> Any:
