@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from mohamjax.door import read_schedules as read_schedules
     from mohamjax.door import schedule_jobs as schedule_jobs
     from mohamjax.door import search as search
+    from mohamjax.door import write_designs as write_designs
     from mohamjax.hardware import PackageParameters as Package
     from mohamjax.schedule import simulate as simulate
     from mohamjax.search.problem import DesignProblem as DesignProblem

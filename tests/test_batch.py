@@ -11,7 +11,7 @@ import pytest
 import mohamjax as mj
 from mohamjax.cli import main
 from mohamjax.errors import InputError
-from mohamjax.io import batch, designs_document, dump_json, read_design_arrays
+from mohamjax.io import batch, designs_document, dump_json, read_design_arrays, write_front_arrays
 from mohamjax.io.mapped_arrays import mapped_arrays
 from mohamjax.schedule import Design, reevaluate
 from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape
@@ -166,6 +166,12 @@ def test_bulk_designs_are_read_by_the_door(problem, tables, designs, bulk, evalu
     assert sorted(path.name for path in tmp_path.glob("out*")) == ["out.npz"]
 
 
+def test_a_front_in_bulk_evaluates_as_it_did(tmp_path, evaluated):
+    write_front_arrays(tmp_path / "designs.npz", evaluated, "toy")
+    evaluate(tmp_path, tmp_path / "out.csv")
+    np.testing.assert_allclose(objectives(table(tmp_path / "out.csv")), evaluated.reports.objectives, rtol=1e-6)
+
+
 def test_single_file_commands_take_bulk_designs_as_well(bulk, tmp_path, capsys):
     assert main(["evaluate", "designs", str(bulk), "--float32", "--out", str(tmp_path / "all.csv")]) == 0
     assert len(table(tmp_path / "all.csv")) == COUNT
@@ -295,4 +301,8 @@ def test_a_stopped_evaluation_goes_on_and_equals_the_whole(tmp_path, monkeypatch
     else:
         with np.load(out) as one, np.load(whole) as other:
             assert all(np.array_equal(one[name], other[name], equal_nan=one[name].dtype.kind == "f") for name in other)
-    assert evaluate(paths, out, resume=True).rows == 0  # it is whole: nothing to go on with
+    again = evaluate(paths, out, resume=True)  # it is whole: nothing is left to do
+    assert again.rows == again.valid == again.resumed == 3 * COUNT
+    (tmp_path / "other.csv").write_text("what\n1\n")
+    with pytest.raises(InputError, match="no table of an evaluation"):
+        evaluate(paths, tmp_path / "other.csv", resume=True)

@@ -19,7 +19,7 @@ import os
 import pathlib
 import sys
 from collections.abc import Sequence
-from typing import Any, TextIO
+from typing import IO, Any
 
 import numpy as np
 
@@ -62,7 +62,7 @@ class ResultStream:
         if self._out is None:
             if resume:
                 raise InputError("goes on with a file", item="argument `resume`", remedy="give the argument `out`")
-            self._stream: TextIO = sys.stdout
+            self._stream: IO[str] = sys.stdout
             return
         packed = self._out.suffix == ".npz"
         self._table = self._out.with_name(self._out.name + ".partial.csv") if packed else self._out
@@ -88,6 +88,9 @@ class ResultStream:
             )
         self.done = resume and whole is None and self._out is not None and found(self._out)
         if self.done:  # no journal: an earlier run came to its end
+            assert self._out is not None
+            valid = _valid(self._out)
+            self.rows, self.valid = len(valid), int((valid == 1).sum())
             return
         if whole is None:
             self._notes = self._opened(self._journal, "w")
@@ -102,7 +105,7 @@ class ResultStream:
         self._notes = self._opened(self._journal, "a")
         self._stream = self._opened(self._table, "a")
 
-    def _opened(self, path: pathlib.Path, mode: str) -> TextIO:
+    def _opened(self, path: pathlib.Path, mode: str) -> IO[str]:
         return self._files.enter_context(open(path, mode, encoding="utf-8", newline=""))
 
     def _whole(self, head: dict[str, Any]) -> dict[str, Any] | None:
@@ -167,6 +170,15 @@ class ResultStream:
                 if self._table != self._out:
                     self._table.unlink()
                 self._journal.unlink()
+
+
+def _valid(out: pathlib.Path) -> np.ndarray:
+    """The column `valid` of a table that is whole."""
+    try:
+        return (dict(np.load(out)) if out.suffix == ".npz" else _arrays(out))["valid"]
+    except (KeyError, ValueError, StopIteration, OSError):
+        remedy = "name another file, or leave `resume` out to write it anew"
+        raise InputError("is no table of an evaluation", file=out, remedy=remedy) from None
 
 
 def _cell(value: Any) -> Any:

@@ -64,4 +64,4 @@ def _ordered(order: np.ndarray, loops: np.ndarray, named: np.ndarray) -> np.ndar
     at = np.where(at >= 0, at, dims + np.arange(dims))
     at = np.where(np.take_along_axis(loops, order, axis=2), at, -1)
     rising = at >= np.maximum.accumulate(at, axis=2)
-    return (rising | (at < 0)).all(axis=(1, 2))
+    return np.asarray((rising | (at < 0)).all(axis=(1, 2)))

@@ -97,12 +97,12 @@ class SetTables:
             at[u, t, m] = row
         assert self._rows is not None
         rows = jax.tree.map(lambda leaf: leaf[:, 0][np.maximum(at, 0)], self._rows)
-        columns: dict[str, Any] = {}
+        columns: dict[str, Any] = {"count": np.asarray(count, np.int32)}
         for name in column_shapes(*mappings.keep.shape[-2:]):
             column = getattr(rows, name)
             column[at < 0] = np.inf if name == "objectives" else 0
             columns[name] = column
-        return MappingTables(mapping=rows.mapping, count=np.asarray(count, np.int32), **columns)
+        return MappingTables(mapping=rows.mapping, **columns)
 
 
 @jax.jit

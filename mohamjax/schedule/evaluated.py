@@ -207,7 +207,7 @@ def misfits(evaluated: Evaluated, capacity: np.ndarray, fanout: np.ndarray) -> n
     designs, tables = evaluated.designs, evaluated.tables
     layers = len(evaluated.application.layers)
     unique = np.asarray(evaluated.application.unique_of_layer)
-    bad = ~np.isfinite(evaluated.reports.objectives).all(axis=1)
+    bad = np.asarray(~np.isfinite(evaluated.reports.objectives).all(axis=1))
     for first in range(0, len(bad), _ROWS):
         rows = slice(first, first + _ROWS)
         tile, mapping = (np.asarray(leaf[rows])[:, :layers] for leaf in (designs.assignment, designs.mapping))
