@@ -87,6 +87,13 @@ def _varies(values: np.ndarray) -> bool:
     return bool(good.size) and bool(np.ptp(good) > 1e-9 * np.abs(good).max())
 
 
+def _gaps(found: WhatIf) -> str:
+    """What a reader of a least must know where some designs do not run."""
+    there = np.isfinite(found.objectives).all(axis=2).sum(axis=1)
+    some = np.any((there > 0) & (there < len(found.names)))
+    return "not every design runs on every variant: the least is that of those that do" if some else ""
+
+
 def _of(found: WhatIf) -> str:
     number = len(found.names)
     return f"of design {found.names[0]}" if number == 1 else f"least of {plural(number, 'design')}"
@@ -125,7 +132,7 @@ def what_if_figures(found: WhatIf, *, title: str) -> list[tuple[str, Figure]]:
             axes.set(xlabel=_name(found.axes[0]), ylabel=_name(found.axes[1]))
             _bar(figure, axes, norm, label)
         _explain(figure, least)
-        heading(figure, title)
+        heading(figure, title, _gaps(found))
         return [("what_if", figure)]
     return [(f"what_if_{_OBJECTIVES[m][0]}", _multiples(found, least[..., m], m, title)) for m in shown]
 
@@ -190,7 +197,7 @@ def _multiples(found: WhatIf, values: np.ndarray, m: int, title: str) -> Figure:
     figure.supylabel(_name(second), fontsize=9)
     _bar(figure, list(panels.ravel()), norm, f"{label}, {_of(found)}")
     _explain(figure, values)
-    heading(figure, title)
+    heading(figure, title, _gaps(found))
     return figure
 
 
@@ -231,7 +238,7 @@ def _lines(found: WhatIf, shown: Sequence[int], title: str) -> Figure:
             scale_axis(axes, "y", good, f"{_OBJECTIVES[m][0]} [{unit}]")
         axes.grid(True)
     legend_below(figure, handles, labels)
-    heading(figure, title)
+    heading(figure, title, _gaps(found))
     return figure
 
 
@@ -245,7 +252,7 @@ def tornado(found: Sensitivities, *, title: str, most: int = 12) -> Figure:
     Args:
         found: the sensitivities.
         title: of the figure.
-        most: parameters for each objective; those below 1 % of the strongest are left out.
+        most: parameters for each objective; those that nowhere reach 1 % of the strongest are left out.
     """
     values = found.elasticity[np.isfinite(found.objectives).all(axis=1)]
     if not len(values):
@@ -255,9 +262,10 @@ def tornado(found: Sensitivities, *, title: str, most: int = 12) -> Figure:
     for p, m in np.argwhere(known):
         quantiles[:, p, m] = np.nanquantile(values[:, p, m], (0.05, 0.5, 0.95))
     low, middle, high = quantiles[0], quantiles[1], quantiles[2]
-    strength = np.maximum(np.abs(low), np.abs(high)).max(axis=0, initial=0.0)
-    strong = np.abs(middle) > 0.01 * strength
-    rows = [[p for p in np.argsort(-np.abs(middle[:, m]), kind="stable")[:most] if strong[p, m]] for m in range(3)]
+    reach = np.abs(quantiles).max(axis=0)
+    order = np.lexsort((-reach, -np.abs(middle)), axis=0)
+    strong = reach > 0.01 * reach.max(axis=0, initial=0.0)
+    rows = [[p for p in order[:, m] if strong[p, m]][:most] for m in range(3)]
     height = max(3, *(len(row) for row in rows))
     figure = new_figure(14.0, 1.5 + 0.27 * height)
     for m, (axes, row) in enumerate(zip(figure.subplots(1, 3), rows, strict=True)):

@@ -176,7 +176,10 @@ def known_parameters(candidates: Candidates) -> dict[str, Parameter]:
         found.append(Parameter(name, kind, unit, value, touches, scale, assign, **more))
 
     add("clock", "clock", "GHz", 1.0, *_in("", "clock"))
-    bandwidths = ["interface_bandwidth", *(["link_bandwidth", "dram_bandwidth"] if package.contention == "all" else [])]
+    bandwidths = [
+        "interface_bandwidth",
+        *(["link_bandwidth", "dram_bandwidth"] if package.contention != "interface" else []),
+    ]
     for name in bandwidths:
         add(f"nop.{name}", "bandwidth", "GB_per_s", getattr(package, name), *_in("package", name))
     add("nop.interfaces", "count", "", None, *_interfaces(candidates), least=1, whole=True)

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mohamjax.hardware import PackageParameters, Technology, Template
+from mohamjax.hardware import PackageParameters, Template
 from mohamjax.programs import light_jit
 from mohamjax.schedule.design import Chiplets, Design, Package, Workbench, chiplets, report
 from mohamjax.schedule.evaluated import Evaluated
@@ -27,6 +27,7 @@ from mohamjax.struct import Rows, record
 
 __all__ = [
     "Candidates",
+    "Components",
     "Variant",
     "candidates_of",
     "evaluate_variants",
@@ -39,13 +40,38 @@ __all__ = [
 
 
 @record(frozen=True)
+class Components:
+    """What a variant may change of a `Technology`: its small parts, which a stack of variants repeats.
+
+    Attributes:
+        sram: `[3]` float, added to the base-2 logarithms of the SRAM table: read and write energy, area.
+        register: `[3]` float, as of a `Technology`; so are the others.
+        comparator: likewise.
+        address_generator: likewise.
+        multiplier: likewise.
+        adder: likewise.
+        wire: likewise.
+        dram: `[T]` float, likewise.
+    """
+
+    sram: Any
+    register: Any
+    comparator: Any
+    address_generator: Any
+    multiplier: Any
+    adder: Any
+    wire: Any
+    dram: Any
+
+
+@record(frozen=True)
 class Variant(Rows):
     """One hardware variant, or with a leading axis `[K]` many: what may differ from the bench, and nothing else.
 
     Attributes:
         clock: `[]` float, GHz.
         package: as of a `Workbench`, bandwidths in GB/s (bytes per cycle at 1 GHz).
-        technology: as of a `Workbench`, but `sram` is `[3]`: what is added to the base-2 logarithms of its table.
+        technology: what the components cost.
         stated: `[2]` float, factors on the energies and on the areas that templates state themselves.
         size_factor: `[T, V, 3]` float, factors on capacity, fanout along X and along Y of the chiplets.
         size: `[T, V, 3]` float, these sizes themselves [words, children, children]; -1 where they follow the factor.
@@ -53,7 +79,7 @@ class Variant(Rows):
 
     clock: Any
     package: Package
-    technology: Technology
+    technology: Components
     stated: Any
     size_factor: Any
     size: Any
@@ -135,15 +161,18 @@ def candidates_of(evaluated: Evaluated, names: Sequence[Any] | None = None) -> C
 # ---------------------------------------------------------------- variants
 
 
+_SMALL = tuple(f.name for f in dataclasses.fields(Components) if f.name != "sram")
+
+
 def nominal_variant(bench: Workbench) -> Variant:
     """The bench's own hardware as a variant, NumPy leaves."""
-    package, technology = jax.device_get((bench.package, bench.technology))
     dtype = np.dtype(bench.tables.cycles.dtype)
+    own = {name: np.asarray(getattr(bench.technology, name)) for name in _SMALL}
     shape = (*bench.templates.component.shape, 3)
     return Variant(
         clock=np.ones((), dtype),
-        package=package,
-        technology=dataclasses.replace(technology, sram=np.zeros(3, dtype)),
+        package=jax.device_get(bench.package),
+        technology=Components(sram=np.zeros(3, dtype), **own),
         stated=np.ones(2, dtype),
         size_factor=np.ones(shape, dtype),
         size=np.full(shape, -1, dtype),
@@ -179,7 +208,9 @@ def on_variant(bench: Workbench, variant: Variant) -> Workbench:
             for name in ("link_bandwidth", "interface_bandwidth", "dram_bandwidth")
         },
     )
-    technology = dataclasses.replace(variant.technology, sram=bench.technology.sram + variant.technology.sram)
+    small = {name: getattr(variant.technology, name) for name in _SMALL}
+    table = bench.technology.sram + variant.technology.sram
+    technology = dataclasses.replace(bench.technology, sram=table, **small)
     energy, area = variant.stated[0], variant.stated[1]
     base = bench.templates
     machine = dataclasses.replace(
