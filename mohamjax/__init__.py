@@ -8,6 +8,7 @@ The main roads, each with an example in its docstring (`import mohamjax as mj`):
   `decode_design` makes one of any point of the unit cube, for an optimiser of your own;
 - `search` finds the front; `codesign` finds one accelerator for a set of networks (UNICO);
 - what files hold: `read_designs`, `read_schedules`; schedules alone: `simulate`, `schedule_jobs`;
+- `use_cache` keeps compiled programs on disk;
 - `emo`: ranking, crowding, hypervolume, and `emo.NSGA2` with `init`, `ask`, `tell`.
 
 Importing this package starts no device work, changes no global JAX setting, and imports JAX only once a road is used.
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from mohamjax.door import schedule_jobs as schedule_jobs
     from mohamjax.door import search as search
     from mohamjax.hardware import PackageParameters as Package
+    from mohamjax.programs import use_cache as use_cache
     from mohamjax.schedule import simulate as simulate
     from mohamjax.search.problem import DesignProblem as DesignProblem
     from mohamjax.search.roads import evaluate as evaluate
@@ -65,6 +67,7 @@ __all__ = [
     "schedule_jobs",
     "search",
     "simulate",
+    "use_cache",
 ]
 
 _ROADS = {
@@ -85,6 +88,7 @@ _ROADS = {
     "sample_mappings": "search.roads",
     "schedule_jobs": "door",
     "simulate": "schedule",
+    "use_cache": "programs",
 }
 """Where each road is, `module` or `module:name`. `emo` and `search` are rooms; `search` is called as `door.search`."""
 
