@@ -72,7 +72,8 @@ def made_up_tables(
         spatial_order=np.broadcast_to(unit, (*lead, 2, levels, len(DIMS))),
         keep=np.zeros((*lead, levels, spaces), bool),
     )
-    return MappingTables(mapping=nests, count=np.where(runs, entries, 0).astype(np.int32), **columns)
+    columns["count"] = np.where(runs, entries, 0).astype(np.int32)
+    return MappingTables(mapping=nests, **columns)
 
 
 class Rehearsal:
@@ -134,9 +135,7 @@ class Rehearsal:
         context = build_context(
             key, self._application, site.templates, single, tables, settings.package, config, site, settings.weights
         )
-        steps = run(key, context, config, rates=self._rates, projects=site.projects)
-        state, _ = next(steps)
-        steps.close()
+        state, _ = next(run(key, context, config, rates=self._rates, projects=site.projects))
         if plans:
             state = refitted(state, context, config, rates=self._rates)
         self._tables = tables
