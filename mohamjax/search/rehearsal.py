@@ -95,6 +95,7 @@ class Rehearsal:
         self._technology, self._rates = technology, rates
         self._tables: MappingTables | None = None
         self._designs: Any = None
+        self._began = False
         mark = self._mark()
         self._pool = concurrent.futures.ThreadPoolExecutor(1, "rehearsal")
         parts: tuple[Callable[[], None], ...] = (self._search, self._report)
@@ -124,6 +125,7 @@ class Rehearsal:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _search(self) -> None:
+        self._began = True
         settings, site = self._settings, self._site
         config = settings.moham
         plans = config.genes == "plans"
@@ -143,6 +145,8 @@ class Rehearsal:
 
     def _report(self) -> None:
         if self._tables is None:
+            if self._began:  # nothing is marked as rehearsed that was not
+                raise RuntimeError("the rehearsal of the search failed")
             return  # rehearsed before
         tables, package, templates = self._tables, self._settings.package, self._site.templates
         first = dataclasses.replace(self._designs, mapping=np.zeros_like(self._designs.mapping))
