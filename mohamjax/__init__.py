@@ -11,6 +11,7 @@ The main roads, each with an example in its docstring (`import mohamjax as mj`):
 - `search` finds the front; `codesign` finds one accelerator for a set of networks (UNICO);
 - what files hold: `read_designs`, `read_schedules`; very many of them: `evaluate_files`, `write_designs`;
 - schedules alone: `simulate`, `schedule_jobs`;
+- `use_cache` keeps compiled programs on disk;
 - `emo`: ranking, crowding, hypervolume, and `emo.NSGA2` with `init`, `ask`, `tell`.
 
 Importing this package starts no device work, changes no global JAX setting, and imports JAX only once a road is used.
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from mohamjax.door import search as search
     from mohamjax.door import write_designs as write_designs
     from mohamjax.hardware import PackageParameters as Package
+    from mohamjax.programs import use_cache as use_cache
     from mohamjax.schedule import simulate as simulate
     from mohamjax.search.problem import DesignProblem as DesignProblem
     from mohamjax.search.roads import evaluate as evaluate
@@ -76,6 +78,7 @@ __all__ = [
     "sensitivities",
     "simulate",
     "uncertainty",
+    "use_cache",
     "what_if",
     "write_designs",
 ]
@@ -101,6 +104,7 @@ _ROADS = {
     "sensitivities": "search.whatif",
     "simulate": "schedule",
     "uncertainty": "search.whatif",
+    "use_cache": "programs",
     "what_if": "search.whatif",
     "write_designs": "door",
 }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import concurrent.futures
 import functools
+import os
+import pathlib
 import platform
 import threading
 from collections.abc import Callable
@@ -13,8 +15,10 @@ import jax
 import numpy as np
 
 from mohamjax import __version__
+from mohamjax.errors import InputError
+from mohamjax.folders import cache_folder
 
-__all__ = ["PROGRAMS", "brief_jit", "lean_jit", "light_jit", "machinery", "once"]
+__all__ = ["PROGRAMS", "brief_jit", "lean_jit", "light_jit", "machinery", "once", "use_cache"]
 
 _LIGHT: dict[str, Any] = {"xla_backend_optimization_level": 1}
 _LEAN: dict[str, Any] = {**_LIGHT, "xla_cpu_use_fusion_emitters": False}
@@ -55,6 +59,38 @@ def once(key: Any, make: Callable[[], Any]) -> Any:
             del PROGRAMS[key]
             future.set_exception(error)
     return future.result()
+
+
+def use_cache(folder: str | os.PathLike[str] | None = None) -> pathlib.Path:
+    """Keeps compiled programs on disk, so that the next process finds them: what the command line does anyway.
+
+    Call it before anything is compiled: JAX decides once whether it has a cache. It sets two settings of JAX, for all
+    that this process compiles: `jax_compilation_cache_dir`, and that what took half a second is kept.
+
+    Args:
+        folder: where; default the folder of the command line, `compiled` in the user's cache folder.
+
+    Returns:
+        The folder, which is there.
+
+    Raises:
+        InputError: the folder cannot be made.
+
+    Example:
+        >>> folder = mj.use_cache("programs")
+        >>> folder.is_dir()
+        True
+    """
+    path = cache_folder("compiled") if folder is None else pathlib.Path(folder)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"the folder cannot be made ({error.strerror})", file=path, remedy="name another one"
+        ) from None
+    jax.config.update("jax_compilation_cache_dir", str(path))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+    return path
 
 
 def machinery() -> dict[str, Any]:

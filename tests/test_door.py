@@ -89,7 +89,7 @@ EXAMPLES = [
     "sample_designs", "evaluate", "report", "search", "evaluate_mappings", "simulate", "read_designs",
     "read_schedules", "evaluate_files", "write_designs", "schedule_jobs", "codesign", "emo.non_dominated_rank",
     "emo.crowding_distance", "emo.hypervolume", "emo.NSGA2", "emo.evolve", "decode_design", "design_dimensions",
-    "what_if", "sensitivities", "uncertainty",
+    "what_if", "sensitivities", "uncertainty", "use_cache",
 ]  # fmt: skip
 
 
@@ -112,7 +112,13 @@ def test_every_public_name_has_an_example_that_runs(name, problem, tables, space
     test = doctest.DocTestParser().get_doctest(text, globs, name, None, None)
     assert test.examples, f"{name} has no example"
     monkeypatch.chdir(files)
-    assert doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(test).failed == 0
+    settings = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
+    before = {setting: getattr(jax.config, setting) for setting in settings}
+    try:
+        assert doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(test).failed == 0
+    finally:
+        for setting, value in before.items():
+            jax.config.update(setting, value)
 
 
 def test_what_if_refuses_a_space_of_another_problem(problem, space, designs):

@@ -17,7 +17,7 @@ from mohamjax.mapping import MappingTables, stacked_layers, tabulate
 from mohamjax.schedule import alone, workbench
 from mohamjax.search import BUDGETS, Settings, co_optimise, codesign, moham, remap
 from mohamjax.search.config import RemapConfig
-from mohamjax.search.loop import generations
+from mohamjax.search.loop import light_generations
 from mohamjax.search.mapper import map_layers
 from mohamjax.search.plans import WEIGHTS, mapping_scores
 from mohamjax.search.remap import ChipletSample, Remapper, chiplets_of, map_again, with_room
@@ -265,7 +265,7 @@ def test_a_search_with_rounds_can_be_interrupted_anywhere(application, small_tab
             said.append(text)
 
     result, arrays, rows = searched(application, tmp_path / "whole", listener=Told())
-    compiled = generations._cache_size()
+    compiled = light_generations._cache_size()
     assert sum("mapping again" in text for text in said) == 2
     assert len(result.front.reports.objectives) > 3
 
@@ -302,7 +302,7 @@ def test_a_search_with_rounds_can_be_interrupted_anywhere(application, small_tab
     assert stopped.interrupted and len(stopped.history) == 7
     equal(searched(application, tmp_path / "within", resume=True))
     assert len(calls) == 3
-    assert generations._cache_size() == compiled, "a round or a resumed search compiled the generation again"
+    assert light_generations._cache_size() == compiled, "a round or a resumed search compiled the generation again"
 
 
 def test_what_joined_is_restored_to_the_bit(application, mapped):

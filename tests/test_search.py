@@ -14,7 +14,7 @@ from small_search import objectives, rewritten, search, table
 from mohamjax.cli import main
 from mohamjax.io import designs_document, evaluate_designs, read_checkpoint, read_timeloop
 from mohamjax.mapping import Sample, predict
-from mohamjax.search.loop import generations
+from mohamjax.search.loop import light_generations
 
 
 def test_the_folder_holds_all_files(results):
@@ -211,9 +211,9 @@ def test_the_plain_checker_sees_a_fault(results, word):
 
 
 def test_same_seed_same_files_without_a_new_compile(networks, results, tmp_path):
-    compiled = generations._cache_size()
+    compiled = light_generations._cache_size()
     assert search(networks, tmp_path, "--no-figures") == 0
-    assert generations._cache_size() == compiled
+    assert light_generations._cache_size() == compiled
     for name in ("front.csv", "designs.json"):
         assert (tmp_path / name).read_bytes() == (results / name).read_bytes(), name
 

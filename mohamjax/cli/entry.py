@@ -19,6 +19,7 @@ from typing import TextIO
 
 from mohamjax import __version__
 from mohamjax.cli import (
+    bench,
     codesign,
     convert,
     evaluate,
@@ -29,6 +30,7 @@ from mohamjax.cli import (
     schema,
     search,
     templates,
+    warm,
     workload,
 )
 from mohamjax.cli import map as map_
@@ -50,6 +52,8 @@ _VERBS: dict[str, ModuleType] = {
     "plot": plot,
     "report": report,
     "schema": schema,
+    "bench": bench,
+    "warm": warm,
 }
 """Each has `add_parser`, which adds the verb with its options, and `run`, which returns the exit code."""
 
@@ -70,15 +74,10 @@ def _use_compile_cache(arguments: argparse.Namespace) -> None:
     """Keeps compiled programs in the user's cache folder."""
     if getattr(arguments, "no_compile_cache", False):
         return
-    import jax
+    from mohamjax.programs import use_cache
 
-    from mohamjax.folders import cache_folder
-
-    folder = cache_folder("compiled")
-    with contextlib.suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
-        jax.config.update("jax_compilation_cache_dir", str(folder))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+    with contextlib.suppress(InputError):  # without, everything works, only later
+        use_cache()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -4,7 +4,7 @@ The room bears the name of its main road: `mohamjax.search(problem, ...)` is `mo
 """
 
 from mohamjax.search.baselines import archive_of, plain_problem, random_search
-from mohamjax.search.codesign import Listener, SearchResult, co_optimise, prepare, runnable
+from mohamjax.search.codesign import Listener, SearchResult, co_optimise, compile_search, prepare, runnable
 from mohamjax.search.config import PAPER_RATES, MapperConfig, MapperProgress, MohamConfig, Rates, RemapConfig
 from mohamjax.search.context import MohamContext, anywhere, build_context
 from mohamjax.search.exhaustive import ExhaustiveProgress, SpaceSize, map_exhaustively, space_size
@@ -46,6 +46,7 @@ __all__ = [
     "archive_of",
     "build_context",
     "co_optimise",
+    "compile_search",
     "design_problem",
     "expected_cost",
     "list_designs",

@@ -40,7 +40,7 @@ from mohamjax.search.config import MapperProgress, MohamConfig, Rates
 from mohamjax.search.context import build_context, check_tables, staffed
 from mohamjax.search.injection import check_injected, inject
 from mohamjax.search.loop import SearchState
-from mohamjax.search.mapper import map_layers
+from mohamjax.search.mapper import compile_mapper, map_layers
 from mohamjax.search.moham import LIMIT_TOLERANCE, Progress, designs_of, refitted, run, state_like
 from mohamjax.search.plan_operators import PlanRates
 from mohamjax.search.rehearsal import Rehearsal
@@ -54,7 +54,7 @@ from mohamjax.struct import cast, plain
 from mohamjax.text import plural
 from mohamjax.workload import ApplicationModel
 
-__all__ = ["Listener", "SearchResult", "co_optimise", "prepare", "runnable"]
+__all__ = ["Listener", "SearchResult", "co_optimise", "compile_search", "prepare", "runnable"]
 
 
 class Listener(Protocol):
@@ -462,6 +462,35 @@ def _co_optimise(
         tables=sets,
         interrupted=interrupted,
     )
+
+
+def compile_search(
+    application: ApplicationModel, templates: Sequence[Template] | None = None, settings: Settings | None = None
+) -> None:
+    """Compiles what `co_optimise` runs for the same arguments, and searches nothing: for a cache of programs.
+
+    Programs of `settings.remap`'s rounds, of the seeds and of the user's own designs are not among them.
+
+    Args:
+        application: the networks.
+        templates: as in `co_optimise`.
+        settings: as in `co_optimise`.
+
+    Raises:
+        InputError: as `prepare`.
+    """
+    templates = tuple(load_templates(list(packaged_templates())) if templates is None else templates)
+    settings = Settings() if settings is None else settings
+    technology = load_technology() if settings.technology is None else settings.technology
+    site = prepare(application, templates, settings)
+    rates = settings.plan_rates if settings.moham.genes == "plans" else settings.rates
+    rehearsal = Rehearsal(application, site, settings, technology, rates)
+    try:
+        compile_mapper(application.unique_layers, site.templates, technology, settings.mapper)
+        rehearsal.searched()
+        rehearsal.reported()
+    finally:
+        rehearsal.end()
 
 
 def _rows(progress: Progress, config: MohamConfig, known: int, before_s: float) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -275,7 +276,7 @@ def generations(
     return SearchState(population=own.population, archive=own.archive, candidates=candidates), record
 
 
-light_generations = lean_jit(generations.__wrapped__, static_argnames=("problem", "chunk"))
+light_generations = lean_jit(inspect.unwrap(generations), static_argnames=("problem", "chunk"))
 """`generations`, compiled in two thirds of the time and slower by a seventh: for all but long searches."""
 
 

@@ -40,7 +40,7 @@ from mohamjax.search.stores import TableStore
 from mohamjax.struct import cast, take
 from mohamjax.workload import DIMS, UniqueLayer
 
-__all__ = ["map_layers", "mapping_search"]
+__all__ = ["compile_mapper", "map_layers", "mapping_search"]
 
 _MEMBERS = 8  # members of an archive whose neighbours are listed in a round
 
@@ -427,27 +427,16 @@ def map_layers(
         found = {pair: hit for pair in pairs if (hit := cache.read(pair.digest)) is not None}
     open_ = [pair for pair in pairs if pair not in found]
 
-    def space(pair: _Pair) -> MapSpace:
-        machine = jax.tree.map(lambda leaf: leaf[pair.template], arrays.machine)
-        return pair_space(layers[pair.layer], templates[pair.template], machine, deep, primes)
-
-    spaces = {pair: space(pair) for pair in open_}
+    spaces = _spaces(open_, layers, templates, arrays)
     most_given = max([0, *(len(v) for v in given.values())])
-    room = MAX_CHILDREN if config.fixed else max(children_room(list(spaces.values())), max_children or 0)
+    room = MAX_CHILDREN if config.fixed else max(_room_of(spaces), max_children or 0)
     search = _Search(config, rates, progress, len(pairs), len(found), room)
     search.report()
     tech = cast(technology, dtype)
 
     def run(block: list[_Pair]) -> None:
         padded = block + [block[-1]] * (config.block - len(block))
-        own = np.array([int(pair.digest[:8], 16) for pair in padded], np.uint32)
-        keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, own)
-        chosen = np.array([pair.template for pair in padded])
-        context = MapperContext(
-            space=jax.tree.map(jnp.asarray, stack_spaces([spaces[pair] for pair in padded])),
-            template=jax.tree.map(lambda leaf: jnp.asarray(leaf[chosen]), arrays),
-            technology=tech,
-        )
+        keys, context = _block(key, padded, spaces, arrays, tech)
         names = [template.name for template in templates]
         seeds, is_seed = _given_genes(padded, given, spaces, names, most_given)
         result = search.block(keys, context, seeds, is_seed, len(block))
@@ -472,6 +461,64 @@ def map_layers(
             raise
     tables = {(pair.layer, pair.template): table for pair, table in found.items()}
     return assemble(tables, len(layers), len(templates), config.entries, deep, dtype)
+
+
+def compile_mapper(
+    layers: Sequence[UniqueLayer],
+    templates: Sequence[Template],
+    technology: Technology,
+    config: MapperConfig | None = None,
+    *,
+    dtype: Any = jnp.float32,
+) -> None:
+    """Compiles the programs that `map_layers` runs for the same arguments, and maps nothing.
+
+    Args:
+        layers: unique layers.
+        templates: templates, at least one of which runs some layer.
+        technology: energy and area tables.
+        config: as in `map_layers`.
+        dtype: as in `map_layers`.
+    """
+    config, rates = config or MapperConfig(), MapperRates()
+    arrays = jax.device_get(template_arrays(templates, technology, None, dtype))
+    key = jax.random.key(0)
+    pairs = _pairs(key, layers, templates, technology, config, rates, {}, {})
+    spaces = _spaces(pairs, layers, templates, arrays)
+    search = _Search(config, rates, None, len(pairs), 0, MAX_CHILDREN if config.fixed else _room_of(spaces))
+    block = [pairs[i % len(pairs)] for i in range(config.block)]
+    search.programs(*_block(key, block, spaces, arrays, cast(technology, dtype)), None, None)
+
+
+def _room_of(spaces: dict[_Pair, MapSpace]) -> int:
+    return children_room(list(spaces.values()))
+
+
+def _spaces(
+    pairs: Sequence[_Pair], layers: Sequence[UniqueLayer], templates: Sequence[Template], arrays: Any
+) -> dict[_Pair, MapSpace]:
+    """The map space of each problem, padded alike; `arrays` are those of the templates."""
+    deep, primes = arrays.component.shape[1], prime_slots(layers)
+
+    def space(pair: _Pair) -> MapSpace:
+        machine = jax.tree.map(lambda leaf: leaf[pair.template], arrays.machine)
+        return pair_space(layers[pair.layer], templates[pair.template], machine, deep, primes)
+
+    return {pair: space(pair) for pair in pairs}
+
+
+def _block(
+    key: Array, block: Sequence[_Pair], spaces: dict[_Pair, MapSpace], arrays: Any, technology: Technology
+) -> tuple[Array, MapperContext]:
+    """Keys and context of a block of problems."""
+    own = np.array([int(pair.digest[:8], 16) for pair in block], np.uint32)
+    chosen = np.array([pair.template for pair in block])
+    context = MapperContext(
+        space=jax.tree.map(jnp.asarray, stack_spaces([spaces[pair] for pair in block])),
+        template=jax.tree.map(lambda leaf: jnp.asarray(leaf[chosen]), arrays),
+        technology=technology,
+    )
+    return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, own), context
 
 
 def _given_genes(

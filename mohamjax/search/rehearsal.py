@@ -9,7 +9,9 @@ then those that evaluate its front in double precision. Nothing of what it finds
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import dataclasses
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -72,7 +74,8 @@ def made_up_tables(
         spatial_order=np.broadcast_to(unit, (*lead, 2, levels, len(DIMS))),
         keep=np.zeros((*lead, levels, spaces), bool),
     )
-    return MappingTables(mapping=nests, count=np.where(runs, entries, 0).astype(np.int32), **columns)
+    columns["count"] = np.where(runs, entries, 0).astype(np.int32)
+    return MappingTables(mapping=nests, **columns)
 
 
 class Rehearsal:
@@ -94,6 +97,7 @@ class Rehearsal:
         self._technology, self._rates = technology, rates
         self._tables: MappingTables | None = None
         self._designs: Any = None
+        self._began, self._ended = False, threading.Event()
         mark = self._mark()
         self._pool = concurrent.futures.ThreadPoolExecutor(1, "rehearsal")
         parts: tuple[Callable[[], None], ...] = (self._search, self._report)
@@ -112,38 +116,54 @@ class Rehearsal:
 
     def searched(self) -> None:
         """Waits until the search's programs are there; what went wrong is raised here."""
-        self._parts[0].result()
+        self._wait(0)
 
     def reported(self) -> None:
         """Waits until the programs of the evaluation in double precision are there, likewise."""
-        self._parts[1].result()
+        self._wait(1)
+
+    def _wait(self, part: int) -> None:
+        # Another search of the same shapes may have begun the same rehearsal, and given it up.
+        with contextlib.suppress(concurrent.futures.CancelledError):
+            self._parts[part].result()
 
     def end(self) -> None:
-        """Does not begin what has not begun; a compile under way ends by itself."""
+        """Begins nothing more; a compile under way ends by itself."""
+        self._ended.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
+    def _go_on(self, _: str = "") -> None:
+        """Raises where nobody waits any more."""
+        if self._ended.is_set():
+            raise concurrent.futures.CancelledError
+
     def _search(self) -> None:
+        self._began = True
         settings, site = self._settings, self._site
         config = settings.moham
         plans = config.genes == "plans"
         grows = plans and bool(settings.remap.every or settings.remap.polish)
         entries = settings.mapper.entries + (settings.remap.entries if grows else 0)
+        self._go_on()
         single = cast(self._technology, jnp.float32)
         tables = made_up_tables(self._application.unique_layers, site.templates, single, entries)
         key = jax.random.key(0)
         context = build_context(
             key, self._application, site.templates, single, tables, settings.package, config, site, settings.weights
         )
-        steps = run(key, context, config, rates=self._rates, projects=site.projects)
+        # It announces each compile.
+        steps = run(key, context, config, rates=self._rates, projects=site.projects, announce=self._go_on)
         state, _ = next(steps)
-        steps.close()
         if plans:
+            self._go_on()
             state = refitted(state, context, config, rates=self._rates)
         self._tables = tables
         self._designs = take(jax.device_get(designs_of(state.population.genes)), (slice(1), 0))
 
     def _report(self) -> None:
         if self._tables is None:
+            if self._began:  # nothing is marked as rehearsed that was not
+                raise RuntimeError("the rehearsal of the search failed")
             return  # rehearsed before
         tables, package, templates = self._tables, self._settings.package, self._site.templates
         first = dataclasses.replace(self._designs, mapping=np.zeros_like(self._designs.mapping))

@@ -1,0 +1,145 @@
+"""What this machine does: the figures that a user compares with the committed ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from mohamjax.errors import InputError
+from mohamjax.hardware import load_technology, load_templates, packaged_templates
+from mohamjax.programs import brief_jit, machinery
+from mohamjax.search import MapperConfig, MapperProgress, Settings, build_context, design_problem, map_layers
+from mohamjax.search.loop import MAX_POPULATION, generations, start
+from mohamjax.struct import cast
+from mohamjax.workload import load_scenario
+
+__all__ = ["COMMITTED", "bench"]
+
+COMMITTED: dict[str, Any] = {
+    "machine": "2 cores of a shared server, 2026-11-22, JAX 0.10.2 (experiments/results/bench_search.md)",
+    "scenario": "ar-vr",
+    "designs_per_s": {256: 21_060, 1024: 17_361, 4096: 14_584, 16_384: 16_864, 65_536: 17_139},
+    "generation_designs_per_s": {256: 9_608, 1024: 10_523, 4096: 8_982, 16_384: 8_722, 65_536: 7_679},
+}
+"""The committed figures, by size of the population, that a run on the same scenario compares with."""
+
+
+def bench(
+    scenario: str = "ar-vr",
+    populations: Sequence[int] = (256, 4096),
+    *,
+    repeats: int = 5,
+    seed: int = 0,
+    mapper: MapperConfig | None = None,
+    announce: Callable[[str], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Measures the layer mapper and the co-optimiser on one scenario; nothing is cached but compiled programs.
+
+    Args:
+        scenario: name or file of a scenario.
+        populations: designs per generation, one program each.
+        repeats: of every measurement; their median counts.
+        seed: of all randomness.
+        mapper: settings of the layer mapper, on whose tables designs are then evaluated; default the `tiny` budget.
+        announce: told before each step.
+
+    Returns:
+        Plain data: `device`, `cores`, `versions`, `scenario`; `mapper` with `compile_s` and `mappings_per_s`;
+        `populations`, for each size `compile_s`, `designs_per_s` of evaluation alone, `generation_designs_per_s` of
+        whole generations, immigrants counted, and of both what `committed` has for it (None where there is nothing to
+        compare with); `memory_MB`, the most that the process has taken (None where the system does not say).
+
+    Raises:
+        InputError: an unknown scenario, or sizes that are none.
+    """
+    for size in populations:
+        if not 4 <= size <= MAX_POPULATION:
+            raise InputError(f"is {size}", item="argument `populations`", remedy=f"use 4 to {MAX_POPULATION:,}")
+    if repeats < 1:
+        raise InputError(f"is {repeats}", item="argument `repeats`", remedy="use 1 or more")
+    application = load_scenario(scenario)
+    templates, technology = load_templates(list(packaged_templates())), load_technology()
+    settings = Settings.preset("tiny")
+    map_key, context_key, key = jax.random.split(jax.random.key(seed), 3)
+    told: list[MapperProgress] = []
+    announce(f"mapping the layers of {application.name}")
+    tables = map_layers(
+        map_key, application.unique_layers, templates, technology, mapper or settings.mapper, progress=told.append
+    )
+    last = told[-1]
+    single = cast(technology, jnp.float32)
+    context = build_context(context_key, application, templates, single, tables, settings.package, settings.moham)
+    rows = []
+    for size in populations:
+        announce(f"compiling and running generations of {size:,} designs")
+        rows.append(_population(key, context, dataclasses.replace(settings.moham, population=size), repeats))
+        known = COMMITTED if application.name == COMMITTED["scenario"] else {}
+        names = ("designs_per_s", "generation_designs_per_s")
+        rows[-1]["committed"] = {name: known.get(name, {}).get(size) for name in names}
+    return {
+        "format": "bench/1",
+        **machinery(),
+        "platform": jax.default_backend(),
+        "cores": os.cpu_count(),
+        "scenario": application.name,
+        "mapper": {
+            "compile_s": round(last.compile_s, 3),
+            "mappings_per_s": round(last.evaluations / max(last.seconds - last.compile_s, 1e-9)),
+        },
+        "populations": rows,
+        "memory_MB": _memory_MB(),
+    }
+
+
+def _population(key: jax.Array, context: Any, config: Any, repeats: int) -> dict[str, Any]:
+    """One size of the population."""
+    problem = design_problem(config)
+    sizes = {"population": config.population, "immigrants": config.immigrant_count, "archive": config.archive}
+    state = brief_jit(functools.partial(start, problem=problem, islands=1, **sizes))(key, context)
+    rates = jax.tree.map(jnp.float32, Settings().plan_rates)
+
+    def step(state: Any, count: int) -> Any:
+        counted = jnp.bool_(True)
+        return generations(state, context, rates, jnp.int32(count), counted, problem=problem, chunk=config.chunk)[0]
+
+    began = time.perf_counter()
+    jax.block_until_ready(step(state, 0))
+    compile_s = time.perf_counter() - began
+    evaluate = jax.jit(problem.evaluate)
+    state = step(state, 1)
+    jax.block_until_ready(evaluate(jax.tree.map(lambda leaf: leaf[0], state.candidates), context))
+    spent: dict[str, list[float]] = {"evaluation": [], "generation": []}
+    for _ in range(repeats):
+        waiting = jax.block_until_ready(jax.tree.map(lambda leaf: leaf[0], state.candidates))
+        tick = time.perf_counter()
+        jax.block_until_ready(evaluate(waiting, context))
+        spent["evaluation"].append(time.perf_counter() - tick)
+        tick = time.perf_counter()
+        state = jax.block_until_ready(step(state, 1))
+        spent["generation"].append(time.perf_counter() - tick)
+    designs = config.population + config.immigrant_count
+    return {
+        "population": config.population,
+        "compile_s": round(compile_s, 3),
+        "designs_per_s": round(designs / statistics.median(spent["evaluation"])),
+        "generation_designs_per_s": round(designs / statistics.median(spent["generation"])),
+    }
+
+
+def _memory_MB() -> float | None:
+    """Most memory that the process has taken."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return None
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(most / (2**20 if sys.platform == "darwin" else 2**10))

@@ -1,0 +1,88 @@
+"""The verb `bench`: what this machine does, beside the committed figures."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from mohamjax.cli import options
+from mohamjax.cli.outputs import write
+from mohamjax.cli.tables import fitted
+from mohamjax.cli.terminal import Terminal
+from mohamjax.errors import InputError
+
+__all__ = ["add_parser", "run"]
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(options.positive(part) for part in text.split(","))
+
+
+def add_parser(verbs: Any) -> None:
+    """Adds the verb and its options."""
+    parser = verbs.add_parser(
+        "bench",
+        help="measure this machine: mappings/s, designs/s, compile seconds, memory",
+        description="Measures the layer mapper and the co-optimiser on a scenario, beside the committed figures.",
+    )
+    parser.add_argument("scenario", nargs="?", default="ar-vr", help="a packaged scenario or a YAML (default ar-vr)")
+    parser.add_argument(
+        "--populations",
+        type=_sizes,
+        default=(256, 4096),
+        metavar="P,P,...",
+        help="designs per generation, one program each (default 256,4096)",
+    )
+    parser.add_argument("--repeats", type=options.positive, default=5, help="of every measurement (default 5)")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    options.add_common(parser, "write what is printed to a file instead", random=True)
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Measures and prints ten lines."""
+    from mohamjax.benchmark import bench
+    from mohamjax.cli.outputs import probe
+
+    probe(arguments.out)
+    try:
+        found = bench(
+            arguments.scenario, arguments.populations, repeats=arguments.repeats, seed=arguments.seed,
+            announce=terminal.announce,
+        )  # fmt: skip
+    except InputError as error:
+        raise InputError(
+            options.as_options(error.message),
+            file=error.file, item=error.item and options.as_options(str(error.item)), remedy=error.remedy,
+        ) from None  # fmt: skip
+    terminal.close()
+    text = json.dumps(found, indent=2) if arguments.json else "\n".join(_lines(found))
+    write(arguments.out, text + "\n")
+    return 0
+
+
+def _lines(found: dict[str, Any]) -> list[str]:
+    from mohamjax.benchmark import COMMITTED
+
+    def number(value: float | None) -> str:
+        return "" if value is None else f"{value:,.0f}"
+
+    rows = [
+        ["", "here", "committed"],
+        ["mapper: compile [s]", f"{found['mapper']['compile_s']:.1f}", ""],
+        ["mapper: mappings/s", number(found["mapper"]["mappings_per_s"]), ""],
+    ]
+    for row in found["populations"]:
+        name, committed = f"{row['population']:,} designs", row["committed"]
+        rows += [
+            [f"{name}: compile [s]", f"{row['compile_s']:.1f}", ""],
+            [f"{name}: evaluated/s", number(row["designs_per_s"]), number(committed["designs_per_s"])],
+            [
+                f"{name}: whole generations, designs/s",
+                number(row["generation_designs_per_s"]),
+                number(committed["generation_designs_per_s"]),
+            ],
+        ]
+    rows.append(["memory [MB]", number(found["memory_MB"]), ""])
+    machine = f"{found['device']} ({found['platform']}), {found['cores']} cores, JAX {found['versions']['jax']}"
+    return [f"{machine}; {found['scenario']}", fitted(rows), f"committed: {COMMITTED['machine']}"]

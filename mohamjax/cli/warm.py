@@ -1,0 +1,47 @@
+"""The verb `warm`: compiles what searches need, so that the first one finds it."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+from mohamjax.cli import options
+from mohamjax.cli.terminal import Terminal, warn
+from mohamjax.errors import InputError
+
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(verbs: Any) -> None:
+    """Adds the verb and its options."""
+    parser = verbs.add_parser(
+        "warm",
+        help="compile what searches need, and keep it",
+        description="Compiles the programs of searches into the user's cache folder, without searching anything.",
+    )
+    parser.add_argument(
+        "workload", nargs="*", help="scenarios or ONNX files, each a search of its own (default the packaged scenarios)"
+    )
+    parser.add_argument("--budget", default="small", help="of the searches: tiny, small (default) or paper")
+    parser.add_argument("--preset", default="default", help="of the searches: default, layers or paper")
+    options.add_common(parser, "taken by every verb; nothing is written but the cache")
+
+
+def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Compiles for one scenario after the other, and says how long each took."""
+    from mohamjax.hardware import load_templates, packaged_templates
+    from mohamjax.search import Settings, compile_search
+    from mohamjax.workload import SCENARIOS, load_scenario
+
+    if arguments.no_compile_cache:
+        raise InputError("nothing would be kept", item="--no-compile-cache", remedy="leave it out")
+    settings = Settings.preset(arguments.budget, preset=arguments.preset, seed=arguments.seed)
+    templates = load_templates(list(packaged_templates()))
+    for name in arguments.workload or SCENARIOS:
+        application = load_scenario(name, warn=warn)
+        terminal.announce(f"compiling for {application.name}, budget {arguments.budget}")
+        began = time.perf_counter()
+        compile_search(application, templates, settings)
+        terminal.line(f"{application.name}: {time.perf_counter() - began:.1f} s")
+    return 0

@@ -1,0 +1,206 @@
+"""The start of a search: rehearsed programs, what goes wrong in a rehearsal, the cache of programs, and `bench`."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import mohamjax as mj
+from mohamjax import benchmark
+from mohamjax.cli import main
+from mohamjax.cli.bench import _lines
+from mohamjax.errors import InputError
+from mohamjax.hardware import load_technology, load_templates
+from mohamjax.programs import PROGRAMS, use_cache
+from mohamjax.search import MapperProgress, Settings, co_optimise, compile_search, map_layers, moham, rehearsal
+from mohamjax.search.loop import light_generations
+from mohamjax.search.moham import design_problem
+from mohamjax.search.rehearsal import Rehearsal, made_up_tables
+from mohamjax.struct import cast
+from mohamjax.workload import load_scenario
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def application(networks):
+    return load_scenario(networks)
+
+
+@pytest.fixture(scope="module")
+def settings():
+    """A short search by the programs of `small_search`."""
+    tiny = Settings.preset("tiny")
+    return replace(
+        tiny,
+        mapper=replace(tiny.mapper, generations=1, descent=1),
+        moham=replace(tiny.moham, population=32, generations=2),
+    )
+
+
+@pytest.fixture(scope="module")
+def templates():
+    return load_templates()
+
+
+def with_archive(settings, archive):
+    return replace(settings, moham=replace(settings.moham, archive=archive))
+
+
+def test_warm_leaves_nothing_for_a_search_to_compile(application, settings, templates):
+    compile_search(application, templates, settings)
+    sizes, programs = light_generations._cache_size(), len(PROGRAMS)
+    assert sizes > 0 and programs > 0
+    co_optimise(application, templates, settings)
+    assert light_generations._cache_size() == sizes
+    assert len(PROGRAMS) == programs
+
+
+def test_the_searchs_own_thread_compiles_nothing_large(application, settings, templates, monkeypatch):
+    """The search's programs are called in the rehearsal first; after it nothing is compiled anew."""
+    calls = []
+
+    def recorded(name):
+        program = getattr(moham, name)
+
+        def call(*arguments, **static):
+            before = program._cache_size()
+            found = program(*arguments, **static)
+            calls.append((name, threading.current_thread().name.split("_")[0], program._cache_size() - before))
+            return found
+
+        return call
+
+    for name in ("light_generations", "_first", "_refit_all"):
+        monkeypatch.setattr(moham, name, recorded(name))
+    # Random orders are no program of the search, but part of what marks a rehearsal: this one is new.
+    mine = replace(settings, moham=replace(settings.moham, orders=8))
+    co_optimise(application, templates, mine)
+    assert {name for name, thread, _ in calls if thread == "rehearsal"} == {name for name, _, _ in calls}
+    assert [call for call in calls if call[1] != "rehearsal" and call[2]] == []
+
+
+def test_a_rehearsal_changes_no_result(application, settings, templates, monkeypatch):
+    class Nothing:
+        def __init__(self, *_):
+            pass
+
+        searched = reported = end = lambda self: None
+
+    with_one = co_optimise(application, templates, settings)
+    monkeypatch.setattr("mohamjax.search.codesign.Rehearsal", Nothing)
+    without = co_optimise(application, templates, settings)
+    assert np.array_equal(with_one.front.objectives, without.front.objectives)
+
+
+def test_what_goes_wrong_in_a_rehearsal_is_told(application, settings, templates, monkeypatch):
+    def broken(*_, **__):
+        raise RuntimeError("no compiler today")
+
+    monkeypatch.setattr(rehearsal, "build_context", broken)
+    other = with_archive(settings, 17)
+    with pytest.raises(RuntimeError, match="no compiler today"):
+        co_optimise(application, templates, other)
+    assert not [key for key in PROGRAMS if "rehearsal" in key and other.moham in key]
+
+
+def test_a_stop_by_hand_ends_a_rehearsal(application, settings, templates, monkeypatch):
+    """Ctrl-C while layers are mapped: what has not begun never does."""
+    reported = []
+    monkeypatch.setattr(Rehearsal, "_search", lambda self: None)
+    monkeypatch.setattr(Rehearsal, "_report", lambda self: reported.append(self))
+
+    def stopped(*_, progress, **__):
+        progress(MapperProgress(problems=2, cached=0, done=0, evaluations=0, total=1, seconds=0.0))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mohamjax.search.codesign.map_layers", stopped)
+    ended = []
+    end = Rehearsal.end
+    monkeypatch.setattr(Rehearsal, "end", lambda self: (ended.append(self), end(self)))
+    with pytest.raises(KeyboardInterrupt):
+        co_optimise(application, templates, with_archive(settings, 18))
+    assert len(ended) == 1
+
+
+def test_made_up_tables_have_the_shapes_of_real_ones(application, settings, templates):
+    technology = load_technology()
+    layers = application.unique_layers
+    real = map_layers(jax.random.key(0), layers, templates, technology, settings.mapper)
+    made = made_up_tables(layers, templates, cast(technology, jnp.float32), settings.mapper.entries)
+    assert jax.tree.structure(made) == jax.tree.structure(real)
+    for a, b in zip(jax.tree.leaves(made), jax.tree.leaves(real), strict=True):
+        assert a.shape == b.shape and a.dtype == b.dtype
+    assert np.array_equal(made.count > 0, real.count > 0)
+
+
+def test_individuals_grown_together_are_those_grown_one_by_one(application, settings, templates):
+    """Immigrants and children are completed and decoded in one batch; each depends on its own draft alone."""
+    problem = mj.DesignProblem(application, templates)
+    space = problem.arrays(made_up_tables(application.unique_layers, templates, load_technology(), 6))
+    search = design_problem(settings.moham)
+    drawn = jax.jit(search.random)
+    keys = jax.random.split(jax.random.key(3), 12)
+    together = drawn(keys, space)
+    alone = [drawn(keys[i : i + 1], space) for i in (0, 5, 11)]
+    for i, own in zip((0, 5, 11), alone, strict=True):
+        for a, b in zip(jax.tree.leaves(together), jax.tree.leaves(own), strict=True):
+            assert np.array_equal(a[i], b[0])
+
+
+def test_the_cache_is_found_again_by_another_process(tmp_path):
+    """The second process compiles nothing that the first one kept."""
+    code = f"""
+import jax, jax.numpy as jnp, mohamjax as mj
+mj.use_cache({str(tmp_path / "programs")!r})
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+hits = []
+jax.monitoring.register_event_listener(lambda name, **_: hits.append(name))
+mj.emo.hypervolume(jnp.ones((8, 3)), jnp.full(3, 2.0)).block_until_ready()
+print(sum("cache_hits" in name for name in hits), sum("cache_misses" in name for name in hits))
+"""
+    command = [sys.executable, "-c", code]
+    runs = [
+        subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout.split() for _ in range(2)
+    ]
+    first, second = ([int(n) for n in words] for words in runs)
+    assert first[0] == 0 and first[1] > 0
+    assert second[0] == first[1] and second[1] == 0
+
+
+def test_a_cache_that_cannot_be_made_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be made"):
+        use_cache(tmp_path / "file" / "programs")
+
+
+def test_bench_measures_every_population(networks, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(benchmark, "generations", light_generations)  # the program of the other tests
+    out = tmp_path / "bench.json"
+    command = ["bench", networks[0], "--populations", "32", "--repeats", "1", "--out", str(out)]
+    assert main([*command, "--json"]) == 0
+    found = json.loads(out.read_text())
+    assert found["format"] == "bench/1" and found["cores"] >= 1 and found["versions"]["jax"] == jax.__version__
+    assert found["mapper"]["mappings_per_s"] > 0
+    (row,) = found["populations"]
+    assert row["population"] == 32 and row["designs_per_s"] > 0 and row["generation_designs_per_s"] > 0
+    assert row["committed"] == {"designs_per_s": None, "generation_designs_per_s": None}
+    assert not capsys.readouterr().out
+    assert len(_lines(found)[1].splitlines()) <= 10
+
+
+def test_bench_refuses_sizes_that_are_none():
+    with pytest.raises(InputError, match="is 2"):
+        benchmark.bench(populations=[2])
+
+
+def test_warm_refuses_to_keep_nothing(capsys):
+    assert main(["warm", "ar-vr", "--no-compile-cache"]) == 2
+    assert "--no-compile-cache" in capsys.readouterr().err
