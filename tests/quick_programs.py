@@ -19,7 +19,7 @@ def prepare() -> tempfile.TemporaryDirectory | None:
 
     Returns:
         The folder in which all keep what they have compiled and mapped, to be removed at the end; None where the
-        process that started this one has made it.
+        process that started this one has made it. A folder for programs in JAX_COMPILATION_CACHE_DIR is used instead.
     """
     if "PYTEST_XDIST_WORKER" in os.environ:
         return None
@@ -28,8 +28,8 @@ def prepare() -> tempfile.TemporaryDirectory | None:
     folder = tempfile.TemporaryDirectory()
     os.environ["XDG_CACHE_HOME"] = folder.name
     # As the command line keeps programs; those of the processes that tests start, too.
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = os.path.join(folder.name, "mohamjax", "compiled")
-    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.5"
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", os.path.join(folder.name, "mohamjax", "compiled"))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
     return folder
 
 

@@ -33,21 +33,40 @@ def rows_of(path):
         return [json.loads(line) for line in stream]
 
 
-@functools.cache
-def read(path):
-    """Samples of a file, and what is true of them: read once for all tests."""
-    return list(read_samples(path, read_architectures(path.parent / "architectures.json"))), rows_of(path)
+FILES = ("timeloop/samples_train.jsonl.gz", "timeloop/samples_smoke.jsonl", "timeloop/level0/samples.jsonl.gz")
+TABLES = ("timeloop/architectures.json", "timeloop/level0/architectures.json")
 
 
-def predicted(tmp_path, paths, **options):
-    out = tmp_path / "out.jsonl"
-    samples, truth = ([row for part in parts for row in part] for parts in zip(*map(read, paths), strict=True))
-    summary = report_samples(samples, out, **options)
-    rows = rows_of(out)
-    assert [r["id"] for r in rows] == [r["id"] for r in truth]
-    assert summary["samples"] == len(truth)
-    assert summary["accepted"] == sum(r["ok"] for r in truth)
-    return rows, truth
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory):
+    """The architectures of all files, padded to one number of levels: all samples are one batch, of one program."""
+    documents = [json.loads(reference(name).read_text()) for name in TABLES]
+    (document, *_), parts = documents, [document["architectures"] for document in documents]
+    path = tmp_path_factory.mktemp("architectures") / "architectures.json"
+    path.write_text(json.dumps({**document, "architectures": [row for part in parts for row in part]}))
+    return read_architectures(path)
+
+
+@pytest.fixture(scope="module")
+def predicted(machines, tmp_path_factory):
+    """Function of `links` and further options: by file, what is predicted of its samples, and what is true of them."""
+    paths = [reference(name) for name in FILES]
+    samples, truth = [list(read_samples(path, machines)) for path in paths], [rows_of(path) for path in paths]
+
+    @functools.lru_cache(maxsize=2)  # the predictions of all samples take some memory
+    def predict(links, **options):
+        out = tmp_path_factory.mktemp("predicted") / "out.jsonl"
+        before = jax.config.jax_enable_x64
+        summary = report_samples([sample for part in samples for sample in part], out, links=links, **options)
+        assert jax.config.jax_enable_x64 == before  # the caller's precision stays
+        rows, true = rows_of(out), [row for part in truth for row in part]
+        assert [row["id"] for row in rows] == [row["id"] for row in true]
+        assert summary["samples"] == len(true)
+        assert summary["accepted"] == sum(row["ok"] for row in true)
+        ends = np.cumsum([len(part) for part in truth])
+        return [(rows[end - len(part) : end], part) for end, part in zip(ends, truth, strict=True)]
+
+    return predict
 
 
 def numbers(value):
@@ -105,14 +124,15 @@ def compare(rows, truth, links, *, count=0.0, energy=1e-6):
         close("utilization", out["utilization"], want["utilization"], max(count, 1e-9), 1 / want["cycles"])
 
 
-FILES = ("timeloop/samples_train.jsonl.gz", "timeloop/samples_smoke.jsonl")
 SINGLE = {"count": 1e-5, "energy": 1e-4}
+PRECISION = pytest.mark.parametrize("options", [{}, {"float32": True}], ids=["double", "single"])
 
 
-@pytest.mark.parametrize("options", [{}, {"float32": True}], ids=["double", "single"])
-def test_samples_with_several_macs_per_innermost_buffer_agree(tmp_path, options):
+@pytest.mark.slow
+@PRECISION
+def test_samples_with_several_macs_per_innermost_buffer_agree(predicted, options):
     """Links between MACs: words of all data spaces, also those that a step leaves in place."""
-    rows, truth = predicted(tmp_path, [reference("timeloop/level0/samples.jsonl.gz")], links=True, **options)
+    rows, truth = predicted(True, **options)[2]
     assert len(rows) == 80
     handed = [row["out"]["networks"][0]["link_transfers"] for row in truth if row["ok"]]
     assert np.sum(np.array(handed) > 0, axis=0).tolist() == [8, 6, 6]
@@ -120,12 +140,11 @@ def test_samples_with_several_macs_per_innermost_buffer_agree(tmp_path, options)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, {"float32": True}], ids=["double", "single"])
+@PRECISION
 @pytest.mark.parametrize("links", [True, False], ids=["links", "nolinks"])
-def test_all_samples_agree(tmp_path, links, options):
-    """Exactly in double precision; the caller's precision stays. Both files are one batch: one program."""
-    before = jax.config.jax_enable_x64
-    rows, truth = predicted(tmp_path, [reference(name) for name in FILES], links=links, **options)
-    assert jax.config.jax_enable_x64 == before
-    assert len(rows) == 4952 + 60
-    compare(rows, truth, links, **(SINGLE if options else {}))
+def test_all_samples_agree(predicted, links, options):
+    """Exactly in double precision."""
+    train, smoke, _ = predicted(links, **options)
+    assert (len(train[0]), len(smoke[0])) == (4952, 60)
+    for rows, truth in (train, smoke):
+        compare(rows, truth, links, **(SINGLE if options else {}))

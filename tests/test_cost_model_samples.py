@@ -9,6 +9,7 @@ from conftest import reference
 
 from mohamjax.errors import InputError
 from mohamjax.io.samples import evaluate_samples, read_architectures, read_samples
+from mohamjax.mapping.predict import _chunk_size
 from mohamjax.workload import DIMS
 
 
@@ -211,3 +212,13 @@ def test_predictions_and_explanations_go_where_they_should(tmp_path, rows, capsy
     spent += sum(level["network_energy_pJ"] for level in told["levels"]) + told["mac_energy_pJ"]
     assert spent == pytest.approx(accepted["out"]["energy_pJ"])
     assert not why["valid"] and why["reject"] == refused["reject"][0]
+
+
+def test_samples_go_through_programs_of_few_sizes():
+    """In as few calls as can be, and with little padding where it costs something."""
+    sizes = {count: _chunk_size(count) for count in range(1, 20_000)}
+    assert len(set(sizes.values())) <= 12
+    for count, size in sizes.items():
+        calls = -(-count // size)
+        assert size <= 4096 and calls == -(-count // 4096)
+        assert calls * size < max(33, 2 * count if count <= 512 else count + 512 * calls)

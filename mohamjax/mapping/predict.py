@@ -19,7 +19,8 @@ __all__ = ["Sample", "predict"]
 
 
 _CHUNK = 4096
-_STEP = 512  # sizes of chunks differ by that: few programs, little padding
+_STEP = 512
+_LEAST = 32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,10 +52,11 @@ def _stack(trees: Sequence[Any]) -> Any:
 
 
 def _chunk_size(samples: int) -> int:
-    """Samples of a call: as many in each of as few as there can be."""
-    if samples <= _CHUNK:
-        return samples
+    """Samples of a call: about as many in each of as few calls as there can be, of few sizes, so that programs serve
+    again: powers of two from `_LEAST` on, and multiples of `_STEP`."""
     equal = -(-samples // -(-samples // _CHUNK))
+    if equal <= _STEP:
+        return max(_LEAST, 1 << (equal - 1).bit_length())
     return -(-equal // _STEP) * _STEP
 
 
