@@ -1,6 +1,7 @@
-"""Published schemas: they are what the code yields, accept what we write, refuse planted faults, and agree with readers."""
+"""Published schemas are what the code yields, accept what we write, refuse planted faults, and agree with readers."""
 
 import copy
+import functools
 import json
 import pathlib
 import types
@@ -45,8 +46,13 @@ SOUND = {
 }
 
 
+@functools.cache
+def validator(name):
+    return jsonschema.Draft202012Validator(schema(name))
+
+
 def accepted(name, document):
-    return jsonschema.Draft202012Validator(schema(name)).is_valid(document)
+    return validator(name).is_valid(document)
 
 
 def read(name, document):
@@ -135,7 +141,7 @@ def places(tree, path=()):
         yield from places(value, (*path, key))
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_readers_and_schemas_agree(data):
     """A document with a value put anywhere is taken by both or by none."""
