@@ -3,8 +3,8 @@
 A form is a class that derives from `Form` (no other keys) or `OpenForm` (other keys are left alone). What a type cannot
 say (names that must differ, jobs that wait for each other) is checked by the readers, on values that are sound already.
 
-A union must not hold both a tuple of fixed length and a number with limits: msgspec 0.22 crashes on it. A list whose
-lengths are limited stands in its place.
+A union must not hold both a tuple of fixed length and a number with limits, nor a list and a text with a pattern:
+msgspec 0.22 crashes on them. A list whose lengths are limited, and a text with a length, stand in their places.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Amount = Annotated[float, Meta(ge=0, le=_LARGEST)]
 Positive = Annotated[float, Meta(gt=0, le=_LARGEST)]
 """A finite number above 0."""
 
-Text = Annotated[str, Meta(pattern=r"\S", description="a text that is not empty")]
+Text = Annotated[str, Meta(min_length=1, description="a text that is not empty")]
 """A name or path."""
 
 Name = Annotated[
@@ -66,11 +66,11 @@ Pair = Annotated[tuple[Bound, Bound], Meta(description="one number per axis, as 
 """Strides or dilations along the two axes."""
 
 
-class Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Form(msgspec.Struct, forbid_unknown_fields=True):
     """A mapping with these keys and no others."""
 
 
-class OpenForm(msgspec.Struct, frozen=True):
+class OpenForm(msgspec.Struct):
     """A mapping with these keys; others are left alone."""
 
 
@@ -90,7 +90,11 @@ class Bounds(Form):
 T = TypeVar("T")
 
 
-def read_form(data: Any, form: type[T], *, file: object = None, where: str = "") -> T:
+@typing.overload
+def read_form(data: Any, form: type[T], *, file: object = None, where: str = "") -> T: ...
+@typing.overload
+def read_form(data: Any, form: Any, *, file: object = None, where: str = "") -> Any: ...
+def read_form(data: Any, form: Any, *, file: object = None, where: str = "") -> Any:
     """Plain data as an instance of a form.
 
     Args:
@@ -150,6 +154,9 @@ def _complaint(told: str, data: Any, form: Any, file: object, where: str) -> Inp
             return InputError("is missing", file=file, item=named, remedy=f"add `{name}: ...`")
         remedy = suggestion(name, _keys(kind), "known keys")
         return InputError(f"unknown key {name!r}", file=file, item=named, remedy=remedy)
+    if value is None and where and not where.endswith("]"):
+        remedy = f"add `{where.rpartition('.')[2]}: ...`"
+        return InputError("is missing", file=file, item=where, remedy=remedy)
     message, remedy = _told(problem, value, kind)
     return InputError(message, file=file, item=where or None, remedy=remedy)
 
@@ -171,9 +178,10 @@ def _told(problem: str, value: Any, kind: Any) -> tuple[str, str]:
     remedy = f"write {described or ('it in quotes' if noun == 'text' else noun)}"
     if isinstance(value, float) and value != value:
         return f"expected {noun}, found nan", f"write {noun}"
+    given: Any = value
     if " of length" in problem:
         many = f"{parts[2] or ''} {parts[3]}".replace(">=", "at least").replace("<=", "at most").strip()
-        return f"has {len(value)} entries" if len(value) else "is empty", f"write {described or f'{many} entries'}"
+        return f"has {len(given)} entries" if len(given) else "is empty", f"write {described or f'{many} entries'}"
     if noun == "a whole number" and isinstance(value, float) and value == value:
         return f"{value!r} is not whole", remedy
     if parts[2]:
@@ -184,7 +192,7 @@ def _told(problem: str, value: Any, kind: Any) -> tuple[str, str]:
         told = f"{value!r} is {size}" if abs(value) < 1e15 else f"is {size}"
         return told, f"write {noun} {limit} {float(parts[3]):.12g}"
     if " matching regex" in problem:
-        return f"{value!r} is not {described}" if value.strip() else "is empty", remedy
+        return f"{value!r} is not {described}" if given else "is empty", remedy
     if noun == "a mapping" and not described:
         remedy = _expected_keys(kind)
     return f"expected {noun}, found {type_name(value)} {value!r}", remedy
@@ -205,13 +213,14 @@ def _alternatives(kind: Any) -> list[Any]:
 
 
 def _description(kind: Any) -> str:
-    """What an annotation says of the values, or of those of a member of a union."""
+    """What an annotation says of the values."""
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin is Annotated:
         own = [meta.description for meta in args[1:] if isinstance(meta, Meta) and meta.description]
         return own[-1] if own else _description(args[0])
     if origin in (typing.Union, types.UnionType):
-        return next(filter(None, map(_description, args)), "")
+        others = [arg for arg in args if arg is not types.NoneType]
+        return _description(others[0]) if len(others) == 1 else ""
     return ""
 
 

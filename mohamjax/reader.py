@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import difflib
 import errno
 import gzip
 import io
-import math
 import os
 import pathlib
 import re
 import stat
 import zlib
-from collections import abc
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
@@ -25,14 +22,12 @@ from mohamjax.errors import InputError
 __all__ = [
     "MOST_DIGITS",
     "NO_UNICODE",
-    "Fields",
     "StrictLoader",
     "check_digits",
     "choice",
     "close_names",
     "found",
     "is_unicode",
-    "number",
     "open_file",
     "read_lines",
     "read_table",
@@ -47,7 +42,6 @@ MOST_DIGITS = 250
 
 NO_UNICODE = "a text holds half a character (a lone surrogate)"
 
-_LARGEST_WHOLE = 2**30  # sizes and factors become int32 genes
 _MOST_NODES = 10**6
 
 MAX_TEXT = 1 << 28
@@ -397,156 +391,3 @@ def choice(value: object, known: Sequence[str], *, what: str, file: object, item
     if not isinstance(value, str) or value not in known:
         raise InputError(f"unknown {what} {value!r}", file=file, item=item, remedy=suggestion(value, known, f"{what}s"))
     return value
-
-
-def number(
-    value: object,
-    *,
-    file: object,
-    item: str,
-    minimum: float = 0.0,
-    exclusive: bool = False,
-    integer: bool = False,
-    finite: bool = True,
-    maximum: float = math.inf,
-) -> float:
-    """`value` as a number within its limits (an int if `integer`).
-
-    Raises:
-        InputError: If it is no number, not whole where it must be, below the minimum, above the maximum, infinite or
-            NaN.
-    """
-    if isinstance(value, str):
-        # YAML reads 1e3 as text; people mean the number.
-        with contextlib.suppress(ValueError):
-            value = float(value)
-    expected = "a whole number" if integer else "a number"
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
-        raise InputError(
-            f"expected {expected}, found {type_name(value)} {value!r}",
-            file=file,
-            item=item,
-            remedy=f"write {expected}",
-        )
-    most = min(maximum, _LARGEST_WHOLE) if integer or isinstance(value, int) else maximum
-    if value > most:
-        raise InputError("is too large", file=file, item=item, remedy=f"write {expected} up to {most}")
-    if finite and math.isinf(value):
-        raise InputError(f"{value!r} is not finite", file=file, item=item, remedy="write a finite number")
-    if value < minimum or (exclusive and value == minimum):
-        bound = f"above {minimum:g}" if exclusive else f"at least {minimum:g}"
-        raise InputError(f"{value!r} is too small", file=file, item=item, remedy=f"write {expected} {bound}")
-    if integer:
-        if value != int(value):
-            raise InputError(f"{value!r} is not whole", file=file, item=item, remedy="write a whole number")
-        return int(value)
-    return float(value)
-
-
-class Fields:
-    """A mapping of a file with its key path; refuses keys that it does not know.
-
-    Args:
-        data: What the file holds at this place.
-        known: Keys that may stand there.
-        file: The file, for complaints.
-        where: Key path of the place, empty at the top.
-    """
-
-    def __init__(self, data: object, known: Sequence[str], *, file: object, where: str = "") -> None:
-        self.file, self.where = file, where
-        if not isinstance(data, abc.Mapping):
-            raise InputError(
-                f"expected a mapping, found {type_name(data)} {data!r}",
-                file=file,
-                item=where or None,
-                remedy=f"write `key: value` lines with keys out of: {', '.join(known)}",
-            )
-        for key in data:
-            if key not in known:
-                raise InputError(
-                    f"unknown key {key!r}",
-                    file=file,
-                    item=self.path(str(key)),
-                    remedy=suggestion(key, known, "known keys"),
-                )
-        self.data = data
-
-    def path(self, key: str) -> str:
-        """Key path of a key of this mapping."""
-        return f"{self.where}.{key}" if self.where else key
-
-    def has(self, key: str) -> bool:
-        """Whether the key stands there with a value (`key:` with nothing after it counts as absent)."""
-        return self.data.get(key) is not None
-
-    def need(self, key: str) -> Any:
-        """The value of a key that must stand there."""
-        if not self.has(key):
-            raise InputError("is missing", file=self.file, item=self.path(key), remedy=f"add `{key}: ...`")
-        return self.data[key]
-
-    def text(self, key: str, default: str | None = None) -> str:
-        """Text; required without a default."""
-        if default is not None and not self.has(key):
-            return default
-        value = self.need(key)
-        if not isinstance(value, str) or (default is None and not value.strip()):
-            raise InputError(
-                f"expected text, found {type_name(value)} {value!r}",
-                file=self.file,
-                item=self.path(key),
-                remedy="write it in quotes",
-            )
-        return value
-
-    def number(self, key: str, default: float | None = None, **limits: Any) -> float:
-        """A number within limits (see `number`); required without a default."""
-        if default is not None and not self.has(key):
-            return default
-        return number(self.need(key), file=self.file, item=self.path(key), **limits)
-
-    def identifier(self, key: str) -> str:
-        """A required name that may become a column or a key in files: letters, digits and `_.-`."""
-        value = self.text(key)
-        if not re.fullmatch(r"[\w.-]+", value, flags=re.ASCII):
-            raise InputError(
-                f"{value!r} is no plain name",
-                file=self.file,
-                item=self.path(key),
-                remedy="use letters, digits, `_`, `.` and `-` only",
-            )
-        return value
-
-    def integer(self, key: str, default: int | None = None, minimum: int = 1, maximum: float = math.inf) -> int:
-        """A whole number; required without a default."""
-        return int(self.number(key, default, minimum=minimum, maximum=maximum, integer=True))
-
-    def choice(self, key: str, known: Sequence[str], what: str, default: str | None = None) -> str:
-        """One of the words in `known`; required without a default."""
-        if default is not None and not self.has(key):
-            return default
-        return choice(self.need(key), known, what=what, file=self.file, item=self.path(key))
-
-    def flag(self, key: str, default: bool) -> bool:
-        """True or false."""
-        value = self.data[key] if self.has(key) else default
-        if not isinstance(value, bool):
-            raise InputError(
-                f"expected true or false, found {value!r}", file=self.file, item=self.path(key), remedy="write one"
-            )
-        return value
-
-    def sequence(self, key: str, default: Sequence[Any] | None = None) -> list[Any]:
-        """A list; required without a default."""
-        if default is not None and not self.has(key):
-            return list(default)
-        value = self.need(key)
-        if not isinstance(value, list | tuple):
-            raise InputError(
-                f"expected a list, found {type_name(value)} {value!r}",
-                file=self.file,
-                item=self.path(key),
-                remedy="write it in square brackets or as lines that begin with `- `",
-            )
-        return list(value)

@@ -131,7 +131,8 @@ SCHEDULES = {
     "two accelerators of one name": (fuzz_documents.JOB_TABLE, ["accelerators", 1, "name"], "a", "also the name"),
     "two schedules of one name": (fuzz_documents.JOB_TABLE, ["schedules"], twice, "also the name"),
     "an accelerator that is true": (
-        fuzz_documents.JOB_TABLE, ["schedules", 0, "accelerator", 1], True, "found true/false True; write a name or a 0-based number"),
+        fuzz_documents.JOB_TABLE, ["schedules", 0, "accelerator", 1], True,
+        "found true/false True; write a name or a 0-based number"),
     "a predecessor that is a list": (fuzz_documents.JOB_TABLE, ["jobs", 1, "predecessors"], [[0]], "found list"),
 }  # fmt: skip
 

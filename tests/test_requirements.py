@@ -6,6 +6,7 @@ import re
 
 import jax
 import jax.numpy as jnp
+import jsonschema
 import numpy as np
 import plain_design
 import pytest
@@ -20,6 +21,7 @@ from mohamjax.cli import main
 from mohamjax.errors import InputError
 from mohamjax.hardware import load_technology, load_templates, template_arrays
 from mohamjax.io import read_designs
+from mohamjax.io.schemas import schema
 from mohamjax.mapping import stacked_layers, tabulate
 from mohamjax.schedule import Requirements, load_requirements
 from mohamjax.schedule import requirements as demands
@@ -356,6 +358,10 @@ def test_injected_loop_nests_join_the_tables(networks, results):
         for name in ("temporal", "order", "spatial", "spatial_order"):
             have = getattr(tables.mapping, name)[unique, *chosen]
             np.testing.assert_array_equal(have, getattr(file.mappings, name)[unique, *stated])
+
+
+def test_the_schema_accepts_the_designs_of_a_search(results):
+    jsonschema.validate(json.loads((results / "designs.json").read_text()), schema("designs/1"))
 
 
 def test_designs_of_other_networks_are_refused(networks, results, tmp_path, capsys):

@@ -26,7 +26,7 @@ import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.forms import Amount, Form, Positive, Text, read_form
-from mohamjax.reader import number, read_table, read_text, read_yaml
+from mohamjax.reader import read_table, read_text, read_yaml
 from mohamjax.struct import cast
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
@@ -451,7 +451,7 @@ def read_sram_rows(text: str, file: object) -> np.ndarray:
     rows, seen = [], set()
     for line, row in lines:
         item = f"line {line}"
-        values = [number(row[c], file=file, item=f"{item}, {c}", exclusive=True) for c in _SRAM_COLUMNS]
+        values = [read_form(_number(row[c]), Positive, file=file, where=f"{item}, {c}") for c in _SRAM_COLUMNS]
         if values[2] not in (1, 2) or values[1] < 1:
             raise InputError(
                 f"{values[1]:g} rows and {values[2]:g} ports",
@@ -466,6 +466,14 @@ def read_sram_rows(text: str, file: object) -> np.ndarray:
     if not rows:
         raise InputError("holds no rows", file=file, remedy="give at least one size")
     return np.array(rows, dtype=np.float64)
+
+
+def _number(text: str) -> float | str:
+    """The number that a text says, else the text."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def technology_hash(technology: Technology) -> str:

@@ -15,22 +15,20 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from mohamjax import __version__
 from mohamjax.errors import InputError
+from mohamjax.forms import read_form
 from mohamjax.io.files import check_format, read_json, write_json
-from mohamjax.reader import Fields
-from mohamjax.search.jobs.problem import OBJECTIVES
+from mohamjax.io.forms import TransferForm
 from mohamjax.search.jobs.transfer import RankedSchedule, Transfer
 
 __all__ = ["TRANSFER_FORMAT", "read_transfer", "transfer_document", "write_transfer"]
 
 
 TRANSFER_FORMAT = "job-transfer/1"
-
-
-_KEYS = ("format", "mohamjax", "learnt", "accelerators", "accelerator", "place")
 
 
 def transfer_document(transfer: Transfer) -> dict[str, Any]:
@@ -68,37 +66,25 @@ def read_transfer(path: str | pathlib.Path) -> Transfer:
     """
     document = read_json(path)
     check_format(document, (TRANSFER_FORMAT,), path)
-    top = Fields(document, _KEYS, file=path)
-    learnt = Fields(top.need("learnt"), ("batch", "method", "time_unit", "objectives"), file=path, where="learnt")
-    objectives = Fields(learnt.need("objectives"), OBJECTIVES, file=path, where=learnt.path("objectives"))
-    names = top.sequence("accelerators")
-    if not names or not all(isinstance(name, str) for name in names):
-        raise InputError("is no list of names", file=path, item="accelerators", remedy="name every accelerator")
-
-    def entries(key: str, below: int) -> np.ndarray:
-        """Numbers from 0 to below the limit."""
-        for rank, value in enumerate(top.sequence(key)):
-            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < below:
-                raise InputError(
-                    f"is {value!r}", file=path, item=f"{key}[{rank}]", remedy=f"write an integer from 0 to {below - 1}"
-                )
-        return np.asarray(top.sequence(key), np.int32)
-
-    place = entries("place", len(top.sequence("place")))
-    accelerator = entries("accelerator", len(names))
-    if not len(place) or len(np.unique(place)) < len(place):
+    form = read_form(document, TransferForm, file=path)
+    names, place, learnt = form.accelerators, form.place, form.learnt
+    for key, below in (("place", len(place)), ("accelerator", len(names))):
+        for rank, value in enumerate(getattr(form, key)):
+            if value >= below:
+                remedy = f"write an integer from 0 to {below - 1}"
+                raise InputError(f"is {value}", file=path, item=f"{key}[{rank}]", remedy=remedy)
+    if not place or len(set(place)) < len(place):
         raise InputError(
             "is no order of jobs", file=path, item="place", remedy="write every place from 0 once, for one job or more"
         )
-    if len(accelerator) != len(place):
-        raise InputError(
-            f"has {len(accelerator)} entries", file=path, item="accelerator", remedy=f"give one per rank, {len(place)}"
-        )
+    if len(form.accelerator) != len(place):
+        told, remedy = f"has {len(form.accelerator)} entries", f"give one per rank, {len(place)}"
+        raise InputError(told, file=path, item="accelerator", remedy=remedy)
     return Transfer(
-        ranked=RankedSchedule(accelerator, place),
+        ranked=RankedSchedule(np.asarray(form.accelerator, np.int32), np.asarray(place, np.int32)),
         accelerators=tuple(names),
-        batch=learnt.text("batch", ""),
-        method=learnt.text("method"),
-        objectives={name: objectives.number(name) for name in objectives.data},
-        time_unit=learnt.choice("time_unit", ("cycles", "s"), "time unit"),
+        batch=learnt.batch or "",
+        method=learnt.method,
+        objectives=msgspec.to_builtins(learnt.objectives),
+        time_unit=learnt.time_unit,
     )

@@ -22,19 +22,21 @@ import math
 import pathlib
 from collections import abc
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Meta
 
 from mohamjax.errors import InputError
+from mohamjax.forms import Form, Text, read_form
 from mohamjax.hardware import load_template
 from mohamjax.io.files import dump_json, write_text
-from mohamjax.reader import Fields, found, read_table, read_text, read_yaml
-from mohamjax.schedule.job_analysis import STYLES, job_layer
+from mohamjax.reader import found, read_table, read_text, read_yaml
+from mohamjax.schedule.job_analysis import Style, job_layer
 from mohamjax.schedule.job_platform import PLATFORMS, Core, JobBatch, Platform, TemplateCore, named_platform
 from mohamjax.schedule.job_table import JobTable
 
-__all__ = ["job_table_document", "load_platform", "read_jobs", "write_job_table"]
+__all__ = ["PlatformForm", "job_table_document", "load_platform", "read_jobs", "write_job_table"]
 
 _NAMES = ("job", "layer", "layer_id", "name")
 _TENANTS = ("tenant", "network", "model")
@@ -50,6 +52,27 @@ def _text(path: pathlib.Path) -> str:
     if not text.strip():
         raise InputError("is empty", file=path, remedy="give a file with a header and a row per job")
     return text
+
+
+Extent = Annotated[int, Meta(ge=1, le=_LARGEST_ARRAY)]
+
+
+class CoreForm(Form):
+    """Cores of a style, or of a template at its largest sizes."""
+
+    style: Style | None = None
+    rows: Extent | None = None
+    columns: Extent | None = None
+    flexible: bool | None = None
+    template: Text | None = None
+    count: Annotated[int, Meta(ge=1, le=_MOST_CORES)] | None = None
+
+
+class PlatformForm(Form, kw_only=True):
+    """A platform of G#."""
+
+    name: Text | None = None
+    cores: Annotated[list[CoreForm], Meta(min_length=1, description="one core or more")]
 
 
 class _Row:
@@ -182,32 +205,29 @@ def load_platform(name: str, *, lb: str = "LB_rs", flexible: bool = False) -> Pl
         raise InputError(
             f"{name!r} is no platform", item="argument `platform`", remedy=f"name {', '.join(PLATFORMS)} or a YAML file"
         )
-    top = Fields(read_yaml(path), ("name", "cores"), file=path)
-    entries = top.sequence("cores")
-    if not entries:
-        raise InputError("is empty", file=path, item="cores", remedy="list at least one core")
+    form = read_form(read_yaml(path), PlatformForm, file=path)
     cores: list[Core | TemplateCore] = []
-    for i, entry in enumerate(entries):
-        templated = isinstance(entry, abc.Mapping) and "template" in entry
-        known = ("template", "count") if templated else ("style", "rows", "columns", "count", "flexible")
-        fields = Fields(entry, known, file=path, where=f"cores[{i}]")
-        if templated:
-            try:
-                core = TemplateCore(load_template(_beside(path, fields.text("template"))))
-            except InputError as error:
-                told = f"{error.file}: {error.message}" if error.file else error.message
-                raise InputError(told, file=path, item=fields.path("template"), remedy=error.remedy) from None
-        else:
-            core = Core(
-                fields.choice("style", STYLES, "style"),
-                fields.integer("rows", maximum=_LARGEST_ARRAY),
-                fields.integer("columns", 64, maximum=_LARGEST_ARRAY),
-                fields.flag("flexible", False),
-            )
-        cores += [core] * fields.integer("count", 1, maximum=_MOST_CORES)
+    for i, entry in enumerate(form.cores):
+        cores += [_core(entry, path, f"cores[{i}]")] * (entry.count or 1)
     if len(cores) > _MOST_CORES:
         raise InputError(f"there are {len(cores)} cores", file=path, item="cores", remedy=f"take at most {_MOST_CORES}")
-    return Platform(top.text("name") if top.has("name") else path.stem, tuple(cores))
+    return Platform(form.name or path.stem, tuple(cores))
+
+
+def _core(form: CoreForm, path: pathlib.Path, where: str) -> Core | TemplateCore:
+    if form.template is None:
+        for key in ("style", "rows"):
+            if getattr(form, key) is None:
+                raise InputError("is missing", file=path, item=f"{where}.{key}", remedy=f"add `{key}: ...`")
+        return Core(form.style or "", form.rows or 0, form.columns or 64, bool(form.flexible))
+    for key in ("style", "rows", "columns", "flexible"):
+        if getattr(form, key) is not None:
+            raise InputError("is not for a template", file=path, item=f"{where}.{key}", remedy="remove it")
+    try:
+        return TemplateCore(load_template(_beside(path, form.template)))
+    except InputError as error:
+        told = f"{error.file}: {error.message}" if error.file else error.message
+        raise InputError(told, file=path, item=f"{where}.template", remedy=error.remedy) from None
 
 
 def _beside(path: pathlib.Path, name: str) -> str:

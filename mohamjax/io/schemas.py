@@ -10,7 +10,10 @@ from mohamjax.errors import InputError
 from mohamjax.forms import Form, OpenForm
 from mohamjax.hardware import PackageForm, TechnologyForm, TemplateForm
 from mohamjax.io import forms
+from mohamjax.io.jobs import PlatformForm
 from mohamjax.reader import suggestion
+from mohamjax.schedule.requirements import RequirementsForm
+from mohamjax.workload.scenario import ScenarioForm
 
 __all__ = ["FORMS", "schema"]
 
@@ -24,6 +27,9 @@ FORMS: dict[str, type[Form | OpenForm]] = {
     "template/1": TemplateForm,
     "technology/1": TechnologyForm,
     "package": PackageForm,
+    "requirements/1": RequirementsForm,
+    "scenario": ScenarioForm,
+    "platform": PlatformForm,
     "schedule/1-answer": forms.SchedulesAnswerForm,
     "job-table/1-answer": forms.JobTableAnswerForm,
     "fluid-schedule/1-answer": forms.FluidAnswerForm,

@@ -63,7 +63,7 @@ Order = Annotated[str, Meta(pattern="^[GNKCPQRS]*$", description="the dimensions
 class LoopsForm(Form):
     """Temporal loops of a level: factors by dimension, and their order, innermost first."""
 
-    factors: Bounds = Bounds()
+    factors: Bounds = field(default_factory=Bounds)
     perm: Annotated[str, Meta(pattern="^[GNKCPQRS]*$", description="the dimensions innermost first, as in PQRSCKN")] = (
         ""
     )
@@ -92,8 +92,8 @@ class NestLevelForm(Form):
 
     name: str | None = None
     keep: Flags | None = None
-    temporal: LoopsForm = LoopsForm()
-    spatial: SpreadForm = SpreadForm()
+    temporal: LoopsForm = field(default_factory=LoopsForm)
+    spatial: SpreadForm = field(default_factory=SpreadForm)
 
 
 class NestForm(OpenForm):

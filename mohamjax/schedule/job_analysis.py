@@ -33,7 +33,7 @@ from __future__ import annotations
 import dataclasses
 from collections import abc
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -53,7 +53,9 @@ __all__ = [
     "layer_shape",
 ]
 
-STYLES = ("HB", "LB_rs", "LB_os")
+Style = Literal["HB", "LB_rs", "LB_os"]
+
+STYLES: tuple[str, ...] = get_args(Style)
 """Dataflow styles of cores."""
 
 DEMANDS = ("as-released", "per-tile", "compulsory")

@@ -41,10 +41,14 @@ import math
 import pathlib
 from collections import abc
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
 
 from mohamjax.errors import InputError
-from mohamjax.reader import Fields, number, read_yaml
+from mohamjax.forms import Amount, Form, Index, Positive, Text, Whole, read_form
+from mohamjax.reader import read_yaml
 
 __all__ = [
     "LIMITS",
@@ -52,6 +56,7 @@ __all__ = [
     "FixedChiplet",
     "Pin",
     "Requirements",
+    "RequirementsForm",
     "load_requirements",
     "requirements_from_dict",
 ]
@@ -163,6 +168,80 @@ class Requirements:
         return out
 
 
+class LimitsForm(Form):
+    """Upper bounds on what a design reaches; in the order of `LIMITS`, then of `TENANT_LIMITS`."""
+
+    latency_s: Positive | None = None
+    energy_J: Positive | None = None
+    area_mm2: Positive | None = None
+    power_W: Positive | None = None
+    worst_lateness_s: Amount | None = None
+    missed_deadlines: Index | None = None
+    weighted_latency_s: Positive | None = None
+
+
+class TemplateCountsForm(Form):
+    """How many chiplets of a template there may be."""
+
+    least: Index | None = None
+    most: Index | None = None
+
+
+class CountsForm(Form):
+    """How many chiplets there may be."""
+
+    least: Whole | None = None
+    most: Whole | None = None
+    templates: dict[str, TemplateCountsForm | None] | None = None
+
+
+class SizesForm(Form):
+    """Sizes of a level that are fixed."""
+
+    capacity_words: Whole | None = None
+    fanout: Annotated[tuple[Whole, Whole], Meta(description="[X, Y]")] | None = None
+
+    def given(self) -> dict[str, Any]:
+        """Those that are stated."""
+        out: dict[str, Any] = {} if self.capacity_words is None else {"capacity_words": self.capacity_words}
+        return out if self.fanout is None else {**out, "fanout": list(self.fanout)}
+
+
+class FixedChipletForm(Form):
+    """A chiplet that is there in any case; its sizes are searched unless something here fixes them."""
+
+    template: Text
+    tile: Index | None = None
+    sizes: Literal["free", "largest"] | None = None
+    levels: dict[str, SizesForm | None] | None = None
+
+
+class FixedPackageForm(Form):
+    """Chiplets that are there in any case, and whether there may be others."""
+
+    chiplets: Annotated[list[FixedChipletForm], Meta(min_length=1, description="one chiplet or more")]
+    open: bool | None = None
+
+
+class PinForm(Form):
+    """Layers that must run on a chiplet of the package, by its number, or on certain templates."""
+
+    layers: Text
+    chiplet: Index | None = None
+    templates: Annotated[list[Text], Meta(description="a list of templates")] | None = None
+
+
+class RequirementsForm(Form):
+    """A `requirements/1` file."""
+
+    format: Literal["requirements/1"] | None = None
+    limits: LimitsForm | None = None
+    chiplets: CountsForm | None = None
+    homogeneous: bool | None = None
+    package: FixedPackageForm | None = None
+    pin: list[PinForm] | None = None
+
+
 def load_requirements(path: str | pathlib.Path) -> Requirements:
     """Requirements from a YAML file as the module documents it.
 
@@ -182,89 +261,42 @@ def requirements_from_dict(data: abc.Mapping[str, Any], *, file: str = "") -> Re
     Raises:
         InputError: an unknown key, a wrong type or a value out of range.
     """
-    top = Fields(data, ("format", "limits", "chiplets", "homogeneous", "package", "pin"), file=file or None)
-    top.choice("format", ("requirements/1",), "format", "requirements/1")
-    limits = Fields(top.data.get("limits") or {}, (*LIMITS, *TENANT_LIMITS), file=top.file, where="limits")
-    bounds = [limits.number(key, math.inf, exclusive=True) for key in LIMITS]
-    late, missed = (limits.number(key, math.inf, integer=key == "missed_deadlines") for key in TENANT_LIMITS[:2])
-    weighted = limits.number(TENANT_LIMITS[2], math.inf, exclusive=True)
-    counts = Fields(top.data.get("chiplets") or {}, ("least", "most", "templates"), file=top.file, where="chiplets")
-    where = counts.path("templates")
-    of_template: dict[str, dict[str, int]] = {"least": {}, "most": {}}
-    kinds = counts.data.get("templates") or {}
-    for name in Fields(kinds, tuple(kinds) if isinstance(kinds, abc.Mapping) else (), file=top.file, where=where).data:
-        entry = Fields(kinds[name], ("least", "most"), file=top.file, where=f"{where}.{name}")
-        for key, bound in of_template.items():
-            if entry.has(key):
-                bound[name] = entry.integer(key, minimum=0)
-    package = Fields(top.data.get("package") or {}, ("open", "chiplets"), file=top.file, where="package")
-    rows = package.sequence("chiplets", ())
-    if top.has("package") and not rows:
-        raise InputError("is empty", file=file or None, item="package.chiplets", remedy="list the chiplets")
+    form = read_form(data, RequirementsForm, file=file or None)
+    limits, counts, package = form.limits or LimitsForm(), form.chiplets or CountsForm(), form.package
+    bounds = [math.inf if bound is None else bound for bound in msgspec.structs.astuple(limits)]
+    rows = package.chiplets if package else []
+    of_template = {name: entry or TemplateCountsForm() for name, entry in (counts.templates or {}).items()}
+    for i, pin in enumerate(form.pin or ()):
+        if pin.chiplet is None and pin.templates is None:
+            told, remedy = "says not where to", "add `chiplet` or `templates`"
+            raise InputError(told, file=file or None, item=f"pin[{i}]", remedy=remedy)
     return Requirements(
         limits=(bounds[0], bounds[1], bounds[2], bounds[3]),
-        least=counts.integer("least", 1),
-        most=counts.integer("most") if counts.has("most") else None,
-        template_least=of_template["least"],
-        template_most=of_template["most"],
-        homogeneous=top.flag("homogeneous", False),
-        chiplets=_read_chiplets(package, rows),
-        open=package.flag("open", False) if rows else True,
-        pins=_read_pins(top),
+        least=1 if counts.least is None else counts.least,
+        most=counts.most,
+        template_least={name: entry.least for name, entry in of_template.items() if entry.least is not None},
+        template_most={name: entry.most for name, entry in of_template.items() if entry.most is not None},
+        homogeneous=bool(form.homogeneous),
+        chiplets=_chiplets(rows),
+        open=package is None or bool(package.open),
+        pins=tuple(
+            Pin(pin.layers, pin.chiplet, None if pin.templates is None else tuple(pin.templates))
+            for pin in form.pin or ()
+        ),
         file=file,
-        tenant_limits=(late, missed, weighted),
+        tenant_limits=(bounds[4], bounds[5], bounds[6]),
     )
 
 
-def _read_chiplets(package: Fields, rows: Sequence[Any]) -> tuple[FixedChiplet, ...]:
-    keys = ("template", "tile", "sizes", "levels")
+def _chiplets(rows: Sequence[FixedChipletForm]) -> tuple[FixedChiplet, ...]:
+    """Fixed chiplets; those without a tile take the first that nobody names."""
+    taken = {row.tile for row in rows}
     out: list[FixedChiplet] = []
-    taken = {row["tile"] for row in rows if isinstance(row, abc.Mapping) and isinstance(row.get("tile"), int)}
-    for i, row in enumerate(rows):
-        fields = Fields(row, keys, file=package.file, where=package.path(f"chiplets[{i}]"))
-        sizes = fields.choice("sizes", ("free", "largest"), "kind of sizes", "free")
-        levels: dict[str, dict[str, Any]] | None = {} if sizes == "largest" else None
-        if fields.has("levels"):
-            given = fields.data["levels"]
-            known = tuple(given) if isinstance(given, abc.Mapping) else ()
-            by_name = Fields(given, known, file=package.file, where=fields.path("levels"))
-            levels = {name: _read_sizes(by_name, name) for name in by_name.data}
-        vacant = next(t for t in itertools.count() if t not in taken)
-        tile = fields.integer("tile", vacant, minimum=0)
+    for row in rows:
+        levels: dict[str, dict[str, Any]] | None = {} if row.sizes == "largest" else None
+        if row.levels is not None:
+            levels = {name: sizes.given() if sizes else {} for name, sizes in row.levels.items()}
+        tile = next(t for t in itertools.count() if t not in taken) if row.tile is None else row.tile
         taken.add(tile)
-        out.append(FixedChiplet(fields.text("template"), tile, levels))
-    return tuple(out)
-
-
-def _read_sizes(by_name: Fields, name: str) -> dict[str, Any]:
-    fields = Fields(by_name.data[name], ("capacity_words", "fanout"), file=by_name.file, where=by_name.path(name))
-    out: dict[str, Any] = {}
-    if fields.has("capacity_words"):
-        out["capacity_words"] = fields.integer("capacity_words")
-    if fields.has("fanout"):
-        values = fields.sequence("fanout")
-        if len(values) != 2:
-            raise InputError(
-                f"{len(values)} numbers", file=fields.file, item=fields.path("fanout"), remedy="write [X, Y]"
-            )
-        item = fields.path("fanout")
-        out["fanout"] = [int(number(v, file=fields.file, item=item, minimum=1, integer=True)) for v in values]
-    return out
-
-
-def _read_pins(top: Fields) -> tuple[Pin, ...]:
-    out = []
-    for i, row in enumerate(top.sequence("pin", ())):
-        fields = Fields(row, ("layers", "chiplet", "templates"), file=top.file, where=f"pin[{i}]")
-        if not fields.has("chiplet") and not fields.has("templates"):
-            raise InputError(
-                "says not where to", file=top.file, item=f"pin[{i}]", remedy="add `chiplet` or `templates`"
-            )
-        out.append(
-            Pin(
-                layers=fields.text("layers"),
-                chiplet=fields.integer("chiplet", minimum=0) if fields.has("chiplet") else None,
-                templates=tuple(str(t) for t in fields.sequence("templates")) if fields.has("templates") else None,
-            )
-        )
+        out.append(FixedChiplet(row.template, tile, levels))
     return tuple(out)

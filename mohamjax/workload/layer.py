@@ -8,12 +8,25 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from typing import Literal, get_args
 
 from mohamjax.dims import DIMS, LAYER_TYPES, input_window, tensor_words
 
-__all__ = ["DIMS", "LAYER_TYPES", "TASKS", "ApplicationModel", "Layer", "Network", "UniqueLayer", "WorkloadShape"]
+__all__ = [
+    "DIMS",
+    "LAYER_TYPES",
+    "TASKS",
+    "ApplicationModel",
+    "Layer",
+    "Network",
+    "Task",
+    "UniqueLayer",
+    "WorkloadShape",
+]
 
-TASKS = ("vision", "language", "recommendation")
+Task = Literal["vision", "language", "recommendation"]
+
+TASKS: tuple[str, ...] = get_args(Task)
 """What networks are for: the classes of G# (Section 5.1.1)."""
 
 

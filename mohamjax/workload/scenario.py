@@ -9,16 +9,18 @@ import os
 import pathlib
 from collections import abc
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
+from msgspec import Meta
 
 from mohamjax.errors import InputError
-from mohamjax.reader import Fields, close_names, found, number, read_yaml
+from mohamjax.forms import Form, Positive, Text, Whole, read_form
+from mohamjax.reader import close_names, found, read_yaml
 from mohamjax.workload.importer import network_name, read_network, tensor_names
-from mohamjax.workload.layer import TASKS, ApplicationModel, Network
+from mohamjax.workload.layer import ApplicationModel, Network, Task
 
-__all__ = ["SCENARIOS", "load_scenario", "packaged_networks"]
+__all__ = ["SCENARIOS", "ScenarioForm", "load_scenario", "packaged_networks"]
 
 SCENARIOS = ("mobile", "edge", "ar-vr", "data-center")
 """Packaged scenarios: A to D of the MOHaM paper (Table 3)."""
@@ -43,10 +45,30 @@ _ALIASES = {
     "arvr": "ar-vr",
     "datacenter": "data-center",
 }
-_KEYS = ("name", "description", "networks")
-_NETWORK_KEYS = ("file", "name", "copies", "batch", "shapes", "task", "deadline_s", "frames_per_second", "weight")
 _ELSEWHERE = {"requirements/1": "requirements", "template/1": "templates", "technology/1": "technology"}
 _OF_REQUIREMENTS = frozenset(("limits", "chiplets", "homogeneous", "package", "pin"))
+
+
+class MemberForm(Form):
+    """A network of a scenario."""
+
+    file: Text
+    name: Text | None = None
+    copies: Annotated[int, Meta(ge=1, le=MAX_COPIES)] | None = None
+    batch: Whole | None = None
+    shapes: dict[str, Annotated[list[Whole] | Text, Meta(description="sizes such as [1, 3, 224, 224]")]] | None = None
+    task: Task | None = None
+    deadline_s: Positive | None = None
+    frames_per_second: Positive | None = None
+    weight: Positive | None = None
+
+
+class ScenarioForm(Form, kw_only=True):
+    """A scenario; paths are relative to its file."""
+
+    name: Text | None = None
+    description: str | None = None
+    networks: Annotated[list[MemberForm | Text], Meta(min_length=1, description="at least one `- file: NET.onnx`")]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,12 +248,9 @@ def _packaged(key: str) -> list[_Entry]:
 def _from_yaml(path: pathlib.Path) -> tuple[str, list[_Entry]]:
     document = read_yaml(path)
     _refuse_other_formats(document, path)
-    top = Fields(document, _KEYS, file=path)
-    networks = top.sequence("networks")
-    if not networks:
-        raise InputError("is empty", file=path, item="networks", remedy="list at least one `- file: NET.onnx`")
-    name = top.text("name") if top.has("name") else path.stem
-    return network_name(name), [_entry(entry, i, path) for i, entry in enumerate(networks)]
+    form = read_form(document, ScenarioForm, file=path)
+    entries = [MemberForm(entry) if isinstance(entry, str) else entry for entry in form.networks]
+    return network_name(form.name or path.stem), [_entry(entry, i, path) for i, entry in enumerate(entries)]
 
 
 def _refuse_other_formats(document: abc.Mapping[Any, Any], path: pathlib.Path) -> None:
@@ -247,30 +266,34 @@ def _refuse_other_formats(document: abc.Mapping[Any, Any], path: pathlib.Path) -
         )
 
 
-def _entry(entry: object, i: int, path: pathlib.Path) -> _Entry:
-    fields = Fields(
-        {"file": entry} if isinstance(entry, str) else entry, _NETWORK_KEYS, file=path, where=f"networks[{i}]"
-    )
-    file = fields.text("file")
-    target = path.parent / os.path.expanduser(file)
+def _entry(form: MemberForm, i: int, path: pathlib.Path) -> _Entry:
+    where = f"networks[{i}]"
+    target = path.parent / os.path.expanduser(form.file)
     if not found(target):
         raise InputError(
-            f"there is no file {file!r}",
+            f"there is no file {form.file!r}",
             file=path,
-            item=fields.path("file"),
+            item=f"{where}.file",
             remedy=_near_file(target) or "give its path relative to the YAML file",
         )
-    rate = fields.number("frames_per_second", 0.0, exclusive=True)
+    shapes = {
+        name: read_form(
+            [int(d) if d.strip().isdigit() else d for d in sizes.replace("x", ",").split(",")], list[Whole],
+            file=path, where=f"{where}.shapes.{name}",
+        ) if isinstance(sizes, str) else sizes
+        for name, sizes in (form.shapes or {}).items()
+    }  # fmt: skip
+    rate = form.frames_per_second or 0.0
     return _Entry(
         target,
-        fields.text("name") if fields.has("name") else None,
-        fields.integer("copies", 1, maximum=MAX_COPIES),
-        fields.integer("batch") if fields.has("batch") else None,
-        _shapes(fields) if fields.has("shapes") else None,
-        fields.choice("task", TASKS, "task", ""),
-        fields.number("deadline_s", 1 / rate if rate else math.inf, exclusive=True),
+        form.name,
+        form.copies or 1,
+        form.batch,
+        shapes or None,
+        form.task or "",
+        form.deadline_s or (1 / rate if rate else math.inf),
         rate,
-        fields.number("weight", 1.0, exclusive=True),
+        1.0 if form.weight is None else form.weight,
     )
 
 
@@ -281,17 +304,3 @@ def _near_file(target: pathlib.Path) -> str:
         return ""
     near = difflib.get_close_matches(target.name, list(names), 1, 0.6)
     return f"did you mean {near[0]!r}?" if near else ""
-
-
-def _shapes(fields: Fields) -> dict[str, tuple[int, ...]]:
-    """Shapes by tensor name: lists of sizes, or texts such as `1,3,224,224` and `1x3x224x224`."""
-    value, where = fields.data["shapes"], fields.path("shapes")
-    tensors = Fields(
-        value, tuple(value) if isinstance(value, abc.Mapping) else ("TENSOR",), file=fields.file, where=where
-    )
-    shapes = {}
-    for name, sizes in tensors.data.items():
-        parts = sizes.replace("x", ",").split(",") if isinstance(sizes, str) else tensors.sequence(name)
-        item = tensors.path(str(name))
-        shapes[str(name)] = tuple(int(number(d, file=fields.file, item=item, minimum=1, integer=True)) for d in parts)
-    return shapes

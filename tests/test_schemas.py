@@ -1,0 +1,211 @@
+"""Published schemas are what the code yields, accept what we write, refuse planted faults, and agree with readers."""
+
+import copy
+import functools
+import json
+import pathlib
+import types
+import typing
+
+import fuzz_documents
+import jsonschema
+import msgspec
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mohamjax.cli import main
+from mohamjax.errors import InputError
+from mohamjax.forms import read_form
+from mohamjax.hardware import load_templates, packaged_templates, template_to_dict
+from mohamjax.hardware.package import PackageParameters, package_to_dict
+from mohamjax.io.files import parse_json
+from mohamjax.io.job_transfer import TRANSFER_FORMAT
+from mohamjax.io.jobs import job_table_document
+from mohamjax.io.schedules import evaluate_schedules, read_job_table
+from mohamjax.io.schemas import FORMS, schema
+from mohamjax.schedule.requirements import requirements_from_dict
+
+PUBLISHED = pathlib.Path(__file__).parents[1] / "docs" / "schemas"
+SOUND = {
+    "designs/1": fuzz_documents.designs(),
+    "schedule/1": fuzz_documents.schedule(),
+    "fluid-schedule/1": fuzz_documents.FLUID,
+    "job-table/1": fuzz_documents.JOB_TABLE,
+    "mappings/1": fuzz_documents.mappings(),
+    TRANSFER_FORMAT: {**fuzz_documents.TRANSFER},
+    "template/1": template_to_dict(load_templates(("eyeriss",))[0]),
+    "technology/1": yaml.safe_load(fuzz_documents.TECHNOLOGY),
+    "package": package_to_dict(PackageParameters()),
+    "requirements/1": requirements_from_dict(
+        {"limits": {"area_mm2": 3.0}, "pin": [{"layers": "*", "templates": ["simba"]}]}
+    ).to_dict(),
+    "scenario": yaml.safe_load(fuzz_documents.SCENARIO),
+    "platform": yaml.safe_load(fuzz_documents.PLATFORM),
+}
+
+
+@functools.cache
+def validator(name):
+    return jsonschema.Draft202012Validator(schema(name))
+
+
+def accepted(name, document):
+    return validator(name).is_valid(document)
+
+
+def read(name, document):
+    """Whether the form takes the document."""
+    try:
+        read_form(document, FORMS[name], file="file")
+    except InputError as error:
+        assert error.file == "file" and error.remedy
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_published_schemas_are_those_of_the_code(name, capsys):
+    """`mohamjax schema NAME --out docs/schemas/FILE` writes them anew."""
+    jsonschema.Draft202012Validator.check_schema(schema(name))
+    assert main(["schema", name]) == 0
+    assert capsys.readouterr().out == (PUBLISHED / f"{name.replace('/', '-')}.json").read_text()
+
+
+def test_the_verb_lists_the_names(capsys):
+    assert main(["schema"]) == 0
+    assert capsys.readouterr().out.split() == list(FORMS)
+    assert main(["schema", "design/1"]) == 2
+    assert "did you mean 'designs/1'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_sound_documents_are_accepted(name):
+    assert accepted(name, SOUND[name]) and read(name, SOUND[name])
+
+
+def test_what_we_write_is_accepted(tmp_path):
+    """Templates, a job table and the answers to schedules; folders of searches are checked where they are made."""
+    for template in load_templates(packaged_templates()):
+        assert accepted("template/1", json.loads(json.dumps(template_to_dict(template))))
+    table = read_job_table(fuzz_documents.JOB_TABLE, "file")
+    assert accepted("job-table/1", job_table_document(table, [("s", [0, 1], [0, 1])]))
+    for name, document in (("fluid-schedule/1", fuzz_documents.FLUID), ("job-table/1", fuzz_documents.JOB_TABLE)):
+        (tmp_path / "in.json").write_text(json.dumps(document))
+        evaluate_schedules(tmp_path / "in.json", tmp_path / "out.json", timelines=True)
+        assert accepted(f"{name}-answer", json.loads((tmp_path / "out.json").read_text()))
+
+
+FAULTS = {
+    "a negative duration": ("fluid-schedule/1", ["cases", 0, "duration", 0], -1),
+    "an order with true": ("fluid-schedule/1", ["cases", 0, "order", 0], True),
+    "a bandwidth of 0": ("job-table/1", ["resources", 0, "bandwidth"], 0),
+    "an unknown unit": ("job-table/1", ["time_unit"], "h"),
+    "another format": ("designs/1", ["format"], "designs/2"),
+    "a layer of no type": ("designs/1", ["layers", 0, "type"], "pool"),
+    "a bound of 0": ("designs/1", ["layers", 0, "bounds", "K"], 0),
+    "a dimension that is none": ("designs/1", ["layers", 0, "bounds", "Z"], 2),
+    "a step without chiplet": ("designs/1", ["designs", 0, "schedule", 0, "chiplet"], None),
+    "a fanout of one number": ("designs/1", ["designs", 0, "chiplets", 0, "levels", 0, "fanout"], [2]),
+    "an unknown key of a level": ("designs/1", ["mappings", 0, "levels", 0, "tmporal"], {}),
+    "no application": ("schedule/1", ["application"], None),
+    "an unknown key of a template": ("template/1", ["wordbits"], 8),
+    "a name of two words": ("template/1", ["levels", 0, "name"], "a b"),
+    "an unknown limit": ("requirements/1", ["limits", "power_mW"], 3),
+    "too many tiles": ("package", ["max_tiles"], 1025),
+    "three numbers of a nest": ("mappings/1", ["sets", 0, "stride"], [1, 1, 1]),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_planted_faults_are_refused_by_schema_and_reader(fault):
+    name, path, value = FAULTS[fault]
+    document = copy.deepcopy(SOUND[name])
+    at = document
+    for key in path[:-1]:
+        at = at[key]
+    at[path[-1]] = value
+    assert not accepted(name, document) and not read(name, document)
+
+
+VALUES = st.sampled_from(
+    [None, True, 0, 1, -1, 2**31, 0.5, 1e300, "", "x", "all", "any", "simba", [], [1, 2], {}, {"a": 1}]
+)
+
+
+def places(tree, path=()):
+    yield path
+    members = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    for key, value in members:
+        yield from places(value, (*path, key))
+
+
+@settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_readers_and_schemas_agree(data):
+    """A document with a value put anywhere is taken by both or by none."""
+    name = data.draw(st.sampled_from(sorted(SOUND)))
+    document = copy.deepcopy(SOUND[name])
+    *way, last = data.draw(st.sampled_from([path for path in places(document) if path]))
+    at = document
+    for key in way:
+        at = at[key]
+    at[last] = data.draw(VALUES)
+    assert accepted(name, document) == read(name, document), (name, way, last, at[last])
+
+
+def alternatives(kind):
+    if typing.get_origin(kind) is typing.Annotated:
+        inner, *notes = typing.get_args(kind)
+        return [(k, [*more, *notes]) for k, more in alternatives(inner)]
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        return [pair for arg in typing.get_args(kind) for pair in alternatives(arg)]
+    return [(kind, [])]
+
+
+def unions(kind, seen):
+    """Every type in a form, as its alternatives."""
+    found = alternatives(kind)
+    yield found
+    for k, _ in found:
+        if isinstance(k, type) and issubclass(k, msgspec.Struct) and k not in seen:
+            seen.add(k)
+            for hint in typing.get_type_hints(k, include_extras=True).values():
+                yield from unions(hint, seen)
+        elif typing.get_origin(k) in (list, tuple, dict):
+            for arg in typing.get_args(k):
+                yield from unions(arg, seen)
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_no_form_holds_what_crashes_msgspec(name):
+    """msgspec 0.22 loses its way in a tuple beside a number with limits, and in a list beside a text with a pattern."""
+    for found in unions(FORMS[name], set()):
+        origins = {typing.get_origin(kind) for kind, _ in found}
+        limited = any(kind in (int, float) and notes for kind, notes in found)
+        pattern = any(note.pattern for _, notes in found for note in notes if isinstance(note, msgspec.Meta))
+        assert not (tuple in origins and limited), found
+        assert not (origins & {list, tuple, dict} and pattern), found
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"a": 1, "a": 2}', "'a' is written twice"),
+        ('{"b": {"a": 1, "\\u0061": ":"}}', "'a' is written twice"),
+        ('{"\\u003a": 1, "x": 1, "x": 2}', "'x' is written twice"),
+        ("[" * 101 + "]" * 101, "nested too deeply"),
+        ('{"a":' * 101 + "1" + "}" * 101, "nested too deeply"),
+        ("1" + "0" * 300, "301 digits"),
+        ('"\\ud800"', "lone surrogate"),
+    ],
+)
+def test_fast_json_refuses_what_slow_json_does(text, words):
+    with pytest.raises(InputError, match=words):
+        parse_json(text, "file")
+
+
+def test_fast_json_reads_what_is_sound():
+    text = '{"a:": ["\\u003a", ":", 1e3, ' + str(2**70) + '], "d": ' + "[" * 98 + "]" * 98 + ', "é": "\\ud83d\\ude00"}'
+    assert parse_json(text, "file") == json.loads(text)
