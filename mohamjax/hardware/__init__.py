@@ -1,7 +1,7 @@
 """Hardware: accelerator templates, technology tables, and the package."""
 
 from mohamjax.dims import DATA_SPACES
-from mohamjax.hardware.arrays import TemplateArrays, resize, template_arrays
+from mohamjax.hardware.arrays import TemplateArrays, leakage, resize, template_arrays
 from mohamjax.hardware.machine import Architecture, Machine
 from mohamjax.hardware.package import (
     PackageParameters,
@@ -19,8 +19,13 @@ from mohamjax.hardware.technology import (
     DRAM_TYPES,
     Technology,
     component_costs,
+    component_leakage,
+    default_technology,
     load_technology,
     mac_costs,
+    mac_leakage,
+    packaged_technologies,
+    sram_times,
     technology_hash,
 )
 from mohamjax.hardware.template import (
@@ -62,21 +67,27 @@ __all__ = [
     "TemplateArrays",
     "check_tiles",
     "component_costs",
+    "component_leakage",
+    "default_technology",
     "describe",
     "example_yaml",
     "fits",
     "interface_positions",
+    "leakage",
     "load_package",
     "load_technology",
     "load_template",
     "load_templates",
     "mac_costs",
+    "mac_leakage",
     "nop_energy",
     "package_from_dict",
     "package_tables",
     "package_to_dict",
+    "packaged_technologies",
     "packaged_templates",
     "resize",
+    "sram_times",
     "technology_hash",
     "template_arrays",
     "template_from_dict",

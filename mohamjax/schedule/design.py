@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import jax
 import jax.numpy as jnp
 
-from mohamjax.hardware import Machine, PackageTables, Technology, TemplateArrays, nop_energy, resize
+from mohamjax.hardware import Machine, PackageTables, Technology, TemplateArrays, leakage, nop_energy, resize
 from mohamjax.mapping import MappingTables, Wires, area, hop_columns
 from mohamjax.schedule.fluid import Timeline, simulate
 from mohamjax.struct import Rows, record
@@ -144,6 +144,7 @@ class DesignReport:
         layer_energy: `[L]` float, pJ on its chiplet, without the package.
         wire_energy: `[L, V]` float, pJ of it that the wires below each level take.
         nop_energy: `[L]` float, pJ of the network-on-package for the layer's traffic.
+        static_energy: `[S]` float, pJ of each chiplet's leakage over the makespan; 0 unless the technology counts it.
     """
 
     objectives: jax.Array
@@ -154,6 +155,7 @@ class DesignReport:
     layer_energy: jax.Array
     wire_energy: jax.Array
     nop_energy: jax.Array
+    static_energy: jax.Array
 
 
 def _rows(design: Design, bench: Workbench) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -258,6 +260,17 @@ def _energy(
     return jnp.where(bench.layer_mask, layer, 0.0), package
 
 
+def _static_energy(design: Design, bench: Workbench, chips: Chiplets, timeline: Timeline) -> jax.Array:
+    """`[S]` pJ: all of the package leaks until the last layer has ended; 0 unless the technology counts it."""
+    share = bench.technology.static_share
+    if share is None:
+        return jnp.zeros_like(chips.area)
+    of_tile = jax.tree.map(lambda leaf: leaf[jnp.maximum(design.template, 0)], bench.templates)
+    leaks = jax.vmap(leakage, in_axes=(0, None, 0))(of_tile, bench.technology, chips.machine)
+    ns = jnp.where(timeline.ok, timeline.makespan, 0) * (CYCLE_S / 1e-9)
+    return jnp.where(chips.occupied, leaks * ns * share, 0)
+
+
 def report(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array] | None = None) -> DesignReport:
     """Evaluates one design in detail.
 
@@ -274,12 +287,16 @@ def report(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array] 
     duration, traffic, timeline = _schedule(design, bench, chips)
     levels, wires = _wires(design, bench, chips)
     layer_energy, package_energy = _energy(design, bench, chips, wires, traffic)
+    static_energy = _static_energy(design, bench, chips, timeline)
     by_level = jnp.zeros((len(wires), chips.capacity.shape[1]), wires.dtype)
     package_area = jnp.sum(chips.occupied) * bench.package.tile_area
+    spent = jnp.sum(layer_energy) + jnp.sum(package_energy)
+    if bench.technology.static_share is not None:
+        spent += jnp.sum(static_energy)
     objectives = jnp.stack(
         [
             jnp.where(timeline.ok, timeline.makespan, jnp.inf) * CYCLE_S,
-            (jnp.sum(layer_energy) + jnp.sum(package_energy)) * 1e-12,
+            spent * 1e-12,
             (jnp.sum(chips.area) + package_area) * 1e-6,
         ]
     )
@@ -292,6 +309,7 @@ def report(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array] 
         layer_energy=layer_energy,
         wire_energy=by_level.at[jnp.arange(len(wires))[:, None], levels].add(wires),
         nop_energy=package_energy,
+        static_energy=static_energy,
     )
 
 
