@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import TextIO
 
 from mohamjax import __version__
-from mohamjax.cli import codesign, evaluate, options, plot, schedule, search, templates, workload
+from mohamjax.cli import codesign, evaluate, options, plot, schedule, search, technology, templates, workload
 from mohamjax.cli import map as map_
 from mohamjax.cli.terminal import Terminal, say, warn
 from mohamjax.errors import InputError
@@ -33,6 +33,7 @@ _VERBS: dict[str, ModuleType] = {
     "schedule": schedule,
     "workload": workload,
     "templates": templates,
+    "technology": technology,
     "plot": plot,
 }
 """Each has `add_parser`, which adds the verb with its options, and `run`, which returns the exit code."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mohamjax.cli import options
-from mohamjax.cli.inputs import technology_of
+from mohamjax.cli.inputs import technology_of, warn_of_slow_buffers
 from mohamjax.cli.options import refuse
 from mohamjax.cli.outputs import probe, write
 from mohamjax.cli.terminal import Terminal
@@ -56,9 +56,11 @@ def add_parser(verbs: Any) -> None:
     schedules.add_argument("file", help="a JSON file of one of these formats")
     schedules.add_argument(
         "--technology",
-        metavar="FILE",
-        help="with schedule/1 and designs/1: the technology that they were made with (default: the packaged one)",
+        metavar="NAME|FILE",
+        help="with schedule/1 and designs/1: the technology that they were made with, by name or file (default: the "
+        "packaged one that they state)",
     )
+    options.add_static_energy(schedules)
     schedules.add_argument("--float32", action="store_true", help="compute in single precision (default double)")
     schedules.add_argument(
         "--timelines",
@@ -71,9 +73,11 @@ def add_parser(verbs: Any) -> None:
     designs.add_argument("file", help="designs.json of a search, or a schedule/1 file")
     designs.add_argument(
         "--technology",
-        metavar="FILE",
-        help="the technology that the designs were made with (default: the packaged one)",
+        metavar="NAME|FILE",
+        help="the technology that the designs were made with, by name or file (default: the packaged one that they "
+        "state)",
     )
+    options.add_static_energy(designs)
     designs.add_argument("--float32", action="store_true", help="compute in single precision (default double)")
     designs.add_argument(
         "--explain",
@@ -137,11 +141,16 @@ def _evaluate_schedules(arguments: argparse.Namespace) -> int:
     if check_format(read_json(arguments.file), (*SCHEDULE_READERS, *designs), arguments.file) in designs:
         probe(arguments.out)
         technology = technology_of(arguments) if arguments.technology else None
-        rows, evaluated = evaluate_designs(arguments.file, technology=technology, float32=arguments.float32)
+        static = arguments.static_energy
+        rows, evaluated = evaluate_designs(
+            arguments.file, technology=technology, static_energy=static, float32=arguments.float32
+        )
+        _warn_of_slow_buffers(arguments, evaluated)
         write(arguments.out, dump_json(schedules_document(rows, evaluated, timelines=arguments.timelines)))
         _count_designs(rows)
         return 0
-    refuse("is for the formats schedule/1 and designs/1", "leave it out", technology=arguments.technology)
+    given = {name: getattr(arguments, name) for name in ("technology", "static_energy")}
+    refuse("is for the formats schedule/1 and designs/1", "leave it out", **given)
     probe(arguments.out)
     summary = evaluate_schedules(
         arguments.file, arguments.out or "-", float32=arguments.float32, timelines=arguments.timelines
@@ -169,8 +178,13 @@ def _evaluate_designs(arguments: argparse.Namespace) -> int:
     if arguments.timeloop is not None:
         prepare_folder(arguments.timeloop, "--timeloop")
     rows, evaluated = evaluate_designs(
-        arguments.file, technology=technology, float32=arguments.float32, wanted=arguments.explain or None
+        arguments.file,
+        technology=technology,
+        static_energy=arguments.static_energy,
+        float32=arguments.float32,
+        wanted=arguments.explain or None,
     )
+    _warn_of_slow_buffers(arguments, evaluated)
     told = None if arguments.explain is None else explain_designs(rows, evaluated, arguments.explain or None)
     if told is None or arguments.out is not None:
         write(arguments.out, evaluation_csv(rows))
@@ -187,6 +201,11 @@ def _evaluate_designs(arguments: argparse.Namespace) -> int:
             {"--trace": write_design_trace, "--timeloop": write_timeloop_designs}[item](target, evaluated)
     _count_designs(rows)
     return 0
+
+
+def _warn_of_slow_buffers(arguments: argparse.Namespace, evaluated: Any) -> None:
+    if arguments.technology and evaluated is not None:
+        warn_of_slow_buffers(evaluated.templates, evaluated.technology)
 
 
 def _count_designs(rows: Sequence[dict[str, Any]]) -> None:

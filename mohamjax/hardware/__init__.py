@@ -20,11 +20,13 @@ from mohamjax.hardware.technology import (
     Technology,
     component_costs,
     component_leakage,
+    counting_leakage,
     default_technology,
     load_technology,
     mac_costs,
     mac_leakage,
     packaged_technologies,
+    recorded_technology,
     sram_times,
     technology_hash,
 )
@@ -48,6 +50,7 @@ from mohamjax.hardware.template_yaml import (
     template_from_dict,
     template_to_yaml,
 )
+from mohamjax.hardware.timing import slow_buffers
 
 __all__ = [
     "COMPONENT_CLASSES",
@@ -68,6 +71,7 @@ __all__ = [
     "check_tiles",
     "component_costs",
     "component_leakage",
+    "counting_leakage",
     "default_technology",
     "describe",
     "example_yaml",
@@ -86,7 +90,9 @@ __all__ = [
     "package_to_dict",
     "packaged_technologies",
     "packaged_templates",
+    "recorded_technology",
     "resize",
+    "slow_buffers",
     "sram_times",
     "technology_hash",
     "template_arrays",

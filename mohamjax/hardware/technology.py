@@ -41,6 +41,7 @@ __all__ = [
     "Technology",
     "component_costs",
     "component_leakage",
+    "counting_leakage",
     "default_technology",
     "load_technology",
     "mac_costs",
@@ -48,6 +49,7 @@ __all__ = [
     "packaged_sram_rows",
     "packaged_technologies",
     "read_sram_rows",
+    "recorded_technology",
     "sram_times",
     "technology_hash",
 ]
@@ -309,23 +311,17 @@ def load_technology(path: str | os.PathLike[str] | None = None, *, static_energy
             )
         else:
             figures = _override(file)
-    if static_energy and not (np.isfinite(figures.rows[:, 6]).all() and np.isfinite(figures.leakage).all()):
-        raise InputError(
-            "tells no leakage, so that there is no static energy",
-            item=name,
-            remedy="add the column leakage_power_mW to its SRAM table, and leakage_mW to the parts that it states",
-        )
     curves = sram_curves(figures.rows)
-    return Technology(
+    technology = Technology(
         sram=curves.costs,
         sram_standby=curves.standby,
         sram_rows=curves.rows,
         sram_widths=curves.widths,
         dram=figures.dram,
         logic_leakage=figures.leakage,
-        static_share=np.float64(1) if static_energy else None,
         **figures.parts,
     )
+    return counting_leakage(technology) if static_energy else technology
 
 
 @dataclasses.dataclass(frozen=True)
@@ -406,9 +402,7 @@ def _override(path: pathlib.Path) -> _Figures:
             continue
         arithmetic = name in ("multiplier", "adder")
         keys = ("energy_pJ", "area_um2") if arithmetic else ("read_energy_pJ", "write_energy_pJ", "area_um2")
-        part = Fields(
-            top.data[name], (*keys, "leakage_mW") if name in LEAKING else keys, file=path, where=name
-        )
+        part = Fields(top.data[name], (*keys, "leakage_mW") if name in LEAKING else keys, file=path, where=name)
         values = [part.number(key) for key in keys]
         parts[name] = np.array([values[0], 0.0, values[1]] if arithmetic else values)
         if name in LEAKING:
@@ -479,6 +473,54 @@ def read_sram_rows(text: str, file: object) -> np.ndarray:
     if not rows:
         raise InputError("holds no rows", file=file, remedy="give at least one size")
     return np.array(rows, dtype=np.float64)
+
+
+_EARLIER = {"8b9b82d0dcb655cc448f9dd06bf165045c2f8d7148774bac9408bf90ae1902ce": "45nm-coarse"}
+"""Hashes of packaged figures in forms that they had before, and the name that they go by now."""
+
+
+def recorded_technology(stated: str | None, given: Technology | None, static_energy: bool = False) -> Technology | None:
+    """The technology that a file of designs was made with.
+
+    Args:
+        stated: the hash in the file; None where it says none.
+        given: what the user gives; default the packaged one with that hash, or the default one.
+        static_energy: leakage counts, whether `given` says so or not.
+
+    Returns:
+        The technology, None where the file was made with another one than is given or packaged.
+    """
+    if stated in _EARLIER:
+        stated = _hash_of(_EARLIER[stated])
+    if given is None:
+        names = [name for name in packaged_technologies() if stated in (None, _hash_of(name))]
+        return load_technology(names[0], static_energy=static_energy) if names else None
+    if stated not in (None, technology_hash(given)):
+        return None
+    return counting_leakage(given) if static_energy else given
+
+
+def counting_leakage(technology: Technology) -> Technology:
+    """The technology with static energy: leakage over the makespan counts to the energy of designs.
+
+    Raises:
+        InputError: it does not tell all leakage.
+    """
+    if technology.static_share is not None:
+        return technology
+    known = ~np.isnan(technology.sram)[..., :1]
+    if np.any(np.isnan(technology.sram_standby[..., :1]) & known) or np.any(np.isnan(technology.logic_leakage)):
+        raise InputError(
+            "tells no leakage, so that there is no static energy",
+            item="technology",
+            remedy="add the column leakage_power_mW to its SRAM table, and leakage_mW to the parts that it states",
+        )
+    return dataclasses.replace(technology, static_share=np.float64(1))
+
+
+@functools.cache
+def _hash_of(name: str) -> str:
+    return technology_hash(load_technology(name))
 
 
 def technology_hash(technology: Technology) -> str:

@@ -21,7 +21,7 @@ from mohamjax.hardware import (
     Template,
     load_templates,
     package_from_dict,
-    technology_hash,
+    recorded_technology,
     template_arrays,
     template_from_dict,
 )
@@ -405,12 +405,15 @@ def _templates(document: abc.Mapping[str, Any], file: pathlib.Path) -> tuple[Tem
     return tuple(out)
 
 
-def read_designs(path: str | pathlib.Path, *, technology: Technology) -> DesignFile:
+def read_designs(
+    path: str | pathlib.Path, *, technology: Technology | None = None, static_energy: bool = False
+) -> DesignFile:
     """Reads and checks a `designs/1` or `schedule/1` file; a broken design keeps its place with the reason.
 
     Args:
         path: the file.
-        technology: energy and area tables, which must be those of the file.
+        technology: energy and area tables, which must be those of the file; default the packaged ones that are.
+        static_energy: count leakage, also where the file does not.
 
     Raises:
         InputError: the file as a whole cannot be read.
@@ -424,8 +427,11 @@ def read_designs(path: str | pathlib.Path, *, technology: Technology) -> DesignF
     stated = document.get("technology", {})
     if not isinstance(stated, abc.Mapping):
         raise InputError("`technology` is not a table", file=path, remedy='write {"hash": ...} or leave it out')
-    stated = stated.get("hash")
-    if stated not in (None, technology_hash(technology)):
+    static = stated.get("static_energy", False)
+    if not isinstance(static, bool):
+        raise InputError(f"is {static!r}", file=path, item="technology.static_energy", remedy="write true or false")
+    technology = recorded_technology(stated.get("hash"), technology, static_energy or static)
+    if technology is None:
         raise InputError(
             "the designs were made with other technology tables",
             file=path,
@@ -467,6 +473,7 @@ def read_designs(path: str | pathlib.Path, *, technology: Technology) -> DesignF
         application=application,
         templates=templates,
         package=package,
+        technology=technology,
         mappings=mappings,
         count=count,
         names=tuple(names),

@@ -1,0 +1,171 @@
+"""SRAM tables of any node from CACTI, through hwcomponents (the extra `technology`, Python 3.12 or newer).
+
+hwcomponents and its package for CACTI (Andrulis, MIT; CACTI 7 itself inside) know which nodes there are and how sizes and
+nodes between CACTI's own follow from them; here is only which sizes are asked for, and that each is asked for once.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import pathlib
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mohamjax.errors import InputError
+from mohamjax.folders import cache_folder
+from mohamjax.hardware.template import Template
+
+__all__ = ["Memory", "logic_scaling", "make_sram_rows", "memories_of", "sram_figures"]
+
+_LEAST_ROWS = 16
+
+Memory = tuple[int, int, int]
+"""Width [bits], ports and most rows of memories that a table is to cover."""
+
+
+def _packages() -> tuple[Any, Any, str]:
+    """The SRAM model, the scaling of nodes, and the version of what computes."""
+    try:
+        import hwcomponents_cacti  # pyright: ignore[reportMissingImports]
+        from hwcomponents.scaling import techscaling  # pyright: ignore[reportMissingImports]
+    except ImportError as error:
+        raise InputError(
+            f"needs hwcomponents and hwcomponents-cacti ({error})",
+            item="technology make",
+            remedy="pip install 'mohamjax[technology]' with Python 3.12 or newer",
+        ) from None
+    versions = "-".join(importlib.metadata.version(name) for name in ("hwcomponents", "hwcomponents-cacti"))
+    return hwcomponents_cacti.SRAM, techscaling, versions
+
+
+def logic_scaling(node_nm: float, from_nm: float = 45) -> tuple[float, float]:
+    """Factors of energy and area of logic between two nodes, by hwcomponents (Stillmaker and Baas, 2017; at 0.8 V).
+
+    Raises:
+        InputError: hwcomponents is not installed.
+    """
+    _, scaling, _ = _packages()
+    nodes = node_nm * 1e-9, from_nm * 1e-9
+    return float(scaling.tech_node_energy(*nodes)), float(scaling.tech_node_area(*nodes))
+
+
+def sram_figures(node_nm: float, width: int, rows: int, ports: int = 1) -> np.ndarray:
+    """What CACTI says about one memory; kept in the user's cache folder.
+
+    Args:
+        node_nm: technology node [nm].
+        width: bits of one access.
+        rows: accesses that it holds; width * rows must be whole bytes.
+        ports: read-write ports.
+
+    Returns:
+        `[6]` float64: read and write energy [pJ], area [um^2], leakage [mW], access and cycle time [ns].
+
+    Raises:
+        InputError: hwcomponents is not installed, or CACTI does not run or refuses the size.
+    """
+    model, _, version = _packages()
+    file = cache_folder("technology") / version / f"sram-{node_nm:g}nm-{width}x{rows}-{ports}.json"
+    try:
+        return np.array(json.loads(file.read_text(encoding="utf-8")), np.float64).reshape(6)
+    except (OSError, ValueError):
+        pass  # not there, or cut short: asked for again
+    try:
+        memory = model(tech_node=node_nm * 1e-9, width=width, depth=rows, size=width * rows, n_rw_ports=ports)
+        read, write = memory.read(), memory.write()
+    except Exception as error:  # whatever a model of theirs may raise
+        reason = re.sub(r"\s+", " ", str(error)) or type(error).__name__
+        raise InputError(
+            f"CACTI gives nothing for {width} bits x {rows} rows, {ports} port(s) ({reason:.300})",
+            item=f"{node_nm:g} nm",
+            remedy="ask for another size; where CACTI's program itself does not start (it needs a recent C library), "
+            "build it anew: make -B in the folder `cacti` of the package hwcomponents_cacti",
+        ) from None
+    figures = [
+        float(read.energy) * 1e12,
+        float(write.energy) * 1e12,
+        float(memory.area) * 1e12,
+        float(memory.leak_power) * 1e3,
+        float(read.latency) * 1e9,
+        ports / float(read.throughput) * 1e9,
+    ]
+    _keep(file, json.dumps(figures))
+    return np.array(figures)
+
+
+def _keep(file: pathlib.Path, text: str) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        part = file.with_suffix(f".{os.getpid()}")
+        part.write_text(text, encoding="utf-8")
+        part.replace(file)
+    except OSError:
+        pass  # without a cache it only takes longer
+
+
+def memories_of(templates: Sequence[Template]) -> list[Memory]:
+    """The SRAMs of templates: per width and port count the most rows of any."""
+    most: dict[tuple[int, int], int] = {}
+    for template in templates:
+        for level in template.levels:
+            if level.component.cls == "sram" and level.capacity_words is not None:
+                kind = level.block_words * level.word_bits, level.component.ports
+                most[kind] = max(most.get(kind, 0), -(-level.capacity_words // level.block_words))
+    return [(*kind, rows) for kind, rows in sorted(most.items())]
+
+
+def make_sram_rows(
+    node_nm: float,
+    memories: Sequence[Memory],
+    tolerance: float = 0.01,
+    progress: Callable[[int], None] | None = None,
+) -> np.ndarray:
+    """A table that has rows wherever the curves bend or jump: two row counts an octave, then halves of intervals.
+
+    An interval whose middle is further than the tolerance from the line between its ends (on logarithmic axes, in read
+    energy, write energy or area) is halved, down to 16 rows.
+
+    Args:
+        node_nm: technology node [nm].
+        memories: what is to be covered, from 16 rows to the most.
+        tolerance: largest relative error at the middles.
+        progress: called with the number of sizes known so far.
+
+    Returns:
+        `[R, 9]`, columns `technology.SRAM_COLUMNS`.
+
+    Raises:
+        InputError: as of `sram_figures`.
+    """
+    table: list[list[float]] = []
+    for width, ports, most in memories:
+        known: dict[int, np.ndarray] = {}
+
+        def at(rows: int, width: int = width, ports: int = ports, known: dict[int, np.ndarray] = known) -> np.ndarray:
+            if rows not in known:
+                known[rows] = sram_figures(node_nm, width, rows, ports)
+                if progress is not None:
+                    progress(len(table) + len(known))
+            return known[rows]
+
+        ends = {_LEAST_ROWS, most}
+        for k in range(4, most.bit_length()):
+            ends |= {rows for rows in (1 << k, 3 << (k - 1)) if _LEAST_ROWS < rows < most}
+        intervals = list(zip(sorted(ends), sorted(ends)[1:], strict=False))
+        while intervals:
+            low, high = intervals.pop()
+            middle = 16 * round((low * high) ** 0.5 / 16)
+            if not low < middle < high:
+                at(low), at(high)
+                continue
+            t = np.log(middle / low) / np.log(high / low)
+            straight = (1 - t) * np.log(at(low)[:3]) + t * np.log(at(high)[:3])
+            if np.any(np.abs(np.log(at(middle)[:3]) - straight) > tolerance):
+                intervals += [(low, middle), (middle, high)]
+        table += [[width, rows, ports, *known[rows]] for rows in sorted(known)]
+    return np.array(table, np.float64)
