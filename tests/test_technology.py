@@ -39,6 +39,7 @@ from mohamjax.struct import stack
 TECHNOLOGY = load_technology()
 ROWS = packaged_sram_rows()
 costs = jax.jit(component_costs)
+leakages = jax.jit(component_leakage)
 
 
 def cost(cls, depth, width, **options):
@@ -132,13 +133,16 @@ def test_register_and_comparator_figures_give_every_register_file_row():
 @pytest.mark.parametrize("name", packaged_technologies())
 def test_every_row_of_every_table_is_met(name):
     technology, rows = load_technology(name), packaged_sram_rows(name)
+    rows = rows[np.arange(len(ROWS)) % len(rows)]  # as many for all: compiled once
     ports = rows[:, 2].astype(int)
     got = costs(technology, COMPONENT_CLASSES.index("sram"), rows[:, 1], rows[:, 0], ports=ports)
     address = np.ceil(np.log2(rows[:, 1]))[:, None] * technology.address_generator
     np.testing.assert_allclose(np.stack(got, axis=-1) - address, rows[:, 3:6], rtol=3e-5)
-    leaks = component_leakage(technology, COMPONENT_CLASSES.index("sram"), *jnp.float32(rows[:, 1::-1].T), ports)
+    leaks = leakages(technology, COMPONENT_CLASSES.index("sram"), *jnp.float32(rows[:, 1::-1].T), ports)
     np.testing.assert_allclose(leaks, rows[:, 6], rtol=3e-5)
-    np.testing.assert_allclose(sram_times(technology, rows[:, 1], rows[:, 0], ports), rows[:, 7:], rtol=3e-5)
+    times, known = sram_times(technology, rows[:, 1], rows[:, 0], ports), ~np.isnan(rows[:, 7:])
+    assert known.mean() > 0.9 or name == "45nm-coarse"  # which has cycle times alone
+    np.testing.assert_allclose(times[known], rows[:, 7:][known], rtol=3e-5)
 
 
 def test_technologies_have_one_shape_and_compile_once():
@@ -264,7 +268,7 @@ def test_double_precision_follows_the_sizes():
 def test_leakage_is_put_together_as_the_costs_are():
     register, comparator, multiplier, adder = TECHNOLOGY.logic_leakage
     kinds = [COMPONENT_CLASSES.index(name) for name in ("regfile", "register", "dram", "fixed", "none")]
-    leaks = component_leakage(TECHNOLOGY, jnp.asarray(kinds), jnp.full(5, 128.0), jnp.full(5, 24.0))
+    leaks = leakages(TECHNOLOGY, jnp.asarray(kinds), jnp.full(5, 128.0), jnp.full(5, 24.0))
     want = [128 * 24 * (register + comparator / 32), 128 * 24 * register, 0, 0, 0]
     np.testing.assert_allclose(leaks, want, rtol=1e-6)
     assert mac_leakage(TECHNOLOGY, 8, 24) == pytest.approx(64 * multiplier + 24 * adder)
@@ -274,7 +278,7 @@ def test_leakage_is_put_together_as_the_costs_are():
 def test_slow_buffers_are_those_over_the_clock():
     templates = load_templates(["simba"])
     slow = slow_buffers(templates, load_technology("90nm"))
-    assert [row[:4] for row in slow][0] == ("simba", "GlobalBuffer", 2048, 256)
+    assert slow[0][:4] == ("simba", "GlobalBuffer", 2048, 256)
     assert all(max(row[4:]) > 1 for row in slow)
     assert slow_buffers(templates, load_technology("90nm"), clock_ns=100.0) == []
     fast = slow_buffers(templates, load_technology("22nm"))

@@ -38,7 +38,7 @@ def add_parser(verbs: Any) -> None:
     make.add_argument(
         "--templates",
         metavar="NAME|FILE,...",
-        help="templates whose SRAMs the table is to cover, by name or YAML file (default: the packaged ones of Table 4)",
+        help="templates whose SRAMs the table is to cover, by name or YAML file (default: those of MOHaM's Table 4)",
     )
     options.add_common(
         make, "YAML file to write, with the SRAM table as CSV beside it (default NODEnm.yaml)", inner=True

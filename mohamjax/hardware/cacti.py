@@ -1,11 +1,12 @@
 """SRAM tables of any node from CACTI, through hwcomponents (the extra `technology`, Python 3.12 or newer).
 
-hwcomponents and its package for CACTI (Andrulis, MIT; CACTI 7 itself inside) know which nodes there are and how sizes and
-nodes between CACTI's own follow from them; here is only which sizes are asked for, and that each is asked for once.
+hwcomponents and its package for CACTI (Andrulis, MIT; CACTI 7 itself inside) know which nodes there are and how sizes
+and nodes between CACTI's own follow from them; here is only which sizes are asked for, and that each is asked for once.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import json
 import os
@@ -142,17 +143,19 @@ def make_sram_rows(
     Raises:
         InputError: as of `sram_figures`.
     """
+    asked = 0
+
+    @functools.cache
+    def at(width: int, ports: int, rows: int) -> np.ndarray:
+        nonlocal asked
+        asked += 1
+        if progress is not None:
+            progress(asked)
+        return sram_figures(node_nm, width, rows, ports)
+
     table: list[list[float]] = []
     for width, ports, most in memories:
-        known: dict[int, np.ndarray] = {}
-
-        def at(rows: int, width: int = width, ports: int = ports, known: dict[int, np.ndarray] = known) -> np.ndarray:
-            if rows not in known:
-                known[rows] = sram_figures(node_nm, width, rows, ports)
-                if progress is not None:
-                    progress(len(table) + len(known))
-            return known[rows]
-
+        of_kind = functools.partial(at, width, ports)
         ends = {_LEAST_ROWS, most}
         for k in range(4, most.bit_length()):
             ends |= {rows for rows in (1 << k, 3 << (k - 1)) if _LEAST_ROWS < rows < most}
@@ -160,12 +163,12 @@ def make_sram_rows(
         while intervals:
             low, high = intervals.pop()
             middle = 16 * round((low * high) ** 0.5 / 16)
+            ends.add(middle if low < middle < high else low)
             if not low < middle < high:
-                at(low), at(high)
                 continue
             t = np.log(middle / low) / np.log(high / low)
-            straight = (1 - t) * np.log(at(low)[:3]) + t * np.log(at(high)[:3])
-            if np.any(np.abs(np.log(at(middle)[:3]) - straight) > tolerance):
+            straight = (1 - t) * np.log(of_kind(low)[:3]) + t * np.log(of_kind(high)[:3])
+            if np.any(np.abs(np.log(of_kind(middle)[:3]) - straight) > tolerance):
                 intervals += [(low, middle), (middle, high)]
-        table += [[width, rows, ports, *known[rows]] for rows in sorted(known)]
+        table += [[width, rows, ports, *of_kind(rows)] for rows in sorted(ends)]
     return np.array(table, np.float64)

@@ -1,10 +1,10 @@
 """SRAM figures over size: rows of a table as they are, looked up inside jit.
 
 Axes: A read-write ports (1, 2); W widths; K knots of a curve, padded. A *curve* is one quantity of the memories of one
-width and port count over their row counts: straight lines on logarithmic axes between *knots*. Every row of the table is
-a knot. CACTI optimises the organisation of each memory anew and jumps where it changes; a table that is dense enough to
-have rows close by on both sides of a jump keeps it: halfway between them two knots share one row count, each with the
-figures of its own side, so that every size takes those of the nearer row (`sram_curves`).
+width and port count over their row counts: straight lines on logarithmic axes between *knots*. Every row of the table
+is a knot. CACTI optimises the organisation of each memory anew and jumps where it changes; a table that is dense enough
+to have rows close by on both sides of a jump keeps it: halfway between them two knots share one row count, each with
+the figures of its own side, so that every size takes those of the nearer row (`sram_curves`).
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ def sram_curves(rows: np.ndarray) -> SramCurves:
     * row_ratio^0.78, area and leakage linear, times constant), above the largest the slope of the last octave goes on.
 
     Along the widths: straight between neighbouring curves on logarithmic axes, also here where a table's widths are not
-    those that all technologies have. Below the smallest width energy * (0.7 width_ratio + 0.3), area and leakage linear;
-    a wider memory is as many of the widest side by side. A port count whose table starts or ends at other widths than
-    the other's takes over the other's ratio between widths there.
+    those that all technologies have. Below the smallest width energy * (0.7 width_ratio + 0.3), area and leakage
+    linear; a wider memory is as many of the widest side by side. A port count whose table starts or ends at other
+    widths than the other's takes over the other's ratio between widths there.
 
     Args:
-        rows: `[R, 9]` float, columns as `technology_files.read_sram_rows` gives them.
+        rows: `[R, 9]` float, columns as `technology.read_sram_rows` gives them.
     """
     widths = np.union1d(_WIDTHS, rows[:, 0])
     tabled: list[dict[float, _Curve]] = [{}, {}]
