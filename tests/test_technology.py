@@ -15,6 +15,7 @@ from conftest import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mohamjax.cli import main
 from mohamjax.errors import InputError
 from mohamjax.hardware import (
     COMPONENT_CLASSES,
@@ -375,6 +376,20 @@ def test_files_of_designs_find_their_packaged_technology():
     assert recorded_technology(before, TECHNOLOGY) is None
     assert recorded_technology("0" * 64, None) is None
     assert recorded_technology(None, None, True).static_share == 1
+
+
+def test_the_command_lists_and_refuses(tmp_path, capsys):
+    assert main(["technology", "list", "--out", str(tmp_path / "list.txt")]) == 0
+    lines = (tmp_path / "list.txt").read_text().splitlines()
+    assert [line.split()[0] for line in lines if "nm" in line] == list(packaged_technologies())
+    assert sum("default" in line for line in lines) == 1
+    with pytest.raises(SystemExit) as end:
+        main(["technology", "make", "--node", "0"])
+    assert end.value.code == 2
+    if importlib.util.find_spec("hwcomponents_cacti") is None:
+        assert main(["technology", "make", "--node", "28", "--out", str(tmp_path / "a.yaml")]) == 2
+        assert "mohamjax[technology]" in capsys.readouterr().err
+    assert main(["technology", "make", "--node", "28", "--out", "-"]) == 2
 
 
 # Tables from CACTI
