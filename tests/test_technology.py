@@ -138,19 +138,20 @@ def test_every_row_of_every_table_is_met(name):
     ports = rows[:, 2].astype(int)
     got = costs(technology, COMPONENT_CLASSES.index("sram"), rows[:, 1], rows[:, 0], ports=ports)
     address = np.ceil(np.log2(rows[:, 1]))[:, None] * technology.address_generator
-    np.testing.assert_allclose(np.stack(got, axis=-1) - address, rows[:, 3:6], rtol=3e-5)
+    np.testing.assert_allclose(np.stack(got, axis=-1) - address, rows[:, 3:6], rtol=1e-4)
     leaks = leakages(technology, COMPONENT_CLASSES.index("sram"), *jnp.float32(rows[:, 1::-1].T), ports)
-    np.testing.assert_allclose(leaks, rows[:, 6], rtol=3e-5)
+    np.testing.assert_allclose(leaks, rows[:, 6], rtol=1e-4)
     times, known = sram_times(technology, rows[:, 1], rows[:, 0], ports), ~np.isnan(rows[:, 7:])
     assert known.mean() > 0.9 or name == "45nm-coarse"  # which has cycle times alone
-    np.testing.assert_allclose(times[known], rows[:, 7:][known], rtol=3e-5)
+    np.testing.assert_allclose(times[known], rows[:, 7:][known], rtol=1e-4)
 
 
 def test_technologies_have_one_shape_and_compile_once():
     traced = jax.jit(component_costs)
     values = [float(traced(load_technology(name), 1, 2048.0, 64.0)[0]) for name in packaged_technologies()]
     assert traced._cache_size() == 1
-    assert len(set(values)) == len(values) - 1  # both tables of 45 nm have this size
+    assert values[1] == pytest.approx(values[0], rel=1e-5)  # both tables of 45 nm have this size
+    assert len({round(value, 4) for value in values}) == len(values) - 1
     stacked = stack([load_technology("45nm"), load_technology("22nm")])
     read = jax.vmap(component_costs, (0, None, None, None))(stacked, 1, 2048.0, 64.0)[0]
     np.testing.assert_allclose(read, [values[0], values[2]], rtol=1e-6)

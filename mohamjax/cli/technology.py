@@ -21,8 +21,8 @@ def _node(text: str) -> float:
         value = float(text)
     except ValueError:
         value = 0.0
-    if not 1 <= value <= 180:
-        raise argparse.ArgumentTypeError(f"{text!r} is no node in nm from 1 to 180, such as 28")
+    if not 1 <= value <= 90:
+        raise argparse.ArgumentTypeError(f"{text!r} is no node in nm from 1 to 90, such as 28")
     return value
 
 

@@ -21,7 +21,10 @@ from mohamjax.errors import InputError
 from mohamjax.folders import cache_folder
 from mohamjax.hardware.template import Template
 
-__all__ = ["Memory", "logic_scaling", "make_sram_rows", "memories_of", "sram_figures"]
+__all__ = ["LARGEST_NODE_NM", "Memory", "logic_scaling", "make_sram_rows", "memories_of", "sram_figures"]
+
+LARGEST_NODE_NM = 90
+"""Beyond it hwcomponents-cacti scales the figures of 22 nm up, to several times those of its own 90 nm."""
 
 _LEAST_ROWS = 16
 
@@ -51,7 +54,7 @@ def logic_scaling(node_nm: float, from_nm: float = 45) -> tuple[float, float]:
         InputError: hwcomponents is not installed.
     """
     _, scaling, _ = _packages()
-    nodes = node_nm * 1e-9, from_nm * 1e-9
+    nodes = node_nm / 1e9, from_nm / 1e9
     return float(scaling.tech_node_energy(*nodes)), float(scaling.tech_node_area(*nodes))
 
 
@@ -59,7 +62,7 @@ def sram_figures(node_nm: float, width: int, rows: int, ports: int = 1) -> np.nd
     """What CACTI says about one memory; kept in the user's cache folder.
 
     Args:
-        node_nm: technology node [nm].
+        node_nm: technology node [nm], at most 90.
         width: bits of one access.
         rows: accesses that it holds; width * rows must be whole bytes.
         ports: read-write ports.
@@ -71,13 +74,20 @@ def sram_figures(node_nm: float, width: int, rows: int, ports: int = 1) -> np.nd
         InputError: hwcomponents is not installed, or CACTI does not run or refuses the size.
     """
     model, _, version = _packages()
+    if not 0 < node_nm <= LARGEST_NODE_NM:
+        raise InputError(
+            "CACTI knows nodes up to 90 nm",
+            item=f"{node_nm:g} nm",
+            remedy="ask for a smaller one, or scale that of 90 nm",
+        )
     file = cache_folder("technology") / version / f"sram-{node_nm:g}nm-{width}x{rows}-{ports}.json"
     try:
         return np.array(json.loads(file.read_text(encoding="utf-8")), np.float64).reshape(6)
     except (OSError, ValueError):
         pass  # not there, or cut short: asked for again
     try:
-        memory = model(tech_node=node_nm * 1e-9, width=width, depth=rows, size=width * rows, n_rw_ports=ports)
+        # Not `* 1e-9`: their test of 90 nm for being above CACTI's largest node fails by rounding.
+        memory = model(tech_node=node_nm / 1e9, width=width, depth=rows, size=width * rows, n_rw_ports=ports)
         read, write = memory.read(), memory.write()
     except Exception as error:  # whatever a model of theirs may raise
         reason = re.sub(r"\s+", " ", str(error)) or type(error).__name__
