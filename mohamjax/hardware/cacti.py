@@ -78,7 +78,7 @@ def sram_figures(node_nm: float, width: int, rows: int, ports: int = 1) -> np.nd
         raise InputError(
             "CACTI knows nodes up to 90 nm",
             item=f"{node_nm:g} nm",
-            remedy="ask for a smaller one, or scale that of 90 nm",
+            remedy="ask for a smaller one, or scale that",
         )
     file = cache_folder("technology") / version / f"sram-{node_nm:g}nm-{width}x{rows}-{ports}.json"
     try:

@@ -111,6 +111,10 @@ def sram_curves(rows: np.ndarray) -> SramCurves:
 
 def _along_rows(x: np.ndarray, y: np.ndarray) -> _Curve:
     """`[n]` log2 rows, `[n, 6]` log2 figures: with what lies outside the table, and with its jumps."""
+    for k, known in enumerate(np.isfinite(y).T):
+        if known.any() and not known.all():  # rows that lack this figure take it from the curve of those that have it
+            y = y.copy()
+            y[~known, k] = _values(_along_rows(x[known], y[known]), x[~known])[:, k]
     step, change = np.diff(x)[:, None], np.diff(y, axis=0)
     with np.errstate(invalid="ignore"):
         leaps = np.any((change < -_JUMP) | (change > _STEEPEST * step + _JUMP), axis=1) & (step[:, 0] <= _NEAR)
