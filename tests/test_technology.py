@@ -280,7 +280,7 @@ def test_leakage_is_put_together_as_the_costs_are():
 def test_slow_buffers_are_those_over_the_clock():
     templates = load_templates(["simba"])
     slow = slow_buffers(templates, load_technology("90nm"))
-    assert slow[0][:4] == ("simba", "GlobalBuffer", 2048, 256)
+    assert ("simba", "GlobalBuffer", 2048, 256) in [row[:4] for row in slow]
     assert all(max(row[4:]) > 1 for row in slow)
     assert slow_buffers(templates, load_technology("90nm"), clock_ns=100.0) == []
     fast = slow_buffers(templates, load_technology("22nm"))

@@ -220,7 +220,8 @@ def component_leakage(
     """
     table = cast(technology, depth.dtype)
     rows = jnp.where(jnp.isfinite(depth) & (depth >= 1), depth, 1)
-    standby = sram_lookup(table.sram_standby[..., :1], table.sram_rows, table.sram_widths, rows, width, ports)
+    sizes = jnp.broadcast_arrays(rows, jnp.asarray(width, rows.dtype), jnp.asarray(ports, jnp.int32))
+    standby = sram_lookup(table.sram_standby[..., :1], table.sram_rows, table.sram_widths, *sizes)
     register, comparator = table.logic_leakage[0], table.logic_leakage[1]
     leaks = jnp.zeros_like(rows)
     for name, value in (
