@@ -51,9 +51,10 @@ def warn_of_slow_buffers(templates: Sequence[Template], technology: Technology) 
     """Says which buffers of a technology that was named are slower than the clock at their largest."""
     from mohamjax.hardware import slow_buffers
 
-    slow = [
-        f"{template} {level} ({rows} x {width} bits: access {access:.2g} ns, cycle {cycle:.2g} ns)"
-        for template, level, rows, width, access, cycle in slow_buffers(templates, technology)
-    ]
+    slow = []
+    for template, level, rows, width, *times in slow_buffers(templates, technology):
+        known = [f"{kind} {t:.2g} ns" for kind, t in zip(("access", "cycle"), times, strict=True) if t == t]
+        slow.append(f"{template} {level} ({rows} x {width} bits: {', '.join(known)})")
     if slow:
-        warn(f"slower than the clock of 1 ns at their largest, which nothing here models: {', '.join(slow)}")
+        more = f", and {len(slow) - 4} more" if len(slow) > 4 else ""
+        warn(f"slower than the clock of 1 ns at their largest, which nothing here models: {', '.join(slow[:4])}{more}")
