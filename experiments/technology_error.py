@@ -1,90 +1,133 @@
-"""How far SRAM interpolation is from the table at sizes that it does not know.
+"""How far SRAM look-ups are from CACTI at sizes that the tables do not have.
 
-    python experiments/technology_error.py [SRAM_TABLE.csv]
+    python experiments/technology_error.py > experiments/results/technology_error.md
 
-Every line leaves rows out of the table, builds the technology from the rest and compares at the rows left out:
-
-- one out: each row between two others of its width, one at a time (the next rows are 1.33 or 1.5 times away);
-- 1.5 * 2^k out: all row counts between powers of two at once;
-- width out: one whole width between two others.
-
-"Outside CACTI's range" are sizes that the table's source scales by a rule (below 32 bits or 64 rows).
+- drawn: sizes that were drawn and then asked of CACTI (`technology_heldout.py`), none of which is a row of the tables;
+- chiplets: likewise 60 of the sizes (multiples of 16 rows) that SRAMs of the packaged templates of Table 4 can take;
+- one row out: each row between two others of its width left out alone, its curve made of the rest. In a dense table
+  this takes away one side of a jump where there is one, so that it tells how much each row matters rather than how good
+  the table is;
+- one width out: a whole width left out between two others, at the rows that it has.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import csv
 import pathlib
-import sys
 
+import jax
 import numpy as np
+from report import when_and_where
 
-from mohamjax.hardware import COMPONENT_CLASSES, component_costs, load_technology
-from mohamjax.hardware.technology import packaged_sram_rows, read_sram_rows, sram_grid
+from mohamjax.hardware.sram import sram_curves, sram_lookup
+from mohamjax.hardware.technology import SRAM_COLUMNS, packaged_sram_rows, packaged_technologies
 
 WIDTH, DEPTH, PORTS = 0, 1, 2
-QUANTITIES = ("read energy", "write energy", "area")
+QUANTITIES = ("read", "write", "area", "leakage", "access", "cycle")
+RESULTS = pathlib.Path(__file__).parent / "results"
+lookup = jax.jit(sram_lookup)
 
 
-def errors(rows: np.ndarray, left_out: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """`[n, 3]` relative errors at the rows of the mask `at`; the technology knows all rows but `left_out`."""
-    # Without the part of the address generator: the table holds the bare memory.
-    technology = dataclasses.replace(load_technology(), sram=sram_grid(rows[~left_out]), address_generator=np.zeros(3))
-    want = rows[at]
-    sram = COMPONENT_CLASSES.index("sram")
-    got = component_costs(technology, sram, want[:, DEPTH], want[:, WIDTH], want[:, PORTS].astype(int))
-    return np.stack([np.asarray(g) for g in got], axis=-1) / want[:, 3:] - 1
+def errors(rows: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """`[n, 6]` relative errors at the rows `at` of a look-up in the table `rows`."""
+    curves = sram_curves(rows)
+    sizes = (at[:, i].astype(np.int32 if i == PORTS else np.float32) for i in (DEPTH, WIDTH, PORTS))
+    figures = np.concatenate([curves.costs, curves.standby], axis=-1)
+    single = (x.astype(np.float32) for x in (figures, curves.rows, curves.widths))
+    return np.exp2(np.asarray(lookup(*single, *sizes), np.float64)) / at[:, 3:] - 1
 
 
-def inner(rows: np.ndarray, axis: int) -> np.ndarray:
-    """Mask of the rows that lie strictly between others along `axis` (width or depth), the rest being equal."""
-    other = DEPTH if axis == WIDTH else WIDTH
-    out = np.zeros(len(rows), bool)
-    for i, row in enumerate(rows):
-        same = rows[(rows[:, other] == row[other]) & (rows[:, PORTS] == row[PORTS]), axis]
-        out[i] = same.min() < row[axis] < same.max()
-    return out
+def heldout(file: str) -> dict[str, np.ndarray]:
+    """Rows `[n, 9]` by technology."""
+    found: dict[str, list[list[float]]] = {}
+    with (RESULTS / file).open(newline="") as opened:
+        for row in csv.DictReader(opened):
+            found.setdefault(row["technology"], []).append([float(row[c]) for c in SRAM_COLUMNS])
+    return {name: np.array(rows) for name, rows in found.items()}
 
 
-def one_out(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Every inner row left out alone: the rows and their `[n, 3]` errors."""
-    index = np.flatnonzero(inner(rows, DEPTH))
-    return rows[index], np.concatenate([errors(rows, mask, mask) for mask in np.eye(len(rows), dtype=bool)[index]])
+def kinds(rows: np.ndarray) -> list[np.ndarray]:
+    """The rows of each width and port count, by rising row count."""
+    every = np.unique(rows[:, [WIDTH, PORTS]], axis=0)
+    parts = [rows[(rows[:, WIDTH] == w) & (rows[:, PORTS] == p)] for w, p in every]
+    return [part[np.argsort(part[:, DEPTH])] for part in parts]
 
 
-def between_powers(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """All inner row counts that are no power of two left out together."""
-    mask = inner(rows, DEPTH) & (np.log2(rows[:, DEPTH]) % 1 != 0)
-    return rows[mask], errors(rows, mask, mask)
+def one_out(rows: np.ndarray) -> np.ndarray:
+    """`[n, 6]` errors of every inner row left out alone."""
+    found = []
+    for part in kinds(rows):
+        found += [errors(np.delete(part, i, axis=0), part[i : i + 1]) for i in range(1, len(part) - 1)]
+    return np.concatenate(found)
 
 
-def width_out(rows: np.ndarray, width: float) -> tuple[np.ndarray, np.ndarray]:
-    """One width left out of each port count that has wider and narrower ones; seen where both neighbours have rows."""
-    at = (rows[:, WIDTH] == width) & inner(rows, WIDTH)
-    ports = np.unique(rows[at, PORTS])
-    return rows[at], errors(rows, (rows[:, WIDTH] == width) & np.isin(rows[:, PORTS], ports), at)
+def width_out(rows: np.ndarray) -> np.ndarray:
+    """`[n, 6]` errors of every inner width left out, where its neighbours have rows."""
+    found = []
+    for part in kinds(rows):
+        width, ports = part[0, WIDTH], part[0, PORTS]
+        rest = rows[(rows[:, WIDTH] != width) & (rows[:, PORTS] == ports)]
+        below, above = (rest[side, WIDTH] for side in (rest[:, WIDTH] < width, rest[:, WIDTH] > width))
+        if below.size and above.size:
+            near = [rest[rest[:, WIDTH] == w, DEPTH] for w in (below.max(), above.min())]
+            least, most = max(x.min() for x in near), min(x.max() for x in near)
+            found.append(errors(rest, part[(part[:, DEPTH] >= least) & (part[:, DEPTH] <= most)]))
+    return np.concatenate(found)
 
 
-def report(name: str, rows: np.ndarray, error: np.ndarray) -> None:
-    """Print median and largest absolute errors, inside and outside CACTI's range."""
-    clamped = (rows[:, WIDTH] < 32) | (rows[:, DEPTH] < 64)
-    for part, mask in (("CACTI's range", ~clamped), ("outside CACTI's range", clamped)):
-        if mask.any():
-            size = np.abs(error[mask])
-            figures = "  ".join(f"{m:6.2%} {b:7.2%}" for m, b in zip(np.median(size, 0), size.max(0), strict=True))
-            print(f"{name:<18} {part:<22} {mask.sum():5d}  {figures}")
+def line(title: str, error: np.ndarray) -> str:
+    """A row of the table: median / 90 % / largest in percent."""
+    size = 100 * np.abs(error)
+    with np.errstate(invalid="ignore"):
+        cells = [
+            " / ".join(f"{x:.2g}" if x < 10 else f"{x:.0f}" for x in (np.median(q), np.quantile(q, 0.9), q.max()))
+            if np.isfinite(q).all()
+            else "-"
+            for q in size.T
+        ]
+    return f"| {title} | {len(error)} | {' | '.join(cells)} |"
 
 
-def main(path: str | None = None) -> None:
-    """Print the table of errors."""
-    rows = packaged_sram_rows() if path is None else read_sram_rows(pathlib.Path(path).read_text(), path)
-    print(f"{'left out':<18} {'sizes':<22} {'rows':>5}  " + "  ".join(f"{q:>14}" for q in QUANTITIES))
-    print(" " * 48 + "  ".join("median largest" for _ in QUANTITIES))
-    report("one", *one_out(rows))
-    report("1.5 * 2^k", *between_powers(rows))
-    for width in np.unique(rows[inner(rows, WIDTH), WIDTH]):
-        report(f"width {width:.0f}", *width_out(rows, width))
+def table(rows: list[str]) -> str:
+    head = f"| | sizes | {' | '.join(QUANTITIES)} |\n| --- | ---: |{' --- |' * len(QUANTITIES)}"
+    return "\n".join([head, *rows])
+
+
+def drawn() -> list[str]:
+    """Lines about the sizes that were drawn."""
+    tables = {name: packaged_sram_rows(name) for name in packaged_technologies()}
+    lines = []
+    for name, at in heldout("technology_heldout.csv").items():
+        for ports in np.unique(at[:, PORTS]):
+            rows = at[at[:, PORTS] == ports]
+            tabled = np.isin(rows[:, WIDTH], tables[name][:, WIDTH])
+            for used in (name, f"{name}-coarse") if f"{name}-coarse" in tables else (name,):
+                error = errors(tables[used], rows)
+                title = f"{used}, {ports:.0f} port{'s' if ports > 1 else ''}"
+                lines.append(line(title, error))
+                if used == name:
+                    lines.append(line(f"{title}: widths of the table", error[tabled]))
+                    lines.append(line(f"{title}: widths between", error[~tabled]))
+    return lines
+
+
+def chiplets() -> list[str]:
+    """Lines about the sizes of packaged chiplets."""
+    (at,) = heldout("technology_chiplets.csv").values()
+    return [line(name, errors(packaged_sram_rows(name), at)) for name in ("45nm", "45nm-coarse")]
+
+
+def main() -> None:
+    print(f"{when_and_where()}; `python experiments/technology_error.py`.\n")
+    print("Absolute relative errors in percent: median / 90 % / largest.\n")
+    print("## Sizes drawn between rows and widths, asked of CACTI\n\n" + table(drawn()) + "\n")
+    print("## Sizes of chiplets of the templates of Table 4, asked of CACTI\n\n" + table(chiplets()) + "\n")
+    lines = []
+    for name in packaged_technologies():
+        rows = packaged_sram_rows(name)
+        lines += [line(f"{name}: one row out", one_out(rows)), line(f"{name}: one width out", width_out(rows))]
+    print("## Rows left out of the tables\n\n" + table(lines))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    main()

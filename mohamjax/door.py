@@ -300,7 +300,7 @@ def read_designs(
 
     Args:
         path: the file.
-        technology: energy and area tables, which must be those of the file; default the packaged ones.
+        technology: energy and area tables, which must be those of the file; default the packaged ones that are.
         dtype: float dtype of the space; float64 needs JAX's x64 mode.
 
     Raises:
@@ -312,18 +312,17 @@ def read_designs(
         >>> objectives.shape == (len(own), 3), bool(jnp.all(jnp.isfinite(objectives)))
         (True, True)
     """
-    technology = load_technology() if technology is None else technology
     file = design_files.read_designs(os.fspath(path), technology=technology)
     good = [name for name, reason in zip(file.names, file.reasons, strict=True) if not reason]
     broken = {name: reason for name, reason in zip(file.names, file.reasons, strict=True) if reason}
     if file.designs is None or file.mappings is None:
         reason = next(iter(broken.values()), "the list is empty")
         raise InputError(f"holds no design that reads well: {reason}", file=path, remedy="mend one")
-    problem = DesignProblem(file.application, file.templates, file.package, technology)
+    problem = DesignProblem(file.application, file.templates, file.package, file.technology)
     levels = file.mappings.temporal.shape[-2]
     arrays = problem.template_arrays(levels, dtype)
     stacked = stacked_layers(layer.shape for layer in file.application.unique_layers)
-    single = cast(technology, dtype)
+    single = cast(file.technology, dtype)
     tables = tabulate(stacked, arrays, single, file.mappings, file.count)
     given = np.asarray(file.designs.template).reshape(-1), file.fanout.reshape(-1, levels, 2)
     space = problem.arrays(tables, dtype=dtype, given=given)

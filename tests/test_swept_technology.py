@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from design_cases import TECHNOLOGY, TEMPLATES, bench, chains, random_designs, reports, tables
 
-from mohamjax.hardware import Mac, resize, template_arrays
+from mohamjax.hardware import COMPONENT_CLASSES, Mac, component_leakage, mac_leakage, resize, template_arrays
 
 jit_resize = jax.jit(resize)
 
@@ -50,3 +50,37 @@ def test_energy_of_designs_follows_the_technology_of_the_bench():
     machine = found.chiplets.machine
     saved = np.where(found.chiplets.occupied, machine.mac_instances * machine.mac_area, 0) / 2
     np.testing.assert_allclose(found.chiplets.area - smaller.chiplets.area, saved, rtol=1e-6)
+
+
+def test_static_energy_is_leakage_over_the_makespan():
+    problem = chains(2)
+    made = tables(problem, 2)
+    designs = random_designs(problem, made, 2, 16)
+    with jax.enable_x64(True):
+        on = bench(problem, made)
+        counted = dataclasses.replace(on, technology=dataclasses.replace(on.technology, static_share=np.float64(1)))
+        arrays = template_arrays(TEMPLATES, on.technology, made.capacity.shape[3], np.float64)
+    without, found = (reports(designs, x) for x in (on, counted))
+    assert not without.static_energy.any()
+    np.testing.assert_array_equal(found.objectives[:, [0, 2]], without.objectives[:, [0, 2]])
+    extra = found.objectives[:, 1] - without.objectives[:, 1]
+    np.testing.assert_allclose(extra, found.static_energy.sum(axis=1) * 1e-12, rtol=1e-9)
+
+    # By hand: the parts of one chiplet, with costs of 1 in the place of their leakage.
+    machine, mask = found.chiplets.machine, np.asarray(found.chiplets.occupied)
+    assert np.all((found.static_energy > 0) == mask)
+    n, s = np.argwhere(mask)[0]
+    template = int(designs.template[n, s])
+    leaks = 0.0
+    for v, level in enumerate(TEMPLATES[template].levels):
+        rows = np.ceil(machine.capacity[n, s, v] / machine.block_words[n, s, v])
+        bits = machine.block_words[n, s, v] * machine.word_bits[n, s, v]
+        if rows > 0 and level.component.cls in ("sram", "regfile", "register"):
+            kind = COMPONENT_CLASSES.index(level.component.cls)
+            with jax.enable_x64(True):
+                one = component_leakage(on.technology, kind, np.asarray(rows), bits, arrays.ports[template, v])
+            leaks += float(one) * machine.instances[n, s, v]
+    width, accumulator = np.asarray(arrays.mac_bits[template])
+    leaks += float(mac_leakage(TECHNOLOGY, width, accumulator)) * machine.mac_instances[n, s]
+    makespan_ns = found.objectives[n, 0] * 1e9
+    np.testing.assert_allclose(found.static_energy[n, s], leaks * makespan_ns, rtol=1e-6)

@@ -53,7 +53,9 @@ def add_parser(verbs: Any) -> None:
         "--ppa", help="model (default), or unico-fit: power and area as fitted to the paper's table, for unico-*"
     )
     parser.add_argument("--package", metavar="FILE", help="package in which the accelerator stands alone: YAML")
-    parser.add_argument("--technology", metavar="FILE", help="a technology of your own: YAML, or a CSV table of SRAMs")
+    parser.add_argument(
+        "--technology", metavar="NAME|FILE", help="a packaged technology by name, or a file of your own"
+    )
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in the results folder")
     parser.add_argument("--json", action="store_true", help="print the front as JSON on standard output")
     parser.add_argument("--no-figures", action="store_true", help="draw no figures")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mohamjax.cli import options, what_if
-from mohamjax.cli.inputs import technology_of
+from mohamjax.cli.inputs import technology_of, warn_of_slow_buffers
 from mohamjax.cli.options import refuse
 from mohamjax.cli.outputs import probe, write
 from mohamjax.cli.terminal import Terminal, warn
@@ -57,9 +57,11 @@ def add_parser(verbs: Any) -> None:
     _add_files(schedules, "JSON files of these formats")
     schedules.add_argument(
         "--technology",
-        metavar="FILE",
-        help="with schedule/1 and designs/1: the technology that they were made with (default: the packaged one)",
+        metavar="NAME|FILE",
+        help="with schedule/1 and designs/1: the technology that they were made with, by name or file (default: the "
+        "packaged one that they state)",
     )
+    options.add_static_energy(schedules)
     schedules.add_argument("--float32", action="store_true", help="compute in single precision (default double)")
     schedules.add_argument(
         "--timelines",
@@ -75,9 +77,11 @@ def add_parser(verbs: Any) -> None:
     _add_files(designs, "designs.json of a search, or schedule/1 files")
     designs.add_argument(
         "--technology",
-        metavar="FILE",
-        help="the technology that the designs were made with (default: the packaged one)",
+        metavar="NAME|FILE",
+        help="the technology that the designs were made with, by name or file (default: the packaged one that they "
+        "state)",
     )
+    options.add_static_energy(designs)
     designs.add_argument("--float32", action="store_true", help="compute in single precision (default double)")
     designs.add_argument(
         "--explain",
@@ -158,6 +162,7 @@ def _evaluate_batch(arguments: argparse.Namespace, terminal: Terminal, **single:
         arguments.file,
         arguments.out,
         technology=technology,
+        static_energy=arguments.static_energy,
         float32=arguments.float32,
         resume=arguments.resume,
         progress=terminal.evaluation,
@@ -228,14 +233,21 @@ def _evaluate_schedules(arguments: argparse.Namespace, terminal: Terminal) -> in
     if check_format(read_json(arguments.file), (*SCHEDULE_READERS, *designs), arguments.file) in designs:
         probe(arguments.out)
         technology = technology_of(arguments) if arguments.technology else None
-        rows, evaluated = evaluate_designs(arguments.file, technology=technology, float32=arguments.float32)
+        rows, evaluated = evaluate_designs(
+            arguments.file,
+            technology=technology,
+            static_energy=arguments.static_energy,
+            float32=arguments.float32,
+        )
+        _warn_of_slow_buffers(arguments, evaluated)
         if what_if.asked(arguments):
             what_if.answer(arguments, rows, evaluated)
             return 0
         write(arguments.out, dump_json(schedules_document(rows, evaluated, timelines=arguments.timelines)))
         _count_designs(rows)
         return _broken(arguments, rows)
-    own = {name: getattr(arguments, name) for name in ("technology", "vary", "sensitivities", "uncertainty")}
+    given = ("technology", "static_energy", "vary", "sensitivities", "uncertainty")
+    own = {name: getattr(arguments, name) for name in given}
     refuse("is for the formats schedule/1 and designs/1", "leave it out", **own)
     probe(arguments.out)
     summary = evaluate_schedules(
@@ -275,8 +287,13 @@ def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if arguments.timeloop is not None:
         prepare_folder(arguments.timeloop, "--timeloop")
     rows, evaluated = evaluate_designs(
-        arguments.file, technology=technology, float32=arguments.float32, wanted=arguments.explain or None
+        arguments.file,
+        technology=technology,
+        static_energy=arguments.static_energy,
+        float32=arguments.float32,
+        wanted=arguments.explain or None,
     )
+    _warn_of_slow_buffers(arguments, evaluated)
     if arguments.design:
         rows, evaluated = choose_designs(rows, evaluated, arguments.design)
     if what_if.asked(arguments):
@@ -302,6 +319,11 @@ def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
             write_periods(arguments.periods_out, rows, evaluated, arguments.periods)
     _count_designs(rows)
     return _broken(arguments, rows)
+
+
+def _warn_of_slow_buffers(arguments: argparse.Namespace, evaluated: Any) -> None:
+    if arguments.technology and evaluated is not None:
+        warn_of_slow_buffers(evaluated.templates, evaluated.technology)
 
 
 def _broken(arguments: argparse.Namespace, rows: Sequence[abc.Mapping[str, Any]]) -> int:

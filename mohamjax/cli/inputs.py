@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mohamjax.cli.terminal import warn
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from mohamjax.hardware import Technology, Template
     from mohamjax.workload import ApplicationModel
 
-__all__ = ["application_of", "technology_of", "templates_of"]
+__all__ = ["application_of", "technology_of", "templates_of", "warn_of_slow_buffers"]
 
 
 def application_of(arguments: argparse.Namespace) -> ApplicationModel:
@@ -43,4 +44,17 @@ def technology_of(arguments: argparse.Namespace) -> Technology:
     """The technology that was named, or the packaged one."""
     from mohamjax.hardware import load_technology
 
-    return load_technology(arguments.technology)
+    return load_technology(arguments.technology, static_energy=getattr(arguments, "static_energy", False))
+
+
+def warn_of_slow_buffers(templates: Sequence[Template], technology: Technology) -> None:
+    """Says which buffers of a technology that was named are slower than the clock at their largest."""
+    from mohamjax.hardware import slow_buffers
+
+    slow = []
+    for template, level, rows, width, *times in slow_buffers(templates, technology):
+        known = [f"{kind} {t:.2g} ns" for kind, t in zip(("access", "cycle"), times, strict=True) if t == t]
+        slow.append(f"{template} {level} ({rows} x {width} bits: {', '.join(known)})")
+    if slow:
+        more = f", and {len(slow) - 4} more" if len(slow) > 4 else ""
+        warn(f"slower than the clock of 1 ns at their largest, which nothing here models: {', '.join(slow[:4])}{more}")

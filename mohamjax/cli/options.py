@@ -12,6 +12,7 @@ __all__ = [
     "Parser",
     "add_common",
     "add_hardware",
+    "add_static_energy",
     "add_workload",
     "as_options",
     "natural",
@@ -49,6 +50,7 @@ _OPTIONS = {
     "skip_unknown": "--skip-unknown",
     "space": "--space",
     "spread": "--uncertainty",
+    "static_energy": "--static-energy",
     "technology": "--technology",
     "template": "--template",
     "templates": "--templates",
@@ -208,8 +210,9 @@ def add_hardware(parser: argparse.ArgumentParser, *names: str) -> None:
     )
     parser.add_argument(
         "--technology",
-        metavar="FILE",
-        help="a technology of your own: YAML, or a CSV table of SRAMs (default: the packaged 45 nm)",
+        metavar="NAME|FILE",
+        help="a packaged technology by name (`mohamjax technology list`), or one of your own: YAML, or a CSV table of "
+        "SRAMs (default: 45nm)",
     )
     parser.add_argument(
         "--word-bits",
@@ -217,6 +220,15 @@ def add_hardware(parser: argparse.ArgumentParser, *names: str) -> None:
         default="template",
         help="width of operands: the template's (default), or the widest of the model's element types, for which "
         "templates are then built: operand buffers keep their bits, MACs and accumulators grow",
+    )
+
+
+def add_static_energy(parser: argparse.ArgumentParser) -> None:
+    """Adds whether leakage counts."""
+    parser.add_argument(
+        "--static-energy",
+        action="store_true",
+        help="count leakage over the makespan to the energy of designs (default: not, as in Timeloop's totals)",
     )
 
 

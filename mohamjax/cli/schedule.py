@@ -99,7 +99,7 @@ def add_parser(verbs: Any) -> None:
     )
     parser.add_argument("--budget", help="with loop-nest: of the mapper, tiny, small (default) or paper")
     parser.add_argument(
-        "--technology", metavar="FILE", help="with loop-nest: a technology of your own: YAML, or a CSV table of SRAMs"
+        "--technology", metavar="NAME|FILE", help="with loop-nest: a packaged technology by name, or a file of your own"
     )
     parser.add_argument(
         "--no-mapping-cache", action="store_true", help="with loop-nest: neither read nor keep mapping sets on disk"

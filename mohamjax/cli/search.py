@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mohamjax.cli import options
-from mohamjax.cli.inputs import application_of, technology_of, templates_of
+from mohamjax.cli.inputs import application_of, technology_of, templates_of, warn_of_slow_buffers
 from mohamjax.cli.outputs import results_folder
 from mohamjax.cli.tables import fitted, landmark_table
 from mohamjax.cli.terminal import Terminal, duration
@@ -124,6 +124,7 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("--no-mapping-cache", action="store_true", help="neither read nor keep mapping tables on disk")
     options.add_workload(parser)
     options.add_hardware(parser)
+    options.add_static_energy(parser)
     options.add_common(parser, "results folder (default results/<scenario>-<budget>)", random=True)
 
 
@@ -183,7 +184,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     changes["remap"] = dataclasses.replace(settings.remap, **rounds)
     if arguments.require:
         changes["requirements"] = load_requirements(arguments.require)
-    if arguments.technology:
+    if arguments.technology or arguments.static_energy:
         changes["technology"] = technology_of(arguments)
     return dataclasses.replace(settings, **changes)
 
@@ -210,6 +211,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     templates = templates_of(arguments, application)
     designs = _injected(arguments, settings)
     site = prepare(application, templates, settings, designs)
+    if arguments.technology and settings.technology is not None:
+        warn_of_slow_buffers(site.templates, settings.technology)
     runs = runnable(application, site.templates)
     inputs = _inputs(arguments, application)
     if arguments.dry_run:
@@ -370,6 +373,7 @@ def _inputs(arguments: argparse.Namespace, application: ApplicationModel) -> dic
         "word_bits": arguments.word_bits,
         "templates": arguments.templates,
         "technology": arguments.technology,
+        "static_energy": arguments.static_energy,
         "package": arguments.package,
         "require": arguments.require,
         "inject": arguments.inject,

@@ -1,7 +1,7 @@
 """Hardware: accelerator templates, technology tables, and the package."""
 
 from mohamjax.dims import DATA_SPACES
-from mohamjax.hardware.arrays import TemplateArrays, resize, template_arrays
+from mohamjax.hardware.arrays import TemplateArrays, leakage, resize, template_arrays
 from mohamjax.hardware.machine import Architecture, Machine
 from mohamjax.hardware.package import (
     PackageForm,
@@ -23,8 +23,15 @@ from mohamjax.hardware.technology import (
     Technology,
     TechnologyForm,
     component_costs,
+    component_leakage,
+    counting_leakage,
+    default_technology,
     load_technology,
     mac_costs,
+    mac_leakage,
+    packaged_technologies,
+    recorded_technology,
+    sram_times,
     technology_hash,
 )
 from mohamjax.hardware.template import (
@@ -49,6 +56,7 @@ from mohamjax.hardware.template_yaml import (
     template_of,
     template_to_yaml,
 )
+from mohamjax.hardware.timing import slow_buffers
 
 __all__ = [
     "COMPONENT_CLASSES",
@@ -71,23 +79,32 @@ __all__ = [
     "TemplateForm",
     "check_tiles",
     "component_costs",
+    "component_leakage",
+    "counting_leakage",
+    "default_technology",
     "describe",
     "example_yaml",
     "fits",
     "interface_positions",
+    "leakage",
     "load_package",
     "load_technology",
     "load_template",
     "load_templates",
     "mac_costs",
+    "mac_leakage",
     "mesh_routes",
     "nop_energy",
     "package_from_dict",
     "package_of",
     "package_tables",
     "package_to_dict",
+    "packaged_technologies",
     "packaged_templates",
+    "recorded_technology",
     "resize",
+    "slow_buffers",
+    "sram_times",
     "technology_hash",
     "template_arrays",
     "template_from_dict",

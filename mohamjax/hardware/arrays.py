@@ -16,7 +16,15 @@ from jax import core as jax_core
 
 from mohamjax.errors import InputError
 from mohamjax.hardware.machine import Machine
-from mohamjax.hardware.technology import COMPONENT_CLASSES, DRAM_TYPES, Technology, component_costs, mac_costs
+from mohamjax.hardware.technology import (
+    COMPONENT_CLASSES,
+    DRAM_TYPES,
+    Technology,
+    component_costs,
+    component_leakage,
+    mac_costs,
+    mac_leakage,
+)
 from mohamjax.hardware.template import Level, Template
 from mohamjax.struct import cast
 
@@ -25,7 +33,7 @@ if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
 else:
     from chex import dataclass
 
-__all__ = ["TemplateArrays", "resize", "template_arrays"]
+__all__ = ["TemplateArrays", "leakage", "resize", "template_arrays"]
 
 
 @dataclass(frozen=True)
@@ -214,6 +222,31 @@ def resize(template: TemplateArrays, technology: Technology, capacity: jax.Array
         mac_energy=jnp.where(template.mac_stated[0], base.mac_energy, mac_energy),
         mac_area=mac_area,
     )
+
+
+def leakage(template: TemplateArrays, technology: Technology, machine: Machine) -> jax.Array:
+    """Leakage of a whole chiplet: buffers, registers and MACs; DRAM, wires and `fixed` components have none here.
+
+    Pure and jittable; meant to be vmapped.
+
+    Args:
+        template: One template, without a T axis.
+        technology: Where the figures come from.
+        machine: What `resize` made of the template.
+
+    Returns:
+        `[]` float, mW, which is pJ in a nanosecond; NaN where the technology does not tell.
+    """
+    technology = cast(technology, machine.capacity.dtype)
+    leaks = component_leakage(
+        technology,
+        template.component,
+        jnp.ceil(machine.capacity / machine.block_words),
+        machine.block_words * machine.word_bits,
+        template.ports,
+    )
+    buffers = jnp.sum(jnp.where(machine.level_mask, leaks * machine.instances, 0))
+    return buffers + mac_leakage(technology, template.mac_bits[0], template.mac_bits[1]) * machine.mac_instances
 
 
 def _wire_energy(

@@ -1,22 +1,21 @@
-"""Technology: energy and area of components as functions of their size, from tables, inside jit.
+"""Technology: energy, area and leakage of components as functions of their size, from tables, inside jit.
 
-Axes: A read-write ports (1, 2); W widths (powers of two, 8 to 512 bits); D row counts (2^k and 1.5 * 2^k, from 1
-to 2^22); T DRAM types; the last axis of 3 is (read energy [pJ per access], write energy [pJ per access],
-area [um^2]). The grid is regular on a logarithmic scale, so that a look-up needs no search.
+Axes: A read-write ports (1, 2); W widths; K knots of a curve over the rows (`sram`); T DRAM types; the last axis of 3
+is (read energy [pJ per access], write energy [pJ per access], area [um^2]).
 
-The packaged 45 nm tables and their sources are described in `tables/README.md`.
+The packaged tables and their sources are described in `tables/README.md`.
 """
 
 from __future__ import annotations
 
 import csv
 import dataclasses
+import functools
 import hashlib
 import importlib.resources
 import io
-import math
+import os
 import pathlib
-from collections import abc
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -26,7 +25,8 @@ import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.forms import Amount, Form, Positive, Text, read_form
-from mohamjax.reader import read_table, read_text, read_yaml
+from mohamjax.hardware.sram import sram_curves, sram_lookup
+from mohamjax.reader import choice, read_table, read_text, read_yaml
 from mohamjax.struct import cast
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
@@ -37,17 +37,25 @@ else:
 __all__ = [
     "COMPONENT_CLASSES",
     "DRAM_TYPES",
+    "LEAKING",
+    "SRAM_COLUMNS",
     "ComponentClass",
     "Costs",
     "DramType",
     "Technology",
     "TechnologyForm",
     "component_costs",
+    "component_leakage",
+    "counting_leakage",
+    "default_technology",
     "load_technology",
     "mac_costs",
+    "mac_leakage",
     "packaged_sram_rows",
+    "packaged_technologies",
     "read_sram_rows",
-    "sram_grid",
+    "recorded_technology",
+    "sram_times",
     "technology_hash",
 ]
 
@@ -61,26 +69,27 @@ DramType = Literal["LPDDR4", "LPDDR", "DDR3", "GDDR5", "HBM2", "HMC"]
 DRAM_TYPES = get_args(DramType)
 """DRAM types in the order of their ids."""
 
-_LOG_WIDTH_MIN, _LOG_WIDTH_MAX = 3, 9
-_LOG_DEPTH_MAX = 22
-_GRID_WIDTHS = np.arange(_LOG_WIDTH_MIN, _LOG_WIDTH_MAX + 1, dtype=np.float64)
-_HALF = math.log2(1.5)
-_GRID_DEPTHS = np.sort(np.concatenate([np.arange(_LOG_DEPTH_MAX + 1.0), np.arange(_LOG_DEPTH_MAX + 0.0) + _HALF]))
-
-# How the Accelergy CACTI plug-in scales sizes below CACTI's range (component tables, `clamped` = 1).
+# Accelergy's register file scales with the rows as its SRAMs do below CACTI's range.
 _SMALL_DEPTH_POWER = 0.78
-_SMALL_WIDTH_SLOPE = 0.7
 _REGFILE_MIN_ROWS = 64
 _COMPARATOR_BITS = 32
 
-_SRAM_COLUMNS = (
+SRAM_COLUMNS = (
     "width_bits",
     "depth_rows",
     "n_rw_ports",
     "read_energy_pJ_per_access",
     "write_energy_pJ_per_access",
     "area_um2",
+    "leakage_power_mW",
+    "access_time_ns",
+    "random_cycle_time_ns",
 )
+"""Columns of an SRAM table; the last three may be left out."""
+
+LEAKING = ("register", "comparator", "multiplier", "adder")
+"""What `Technology.logic_leakage` is of: per bit, 32 bits, bit x bit, bit."""
+
 _PARTS = ("register", "comparator", "address_generator", "multiplier", "adder", "wire")
 
 
@@ -89,8 +98,12 @@ class Technology:
     """What components cost in one technology. `load_technology` fills it with double-precision NumPy arrays.
 
     Attributes:
-        sram: `[A, W, D, 3]` float, base-2 logarithms of the costs on the regular grid; NaN for a port count that
-            the table does not have.
+        sram: `[A, W, K, 3]` float, base-2 logarithms of the costs at the knots; NaN for a port count that the table
+            does not have.
+        sram_standby: `[A, W, K, 3]` float, likewise of leakage [mW of the whole memory], access time [ns] and cycle
+            time [ns]; NaN where the table does not tell.
+        sram_rows: `[A, W, K]` float, base-2 logarithms of the knots' row counts; inf in padding.
+        sram_widths: `[W]` float, bits.
         register: `[3]` float, costs per bit of a register.
         comparator: `[3]` float, costs of a 32-bit comparator.
         address_generator: `[3]` float, costs per bit of the address of a buffer.
@@ -98,9 +111,15 @@ class Technology:
         adder: `[3]` float, costs per bit of an integer adder (energy first).
         wire: `[3]` float, the first is the energy per bit and mm of an on-chip wire.
         dram: `[T]` float, pJ per bit read or written.
+        logic_leakage: `[4]` float, mW of what `LEAKING` names, in its units; NaN where nobody told.
+        static_share: `[]` float, how much of leakage x makespan counts to the energy of designs; None (the default)
+            leaves it out, as Timeloop's totals do, and costs nothing. Not part of `technology_hash`.
     """
 
     sram: jax.Array | np.ndarray
+    sram_standby: jax.Array | np.ndarray
+    sram_rows: jax.Array | np.ndarray
+    sram_widths: jax.Array | np.ndarray
     register: jax.Array | np.ndarray
     comparator: jax.Array | np.ndarray
     address_generator: jax.Array | np.ndarray
@@ -108,6 +127,8 @@ class Technology:
     adder: jax.Array | np.ndarray
     wire: jax.Array | np.ndarray
     dram: jax.Array | np.ndarray
+    logic_leakage: jax.Array | np.ndarray
+    static_share: jax.Array | np.ndarray | None = None
 
 
 def component_costs(
@@ -151,7 +172,7 @@ def component_costs(
     address_bits = exponent - (mantissa == 0.5)  # ceil(log2(rows)), exact
     address = address_bits.astype(dtype)[..., None] * table.address_generator
 
-    sram = jnp.exp2(_sram_log2(table.sram, mantissa, exponent, width, ports)) + address
+    sram = jnp.exp2(sram_lookup(table.sram, table.sram_rows, table.sram_widths, rows, width, ports)) + address
 
     # Registers of one row and all comparators per access; every row has its registers and comparators.
     scale = jnp.minimum(rows_ / _REGFILE_MIN_ROWS, 1) ** _SMALL_DEPTH_POWER
@@ -169,30 +190,6 @@ def component_costs(
         costs = jnp.where((component == COMPONENT_CLASSES.index(name))[..., None], value, costs)
     costs = jnp.where((depth > 0)[..., None], costs, 0)
     return costs[..., 0], costs[..., 1], costs[..., 2]
-
-
-def _sram_log2(
-    grid: jax.Array, mantissa: jax.Array, exponent: jax.Array, width: jax.Array, ports: jax.Array
-) -> jax.Array:
-    """Log-log interpolation in rows = mantissa * 2^exponent (mantissa in [0.5, 1)) and width; linear outside."""
-    dtype = grid.dtype
-    half = (mantissa >= 0.75).astype(jnp.int32)
-    i = jnp.clip(2 * (exponent - 1) + half, 0, len(_GRID_DEPTHS) - 2)
-    odd = i % 2 == 1
-    octave = (exponent - 1 - i // 2).astype(dtype) + jnp.log2(2 * mantissa)
-    u = jnp.where(odd, (octave - _HALF) / (1 - _HALF), octave / _HALF)[..., None]
-
-    x = jnp.log2(width) - _LOG_WIDTH_MIN
-    j = jnp.clip(jnp.floor(x).astype(jnp.int32), 0, len(_GRID_WIDTHS) - 2)
-    v = (x - j.astype(dtype))[..., None]
-
-    a = jnp.clip(ports - 1, 0, 1)
-    n_depth = len(_GRID_DEPTHS)
-    flat = grid.reshape(-1, 3)
-    base = (a * len(_GRID_WIDTHS) + j) * n_depth + i
-    corner = [[flat[base + dj * n_depth + di] for di in (0, 1)] for dj in (0, 1)]
-    low, high = ((1 - u) * c[0] + u * c[1] for c in corner)
-    return low + v * (high - low)
 
 
 def mac_costs(
@@ -215,85 +212,77 @@ def mac_costs(
     return costs[0], costs[2]
 
 
-def sram_grid(rows: np.ndarray) -> np.ndarray:
-    """The regular grid of `Technology.sram` from table rows on any grid of sizes.
+def component_leakage(
+    technology: Technology,
+    component: jax.Array,
+    depth: jax.Array,
+    width: jax.Array,
+    ports: jax.Array | int = 1,
+) -> jax.Array:
+    """Leakage of whole components [mW], or pJ in a nanosecond; `fixed` components and DRAM have none here.
 
-    Piecewise linear between the rows on logarithmic axes: first along the row count for each width of the table,
-    then along the width. Below the table's smallest size the rule of the Accelergy CACTI plug-in holds (energy
-    * row_ratio^0.78 * (0.7 width_ratio + 0.3), area linear). Above its largest row count the slope of the last octave
-    goes on; a wider memory is as many of the widest side by side. A port count whose table starts or ends at other
-    widths than the other's takes over the other's ratio between widths there. Rows that are not on the grid's own
-    sizes are met up to this interpolation.
-
-    Args:
-        rows: `[R, 6]` float, columns as `read_sram_rows` gives them.
+    Pure and jittable; arguments as of `component_costs`. Register files leak by their registers and comparators; the
+    tables have no leakage of address generators.
 
     Returns:
-        `[A, W, D, 3]` float64, base-2 logarithms; NaN for a port count without rows.
+        float in the dtype of `depth`, NaN where the technology does not tell.
     """
-    grid = np.full((2, len(_GRID_WIDTHS), len(_GRID_DEPTHS), 3), np.nan)
-    columns: list[dict[float, np.ndarray]] = [{}, {}]
-    for ports in (1, 2):
-        of_port = rows[rows[:, 2] == ports]
-        for width in np.unique(of_port[:, 0]):
-            part = of_port[of_port[:, 0] == width]
-            part = part[np.argsort(part[:, 1])]
-            columns[ports - 1][math.log2(width)] = _resample_depth(np.log2(part[:, 1]), np.log2(part[:, 3:]))
-    for a, column in enumerate(columns):
-        for j, x in enumerate(_GRID_WIDTHS):
-            if column:
-                grid[a, j] = _resample_width(x, column, columns[1 - a])
-    return grid
+    table = cast(technology, depth.dtype)
+    rows = jnp.where(jnp.isfinite(depth) & (depth >= 1), depth, 1)
+    sizes = jnp.broadcast_arrays(rows, jnp.asarray(width, rows.dtype), jnp.asarray(ports, jnp.int32))
+    standby = sram_lookup(table.sram_standby[..., :1], table.sram_rows, table.sram_widths, *sizes)
+    register, comparator = table.logic_leakage[0], table.logic_leakage[1]
+    leaks = jnp.zeros_like(rows)
+    for name, value in (
+        ("sram", jnp.exp2(standby[..., 0])),
+        ("regfile", rows * width * (register + comparator / _COMPARATOR_BITS)),
+        ("register", rows * width * register),
+    ):
+        leaks = jnp.where(component == COMPONENT_CLASSES.index(name), value, leaks)
+    return jnp.where(depth > 0, leaks, 0)
 
 
-def _resample_depth(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """`[n]` log2 rows, `[n, 3]` log2 costs -> `[D, 3]` on the grid."""
-    out = np.stack([np.interp(_GRID_DEPTHS, x, y[:, k]) for k in range(3)], axis=-1)
-    below, above = x[0] > _GRID_DEPTHS, x[-1] < _GRID_DEPTHS
-    power = np.array([_SMALL_DEPTH_POWER, _SMALL_DEPTH_POWER, 1.0])
-    out[below] = y[0] + (_GRID_DEPTHS[below, None] - x[0]) * power
-    back = max(x[-1] - 1, x[0])
-    slope = power
-    if back < x[-1]:
-        slope = (y[-1] - [np.interp(back, x, y[:, k]) for k in range(3)]) / (x[-1] - back)
-    out[above] = y[-1] + (_GRID_DEPTHS[above, None] - x[-1]) * slope
-    return out
+def mac_leakage(technology: Technology, width_bits: jax.Array | float, accumulator_bits: jax.Array | float) -> Any:
+    """Leakage of a multiply-accumulate [mW], put together as in `mac_costs`."""
+    return width_bits**2 * technology.logic_leakage[2] + accumulator_bits * technology.logic_leakage[3]
 
 
-def _resample_width(x: float, own: abc.Mapping[float, np.ndarray], other: abc.Mapping[float, np.ndarray]) -> np.ndarray:
-    """`[D, 3]` log2 costs at log2 width `x` from the columns of this and of the other port count."""
-    widths = sorted(own)
-    if widths[0] <= x <= widths[-1]:
-        return _between(x, widths, own)
-    edge = widths[0] if x < widths[0] else widths[-1]
-    reach = sorted(other)
-    if reach and reach[0] <= x <= reach[-1] and reach[0] <= edge <= reach[-1]:
-        return own[edge] + _between(x, reach, other) - _between(edge, reach, other)
-    if x < edge:
-        ratio = 2.0 ** (x - edge)
-        energy = math.log2(_SMALL_WIDTH_SLOPE * ratio + 1 - _SMALL_WIDTH_SLOPE)
-        return own[edge] + np.array([energy, energy, x - edge])
-    return own[edge] + (x - edge)
+def sram_times(
+    technology: Technology, depth: np.ndarray | float, width: np.ndarray | float, ports: np.ndarray | int = 1
+) -> np.ndarray:
+    """Access and cycle time of SRAMs.
+
+    Args:
+        technology: The tables.
+        depth: `[...]` float, rows, at least 1.
+        width: `[...]` float, bits of one access.
+        ports: `[...]` int, 1 or 2.
+
+    Returns:
+        `[..., 2]` float32 [ns]; NaN where the technology does not tell.
+    """
+    table = cast(technology, jnp.float32)
+    sizes = jnp.broadcast_arrays(jnp.float32(depth), jnp.float32(width), jnp.int32(ports))
+    return np.exp2(sram_lookup(table.sram_standby[..., 1:], table.sram_rows, table.sram_widths, *sizes))
 
 
-def _between(x: float, widths: list[float], column: abc.Mapping[float, np.ndarray]) -> np.ndarray:
-    """Linear interpolation between the two neighbouring columns."""
-    high = min(w for w in widths if w >= x)
-    low = max(w for w in widths if w <= x)
-    t = 0.0 if high == low else (x - low) / (high - low)
-    return (1 - t) * column[low] + t * column[high]
+def packaged_technologies() -> tuple[str, ...]:
+    """Names of the packaged technologies, the default first."""
+    return tuple(_scaling())
 
 
-def load_technology(path: str | pathlib.Path | None = None) -> Technology:
-    """Read a technology: the packaged 45 nm tables, or a user's own on top of them.
+def load_technology(path: str | os.PathLike[str] | None = None, *, static_energy: bool = False) -> Technology:
+    """Read a technology: a packaged one by name, or a user's own on top of one.
 
     A CSV file is an SRAM table (columns `width_bits, depth_rows, n_rw_ports, read_energy_pJ_per_access,
-    write_energy_pJ_per_access, area_um2`; others are ignored); everything else stays as packaged. A YAML file may have
+    write_energy_pJ_per_access, area_um2` and, where known, `leakage_power_mW, access_time_ns, random_cycle_time_ns`;
+    others are ignored); everything else stays as packaged. A YAML file may have
 
     ```yaml
     format: technology/1
     name: my-28nm
-    scale: {energy: 0.5, area: 0.4}      # on every packaged figure that is not given below
+    base: 32nm                           # a packaged technology; the default one if left out
+    scale: {energy: 0.5, area: 0.4, leakage: 1}   # on every figure of it that is not given below
     sram: my_sram.csv                    # beside this file; columns as above
     register: {read_energy_pJ: 0.006, write_energy_pJ: 0.006, area_um2: 4.1}   # per bit
     comparator: {...}                    # per 32-bit comparison
@@ -304,33 +293,62 @@ def load_technology(path: str | pathlib.Path | None = None) -> Technology:
     dram_energy_pJ: {LPDDR4: 8, HBM2: 3.9}           # per bit
     ```
 
+    where `register`, `comparator`, `multiplier` and `adder` may have `leakage_mW` as well.
+
     Args:
-        path: A YAML or CSV file; None for the packaged tables.
+        path: A name out of `packaged_technologies()`, or a YAML or CSV file; None for the default one.
+        static_energy: Leakage over the makespan counts to the energy of designs.
 
     Returns:
         Double-precision NumPy arrays; functions that use them cast to their own float dtype.
 
     Raises:
-        InputError: If the file cannot be read, or a row or key is wrong.
+        InputError: If there is no such technology, the file cannot be read, a row or key is wrong, or static energy is
+            asked of a technology without leakage.
     """
-    folder = _tables()
-    rows = packaged_sram_rows()
-    parts = {
-        row["component"]: np.array([float(row[c]) for c in ("read_energy_pJ", "write_energy_pJ", "area_um2")])
-        for row in csv.DictReader(io.StringIO(folder.joinpath("components_45nm.csv").read_text()))
-    }
-    per_bit = {
-        row["type"]: float(row["energy_pJ_per_bit"])
-        for row in csv.DictReader(io.StringIO(folder.joinpath("dram.csv").read_text()))
-    }
-    dram = np.array([per_bit[name] for name in DRAM_TYPES])
-    if path is not None:
-        path = pathlib.Path(path)
-        if path.suffix.lower() == ".csv":
-            rows = _read_sram_file(path)
+    name = default_technology() if path is None else str(path)
+    if name in packaged_technologies():
+        figures = _packaged(name)
+    else:
+        file = pathlib.Path(name)
+        if file.suffix.lower() == ".csv":
+            figures = dataclasses.replace(_packaged(default_technology()), rows=_read_sram_file(file))
+        elif not file.suffix and not file.exists():
+            raise InputError(
+                "is neither a packaged technology nor a file",
+                item=name,
+                remedy=f"packaged are {', '.join(packaged_technologies())}",
+            )
         else:
-            rows, parts, dram = _override(path, rows, parts, dram)
-    return Technology(sram=sram_grid(rows), dram=dram, **parts)
+            figures = _override(file)
+    curves = sram_curves(figures.rows)
+    technology = Technology(
+        sram=curves.costs,
+        sram_standby=curves.standby,
+        sram_rows=curves.rows,
+        sram_widths=curves.widths,
+        dram=figures.dram,
+        logic_leakage=figures.leakage,
+        **figures.parts,
+    )
+    return counting_leakage(technology) if static_energy else technology
+
+
+@dataclasses.dataclass(frozen=True)
+class _Figures:
+    """A technology as its files say it.
+
+    Attributes:
+        rows: `[R, 9]`, as of `read_sram_rows`.
+        parts: `[3]` of each of `_PARTS`.
+        leakage: `[4]` of `LEAKING`.
+        dram: `[T]`.
+    """
+
+    rows: np.ndarray
+    parts: dict[str, np.ndarray]
+    leakage: np.ndarray
+    dram: np.ndarray
 
 
 def _tables() -> Any:
@@ -342,6 +360,7 @@ class Scale(Form):
 
     energy: Positive = 1.0
     area: Positive = 1.0
+    leakage: Positive = 1.0
 
 
 class Costs(Form):
@@ -350,6 +369,7 @@ class Costs(Form):
     read_energy_pJ: Amount
     write_energy_pJ: Amount
     area_um2: Amount
+    leakage_mW: Amount | None = None
 
     def row(self) -> np.ndarray:
         """`[3]`."""
@@ -361,6 +381,7 @@ class OperationCosts(Form):
 
     energy_pJ: Amount
     area_um2: Amount
+    leakage_mW: Amount | None = None
 
     def row(self) -> np.ndarray:
         """`[3]`."""
@@ -383,6 +404,7 @@ class TechnologyForm(Form):
 
     format: Literal["technology/1"] | None = None
     name: str | None = None
+    base: Text | None = None
     scale: Scale | None = None
     sram: Text | None = None
     register: Costs | None = None
@@ -394,25 +416,67 @@ class TechnologyForm(Form):
     dram_energy_pJ: DramEnergies | None = None
 
 
-def _override(
-    path: pathlib.Path, rows: np.ndarray, parts: dict[str, np.ndarray], dram: np.ndarray
-) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
-    """The packaged figures, scaled and replaced as a user's YAML file says."""
+def _packaged_rows(name: str) -> Iterable[dict[str, str]]:
+    return csv.DictReader(io.StringIO(_tables().joinpath(name).read_text(encoding="utf-8")))
+
+
+@functools.cache
+def _scaling() -> dict[str, tuple[str, float, float]]:
+    """Per packaged technology its SRAM table and the factors from 45 nm of energy (and leakage) and area of logic."""
+    return {
+        row["technology"]: (row["sram"], float(row["logic_energy"]), float(row["logic_area"]))
+        for row in _packaged_rows("technologies.csv")
+    }
+
+
+def default_technology() -> str:
+    """The name of the technology that holds where none is named."""
+    return packaged_technologies()[0]
+
+
+def _packaged(name: str) -> _Figures:
+    _, energy, area = _scaling()[name]
+    factor = np.array([energy, energy, area])
+    parts, leakage = {}, {}
+    for row in _packaged_rows("components_45nm.csv"):
+        figures = np.array([float(row[c]) for c in ("read_energy_pJ", "write_energy_pJ", "area_um2")])
+        parts[row["component"]] = figures * (1 if row["component"] == "wire" else factor)
+        leakage[row["component"]] = float(row["leakage_mW"]) * energy
+    per_bit = {row["type"]: float(row["energy_pJ_per_bit"]) for row in _packaged_rows("dram.csv")}
+    return _Figures(
+        rows=packaged_sram_rows(name),
+        parts=parts,
+        leakage=np.array([leakage[part] for part in LEAKING]),
+        dram=np.array([per_bit[kind] for kind in DRAM_TYPES]),
+    )
+
+
+def _override(path: pathlib.Path) -> _Figures:
+    """The figures of a packaged technology, scaled and replaced as a user's YAML file says."""
     form = read_form(read_yaml(path), TechnologyForm, file=path)
+    name = default_technology() if form.base is None else form.base
+    base = _packaged(choice(name, packaged_technologies(), what="packaged technology", file=path, item="base"))
     scale = form.scale or Scale()
-    factor = np.array([scale.energy, scale.energy, scale.area])
     if form.sram is not None:
         rows = _read_sram_file(path.parent / form.sram)
     else:
-        rows = np.concatenate([rows[:, :3], rows[:, 3:] * factor], axis=1)
-    parts = {name: value * factor for name, value in parts.items()}
+        rows = base.rows * np.array([1, 1, 1, scale.energy, scale.energy, scale.area, scale.leakage, 1, 1])
+    parts = {name: value * np.array([scale.energy, scale.energy, scale.area]) for name, value in base.parts.items()}
+    leakage = base.leakage * scale.leakage
     given = {name: getattr(form, name) for name in _PARTS[:-1]}
-    parts |= {name: costs.row() for name, costs in given.items() if costs is not None}
+    for name, costs in given.items():
+        if costs is not None:
+            parts[name] = costs.row()
+            if name in LEAKING:
+                leakage[LEAKING.index(name)] = np.nan if costs.leakage_mW is None else costs.leakage_mW
+            elif costs.leakage_mW is not None:
+                told, remedy = "is not known to leak", "leave it out"
+                raise InputError(told, file=path, item=f"{name}.leakage_mW", remedy=remedy)
     if form.wire_energy_pJ is not None:
         parts["wire"] = np.array([form.wire_energy_pJ, 0.0, 0.0])
     stated = [getattr(form.dram_energy_pJ, name, None) for name in DRAM_TYPES]
-    dram = np.array([own if new is None else new for own, new in zip(dram * scale.energy, stated, strict=True)])
-    return rows, parts, dram
+    own = zip(base.dram * scale.energy, stated, strict=True)
+    return _Figures(rows, parts, leakage, np.array([old if new is None else new for old, new in own]))
 
 
 def _read_sram_file(path: pathlib.Path) -> np.ndarray:
@@ -420,9 +484,11 @@ def _read_sram_file(path: pathlib.Path) -> np.ndarray:
     return read_sram_rows(read_text(path, "CSV file"), path)
 
 
-def packaged_sram_rows() -> np.ndarray:
-    """The packaged SRAM table as `[R, 6]` float64, columns as in `read_sram_rows`."""
-    return read_sram_rows(_tables().joinpath("sram_45nm.csv").read_text(encoding="utf-8"), "sram_45nm.csv")
+def packaged_sram_rows(name: str | None = None) -> np.ndarray:
+    """The SRAM table of a packaged technology as `[R, 9]` float64, columns as of `read_sram_rows`."""
+    file = _scaling()[default_technology() if name is None else name][0]
+    with _tables().joinpath(file).open("rb") as opened, np.load(opened) as table:
+        return np.stack([table[column] for column in SRAM_COLUMNS], axis=1).astype(np.float64)
 
 
 def read_sram_rows(text: str, file: object) -> np.ndarray:
@@ -433,25 +499,29 @@ def read_sram_rows(text: str, file: object) -> np.ndarray:
         file: Where it comes from, for complaints.
 
     Returns:
-        `[R, 6]` float64: width [bits], rows, ports, read [pJ], write [pJ], area [um^2].
+        `[R, 9]` float64, columns `SRAM_COLUMNS`; NaN in the last three where the table has no such column.
 
     Raises:
         InputError: If a column is missing, a value is no positive number, the ports are neither 1 nor 2, a size
             occurs twice, or nothing is in it.
     """
     header, lines = read_table(text, file)
-    missing = [c for c in _SRAM_COLUMNS if c not in header]
+    needed = SRAM_COLUMNS[:6]
+    missing = [c for c in needed if c not in header]
     if missing:
         raise InputError(
             f"column {missing[0]!r} is missing",
             file=file,
             item="header",
-            remedy=f"an SRAM table has the columns {', '.join(_SRAM_COLUMNS)}",
+            remedy=f"an SRAM table has the columns {', '.join(needed)}",
         )
     rows, seen = [], set()
     for line, row in lines:
         item = f"line {line}"
-        values = [read_form(_number(row[c]), Positive, file=file, where=f"{item}, {c}") for c in _SRAM_COLUMNS]
+        values = [
+            read_form(_number(row[c]), Positive, file=file, where=f"{item}, {c}") if c in header else np.nan
+            for c in SRAM_COLUMNS
+        ]
         if values[2] not in (1, 2) or values[1] < 1:
             raise InputError(
                 f"{values[1]:g} rows and {values[2]:g} ports",
@@ -476,6 +546,54 @@ def _number(text: str) -> float | str:
         return text
 
 
+_EARLIER = {"8b9b82d0dcb655cc448f9dd06bf165045c2f8d7148774bac9408bf90ae1902ce": "45nm-coarse"}
+"""Hashes of packaged figures in forms that they had before, and the name that they go by now."""
+
+
+def recorded_technology(stated: str | None, given: Technology | None, static_energy: bool = False) -> Technology | None:
+    """The technology that a file of designs was made with.
+
+    Args:
+        stated: the hash in the file; None where it says none.
+        given: what the user gives; default the packaged one with that hash, or the default one.
+        static_energy: leakage counts, whether `given` says so or not.
+
+    Returns:
+        The technology, None where the file was made with another one than is given or packaged.
+    """
+    if stated in _EARLIER:
+        stated = _hash_of(_EARLIER[stated])
+    if given is None:
+        names = [name for name in packaged_technologies() if stated in (None, _hash_of(name))]
+        return load_technology(names[0], static_energy=static_energy) if names else None
+    if stated not in (None, technology_hash(given)):
+        return None
+    return counting_leakage(given) if static_energy else given
+
+
+def counting_leakage(technology: Technology) -> Technology:
+    """The technology with static energy: leakage over the makespan counts to the energy of designs.
+
+    Raises:
+        InputError: it does not tell all leakage.
+    """
+    if technology.static_share is not None:
+        return technology
+    known = ~np.isnan(technology.sram)[..., :1]
+    if np.any(np.isnan(technology.sram_standby[..., :1]) & known) or np.any(np.isnan(technology.logic_leakage)):
+        raise InputError(
+            "tells no leakage, so that there is no static energy",
+            item="technology",
+            remedy="add the column leakage_power_mW to its SRAM table, and leakage_mW to the parts that it states",
+        )
+    return dataclasses.replace(technology, static_share=np.float64(1))
+
+
+@functools.cache
+def _hash_of(name: str) -> str:
+    return technology_hash(load_technology(name))
+
+
 def technology_hash(technology: Technology) -> str:
     """SHA-256 of all figures (hexadecimal), to tell technologies apart in result files."""
     digest = hashlib.sha256()
@@ -487,4 +605,5 @@ def technology_hash(technology: Technology) -> str:
 
 
 def _items(technology: Technology) -> Iterable[tuple[str, Any]]:
-    return sorted((field.name, getattr(technology, field.name)) for field in dataclasses.fields(technology))
+    names = sorted(field.name for field in dataclasses.fields(technology) if field.name != "static_share")
+    return [(name, getattr(technology, name)) for name in names]

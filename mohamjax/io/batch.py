@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from mohamjax.errors import InputError
-from mohamjax.hardware import Technology, load_technology, technology_hash
+from mohamjax.hardware import Technology, technology_hash
 from mohamjax.io.design_arrays import is_design_arrays, read_design_arrays
 from mohamjax.io.design_rows import DesignRow, read_rows, stacked_rows
 from mohamjax.io.designs_reader import DesignHeader, header_rows, identifier, read_header
@@ -95,11 +95,10 @@ Values = tuple[Sequence[tuple[float, ...]], Sequence[str]]
 class _Designs:
     """Designs of one problem."""
 
-    def __init__(self, header: DesignHeader, technology: Technology, float32: bool) -> None:
-        self.header, self.technology = header, technology
-        self.rules = header.rules(technology)
+    def __init__(self, header: DesignHeader, float32: bool) -> None:
+        self.header, self.rules = header, header.rules()
         dtype = np.float32 if float32 else np.float64
-        self._sets = SetTables(header.application, header.templates, technology, self.rules.store.levels, dtype)
+        self._sets = SetTables(header.application, header.templates, header.technology, self.rules.store.levels, dtype)
         self._blocks: DesignBlocks | None = None
         self._state: Any = None
 
@@ -131,7 +130,7 @@ class _Designs:
             self._blocks = DesignBlocks.over(
                 header.application,
                 header.templates,
-                self.technology,
+                header.technology,
                 header.package,
                 self._sets.tables(mappings, count),
                 self._sets.arrays,
@@ -225,8 +224,11 @@ class _Entry:
 class _Sources:
     """Files of any format as one stream of entries, and the problems that they share."""
 
-    def __init__(self, files: Sequence[pathlib.Path], technology: Technology, float32: bool) -> None:
-        self.files, self.technology, self.float32 = files, technology, float32
+    def __init__(
+        self, files: Sequence[pathlib.Path], technology: Technology | None, static_energy: bool, float32: bool
+    ) -> None:
+        self.files, self.float32 = files, float32
+        self.made_with: dict[str, Any] = {"technology": technology, "static_energy": static_energy}
         self._problems: list[tuple[Any, _Designs]] = []
         self._cases = _Cases(float32)
 
@@ -259,7 +261,7 @@ class _Sources:
     def _opened(self, document: Any, name: str, path: pathlib.Path, lines: Any) -> tuple[list[Any], Callable]:
         """The entries of a document, and what makes one the value of its problem."""
         if name in _DESIGNS:
-            header = read_header(document, path, technology=self.technology)
+            header = read_header(document, path, **self.made_with)
             problem = self._problem(header)
             nests = NestList(header.mappings, problem.rules.store)
             key = "schedules" if name == SCHEDULE_FORMAT else "designs"
@@ -279,7 +281,7 @@ class _Sources:
         for key, problem in self._problems:
             if key == header.key:
                 return problem
-        problem = _Designs(header, self.technology, self.float32)
+        problem = _Designs(header, self.float32)
         self._problems.append((header.key, problem))
         return problem
 
@@ -366,6 +368,7 @@ def evaluate_files(
     out: str | os.PathLike[str] | None = None,
     *,
     technology: Technology | None = None,
+    static_energy: bool = False,
     float32: bool = False,
     resume: bool = False,
     progress: Callable[[BatchProgress], None] | None = None,
@@ -381,7 +384,8 @@ def evaluate_files(
             and `design-arrays/1`. Of a folder all files of these formats, also in folders below, by name.
         out: CSV or npz file with the columns `file, entry, design_id, latency_s, energy_J, area_mm2, makespan, valid,
             reason`; default standard output. `makespan` is in the time unit of a job table or a case.
-        technology: energy and area tables, which must be those of the files; default the packaged ones.
+        technology: energy and area tables, which must be those of the files; default the packaged ones that are.
+        static_energy: count leakage, also where the files do not.
         float32: compute in single precision.
         resume: go on with what an evaluation of the same inputs that was stopped has written to `out`.
         progress: called after every block.
@@ -398,15 +402,15 @@ def evaluate_files(
         >>> summary.rows == summary.valid
         True
     """
-    technology = load_technology() if technology is None else technology
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     files, over = _listed([os.fspath(path) for path in listed])
     inputs = {
         "files": [[str(path), *_version(path)] for path in files],
         "float32": float32,
-        "technology": technology_hash(technology),
+        "technology": None if technology is None else technology_hash(technology),
+        "static_energy": static_energy,
     }
-    sources = _Sources(files, technology, float32)
+    sources = _Sources(files, technology, static_energy, float32)
     with ResultStream(None if out is None else os.fspath(out), COLUMNS, inputs, resume=resume) as stream:
         before = stream.rows
         if not stream.done:
@@ -479,14 +483,14 @@ def _bulk_blocks(sources: _Sources, file: int, skip: int) -> Iterator[Block]:
     """The designs of a `design-arrays/1` file."""
     path = sources.files[file]
     try:
-        own = read_design_arrays(path, technology=sources.technology)
+        own = read_design_arrays(path, **sources.made_with)
     except InputError as error:
         row = (str(path), "", "", *_NO_VALUES, 0, str(error))
         yield [row], (file + 1, 0), (file + 1) / len(sources.files)
         return
     header = own.header
     dtype = np.float32 if sources.float32 else np.float64
-    sets = SetTables(header.application, header.templates, sources.technology, own.levels, dtype)
+    sets = SetTables(header.application, header.templates, header.technology, own.levels, dtype)
     tables = sets.tables(own.mappings, own.count)
     blocks: DesignBlocks | None = None
     for first in range(skip, len(own), _ROWS):
@@ -505,7 +509,7 @@ def _bulk_blocks(sources: _Sources, file: int, skip: int) -> Iterator[Block]:
                 blocks = DesignBlocks.over(
                     header.application,
                     header.templates,
-                    sources.technology,
+                    header.technology,
                     header.package,
                     tables,
                     sets.arrays,

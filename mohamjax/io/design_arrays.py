@@ -76,10 +76,10 @@ def problem_document(
         "mohamjax": __version__,
         "scenario": scenario or application.name,
         "clock_GHz": 1.0,
-        "technology": {"hash": technology_hash(technology)},
+        "technology": {"hash": technology_hash(technology), "static_energy": technology.static_share is not None},
         "templates": [template_to_dict(t) for t in templates],
         "package": package_to_dict(package),
-        "networks": [{"name": n.name, "source": n.source} for n in application.networks],
+        "networks": [{"name": n.name, "source": n.source, **n.asked} for n in application.networks],
         "layers": [
             layer_row(layer, n) for layer, n in zip(application.layers, application.network_of_layer, strict=True)
         ],
@@ -226,6 +226,7 @@ class DesignArrays:
             application=self.header.application,
             templates=self.header.templates,
             package=self.header.package,
+            technology=self.header.technology,
             mappings=self.mappings,
             count=self.count,
             names=tuple(self.names(slice(None))),
@@ -247,7 +248,9 @@ def is_design_arrays(path: str | pathlib.Path) -> bool:
         return False
 
 
-def read_design_arrays(path: str | pathlib.Path, *, technology: Technology) -> DesignArrays:
+def read_design_arrays(
+    path: str | pathlib.Path, *, technology: Technology | None = None, static_energy: bool = False
+) -> DesignArrays:
     """Opens a `design-arrays/1` file: reads and checks the problem and the loop nests, not the designs.
 
     Raises:
@@ -270,7 +273,7 @@ def read_design_arrays(path: str | pathlib.Path, *, technology: Technology) -> D
     document = parse_json(text, path, "problem")
     if not isinstance(document, dict) or document.get("format") != DESIGNS_FORMAT:
         raise fail(f"is no document of format {DESIGNS_FORMAT}", item="problem")
-    header = read_header(document, pathlib.Path(path), technology=technology)
+    header = read_header(document, pathlib.Path(path), technology=technology, static_energy=static_energy)
     application, templates, tiles = header.application, header.templates, header.package.max_tiles
     number, layers = len(arrays["order"]) if arrays["order"].ndim else 0, len(application.layers)
     levels = max(len(t.levels) for t in templates)
@@ -306,7 +309,7 @@ def read_design_arrays(path: str | pathlib.Path, *, technology: Technology) -> D
         raise fail("there are no loop nests", item="count")
     own: Any = {name: np.array(arrays[f"nest_{name}"], bool if name == "keep" else np.int32) for name in _LEAVES}
     mappings = Mapping(**own)
-    rules = header.rules(technology)
+    rules = header.rules()
     refused = np.zeros(nests, bool)
     for u, t in np.argwhere(count).tolist():
         inside = jax.tree.map(lambda leaf, u=u, t=t: leaf[u, t, : count[u, t]], mappings)

@@ -3,7 +3,7 @@
 Format `designs/1` (JSON, one object):
 
 - `format`, `mohamjax` (version), `scenario`, `clock_GHz` (1, nothing else);
-- `technology`: `{"hash"}` of the energy and area tables;
+- `technology`: `{"hash", "static_energy"}` of the energy and area tables, and whether leakage counts;
 - `templates`: list, as in a template file; `package`: package parameters;
 - `networks`: list of `{"name", "source"}`; `layers`: list of `{"network" (index), "name", "type", "op", "word_bits",
   "bounds" {dimension: bound}, "stride", "dilation", "predecessors" (indices into layers)}`;
@@ -36,7 +36,7 @@ import numpy as np
 
 from mohamjax import __version__
 from mohamjax.errors import InputError
-from mohamjax.hardware import Technology, load_technology, package_to_dict, technology_hash, template_to_dict
+from mohamjax.hardware import Technology, package_to_dict, technology_hash, template_to_dict
 from mohamjax.io import designs_reader
 from mohamjax.io.design_arrays import read_design_arrays
 from mohamjax.io.designs_reader import layer_row
@@ -150,7 +150,10 @@ def designs_document(evaluated: Evaluated, scenario: str, bounds: Bounds | None 
         "mohamjax": __version__,
         "scenario": scenario,
         "clock_GHz": 1.0,
-        "technology": {"hash": technology_hash(evaluated.technology)},
+        "technology": {
+            "hash": technology_hash(evaluated.technology),
+            "static_energy": evaluated.technology.static_share is not None,
+        },
         "templates": [template_to_dict(t) for t in templates],
         "package": package_to_dict(evaluated.package),
         "bounds": (evaluated.bounds() if bounds is None else bounds).to_dict(),
@@ -171,25 +174,29 @@ def _one(evaluated: Evaluated, i: int) -> tuple[Design, Any, Any]:
 # ---------------------------------------------------------------- reading
 
 
-def read_designs(path: str | pathlib.Path, *, technology: Technology) -> DesignFile:
+def read_designs(
+    path: str | pathlib.Path, *, technology: Technology | None = None, static_energy: bool = False
+) -> DesignFile:
     """Reads and checks the designs of a `designs/1`, `schedule/1` or `design-arrays/1` file (.npz), all in memory.
 
     Args:
         path: the file.
-        technology: energy and area tables, which must be those of the file.
+        technology: energy and area tables, which must be those of the file; default the packaged ones that are.
+        static_energy: count leakage, also where the file does not.
 
     Raises:
         InputError: the file as a whole cannot be read.
     """
     if pathlib.Path(path).suffix == ".npz":
-        return read_design_arrays(path, technology=technology).design_file(path)
-    return designs_reader.read_designs(path, technology=technology)
+        return read_design_arrays(path, technology=technology, static_energy=static_energy).design_file(path)
+    return designs_reader.read_designs(path, technology=technology, static_energy=static_energy)
 
 
 def evaluate_designs(
     path: str | pathlib.Path,
     *,
     technology: Technology | None = None,
+    static_energy: bool = False,
     float32: bool = False,
     wanted: str | None = None,
 ) -> tuple[list[dict[str, Any]], Evaluated | None]:
@@ -199,7 +206,8 @@ def evaluate_designs(
 
     Args:
         path: the file.
-        technology: energy and area tables; default the packaged ones, which must be those of the file.
+        technology: energy and area tables, which must be those of the file; default the packaged ones that are.
+        static_energy: count leakage, also where the file does not.
         float32: compute in single precision.
         wanted: `design_id` of a design that must be in the file and read well, which is checked first.
 
@@ -210,8 +218,7 @@ def evaluate_designs(
     Raises:
         InputError: the file as a whole cannot be read, or there is no design `wanted` or it is broken.
     """
-    technology = load_technology() if technology is None else technology
-    file = read_designs(path, technology=technology)
+    file = read_designs(path, technology=technology, static_energy=static_energy)
     table: list[dict[str, Any]] = [
         {"design_id": name, "latency_s": "", "energy_J": "", "area_mm2": "", "valid": 0, "reason": reason}
         for name, reason in zip(file.names, file.reasons, strict=True)
@@ -223,7 +230,7 @@ def evaluate_designs(
     evaluated = reevaluate(
         file.application,
         file.templates,
-        technology,
+        file.technology,
         file.package,
         file.mappings,
         file.count,

@@ -24,6 +24,7 @@ from mohamjax.hardware import (
     TemplateForm,
     load_templates,
     package_of,
+    recorded_technology,
     technology_hash,
     template_arrays,
     template_of,
@@ -37,7 +38,7 @@ from mohamjax.reader import found
 from mohamjax.schedule import DesignFile
 from mohamjax.workload import DIMS, ApplicationModel, Layer, Network, WorkloadShape, load_scenario
 
-__all__ = ["DesignHeader", "check_technology", "header_rows", "identifier", "layer_row", "read_designs", "read_header"]
+__all__ = ["DesignHeader", "header_rows", "identifier", "layer_row", "read_designs", "read_header"]
 
 _LONGEST_IDENTIFIER = 200
 
@@ -157,6 +158,7 @@ class DesignHeader:
         application: networks.
         templates: T templates.
         package: package parameters.
+        technology: energy and area tables.
         key: equal for documents of one problem.
         mappings: the loop nests as they are written.
     """
@@ -164,28 +166,37 @@ class DesignHeader:
     application: ApplicationModel
     templates: tuple[Template, ...]
     package: PackageParameters
+    technology: Technology
     key: Any
     mappings: list[Any]
 
-    def rules(self, technology: Technology) -> DesignRules:
+    def rules(self) -> DesignRules:
         """What designs are read against, with no nest yet."""
         levels = max(len(t.levels) for t in self.templates)
-        largest = jax.device_get(template_arrays(self.templates, technology, levels=levels).machine)
+        largest = jax.device_get(template_arrays(self.templates, self.technology, levels=levels).machine)
         return DesignRules(NestStore(self.application, self.templates, levels, largest), self.package)
 
 
-def check_technology(form: TablesForm | None, path: object, technology: Technology) -> None:
-    """Refuses designs that were made with other energy and area tables than `technology`."""
-    if form is not None and form.hash not in (None, technology_hash(technology)):
+def _technology(form: TablesForm, path: object, given: Technology | None, static_energy: bool) -> Technology:
+    """The energy and area tables that designs were made with, as far as they say it."""
+    found = recorded_technology(form.hash, given, static_energy or form.static_energy)
+    if found is None:
         raise InputError(
             "the designs were made with other technology tables",
             file=path,
             item="technology",
             remedy="give those tables with the argument `technology`",
         )
+    return found
 
 
-def read_header(document: abc.Mapping[str, Any], path: pathlib.Path, *, technology: Technology) -> DesignHeader:
+def read_header(
+    document: abc.Mapping[str, Any],
+    path: pathlib.Path,
+    *,
+    technology: Technology | None = None,
+    static_energy: bool = False,
+) -> DesignHeader:
     """Reads and checks all of a `designs/1` or `schedule/1` document but its designs and loop nests.
 
     These are read one by one: a broken one spoils no other.
@@ -198,11 +209,13 @@ def read_header(document: abc.Mapping[str, Any], path: pathlib.Path, *, technolo
     head |= {key: [] for key in (listed, "mappings") if isinstance(head.get(key), list)}
     written = document["format"] == SCHEDULE_FORMAT
     form = read_form(head, SchedulesForm if written else DesignsForm, file=path)
-    check_technology(form.technology, path, technology)
+    technology = _technology(form.technology or TablesForm(), path, technology, static_energy)
     application = _imported(form, path) if isinstance(form, SchedulesForm) else _application(form, path)
     templates = _templates(form.templates, path)
     package = package_of(form.package or PackageForm(), file=path)
-    return DesignHeader(application, templates, package, (application, templates, package), document["mappings"])
+    made_with = technology_hash(technology), technology.static_share is not None
+    key = application, templates, package, made_with
+    return DesignHeader(application, templates, package, technology, key, document["mappings"])
 
 
 def _listed(document: abc.Mapping[str, Any]) -> str:
@@ -219,12 +232,15 @@ def header_rows(document: abc.Mapping[str, Any], path: object) -> list[Any]:
 
 
 @uncollected()
-def read_designs(path: str | pathlib.Path, *, technology: Technology) -> DesignFile:
+def read_designs(
+    path: str | pathlib.Path, *, technology: Technology | None = None, static_energy: bool = False
+) -> DesignFile:
     """Reads and checks a `designs/1` or `schedule/1` file; a broken design keeps its place with the reason.
 
     Args:
         path: the file.
-        technology: energy and area tables, which must be those of the file.
+        technology: energy and area tables, which must be those of the file; default the packaged ones that are.
+        static_energy: count leakage, also where the file does not.
 
     Raises:
         InputError: the file as a whole cannot be read.
@@ -232,9 +248,9 @@ def read_designs(path: str | pathlib.Path, *, technology: Technology) -> DesignF
     path = pathlib.Path(path)
     document = read_json(path)
     check_format(document, (DESIGNS_FORMAT, SCHEDULE_FORMAT), path)
-    header = read_header(document, path, technology=technology)
+    header = read_header(document, path, technology=technology, static_energy=static_energy)
     rows = header_rows(document, path)
-    rules = header.rules(technology)
+    rules = header.rules()
     nests = NestList(header.mappings, rules.store)
     names, reasons, places = [], [], {}
     for i, row in enumerate(rows):
@@ -255,6 +271,7 @@ def read_designs(path: str | pathlib.Path, *, technology: Technology) -> DesignF
         application=header.application,
         templates=header.templates,
         package=header.package,
+        technology=header.technology,
         mappings=mappings,
         count=count,
         names=tuple(names),

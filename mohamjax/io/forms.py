@@ -112,6 +112,7 @@ class TablesForm(OpenForm):
     """Which technology tables the designs were made with."""
 
     hash: str | None = None
+    static_energy: bool = False
 
 
 class _WholeForm(OpenForm, kw_only=True):

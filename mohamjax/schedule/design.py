@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import jax
 import jax.numpy as jnp
 
-from mohamjax.hardware import Machine, PackageTables, Technology, TemplateArrays, nop_energy, resize
+from mohamjax.hardware import Machine, PackageTables, Technology, TemplateArrays, leakage, nop_energy, resize
 from mohamjax.mapping import MappingTables, Wires, area, hop_columns
 from mohamjax.schedule.fluid import Timeline, simulate
 from mohamjax.schedule.tenants import TenantReport, Tenants, tenant_report
@@ -150,6 +150,7 @@ class DesignReport:
         layer_energy: `[L]` float, pJ on its chiplet, without the package.
         wire_energy: `[L, V]` float, pJ of it that the wires below each level take.
         nop_energy: `[L]` float, pJ of the network-on-package for the layer's traffic.
+        static_energy: `[S]` float, pJ of each chiplet's leakage over the makespan; 0 unless the technology counts it.
         tenants: what the users of the networks get; None where nobody has a deadline or a weight.
     """
 
@@ -161,6 +162,7 @@ class DesignReport:
     layer_energy: jax.Array
     wire_energy: jax.Array
     nop_energy: jax.Array
+    static_energy: jax.Array
     tenants: TenantReport | None = None
 
 
@@ -306,13 +308,25 @@ def energy_and_area(
 ) -> tuple[jax.Array, jax.Array]:
     """Energy [J] and area [mm^2] of one design, `[]` each: the objectives of `report` that need no timeline.
 
-    Pure, and smooth in the technology's figures and in those of the package, so that `jax.jvp` gives their derivatives.
+    Leakage over the makespan, where the technology counts it, is not in it. Pure, and smooth in the technology's
+    figures and in those of the package, so that `jax.jvp` gives their derivatives.
     Arguments as of `report`.
     """
     chips = chiplets(design, bench, sizes)
     _, traffic = _demand(design, bench)
     _, wires = _wires(design, bench, chips)
     return _sums(bench, chips, *_energy(design, bench, chips, wires, traffic))
+
+
+def _static_energy(design: Design, bench: Workbench, chips: Chiplets, timeline: Timeline) -> jax.Array:
+    """`[S]` pJ: all of the package leaks until the last layer has ended; 0 unless the technology counts it."""
+    share = bench.technology.static_share
+    if share is None:
+        return jnp.zeros_like(chips.area)
+    of_tile = jax.tree.map(lambda leaf: leaf[jnp.maximum(design.template, 0)], bench.templates)
+    leaks = jax.vmap(leakage, in_axes=(0, None, 0))(of_tile, bench.technology, chips.machine)
+    ns = jnp.where(timeline.ok, timeline.makespan, 0) * (CYCLE_S / 1e-9)
+    return jnp.where(chips.occupied, leaks * ns * share, 0)
 
 
 def report(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array] | None = None) -> DesignReport:
@@ -332,9 +346,13 @@ def report(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array] 
     timeline = _schedule(design, bench, chips, duration, traffic)
     levels, wires = _wires(design, bench, chips)
     layer_energy, package_energy = _energy(design, bench, chips, wires, traffic)
+    static_energy = _static_energy(design, bench, chips, timeline)
     by_level = jnp.zeros((len(wires), chips.capacity.shape[1]), wires.dtype)
     latency = jnp.where(timeline.ok, timeline.makespan, jnp.inf) * CYCLE_S
-    objectives = jnp.stack([latency, *_sums(bench, chips, layer_energy, package_energy)])
+    energy, silicon = _sums(bench, chips, layer_energy, package_energy)
+    if bench.technology.static_share is not None:
+        energy += jnp.sum(static_energy) * 1e-12
+    objectives = jnp.stack([latency, energy, silicon])
     users = None
     if bench.tenants is not None:
         ends = jnp.where(timeline.ok, timeline.end, jnp.inf) * CYCLE_S
@@ -348,6 +366,7 @@ def report(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array] 
         layer_energy=layer_energy,
         wire_energy=by_level.at[jnp.arange(len(wires))[:, None], levels].add(wires),
         nop_energy=package_energy,
+        static_energy=static_energy,
         tenants=users,
     )
 

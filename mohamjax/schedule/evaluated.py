@@ -174,6 +174,7 @@ class DesignFile:
         application: networks.
         templates: T templates.
         package: package parameters.
+        technology: energy and area tables.
         mappings: loop nests, leading axes `[U, T, M]`.
         count: `[U, T]` int32, entries that exist.
         names: identifier of every design in the file, in input order.
@@ -190,6 +191,7 @@ class DesignFile:
     application: ApplicationModel
     templates: tuple[Template, ...]
     package: PackageParameters
+    technology: Technology
     mappings: Mapping | None
     count: np.ndarray
     names: tuple[Any, ...]

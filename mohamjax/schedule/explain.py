@@ -175,6 +175,7 @@ def explain_design(
     latency, energy, area = (float(x) for x in report.objectives)
     parts = energy_parts(design, report, tables, unique)
     per_layer = parts["mac"] + parts["levels"].sum(1) + parts["networks"].sum(1) + parts["package"]
+    static = np.asarray(report.static_energy)
     standing = np.flatnonzero(np.asarray(design.template) >= 0)
     number = {int(t): k for k, t in enumerate(standing)}
     order = [int(i) for i in design.order if i < layers]
@@ -189,6 +190,8 @@ def explain_design(
             spent[level.name] = float(parts["levels"][mine, v].sum()) * 1e-12
         spent["networks"] = float(parts["networks"][mine].sum()) * 1e-12
         spent["package"] = float(parts["package"][mine].sum()) * 1e-12
+        if static[t]:
+            spent["static"] = float(static[t]) * 1e-12
         final = float(end[mine].max(initial=0.0))  # a fixed chiplet may run nothing
         chiplets.append(
             {

@@ -12,7 +12,7 @@ import numpy as np
 
 from mohamjax.blocks import in_blocks
 from mohamjax.errors import InputError
-from mohamjax.hardware import PackageParameters, Technology, Template, TemplateArrays, check_tiles, nop_energy
+from mohamjax.hardware import PackageParameters, Technology, Template, TemplateArrays, check_tiles, leakage, nop_energy
 from mohamjax.mapping import MappingTables, area
 from mohamjax.schedule import Requirements, Workbench, alone, workbench
 from mohamjax.search.config import WEIGHTS, MohamConfig
@@ -331,10 +331,15 @@ def _span(
     hops = float(np.max(np.asarray(bench.package.tables.hops)[: config.max_chiplets + 1]))
     nop = nop_energy(total(np.asarray(tables.offchip_bytes), True).sum(), hops, package.hop_energy)
     tile = package.router_area + package.transceiver_area
+    static = 0.0
+    if bench.technology.static_share is not None:
+        leaks = jax.vmap(leakage, in_axes=(0, None, 0))(bench.templates, bench.technology, bench.templates.machine)
+        most = float(jnp.max(leaks)) * config.max_chiplets * float(bench.technology.static_share)
+        static = most * total(duration, True).sum()  # at 1 GHz a cycle is a nanosecond
     reference = [
         total(duration, True).sum() * 1e-9,
         # On a chiplet larger than its mapping needs a layer costs more than in the tables.
-        (total(objectives[..., 1], True).sum() * 2 + nop) * 1e-12,
+        (total(objectives[..., 1], True).sum() * 2 + nop + static) * 1e-12,
         (float(jnp.max(full)) + tile) * config.max_chiplets * 1e-6,
     ]
     dtype = np.asarray(tables.cycles).dtype

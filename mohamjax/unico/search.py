@@ -141,6 +141,12 @@ class HardwareSearch:
         self.application, self.space = application, space
         self.config = config or CodesignConfig()
         self.technology = load_technology() if technology is None else technology
+        if self.technology.static_share is not None:
+            raise InputError(
+                "counts static energy, and a hardware search has a leakage of its own",
+                item="the argument `technology`",
+                remedy="leave static energy out, and give `leakage` in W per mm^2",
+            )
         self.package = dataclasses.replace(package or PackageParameters(), max_tiles=1)
         check_layers(application.unique_layers, space)
         if self.config.ppa == "unico-fit" and space.name not in ("unico-edge", "unico-cloud"):

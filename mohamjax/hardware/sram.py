@@ -1,0 +1,216 @@
+"""SRAM figures over size: rows of a table as they are, looked up inside jit.
+
+Axes: A read-write ports (1, 2); W widths; K knots of a curve, padded. A *curve* is one quantity of the memories of one
+width and port count over their row counts: straight lines on logarithmic axes between *knots*. Every row of the table
+is a knot. CACTI optimises the organisation of each memory anew and jumps where it changes; a table that is dense enough
+to have rows close by on both sides of a jump keeps it: halfway between them two knots share one row count, each with
+the figures of its own side, so that every size takes those of the nearer row (`sram_curves`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import abc
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+__all__ = ["COSTS", "STANDBY", "SramCurves", "sram_curves", "sram_lookup"]
+
+COSTS = ("read energy [pJ]", "write energy [pJ]", "area [um^2]")
+"""Quantities of `SramCurves.costs`; energies per access."""
+
+STANDBY = ("leakage [mW]", "access time [ns]", "cycle time [ns]")
+"""Quantities of `SramCurves.standby`; the leakage of the whole memory."""
+
+_WIDTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+"""Widths that every technology has curves for, so that all have the same shapes [bits]."""
+
+_KNOTS = 192
+"""Knots of a curve with its padding: enough for all packaged tables, so that these have the same shapes."""
+
+_LAST = 30.0
+"""Base-2 logarithm of the row count at which curves end."""
+
+# How the Accelergy CACTI plug-in scales sizes below CACTI's range (component tables, `clamped` = 1): exponents of the
+# row ratio of all quantities, and the rule of the energies for the width ratio.
+_SMALL_ROWS = np.array([0.78, 0.78, 1.0, 1.0, 0.0, 0.0])
+_WIDER = np.array([1.0, 1.0, 1.0, 1.0, 0.0, 0.0])
+_SMALL_WIDTH_SLOPE = 0.7
+
+# Rows this close have a jump between them where a figure changes by this much more than size explains.
+_NEAR = math.log2(1.04)
+_JUMP = math.log2(1.01)
+_STEEPEST = 1.2
+
+
+class SramCurves(NamedTuple):
+    """A table as arrays, NumPy float64.
+
+    Attributes:
+        costs: `[A, W, K, 3]`, base-2 logarithms of `COSTS` at the knots; NaN for a port count without rows.
+        standby: `[A, W, K, 3]`, likewise of `STANDBY`; NaN too where the table does not tell.
+        rows: `[A, W, K]`, base-2 logarithms of the knots' row counts, rising from 0 to 30, inf in padding.
+        widths: `[W]`, widths in bits, rising.
+    """
+
+    costs: np.ndarray
+    standby: np.ndarray
+    rows: np.ndarray
+    widths: np.ndarray
+
+
+class _Curve(NamedTuple):
+    """Knots `[n]` (log2 rows, not falling) and the logarithms of all quantities there, `[n, 6]`."""
+
+    x: np.ndarray
+    y: np.ndarray
+
+
+def sram_curves(rows: np.ndarray) -> SramCurves:
+    """The curves of a table on any grid of sizes, which they meet at every row.
+
+    Along the rows: straight between the knots on logarithmic axes. Two neighbouring rows at most 4 % apart have a jump
+    between them where a figure falls by over 1 %, or rises by over 1 % more than (row ratio)^1.2; then each half takes
+    the figures of its own row. Below the smallest row count the rule of the Accelergy CACTI plug-in holds (energy
+    * row_ratio^0.78, area and leakage linear, times constant), above the largest the slope of the last octave goes on.
+
+    Along the widths: straight between neighbouring curves on logarithmic axes, also here where a table's widths are not
+    those that all technologies have. Below the smallest width energy * (0.7 width_ratio + 0.3), area and leakage
+    linear; a wider memory is as many of the widest side by side. A port count whose table starts or ends at other
+    widths than the other's takes over the other's ratio between widths there.
+
+    Args:
+        rows: `[R, 9]` float, columns as `technology.read_sram_rows` gives them.
+    """
+    widths = np.union1d(_WIDTHS, rows[:, 0])
+    tabled: list[dict[float, _Curve]] = [{}, {}]
+    for ports in (1, 2):
+        of_port = rows[rows[:, 2] == ports]
+        for width in np.unique(of_port[:, 0]):
+            part = of_port[of_port[:, 0] == width]
+            part = part[np.argsort(part[:, 1])]
+            tabled[ports - 1][math.log2(width)] = _along_rows(np.log2(part[:, 1]), np.log2(part[:, 3:]))
+    curves = [
+        [_at_width(math.log2(width), own, tabled[1 - a]) for width in widths] if own else []
+        for a, own in enumerate(tabled)
+    ]
+    longest = max(len(curve.x) for column in curves for curve in column)
+    knots = max(_KNOTS, 32 * math.ceil((longest + 1) / 32))  # the last one is padding
+    shape = (2, len(widths), knots)
+    x, y = np.full(shape, np.inf), np.full((*shape, 6), np.nan)
+    for a, column in enumerate(curves):
+        for j, curve in enumerate(column):
+            n = len(curve.x)
+            x[a, j, :n], y[a, j, :n], y[a, j, n:] = curve.x, curve.y, curve.y[-1]
+    return SramCurves(costs=y[..., :3], standby=y[..., 3:], rows=x, widths=widths)
+
+
+def _along_rows(x: np.ndarray, y: np.ndarray) -> _Curve:
+    """`[n]` log2 rows, `[n, 6]` log2 figures: with what lies outside the table, and with its jumps."""
+    for k, known in enumerate(np.isfinite(y).T):
+        if known.any() and not known.all():  # rows that lack this figure take it from the curve of those that have it
+            y = y.copy()
+            y[~known, k] = _values(_along_rows(x[known], y[known]), x[~known])[:, k]
+    step, change = np.diff(x)[:, None], np.diff(y, axis=0)
+    with np.errstate(invalid="ignore"):
+        leaps = np.any((change < -_JUMP) | (change > _STEEPEST * step + _JUMP), axis=1) & (step[:, 0] <= _NEAR)
+    at = np.flatnonzero(leaps)
+    middle = (x[at] + x[at + 1]) / 2
+    slope = _SMALL_ROWS
+    back = max(x[-1] - 1, x[0])
+    if back < x[-1]:
+        slope = (y[-1] - _values(_Curve(x, y), np.array([back]))[0]) / (x[-1] - back)
+    x_end, y_end = [], []
+    if x[-1] < _LAST:
+        x_end, y_end = [_LAST], [y[-1] + (_LAST - x[-1]) * slope]
+    if x[0] > 0:
+        x, y, at = np.r_[0.0, x], np.concatenate([[y[0] - x[0] * _SMALL_ROWS], y]), at + 1
+    knots = np.insert(x, np.repeat(at + 1, 2), np.repeat(middle, 2))
+    figures = np.insert(y, np.repeat(at + 1, 2), y[np.stack([at, at + 1], axis=1).ravel()], axis=0)
+    return _Curve(np.r_[knots, x_end], np.concatenate([figures, np.reshape(y_end, (-1, y.shape[1]))]))
+
+
+def _values(curve: _Curve, x: np.ndarray) -> np.ndarray:
+    """`[m]` log2 rows within the curve -> `[m, 6]`; at a jump those of the larger side."""
+    i = np.clip(np.searchsorted(curve.x, x, side="right") - 1, 0, len(curve.x) - 2)
+    t = ((x - curve.x[i]) / (curve.x[i + 1] - curve.x[i]))[:, None]
+    return (1 - t) * curve.y[i] + t * curve.y[i + 1]
+
+
+def _mixed(terms: Sequence[tuple[float, _Curve]], offset: np.ndarray) -> _Curve:
+    """The weighted sum of curves and an offset, at all their knots."""
+    if len(terms) == 1 and terms[0][0] == 1:
+        return _Curve(terms[0][1].x, terms[0][1].y + offset)
+    x = np.unique(np.concatenate([curve.x for _, curve in terms]))
+    return _Curve(x, offset + sum(weight * _values(curve, x) for weight, curve in terms))
+
+
+def _at_width(x: float, own: abc.Mapping[float, _Curve], other: abc.Mapping[float, _Curve]) -> _Curve:
+    """The curve at log2 width `x` from those of this and of the other port count."""
+    widths, reach = sorted(own), sorted(other)
+    if widths[0] <= x <= widths[-1]:
+        return _mixed(_between(x, widths, own), np.zeros(6))
+    edge = widths[0] if x < widths[0] else widths[-1]
+    if reach and reach[0] <= x <= reach[-1] and reach[0] <= edge <= reach[-1]:
+        back = [(-weight, curve) for weight, curve in _between(edge, reach, other)]
+        return _mixed([(1.0, own[edge]), *_between(x, reach, other), *back], np.zeros(6))
+    if x > edge:
+        return _mixed([(1.0, own[edge])], (x - edge) * _WIDER)
+    energy = math.log2(_SMALL_WIDTH_SLOPE * 2.0 ** (x - edge) + 1 - _SMALL_WIDTH_SLOPE)
+    return _mixed([(1.0, own[edge])], np.array([energy, energy, x - edge, x - edge, 0.0, 0.0]))
+
+
+def _between(x: float, widths: list[float], curves: abc.Mapping[float, _Curve]) -> list[tuple[float, _Curve]]:
+    """The neighbouring curves with the weights of linear interpolation."""
+    high = min(w for w in widths if w >= x)
+    low = max(w for w in widths if w <= x)
+    if high == low:
+        return [(1.0, curves[low])]
+    t = (x - low) / (high - low)
+    return [(1 - t, curves[low]), (t, curves[high])]
+
+
+def sram_lookup(
+    figures: jax.Array, knots: jax.Array, widths: jax.Array, rows: jax.Array, width: jax.Array, ports: jax.Array
+) -> jax.Array:
+    """Figures of memories of any size, off the curves.
+
+    Pure and jittable; rows, widths and ports have one shape.
+
+    Args:
+        figures: `[A, W, K, Q]` float, as in `SramCurves`.
+        knots: `[A, W, K]` float, `SramCurves.rows`.
+        widths: `[W]` float, `SramCurves.widths`.
+        rows: `[...]` float, from 1.
+        width: `[...]` float, bits.
+        ports: `[...]` int, 1 or 2.
+
+    Returns:
+        `[..., Q]` float, base-2 logarithms.
+    """
+    count, last = widths.shape[0], knots.shape[-1] - 1
+    j = jnp.sum(width[..., None] >= widths[1:-1], axis=-1, dtype=jnp.int32)
+    v = (jnp.log2(width / widths[j]) / jnp.log2(widths[j + 1] / widths[j]))[..., None]
+    x = jnp.log2(jnp.minimum(rows, 2.0 ** (_LAST - 1)))
+    flat, table = knots.reshape(-1), figures.reshape(-1, figures.shape[-1])
+    column = jnp.clip(ports - 1, 0, 1) * count + j
+
+    def along(start: jax.Array) -> jax.Array:
+        # Padding is infinite, so that the last knot is never passed.
+        i = jnp.zeros_like(start)
+        step = 1 << (last.bit_length() - 1)
+        while step:
+            ahead = jnp.minimum(i + step, last)
+            i = jnp.where(flat[start + ahead] <= x, ahead, i)
+            step //= 2
+        at = start + i
+        left = flat[at]
+        u = ((x - left) / (flat[at + 1] - left))[..., None]
+        return (1 - u) * table[at] + u * table[at + 1]
+
+    low, high = along(column * (last + 1)), along((column + 1) * (last + 1))
+    return low + v * (high - low)

@@ -1,0 +1,44 @@
+"""Whether memories keep up with the clock."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from mohamjax.hardware.technology import Technology, sram_times
+from mohamjax.hardware.template import Template
+
+__all__ = ["CLOCK_NS", "SlowBuffer", "slow_buffers"]
+
+CLOCK_NS = 1.0
+"""Nanoseconds of a cycle: every template runs at 1 GHz (MOHaM, Table 4)."""
+
+SlowBuffer = tuple[str, str, int, int, float, float]
+"""Template, level, rows, width [bits], access and cycle time [ns]."""
+
+
+def slow_buffers(templates: Sequence[Template], technology: Technology, clock_ns: float = CLOCK_NS) -> list[SlowBuffer]:
+    """The SRAMs that are slower than the clock at their largest sizes.
+
+    The cost model takes one access per cycle for granted; nothing in it slows down for these.
+
+    Args:
+        templates: whose levels are looked at.
+        technology: where the times come from.
+        clock_ns: what access and cycle time are held against.
+
+    Returns:
+        Those of which either is longer; none where the technology tells no times.
+    """
+    found = []
+    for template in templates:
+        for level in template.levels:
+            if level.component.cls != "sram" or level.capacity_words is None:
+                continue
+            rows, width = math.ceil(level.capacity_words / level.block_words), level.block_words * level.word_bits
+            access, cycle = (float(x) for x in sram_times(technology, rows, width, level.component.ports))
+            if np.nanmax([access, cycle, 0.0]) > clock_ns:
+                found.append((template.name, level.name, rows, width, access, cycle))
+    return found
