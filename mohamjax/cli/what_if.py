@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections import abc
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mohamjax.cli.options import positive, refuse
@@ -118,7 +119,7 @@ def refuse_beside(arguments: argparse.Namespace, what: str) -> None:
     refuse(f"does not go with {what}", "ask about one file", **own)
 
 
-def answer(arguments: argparse.Namespace, rows: Sequence[Mapping[str, Any]], evaluated: Evaluated | None) -> None:
+def answer(arguments: argparse.Namespace, rows: Sequence[abc.Mapping[str, Any]], evaluated: Evaluated | None) -> None:
     """Answers the question about the valid designs of a file: a table, and figures where they are asked for.
 
     Args:
