@@ -422,9 +422,9 @@ BROKEN = {
     "no such mapping": lambda d: d["designs"][0]["schedule"][0].update(mapping=10**6),
     "no template": lambda d: d["designs"][0]["chiplets"][0].update(template="tpu"),
     "no level": lambda d: d["designs"][0]["chiplets"][0]["levels"][0].update(name="L9"),
-    "not a list": lambda d: d["designs"][0].update(schedule=None),
+    "is missing": lambda d: d["designs"][0].update(schedule=None),
     "chiplets": lambda d: d["designs"][0].update(chiplets=[]),
-    "not a table": lambda d: d["designs"].__setitem__(0, 3),
+    "expected a mapping": lambda d: d["designs"].__setitem__(0, 3),
 }
 
 
@@ -436,11 +436,11 @@ def test_a_broken_design_is_a_row_with_its_reason(results, tmp_path, word):
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        ({"clock_GHz": 2}, "clock_GHz: is 2; write 1"),
-        ({"clock_GHz": "1"}, "clock_GHz: is '1'; write 1"),
-        ({"clock_GHz": 1.0, "networks": []}, "`layers` is missing; compare"),
-        ({"networks": ["a"], "layers": [3]}, "layers[0]: a layer is not a table; write network, name, type and bounds"),
-        ({"networks": ["a"], "layers": []}, "layers: there are no layers; list those of every network"),
+        ({"clock_GHz": 2}, "clock_GHz: 2 is too large; write 1"),
+        ({"clock_GHz": "1"}, "clock_GHz: expected a number, found text '1'; write 1"),
+        ({"clock_GHz": 1.0, "networks": []}, "is missing; add `"),
+        ({"networks": ["a"], "layers": [3]}, "layers[0]: expected a mapping, found number 3; write"),
+        ({"networks": ["a"], "layers": []}, "layers: is empty; write the layers of every network"),
     ],
 )
 def test_a_broken_file_is_one_line_with_a_remedy(tmp_path, capsys, document, said):
