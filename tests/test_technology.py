@@ -161,7 +161,7 @@ def test_technologies_have_one_shape_and_compile_once():
 @given(st.integers(16, 65536), st.floats(8, 512), st.sampled_from([1, 2]))
 def test_look_ups_are_the_plain_ones(depth, width, ports):
     with jax.enable_x64(True):
-        got = component_costs(TECHNOLOGY, 1, jnp.asarray(float(depth)), width, ports)
+        got = costs(TECHNOLOGY, 1, jnp.asarray(float(depth)), jnp.asarray(width), ports=jnp.asarray(ports))
         np.testing.assert_allclose([float(v) for v in got], plain_sram(depth, width, ports), rtol=1e-9)
     np.testing.assert_allclose(cost("sram", depth, width, ports=ports), plain_sram(depth, width, ports), rtol=1e-4)
 
