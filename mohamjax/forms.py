@@ -190,7 +190,8 @@ def _told(problem: str, value: Any, kind: Any) -> tuple[str, str]:
         size = "too small" if ">" in parts[2] else "too large"
         limit = {">=": "of at least", ">": "above", "<=": "up to", "<": "below"}[parts[2]]
         told = f"{value!r} is {size}" if abs(value) < 1e15 else f"is {size}"
-        return told, f"write {described or f'{noun} {limit} {float(parts[3]):.12g}'}"
+        bound = f"{limit} {float(parts[3]):.12g}"
+        return told, f"write {described} ({bound})" if described else f"write {noun} {bound}"
     if " matching regex" in problem:
         return f"{value!r} is not {described}" if given else "is empty", remedy
     if noun == "a mapping" and not described:
