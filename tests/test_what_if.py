@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from mohamjax.cli.what_if import add_options, check
 from mohamjax.errors import InputError
-from mohamjax.hardware import PackageParameters, template_arrays
+from mohamjax.hardware import PackageParameters, counting_leakage, template_arrays
 from mohamjax.io.what_if import columns_csv
 from mohamjax.plot import rendered
 from mohamjax.plot.whatif import check_panels, front_under_uncertainty, tornado, what_if_figures
@@ -57,14 +57,14 @@ def on(package=None, technology=TECHNOLOGY):
         )
 
 
-def candidates(package=None, designs=DESIGNS) -> Candidates:
+def candidates(package=None, designs=DESIGNS, technology=TECHNOLOGY) -> Candidates:
     count = len(designs.order)
     return Candidates(
         names=tuple(f"d{i}" for i in range(count)),
         designs=designs,
         capacity=np.full((count, 16, LEVELS), -1.0),
         fanout=np.full((count, 16, LEVELS, 2), -1.0),
-        bench=on(package),
+        bench=on(package, technology),
         package=PackageParameters() if package is None else package,
         templates=TEMPLATES,
     )
@@ -199,6 +199,18 @@ def test_more_interfaces_than_any_package_had(nominal):
         np.testing.assert_array_equal(getattr(both.tables, name)[0], getattr(now.package.tables, name))
 
 
+def test_interfaces_of_a_contending_mesh():
+    """The links that contend follow the number of interfaces, in one stack."""
+    mesh = PackageParameters(contention="mesh")
+    found = what_if(candidates(mesh), {"nop.interfaces": "2,4,8"}).objectives
+    for k, interfaces in enumerate((2, 4, 8)):
+        own = dataclasses.replace(mesh, interface_counts=((None, interfaces),))
+        alone = candidates(own)
+        np.testing.assert_array_equal(
+            found[k], evaluate_variants(alone, stack_variants([nominal_variant(alone.bench)]))[0]
+        )
+
+
 BAD = [
     ({}, "names no parameter"),
     ({"nop.latency": "1"}, "unknown parameter 'nop.latency'"),
@@ -252,6 +264,19 @@ def test_exact_derivatives_equal_central_differences(nominal, found):
     np.testing.assert_allclose(own, differences, rtol=1e-4, atol=1e-9)
     value = np.asarray([found.parameters[i].value or 1.0 for i in exact])
     np.testing.assert_allclose(found.derivative[:, exact] * value[:, None], own * found.objectives[:, None], rtol=1e-9)
+
+
+def test_leakage_follows_no_energy_and_no_area(nominal):
+    """Exact derivatives leave it out, and are right: it is latency times a power that these numbers do not change."""
+    leaking = candidates(technology=counting_leakage(TECHNOLOGY))
+    names = ["technology.sram_energy", "technology.mac_energy", "technology.sram_area"]
+    own, without = sensitivities(leaking, names), sensitivities(nominal, names)
+    assert np.all(own.objectives[:, 1] > without.objectives[:, 1])
+    np.testing.assert_allclose(own.derivative, without.derivative, rtol=1e-12)
+    now, step = nominal_variant(leaking.bench), 1e-3
+    scaled = [own.parameters[0].scale(now, 1 + s) for s in (step, -step)]
+    high, low = evaluate_variants(leaking, stack_variants(scaled))
+    np.testing.assert_allclose(own.derivative[:, 0, 1], (high - low)[:, 1] / (2 * step), rtol=1e-4)
 
 
 def test_energies_share_the_energy_and_areas_the_area(found):

@@ -182,16 +182,21 @@ def nominal_variant(bench: Workbench) -> Variant:
 def stack_variants(variants: Sequence[Variant]) -> Variant:
     """Variants as one pytree with a leading axis `[K]`, NumPy leaves.
 
-    They may differ in the number of memory interfaces: those that a variant does not have serve no chiplet.
+    They may differ in the number of memory interfaces, and of links that contend: those that a variant does not have
+    serve no chiplet.
     """
     most = max(np.shape(v.package.interface_bandwidth)[0] for v in variants)
-    rows = [
-        dataclasses.replace(
-            v,
-            package=dataclasses.replace(v.package, interface_bandwidth=np.resize(v.package.interface_bandwidth, most)),
-        )
-        for v in variants
-    ]
+    links = max((v.package.tables.trunks.shape[-1] for v in variants if v.package.tables.trunks is not None), default=0)
+
+    def padded(package: Package) -> Package:
+        own = package.tables
+        if own.trunks is not None:
+            more = [(0, 0)] * (own.trunks.ndim - 1) + [(0, links - own.trunks.shape[-1])]
+            own = dataclasses.replace(own, trunks=np.pad(np.asarray(own.trunks), more))
+        bandwidth = np.resize(package.interface_bandwidth, most)
+        return dataclasses.replace(package, tables=own, interface_bandwidth=bandwidth)
+
+    rows = [dataclasses.replace(v, package=padded(v.package)) for v in variants]
     return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *rows)
 
 
