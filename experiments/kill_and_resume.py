@@ -20,6 +20,7 @@ if anything is wrong.
 import argparse
 import pathlib
 import random
+import signal
 import sys
 import tempfile
 
@@ -39,6 +40,7 @@ def main() -> int:
     parser.add_argument("--ways", default="kill", help="of stopping, by commas")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     options, more = parser.parse_known_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell in the background may have ignored
     moments, verb = random.Random(options.seed), VERBS[options.verb]
     worst = []
     with tempfile.TemporaryDirectory() as work:

@@ -2,6 +2,7 @@
 
 import gc
 import pathlib
+import signal
 
 import quick_programs
 
@@ -46,6 +47,12 @@ def results(networks, tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     assert search(networks, folder) == 0
     return folder
+
+
+def pytest_configure():
+    """Interrupts are heard, here and in processes that tests start, where a shell in the background ignores them."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_unconfigure():

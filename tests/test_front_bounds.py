@@ -189,8 +189,10 @@ def test_one_layer_on_one_chiplet_has_its_bounds_as_front(seed):
     ):
         best = plain_front(np.stack([first, second], axis=1))
         np.testing.assert_allclose(curve.at, best[:, 0], rtol=1e-8)
-        np.testing.assert_allclose(curve.least, best[:, 1], rtol=1e-8)
-        np.testing.assert_allclose(curve(best[:, 0]), best[:, 1], rtol=1e-8)
+        # A chiplet that has to be larger may take less energy where CACTI changes a buffer's organisation.
+        assert (curve.least <= best[:, 1] * (1 + 1e-8)).all()
+        np.testing.assert_allclose(curve.least, best[:, 1], rtol=1e-3)
+        np.testing.assert_allclose(curve(best[:, 0]), best[:, 1], rtol=1e-3)
         np.testing.assert_allclose(curve.inverse(best[:, 1]), best[:, 0], rtol=1e-8)
 
 
@@ -251,7 +253,8 @@ def test_other_layers_need_other_chiplets():
     assert_none_below(found, values)
     mixed = (designs.template == 0).any(axis=1)
     own = np.asarray(made.objectives)[lone, 1, :, 2].min() * 1e-6
-    assert mixed.any() and (values[mixed, 2] > own + np.asarray(made.objectives)[1 - lone, 0, :, 2].min() * 1e-6).all()
+    other = np.asarray(made.objectives)[1 - lone, 0, :, 2].min() * 1e-6
+    assert mixed.any() and (values[mixed, 2] >= (own + other) * (1 - 1e-9)).all()
 
 
 def test_the_volume_of_two_cells():

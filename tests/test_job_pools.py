@@ -79,7 +79,7 @@ def test_pools_of_a_scenario_of_ones_own(tmp_path, networks):
     with pytest.raises(InputError, match="network two: no task is said"):
         batch_of_layers(load_scenario(mine), sample=40, pool="language")
     mine.write_text(f"networks:\n- {{file: {networks[0]}, task: languages}}\n")
-    with pytest.raises(InputError, match=r"networks\[0\].task: unknown task 'languages'; did you mean 'language'"):
+    with pytest.raises(InputError, match=r"networks\[0\].task: unknown value 'languages'; did you mean 'language'"):
         load_scenario(mine)
 
 

@@ -545,7 +545,8 @@ def test_a_schedule_written_by_hand(results, networks, tmp_path):
 
 def test_a_design_goes_to_timeloop_and_back(results, tmp_path):
     document = json.loads((results / "designs.json").read_text())
-    document["designs"] = document["designs"][:1]
+    simba = [d for d in document["designs"] if {chip["template"] for chip in d["chiplets"]} == {"simba"}]
+    document["designs"] = simba[:1]  # all layers have wires to count, and as many levels
     (tmp_path / "first.json").write_text(json.dumps(document))
     out = ["--out", str(tmp_path / "first.csv"), "--timeloop", str(tmp_path / "timeloop")]
     assert main(["evaluate", "designs", str(tmp_path / "first.json"), *out]) == 0

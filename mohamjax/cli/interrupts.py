@@ -25,7 +25,12 @@ _IMPORTING = "<frozen importlib._bootstrap>"  # the file of the frames that impo
 
 
 def listen() -> None:
-    """From now on interrupts that come at a bad moment come again a little later."""
+    """From now on interrupts that come at a bad moment come again a little later.
+
+    Who started the process may have it ignore them (a shell, in the background): so it does.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        return
     signal.signal(signal.SIGINT, _heard)
     shown: Callable[[Any], Any] = sys.unraisablehook
 

@@ -63,13 +63,15 @@ def read_checkpoint(path: str | pathlib.Path) -> Checkpoint:
         arrays = read_arrays(path)
         digest = arrays.pop("digest", None)
         known = digest is not None and np.array_equal(digest, _digest(arrays))
+        if "meta" not in arrays:
+            raise ValueError("it has no record `meta`")
         meta = parse_json(arrays.pop("meta").tobytes().decode(), path)
     except FileNotFoundError:
         raise InputError("there is no checkpoint", file=path, remedy=_REMEDY) from None
     except InputError as error:
         told = f"the checkpoint cannot be read (its record {error.message})"
         raise InputError(told, file=path, remedy=_REMEDY) from None
-    except (ValueError, KeyError) as error:
+    except ValueError as error:
         raise InputError(f"the checkpoint cannot be read ({error})", file=path, remedy=_REMEDY) from None
     if not isinstance(meta, dict) or meta.get("format") != CHECKPOINT_FORMAT:
         raise InputError("is no checkpoint of this version", file=path, remedy=_REMEDY)

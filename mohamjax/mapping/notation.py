@@ -57,16 +57,15 @@ def mapping_to_dict(mapping: Mapping, level_names: Sequence[str]) -> dict[str, A
     return {"levels": levels}
 
 
-Order = Annotated[str, Meta(pattern="^[GNKCPQRS]*$", description="the dimensions innermost first, as in PQRSCKN")]
+_INNERMOST_FIRST = "the dimensions innermost first, as in PQRSCKN"
+Order = Annotated[str, Meta(pattern=r"^[GNKCPQRS]*$(?!\n)", description=_INNERMOST_FIRST)]
 
 
 class LoopsForm(Form):
     """Temporal loops of a level: factors by dimension, and their order, innermost first."""
 
     factors: Bounds = field(default_factory=Bounds)
-    perm: Annotated[str, Meta(pattern="^[GNKCPQRS]*$", description="the dimensions innermost first, as in PQRSCKN")] = (
-        ""
-    )
+    perm: Order = ""
 
 
 Spread = Annotated[list[tuple[Dim, Bound]], Meta(description="[dimension, factor] pairs, as in [[K, 4]]")]

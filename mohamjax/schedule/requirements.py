@@ -9,9 +9,10 @@ limits:
   energy_J: 0.5
   area_mm2: 60
   power_W: 10                # energy over latency
-  worst_lateness_s: 0        # of networks with deadlines; 0: all are kept
-  missed_deadlines: 1
-  weighted_latency_s: 0.05   # mean of the networks' latencies by weight
+  # of networks with deadlines, and with weights:
+  # worst_lateness_s: 0        # all are kept
+  # missed_deadlines: 1
+  # weighted_latency_s: 0.05   # mean of the networks' latencies by weight
 chiplets:
   least: 2
   most: 8

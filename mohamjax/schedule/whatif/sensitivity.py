@@ -1,8 +1,9 @@
 """How much each objective follows each number of the hardware: derivatives and elasticities.
 
 Exact derivatives (forward mode) of energy and area in energies and areas, in which the model is smooth (leakage, where
-it counts, follows neither: it is latency times a power that these numbers do not change); central differences where it is not: the latency is continuous in the clock and the bandwidths but has kinks, and sizes and
-numbers of interfaces are whole numbers (docs/concepts/what-if.md).
+it counts, follows neither: it is latency times a power that these numbers do not change); central differences where it
+is not: the latency is continuous in the clock and the bandwidths but has kinks, and sizes and numbers of interfaces are
+whole numbers (docs/concepts/what-if.md).
 
 Axes: N designs, P parameters, 3 objectives.
 """
