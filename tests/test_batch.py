@@ -147,7 +147,7 @@ def test_every_form_of_the_same_designs_gives_the_same_numbers(tmp_path, documen
         np.testing.assert_allclose(objectives(own), evaluated.reports.objectives, rtol=1e-6)
     assert [row["design_id"] for row in rows[:COUNT]] == [str(i) for i in range(COUNT)]
     assert {row["file"] for row in rows[COUNT : 2 * COUNT]} == {str(tmp_path / "lines.jsonl")}
-    assert not (tmp_path / "out.csv.journal").exists()
+    assert json.loads((tmp_path / "out.csv.journal").read_text().splitlines()[-1])["ended"]
 
 
 def test_bulk_designs_are_read_by_the_door(problem, tables, designs, bulk, evaluated, tmp_path):
@@ -163,7 +163,7 @@ def test_bulk_designs_are_read_by_the_door(problem, tables, designs, bulk, evalu
     with np.load(tmp_path / "out.npz") as out:
         np.testing.assert_allclose(out["latency_s"], evaluated.reports.objectives[:, 0], rtol=1e-6)
         assert out["valid"].all() and out["design_id"][7] == "d7" and np.isnan(out["makespan"]).all()
-    assert sorted(path.name for path in tmp_path.glob("out*")) == ["out.npz"]
+    assert sorted(path.name for path in tmp_path.glob("out*")) == ["out.npz", "out.npz.journal"]
 
 
 def test_a_front_in_bulk_evaluates_as_it_did(tmp_path, evaluated):
@@ -303,6 +303,30 @@ def test_a_stopped_evaluation_goes_on_and_equals_the_whole(tmp_path, monkeypatch
             assert all(np.array_equal(one[name], other[name], equal_nan=one[name].dtype.kind == "f") for name in other)
     again = evaluate(paths, out, resume=True)  # it is whole: nothing is left to do
     assert again.rows == again.valid == again.resumed == 3 * COUNT
+    with pytest.raises(InputError, match="other inputs"):
+        evaluate(paths[:2], out, resume=True)
     (tmp_path / "other.csv").write_text("what\n1\n")
-    with pytest.raises(InputError, match="no table of an evaluation"):
+    with pytest.raises(InputError, match="no journal beside it"):
         evaluate(paths, tmp_path / "other.csv", resume=True)
+
+
+def test_a_broken_document_line_spoils_what_follows_it_alone(tmp_path, document):
+    path = lines(tmp_path / "lines.jsonl", document)
+    rows = path.read_text().splitlines()
+    (tmp_path / "more.jsonl").write_text("\n".join([*rows, '{"format": "designs/9"}', rows[-1], *rows]) + "\n")
+    summary = evaluate([tmp_path / "more.jsonl"], tmp_path / "out.csv")
+    assert summary.valid == COUNT
+    reasons = [row["reason"] for row in table(tmp_path / "out.csv") if row["valid"] == "0"]
+    assert "unknown format" in reasons[0] and "follows the document of line" in reasons[1]
+
+
+def test_damaged_arrays_of_a_folder_are_told(tmp_path, bulk, document):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    write(folder / "designs.json", document)
+    content = bytearray(bulk.read_bytes())
+    (folder / "cut.npz").write_bytes(content[:1000])
+    content[content.index(b"PK\x01\x02") + 6] = 99  # made for a later kind of archive
+    (folder / "later.npz").write_bytes(content)
+    summary = evaluate([folder], tmp_path / "out.csv")
+    assert summary.valid == COUNT and summary.rows == COUNT + 2 and not summary.passed_over

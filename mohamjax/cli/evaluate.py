@@ -71,7 +71,10 @@ def add_parser(verbs: Any) -> None:
     )
     what_if.add_options(schedules)
     options.add_common(
-        schedules, "results (JSON; CSV of a what-if question); - for standard output, the default", inner=True
+        schedules,
+        "results (JSON; CSV of a what-if question); - for standard output, the default",
+        random=True,
+        inner=True,
     )
     designs = kinds.add_parser("designs", help="designs of designs.json, or schedule/1 files")
     _add_files(designs, "designs.json of a search, or schedule/1 files")
@@ -119,7 +122,7 @@ def add_parser(verbs: Any) -> None:
         "--periods-out", metavar="FILE", help="latencies, throughput and utilisation over the periods (JSON)"
     )
     options.add_common(
-        designs, "table of objectives [s, J, mm^2] (CSV); - for standard output, the default", inner=True
+        designs, "table of objectives [s, J, mm^2] (CSV); - for standard output, the default", random=True, inner=True
     )
 
 
@@ -226,7 +229,7 @@ def _evaluate_schedules(arguments: argparse.Namespace, terminal: Terminal) -> in
 
     what_if.check(arguments, timelines=arguments.timelines)
     if is_batch(arguments.file, arguments.out) or arguments.resume:
-        what_if.refuse_beside(arguments, "many files at once")
+        what_if.refuse_beside(arguments)
         return _evaluate_batch(arguments, terminal, timelines=arguments.timelines)
     (arguments.file,) = arguments.file
     designs = (SCHEDULE_FORMAT, DESIGNS_FORMAT)
@@ -242,7 +245,7 @@ def _evaluate_schedules(arguments: argparse.Namespace, terminal: Terminal) -> in
         _warn_of_slow_buffers(arguments, evaluated)
         if what_if.asked(arguments):
             what_if.answer(arguments, rows, evaluated)
-            return 0
+            return _broken(arguments, rows)
         write(arguments.out, dump_json(schedules_document(rows, evaluated, timelines=arguments.timelines)))
         _count_designs(rows)
         return _broken(arguments, rows)
@@ -272,13 +275,15 @@ def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from mohamjax.io.periods import write_periods
 
     if is_batch(arguments.file, arguments.out) or arguments.resume:
-        what_if.refuse_beside(arguments, "many files at once")
-        own = {name: getattr(arguments, name) for name in ("json", "trace", "timeloop", "periods", "design")}
+        what_if.refuse_beside(arguments)
+        single = ("json", "trace", "timeloop", "periods", "periods_out", "design")
+        own = {name: getattr(arguments, name) for name in single}
         return _evaluate_batch(arguments, terminal, explain=arguments.explain is not None, **own)
     (arguments.file,) = arguments.file
     if arguments.explain is None:
         refuse("is the form of an explanation", "add --explain, or leave it out", json=arguments.json)
-    what_if.check(arguments, explain=arguments.explain is not None, trace=arguments.trace, timeloop=arguments.timeloop)
+    own = {name: getattr(arguments, name) for name in ("trace", "timeloop", "periods", "periods_out")}
+    what_if.check(arguments, explain=arguments.explain is not None, **own)
     if (arguments.periods is None) != (arguments.periods_out is None):
         raise InputError("is half of a pair", item="--periods", remedy="give --periods N and --periods-out FILE")
     technology = technology_of(arguments) if arguments.technology else None
@@ -298,7 +303,7 @@ def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
         rows, evaluated = choose_designs(rows, evaluated, arguments.design)
     if what_if.asked(arguments):
         what_if.answer(arguments, rows, evaluated)
-        return 0
+        return _broken(arguments, rows)
     told = None if arguments.explain is None else explain_designs(rows, evaluated, arguments.explain or None)
     if told is None or arguments.out is not None:
         write(arguments.out, evaluation_csv(rows))

@@ -113,10 +113,11 @@ def check(arguments: argparse.Namespace, **others: Any) -> None:
         prepare_folder(arguments.figures, "--figures")
 
 
-def refuse_beside(arguments: argparse.Namespace, what: str) -> None:
-    """Complains about a question beside something that answers none; raises InputError."""
+def refuse_beside(arguments: argparse.Namespace) -> None:
+    """Complains about a question beside inputs that go into one table of all; raises InputError."""
     own = {name: getattr(arguments, name) for name in ("vary", "sensitivities", "uncertainty", "samples", "figures")}
-    refuse(f"does not go with {what}", "ask about one file", **own)
+    told = "does not go with several files, folders, JSON lines, arrays, --resume, or a table as arrays"
+    refuse(told, "ask about one JSON file, with a CSV file for its answer", **own)
 
 
 def answer(arguments: argparse.Namespace, rows: Sequence[abc.Mapping[str, Any]], evaluated: Evaluated | None) -> None:

@@ -290,6 +290,7 @@ class _Sources:
         make: Callable | None = None
         places: dict[str, int] = {}
         nests: list[Any] | None = None
+        broken = 0  # the line of a document that could not be read, after one that could
         for number, line in read_lines(path, "JSON lines file"):
             seen += len(line)
             try:
@@ -299,12 +300,24 @@ class _Sources:
                 at += 1
                 continue
             if isinstance(row, dict) and "format" in row:
-                name = check_format(row, _FORMATS, f"{path}, line {number}")
-                rows, make = self._opened(row, name, path, number)
+                try:
+                    name = check_format(row, _FORMATS, f"{path}, line {number}")
+                    rows, make = self._opened(row, name, path, number)
+                except InputError as error:
+                    if make is None and not broken:
+                        raise
+                    make, nests, broken = None, None, number
+                    yield _Entry(file, at, at, None, None, f"line {number}: {error.message}")
+                    at += 1
+                    continue
                 nests = row["mappings"] if name in _DESIGNS else None
                 for one in self._named(file, rows, make, at, places):
                     yield dataclasses.replace(one, share=min(1.0, seen / size))
                 at += len(rows)
+                continue
+            if make is None and broken:
+                yield _Entry(file, at, at, None, None, f"follows the document of line {broken}, which is broken")
+                at += 1
                 continue
             if make is None:
                 raise InputError(
@@ -319,7 +332,7 @@ class _Sources:
             for one in self._named(file, [row], make, at, places):
                 yield dataclasses.replace(one, share=min(1.0, seen / size))
             at += 1
-        if make is None:
+        if make is None and not broken:
             raise InputError("is empty", file=path, remedy="give a JSON lines file")
 
 

@@ -182,10 +182,11 @@ def _technology(form: TablesForm, path: object, given: Technology | None, static
     found = recorded_technology(form.hash, given, static_energy or form.static_energy)
     if found is None:
         raise InputError(
-            "the designs were made with other technology tables",
+            "the designs were made with other technology tables" + (" than those given" if given else ""),
             file=path,
             item="technology",
-            remedy="give those tables with the argument `technology`",
+            remedy="give those tables with the argument `technology`, or leave it out where they are packaged ones: "
+            "mappings and sizes were chosen by them",
         )
     return found
 

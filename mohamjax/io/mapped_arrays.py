@@ -35,7 +35,16 @@ def mapped_arrays(path: str | pathlib.Path) -> dict[str, np.ndarray]:
         raise InputError("there is no such file", file=path, remedy="name an npz file") from None
     except InputError as error:
         raise InputError(error.message, file=path, item=error.item, remedy=remedy) from None
-    except (OSError, ValueError, KeyError, EOFError, struct.error, zipfile.BadZipFile, SyntaxError) as error:
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        EOFError,
+        struct.error,
+        zipfile.BadZipFile,
+        SyntaxError,
+        NotImplementedError,
+    ) as error:
         raise InputError(f"is no npz file ({type(error).__name__})", file=path, remedy=remedy) from None
 
 

@@ -79,6 +79,13 @@ class ResultStream:
 
     def _open(self, head: dict[str, Any], resume: bool) -> None:
         whole = self._whole(head) if resume else None
+        if resume and whole is None and self._out is not None and found(self._out) and not found(self._journal):
+            raise InputError(
+                "has no journal beside it, so that nobody knows what it was made of",
+                file=self._out,
+                item="argument `resume`",
+                remedy="name another file, or leave `resume` out to write it anew",
+            )
         if resume and whole is None and found(self._journal):
             raise InputError(
                 "was begun with other inputs",
@@ -86,11 +93,9 @@ class ResultStream:
                 item="argument `resume`",
                 remedy="name the same files in the same order and with the same settings, or begin anew",
             )
-        self.done = resume and whole is None and self._out is not None and found(self._out)
-        if self.done:  # no journal: an earlier run came to its end
-            assert self._out is not None
-            valid = _valid(self._out)
-            self.rows, self.valid = len(valid), int((valid == 1).sum())
+        self.done = whole is not None and whole.get("ended", False)
+        if whole is not None and self.done:
+            self.rows, self.valid = whole["rows"], whole["valid"]
             return
         if whole is None:
             self._notes = self._opened(self._journal, "w")
@@ -109,8 +114,8 @@ class ResultStream:
         return self._files.enter_context(open(path, mode, encoding="utf-8", newline=""))
 
     def _whole(self, head: dict[str, Any]) -> dict[str, Any] | None:
-        """The last whole line of a journal that begins so; None where there is no such journal."""
-        if not found(self._journal) or not found(self._table):
+        """The last whole line of a journal that begins so; None where there is no such journal, or not its table."""
+        if not found(self._journal):
             return None
         lines = self._journal.read_text("utf-8").split("\n")
         kept = [parse_json(line, self._journal, f"line {i + 1}") for i, line in enumerate(lines[:-1])]
@@ -119,7 +124,8 @@ class ResultStream:
             self._journal.write_text(text, "utf-8")
         if len(kept) < 2 or kept[0] != json.loads(dump_json(head)):
             return None
-        return kept[-1]
+        ended = kept[-1].get("ended", False)
+        return kept[-1] if found(self._out if ended and self._out is not None else self._table) else None
 
     def write(self, rows: Sequence[Sequence[Any]], following: tuple[int, int]) -> None:
         """Appends a block of rows, in the order of the columns.
@@ -144,7 +150,10 @@ class ResultStream:
         self._stream.flush()
         os.fsync(self._stream.fileno())
         size = os.fstat(self._stream.fileno()).st_size
-        self._note({"rows": self.rows, "valid": self.valid, "bytes": size, "next": list(self.start)})
+        self._note(self._reached() | {"bytes": size})
+
+    def _reached(self) -> dict[str, Any]:
+        return {"rows": self.rows, "valid": self.valid, "next": list(self.start)}
 
     def _note(self, line: dict[str, Any]) -> None:
         self._notes.write(dump_json(line))
@@ -163,22 +172,13 @@ class ResultStream:
             if self.done:
                 return
             self._stream.close()
-            self._notes.close()
             if self._table != self._out:
                 write_arrays(self._out, _arrays(self._table))
             if kind is None:
+                self._note(self._reached() | {"ended": True})
                 if self._table != self._out:
                     self._table.unlink()
-                self._journal.unlink()
-
-
-def _valid(out: pathlib.Path) -> np.ndarray:
-    """The column `valid` of a table that is whole."""
-    try:
-        return (dict(np.load(out)) if out.suffix == ".npz" else _arrays(out))["valid"]
-    except (KeyError, ValueError, StopIteration, OSError):
-        remedy = "name another file, or leave `resume` out to write it anew"
-        raise InputError("is no table of an evaluation", file=out, remedy=remedy) from None
+            self._notes.close()
 
 
 def _cell(value: Any) -> Any:

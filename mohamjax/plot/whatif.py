@@ -247,7 +247,7 @@ def _lines(found: WhatIf, shown: Sequence[int], title: str) -> Figure:
 
 @styled
 def tornado(found: Sensitivities, *, title: str, most: int = 12) -> Figure:
-    """Draws the elasticities that matter most for each objective: bars of the median design, lines from 5 to 95 %.
+    """Draws the elasticities that matter most for each objective: medians over the designs, lines from 5 to 95 %.
 
     Args:
         found: the sensitivities.
