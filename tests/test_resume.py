@@ -54,7 +54,6 @@ def test_a_search_stopped_in_every_way_ends_with_the_same_files(command, undistu
     stops = (
         ("mapper ", "kill", signal.SIGKILL),
         ("compiling the generation", "ctrl-c", signal.SIGINT),
-        ("compiled in", "kill", signal.SIGKILL),
         ("search  generation", "ctrl-c twice", signal.SIGINT),
     )
     for mark, way, number in stops:
