@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.errors import InputError
-from mohamjax.forms import Amount, Form, Positive, Text, read_form
+from mohamjax.forms import Amount, Factor, Form, Positive, Text, read_form
 from mohamjax.hardware.sram import sram_curves, sram_lookup
 from mohamjax.reader import choice, read_table, read_text, read_yaml
 from mohamjax.struct import cast
@@ -358,9 +358,9 @@ def _tables() -> Any:
 class Scale(Form):
     """Factors on all packaged figures that are not given."""
 
-    energy: Positive = 1.0
-    area: Positive = 1.0
-    leakage: Positive = 1.0
+    energy: Factor = 1.0
+    area: Factor = 1.0
+    leakage: Factor = 1.0
 
 
 class Costs(Form):
