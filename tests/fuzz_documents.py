@@ -3,6 +3,7 @@
 import json
 import pathlib
 import tempfile
+import types
 
 import numpy as np
 import yaml
@@ -10,6 +11,8 @@ from workload_models import info, model, node, weight
 
 from mohamjax.hardware import load_templates, template_to_yaml
 from mohamjax.io.checkpoint import write_checkpoint
+from mohamjax.io.design_arrays import write_design_arrays
+from mohamjax.io.designs import read_designs
 
 BEHIND = {"m.onnx": model([node("MatMul", "x w", "y", "fc")], [info("x", (2, 4))], ["y"], [weight("w", (4, 6))])}
 """Models that stand beside the files that name them."""
@@ -224,11 +227,33 @@ def _plain(document) -> bytes:
     return json.dumps(document).encode()
 
 
+COSTS = """layer,accelerator,duration,bytes,energy_J,predecessors
+a,big,400,1600,1e-6,
+a,small,900,1600,4e-7,
+b,big,300,600,8e-7,a
+b,small,700,600,3e-7,a
+"""
+
+
 def _checkpoint() -> bytes:
     arrays = {"genes": np.arange(12).reshape(3, 4), "key": np.zeros(2, np.uint32)}
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "checkpoint.npz"
         write_checkpoint(path, arrays, {"history": [{"generation": 1}], "fingerprint": "f"})
+        return path.read_bytes()
+
+
+def _arrays() -> bytes:
+    """The designs as arrays."""
+    with tempfile.TemporaryDirectory() as folder:
+        given, path = pathlib.Path(folder) / "designs.json", pathlib.Path(folder) / "designs.npz"
+        given.write_bytes(_plain(designs()))
+        file = read_designs(given)
+        nests = types.SimpleNamespace(mapping=file.mappings, count=file.count)
+        write_design_arrays(
+            path, file.application, file.templates, file.package, file.technology, nests, file.designs,
+            sizes=(file.capacity, file.fanout), names=[str(name) for name in file.names],
+        )  # fmt: skip
         return path.read_bytes()
 
 
@@ -240,7 +265,7 @@ def sound(reader: str) -> bytes:
     }  # fmt: skip
     texts = {
         "technology": TECHNOLOGY, "sram": SRAM, "requirements": REQUIREMENTS, "scenario": SCENARIO,
-        "platform": PLATFORM, "jobs": JOBS, "timeloop": TIMELOOP,
+        "platform": PLATFORM, "jobs": JOBS, "timeloop": TIMELOOP, "costs": COSTS,
     }  # fmt: skip
     if reader in made:
         return _plain(made[reader]())
@@ -252,6 +277,8 @@ def sound(reader: str) -> bytes:
         return b"\n".join(_plain({**_SAMPLE, "id": f"s{i}"}) for i in range(3))
     if reader == "checkpoint":
         return _checkpoint()
+    if reader == "arrays":
+        return _arrays()
     raise KeyError(reader)
 
 

@@ -26,8 +26,10 @@ from workload_models import save
 from mohamjax.errors import InputError
 from mohamjax.hardware import load_technology, load_template, load_templates
 from mohamjax.io.checkpoint import read_checkpoint
+from mohamjax.io.design_arrays import read_design_arrays
 from mohamjax.io.designs import read_designs
 from mohamjax.io.files import read_json
+from mohamjax.io.importers import read_cost_table
 from mohamjax.io.job_transfer import read_transfer
 from mohamjax.io.jobs import load_platform, read_jobs
 from mohamjax.io.mappings import given_mappings
@@ -104,6 +106,8 @@ READERS: dict[str, Reader] = {
     "timeloop": Reader(".yaml", read_timeloop),
     "transfer": Reader(".json", read_transfer),
     "checkpoint": Reader(".npz", read_checkpoint, structure=False),
+    "arrays": Reader(".npz", lambda path: read_design_arrays(path).design_file(path), structure=False),
+    "costs": Reader(".csv", lambda path: read_cost_table(path, bandwidth=4.0), structure=False),
 }
 
 

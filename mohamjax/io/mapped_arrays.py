@@ -7,6 +7,7 @@ import math
 import os
 import pathlib
 import struct
+import tokenize
 import zipfile
 from collections import abc
 from collections.abc import Iterator
@@ -44,6 +45,7 @@ def mapped_arrays(path: str | pathlib.Path) -> dict[str, np.ndarray]:
         zipfile.BadZipFile,
         SyntaxError,
         NotImplementedError,
+        tokenize.TokenError,
     ) as error:
         raise InputError(f"is no npz file ({type(error).__name__})", file=path, remedy=remedy) from None
 
