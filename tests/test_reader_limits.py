@@ -4,16 +4,20 @@ import gzip
 import io
 import json
 import os
+import struct
 import zipfile
 
 import numpy as np
 import pytest
 
+from mohamjax.cli import main
 from mohamjax.errors import InputError
 from mohamjax.hardware import load_technology, load_template
 from mohamjax.io import files
 from mohamjax.io.checkpoint import read_checkpoint
+from mohamjax.io.design_arrays import is_design_arrays
 from mohamjax.io.files import parse_json, read_arrays, read_json
+from mohamjax.io.mapped_arrays import mapped_arrays
 from mohamjax.io.samples import read_architectures, read_samples
 from mohamjax.reader import MAX_LINE, read_lines, read_text, read_yaml
 
@@ -92,9 +96,9 @@ def test_records_of_any_depth(tmp_path):
         read_checkpoint(checkpoint(tmp_path / "c.npz", json.dumps([1])))
 
 
-def npz(path, header, data=b"", version=1):
+def npz(path, header, data=b"", version=1, packed=True):
     text = header.encode().ljust(117) + b"\n"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED) as archive:
         archive.writestr("a.npy", b"\x93NUMPY" + bytes([version, 0]) + len(text).to_bytes(2, "little") + text + data)
     return path
 
@@ -134,3 +138,54 @@ def test_arrays_are_read_as_numpy_does(tmp_path):
         assert list(read) == list(arrays)
         for name, array in arrays.items():
             np.testing.assert_array_equal(read[name], array)
+
+
+ODD = {
+    "a pipe": (lambda path: os.mkfifo(path), "is no regular file"),
+    "a device": (lambda path: path.symlink_to("/dev/zero"), "is no regular file"),
+    "a folder": (lambda path: path.mkdir(), "is a folder"),
+    "nothing": (lambda path: None, "no such file"),
+    "an empty file": (lambda path: path.touch(), "is no sound npz file"),
+    "a link to itself": (lambda path: path.symlink_to(path), "cannot be read"),
+    "no archive": (lambda path: path.write_bytes(b"{}" * 99), "is no sound npz file"),
+    "a large table of contents": (lambda path: claim_directory(path, 3 << 30), "is no sound npz file"),
+    "an encrypted array": (lambda path: flagged(path), "is no sound npz file|claims other bytes"),
+}
+
+
+def claim_directory(path, size):
+    """A sparse file that ends as an archive with a table of contents of that size."""
+    with open(path, "wb") as stream:
+        stream.truncate(size)
+        stream.seek(size)
+        stream.write(struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 1, 1, size, 0, 0))
+
+
+def flagged(path):
+    npz(path, "{'descr': '<f8', 'fortran_order': False, 'shape': (1,)}", bytes(8), packed=False)
+    data = bytearray(path.read_bytes())
+    data[6] |= 1
+    at = data.index(b"PK\1\2")
+    data[at + 8] |= 1
+    data[at + 24] ^= 4  # the size, so that the array does not fit either
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_odd_files_as_arrays(tmp_path, kind):
+    """One line by every reader of npz files, at once and in little memory."""
+    make, words = ODD[kind]
+    path = tmp_path / "x.npz"
+    make(path)
+    with pytest.raises(InputError, match=words) as caught:
+        mapped_arrays(path)
+    assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+    assert is_design_arrays(path) == (kind != "an encrypted array")  # which is sound until its array is read
+    with pytest.raises(FileNotFoundError if kind == "nothing" else (ValueError, FileNotFoundError)):
+        read_arrays(path)
+
+
+def test_a_pipe_of_arrays_does_not_hang_the_command_line(tmp_path, capsys):
+    os.mkfifo(tmp_path / "x.npz")
+    assert main(["evaluate", "designs", str(tmp_path / "x.npz"), "--out", str(tmp_path / "out.csv")]) == 2
+    assert "is no regular file" in capsys.readouterr().err

@@ -23,7 +23,6 @@ import dataclasses
 import functools
 import json
 import pathlib
-import zipfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -41,9 +40,9 @@ from mohamjax.hardware import (
     template_to_dict,
 )
 from mohamjax.io.designs_reader import DesignHeader, layer_row, read_header
-from mohamjax.io.files import parse_json
+from mohamjax.io.files import open_arrays, parse_json
 from mohamjax.io.formats import DESIGN_ARRAYS_FORMAT, DESIGNS_FORMAT
-from mohamjax.io.mapped_arrays import mapped_arrays, write_arrays
+from mohamjax.io.mapped_arrays import MAX_MAPPED, mapped_arrays, write_arrays
 from mohamjax.mapping import Mapping, MappingTables
 from mohamjax.mapping.membership import lie_in
 from mohamjax.schedule import Design, DesignFile, Evaluated
@@ -244,9 +243,9 @@ class DesignArrays:
 def is_design_arrays(path: str | pathlib.Path) -> bool:
     """Whether an npz file has what this format has; one that cannot be read counts, so that it is told."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            return {"problem.npy", "assignment.npy"} <= set(archive.namelist())
-    except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError):
+        with open_arrays(path, MAX_MAPPED, "") as (_, members):
+            return {"problem", "assignment"} <= set(members)
+    except InputError:
         return True
 
 

@@ -13,26 +13,31 @@ import os
 import pathlib
 import signal
 import stat
+import struct
 import threading
+import warnings
 import zipfile
 import zlib
 from collections import abc
 from collections.abc import Iterable, Iterator, Sequence
 from tokenize import TokenError
-from typing import Any
+from typing import IO, Any, BinaryIO
 
 import msgspec
 import numpy as np
 
 from mohamjax.errors import InputError
-from mohamjax.reader import MOST_DIGITS, NO_UNICODE, check_digits, is_unicode, open_file, read_text
+from mohamjax.reader import MOST_DIGITS, NO_UNICODE, check_digits, found, is_unicode, open_file, read_text
 
 __all__ = [
+    "DAMAGED",
+    "array_header",
     "check_format",
     "csv_text",
     "dump_json",
     "locked_file",
     "locked_folder",
+    "open_arrays",
     "parse_json",
     "read_arrays",
     "read_json",
@@ -166,6 +171,73 @@ def read_json(path: str | pathlib.Path) -> Any:
     return parse_json(text, path)
 
 
+DAMAGED = (
+    OSError, ValueError, LookupError, EOFError, TypeError, OverflowError, MemoryError, SyntaxError, RuntimeError,
+    TokenError, struct.error, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+"""All ways in which NumPy and zipfile say that an npz file is damaged."""
+
+_MOST_DIRECTORY = 1 << 22  # bytes of the table of contents of an npz file
+
+
+class _Directory:
+    """A file of which no more is read at once than a table of contents has, whatever the file claims of it."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.seek, self.tell, self.close = stream.seek, stream.tell, stream.close
+
+    def read(self, size: int = -1) -> bytes:
+        """Some bytes."""
+        if size > _MOST_DIRECTORY:
+            raise ValueError("the table of contents is too large")
+        return self._stream.read(size)
+
+
+@contextlib.contextmanager
+def open_arrays(
+    path: str | pathlib.Path, most: int, remedy: str
+) -> Iterator[tuple[BinaryIO, dict[str, zipfile.ZipInfo]]]:
+    """An npz file as a stream, and where its arrays lie by name; every reader of one goes through here.
+
+    Args:
+        path: the file.
+        most: the largest size in bytes.
+        remedy: what to do with one that is damaged.
+
+    Raises:
+        InputError: `open_file` refuses it, or it is damaged; also where that shows while its arrays are read.
+    """
+    with open_file(path, "npz file", most) as stream:
+        try:
+            with zipfile.ZipFile(_Directory(stream)) as archive:  # pyright: ignore[reportArgumentType]
+                members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
+            yield stream, members
+        except InputError as error:
+            raise InputError(error.message, file=path, item=error.item, remedy=error.remedy or remedy) from None
+        except DAMAGED as error:
+            raise InputError(f"is no sound npz file ({type(error).__name__})", file=path, remedy=remedy) from None
+
+
+def array_header(stream: IO[bytes], member: zipfile.ZipInfo) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Shape, whether it lies in Fortran's order, and type of the array at which a stream stands.
+
+    Raises:
+        InputError: it holds Python objects.
+        Exception: it is damaged, one of `DAMAGED`.
+    """
+    version = np.lib.format.read_magic(stream)
+    read: Any = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a header is Python, about which Python has its opinions
+        shape, fortran, dtype = read(stream)
+    if dtype.hasobject:
+        raise InputError("holds Python objects", item=member.filename)
+    if min(shape, default=0) < 0:
+        raise InputError("an array claims a negative size", item=member.filename)
+    return shape, fortran, dtype
+
+
 def read_arrays(path: str | pathlib.Path) -> dict[str, Any]:
     """All arrays of an npz file by name.
 
@@ -174,32 +246,28 @@ def read_arrays(path: str | pathlib.Path) -> dict[str, Any]:
         ValueError: it is damaged, in any of the ways in which NumPy and zipfile say so, of which this gives the name;
             it is no regular file; its arrays are, or claim to be, larger than `MAX_ARRAYS` bytes.
     """
-    damage = (OSError, ValueError, LookupError, EOFError, TypeError, NotImplementedError, SyntaxError, TokenError)
-    damage = (*damage, MemoryError, RecursionError, zipfile.BadZipFile, zlib.error)
     try:
-        os.stat(path)
-        with open_file(path, "npz file", MAX_ARRAYS) as stream, zipfile.ZipFile(stream) as archive:
-            members = archive.infolist()
-            if sum(member.file_size for member in members) > MAX_ARRAYS:
+        if not found(path):
+            raise FileNotFoundError(path)
+        with open_arrays(path, MAX_ARRAYS, "make it again") as (stream, members):
+            if sum(member.file_size for member in members.values()) > MAX_ARRAYS:
                 raise InputError("its arrays are too large")
-            return {member.filename.removesuffix(".npy"): _array(archive, member) for member in members}
-    except FileNotFoundError:
-        raise
+            with zipfile.ZipFile(stream) as archive:
+                return {name: _array(archive, member) for name, member in members.items()}
     except InputError as error:
         raise ValueError(error.message) from error
-    except damage as error:
-        raise ValueError(type(error).__name__) from error
 
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
     """An array of an npz file, whose header says how much memory it takes: no more than there is in the file."""
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise InputError("is packed in a way that NumPy does not know", item=member.filename)
     with archive.open(member) as stream:
-        version = np.lib.format.read_magic(stream)
-        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
-        shape, _, dtype = read(stream)
-        if dtype.hasobject or math.prod(shape) * dtype.itemsize > member.file_size:
+        shape, _, dtype = array_header(stream, member)
+        if math.prod(shape) * dtype.itemsize > member.file_size:
             raise InputError("an array claims more bytes than the file has")
-    with archive.open(member) as stream:
+    with archive.open(member) as stream, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         return np.lib.format.read_array(stream, allow_pickle=False)
 
 

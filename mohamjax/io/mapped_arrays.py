@@ -7,7 +7,6 @@ import math
 import os
 import pathlib
 import struct
-import tokenize
 import zipfile
 from collections import abc
 from collections.abc import Iterator
@@ -16,8 +15,13 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from mohamjax.errors import InputError
+from mohamjax.io.files import array_header, open_arrays
 
-__all__ = ["mapped_arrays", "replacing", "write_arrays"]
+__all__ = ["MAX_MAPPED", "mapped_arrays", "replacing", "write_arrays"]
+
+
+MAX_MAPPED = 1 << 42
+"""Bytes of a file whose arrays are mapped: they are paged in as they are used."""
 
 
 def mapped_arrays(path: str | pathlib.Path) -> dict[str, np.ndarray]:
@@ -26,49 +30,27 @@ def mapped_arrays(path: str | pathlib.Path) -> dict[str, np.ndarray]:
     Checksums are not looked at.
 
     Raises:
-        InputError: there is no such file, it is damaged, compressed, or holds Python objects.
+        InputError: there is no such file, it is no regular file, damaged, compressed, or holds Python objects.
     """
-    remedy = "write it with numpy.savez, or again: it may be cut off"
-    try:
-        with zipfile.ZipFile(path) as archive, open(path, "rb") as stream:
-            return {m.filename.removesuffix(".npy"): _mapped(path, stream, m) for m in archive.infolist()}
-    except FileNotFoundError:
-        raise InputError("there is no such file", file=path, remedy="name an npz file") from None
-    except InputError as error:
-        raise InputError(error.message, file=path, item=error.item, remedy=remedy) from None
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        EOFError,
-        struct.error,
-        zipfile.BadZipFile,
-        SyntaxError,
-        NotImplementedError,
-        tokenize.TokenError,
-    ) as error:
-        raise InputError(f"is no npz file ({type(error).__name__})", file=path, remedy=remedy) from None
+    with open_arrays(path, MAX_MAPPED, "write it with numpy.savez, or again: it may be cut off") as (stream, members):
+        return {name: _mapped(stream, member) for name, member in members.items()}
 
 
-def _mapped(path: str | pathlib.Path, stream: BinaryIO, member: zipfile.ZipInfo) -> np.ndarray:
+def _mapped(stream: BinaryIO, member: zipfile.ZipInfo) -> np.ndarray:
     if member.compress_type != zipfile.ZIP_STORED:
         raise InputError("is compressed", item=member.filename)
     stream.seek(member.header_offset)
     name, extra = struct.unpack("<26x2H", stream.read(30))
     start = member.header_offset + 30 + name + extra
     stream.seek(start)
-    version = np.lib.format.read_magic(stream)
-    read: Any = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
-    shape, fortran, dtype = read(stream)
-    if dtype.hasobject:
-        raise InputError("holds Python objects", item=member.filename)
+    shape, fortran, dtype = array_header(stream, member)
     size = math.prod(shape) * dtype.itemsize
     if stream.tell() - start + size != member.file_size or start + member.file_size > os.fstat(stream.fileno()).st_size:
         raise InputError("an array claims other bytes than the file has", item=member.filename)
     if not size or not shape:
         return np.frombuffer(stream.read(size), dtype).reshape(shape)
     order: Any = "F" if fortran else "C"
-    return np.memmap(path, dtype, "r", stream.tell(), shape, order)
+    return np.memmap(stream, dtype, "r", stream.tell(), shape, order)
 
 
 @contextlib.contextmanager
