@@ -55,7 +55,7 @@ Amount = Annotated[float, Meta(ge=0, le=_LARGEST)]
 Positive = Annotated[float, Meta(gt=0, le=_LARGEST)]
 """A finite number above 0."""
 
-Factor = Annotated[float, Meta(gt=0, le=1e9)]
+Factor = Annotated[float, Meta(ge=1e-9, le=1e9)]
 """What figures are multiplied by; no product of it leaves the range of numbers."""
 
 Text = Annotated[str, Meta(min_length=1, description="a text that is not empty")]

@@ -1,5 +1,6 @@
 """A sound file for every reader but that of ONNX models, small and written out: what fuzzing damages."""
 
+import functools
 import json
 import pathlib
 import tempfile
@@ -12,7 +13,7 @@ from workload_models import info, model, node, weight
 from mohamjax.hardware import load_templates, template_to_yaml
 from mohamjax.io.checkpoint import write_checkpoint
 from mohamjax.io.design_arrays import write_design_arrays
-from mohamjax.io.designs import read_designs
+from mohamjax.io.designs import evaluate_designs, read_designs
 
 BEHIND = {"m.onnx": model([node("MatMul", "x w", "y", "fc")], [info("x", (2, 4))], ["y"], [weight("w", (4, 6))])}
 """Models that stand beside the files that name them."""
@@ -50,7 +51,10 @@ def designs() -> dict:
     return {
         "format": "designs/1", "scenario": "s", "clock_GHz": 1.0, "templates": list(_TEMPLATES),
         "package": {"max_tiles": 4, "interface_counts": [[4, 2], [None, 4]], "contention": "all"},
-        "networks": [{"name": "a", "source": "a.onnx"}, {"name": "b"}], "layers": rows,
+        "networks": [
+            {"name": "a", "source": "a.onnx", "deadline_s": 0.1, "frames_per_second": 30, "weight": 2.5}, {"name": "b"},
+        ],
+        "layers": rows,
         "mappings": [_nest(t) for t in templates],
         "designs": [{"design_id": i, "latency_s": 1.0, **json.loads(json.dumps(one))} for i in range(2)],
     }  # fmt: skip
@@ -133,11 +137,13 @@ _SAMPLE = {
 TECHNOLOGY = """\
 format: technology/1
 name: mine
-scale: {energy: 0.5, area: 0.4}
-register: {read_energy_pJ: 0.006, write_energy_pJ: 0.006, area_um2: 4.1}
-multiplier: {energy_pJ: 0.008, area_um2: 4.2}
+scale: {energy: 0.5, area: 0.4, leakage: 0.7}
+register: {read_energy_pJ: 0.006, write_energy_pJ: 0.006, area_um2: 4.1, leakage_mW: 0.000002}
+multiplier: {energy_pJ: 0.008, area_um2: 4.2, leakage_mW: 0.00001}
 dram_energy_pJ: {LPDDR4: 8, HBM2: 3.9}
 wire_energy_pJ: 0.08
+base: 45nm
+adder: {energy_pJ: 0.002, area_um2: 1.5, leakage_mW: 0.00001}
 """
 
 SRAM = """\
@@ -152,7 +158,7 @@ width_bits,depth_rows,n_rw_ports,read_energy_pJ_per_access,write_energy_pJ_per_a
 
 REQUIREMENTS = """\
 format: requirements/1
-limits: {latency_s: 0.1, energy_J: 1e-2}
+limits: {latency_s: 0.1, energy_J: 0.01}
 chiplets: {least: 1, most: 6, templates: {simba: {least: 1}, eyeriss: {most: 2}}}
 homogeneous: false
 package:
@@ -168,7 +174,7 @@ pin:
 SCENARIO = """\
 name: mine
 networks:
-- {file: m.onnx, copies: 2, batch: 1}
+- {file: m.onnx, copies: 2, batch: 1, deadline_s: 0.01, frames_per_second: 60, weight: 3}
 - {file: m.onnx, name: other, shapes: {x: [3, 4]}, task: vision}
 """
 
@@ -235,6 +241,128 @@ b,small,700,600,3e-7,a
 """
 
 
+COST_SCHEDULE = """schedule,layer,accelerator,order
+s,a,big,0
+s,b,small,1
+t,b,big,0
+t,a,big,1
+"""
+
+LAYERS = """schedule,network,layer,chiplet,template,start,energy
+s,a,l0,0,simba,0,1
+s,a,l1,1,eyeriss,2.5,1
+s,b,l2,0,simba,3,1
+t,a,0,x,,0,1
+t,a,l1,x,,1,1
+t,b,l2,y,eyeriss,2,1
+"""
+
+ALLOCATION = """\
+- {name: a/l0, core_allocation: [0, 1], start: 0, tiling: [1, 2]}
+- {layer: l1, core: x, template: eyeriss}
+- {id: 2, cores: [0], order: 4}
+"""
+
+PACKAGE = """\
+max_tiles: 16
+link_bytes_per_cycle: 16
+interface_bytes_per_cycle: 4.5
+dram_bytes_per_cycle: unlimited
+hop_energy_pJ_per_bit: 0.82
+router_area_um2: 10000.5
+transceiver_area_um2: 0
+contention: all
+placement: corner
+interface_counts: [[4, 2], [null, 4]]
+"""
+
+INPUTS = {"files": [["a", 1, 2]]}
+"""What the journal says that it is of."""
+
+FRONT = """design_id,latency_s,energy_J,area_mm2,n_chiplets,n_simba,latency_s_a,worst_lateness_s
+0,0.5,1e-3,2.5,2,1,0.25,-0.1
+1,0.25,2e-3,4,1,1,0.25,
+"""
+
+HISTORY = """generation,evaluations,seconds,hypervolume,front_size,stability
+0,64,1.5,0.25,1,0.5
+1,128,2,0.5,2,0.25
+"""
+
+CONFIG = """\
+scenario: toy
+budget: tiny
+seed: 3
+space: chiplets
+technology_hash: abcd
+device: cpu
+versions: {jax: 1.2.3, numpy: '2'}
+networks:
+- {name: a, layers: 2}
+- {name: b, layers: 1}
+package: {max_tiles: 4, contention: all}
+search: {method: moham, population: 64, generations: 2, budget: tiny, seed: 3}
+"""
+
+BOUNDS = {
+    "format": "bounds/1", "hypervolume": 0.5, "hypervolume_bound": 0.75, "share": 0.6667,
+    "box": {"columns": ["latency_s", "energy_J", "area_mm2"], "ideal": [0.1, 1e-4, 1.0], "reference": [1.0, 0.1, 10.0]},
+    "curves": {
+        name: {"columns": pair, "steps": [[0.1, 3.0], [0.2, 1.0]]}
+        for name, pair in (
+            ("latency_of_area", ["area_mm2", "latency_s"]), ("energy_of_area", ["area_mm2", "energy_J"]),
+            ("energy_of_latency", ["latency_s", "energy_J"]),
+        )
+    },
+}  # fmt: skip
+
+LINES = ("samples", "lines", "journal")
+"""Readers of JSON lines."""
+
+
+def lines() -> list:
+    """Documents of three formats and what follows them, line by line."""
+    whole = designs()
+    rows, nests = whole.pop("designs"), whole["mappings"]
+    table, cases = dict(JOB_TABLE), dict(FLUID)
+    schedules, single = table.pop("schedules"), cases.pop("cases")
+    return [
+        {**whole, "mappings": nests[:1]}, {"mappings": nests[1:]}, *rows, table, *schedules,
+        {**JOB_TABLE, "schedules": [{**schedules[0], "name": "t"}]}, cases, *single,
+    ]  # fmt: skip
+
+
+def journal() -> list:
+    """Of a table of one row."""
+    head = {"format": "evaluation-journal/1", "columns": ["file", "entry", "valid"], "inputs": INPUTS}
+    return [head, {"rows": 0, "valid": 0, "next": [0, 0], "bytes": 17},
+            {"rows": 1, "valid": 1, "next": [0, 1], "bytes": 23}]  # fmt: skip
+
+
+def results() -> dict[str, bytes]:
+    """The files of a results folder."""
+    return {"front.csv": FRONT.encode(), "history.csv": HISTORY.encode(), "config.yaml": CONFIG.encode(),
+            "bounds.json": _plain(BOUNDS), "designs.json": _plain(designs())}  # fmt: skip
+
+
+@functools.cache
+def _designs_read(evaluate: bool):
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "designs.json"
+        path.write_bytes(_plain(designs()))
+        return evaluate_designs(path) if evaluate else read_designs(path)
+
+
+def design_file():
+    """The designs, read."""
+    return _designs_read(False)
+
+
+def evaluated():
+    """The designs, evaluated: rows and what stands behind them."""
+    return _designs_read(True)
+
+
 def _checkpoint() -> bytes:
     arrays = {"genes": np.arange(12).reshape(3, 4), "key": np.zeros(2, np.uint32)}
     with tempfile.TemporaryDirectory() as folder:
@@ -262,10 +390,14 @@ def sound(reader: str) -> bytes:
     made = {
         "designs": designs, "schedule": schedule, "mappings": mappings, "fluid": lambda: FLUID,
         "jobtable": lambda: JOB_TABLE, "transfer": lambda: TRANSFER, "architectures": lambda: ARCHITECTURES,
+        "allocationjson": lambda: yaml.safe_load(ALLOCATION), "batch": designs, "bounds": lambda: BOUNDS,
+        "resultdesigns": designs, "words": lambda: ["schema", "designs/1"],
     }  # fmt: skip
     texts = {
         "technology": TECHNOLOGY, "sram": SRAM, "requirements": REQUIREMENTS, "scenario": SCENARIO,
-        "platform": PLATFORM, "jobs": JOBS, "timeloop": TIMELOOP, "costs": COSTS,
+        "platform": PLATFORM, "jobs": JOBS, "timeloop": TIMELOOP, "costs": COSTS, "layers": LAYERS, "front": FRONT,
+        "allocation": ALLOCATION, "package": PACKAGE, "costschedule": COST_SCHEDULE,
+        "history": HISTORY, "config": CONFIG,
     }  # fmt: skip
     if reader in made:
         return _plain(made[reader]())
@@ -275,9 +407,11 @@ def sound(reader: str) -> bytes:
         return template_to_yaml(load_templates(("simba",))[0]).encode()
     if reader == "samples":
         return b"\n".join(_plain({**_SAMPLE, "id": f"s{i}"}) for i in range(3))
+    if reader in ("lines", "journal"):
+        return b"".join(_plain(line) + b"\n" for line in {"lines": lines, "journal": journal}[reader]())
     if reader == "checkpoint":
         return _checkpoint()
-    if reader == "arrays":
+    if reader in ("arrays", "batcharrays"):
         return _arrays()
     raise KeyError(reader)
 

@@ -14,31 +14,21 @@ import signal
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import fuzz_documents
 import fuzz_graphs
+import fuzz_words
 import numpy as np
 import yaml
+from fuzz_readers import READERS, Reader
 from google.protobuf.message import DecodeError
 from workload_models import save
 
 from mohamjax.errors import InputError
-from mohamjax.hardware import load_technology, load_template, load_templates
-from mohamjax.io.checkpoint import read_checkpoint
-from mohamjax.io.design_arrays import read_design_arrays
-from mohamjax.io.designs import read_designs
-from mohamjax.io.files import read_json
-from mohamjax.io.importers import read_cost_table
-from mohamjax.io.job_transfer import read_transfer
-from mohamjax.io.jobs import load_platform, read_jobs
-from mohamjax.io.mappings import given_mappings
-from mohamjax.io.samples import read_architectures, read_samples
-from mohamjax.io.schedules import schedule_arrays
-from mohamjax.io.timeloop import read_timeloop
-from mohamjax.schedule import load_requirements
-from mohamjax.workload import load_scenario, read_network
 from mohamjax.workload.tensor import MisfitError
+
+__all__ = ["READERS", "Reader"]
 
 SECONDS = 20
 MEGABYTES = 2048
@@ -46,69 +36,6 @@ FINDINGS = pathlib.Path(__file__).parent / "fuzz_findings"
 """Inputs that failed once: `READER-HASH.SUFFIX`. They are replayed and must not fail again."""
 
 _LONGEST = 2000  # characters of an error
-
-
-@dataclasses.dataclass(frozen=True)
-class Reader:
-    """What reads one kind of file.
-
-    Attributes:
-        suffix: Of its files.
-        read: Takes the path.
-        structure: Whether the file is a tree of lists and tables that can be damaged as such.
-    """
-
-    suffix: str
-    read: Callable[[pathlib.Path], object]
-    structure: bool = True
-
-
-def _silent(line: str) -> None:
-    """Takes warnings."""
-
-
-def _schedules(path: pathlib.Path) -> object:
-    document = read_json(path)
-    if not isinstance(document, dict) or document.get("format") not in ("fluid-schedule/1", "job-table/1"):
-        return None
-    return schedule_arrays(document, path)
-
-
-def _mappings(path: pathlib.Path) -> object:
-    application = load_scenario([str(path.parent / "m.onnx")])
-    return given_mappings([[path]], application, load_templates(("simba",)), load_technology())
-
-
-def _samples(path: pathlib.Path) -> object:
-    beside = path.parent / "architectures.json"
-    if not beside.exists():
-        beside.write_bytes(fuzz_documents.sound("architectures"))
-    return list(read_samples(path, read_architectures(beside)))
-
-
-READERS: dict[str, Reader] = {
-    "onnx": Reader(".onnx", lambda path: read_network(path, warn=_silent), structure=False),
-    "onnxskip": Reader(".onnx", lambda path: read_network(path, warn=_silent, skip_unknown=True), structure=False),
-    "scenario": Reader(".yaml", lambda path: load_scenario([str(path)], warn=_silent)),
-    "template": Reader(".yaml", load_template),
-    "requirements": Reader(".yaml", load_requirements),
-    "technology": Reader(".yaml", load_technology),
-    "sram": Reader(".csv", load_technology, structure=False),
-    "platform": Reader(".yaml", lambda path: load_platform(str(path))),
-    "jobs": Reader(".csv", read_jobs, structure=False),
-    "fluid": Reader(".json", _schedules),
-    "jobtable": Reader(".json", _schedules),
-    "designs": Reader(".json", lambda path: read_designs(path, technology=load_technology())),
-    "schedule": Reader(".json", lambda path: read_designs(path, technology=load_technology())),
-    "mappings": Reader(".json", _mappings),
-    "architectures": Reader(".json", read_architectures),
-    "samples": Reader(".jsonl", _samples, structure=False),
-    "timeloop": Reader(".yaml", read_timeloop),
-    "transfer": Reader(".json", read_transfer),
-    "checkpoint": Reader(".npz", read_checkpoint, structure=False),
-    "arrays": Reader(".npz", lambda path: read_design_arrays(path).design_file(path), structure=False),
-    "costs": Reader(".csv", lambda path: read_cost_table(path, bandwidth=4.0), structure=False),
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -231,9 +158,12 @@ def case(rng: np.random.Generator, folder: pathlib.Path, reader: str | None = No
     if READERS[reader].structure and rng.random() < 0.75:
         tree = damaged_tree(rng, fuzz_documents.tree_of(data, suffix))
         return Case(reader, "structure", _written(tree, suffix, rng))
-    if reader == "samples" and rng.random() < 0.7:
-        lines = [damaged_tree(rng, json.loads(line)) for line in data.splitlines()]
-        data = b"\n".join(json.dumps(line).encode() for line in lines)
+    if reader == "words":
+        return Case(reader, "structure", json.dumps(fuzz_words.some_words(rng)).encode())
+    if reader in fuzz_documents.LINES and rng.random() < 0.7:
+        lines = [json.loads(line) for line in data.splitlines()]
+        lines = [damaged_tree(rng, line) if rng.random() < 0.5 else line for line in lines]
+        data = b"\n".join(json.dumps(line).encode() for line in lines) + b"\n"
         return Case(reader, "structure", gzip.compress(data) if rng.random() < 0.3 else data)
     if suffix == ".csv" and rng.random() < 0.6:
         return Case(reader, "structure", _damaged_table(rng, data))
@@ -251,7 +181,7 @@ def _damaged_table(rng: np.random.Generator, data: bytes) -> bytes:
             row.insert(at, str(value))
         else:
             rows.append(list(row))
-    return "\n".join(",".join(row) for row in rows).encode("utf-8", "surrogatepass")
+    return "\n".join([*(",".join(row) for row in rows), ""]).encode("utf-8", "surrogatepass")
 
 
 def cases(seed: int, folder: pathlib.Path) -> Iterator[Case]:

@@ -331,7 +331,7 @@ def load_technology(path: str | os.PathLike[str] | None = None, *, static_energy
         logic_leakage=figures.leakage,
         **figures.parts,
     )
-    return counting_leakage(technology) if static_energy else technology
+    return counting_leakage(technology, name) if static_energy else technology
 
 
 @dataclasses.dataclass(frozen=True)
@@ -571,8 +571,12 @@ def recorded_technology(stated: str | None, given: Technology | None, static_ene
     return counting_leakage(given) if static_energy else given
 
 
-def counting_leakage(technology: Technology) -> Technology:
+def counting_leakage(technology: Technology, file: object = None) -> Technology:
     """The technology with static energy: leakage over the makespan counts to the energy of designs.
+
+    Args:
+        technology: The technology.
+        file: Where it comes from, for complaints.
 
     Raises:
         InputError: it does not tell all leakage.
@@ -583,6 +587,7 @@ def counting_leakage(technology: Technology) -> Technology:
     if np.any(np.isnan(technology.sram_standby[..., :1]) & known) or np.any(np.isnan(technology.logic_leakage)):
         raise InputError(
             "tells no leakage, so that there is no static energy",
+            file=file,
             item="technology",
             remedy="add the column leakage_power_mW to its SRAM table, and leakage_mW to the parts that it states",
         )

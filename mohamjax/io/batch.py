@@ -286,7 +286,7 @@ class _Sources:
         return problem
 
     def _lines(self, file: int, path: pathlib.Path) -> Iterator[_Entry]:
-        size, seen, at = max(1, os.path.getsize(path)), 0, 0
+        size, seen, at = max(1, _version(path)[0]), 0, 0
         make: Callable | None = None
         places: dict[str, int] = {}
         nests: list[Any] | None = None

@@ -5,6 +5,7 @@ Names that must differ, numbers of entries and indices into other lists are chec
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
@@ -15,6 +16,7 @@ from mohamjax.hardware import PackageForm, TemplateForm
 from mohamjax.mapping.notation import NestForm, OwnedNestForm
 
 __all__ = [
+    "BoundsForm",
     "CaseForm",
     "ChipletForm",
     "DesignForm",
@@ -25,6 +27,7 @@ __all__ = [
     "JobTableAnswerForm",
     "JobTableForm",
     "MappingsForm",
+    "MarkForm",
     "NetworkForm",
     "OrderForm",
     "SchedulesAnswerForm",
@@ -36,6 +39,8 @@ __all__ = [
 
 Reference = Annotated[Index | Text, Meta(description="a name or a 0-based number")]
 """A job, accelerator or resource."""
+
+_LARGEST = sys.float_info.max
 
 Unit = Literal["cycles", "s"]
 
@@ -357,3 +362,51 @@ class SchedulesAnswerForm(Form):
 
     format: Literal["schedule/1"]
     schedules: list[ScheduleAnswerForm]
+
+
+# ---------------------------------------------------------------- evaluation-journal/1
+
+_Count = Annotated[int, Meta(ge=0, lt=2**62)]
+
+
+class MarkForm(Form, kw_only=True):
+    """A line of a journal: how much of a table is whole, and the file and entry that come next."""
+
+    rows: _Count
+    valid: _Count
+    next: Annotated[list[_Count], Meta(min_length=2, max_length=2, description="[file, entry]")]
+    bytes: _Count = 0
+    ended: bool = False
+
+
+# ---------------------------------------------------------------- bounds/1
+
+_Finite = Annotated[float, Meta(ge=-_LARGEST, le=_LARGEST)]
+
+_Point = Annotated[list[Positive], Meta(min_length=3, max_length=3, description="latency [s], energy [J], area [mm^2]")]
+
+
+class BoxForm(OpenForm):
+    """Lower and upper corner."""
+
+    ideal: _Point
+    reference: _Point
+
+
+_Step = Annotated[list[Annotated[float, Meta(ge=0, le=_LARGEST)]], Meta(min_length=2, max_length=2)]
+
+
+class CurveForm(OpenForm):
+    """Least second objectives over the first one."""
+
+    columns: list[str]
+    steps: Annotated[list[_Step], Meta(min_length=1, description="pairs of numbers of at least 0")]
+
+
+class BoundsForm(OpenForm):
+    """What no front of a search has more than."""
+
+    hypervolume: _Finite
+    hypervolume_bound: _Finite
+    box: BoxForm
+    curves: dict[str, CurveForm]

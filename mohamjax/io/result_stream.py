@@ -24,13 +24,17 @@ from typing import IO, Any
 import numpy as np
 
 from mohamjax.errors import InputError
-from mohamjax.io.files import dump_json, locked_file, parse_json
+from mohamjax.forms import read_form
+from mohamjax.io.files import dump_json, locked_file, parse_json, write_text
+from mohamjax.io.forms import MarkForm
 from mohamjax.io.mapped_arrays import write_arrays
-from mohamjax.reader import found
+from mohamjax.reader import found, read_text
 
 __all__ = ["NUMBERS", "ResultStream"]
 
 JOURNAL_FORMAT = "evaluation-journal/1"
+
+_ANEW = "begin anew without the argument `resume`"
 
 NUMBERS = ("latency_s", "energy_J", "area_mm2", "makespan")
 """Columns of numbers, empty where there is none."""
@@ -93,9 +97,10 @@ class ResultStream:
                 item="argument `resume`",
                 remedy="name the same files in the same order and with the same settings, or begin anew",
             )
-        self.done = whole is not None and whole.get("ended", False)
-        if whole is not None and self.done:
-            self.rows, self.valid = whole["rows"], whole["valid"]
+        if whole is not None:
+            self.rows, self.valid, self.start = whole.rows, whole.valid, (whole.next[0], whole.next[1])
+            self.done = whole.ended
+        if self.done:
             return
         if whole is None:
             self._notes = self._opened(self._journal, "w")
@@ -104,28 +109,35 @@ class ResultStream:
             csv.writer(self._stream, lineterminator="\n").writerow(self.columns)
             self._mark()
             return
-        self.start = tuple(whole["next"])
-        self.rows, self.valid = whole["rows"], whole["valid"]
-        os.truncate(self._table, whole["bytes"])
+        os.truncate(self._table, whole.bytes)
         self._notes = self._opened(self._journal, "a")
         self._stream = self._opened(self._table, "a")
 
     def _opened(self, path: pathlib.Path, mode: str) -> IO[str]:
         return self._files.enter_context(open(path, mode, encoding="utf-8", newline=""))
 
-    def _whole(self, head: dict[str, Any]) -> dict[str, Any] | None:
+    def _whole(self, head: dict[str, Any]) -> MarkForm | None:
         """The last whole line of a journal that begins so; None where there is no such journal, or not its table."""
         if not found(self._journal):
             return None
-        lines = self._journal.read_text("utf-8").split("\n")
+        lines = read_text(self._journal, "journal").split("\n")
         kept = [parse_json(line, self._journal, f"line {i + 1}") for i, line in enumerate(lines[:-1])]
         if len(lines[-1]):  # cut off while it was written
-            text = "\n".join([*lines[:-1], ""])
-            self._journal.write_text(text, "utf-8")
+            write_text(self._journal, "\n".join([*lines[:-1], ""]))
         if len(kept) < 2 or kept[0] != json.loads(dump_json(head)):
             return None
-        ended = kept[-1].get("ended", False)
-        return kept[-1] if found(self._out if ended and self._out is not None else self._table) else None
+        item = f"line {len(kept)}"
+        try:
+            mark = read_form(kept[-1], MarkForm, file=self._journal, where=item)
+        except InputError as error:
+            raise InputError(error.message, file=error.file, item=error.item, remedy=_ANEW) from None
+        table = self._out if mark.ended and self._out is not None else self._table
+        if not found(table):
+            return None
+        if not mark.ended and mark.bytes > os.path.getsize(table):
+            told = f"says {mark.bytes} bytes of a table that has {os.path.getsize(table)}"
+            raise InputError(told, file=self._journal, item=item, remedy=_ANEW)
+        return mark
 
     def write(self, rows: Sequence[Sequence[Any]], following: tuple[int, int]) -> None:
         """Appends a block of rows, in the order of the columns.

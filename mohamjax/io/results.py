@@ -22,8 +22,10 @@ import numpy as np
 import yaml
 
 from mohamjax.errors import InputError
+from mohamjax.forms import read_form
 from mohamjax.io.designs import designs_document
 from mohamjax.io.files import check_format, csv_text, dump_json, read_json, write_together
+from mohamjax.io.forms import BoundsForm
 from mohamjax.reader import found
 from mohamjax.schedule import Bounds, Certificate, Evaluated, network_latencies
 from mohamjax.search.stores import HISTORY_COLUMNS
@@ -134,7 +136,11 @@ def read_certificate(folder: pathlib.Path) -> Certificate | None:
         return None
     document = read_json(path)
     check_format(document, [BOUNDS_FORMAT], path)
+    remedy = "run the search again, or remove the file"
     try:
+        read_form(document, BoundsForm, file=path)
         return Certificate.from_dict(document)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{error}", file=path, remedy="run the search again, or remove the file") from None
+    except InputError as error:
+        raise InputError(error.message, file=path, item=error.item, remedy=remedy) from None
+    except ValueError as error:  # steps that do not fall, or other curves
+        raise InputError(f"{error}", file=path, remedy=remedy) from None

@@ -20,6 +20,7 @@ from mohamjax.unico.config import CODESIGN_FORMAT
 __all__ = ["ResultDesigns", "ResultFiles", "evaluate_results", "read_results"]
 
 _REMEDY = "give the results folder of a search"
+_MOST = 1e100  # so that no sum or margin leaves the range of numbers
 _OBJECTIVES = ("latency_s", "energy_J", "area_mm2")
 _HISTORY = ("generation", "evaluations", "seconds", "hypervolume", "front_size")
 _CODESIGN_HISTORY = ("batch", "evaluations", "seconds", "hypervolume", "front_size")
@@ -192,10 +193,13 @@ def _front(path: pathlib.Path) -> list[dict[str, Any]]:
     """Rows of `front.csv`."""
     rows = _table(path, (*_OBJECTIVES, "n_chiplets"), ("design_id",), others=True)
     for number, row in enumerate(rows, start=2):
-        bad = [name for name in _OBJECTIVES if row[name] < 0 or (row[name] == 0 and name == "latency_s")]
+        bad = [name for name in _OBJECTIVES if not 0 <= row[name] < _MOST or (row[name] == 0 and name == "latency_s")]
+        told = "not positive, or beyond what any design has"
+        if not bad and not (row["n_chiplets"].is_integer() and 0 < row["n_chiplets"] < 2**31):
+            bad, told = ["n_chiplets"], "no number of chiplets"
         if bad:
             raise InputError(
-                f"{bad[0]} is {row[bad[0]]:g}, not positive",
+                f"{bad[0]} is {row[bad[0]]:g}, {told}",
                 file=path,
                 item=f"line {number}",
                 remedy="mend the line or run the search again",

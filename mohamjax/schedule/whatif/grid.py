@@ -24,6 +24,7 @@ from mohamjax.schedule.whatif.parameters import (
 from mohamjax.schedule.whatif.variant import (
     Candidates,
     Variant,
+    check_count,
     evaluate_variants,
     nominal_variant,
     stack_variants,
@@ -186,6 +187,7 @@ def what_if(candidates: Candidates, vary: abc.Mapping[str, Values]) -> WhatIf:
         InputError: as of `read_axes`.
     """
     axes = read_axes(candidates, vary)
+    check_count(math.prod(len(axis.values) for axis in axes), "argument `vary`")
     settings = np.asarray(list(itertools.product(*(axis.values for axis in axes))), float)
     resized = any(axis.parameter.kind == "size" for axis in axes)
     found = evaluate_variants(candidates, variants_of(candidates, axes, settings), resized=resized)

@@ -23,6 +23,7 @@ from mohamjax.schedule.whatif.parameters import Parameter, known_parameters, par
 from mohamjax.schedule.whatif.variant import (
     Candidates,
     Variant,
+    check_count,
     evaluate_variants,
     in_precision,
     nominal_variant,
@@ -167,6 +168,7 @@ def uncertainty(
     """
     if samples < 1:
         raise InputError(f"is {samples}", item="argument `samples`", remedy="draw 1 or more")
+    check_count(samples, "argument `samples`")
     chosen, spreads = _spreads(known_parameters(candidates), spread)
     now = nominal_variant(candidates.bench)
     with in_precision(candidates.dtype):

@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters, Template
 from mohamjax.programs import light_jit
 from mohamjax.schedule.design import Chiplets, Design, Package, Workbench, chiplets, report
@@ -26,10 +27,12 @@ from mohamjax.schedule.workbench import workbench
 from mohamjax.struct import Rows, record
 
 __all__ = [
+    "MAX_VARIANTS",
     "Candidates",
     "Components",
     "Variant",
     "candidates_of",
+    "check_count",
     "evaluate_variants",
     "in_precision",
     "nominal_variant",
@@ -282,6 +285,18 @@ def _block(
 
 
 _FEW, _MANY = 64, 1024
+
+MAX_VARIANTS = 10**6
+
+
+def check_count(number: int, item: str) -> None:
+    """Raises InputError where there are more than `MAX_VARIANTS` variants, which all lie in memory together."""
+    if number > MAX_VARIANTS:
+        raise InputError(
+            f"asks for {number:,} variants" if number < 10**15 else "asks for very many variants",
+            item=item,
+            remedy=f"ask for {MAX_VARIANTS:,} at most at once",
+        )
 
 
 def evaluate_variants(candidates: Candidates, variants: Variant, *, resized: bool = False) -> np.ndarray:

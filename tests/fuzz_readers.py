@@ -1,0 +1,256 @@
+"""What reads each kind of file, for `fuzzing`: a function of a path, with what the file needs beside it made once."""
+
+import contextlib
+import csv
+import dataclasses
+import functools
+import io
+import json
+import os
+import pathlib
+import re
+import types
+from collections.abc import Callable
+from unittest import mock
+
+import fuzz_documents
+import fuzz_words
+import numpy as np
+
+from mohamjax import reports
+from mohamjax.cli import entry, main
+from mohamjax.errors import InputError
+from mohamjax.hardware import load_package, load_technology, load_template, load_templates
+from mohamjax.io import batch, results_reader
+from mohamjax.io.checkpoint import read_checkpoint
+from mohamjax.io.design_arrays import read_design_arrays
+from mohamjax.io.designs import read_designs
+from mohamjax.io.files import read_json
+from mohamjax.io.importers import Target, read_allocation, read_cost_table, read_layer_table
+from mohamjax.io.job_transfer import read_transfer
+from mohamjax.io.jobs import load_platform, read_jobs
+from mohamjax.io.mappings import given_mappings
+from mohamjax.io.result_stream import ResultStream
+from mohamjax.io.samples import read_architectures, read_samples
+from mohamjax.io.schedules import schedule_arrays
+from mohamjax.io.timeloop import read_timeloop
+from mohamjax.page import contents, page
+from mohamjax.schedule import load_requirements
+from mohamjax.workload import load_scenario, read_network
+
+
+@dataclasses.dataclass(frozen=True)
+class Reader:
+    """What reads one kind of file.
+
+    Attributes:
+        suffix: Of its files.
+        read: Takes the path.
+        structure: Whether the file is a tree of lists and tables that can be damaged as such.
+    """
+
+    suffix: str
+    read: Callable[[pathlib.Path], object]
+    structure: bool = True
+
+
+def _silent(line: str) -> None:
+    """Takes warnings."""
+
+
+def _beside(path: pathlib.Path, name: str, reader: str) -> pathlib.Path:
+    """A sound file beside another."""
+    found = path.parent / name
+    if not found.exists():
+        found.write_bytes(fuzz_documents.sound(reader))
+    return found
+
+
+def _schedules(path: pathlib.Path) -> object:
+    document = read_json(path)
+    if not isinstance(document, dict) or document.get("format") not in ("fluid-schedule/1", "job-table/1"):
+        return None
+    return schedule_arrays(document, path)
+
+
+def _mappings(path: pathlib.Path) -> object:
+    application = load_scenario([str(path.parent / "m.onnx")])
+    return given_mappings([[path]], application, load_templates(("simba",)), load_technology())
+
+
+def _samples(path: pathlib.Path) -> object:
+    return list(read_samples(path, read_architectures(_beside(path, "architectures.json", "architectures"))))
+
+
+# --------------------------------------------------------------------------------------------------------- importers
+
+
+@functools.cache
+def _target() -> Target:
+    """Three layers with one mapping each, of made-up costs."""
+    file = fuzz_documents.design_file()
+    tables = types.SimpleNamespace(mapping=file.mappings, count=file.count, cycles=np.ones((*file.count.shape, 1)))
+    assert file.mappings.order.shape[2] == 1
+    return Target(file.application, file.templates, file.package, file.technology, tables, ("simba",))
+
+
+def _cost_schedule(path: pathlib.Path) -> object:
+    return read_cost_table(_beside(path, "sound_costs.csv", "costs"), bandwidth=4.0, schedule=path)
+
+
+# ----------------------------------------------------------------------------------------------------------- batches
+
+
+class _Unpriced:
+    """Stands for the programs of an evaluation, of which each new shape would compile one: all is read, none costed."""
+
+    arrays = None
+
+    def __init__(self, *_) -> None:
+        pass
+
+    @classmethod
+    def over(cls, *_, **__) -> "_Unpriced":
+        return cls()
+
+    def tables(self, *_) -> None:
+        """Of no costs."""
+
+    def evaluate(self, designs, _sizes) -> tuple[np.ndarray, list[str]]:
+        """Objectives and complaints."""
+        number = len(designs.order)
+        return np.ones((number, 3)), [""] * number
+
+
+def _unpriced_table(_table, order, _where, *, float32):
+    ones = np.ones(len(order))
+    return types.SimpleNamespace(reason=np.full(len(order), batch.DONE), makespan=ones, energy=ones), None
+
+
+def _unpriced_cases(cases, _block, *, float32):
+    return np.ones(len(cases)), [""] * len(cases)
+
+
+def _batch(path: pathlib.Path) -> object:
+    """All entries of a file as rows; a reason is one line."""
+    out = path.parent / "rows.csv"
+    stand_ins = {"DesignBlocks": _Unpriced, "SetTables": _Unpriced, "evaluate_table": _unpriced_table}
+    with mock.patch.multiple(batch, simulate_cases=_unpriced_cases, **stand_ins):
+        batch.evaluate_files(path, out)
+    with open(out, newline="", encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    for row in rows:
+        assert not set("\n\r") & set(row["reason"]), row["reason"]
+        assert len(row["reason"]) < 2000, "a reason without end"
+    if len(rows) == 1 and not row["entry"]:
+        raise InputError(rows[0]["reason"], file=path)
+    return rows
+
+
+def _journal(path: pathlib.Path) -> object:
+    """Goes on with a table whose journal is the file."""
+    out = path.with_suffix("")
+    out.write_text("file,entry,valid\na,0,1\n")
+    out.with_name(out.name + ".journal").write_bytes(path.read_bytes())
+    with ResultStream(out, ("file", "entry", "valid"), fuzz_documents.INPUTS, resume=True) as stream:
+        stream.write([("a", 1, 1)], (1, 0))
+    return None
+
+
+# ----------------------------------------------------------------------------------------------------------- results
+
+
+def _results(name: str) -> Callable[[pathlib.Path], object]:
+    """Reads a results folder of which one file is the given one, and makes a page of it."""
+
+    def read(path: pathlib.Path) -> object:
+        folder = path.parent / "results"
+        folder.mkdir(exist_ok=True)
+        for other, content in fuzz_documents.results().items():
+            (folder / other).write_bytes(content)
+        (folder / name).write_bytes(path.read_bytes())
+        files = results_reader.read_results(folder, kinds=("search", "codesign"))
+        if name == "designs.json":
+            rows = read_designs(folder / name, technology=load_technology())
+            listed = [
+                {"design_id": n, "valid": not r, "reason": r} for n, r in zip(rows.names, rows.reasons, strict=True)
+            ]
+            with mock.patch.object(results_reader, "evaluate_designs", lambda *_, **__: (listed, None)):
+                return results_reader.evaluate_results(files)
+        with mock.patch.object(results_reader, "evaluate_designs", lambda *_, **__: fuzz_documents.evaluated()):
+            found = results_reader.evaluate_results(files)
+        made = reports._result("results", files, found)
+        return page(contents([made], most=2), files.title)
+
+    return read
+
+
+# ------------------------------------------------------------------------------------------------------------- words
+
+
+def _words(path: pathlib.Path) -> object:
+    """Runs the command line on a list of words; what would take minutes ends with its options."""
+    words = [str(word) for word in json.loads(path.read_bytes())]
+    for name in fuzz_words.NAMED:
+        _beside(path, fuzz_words.NAMED[name], name)
+    said, out = io.StringIO(), io.StringIO()
+    before = os.getcwd()
+    os.chdir(path.parent)
+    try:
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(out):
+            if words and words[0] in fuzz_words.LONG:
+                entry._parser().parse_known_args(words)
+                code = 0
+            else:
+                code = main(words)
+    except SystemExit as end:
+        code = end.code
+    finally:
+        os.chdir(before)
+    lines = [line for line in said.getvalue().splitlines() if line.startswith("mohamjax: ")]
+    assert code in (0, 2), f"exit code {code}: {said.getvalue()[-500:]}"
+    assert "Traceback" not in said.getvalue(), said.getvalue()[-500:]
+    if code == 2 and not re.search(r"^[\d,]+ rows?\b.* valid$", said.getvalue(), re.MULTILINE):  # a table says more
+        assert len(lines) == 1, said.getvalue()[-500:]
+        raise InputError(lines[0], file=path)
+    return out.getvalue()
+
+
+READERS: dict[str, Reader] = {
+    "onnx": Reader(".onnx", lambda path: read_network(path, warn=_silent), structure=False),
+    "onnxskip": Reader(".onnx", lambda path: read_network(path, warn=_silent, skip_unknown=True), structure=False),
+    "scenario": Reader(".yaml", lambda path: load_scenario([str(path)], warn=_silent)),
+    "template": Reader(".yaml", load_template),
+    "requirements": Reader(".yaml", load_requirements),
+    "technology": Reader(".yaml", lambda path: load_technology(path, static_energy=True)),
+    "package": Reader(".yaml", load_package),
+    "sram": Reader(".csv", load_technology, structure=False),
+    "platform": Reader(".yaml", lambda path: load_platform(str(path))),
+    "jobs": Reader(".csv", read_jobs, structure=False),
+    "fluid": Reader(".json", _schedules),
+    "jobtable": Reader(".json", _schedules),
+    "designs": Reader(".json", lambda path: read_designs(path, technology=load_technology())),
+    "schedule": Reader(".json", lambda path: read_designs(path, technology=load_technology())),
+    "mappings": Reader(".json", _mappings),
+    "architectures": Reader(".json", read_architectures),
+    "samples": Reader(".jsonl", _samples, structure=False),
+    "timeloop": Reader(".yaml", read_timeloop),
+    "transfer": Reader(".json", read_transfer),
+    "checkpoint": Reader(".npz", read_checkpoint, structure=False),
+    "arrays": Reader(".npz", lambda path: read_design_arrays(path).design_file(path), structure=False),
+    "costs": Reader(".csv", lambda path: read_cost_table(path, bandwidth=4.0), structure=False),
+    "costschedule": Reader(".csv", _cost_schedule, structure=False),
+    "layers": Reader(".csv", lambda path: read_layer_table(path, _target()), structure=False),
+    "allocation": Reader(".yaml", lambda path: read_allocation(path, _target())),
+    "allocationjson": Reader(".json", lambda path: read_allocation(path, _target())),
+    "lines": Reader(".jsonl", _batch, structure=False),
+    "batch": Reader(".json", _batch),
+    "batcharrays": Reader(".npz", _batch, structure=False),
+    "journal": Reader(".jsonl", _journal, structure=False),
+    "front": Reader(".csv", _results("front.csv"), structure=False),
+    "history": Reader(".csv", _results("history.csv"), structure=False),
+    "config": Reader(".yaml", _results("config.yaml")),
+    "bounds": Reader(".json", _results("bounds.json")),
+    "resultdesigns": Reader(".json", _results("designs.json")),
+    "words": Reader(".json", _words, structure=False),
+}
