@@ -132,7 +132,7 @@ def random_plans(seed: int, c: Case) -> Plan:
 
 
 completed_all = jax.jit(jax.vmap(completed, in_axes=(0, None)))
-decode_all = jax.jit(jax.vmap(decode, in_axes=(0, None, None)))
+decode_all = jax.jit(decode)
 
 
 def each(tree):

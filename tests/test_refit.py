@@ -82,11 +82,13 @@ def test_a_decoded_plan_is_refitted_already(case):
     context, _, _, _ = case
 
     @jax.jit
-    def both(key):
-        planned = decode(sample_plan(key, context.genetics, context.plans), context.genetics, context.plans)
-        return planned.design, refit(planned.design, planned.plan.weight, context.genetics, context.plans)
+    def both(keys):
+        genetics, tables = context.genetics, context.plans
+        planned = decode(jax.vmap(sample_plan, in_axes=(0, None, None))(keys, genetics, tables), genetics, tables)
+        again = jax.vmap(lambda one: refit(one.design, one.plan.weight, genetics, tables))
+        return planned.design, again(planned)
 
-    design, again = jax.vmap(both)(jax.random.split(jax.random.key(2), NUMBER))
+    design, again = both(jax.random.split(jax.random.key(2), NUMBER))
     same = np.all(np.asarray(design.mapping) == np.asarray(again.mapping), axis=1)
     # Once more on what is left of the chiplets after their own refitting: nearly always nothing changes.
     assert same.mean() > 0.9

@@ -53,8 +53,8 @@ class Problem:
         fitness: `(objectives [N, M], context) -> [N, F]`, as of `emo.NSGA2`.
         log_archive: as `log_crowding` of `emo.Archived`.
         distinct: as of `emo.NSGA2`.
-        grow: `(drafts [N, ...], context) -> genes [N, ...]`, what `sample` and `vary` leave to do, for all
-            candidates at once; None: drafts are genes.
+        grow: `(drafts [N, ...], context, rates) -> genes [N, ...]`, what `sample` and `vary` leave to do, for all
+            candidates at once; `rates` is None where all drafts are of `sample`. None: drafts are genes.
     """
 
     sample: Callable[[jax.Array, Context], Genes]
@@ -64,12 +64,12 @@ class Problem:
     fitness: Callable[[jax.Array, Context], jax.Array] | None = None
     log_archive: bool = False
     distinct: bool = False
-    grow: Callable[[Any, Context], Genes] | None = None
+    grow: Callable[[Any, Context, Rates | None], Genes] | None = None
 
     def random(self, keys: jax.Array, context: Context) -> Genes:
         """Random individuals `[N, ...]`, one for each of the keys `[N]`, which are consumed."""
         drafts = jax.vmap(lambda key: self.sample(key, context))(keys)
-        return drafts if self.grow is None else self.grow(drafts, context)
+        return drafts if self.grow is None else self.grow(drafts, context, None)
 
     def search(self, *, population: int, immigrants: int, archive: int, objectives: int, dtype: Any) -> emo.Archived:
         """NSGA-II of these functions, with `context` for its context, and `rates` beside it for `ask`.
@@ -91,7 +91,7 @@ class Problem:
             dtype=dtype,
             fitness=None if fitness is None else lambda values, context: fitness(values, context),
             distinct=self.distinct,
-            grow=None if grow is None else lambda drafts, context, rates=None: grow(drafts, context),
+            grow=None if grow is None else lambda drafts, context, rates=None: grow(drafts, context, rates),
         )
         return emo.Archived(search, archive, self.log_archive)
 

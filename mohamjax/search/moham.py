@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax import emo
+from mohamjax.blocks import DESIGNS, cached
 from mohamjax.programs import brief_jit
 from mohamjax.schedule import Design, TenantReport, report
 from mohamjax.schedule.tenants import tenant_excess
@@ -26,18 +27,11 @@ from mohamjax.search.config import MohamConfig, Rates
 from mohamjax.search.context import MohamContext
 from mohamjax.search.loop import Metrics, Problem, SearchState, generations, light_generations, start
 from mohamjax.search.operators import Genetics
-from mohamjax.search.plan_operators import (
-    PlanRates,
-    adjusting_share,
-    adjustment,
-    completed,
-    crossover,
-    drawn_plan,
-    mutated,
-)
+from mohamjax.search.plan_operators import PlanRates
+from mohamjax.search.plan_variation import draft_plan, grow_plans, vary_plans
 from mohamjax.search.plans import WEIGHTS, Plan, Planned, decode, plan_of, refit
 from mohamjax.search.remap import Remapper
-from mohamjax.struct import record, take
+from mohamjax.struct import take
 
 __all__ = [
     "LIMIT_TOLERANCE",
@@ -197,63 +191,6 @@ def _sample_layers(key: jax.Array, context: MohamContext, *, tiles: int, project
     return operators.conform(design, context.genetics) if projects else design
 
 
-@record(frozen=True)
-class _Draft:
-    """An individual of a search of plans that is yet to be grown.
-
-    Attributes:
-        plan: a plan, not completed.
-        adjusted: a parent with single layers changed.
-        adjusts: `[]` bool, whether that is the individual, and not what the plan decodes to.
-    """
-
-    plan: Plan
-    adjusted: Planned
-    adjusts: jax.Array
-
-
-def _draft_plan(key: jax.Array, context: MohamContext) -> _Draft:
-    """A random individual of a search of plans."""
-    plan = drawn_plan(key, context.genetics, context.plans)
-    zeros = jnp.zeros_like(context.genetics.unique)
-    design = Design(order=zeros, assignment=zeros, mapping=zeros, template=plan.template)
-    return _Draft(plan=plan, adjusted=Planned(plan=plan, design=design), adjusts=jnp.bool_(False))
-
-
-def _vary_plans(
-    key: jax.Array, a: Planned, b: Planned, context: MohamContext, rates: PlanRates
-) -> tuple[_Draft, _Draft]:
-    """Children of a pair: new plans by crossover and mutation, or a parent with single layers changed."""
-    genetics, tables = context.genetics, context.plans
-    cross_key, child_key = jax.random.split(key)
-    # Both children as one batch, so that the rest is compiled once.
-    parents = jax.tree.map(lambda *x: jnp.stack(x), a, b)
-    plans = jax.tree.map(lambda *x: jnp.stack(x), *crossover(cross_key, a.plan, b.plan, rates.crossover))
-
-    def child(key: jax.Array, parent: Planned, plan: Plan) -> _Draft:
-        coin_key, mutate_key, adjust_key = jax.random.split(key, 3)
-        return _Draft(
-            plan=mutated(mutate_key, plan, tables, rates),
-            adjusted=adjustment(adjust_key, parent, genetics, tables, rates),
-            adjusts=jax.random.bernoulli(coin_key, adjusting_share(rates, genetics)),
-        )
-
-    both = jax.vmap(child)(jax.random.split(child_key), parents, plans)
-    first, second = (jax.tree.map(lambda leaf, i=i: leaf[i], both) for i in range(2))
-    return first, second
-
-
-def _grow_plans(drafts: _Draft, context: MohamContext) -> Planned:
-    """Individuals `[N, ...]` of drafts: plans completed and decoded, where they are no adjusted parents."""
-    genetics, tables = context.genetics, context.plans
-
-    def one(draft: _Draft) -> Planned:
-        grown = decode(completed(draft.plan, genetics), genetics, tables)
-        return jax.tree.map(lambda x, y: jnp.where(draft.adjusts, x, y), draft.adjusted, grown)
-
-    return jax.vmap(one)(drafts)
-
-
 @functools.cache
 def _problem(genes: str, tiles: int, per_layer: bool, scalar: bool, log: bool, projects: bool) -> Problem:
     def evaluate_one(individual: Design | Planned, context: MohamContext) -> jax.Array:
@@ -261,15 +198,18 @@ def _problem(genes: str, tiles: int, per_layer: bool, scalar: bool, log: bool, p
         found = report(design, context.bench)
         return emo.constrained(found.objectives, violation(found.objectives, design, context, found.tenants))
 
+    def evaluate(individuals: Design | Planned, context: MohamContext) -> jax.Array:
+        return cached(jax.vmap(lambda one: evaluate_one(one, context)), individuals, DESIGNS)
+
     layers = genes == "layers"
     return Problem(
-        sample=functools.partial(_sample_layers, tiles=tiles, projects=projects) if layers else _draft_plan,
-        vary=functools.partial(_vary, per_layer=per_layer, projects=projects) if layers else _vary_plans,
-        evaluate=jax.vmap(evaluate_one, in_axes=(0, None)),
+        sample=functools.partial(_sample_layers, tiles=tiles, projects=projects) if layers else draft_plan,
+        vary=functools.partial(_vary, per_layer=per_layer, projects=projects) if layers else vary_plans,
+        evaluate=evaluate,
         observe=log_hypervolume,
         fitness=functools.partial(_fitness, scalar=scalar, log=log) if scalar or log else None,
         log_archive=log,
-        grow=None if layers else _grow_plans,
+        grow=None if layers else grow_plans,
     )
 
 
@@ -545,8 +485,7 @@ def _refit_all(individuals: Planned, weight: jax.Array, context: MohamContext) -
 @brief_jit
 def _decode_all(plans: Plan, context: MohamContext) -> Planned:
     """Plans `[I, P, ...]` decoded."""
-    over_plans = jax.vmap(decode, in_axes=(0, None, None))
-    return jax.vmap(over_plans, in_axes=(0, None, None))(plans, context.genetics, context.plans)
+    return jax.vmap(lambda plans: decode(plans, context.genetics, context.plans))(plans)
 
 
 def _batches(key: jax.Array, seeds: Any, context: MohamContext, config: MohamConfig, problem: Problem) -> Iterator[Any]:

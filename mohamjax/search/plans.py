@@ -11,12 +11,13 @@ ordered by their score under the weight: the best mapping that fits a chiplet is
 
 Axes: L layers (padded), S tiles, U unique layers, T templates, M mappings of a Pareto set, C components of a size (the
 capacities and fanouts that differ between mappings), R thresholds of a component, W weights, H sizes in the library,
-K exponents of energy, B words of 32 bits. Functions are for one plan; callers vmap.
+K exponents of energy, B words of 32 bits, N plans. Functions are for one plan, callers vmap; but `decode` takes many.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import TYPE_CHECKING
 
 import jax
@@ -253,16 +254,29 @@ def fitting(template: jax.Array, size: jax.Array, weight: jax.Array, tables: Pla
     return jnp.where(found, best, tables.smallest[template]), found
 
 
-def decode(plan: Plan, genetics: Genetics, tables: PlanTables) -> Planned:
-    """The design that a plan means, and the plan with the sizes that its chiplets came to have.
+def decode(plans: Plan, genetics: Genetics, tables: PlanTables) -> Planned:
+    """The designs that plans mean, and the plans with the sizes that their chiplets came to have.
 
     Args:
-        plan: a plan under which every layer has a chiplet that may run it (`plan_operators.completed`).
+        plans: plans `[N, ...]` under which every layer has a chiplet that may run it (`plan_operators.completed`).
         genetics: the problem.
         tables: sets of mappings.
 
     Returns:
-        A valid design, and the plan without chiplets that run nothing, each size as small as the layers leave it.
+        Valid designs `[N, ...]`, and the plans without chiplets that run nothing, each size as small as the layers
+        leave it.
+    """
+    one = functools.partial(jax.vmap, in_axes=(0, None, None))
+    mapping, times, costs = one(_durations)(plans, genetics, tables)
+    order = _by_upward_rank(times, genetics)
+    assignment = _placed(order, times, costs, genetics)
+    return jax.vmap(_settled, in_axes=(0, 0, 0, 0, None, None))(plans, mapping, order, assignment, genetics, tables)
+
+
+def _durations(plan: Plan, genetics: Genetics, tables: PlanTables) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Of one plan the best fitting mappings `[S, U]`, and of its layers durations and costs of energy, `[L, S]` each.
+
+    Durations are infinite where a layer may not run.
     """
     template = jnp.maximum(plan.template, 0)
     mapping, found = fitting(template, plan.size, plan.weight, tables)
@@ -274,11 +288,16 @@ def decode(plan: Plan, genetics: Genetics, tables: PlanTables) -> Planned:
     fits = runs & found.T[genetics.unique]
     # A layer that fits nowhere goes where it can run at all, and the chiplet grows.
     possible = jnp.where(jnp.any(fits, axis=1, keepdims=True), fits, runs)
-    times = jnp.where(possible, time.T[genetics.unique], jnp.inf)  # [L, S]
+    times = jnp.where(possible, time.T[genetics.unique], jnp.inf)
     costs = energy.T[genetics.unique] * tables.thrift[plan.thrift]
-    order = _by_upward_rank(times, genetics)
-    assignment = _placed(order, times, costs, genetics)
+    return mapping, times, jnp.where(jnp.isfinite(times), costs, 0.0)
 
+
+def _settled(
+    plan: Plan, mapping: jax.Array, order: jax.Array, assignment: jax.Array, genetics: Genetics, tables: PlanTables
+) -> Planned:
+    """One plan and its design, chiplets shrunk to what their layers use, and layers on the best that fits them."""
+    template = jnp.maximum(plan.template, 0)
     real = jnp.arange(order.shape[0]) < genetics.layers
 
     def design_on(mapping: jax.Array) -> Design:
@@ -336,47 +355,62 @@ def used_sizes(design: Design, genetics: Genetics, tables: PlanTables) -> jax.Ar
     return jnp.full((tiles, need.shape[1]), -1, jnp.int32).at[owner].max(need, mode="drop")
 
 
-def _by_upward_rank(times: jax.Array, genetics: Genetics) -> jax.Array:
-    """`[L]` int32, layers by falling longest remaining path of mean durations, from `[L, S]`; padded ones last."""
-    possible = jnp.isfinite(times)
-    mean = jnp.sum(jnp.where(possible, times, 0.0), axis=1) / jnp.maximum(jnp.sum(possible, axis=1), 1)
-    layers = jnp.arange(times.shape[0], dtype=jnp.int32)
+# Loops over layers keep plans on the last axis: XLA makes faster code of it than of a batch axis in front.
 
-    def longest(rank: jax.Array, at: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
-        layer, after = at
-        rest = jnp.max(jnp.where(after >= 0, rank[after], 0.0), initial=0.0)
-        return rank.at[layer].set(mean[layer] + rest), None
+
+def _by_upward_rank(times: jax.Array, genetics: Genetics) -> jax.Array:
+    """`[N, L]` int32, layers by falling longest remaining path of mean durations `[N, L, S]`; padded ones last."""
+    possible = jnp.isfinite(times)
+    mean = jnp.sum(jnp.where(possible, times, 0.0), axis=2) / jnp.maximum(jnp.sum(possible, axis=2), 1)
+    layers = jnp.arange(times.shape[1], dtype=jnp.int32)
+
+    def longest(rank: jax.Array, at: tuple[jax.Array, ...]) -> tuple[jax.Array, None]:
+        layer, after, mean = at
+        rest = jnp.max(jnp.where((after >= 0)[:, None], rank[after], 0.0), axis=0, initial=0.0)
+        return jax.lax.dynamic_update_index_in_dim(rank, mean + rest, layer, 0), None
 
     # Layers are numbered in a topological order; equal ranks (time lost in rounding) keep it, as the sort is stable.
-    rank, _ = jax.lax.scan(longest, jnp.zeros_like(mean), (layers, genetics.successors), reverse=True)
-    return jnp.argsort(jnp.where(layers < genetics.layers, -rank, 1.0), stable=True).astype(jnp.int32)
+    mean = mean.T
+    rank, _ = jax.lax.scan(longest, jnp.zeros_like(mean), (layers, genetics.successors, mean), reverse=True)
+    return jnp.argsort(jnp.where(layers < genetics.layers, -rank.T, 1.0), axis=1, stable=True).astype(jnp.int32)
 
 
 def _placed(order: jax.Array, times: jax.Array, costs: jax.Array, genetics: Genetics) -> jax.Array:
-    """`[L]` int32, tile of each layer: in order, each where log finish time + cost is least.
+    """`[N, L]` int32, tile of each layer: in order, each where log finish time + cost is least.
 
     Args:
-        order: `[L]` int32.
-        times: `[L, S]` float, inf where a layer may not run.
-        costs: `[L, S]` float.
+        order: `[N, L]` int32.
+        times: `[N, L, S]` float, inf where a layer may not run.
+        costs: `[N, L, S]` float, finite.
         genetics: the problem.
     """
-    layers, tiles = times.shape
-    index = jnp.arange(layers, dtype=jnp.int32)
-    place = jnp.zeros(layers, jnp.int32).at[order].set(index, unique_indices=True)
+    plans, layers, tiles = times.shape
+    index, lane = jnp.arange(layers, dtype=jnp.int32), jnp.arange(plans, dtype=jnp.int32)
+    place = jnp.zeros_like(order).at[lane[:, None], order].set(index, unique_indices=True)
     before = genetics.predecessors[order]
-    before = jnp.where(before >= 0, place[before], layers)  # the last end is 0, for padding
+    # The last end is 0, for padding.
+    before = jnp.where(before >= 0, place[lane[:, None, None], jnp.maximum(before, 0)], layers)
+    rows = [jnp.take_along_axis(x, order[:, :, None], axis=1) for x in (times, costs)]
+    tile_of = jnp.broadcast_to(jnp.arange(tiles, dtype=jnp.int32)[:, None], (tiles, plans))
+
+    never = jnp.asarray(jnp.inf, times.dtype)
+    none = never, jnp.int32(tiles), never
+
+    def better(a: tuple[jax.Array, ...], b: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        less = (b[0] < a[0]) | ((b[0] == a[0]) & (b[1] < a[1]))
+        return tuple(jnp.where(less, y, x) for x, y in zip(a, b, strict=True))
 
     def put(
         carry: tuple[jax.Array, jax.Array], at: tuple[jax.Array, ...]
     ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
-        free, end = carry
+        free, end = carry  # [S, N], [L + 1, N]
         now, times, costs, before = at
-        finish = jnp.maximum(free, jnp.max(end[before])) + times
-        tile = jnp.argmin(jnp.log(finish) + jnp.where(jnp.isfinite(times), costs, 0.0)).astype(jnp.int32)
-        free = jnp.where(jnp.arange(tiles) == tile, finish, free)
-        return (free, end.at[now].set(finish[tile])), tile
+        finish = jnp.maximum(free, jnp.max(end[before, lane], axis=0)) + times
+        _, tile, least = jax.lax.reduce((jnp.log(finish) + costs, tile_of, finish), none, better, (0,))
+        free = jnp.where(tile_of == tile, least, free)
+        return (free, jax.lax.dynamic_update_index_in_dim(end, least, now, 0)), tile
 
-    start = jnp.zeros(tiles, times.dtype), jnp.zeros(layers + 1, times.dtype)
-    _, tile = jax.lax.scan(put, start, (index, times[order], costs[order], before))
-    return jnp.where(index < genetics.layers, tile[place], 0)
+    start = jnp.zeros((tiles, plans), times.dtype), jnp.zeros((layers + 1, plans), times.dtype)
+    ordered = (jnp.moveaxis(x, 0, -1) for x in (*rows, before))
+    _, tile = jax.lax.scan(put, start, (index, *ordered))
+    return jnp.where(index < genetics.layers, jnp.take_along_axis(tile.T, place, axis=1), 0)

@@ -1,0 +1,137 @@
+"""Individuals of a search of plans: drafts, and what grows of them.
+
+A draft is what is drawn for every individual by itself; the costly rest, decoding plans and changing single layers of
+parents, is done for all individuals of a generation at once, in one place of its program.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.custom_batching
+import jax.numpy as jnp
+
+from mohamjax.blocks import DESIGNS, cached, in_blocks
+from mohamjax.schedule import Design
+from mohamjax.search.context import MohamContext
+from mohamjax.search.plan_operators import (
+    PlanRates,
+    adjusting_share,
+    adjustment,
+    completed,
+    crossover,
+    drawn_plan,
+    mutated,
+)
+from mohamjax.search.plans import Plan, Planned, decode
+from mohamjax.struct import record, take
+
+__all__ = ["Draft", "draft_plan", "grow_plans", "vary_plans"]
+
+
+@record(frozen=True)
+class Draft:
+    """An individual that is yet to be grown.
+
+    Attributes:
+        plan: a plan, not completed.
+        parent: whose single layers change, where the individual is no new plan.
+        key: typed key of these changes.
+        adjusts: `[]` bool, whether the individual is the changed parent, and not what the plan decodes to.
+    """
+
+    plan: Plan
+    parent: Planned
+    key: jax.Array
+    adjusts: jax.Array
+
+
+def draft_plan(key: jax.Array, context: MohamContext) -> Draft:
+    """A random individual's draft; the key is consumed."""
+    plan = drawn_plan(key, context.genetics, context.plans)
+    zeros = jnp.zeros_like(context.genetics.unique)
+    design = Design(order=zeros, assignment=zeros, mapping=zeros, template=plan.template)
+    return Draft(plan=plan, parent=Planned(plan=plan, design=design), key=key, adjusts=jnp.bool_(False))
+
+
+def vary_plans(key: jax.Array, a: Planned, b: Planned, context: MohamContext, rates: PlanRates) -> tuple[Draft, Draft]:
+    """Drafts of the children of a pair: new plans by crossover and mutation, or parents that are to be adjusted.
+
+    Args:
+        key: typed key, consumed.
+        a: a parent.
+        b: the other.
+        context: the problem.
+        rates: how often.
+    """
+    genetics, tables = context.genetics, context.plans
+    cross_key, child_key = jax.random.split(key)
+    # Both children as one batch, so that the rest is compiled once.
+    parents = jax.tree.map(lambda *x: jnp.stack(x), a, b)
+    plans = jax.tree.map(lambda *x: jnp.stack(x), *crossover(cross_key, a.plan, b.plan, rates.crossover))
+
+    def child(key: jax.Array, parent: Planned, plan: Plan) -> Draft:
+        coin_key, mutate_key, adjust_key = jax.random.split(key, 3)
+        return Draft(
+            plan=mutated(mutate_key, plan, tables, rates),
+            parent=parent,
+            key=adjust_key,
+            adjusts=jax.random.bernoulli(coin_key, adjusting_share(rates, genetics)),
+        )
+
+    both = jax.vmap(child)(jax.random.split(child_key), parents, plans)
+    return take(both, 0), take(both, 1)
+
+
+def grow_plans(drafts: Draft, context: MohamContext, rates: PlanRates | None = None) -> Planned:
+    """Individuals `[N, ...]` of drafts: plans decoded, or parents with single layers changed.
+
+    Args:
+        drafts: `[N, ...]`.
+        context: the problem.
+        rates: how often layers change; None where all are random individuals, none of which `adjusts`.
+    """
+    if rates is None:
+        return cached(lambda plans: _decoded(plans, context), drafts.plan, DESIGNS)
+    return jax.lax.platform_dependent(drafts, context, rates, cpu=_grown_in_blocks, default=_grown_at_once)
+
+
+def _decoded(plans: Plan, context: MohamContext) -> Planned:
+    genetics = context.genetics
+    return decode(jax.vmap(completed, in_axes=(0, None))(plans, genetics), genetics, context.plans)
+
+
+def _adjusted(drafts: Draft, context: MohamContext, rates: PlanRates) -> Planned:
+    def one(draft: Draft) -> Planned:
+        return adjustment(draft.key, draft.parent, context.genetics, context.plans, rates)
+
+    return jax.vmap(one)(drafts)
+
+
+def _chosen(drafts: Draft, adjusted: Planned, decoded: Planned) -> Planned:
+    def where(x: jax.Array, y: jax.Array) -> jax.Array:
+        return jnp.where(drafts.adjusts.reshape(-1, *[1] * (x.ndim - 1)), x, y)
+
+    return jax.tree.map(where, adjusted, decoded)
+
+
+def _grown_at_once(drafts: Draft, context: MohamContext, rates: PlanRates) -> Planned:
+    return _chosen(drafts, _adjusted(drafts, context, rates), _decoded(drafts.plan, context))
+
+
+@jax.custom_batching.sequential_vmap
+def _grown_in_blocks(drafts: Draft, context: MohamContext, rates: PlanRates) -> Planned:
+    """Few are adjusted: where they stand together, a block of the others need not do it, nor theirs decode a plan.
+
+    Islands come one after the other: side by side, every block would have to do both.
+    """
+
+    def block(drafts: Draft) -> Planned:
+        def skip(drafts: Draft) -> Planned:
+            return drafts.parent
+
+        adjusted = jax.lax.cond(jnp.any(drafts.adjusts), lambda drafts: _adjusted(drafts, context, rates), skip, drafts)
+        decoded = jax.lax.cond(jnp.all(drafts.adjusts), skip, lambda drafts: _decoded(drafts.plan, context), drafts)
+        return _chosen(drafts, adjusted, decoded)
+
+    order = jnp.argsort(~drafts.adjusts, stable=True)
+    return take(in_blocks(block, take(drafts, order), DESIGNS), jnp.argsort(order))
