@@ -150,6 +150,26 @@ def test_every_form_of_the_same_designs_gives_the_same_numbers(tmp_path, documen
     assert json.loads((tmp_path / "out.csv.journal").read_text().splitlines()[-1])["ended"]
 
 
+def test_arrays_wider_than_those_that_are_all_counted(tmp_path, document, evaluated, monkeypatch):
+    """Chiplets that state a fanout above 16, entry by entry and in bulk, between some that state none."""
+    given = json.loads(json.dumps(document | {"designs": document["designs"][:4]}))
+    for design in given["designs"][1:3]:
+        for level in design["chiplets"][0]["levels"][1:]:
+            level["fanout"] = [max(f, 17) for f in level["fanout"]]
+    monkeypatch.setattr("mohamjax.io.batch._ROWS", 1)
+    evaluate(write(tmp_path / "designs.json", given), tmp_path / "out.csv")
+    own = mj.read_designs(tmp_path / "designs.json")
+    path = tmp_path / "bulk.npz"
+    mj.write_designs(path, own.problem, own.tables, own.designs)
+    evaluate(path, tmp_path / "bulk.csv")
+    for name in ("out.csv", "bulk.csv"):
+        rows = table(tmp_path / name)
+        assert all(row["valid"] == "1" for row in rows), rows
+        np.testing.assert_allclose(objectives(rows)[[0, 3]], evaluated.reports.objectives[[0, 3]], rtol=1e-6)
+        np.testing.assert_allclose(objectives(rows), objectives(table(tmp_path / "out.csv")), rtol=1e-6)
+    assert (objectives(rows)[1:3, 2] > evaluated.reports.objectives[1:3, 2]).any()
+
+
 def test_bulk_designs_are_read_by_the_door(problem, tables, designs, bulk, evaluated, tmp_path):
     own = mj.read_designs(bulk)
     assert len(own) == COUNT and not own.broken
@@ -241,6 +261,7 @@ def test_damaged_arrays_are_refused(tmp_path, bulk, problem):
         ({"count": arrays["count"] + 50}, "loop nests"),
         ({"format": np.asarray("other/1")}, "unknown format"),
         ({"mapping": arrays["mapping"].astype(float)}, "float64"),
+        ({"names": np.asarray(["a"] * len(arrays["order"]))}, "names: a comes"),
     ):
         np.savez(tmp_path / "bad.npz", **(arrays | change))
         with pytest.raises(InputError, match=told):
