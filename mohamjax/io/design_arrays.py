@@ -23,7 +23,7 @@ import dataclasses
 import functools
 import json
 import pathlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -259,6 +259,26 @@ class DesignArrays:
         )
 
 
+_MOST_LETTERS = 200  # of an identifier
+
+
+def _check_names(names: np.ndarray, fail: Callable[..., InputError]) -> None:
+    """Refuses identifiers that are no short line of text, as in JSON files, and those that come twice."""
+    if not names.size:
+        return
+    width = names.dtype.itemsize // 4
+    whole = np.ascontiguousarray(names.astype(names.dtype.newbyteorder("=")))
+    letters = whole.view(np.uint32).reshape(len(names), width) if width else np.zeros((len(names), 1), np.uint32)
+    control = ((letters > 0) & (letters < 32)) | ((letters >= 0x7F) & (letters < 0xA0)) | (letters >> 1 == 0x2028 >> 1)
+    strange = (control | (letters >> 11 == 0xD800 >> 11) | (letters > 0x10FFFF)).any(axis=1)
+    bad = np.flatnonzero(strange | (letters[:, 0] == 0) | letters[:, _MOST_LETTERS:].any(axis=1))
+    if bad.size:
+        raise fail("is no short line of text", item=f"names[{bad[0]}]")
+    found, times = np.unique(whole, return_counts=True)
+    if len(found) < len(names):
+        raise fail(f"{found[times.argmax()]!s:.100} comes {times.max()} times", item="names")
+
+
 def is_design_arrays(path: str | pathlib.Path) -> bool:
     """Whether an npz file has what this format has; one that cannot be read counts, so that it is told."""
     try:
@@ -321,9 +341,7 @@ def read_design_arrays(
         if arrays[name].dtype.kind not in kinds:
             raise fail(f"holds {arrays[name].dtype}", item=name)
     if "names" in arrays:
-        names, times = np.unique(arrays["names"], return_counts=True)
-        if len(names) < number:
-            raise fail(f"{names[times.argmax()]!s:.100} comes {times.max()} times", item="names")
+        _check_names(arrays["names"], fail)
     if ("capacity" in arrays) != ("fanout" in arrays):
         raise fail("the one is there without the other", item="capacity, fanout")
     count = np.array(arrays["count"], np.int32)
