@@ -4,9 +4,10 @@ Order, dependencies and mappings; sizes that hold them; no two layers of a chipl
 model has them and no bandwidth exceeded; sums and bounds (`tests/plain_design.py`). The exit code is 1 if any design
 fails or a front is empty. Fixed chiplets of `--require` that stand idle count as failures.
 
-    python experiments/check_fronts.py results/ar-vr results/edge > experiments/results/check_fronts.csv
+    python experiments/check_fronts.py results/ar-vr results/edge --out experiments/results/check_fronts.csv
 """
 
+import argparse
 import json
 import pathlib
 import sys
@@ -16,25 +17,35 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "tests"))
 from plain_design import problems
 
 
-def main(folders: list[str]) -> int:
-    if not folders:
-        sys.exit(f"usage: {sys.argv[0]} FOLDER...: name folders that `mohamjax search` has written")
-    bad = 0
-    print("folder,layers,designs,designs_that_fail,seconds")
-    for folder in map(pathlib.Path, folders):
-        began = time.perf_counter()
-        document = json.loads((folder / "designs.json").read_text())
-        failed = 0
-        for design in document["designs"]:
-            found = problems(document, design)
-            failed += bool(found)
-            for line in found[:3]:
-                print(f"{folder}: design {design['design_id']}: {line}", file=sys.stderr)
-        sizes = len(document["layers"]), len(document["designs"])
-        print(f"{folder.name},{sizes[0]},{sizes[1]},{failed},{time.perf_counter() - began:.1f}", flush=True)
-        bad += failed or not sizes[1]
-    return 1 if bad else 0
+def checked(folder: pathlib.Path) -> tuple[str, bool]:
+    """The row of a results folder, and whether its front is there and sound."""
+    began = time.perf_counter()
+    document = json.loads((folder / "designs.json").read_text())
+    failed = 0
+    for design in document["designs"]:
+        found = problems(document, design)
+        failed += bool(found)
+        for line in found[:3]:
+            print(f"{folder}: design {design['design_id']}: {line}", file=sys.stderr)
+    layers, designs = len(document["layers"]), len(document["designs"])
+    row = f"{folder.name},{layers},{designs},{failed},{time.perf_counter() - began:.1f}"
+    return row, bool(designs) and not failed
+
+
+def main() -> int:
+    """Command line; exit code 1 where a design fails."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folders", nargs="+", type=pathlib.Path, metavar="FOLDER", help="what `mohamjax search` wrote")
+    parser.add_argument("--out", type=pathlib.Path, help="CSV file for the counts; standard output without")
+    arguments = parser.parse_args()
+    rows, good = zip(*map(checked, arguments.folders), strict=True)
+    text = "\n".join(["folder,layers,designs,designs_that_fail,seconds", *rows, ""])
+    if arguments.out:
+        arguments.out.write_text(text)
+    else:
+        print(text, end="")
+    return int(not all(good))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -30,10 +30,11 @@ MOST_BYTES = 1 << 16  # of a finding that is kept
 MOST_ALIKE = 3  # findings of one message
 
 
-def work(seed: int, first: int, step: int) -> None:
-    """Tries the cases first, first + step, ... for ever; a line before and after each."""
+def work(seed: int, first: int, step: int, names: list[str]) -> None:
+    """Tries the cases first, first + step, ... for ever, of some readers or all; a line before and after each."""
     folder = pathlib.Path(tempfile.mkdtemp())
-    for reader in fuzzing.READERS:  # imports and compiles what there is before memory is limited
+    for reader in names or fuzzing.READERS:  # imports and compiles what there is before memory is limited
+        print(json.dumps({"begins": first, "folder": ""}), flush=True)  # a sign of life
         if not reader.startswith("onnx"):
             fuzzing.attempt(fuzzing.Case(reader, "sound", fuzz_documents.sound(reader)), folder, 600)
     with open("/proc/self/status") as status:
@@ -42,7 +43,8 @@ def work(seed: int, first: int, step: int) -> None:
     number = first
     while True:
         print(json.dumps({"begins": number, "folder": str(folder)}), flush=True)
-        case = fuzzing.case(np.random.default_rng((seed, number)), folder)
+        rng = np.random.default_rng((seed, number))
+        case = fuzzing.case(rng, folder, str(rng.choice(names)) if names else None)
         outcome = fuzzing.attempt(case, folder)
         line = {"number": number, "reader": case.reader, "made": case.kind, "kind": outcome.kind, "text": outcome.text,
                 "seconds": outcome.seconds}  # fmt: skip
@@ -55,8 +57,8 @@ def work(seed: int, first: int, step: int) -> None:
 class Worker:
     """A process that tries cases, and what it said last."""
 
-    def __init__(self, seed: int, first: int, step: int) -> None:
-        command = [sys.executable, __file__, "--worker", f"{seed},{first},{step}"]
+    def __init__(self, seed: int, first: int, step: int, readers: str) -> None:
+        command = [sys.executable, __file__, "--worker", f"{seed},{first},{step}", "--readers", readers]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.step, self.number, self.folder, self.heard = step, first, "", time.monotonic()
 
@@ -89,13 +91,13 @@ def lost(worker: Worker, kind: str, text: str) -> dict:
             "seconds": PATIENCE, "name": case.name, "data": data.hex()}  # fmt: skip
 
 
-def fuzz(minutes: float, seed: int, workers: int) -> tuple[collections.Counter, float]:
+def fuzz(minutes: float, seed: int, workers: int, readers: str = "") -> tuple[collections.Counter, float]:
     """Runs workers and counts outcomes by (reader, how the input was made, outcome); also the longest time."""
     counts, alike, longest = collections.Counter(), collections.Counter(), 0.0
     pool = selectors.DefaultSelector()
 
     def start(first: int) -> None:
-        worker = Worker(seed, first, workers)
+        worker = Worker(seed, first, workers, readers)
         pool.register(worker.process.stdout, selectors.EVENT_READ, worker)
 
     def enter(line: dict) -> None:
@@ -157,12 +159,14 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=1.0, help="how long (1)")
     parser.add_argument("--seed", type=int, default=0, help="what the inputs are drawn from (0)")
     parser.add_argument("--workers", type=int, default=1, help="processes (1)")
+    parser.add_argument("--readers", default="", help="names of `fuzz_readers.READERS`, separated by commas (all)")
     parser.add_argument("--out", type=pathlib.Path, help="Markdown file for the counts; standard output without")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
-        work(*map(int, arguments.worker.split(",")))
-    counts, longest = fuzz(arguments.minutes, arguments.seed, arguments.workers)
+        seed, first, step = map(int, arguments.worker.split(","))
+        work(seed, first, step, [name for name in arguments.readers.split(",") if name])
+    counts, longest = fuzz(arguments.minutes, arguments.seed, arguments.workers, arguments.readers)
     text = table(counts, longest, arguments.minutes, arguments.seed, arguments.workers)
     if arguments.out:
         arguments.out.write_text(text)

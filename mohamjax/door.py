@@ -31,6 +31,7 @@ from mohamjax.io.batch import evaluate_files
 from mohamjax.io.checkpoint import CheckpointFile
 from mohamjax.io.design_arrays import write_design_arrays
 from mohamjax.io.files import check_format, read_json
+from mohamjax.io.formats import DESIGNS_FORMAT, SCHEDULE_FORMAT
 from mohamjax.io.mapping_cache import MappingCache, mapping_cache
 from mohamjax.io.schedules import FLUID_FORMAT, JOB_TABLE_FORMAT, ScheduleFile, read_job_table, schedule_arrays
 from mohamjax.mapping import (
@@ -363,7 +364,7 @@ def read_schedules(path: str | os.PathLike[str], **options: Any) -> DesignSet | 
     """
     path = os.fspath(path)
     document = read_json(path)
-    own = (design_files.DESIGNS_FORMAT, design_files.SCHEDULE_FORMAT)
+    own = (DESIGNS_FORMAT, SCHEDULE_FORMAT)
     if check_format(document, (*own, FLUID_FORMAT, JOB_TABLE_FORMAT), path) in own:
         return read_designs(path, **options)
     if options:

@@ -72,7 +72,6 @@ def write_report(
 
 
 def _result(name: str, files: ResultFiles, designs: ResultDesigns) -> Result:
-    valid = [str(row["design_id"]) for row in designs.rows if row["valid"]]
     return Result(
         name=name,
         title=files.title,
@@ -84,7 +83,7 @@ def _result(name: str, files: ResultFiles, designs: ResultDesigns) -> Result:
         certificate=files.certificate,
         evaluated=designs.evaluated,
         workload=_networks(files.config),
-        place={design: k for k, design in enumerate(valid)},
+        place=designs.place,
     )
 
 

@@ -91,7 +91,7 @@ def _target() -> Target:
     file = fuzz_documents.design_file()
     tables = types.SimpleNamespace(mapping=file.mappings, count=file.count, cycles=np.ones((*file.count.shape, 1)))
     assert file.mappings.order.shape[2] == 1
-    return Target(file.application, file.templates, file.package, file.technology, tables, ("simba",))
+    return Target(file.application, file.templates, file.package, file.technology, lambda: tables, ("simba",))
 
 
 def _cost_schedule(path: pathlib.Path) -> object:

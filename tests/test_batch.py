@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+from unittest.mock import Mock
 
 import jax
 import numpy as np
@@ -150,6 +151,39 @@ def test_every_form_of_the_same_designs_gives_the_same_numbers(tmp_path, documen
     assert json.loads((tmp_path / "out.csv.journal").read_text().splitlines()[-1])["ended"]
 
 
+def test_benches_are_built_for_arrays_wider_than_those_that_are_all_counted(monkeypatch):
+    """Anew only where there are more nests, or other fanouts above 16 or on other templates."""
+    told = []
+
+    class Blocks:
+        @classmethod
+        def over(cls, *_, given, **__):
+            told.append(given)
+            return cls()
+
+        def evaluate(self, designs, sizes):
+            return np.ones((len(designs.order), 3)), [""] * len(designs.order)
+
+    monkeypatch.setattr("mohamjax.io.batch.DesignBlocks", Blocks)
+    monkeypatch.setattr("mohamjax.io.batch.SetTables", Mock())
+    costing = batch._Costing(Mock(), 2, True)
+    genes = Design(*(np.zeros((2, 3), np.int32) for _ in range(3)), template=np.array([[0, 1], [1, -1]]))
+
+    def fanout(value, tile):
+        sizes = np.full((2, 2, 2, 2), -1.0)
+        sizes[0, tile, 1] = value
+        return np.full((2, 2, 2), -1.0), sizes
+
+    for sizes, nests, builds in (
+        (None, 5, 1), (fanout(16, 0), 5, 1), (fanout(17, 0), 5, 2), (fanout(17, 0), 5, 2), (fanout(17, 1), 5, 3),
+        (fanout(18, 1), 5, 4), (None, 5, 5), (None, 6, 6),
+    ):  # fmt: skip
+        values, reasons = costing.values(["", "broken", ""], genes, sizes, Mock(return_value=(0, 0)), nests)
+        assert len(told) == builds and reasons == ["", "broken", ""]
+        assert [row[0] for row in values] == pytest.approx([1, np.nan, 1], nan_ok=True)
+    assert told[2][0].tolist() == [1] and told[1][1].shape == (1, 2, 2) and told[0] is None is told[-1]
+
+
 def test_bulk_designs_are_read_by_the_door(problem, tables, designs, bulk, evaluated, tmp_path):
     own = mj.read_designs(bulk)
     assert len(own) == COUNT and not own.broken
@@ -236,11 +270,24 @@ def test_genes_in_bulk_are_checked(tmp_path, problem, tables, designs, name, val
 
 def test_damaged_arrays_are_refused(tmp_path, bulk, problem):
     arrays = dict(mapped_arrays(bulk))
+
+    def named(old, new):
+        return np.asarray([new if name == old else name for name in (f"d{i}" for i in range(len(arrays["order"])))])
+
     for change, told in (
         ({"order": arrays["order"][:, :-1]}, "shape"),
         ({"count": arrays["count"] + 50}, "loop nests"),
         ({"format": np.asarray("other/1")}, "unknown format"),
         ({"mapping": arrays["mapping"].astype(float)}, "float64"),
+        ({"names": np.asarray(["a"] * len(arrays["order"]))}, "names: a comes"),
+        ({"names": named("d3", "two\nlines")}, r"names\[3\]: is no short line"),
+        ({"names": named("d3", "\ud800")}, r"names\[3\]: is no short line"),
+        ({"names": named("d5", "x" * 201)}, r"names\[5\]: is no short line"),
+        ({"names": named("d0", "").astype(">U300")}, r"names\[0\]: is no short line"),
+        (
+            {"names": (named("d2", "").view("<u4") + 2**30).view("<U2")[: len(arrays["order"])]},
+            r"names\[0\]: is no short",
+        ),
     ):
         np.savez(tmp_path / "bad.npz", **(arrays | change))
         with pytest.raises(InputError, match=told):

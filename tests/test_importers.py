@@ -1,6 +1,7 @@
 """Files of other tools into ours, and from there through the evaluation."""
 
 import csv
+import dataclasses
 import json
 import pathlib
 import shutil
@@ -26,7 +27,7 @@ def target():
     app = ApplicationModel("toy", (Network("net", (stem, side, head)),))
     problem = mj.DesignProblem(app, templates=("simba", "eyeriss"), package=mj.Package(max_tiles=4))
     tables = mj.sample_mappings(problem, count=4, seed=0)
-    own = problem.templates, problem.package, problem.technology, tables
+    own = problem.templates, problem.package, problem.technology, lambda: tables
     return Target(app, *own, chiplets=("simba",))
 
 
@@ -43,7 +44,7 @@ def evaluate(tmp_path, found):
 
 def alone(target, placed):
     """Sum of the fastest durations of layers on templates, seconds: a chain runs them one after another."""
-    tables, unique = target.tables, target.application.unique_of_layer
+    tables, unique = target.tables(), target.application.unique_of_layer
     return sum(tables.cycles[unique[layer], t, : tables.count[unique[layer], t]].min() for layer, t in placed) * 1e-9
 
 
@@ -102,6 +103,29 @@ def test_bad_tables_are_refused(tmp_path, target, text, told):
     (tmp_path / "bad.csv").write_text(text)
     with pytest.raises(InputError, match=told):
         read_layer_table(tmp_path / "bad.csv", target)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a,x,1,1,\nb,x,1,1,aa\n", "line 3: job 'b' waits for 'aa', which the file does not have; did you mean 'a'"),
+        ("a,x,1,1,\na,x,2,1,\n", "line 3: names job 'a' on accelerator 'x', as an earlier line does; write one"),
+        ("a,,1,1,\n", "line 2: names no chiplet or accelerator; say what runs"),
+    ],
+)
+def test_bad_costs_are_refused(tmp_path, text, told):
+    (tmp_path / "bad.csv").write_text("layer,accelerator,duration,bytes,predecessors\n" + text)
+    with pytest.raises(InputError, match=told):
+        read_cost_table(tmp_path / "bad.csv", bandwidth=1.0)
+
+
+def test_layers_are_mapped_after_the_file_is_found_sound(tmp_path, target):
+    def never():
+        raise AssertionError("mapped")
+
+    (tmp_path / "bad.csv").write_text("layer,chiplet,template\nstem,0,simba\nside,0,simba\nhead,0,tpu\n")
+    with pytest.raises(InputError, match="no template 'tpu'"):
+        read_layer_table(tmp_path / "bad.csv", dataclasses.replace(target, tables=never))
 
 
 def test_columns_can_be_named(tmp_path, target):

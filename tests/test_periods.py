@@ -138,3 +138,6 @@ def test_what_has_no_periods_is_refused():
         frames_of(networks(), 0)
     with pytest.raises(InputError, match="at most 4,096"):
         run_periods(design, found, networks(), PACKAGE, 10_000)
+    for rates, periods in (((1e-300, 1.0, 60.0), 2), ((1.0, 2.0, 3.0), 10**12), ((5e-324, 1e308, 0.0), 1)):
+        with pytest.raises(InputError, match="frames; take fewer"):  # before there are arrays of them
+            frames_of(networks(rates), periods)

@@ -11,7 +11,9 @@ from workload_models import info, model, node, save, weight
 from mohamjax import cli
 from mohamjax.cli import main
 from mohamjax.errors import InputError
+from mohamjax.hardware import PackageForm
 from mohamjax.workload import load_scenario
+from mohamjax.workload.scenario import _OF_PACKAGES
 
 
 @pytest.fixture
@@ -181,6 +183,13 @@ def test_what_the_system_refuses_is_one_line(nets, capsys, monkeypatch):
         assert main(["workload", network]) == (1 if "fault" in words else 2)
         said = capsys.readouterr().err
         assert words in said and (said.count("\n") == 1 or "fault" in words)
+
+
+def test_parameters_of_the_package_are_pointed_to_its_file(nets):
+    path = write(nets, "networks: [one.onnx]\ncontention: mesh\n")
+    with pytest.raises(InputError, match=r"mine\.yaml: contention: says something of the package.*argument `package`"):
+        load_scenario([path])
+    assert _OF_PACKAGES.issuperset(PackageForm.__struct_fields__)
 
 
 def test_requirements_beside_a_scenario_are_no_second_scenario(nets):

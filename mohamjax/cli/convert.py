@@ -13,6 +13,7 @@ from mohamjax.errors import InputError
 
 if TYPE_CHECKING:
     from mohamjax.io.importers import Target
+    from mohamjax.mapping import MappingTables
 
 __all__ = ["add_parser", "run"]
 
@@ -75,7 +76,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _target(arguments: argparse.Namespace, terminal: Terminal) -> Target:
-    """What the schedules are for, with mappings to choose from."""
+    """What the schedules are for; their layers are mapped once the file is found to be sound."""
     from mohamjax.door import map_layers
     from mohamjax.io.importers import Target
     from mohamjax.search.problem import DesignProblem
@@ -84,10 +85,12 @@ def _target(arguments: argparse.Namespace, terminal: Terminal) -> Target:
     application = application_of(arguments)
     templates, technology = templates_of(arguments, application), technology_of(arguments)
     problem = DesignProblem(application, templates, arguments.package, technology)
-    if arguments.sample is not None:
-        tables = sample_mappings(problem, arguments.sample, arguments.seed)
-    else:
-        tables = map_layers(problem, arguments.budget, arguments.seed, progress=terminal.mapping, cache=True)
+
+    def tables() -> MappingTables:
+        if arguments.sample is not None:
+            return sample_mappings(problem, arguments.sample, arguments.seed)
+        return map_layers(problem, arguments.budget, arguments.seed, progress=terminal.mapping, cache=True)
+
     chiplets = tuple(name for name in arguments.chiplets.split(",") if name)
     if not chiplets and len(problem.site.templates) == 1:
         chiplets = (problem.site.templates[0].name,)

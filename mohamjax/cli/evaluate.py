@@ -296,7 +296,7 @@ def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
         technology=technology,
         static_energy=arguments.static_energy,
         float32=arguments.float32,
-        wanted=arguments.explain or None,
+        wanted=[*([arguments.explain] if arguments.explain else []), *arguments.design],
     )
     _warn_of_slow_buffers(arguments, evaluated)
     if arguments.design:

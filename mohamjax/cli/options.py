@@ -37,6 +37,7 @@ _OPTIONS = {
     "max_chiplets": "--max-chiplets",
     "method": "--method",
     "out": "--out",
+    "package": "--package",
     "platform": "--platform",
     "pool": "--pool",
     "power_cap_W": "--power-cap",

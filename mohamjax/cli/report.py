@@ -35,8 +35,9 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("--title", help="title of the page (default: scenario, budget and seed)")
     parser.add_argument(
         "--technology",
-        metavar="FILE",
-        help="the technology that the designs were made with (default: the packaged one)",
+        metavar="NAME|FILE",
+        help="the technology that the designs were made with, a packaged one by name or a file (default: the packaged "
+        "one that it was)",
     )
     options.add_common(parser, "the page (default report.html, in the folder if there is one only)")
 

@@ -130,8 +130,8 @@ class Terminal:
         self._lasting = text
 
     def _tell_compiled(self, what: str, seconds: float) -> None:
-        """Once, what it took to compile."""
-        if what not in self._compiled:
+        """Once, what it took to compile, if it took anything: most is compiled beside the mapper."""
+        if what not in self._compiled and seconds >= 0.05:
             self._compiled.add(what)
             self.line(f"{what} in {seconds:.1f} s")
 

@@ -36,8 +36,9 @@ from mohamjax.io.schedules import (
     read_job_table,
     simulate_cases,
 )
+from mohamjax.mapping import Mapping
 from mohamjax.reader import found, read_lines
-from mohamjax.schedule import CYCLE_S
+from mohamjax.schedule import CYCLE_S, Design
 from mohamjax.schedule.batch import BLOCK, DesignBlocks, SetTables
 from mohamjax.schedule.fluid import DONE, REASONS
 from mohamjax.schedule.job_table import JobTable, evaluate_table
@@ -91,53 +92,86 @@ class BatchSummary:
 Values = tuple[Sequence[tuple[float, ...]], Sequence[str]]
 """Per entry the `NUMBERS`, and why it is not valid."""
 
+Sizes = tuple[np.ndarray, np.ndarray]
+
+Nests = Callable[[], tuple[Mapping, np.ndarray]]
+
+
+class _Costing:
+    """The evaluation of designs of one problem over its nests so far, and built anew where there are more of them.
+
+    Also where chiplets have other arrays than before of more than 16 units across: smaller ones are all counted.
+    """
+
+    def __init__(self, header: DesignHeader, levels: int, float32: bool) -> None:
+        self._header = header
+        dtype = np.float32 if float32 else np.float64
+        self._sets = SetTables(header.application, header.templates, header.technology, levels, dtype)
+        self._blocks: DesignBlocks | None = None
+        self._state: Any = None
+
+    def values(self, reasons: Sequence[str], designs: Design, sizes: Sizes | None, nests: Nests, number: int) -> Values:
+        """Evaluates designs.
+
+        Args:
+            reasons: of all entries why they are none, empty for those that are in `designs`.
+            designs: of these, leading axis `[N]`.
+            sizes: their capacities `[N, S, V]` and fanouts `[N, S, V, 2]`, -1 where they are just large enough.
+            nests: gives the loop nests `[U, T, M]` and their numbers.
+            number: of nests in all.
+        """
+        values, told = [_NO_VALUES] * len(reasons), list(reasons)
+        at = [i for i, reason in enumerate(reasons) if not reason]
+        if at:
+            objectives, found = self._over(designs, sizes, nests, number).evaluate(designs, sizes)
+            for i, row, reason in zip(at, objectives.tolist(), found, strict=True):
+                told[i] = reason
+                if not reason:
+                    values[i] = (*row, np.nan)
+        return values, told
+
+    def _over(self, designs: Design, sizes: Sizes | None, nests: Nests, number: int) -> DesignBlocks:
+        given = None
+        if sizes is not None:
+            wide = (sizes[1] > 16).any(axis=(2, 3))
+            if wide.any():
+                given = np.asarray(designs.template)[wide], sizes[1][wide]
+        arrays = () if given is None else tuple(np.unique(np.c_[given[0], given[1].reshape(len(given[0]), -1)], axis=0))
+        state = number, tuple(row.tobytes() for row in arrays)
+        if self._blocks is None or state != self._state:
+            own = self._header
+            self._blocks = DesignBlocks.over(
+                own.application,
+                own.templates,
+                own.technology,
+                own.package,
+                self._sets.tables(*nests()),
+                self._sets.arrays,
+                given=given,
+            )
+            self._state = state
+        return self._blocks
+
 
 class _Designs:
     """Designs of one problem."""
 
     def __init__(self, header: DesignHeader, float32: bool) -> None:
-        self.header, self.rules = header, header.rules()
-        dtype = np.float32 if float32 else np.float64
-        self._sets = SetTables(header.application, header.templates, header.technology, self.rules.store.levels, dtype)
-        self._blocks: DesignBlocks | None = None
-        self._state: Any = None
+        self.rules = header.rules()
+        self._costing = _Costing(header, self.rules.store.levels, float32)
 
     def evaluate(self, entries: Sequence[Any]) -> Values:
         """Evaluates pairs of a design as JSON has it and the nests of its file."""
         read = read_rows(entries, self.rules)
         reasons = [str(row) if isinstance(row, InputError) else "" for row in read]
         good = [row for row in read if isinstance(row, DesignRow)]
-        values: list[tuple[float, ...]] = [_NO_VALUES] * len(read)
-        if good:
-            designs, capacity, fanout, _ = stacked_rows(good)
-            objectives, told = self._over(designs, fanout).evaluate(designs, (capacity, fanout))
-            at = [i for i, reason in enumerate(reasons) if not reason]
-            for k, i in enumerate(at):
-                reasons[i] = told[k]
-                if not told[k]:
-                    values[i] = (*objectives[k].tolist(), np.nan)
-        return values, reasons
-
-    def _over(self, designs: Any, fanout: np.ndarray) -> DesignBlocks:
-        """The evaluation over all nests so far; built anew where there are more of them, or larger arrays."""
-        store, wide = self.rules.store, fanout > 16  # smaller ones are all counted
-        given = np.unique(fanout[wide.any(axis=(2, 3))].reshape(-1)) if wide.any() else np.zeros(0)
-        state = sum(map(len, store.sets.values())), given.tobytes()
-        if self._blocks is None or state != self._state:
-            mappings, count = store.arrays()
-            header = self.header
-            stated = np.asarray(designs.template).reshape(-1), fanout.reshape(-1, *fanout.shape[2:])
-            self._blocks = DesignBlocks.over(
-                header.application,
-                header.templates,
-                header.technology,
-                header.package,
-                self._sets.tables(mappings, count),
-                self._sets.arrays,
-                given=stated if wide.any() else None,
-            )
-            self._state = state
-        return self._blocks
+        if not good:
+            return [_NO_VALUES] * len(read), reasons
+        store = self.rules.store
+        designs, capacity, fanout, _ = stacked_rows(good)
+        return self._costing.values(
+            reasons, designs, (capacity, fanout), store.arrays, sum(map(len, store.sets.values()))
+        )
 
 
 class _TableJobs:
@@ -501,40 +535,14 @@ def _bulk_blocks(sources: _Sources, file: int, skip: int) -> Iterator[Block]:
         row = (str(path), "", "", *_NO_VALUES, 0, str(error))
         yield [row], (file + 1, 0), (file + 1) / len(sources.files)
         return
-    header = own.header
-    dtype = np.float32 if sources.float32 else np.float64
-    sets = SetTables(header.application, header.templates, header.technology, own.levels, dtype)
-    tables = sets.tables(own.mappings, own.count)
-    blocks: DesignBlocks | None = None
+    costing = _Costing(own.header, own.levels, sources.float32)
     for first in range(skip, len(own), _ROWS):
         rows = slice(first, min(first + _ROWS, len(own)))
         designs, sizes = own.block(rows)
         reasons = own.faults(designs)
         good = np.asarray([not reason for reason in reasons], bool)
-        values: list[tuple[float, ...]] = [_NO_VALUES] * len(reasons)
-        if good.any():
-            wide = sizes is not None and bool((sizes[1] > 16).any())
-            if blocks is None or wide:
-                given = None
-                if wide:
-                    assert sizes is not None
-                    given = np.asarray(designs.template).reshape(-1), sizes[1].reshape(-1, *sizes[1].shape[2:])
-                blocks = DesignBlocks.over(
-                    header.application,
-                    header.templates,
-                    header.technology,
-                    header.package,
-                    tables,
-                    sets.arrays,
-                    given=given,
-                )
-            chosen = designs if good.all() else take(designs, good)
-            stated = None if sizes is None else (sizes[0][good], sizes[1][good])
-            objectives, told = blocks.evaluate(chosen, stated)
-            for k, i in enumerate(np.flatnonzero(good).tolist()):
-                reasons[i] = told[k]
-                if not told[k]:
-                    values[i] = (*objectives[k].tolist(), np.nan)
+        stated = None if sizes is None else (sizes[0][good], sizes[1][good])
+        values, reasons = costing.values(reasons, take(designs, good), stated, lambda: (own.mappings, own.count), 0)
         out = [
             (str(path), i, name, *value, int(not reason), reason)
             for i, name, value, reason in zip(range(first, rows.stop), own.names(rows), values, reasons, strict=True)

@@ -23,7 +23,7 @@ import dataclasses
 import functools
 import json
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -43,7 +43,7 @@ from mohamjax.io.designs_reader import DesignHeader, layer_row, read_header
 from mohamjax.io.files import open_arrays, parse_json
 from mohamjax.io.formats import DESIGN_ARRAYS_FORMAT, DESIGNS_FORMAT
 from mohamjax.io.mapped_arrays import MAX_MAPPED, mapped_arrays, write_arrays
-from mohamjax.mapping import Mapping, MappingTables
+from mohamjax.mapping import Mapping, MappingTables, mapping_to_dict
 from mohamjax.mapping.membership import lie_in
 from mohamjax.schedule import Design, DesignFile, Evaluated
 from mohamjax.schedule.batch import gene_fault, sound_genes
@@ -53,6 +53,7 @@ from mohamjax.workload import DIMS, ApplicationModel
 __all__ = [
     "DesignArrays",
     "is_design_arrays",
+    "nest_rows",
     "problem_document",
     "read_design_arrays",
     "write_design_arrays",
@@ -85,6 +86,24 @@ def problem_document(
         ],
         "mappings": [],
     }
+
+
+def nest_rows(
+    mappings: Mapping, templates: Sequence[Template], places: Iterable[tuple[int, int, int]]
+) -> list[dict[str, Any]]:
+    """Rows of `mappings` of a `designs/1` document.
+
+    Args:
+        mappings: loop nests of sets, `[U, T, M]`.
+        templates: T templates.
+        places: which of them: unique layer, template, number.
+    """
+    rows = []
+    for place in places:
+        nest = jax.tree.map(lambda leaf, place=place: np.asarray(leaf)[place], mappings)
+        template = templates[place[1]]
+        rows.append({"template": template.name, **mapping_to_dict(nest, template.level_names)})
+    return rows
 
 
 def _small(values: Any) -> np.ndarray:
@@ -240,6 +259,26 @@ class DesignArrays:
         )
 
 
+_MOST_LETTERS = 200  # of an identifier
+
+
+def _check_names(names: np.ndarray, fail: Callable[..., InputError]) -> None:
+    """Refuses identifiers that are no short line of text, as in JSON files, and those that come twice."""
+    if not names.size:
+        return
+    width = names.dtype.itemsize // 4
+    whole = np.ascontiguousarray(names.astype(names.dtype.newbyteorder("=")))
+    letters = whole.view(np.uint32).reshape(len(names), width) if width else np.zeros((len(names), 1), np.uint32)
+    control = ((letters > 0) & (letters < 32)) | ((letters >= 0x7F) & (letters < 0xA0)) | (letters >> 1 == 0x2028 >> 1)
+    strange = (control | (letters >> 11 == 0xD800 >> 11) | (letters > 0x10FFFF)).any(axis=1)
+    bad = np.flatnonzero(strange | (letters[:, 0] == 0) | letters[:, _MOST_LETTERS:].any(axis=1))
+    if bad.size:
+        raise fail("is no short line of text", item=f"names[{bad[0]}]")
+    found, times = np.unique(whole, return_counts=True)
+    if len(found) < len(names):
+        raise fail(f"{found[times.argmax()]!s:.100} comes {times.max()} times", item="names")
+
+
 def is_design_arrays(path: str | pathlib.Path) -> bool:
     """Whether an npz file has what this format has; one that cannot be read counts, so that it is told."""
     try:
@@ -301,6 +340,8 @@ def read_design_arrays(
         kinds = {"names": "U", "nest_keep": "b", "capacity": "iuf", "fanout": "iuf"}.get(name, "iu")
         if arrays[name].dtype.kind not in kinds:
             raise fail(f"holds {arrays[name].dtype}", item=name)
+    if "names" in arrays:
+        _check_names(arrays["names"], fail)
     if ("capacity" in arrays) != ("fanout" in arrays):
         raise fail("the one is there without the other", item="capacity, fanout")
     count = np.array(arrays["count"], np.int32)

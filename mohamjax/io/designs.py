@@ -34,16 +34,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from mohamjax import __version__
 from mohamjax.errors import InputError
-from mohamjax.hardware import Technology, package_to_dict, technology_hash, template_to_dict
+from mohamjax.hardware import Technology
 from mohamjax.io import designs_reader
-from mohamjax.io.design_arrays import read_design_arrays
-from mohamjax.io.designs_reader import layer_row
+from mohamjax.io.design_arrays import nest_rows, problem_document, read_design_arrays
 from mohamjax.io.files import csv_text, dump_json, write_text
-from mohamjax.io.formats import DESIGNS_FORMAT, SCHEDULE_FORMAT
+from mohamjax.io.formats import SCHEDULE_FORMAT
 from mohamjax.io.trace import design_trace
-from mohamjax.mapping import mapping_to_dict
 from mohamjax.schedule import (
     CYCLE_S,
     OBJECTIVES,
@@ -135,33 +132,11 @@ def designs_document(evaluated: Evaluated, scenario: str, bounds: Bounds | None 
                 "schedule": schedule,
             }
         )
-    nests = [
-        {
-            "template": templates[t].name,
-            **mapping_to_dict(
-                jax.tree.map(lambda leaf, at=(u, t, m): leaf[at], evaluated.tables.mapping),
-                templates[t].level_names,
-            ),
-        }
-        for u, t, m in numbers
-    ]
+    head = problem_document(application, templates, evaluated.package, evaluated.technology, scenario)
     return {
-        "format": DESIGNS_FORMAT,
-        "mohamjax": __version__,
-        "scenario": scenario,
-        "clock_GHz": 1.0,
-        "technology": {
-            "hash": technology_hash(evaluated.technology),
-            "static_energy": evaluated.technology.static_share is not None,
-        },
-        "templates": [template_to_dict(t) for t in templates],
-        "package": package_to_dict(evaluated.package),
+        **head,
         "bounds": (evaluated.bounds() if bounds is None else bounds).to_dict(),
-        "networks": [{"name": n.name, "source": n.source, **n.asked} for n in application.networks],
-        "layers": [
-            layer_row(layer, n) for layer, n in zip(application.layers, application.network_of_layer, strict=True)
-        ],
-        "mappings": nests,
+        "mappings": nest_rows(evaluated.tables.mapping, templates, numbers),
         "designs": rows,
     }
 
@@ -198,7 +173,7 @@ def evaluate_designs(
     technology: Technology | None = None,
     static_energy: bool = False,
     float32: bool = False,
-    wanted: str | None = None,
+    wanted: Sequence[str] = (),
 ) -> tuple[list[dict[str, Any]], Evaluated | None]:
     """Evaluates the designs of a `designs/1` or `schedule/1` file, in double precision.
 
@@ -209,7 +184,7 @@ def evaluate_designs(
         technology: energy and area tables, which must be those of the file; default the packaged ones that are.
         static_energy: count leakage, also where the file does not.
         float32: compute in single precision.
-        wanted: `design_id` of a design that must be in the file and read well, which is checked first.
+        wanted: `design_id`s of designs that must be in the file and read well, which is checked first.
 
     Returns:
         Rows of `design_id, latency_s, energy_J, area_mm2, valid, reason` in input order, and the valid designs
@@ -223,8 +198,8 @@ def evaluate_designs(
         {"design_id": name, "latency_s": "", "energy_J": "", "area_mm2": "", "valid": 0, "reason": reason}
         for name, reason in zip(file.names, file.reasons, strict=True)
     ]
-    if wanted is not None:
-        _check_wanted(table, wanted)
+    for name in wanted:
+        _check_wanted(table, name)
     if file.designs is None or file.mappings is None:
         return table, None
     evaluated = reevaluate(

@@ -15,20 +15,19 @@ import dataclasses
 import math
 import pathlib
 from collections import abc
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 import yaml
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters, Technology, Template
-from mohamjax.io.design_arrays import problem_document
+from mohamjax.io.design_arrays import nest_rows, problem_document
 from mohamjax.io.files import read_json
 from mohamjax.io.schedules import JOB_TABLE_FORMAT
-from mohamjax.mapping import MappingTables, mapping_to_dict
-from mohamjax.reader import StrictLoader, read_table, read_text
+from mohamjax.mapping import MappingTables
+from mohamjax.reader import StrictLoader, close_names, read_table, read_text
 from mohamjax.workload import ApplicationModel
 
 __all__ = ["COLUMNS", "Imported", "Target", "read_allocation", "read_cost_table", "read_layer_table"]
@@ -76,7 +75,8 @@ class Target:
         templates: T templates, in the order of the tables.
         package: package parameters.
         technology: energy and area tables.
-        tables: mappings of every layer on every template that runs it, of which the fastest is taken.
+        tables: gives the mappings of every layer on every template that runs it, of which the fastest is taken; asked
+            for when a file is sound.
         chiplets: templates of chiplets by name, for files that do not say: one for all, or one for each in the order
             of their identifiers.
     """
@@ -85,7 +85,7 @@ class Target:
     templates: Sequence[Template]
     package: PackageParameters
     technology: Technology
-    tables: MappingTables
+    tables: Callable[[], MappingTables]
     chiplets: Sequence[str] = ()
 
 
@@ -107,25 +107,17 @@ def read_layer_table(
     Raises:
         InputError: a column or a layer is missing, a layer or a template is not known, a number is none.
     """
-    header, lines = read_table(read_text(path, "CSV file"), path)
-    names = _columns(header, columns, ("layer", "chiplet"), path)
+    table = _Table(path, columns, ("layer", "chiplet"))
     schedules: dict[str, list[_Placed]] = {}
     layers = _LayerNames(target.application, path)
-    rank = next((key for key in ("order", "start") if key in names), None)
-    for number, row in lines:
-        cell = {key: row[name].strip() for key, name in names.items()}
-        item = f"line {number}"
-        if not cell["chiplet"]:
-            raise InputError("names no chiplet", file=path, item=item, remedy="say where the layer runs")
-        when = math.nan if rank is None else _number(cell[rank], path, item, names[rank])
-        layer = layers.number(cell["layer"], cell.get("network", ""), item)
-        schedules.setdefault(cell.get("schedule", ""), []).append(
-            (layer, cell["chiplet"], cell.get("template", ""), when)
+    for row in table.rows():
+        layer = layers.number(row.cell["layer"], row.cell.get("network", ""), row.item)
+        schedules.setdefault(row.cell.get("schedule", ""), []).append(
+            (layer, row.cell["chiplet"], row.cell.get("template", ""), row.rank)
         )
     if not schedules:
         raise InputError("there are no rows", file=path, remedy="write a row for every layer")
-    unused = [name for name in header if name and name not in names.values()]
-    return _designs(schedules, target, path, unused)
+    return _designs(schedules, target, path, table.unused)
 
 
 def read_allocation(path: str | pathlib.Path, target: Target) -> Imported:
@@ -194,23 +186,30 @@ def read_cost_table(
     Raises:
         InputError: a column is missing, a pair comes twice, a number is none, or the schedule names other jobs.
     """
-    header, lines = read_table(read_text(path, "CSV file"), path)
-    names = _columns(header, columns, ("layer", "chiplet", "duration", "bytes"), path)
+    table = _Table(path, columns, ("layer", "chiplet", "duration", "bytes"))
+    names = table.names
     jobs: dict[str, dict[str, dict[str, float]]] = {}
-    before: dict[str, list[str]] = {}
+    before: dict[str, dict[str, str]] = {}
     accelerators: dict[str, None] = {}
-    for number, row in lines:
-        cell, item = {key: row[name].strip() for key, name in names.items()}, f"line {number}"
-        job = f"{cell['network']}/{cell['layer']}" if cell.get("network") else cell["layer"]
+    for entry in table.rows():
+        cell, job = entry.cell, entry.job
         costs = jobs.setdefault(job, {})
-        if cell["chiplet"] in costs or not job or not cell["chiplet"]:
-            raise InputError("names a pair of job and accelerator that was there, or none", file=path, item=item)
+        if cell["chiplet"] in costs:
+            told = f"names job {job!r} on accelerator {cell['chiplet']!r}, as an earlier line does"
+            raise InputError(told, file=path, item=entry.item, remedy="write one line for each pair")
         accelerators[cell["chiplet"]] = None
         keys = [key for key in ("duration", "bytes", "energy") if key in names]
-        costs[cell["chiplet"]] = {key: _number(cell[key], path, item, names[key]) for key in keys}
-        before.setdefault(job, []).extend(p for p in cell.get("predecessors", "").split(";") if p.strip())
+        costs[cell["chiplet"]] = {key: _number(cell[key], path, entry.item, names[key]) for key in keys}
+        for name in filter(None, map(str.strip, cell.get("predecessors", "").split(";"))):
+            before.setdefault(job, {}).setdefault(name, entry.item)
     if not jobs:
         raise InputError("there are no rows", file=path, remedy="write a row for every job and accelerator")
+
+    for job, named in before.items():
+        for name, item in named.items():
+            if name not in jobs:
+                told = f"job {job!r} waits for {name!r}, which the file does not have"
+                raise InputError(told, file=path, item=item, remedy=_similar(name, jobs))
 
     def column(job: str, key: str) -> list[float | None]:
         return [jobs[job][a][key] if a in jobs[job] else None for a in accelerators]
@@ -220,7 +219,7 @@ def read_cost_table(
         row: dict[str, Any] = {"name": job, "duration": column(job, "duration"), "bytes": column(job, "bytes")}
         if "energy" in names:
             row["energy_J"] = column(job, "energy")
-        rows.append(row | {"predecessors": list(dict.fromkeys(p.strip() for p in before[job]))})
+        rows.append(row | {"predecessors": list(before.get(job, ()))})
     missing = [] if "energy" in names else ["energies"]
     if "predecessors" not in names:
         missing.append("dependencies (there are none)")
@@ -246,15 +245,10 @@ def _table_schedules(
     path: str | pathlib.Path, jobs: Sequence[str], columns: abc.Mapping[str, str] | None
 ) -> list[dict[str, Any]]:
     """Schedules over jobs by name."""
-    header, lines = read_table(read_text(path, "CSV file"), path)
-    names = _columns(header, columns, ("layer", "chiplet"), path)
-    rank = next((key for key in ("order", "start") if key in names), None)
     found: dict[str, list[tuple[float, str, str]]] = {}
-    for number, row in lines:
-        cell, item = {key: row[name].strip() for key, name in names.items()}, f"line {number}"
-        job = f"{cell['network']}/{cell['layer']}" if cell.get("network") else cell["layer"]
-        when = float(number) if rank is None else _number(cell[rank], path, item, names[rank])
-        found.setdefault(cell.get("schedule", ""), []).append((when, job, cell["chiplet"]))
+    for row in _Table(path, columns, ("layer", "chiplet")).rows():
+        when = row.line if math.isnan(row.rank) else row.rank
+        found.setdefault(row.cell.get("schedule", ""), []).append((when, row.job, row.cell["chiplet"]))
     out = []
     for name, rows in found.items():
         where = {job: chiplet for _, job, chiplet in rows}
@@ -299,13 +293,11 @@ def _designs(
     schedules: abc.Mapping[str, Sequence[_Placed]], target: Target, path: object, unused: Sequence[str]
 ) -> Imported:
     """Schedules as designs: every layer on the fastest mapping of its chiplet's template."""
-    application, tables = target.application, target.tables
+    application = target.application
     kinds = [template.name for template in target.templates]
     unique = application.unique_of_layer
-    fastest = np.where(np.arange(tables.cycles.shape[2]) < np.asarray(tables.count)[..., None], tables.cycles, np.inf)
-    fastest = fastest.argmin(axis=2)
-    numbers: dict[tuple[int, int], int] = {}
-    rows, missing = [], {"mappings (the fastest of each layer)": None, "sizes of chiplets (just large enough)": None}
+    checked: list[tuple[str, str, Sequence[_Placed], list[str], list[str]]] = []
+    missing = {"mappings (the fastest of each layer)": None, "sizes of chiplets (just large enough)": None}
     for name, placed in schedules.items():
         item = f"schedule {name}" if name else "file"
         layers = [layer for layer, *_ in placed]
@@ -329,6 +321,13 @@ def _designs(
                 )
         if any(math.isnan(when) for *_, when in placed):
             missing["an order (that of the layers)"] = None
+        checked.append((name, item, placed, chips, own))
+    tables = target.tables()
+    fastest = np.where(np.arange(tables.cycles.shape[2]) < np.asarray(tables.count)[..., None], tables.cycles, np.inf)
+    fastest = fastest.argmin(axis=2)
+    numbers: dict[tuple[int, int], int] = {}
+    rows = []
+    for name, item, placed, chips, own in checked:
         steps = []
         for layer, chip, _, _ in sorted(placed, key=lambda row: (0.0 if math.isnan(row[3]) else row[3], row[0])):
             t = kinds.index(own[chips.index(chip)])
@@ -343,16 +342,8 @@ def _designs(
     if unused:
         missing[f"in a form that is understood: {', '.join(unused)}"] = None
     document = problem_document(application, target.templates, target.package, target.technology, application.name)
-    document["mappings"] = [
-        {
-            "template": kinds[t],
-            **mapping_to_dict(
-                jax.tree.map(lambda leaf, at=(u, t, int(fastest[u, t])): np.asarray(leaf)[at], tables.mapping),
-                target.templates[t].level_names,
-            ),
-        }
-        for u, t in numbers
-    ]
+    places = [(u, t, int(fastest[u, t])) for u, t in numbers]
+    document["mappings"] = nest_rows(tables.mapping, target.templates, places)
     return Imported(document | {"designs": rows}, tuple(missing))
 
 
@@ -362,6 +353,52 @@ def _given(chiplets: Sequence[str], number: int, count: int, path: object, item:
         told = f"does not say the templates of its {count} chiplets, and {len(chiplets)} were given"
         raise InputError(told, file=path, item=item, remedy="give one for all, or one for each, with `chiplets`")
     return chiplets[number if len(chiplets) > 1 else 0]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Row:
+    """A row of a table: its line, its cells by what they say, and its rank in an order, NaN where that is not said."""
+
+    line: int
+    cell: dict[str, str]
+    rank: float
+
+    @property
+    def item(self) -> str:
+        """Its place in the file."""
+        return f"line {self.line}"
+
+    @property
+    def job(self) -> str:
+        """Its layer, with the network where that is said."""
+        return f"{self.cell['network']}/{self.cell['layer']}" if self.cell.get("network") else self.cell["layer"]
+
+
+class _Table:
+    """A CSV file whose columns are found by what they say."""
+
+    def __init__(self, path: str | pathlib.Path, columns: abc.Mapping[str, str] | None, needed: Sequence[str]) -> None:
+        self._path = path
+        header, self._lines = read_table(read_text(path, "CSV file"), path)
+        self.names = _columns(header, columns, needed, path)
+        self.unused = [name for name in header if name and name not in self.names.values()]
+
+    def rows(self) -> Iterator[_Row]:
+        """The rows, each of a layer and where it runs."""
+        rank = next((key for key in ("order", "start") if key in self.names), None)
+        for line, row in self._lines:
+            cell, item = {key: row[name].strip() for key, name in self.names.items()}, f"line {line}"
+            for key in ("layer", "chiplet"):
+                if not cell[key]:
+                    told = f"names no {'layer' if key == 'layer' else 'chiplet or accelerator'}"
+                    raise InputError(told, file=self._path, item=item, remedy="say what runs and where")
+            when = math.nan if rank is None else _number(cell[rank], self._path, item, self.names[rank])
+            yield _Row(line, cell, when)
+
+
+def _similar(name: str, known: Iterable[str]) -> str:
+    close = close_names(name, list(known))
+    return f"did you mean {close[0]!r}?" if close else "name jobs of the table, separated by `;`"
 
 
 def _columns(

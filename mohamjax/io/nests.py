@@ -41,7 +41,7 @@ class NestStore:
         self._largest = largest
         self._number: dict[tuple[int, bytes], int] = {}
         self._place: dict[tuple[int, int], int] = {}
-        self._refused: dict[tuple[int, int], InputError] = {}
+        self._refused: set[tuple[int, int]] = set()
         self.space = functools.cache(self._space)
         self.owner: list[int] = []
         self.nests: list[Mapping] = []
@@ -74,10 +74,8 @@ class NestStore:
             if (nest, unique) not in self._place and (nest, unique) not in self._refused:
                 groups.setdefault((unique, self.owner[nest]), []).append(nest)
         for (unique, owner), members in groups.items():
-            layer, kind = self.application.unique_layers[unique], self.templates[owner]
-            if not kind.runs(layer.type):
-                error = InputError(f"template {kind.name} does not run layers of type {layer.type}")
-                self._refused |= {(nest, unique): error for nest in members}
+            if not self.templates[owner].runs(self.application.unique_layers[unique].type):
+                self._refused |= {(nest, unique) for nest in members}
                 continue
             space = self.space(unique, owner)
             stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *(self.nests[nest] for nest in members))
@@ -85,19 +83,30 @@ class NestStore:
             for nest, good in zip(members, lie_in(stacked, space), strict=True):
                 if not good:
                     try:
-                        encode(self.nests[nest], space)
-                    except InputError as error:
-                        self._refused[nest, unique] = error
+                        self._check(nest, unique, "")
+                    except InputError:
+                        self._refused.add((nest, unique))
                         continue
                 self._place[nest, unique] = len(own)
                 own.append(nest)
 
-    def place(self, nest: int, unique: int) -> int:
-        """Index of a nest in the set of the unique layer and the nest's template; raises why it does not fit."""
+    def _check(self, nest: int, unique: int, item: str) -> None:
+        """Raises InputError, of an item, where a nest does not fit a layer on the template that it is for."""
+        layer, kind = self.application.unique_layers[unique], self.templates[self.owner[nest]]
+        if not kind.runs(layer.type):
+            raise InputError(f"template {kind.name} does not run layers of type {layer.type}", item=item)
+        encode(self.nests[nest], self.space(unique, self.owner[nest]), item=item)
+
+    def place(self, nest: int, unique: int, item: str) -> int:
+        """Index of a nest in the set of the unique layer and the nest's template.
+
+        Raises:
+            InputError: it does not fit; names `item`.
+        """
         if (nest, unique) not in self._place:
             self.settle([(nest, unique)])
         if (nest, unique) in self._refused:
-            raise self._refused[nest, unique]
+            self._check(nest, unique, item)
         return self._place[nest, unique]
 
     def places(self, nests: Sequence[int], unique: Sequence[int]) -> list[int]:
@@ -168,12 +177,7 @@ class NestList:
         if owner != template:
             told = f"is for template {templates[owner].name}, the chiplet is a {templates[template].name}"
             raise InputError(told, item=item)
-        try:
-            return self.store.place(nest, self.store.application.unique_of_layer[layer])
-        except InputError as error:
-            inner = error.item or ""
-            named = item + inner.removeprefix("mapping") if inner.startswith("mapping") else item
-            raise InputError(error.message, item=named, remedy=error.remedy) from None
+        return self.store.place(nest, self.store.application.unique_of_layer[layer], item)
 
     def numbers(self, numbers: Sequence[int]) -> list[int]:
         """Numbers in the store of many entries, -1 where one cannot be read."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import pathlib
 from collections import abc
@@ -64,14 +65,18 @@ class ResultDesigns:
     rows: list[dict[str, Any]]
     evaluated: Evaluated | None
 
+    @functools.cached_property
+    def place(self) -> dict[str, int]:
+        """Where each valid design stands in `evaluated`, by its `design_id` as text."""
+        return {str(row["design_id"]): i for i, row in enumerate(row for row in self.rows if row["valid"])}
+
     def index(self, design_id: str) -> int:
         """Where a design of `front.csv` stands in `evaluated`.
 
         Raises:
             InputError: it is not in the file, or not valid.
         """
-        place = {str(row["design_id"]): i for i, row in enumerate(row for row in self.rows if row["valid"])}
-        if design_id not in place:
+        if design_id not in self.place:
             reasons = [row["reason"] for row in self.rows if str(row["design_id"]) == design_id]
             raise InputError(
                 f"is not valid: {reasons[0]}" if reasons else "is in front.csv but not in this file",
@@ -79,7 +84,7 @@ class ResultDesigns:
                 item=f"design {design_id}",
                 remedy="use the files of one search",
             )
-        return place[design_id]
+        return self.place[design_id]
 
 
 def read_results(folder: str | pathlib.Path, kinds: Sequence[str] = ("search",)) -> ResultFiles:

@@ -26,6 +26,8 @@ from mohamjax.workload import ApplicationModel
 
 __all__ = ["Frames", "PeriodicSchedule", "frames_of", "run_periods"]
 
+_LONGEST_S = 1e9
+
 _MOST_JOBS = 4096  # rates between all events of all jobs are a square
 
 
@@ -97,12 +99,22 @@ def frames_of(application: ApplicationModel, periods: int) -> Frames:
         raise InputError(f"is {periods}", item="periods", remedy="take at least 1")
     slowest = min(rate for rate in rates if rate)
     # A release at the very end, but for rounding, belongs to the next period.
-    counts = [math.ceil(periods * rate / slowest * (1 - 1e-12)) if rate else 1 for rate in rates]
+    wanted = [periods * (rate / slowest) * (1 - 1e-12) if rate else 1.0 for rate in rates]
+    if sum(wanted) > _MOST_JOBS:
+        raise _too_many(f"{sum(wanted):.3g} frames")
+    counts = [math.ceil(count) for count in wanted]
     network = np.repeat(np.arange(len(rates)), counts)
     number = np.concatenate([np.arange(count) for count in counts])
     release = np.asarray([k / rates[n] if k else 0.0 for n, k in zip(network, number, strict=True)])
+    if release.max() > _LONGEST_S:
+        told = f"are {periods} periods of {1 / slowest:.3g} s"
+        raise InputError(told, item="periods", remedy="give higher frame rates, or take fewer")
     order = np.lexsort((network, release))
     return Frames(network=network[order], number=number[order], release=release[order])
+
+
+def _too_many(told: str) -> InputError:
+    return InputError(told, item="periods", remedy=f"take fewer: at most {_MOST_JOBS:,} together")
 
 
 @functools.cache
@@ -133,11 +145,7 @@ def run_periods(
     ticks = np.unique(frames.release[frames.release > 0]) / CYCLE_S
     clock, total = len(design.template), len(layer) + len(ticks)
     if total > _MOST_JOBS:
-        raise InputError(
-            f"{len(layer):,} layers of frames and {len(ticks):,} releases",
-            item="periods",
-            remedy=f"take fewer: at most {_MOST_JOBS:,} together",
-        )
+        raise _too_many(f"{len(layer):,} layers of frames and {len(ticks):,} releases")
     job = {(int(f), int(i)): k for k, (f, i) in enumerate(zip(frame, layer, strict=True))}
     before: list[list[int]] = []
     for f, i in zip(frame, layer, strict=True):

@@ -43,7 +43,7 @@ _RUNS = 0.65  # share of the layers that some chiplet of a front runs (ar-vr), w
 _FINISH_S = 8.0  # the front in double precision, its bounds, figures and files
 
 
-_COMPILE_S = 55.0
+_COMPILE_S = 25.0
 
 
 _BASE_MB = 1900.0  # searches of 128 to 1,024 designs take 1,600 to 2,000 (experiments/results/bench_search.md)

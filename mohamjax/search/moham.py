@@ -267,6 +267,11 @@ def generations_of(config: MohamConfig) -> Any:
     return generations if config.generations * each > _LONG else light_generations
 
 
+def _program(config: MohamConfig, problem: Problem) -> Callable[..., Any]:
+    """That program with its static arguments."""
+    return functools.partial(generations_of(config), problem=problem, chunk=config.chunk)
+
+
 def run(
     key: jax.Array,
     context: MohamContext,
@@ -311,7 +316,6 @@ def run(
     problem = design_problem(config, projects) if problem is None else problem
     if seeds is not None and config.genes == "plans":
         seeds = _planned(seeds, context)
-    fixed: dict[str, Any] = {"problem": problem, "chunk": config.chunk}
     began = time.perf_counter()
     batches = 1 if seeds is None else -(-jax.tree.leaves(seeds)[0].shape[0] // config.population)
     if resume is None:
@@ -321,8 +325,8 @@ def run(
         state = resume
     announce(f"compiling the generation of {config.population} designs")
     # No generations: this compiles, or finds the program of an earlier search of the same shapes.
-    program = generations_of(config)
-    jax.block_until_ready(program(state, context, rates, jnp.int32(0), jnp.bool_(True), **fixed))
+    program = _program(config, problem)
+    jax.block_until_ready(program(state, context, rates, jnp.int32(0), jnp.bool_(True)))
     compile_s = time.perf_counter() - began
     per_generation = config.islands * (config.population + config.immigrant_count)
     again = -(-config.archive // config.population)  # batches of a round's evaluations
@@ -333,7 +337,7 @@ def run(
             # The first population is what survives of all that was given; the last batch waits for its evaluation.
             *before, last = _batches(key, seeds, context, config, problem)
             for batch in before:
-                state = _entered(state, batch, context, rates, program, fixed)
+                state = _entered(state, batch, context, rates, program)
             state = dataclasses.replace(state, candidates=last)
         begun -= batches - 1
     end = config.generations if remapper is None else remapper.end
@@ -344,7 +348,7 @@ def run(
         return config.stop == "stability" and emo.should_stop(settled, config.window, config.delta)
 
     def advance(before: SearchState, count: int) -> tuple[SearchState, Metrics]:
-        state, metrics = program(before, context, rates, jnp.int32(count), jnp.bool_(True), **fixed)
+        state, metrics = program(before, context, rates, jnp.int32(count), jnp.bool_(True))
         return state, _best_island(jax.tree.map(lambda leaf: leaf[:count], jax.device_get(metrics)))
 
     while told <= end and not settled_down():
@@ -360,7 +364,7 @@ def run(
                 context = remapper.grown(state, context)
                 drawn = _drawn(state.population.key[0], context, config, problem)
                 for batch in _decoded_again(state, context, config):
-                    state = _entered(state, _joined(batch, drawn, config.population), context, rates, program, fixed)
+                    state = _entered(state, _joined(batch, drawn, config.population), context, rates, program)
             count = min(count, remapper.until_next(done))
         previous = state
         state, metrics = advance(previous, count)
@@ -416,21 +420,20 @@ def refitted(
     rates = jax.tree.map(jnp.float32, PlanRates() if rates is None else rates)
     problem = design_problem(config)
     drawn = _drawn(state.population.key[0], context, config, problem)
-    individuals = _archived(state, config)
+    individuals, program = _archived(state, config), _program(config, problem)
     for weight in range(len(WEIGHTS)):
         for batch in individuals:
             refit = _joined(_refit_all(batch, jnp.int32(weight), context), drawn, config.population)
-            fixed = {"problem": problem, "chunk": config.chunk}
-            state = _entered(state, refit, context, rates, generations_of(config), fixed)
+            state = _entered(state, refit, context, rates, program)
     return state
 
 
 def _entered(
-    state: SearchState, candidates: Any, context: MohamContext, rates: Any, program: Any, fixed: dict[str, Any]
+    state: SearchState, candidates: Any, context: MohamContext, rates: Any, program: Callable[..., Any]
 ) -> SearchState:
     """The state after individuals `[I, N, ...]` took part in survival and archive; generations are not counted."""
     waiting = dataclasses.replace(state, candidates=candidates)
-    return program(waiting, context, rates, jnp.int32(1), jnp.bool_(False), **fixed)[0]
+    return program(waiting, context, rates, jnp.int32(1), jnp.bool_(False))[0]
 
 
 def _drawn(key: jax.Array, context: MohamContext, config: MohamConfig, problem: Problem, number: int = 0) -> Any:

@@ -222,12 +222,13 @@ def _sound(design: Design, space: MohamContext) -> jax.Array:
     return jnp.all(placed | ~bench.layer_mask) & jnp.all(listed) & jnp.all(design.template < templates)
 
 
-def _stated(sized: SizedDesign | None, space: MohamContext) -> tuple[jax.Array, jax.Array] | None:
-    """The stated sizes in the dtype of the space."""
+def _stated(design: Design | SizedDesign, space: MohamContext) -> tuple[Design, tuple[jax.Array, jax.Array] | None]:
+    """As `_checked`, the sizes in the dtype of the space."""
+    genes, sized = _checked(design, space)
     if sized is None:
-        return None
+        return genes, None
     dtype = space.bench.tables.cycles.dtype
-    return jnp.asarray(sized.capacity, dtype), jnp.asarray(sized.fanout, dtype)
+    return genes, (jnp.asarray(sized.capacity, dtype), jnp.asarray(sized.fanout, dtype))
 
 
 def fits_space(design: Design | SizedDesign, space: MohamContext) -> jax.Array:
@@ -235,8 +236,11 @@ def fits_space(design: Design | SizedDesign, space: MohamContext) -> jax.Array:
 
     Pure and traceable, for one design. An order that makes chiplets wait for each other shows in the timeline alone.
     """
-    genes, sized = _checked(design, space)
-    return adequate(genes, space.bench, _stated(sized, space)) & _sound(genes, space)
+    return _fits(*_stated(design, space), space)
+
+
+def _fits(genes: Design, sizes: tuple[jax.Array, jax.Array] | None, space: MohamContext) -> jax.Array:
+    return adequate(genes, space.bench, sizes) & _sound(genes, space)
 
 
 def report(design: Design | SizedDesign, space: MohamContext) -> DesignReport:
@@ -258,9 +262,9 @@ def report(design: Design | SizedDesign, space: MohamContext) -> DesignReport:
         >>> bool(detail.timeline.ok), detail.chiplets.area.shape
         (True, (16,))
     """
-    genes, sized = _checked(design, space)
-    found = report_on_bench(genes, space.bench, _stated(sized, space))
-    runs = fits_space(design, space) & jnp.all(jnp.isfinite(found.objectives))
+    genes, sizes = _stated(design, space)
+    found = report_on_bench(genes, space.bench, sizes)
+    runs = _fits(genes, sizes, space) & jnp.all(jnp.isfinite(found.objectives))
     return dataclasses.replace(found, objectives=jnp.where(runs, found.objectives, jnp.inf))
 
 

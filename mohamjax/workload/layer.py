@@ -134,11 +134,6 @@ class Network:
         return {key: value for key, value in given.items() if value != silent[key]}
 
     @property
-    def period_s(self) -> float:
-        """s between two frames; inf where it runs once."""
-        return 1 / self.frames_per_second if self.frames_per_second else math.inf
-
-    @property
     def macs(self) -> int:
         """Multiply-accumulates of all layers."""
         return sum(layer.macs for layer in self.layers)

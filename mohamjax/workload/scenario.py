@@ -46,6 +46,12 @@ _ALIASES = {
     "datacenter": "data-center",
 }
 _ELSEWHERE = {"requirements/1": "requirements", "template/1": "templates", "technology/1": "technology"}
+_OF_PACKAGES = frozenset(
+    (
+        "contention", "dram_bytes_per_cycle", "hop_energy_pJ_per_bit", "interface_bytes_per_cycle", "interface_counts",
+        "link_bytes_per_cycle", "max_tiles", "placement", "router_area_um2", "transceiver_area_um2",
+    )
+)  # fmt: skip
 _OF_REQUIREMENTS = frozenset(("limits", "chiplets", "homogeneous", "package", "pin"))
 
 
@@ -263,6 +269,14 @@ def _refuse_other_formats(document: abc.Mapping[Any, Any], path: pathlib.Path) -
             f"is a {stated} file, not a scenario",
             file=path,
             remedy=f"give it to a search as the argument `{_ELSEWHERE[stated]}`; name a scenario or ONNX files here",
+        )
+    strange = next((key for key in document if key in _OF_PACKAGES), None)
+    if strange is not None:
+        raise InputError(
+            "says something of the package, not of the networks",
+            file=path,
+            item=strange,
+            remedy="write it into a file of its own and give that to a search as the argument `package`",
         )
 
 
