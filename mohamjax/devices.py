@@ -1,6 +1,6 @@
 """Several devices, and several processes: which there are, what is spread over them, what one process does for all.
 
-The engine is JAX's own: a mesh of one axis, `jax.shard_map` over it, and `jax.distributed` for processes on several hosts.
+The engine is JAX's own: a mesh of one axis, `jax.shard_map` over it, `jax.distributed` for processes on several hosts.
 All processes run the same program with the same arguments; what depends on files and clocks is done by the first, and
 the others are told.
 """
@@ -104,26 +104,50 @@ class Devices:
         """What `make` gives in the first process, in all of them; in the others it is not called.
 
         Args:
-            make: gives anything that can be pickled; an `InputError` of it is raised everywhere, marked as told.
+            make: gives anything that can be pickled. An `InputError` of it is raised everywhere, in the others as told.
         """
         if not self.several_processes:
             return make()
-        error: InputError | None = None
-        content = b""
+        sent: bytes = b""
+        found, error = None, None
         if self.is_first:
             try:
-                content = pickle.dumps((make(), None))
+                found = make()
             except InputError as raised:
-                error, content = raised, pickle.dumps((None, _parts(raised)))
-        size = int(multihost_utils.broadcast_one_to_all(np.int32(len(content))))
-        own = np.frombuffer(content, np.uint8) if self.is_first else np.zeros(size, np.uint8)
-        sent = np.asarray(multihost_utils.broadcast_one_to_all(own))
-        if error is not None:
-            raise error
-        found, parts = (None, None) if self.is_first else pickle.loads(sent.tobytes())
+                error = raised
+            sent = pickle.dumps((found, None if error is None else _parts(error)))
+        size = int(multihost_utils.broadcast_one_to_all(np.int32(len(sent))))
+        own = np.frombuffer(sent, np.uint8) if self.is_first else np.zeros(size, np.uint8)
+        heard = np.asarray(multihost_utils.broadcast_one_to_all(own)).astype(np.uint8)
+        if self.is_first:
+            if error is not None:
+                raise SharedError(**_parts(error))
+            return found  # pyright: ignore[reportReturnType]
+        found, parts = pickle.loads(heard.tobytes())
         if parts is not None:
             raise ToldError(**parts)
-        return pickle.loads(content)[0] if self.is_first else found
+        return found
+
+    def in_all(self, make: Callable[[], T]) -> T:
+        """What `make` gives in this process, once it has given something in all.
+
+        Args:
+            make: whatever a host may lack files for. Where it raises an `InputError` in some process, all raise one:
+                that which others tell is raised as told.
+        """
+        if not self.several_processes:
+            return make()
+        found, error = None, None
+        try:
+            found = make()
+        except InputError as raised:
+            error = raised
+        wrong = np.flatnonzero(np.asarray(multihost_utils.process_allgather(np.int32(error is not None))))
+        if error is not None:
+            raise (SharedError if jax.process_index() == wrong[0] else ToldError)(**_parts(error))
+        if wrong.size:
+            raise ToldError(f"process {wrong[0]} has failed")
+        return found  # pyright: ignore[reportReturnType]
 
     def over(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         """As `over_devices`, for any number of rows that the devices divide; arrays need not be in place.
@@ -135,8 +159,16 @@ class Devices:
         return _over(function, self.mesh, tuple(sorted(options.items())))
 
 
-class ToldError(InputError):
+class SharedError(InputError):
+    """What all processes know of and end by."""
+
+    is_shared = True
+
+
+class ToldError(SharedError):
     """What another process has complained about already."""
+
+    is_told = True
 
 
 def _parts(error: InputError) -> dict[str, Any]:

@@ -350,7 +350,7 @@ def _co_optimise(
 
     def mapping(progress: MapperProgress) -> None:
         nonlocal rehearsal
-        # Several processes compile when all of them begin to search: a rehearsal of one alone would wait for the others.
+        # Several processes compile when all of them begin to search: one alone would wait for the others.
         alone = devices is None or not devices.several_processes
         if rehearsal is None and alone and progress.cached < progress.problems:
             # There is time for it while layers are mapped.

@@ -254,7 +254,7 @@ def generations(
     into the archive, and asks for the next ones: offspring (as many as parents) and random immigrants (MOHaM, Section
     V-B; docs/concepts/designs.md). What is to be evaluated in any case, seeds for instance, is put in the place of the
     candidates. Every `migration` generations the best of every island (by rank, then crowding) take the places of the
-    random immigrants of the next one, the last one's those of the first: a ring. They compete there as all candidates do.
+    random immigrants of the next one, those of the last one on the first: a ring. They compete there as candidates do.
 
     Args:
         state: from `start` or an earlier call.
@@ -316,7 +316,7 @@ light_generations = lean_jit(inspect.unwrap(generations), static_argnames=("prob
 
 
 def _migrated(population: emo.NSGA2State, candidates: Genes, spread: Spread | None) -> Genes:
-    """Candidates `[I, N, ...]` with the best of the island before in the places of the immigrants, or in the last one."""
+    """Candidates `[I, N, ...]`, the best of the island before in the places of the immigrants, or in the last one."""
     size, total = population.rank.shape[1], jax.tree.leaves(candidates)[0].shape[1]
     count = max(1, total - size)
 
