@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
+import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -81,12 +83,15 @@ def joined(arguments: argparse.Namespace) -> Iterator[Devices | None]:
         yield devices_of(arguments)
         return
     import jax
+    from jax.experimental import multihost_utils
 
     from mohamjax.devices import chosen_devices, join
 
     hush(bool(arguments.process))
     leave_at_once()
-    join(arguments.coordinator, arguments.processes, arguments.process, arguments.coordinator_timeout)
+    with _silenced():
+        join(arguments.coordinator, arguments.processes, arguments.process, arguments.coordinator_timeout)
+        multihost_utils.sync_global_devices("joined")
     hush(jax.process_index() > 0)
     try:
         yield chosen_devices("all" if arguments.devices is None else arguments.devices)
@@ -95,6 +100,20 @@ def joined(arguments: argparse.Namespace) -> Iterator[Devices | None]:
             jax.distributed.shutdown()  # all wait for each other
         raise
     jax.distributed.shutdown()
+
+
+@contextlib.contextmanager
+def _silenced() -> Iterator[None]:
+    """Standard output goes nowhere: libraries that connect processes say so there, below Python."""
+    sys.stdout.flush()
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
 
 
 @contextlib.contextmanager
