@@ -11,7 +11,7 @@ The main roads, each with an example in its docstring (`import mohamjax as mj`):
 - `search` finds the front; `codesign` finds one accelerator for a set of networks (UNICO);
 - what files hold: `read_designs`, `read_schedules`; very many of them: `evaluate_files`, `write_designs`;
 - schedules alone: `simulate`, `schedule_jobs`;
-- `use_cache` keeps compiled programs on disk; `over_devices` spreads a function of a batch, `search(devices=)` a search;
+- `use_cache` keeps compiled programs on disk; `over_devices` spreads a function of a batch over devices;
 - `emo`: ranking, crowding, hypervolume, and `emo.NSGA2` with `init`, `ask`, `tell`.
 
 Importing this package starts no device work, changes no global JAX setting, and imports JAX only once a road is used.
@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mohamjax import emo as emo
+    from mohamjax.devices import over_devices as over_devices
     from mohamjax.door import codesign as codesign
     from mohamjax.door import evaluate_files as evaluate_files
     from mohamjax.door import evaluate_mappings as evaluate_mappings
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from mohamjax.door import read_schedules as read_schedules
     from mohamjax.door import schedule_jobs as schedule_jobs
     from mohamjax.door import search as search
-    from mohamjax.devices import over_devices as over_devices
     from mohamjax.door import write_designs as write_designs
     from mohamjax.hardware import PackageParameters as Package
     from mohamjax.programs import use_cache as use_cache

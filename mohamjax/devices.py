@@ -40,7 +40,7 @@ class Devices:
         ring: the devices, each followed by its neighbour.
     """
 
-    ring: tuple[jax.Device, ...]
+    ring: tuple[Any, ...]
 
     def __len__(self) -> int:
         """Number of devices, those of other processes included."""
@@ -196,7 +196,7 @@ def _over(function: Callable[..., Any], mesh: Mesh, options: tuple[tuple[str, An
     return spread
 
 
-DevicesLike = int | str | Sequence[jax.Device] | Devices | None
+DevicesLike = int | str | Sequence[Any] | Devices | None
 """What says which devices: a number of them, `all`, a list, or None for the one that JAX takes by itself."""
 
 
@@ -213,6 +213,7 @@ def chosen_devices(devices: DevicesLike) -> Devices | None:
     if devices is None or isinstance(devices, Devices):
         return devices
     known = jax.devices()
+    ring: tuple[Any, ...]
     name = f"argument `devices={devices}`" if isinstance(devices, int | str) else "argument `devices`"
     if devices == "all":
         ring = tuple(known)

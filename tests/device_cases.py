@@ -14,10 +14,18 @@ import re
 import shutil
 import signal
 import sys
+import time
 
 KIND, FOLDER = sys.argv[1], pathlib.Path(sys.argv[2])
 COUNT = 8 if KIND == "eight" else 1
-os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + f" --xla_force_host_platform_device_count={COUNT}"
+# Programs run a few times, on next to nothing: the compiler need not try at all.
+FLAGS = f" --xla_force_host_platform_device_count={COUNT} --xla_backend_optimization_level=0"
+os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + FLAGS
+
+from mohamjax import programs  # noqa: E402
+
+for own in (programs._LIGHT, programs._LEAN):
+    own["xla_backend_optimization_level"] = 0
 
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
@@ -33,7 +41,9 @@ from mohamjax.search.plan_operators import PlanRates  # noqa: E402
 from mohamjax.search.settings import Settings, changed  # noqa: E402
 from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape  # noqa: E402
 
-COLLECTIVE = re.compile(r"\b(all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)(?:-start)?\(")
+COLLECTIVE = re.compile(
+    r"\b(?:stablehlo\.)?(all.gather|all.reduce|all.to.all|collective.permute|reduce.scatter)(?:-start)?\"?\("
+)
 GENERATIONS, CHUNK, DIES_AT = 6, 2, 4
 
 
@@ -69,13 +79,16 @@ def searched(devices, islands=8, *, checkpoint=None, **options):
 
 
 def collectives(text):
-    """Names of the collectives of a compiled program, and how many there are of each."""
-    found = COLLECTIVE.findall(text)
+    """Names of the collectives of a program, and how many there are of each."""
+    found = [name.replace("_", "-") for name in COLLECTIVE.findall(text)]
     return {name: found.count(name) for name in sorted(set(found))}
 
 
-def compiled_generations(islands):
-    """The text of the program that `searched` runs on eight devices."""
+def lowered_generations(islands):
+    """The text of the program that `searched` runs on eight devices, as it goes to the compiler.
+
+    Under `jax.shard_map` that adds no collectives.
+    """
     own = problem()
     space, config = own.arrays(mj.sample_mappings(own, count=8)), settings(own, islands).moham
     devices = chosen_devices(8)
@@ -83,7 +96,7 @@ def compiled_generations(islands):
     state = moham.state_like(space, config)
     rates = jax.tree.map(jnp.float32, PlanRates())
     static = moham._fixed(config, moham.design_problem(config))
-    return program.lower(state, space, rates, jnp.int32(0), jnp.bool_(True), **static).compile().as_text()
+    return program.lower(state, space, rates, jnp.int32(0), jnp.bool_(True), **static).as_text()
 
 
 def evaluations():
@@ -140,24 +153,38 @@ def refused(*words):
     return code, said.getvalue()
 
 
+def told(what):
+    """How far it is, and what it took."""
+    print(f"{what}: {time.process_time():.1f} s", file=sys.stderr, flush=True)
+
+
 def eight():
     shutil.copytree(FOLDER / "killed", FOLDER / "resumed")
     plain = searched(None)
-    runs = {"eight": searched(8), "two": searched(2)}
+    told("one device")
+    eight = searched(8)
+    told("eight devices")
     resumed = searched(8, checkpoint=FOLDER / "resumed" / "checkpoint.npz", resume=True)
+    told("resumed")
     alone, together = searched(None, 1), searched(8, 1)
-    islands, single = compiled_generations(8), compiled_generations(1)
+    told("one island")
+    islands, single = lowered_generations(8), lowered_generations(1)
+    told("lowered generations")
     np.save(FOLDER / "plain.npy", plain.front.objectives)
+    evaluation = evaluations()
+    told("evaluation")
+    tables = tables_of_files()
+    told("tables")
     return {
         "front": len(plain.front),
-        "same": [np.array_equal(plain.front.objectives, run.front.objectives) for run in (*runs.values(), resumed)],
-        "history": np.allclose(*([row["hypervolume"] for row in run.history] for run in (plain, runs["eight"]))),
+        "same": [np.array_equal(plain.front.objectives, run.front.objectives) for run in (eight, resumed)],
+        "history": np.allclose(*([row["hypervolume"] for row in run.history] for run in (plain, eight))),
         "resumed": resumed.history[-1]["generation"],
         "one island": np.array_equal(alone.front.objectives, together.front.objectives),
         "moved": not np.array_equal(plain.front.objectives, alone.front.objectives),
         "collectives": [collectives(islands), collectives(single)],
-        "evaluations": evaluations(),
-        "tables": tables_of_files(),
+        "evaluations": evaluation,
+        "tables": tables,
         "refused": [refused("--devices", "8", "--islands", "7"), refused("--devices", "9"), refused("--devices", "0")],
     }
 

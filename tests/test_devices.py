@@ -76,9 +76,9 @@ def test_islands_exchange_migrants_alone_and_an_only_island_its_objectives(eight
 
 @pytest.mark.slow
 def test_one_front_whatever_the_number_of_devices(eight):
-    """One, eight and two devices; and resumed by eight devices from where two processes were killed."""
+    """One and eight devices; and resumed by eight devices from where two processes were killed."""
     assert eight["front"] > 3
-    assert eight["same"] == [True, True, True]
+    assert eight["same"] == [True, True]
     assert eight["one island"] and eight["moved"] and eight["history"]
     assert eight["resumed"] == 6
 

@@ -217,7 +217,8 @@ def _compiled(timelines: bool, devices: Devices | None = None):
         return objectives, timeline if timelines else None
 
     def many(schedules, arrays):
-        return jax.vmap(one, in_axes=(0, 0, None))(*schedules, arrays)
+        order, accelerator = schedules
+        return jax.vmap(one, in_axes=(0, 0, None))(order, accelerator, arrays)
 
     return jax.jit(many) if devices is None else devices.over(many)
 

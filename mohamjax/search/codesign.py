@@ -443,9 +443,9 @@ def _co_optimise(
             raise
         interrupted = True
         listener.announce("stopped by hand; writing what was found")
-    assert state is not None
     save()
     state = state if devices is None else devices.whole(state)
+    assert state is not None
     if remapper is not None:
         sets, context = remapper.tables, remapper.context(context)
     if plans and not interrupted:
