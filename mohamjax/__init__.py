@@ -11,7 +11,7 @@ The main roads, each with an example in its docstring (`import mohamjax as mj`):
 - `search` finds the front; `codesign` finds one accelerator for a set of networks (UNICO);
 - what files hold: `read_designs`, `read_schedules`; very many of them: `evaluate_files`, `write_designs`;
 - schedules alone: `simulate`, `schedule_jobs`;
-- `use_cache` keeps compiled programs on disk;
+- `use_cache` keeps compiled programs on disk; `over_devices` spreads a function of a batch over devices;
 - `emo`: ranking, crowding, hypervolume, and `emo.NSGA2` with `init`, `ask`, `tell`.
 
 Importing this package starts no device work, changes no global JAX setting, and imports JAX only once a road is used.
@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mohamjax import emo as emo
+    from mohamjax.devices import over_devices as over_devices
     from mohamjax.door import codesign as codesign
     from mohamjax.door import evaluate_files as evaluate_files
     from mohamjax.door import evaluate_mappings as evaluate_mappings
@@ -68,6 +69,7 @@ __all__ = [
     "load_onnx",
     "load_scenario",
     "map_layers",
+    "over_devices",
     "read_designs",
     "read_schedules",
     "report",
@@ -95,6 +97,7 @@ _ROADS = {
     "load_onnx": "door",
     "load_scenario": "workload",
     "map_layers": "door",
+    "over_devices": "devices",
     "read_designs": "door",
     "read_schedules": "door",
     "report": "search.roads",

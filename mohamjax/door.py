@@ -15,6 +15,7 @@ import numpy as np
 from jax import core as jax_core
 
 from mohamjax.blocks import in_blocks
+from mohamjax.devices import DevicesLike
 from mohamjax.errors import InputError
 from mohamjax.hardware import (
     PackageParameters,
@@ -529,6 +530,7 @@ def search(
     preset: str = "default",
     listener: Listener | None = None,
     cache: bool | str | os.PathLike[str] = True,
+    devices: DevicesLike = None,
     **settings: Any,
 ) -> SearchResult:
     """Searches packages and schedules: the Pareto front of latency, energy and area.
@@ -543,6 +545,8 @@ def search(
         preset: `default`, `layers` or `paper`, see `Settings.preset`; the package stays the problem's.
         listener: told how the search goes.
         cache: as of `map_layers`.
+        devices: on which it runs: a number of them, `all`, or a list; default one. Islands are dealt out to them, an
+            only one is evaluated by all; the front does not depend on them (see "Several devices" in the docs).
         settings: any field of `Settings` (`weights`, `mapper`), of `MohamConfig` (`population`,
             `generations`, `objective`), of `PlanRates` or, with `genes="layers"`, `Rates` (`crossover`), and of
             `RemapConfig` (`every`); a name that several have is that of the first.
@@ -570,7 +574,9 @@ def search(
         base = dataclasses.replace(base, remap=dataclasses.replace(base.remap, every=0))
     chosen = changed(problem.settings(base), settings)
     store = _store(cache) if tables is None else None
-    return co_optimise(problem.application, problem.templates, chosen, listener=listener, tables=tables, cache=store)
+    return co_optimise(
+        problem.application, problem.templates, chosen, listener=listener, tables=tables, cache=store, devices=devices
+    )
 
 
 def codesign(

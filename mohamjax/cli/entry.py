@@ -124,7 +124,7 @@ def _let_go(stream: TextIO) -> None:
 
 
 def _complain(error: InputError) -> None:
-    say(f"mohamjax: {error}")
+    say(f"mohamjax: {error}", always=not getattr(error, "is_told", False))
 
 
 def _done(argv: Sequence[str] | None) -> int:

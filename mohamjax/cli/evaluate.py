@@ -9,7 +9,7 @@ from collections import abc
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mohamjax.cli import options, what_if
+from mohamjax.cli import options, spread, what_if
 from mohamjax.cli.inputs import technology_of, warn_of_slow_buffers
 from mohamjax.cli.options import refuse
 from mohamjax.cli.outputs import probe, write
@@ -138,6 +138,7 @@ def _add_files(parser: argparse.ArgumentParser, what: str) -> None:
         "--resume", action="store_true", help="go on with the table of --out of an evaluation of these files that ended"
     )
     parser.add_argument("--strict", action="store_true", help="exit code 2 where any entry or file is broken")
+    spread.add_devices(parser, "spread the blocks of a table of many entries")
 
 
 def _evaluate_batch(arguments: argparse.Namespace, terminal: Terminal, **single: Any) -> int:
@@ -170,6 +171,7 @@ def _evaluate_batch(arguments: argparse.Namespace, terminal: Terminal, **single:
         resume=arguments.resume,
         progress=terminal.evaluation,
         complain=complain,
+        devices=arguments.devices,
     )
     terminal.close()
     if told > _MOST_TOLD:
@@ -232,6 +234,9 @@ def _evaluate_schedules(arguments: argparse.Namespace, terminal: Terminal) -> in
         what_if.refuse_beside(arguments)
         return _evaluate_batch(arguments, terminal, timelines=arguments.timelines)
     (arguments.file,) = arguments.file
+    refuse(
+        "is for tables of many entries", "name several files, a folder, or --out TABLE.npz", devices=arguments.devices
+    )
     designs = (SCHEDULE_FORMAT, DESIGNS_FORMAT)
     if check_format(read_json(arguments.file), (*SCHEDULE_READERS, *designs), arguments.file) in designs:
         probe(arguments.out)
@@ -280,6 +285,9 @@ def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
         own = {name: getattr(arguments, name) for name in single}
         return _evaluate_batch(arguments, terminal, explain=arguments.explain is not None, **own)
     (arguments.file,) = arguments.file
+    refuse(
+        "is for tables of many entries", "name several files, a folder, or --out TABLE.npz", devices=arguments.devices
+    )
     if arguments.explain is None:
         refuse("is the form of an explanation", "add --explain, or leave it out", json=arguments.json)
     own = {name: getattr(arguments, name) for name in ("trace", "timeloop", "periods", "periods_out")}

@@ -15,12 +15,13 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, NoReturn
 
-__all__ = ["STOPPED", "leave", "listen"]
+__all__ = ["STOPPED", "leave", "leave_at_once", "listen"]
 
 STOPPED = 130
 """Exit code of what was stopped by hand."""
 
 _SOON_S = 0.02
+_at_once = False
 _IMPORTING = "<frozen importlib._bootstrap>"  # the file of the frames that import
 
 
@@ -43,6 +44,12 @@ def listen() -> None:
     sys.unraisablehook = hook
 
 
+def leave_at_once() -> None:
+    """From now on the process waits for nobody when it ends: other processes may wait for it."""
+    global _at_once
+    _at_once = True
+
+
 def leave(code: int) -> NoReturn:
     """Ends the process; what is stopped by hand waits for no thread that still compiles.
 
@@ -50,7 +57,7 @@ def leave(code: int) -> NoReturn:
         code: exit code.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if code == STOPPED:
+    if code == STOPPED or _at_once:
         sys.stderr.flush()
         os._exit(code)
     sys.exit(code)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from mohamjax.cli import options
+from mohamjax.cli import options, spread
 from mohamjax.cli.inputs import application_of, technology_of, templates_of, warn_of_slow_buffers
 from mohamjax.cli.outputs import results_folder
 from mohamjax.cli.tables import fitted, landmark_table
@@ -18,6 +18,7 @@ from mohamjax.errors import InputError
 from mohamjax.text import plural
 
 if TYPE_CHECKING:
+    from mohamjax.devices import Devices
     from mohamjax.hardware import Template
     from mohamjax.schedule import Certificate, DesignFile, Requirements
     from mohamjax.search import ExpectedCost, SearchResult, Settings
@@ -64,6 +65,14 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("--generations", type=options.positive, help="most generations (overrides the budget)")
     parser.add_argument("--max-chiplets", type=options.positive, help="most chiplets of a design (default 16)")
     parser.add_argument("--islands", type=options.positive, help="populations that evolve side by side (default 1)")
+    parser.add_argument(
+        "--migration",
+        type=options.natural,
+        metavar="N",
+        help="every N generations the best of every island also go to the next one (default 0: never)",
+    )
+    spread.add_devices(parser, "spread the search: islands, or the evaluation of an only one,")
+    spread.add_processes(parser)
     parser.add_argument(
         "--objective",
         help="front (default), or one number to minimise: latency, energy, area, or product with --weights",
@@ -149,6 +158,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         "archive": arguments.archive,
         "max_chiplets": arguments.max_chiplets,
         "islands": arguments.islands,
+        "migration": arguments.migration,
         "objective": arguments.objective or (arguments.weights and "product"),
         "stop": arguments.stop,
         "seeded": arguments.seeds,
@@ -159,6 +169,8 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     changes: dict[str, Any] = {"moham": dataclasses.replace(settings.moham, tiles=tiles, **chosen)}
     from mohamjax.search.loop import MAX_POPULATION
 
+    if arguments.migration and changes["moham"].islands == 1:
+        raise InputError("there is one island only", item="--migration", remedy="add --islands, or leave it out")
     together = changes["moham"].population * changes["moham"].islands
     if together > MAX_POPULATION:
         raise InputError(
@@ -202,21 +214,32 @@ def _injected(arguments: argparse.Namespace, settings: Settings) -> DesignFile |
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Searches, writes the results folder, and prints a table of the front."""
+    with spread.joined(arguments) as devices:
+        return _run(arguments, terminal, devices)
+
+
+def _run(arguments: argparse.Namespace, terminal: Terminal, devices: Devices | None) -> int:
     import dataclasses
 
-    from mohamjax.search import expected_cost, prepare, runnable
+    from mohamjax.search import check_islands, expected_cost, prepare, runnable
 
-    settings = _settings(arguments)
-    application = application_of(arguments)
-    templates = templates_of(arguments, application)
-    designs = _injected(arguments, settings)
-    site = prepare(application, templates, settings, designs)
+    def read() -> Any:
+        settings = _settings(arguments)
+        check_islands(devices, settings.moham.islands)
+        application = application_of(arguments)
+        templates = templates_of(arguments, application)
+        designs = _injected(arguments, settings)
+        return settings, application, templates, designs, prepare(application, templates, settings, designs)
+
+    settings, application, templates, designs, site = read() if devices is None else devices.in_all(read)
     if arguments.technology and settings.technology is not None:
         warn_of_slow_buffers(site.templates, settings.technology)
     runs = runnable(application, site.templates)
     inputs = _inputs(arguments, application)
     if arguments.dry_run:
         cost = expected_cost(application, int(runs.sum()), settings)
+        if devices is not None and not devices.is_first:
+            return 0
         if arguments.json:
             demands = {"requirements": settings.requirements.to_dict()}
             print(json.dumps({**_sizes(application, settings), **demands, **dataclasses.asdict(cost)}, indent=2))
@@ -224,14 +247,17 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             print(_plan(application, site.templates, runs, settings, cost))
         return 0
 
-    with results_folder(arguments.out or pathlib.Path("results") / f"{application.name}-{arguments.budget}") as folder:
+    out = pathlib.Path(arguments.out or pathlib.Path("results") / f"{application.name}-{arguments.budget}")
+    with spread.held(devices, lambda: results_folder(out)) as own:
         terminal.line(
             f"{application.name}: {plural(len(application.networks), 'network')}, "
             f"{plural(len(application.layers), 'layer')}, "
             f"{len(application.unique_layers)} unique, {application.macs / 1e9:.2f} GMAC; "
             f"{plural(len(site.templates), 'template')}; budget {arguments.budget}, seed {arguments.seed}"
+            + (f"; {plural(len(devices), 'device')}" if devices is not None else "")
         )
-        return _searched(arguments, terminal, application, templates, settings, designs, inputs, folder)
+        folder = out if own is None else own
+        return _searched(arguments, terminal, application, templates, settings, designs, inputs, folder, devices)
 
 
 def _searched(
@@ -243,6 +269,7 @@ def _searched(
     designs: DesignFile | None,
     inputs: dict[str, Any],
     folder: pathlib.Path,
+    devices: Devices | None,
 ) -> int:
     """The search itself, into a folder that is ours, and what there is to tell of it."""
     from mohamjax.io import CheckpointFile, mapping_cache, write_front_arrays, write_results
@@ -264,7 +291,10 @@ def _searched(
             checkpoint=checkpoint,
             resume=arguments.resume,
             checkpoint_every_s=arguments.checkpoint_every,
+            devices=devices,
         )
+        if devices is not None and not devices.is_first:
+            return 0
         bounds = result.front.bounds(settings.moham.max_chiplets)
         config = {**result.config, "inputs": inputs}
         certificate = certify(

@@ -15,9 +15,17 @@ if TYPE_CHECKING:
     from mohamjax.io import BatchProgress
     from mohamjax.search import ExhaustiveProgress, MapperProgress, Progress
 
-__all__ = ["Terminal", "duration", "is_live", "say", "warn"]
+__all__ = ["Terminal", "duration", "hush", "is_live", "say", "warn"]
 
 _PAUSE_S = 2.0  # between plain lines about the same step
+
+_hushed = False
+
+
+def hush(quiet: bool) -> None:
+    """Whether this process is one whose words another one says: it then tells nothing but its own complaints."""
+    global _hushed
+    _hushed = quiet
 
 
 def is_live(stream: Any) -> bool:
@@ -120,7 +128,7 @@ class Terminal:
 
     def announce(self, text: str) -> None:
         """A step begins that cannot tell how far it is."""
-        if not self._live:
+        if not self._live or _hushed:
             self.line(text)
             return
         from rich.progress import TimeElapsedColumn
@@ -204,8 +212,10 @@ class Terminal:
         )
 
 
-def say(text: str) -> None:
-    """A line on standard error, if somebody still reads it."""
+def say(text: str, *, always: bool = False) -> None:
+    """A line on standard error, if somebody still reads it, and unless another process says it."""
+    if _hushed and not always:
+        return
     with contextlib.suppress(OSError, ValueError):
         print(as_options(text), file=sys.stderr, flush=True)
 

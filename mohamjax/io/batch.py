@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from mohamjax.devices import Devices, DevicesLike, chosen_devices
 from mohamjax.errors import InputError
 from mohamjax.hardware import Technology, technology_hash
 from mohamjax.io.design_arrays import is_design_arrays, read_design_arrays
@@ -46,7 +47,7 @@ from mohamjax.struct import take
 
 __all__ = ["BatchProgress", "BatchSummary", "evaluate_files", "is_batch"]
 
-_ROWS = 4 * BLOCK  # of a block that is read at once
+_ROWS = 4 * BLOCK  # of a block that is read at once, for every device
 _DESIGNS = (DESIGNS_FORMAT, SCHEDULE_FORMAT)
 _FORMATS = (*_DESIGNS, FLUID_FORMAT, JOB_TABLE_FORMAT)
 _SUFFIXES = (".json", ".jsonl", ".jsonl.gz", ".npz")
@@ -103,8 +104,8 @@ class _Costing:
     Also where chiplets have other arrays than before of more than 16 units across: smaller ones are all counted.
     """
 
-    def __init__(self, header: DesignHeader, levels: int, float32: bool) -> None:
-        self._header = header
+    def __init__(self, header: DesignHeader, levels: int, float32: bool, devices: Devices | None) -> None:
+        self._header, self._devices = header, devices
         dtype = np.float32 if float32 else np.float64
         self._sets = SetTables(header.application, header.templates, header.technology, levels, dtype)
         self._blocks: DesignBlocks | None = None
@@ -148,6 +149,7 @@ class _Costing:
                 self._sets.tables(*nests()),
                 self._sets.arrays,
                 given=given,
+                devices=self._devices,
             )
             self._state = state
         return self._blocks
@@ -156,9 +158,9 @@ class _Costing:
 class _Designs:
     """Designs of one problem."""
 
-    def __init__(self, header: DesignHeader, float32: bool) -> None:
+    def __init__(self, header: DesignHeader, float32: bool, devices: Devices | None) -> None:
         self.rules = header.rules()
-        self._costing = _Costing(header, self.rules.store.levels, float32)
+        self._costing = _Costing(header, self.rules.store.levels, float32, devices)
 
     def evaluate(self, entries: Sequence[Any]) -> Values:
         """Evaluates pairs of a design as JSON has it and the nests of its file."""
@@ -177,8 +179,9 @@ class _Designs:
 class _TableJobs:
     """Schedules over one job table."""
 
-    def __init__(self, table: JobTable, file: object, float32: bool) -> None:
+    def __init__(self, table: JobTable, file: object, float32: bool, devices: Devices | None) -> None:
         self._table, self._reader, self._float32 = table, TableSchedules(table, file), float32
+        self._devices, self._block = devices, BLOCK * _number(devices)
         self._unit = CYCLE_S if table.time_unit == "cycles" else 1.0
 
     def evaluate(self, entries: Sequence[Any]) -> Values:
@@ -189,11 +192,11 @@ class _TableJobs:
                 good.append((i, *self._reader.read(value, str(name))))
             except InputError as error:
                 reasons[i] = _own(error)
-        for first in range(0, len(good), BLOCK):
-            own = good[first : first + BLOCK]
-            rows = [own[min(k, len(own) - 1)] for k in range(BLOCK)]
+        for first in range(0, len(good), self._block):
+            own = good[first : first + self._block]
+            rows = [own[min(k, len(own) - 1)] for k in range(self._block)]
             order, where = (np.stack([row[k] for row in rows]) for k in (1, 2))
-            objectives, _ = evaluate_table(self._table, order, where, float32=self._float32)
+            objectives, _ = evaluate_table(self._table, order, where, float32=self._float32, devices=self._devices)
             for k, (i, *_rest) in enumerate(own):
                 if objectives.reason[k] != DONE:
                     reasons[i] = REASONS[int(objectives.reason[k])]
@@ -207,8 +210,8 @@ class _TableJobs:
 class _Cases:
     """Schedules with their costs written out: each is a problem of its own."""
 
-    def __init__(self, float32: bool) -> None:
-        self._float32 = float32
+    def __init__(self, float32: bool, devices: Devices | None) -> None:
+        self._float32, self._devices = float32, devices
 
     def evaluate(self, entries: Sequence[Any]) -> Values:
         """Evaluates cases as JSON has them."""
@@ -219,12 +222,18 @@ class _Cases:
             except InputError as error:
                 reasons[i] = _own(error)
         if good:
-            makespan, told = simulate_cases([case for _, case in good], BLOCK, float32=self._float32)
+            makespan, told = simulate_cases(
+                [case for _, case in good], BLOCK * _number(self._devices), float32=self._float32, devices=self._devices
+            )
             for k, (i, _) in enumerate(good):
                 reasons[i] = told[k]
                 if not told[k]:
                     values[i] = (np.nan, np.nan, np.nan, float(makespan[k]))
         return values, reasons
+
+
+def _number(devices: Devices | None) -> int:
+    return 1 if devices is None else len(devices)
 
 
 def _own(error: InputError) -> str:
@@ -259,12 +268,18 @@ class _Sources:
     """Files of any format as one stream of entries, and the problems that they share."""
 
     def __init__(
-        self, files: Sequence[pathlib.Path], technology: Technology | None, static_energy: bool, float32: bool
+        self,
+        files: Sequence[pathlib.Path],
+        technology: Technology | None,
+        static_energy: bool,
+        float32: bool,
+        devices: Devices | None = None,
     ) -> None:
-        self.files, self.float32 = files, float32
+        self.files, self.float32, self.devices = files, float32, devices
+        self.rows = _ROWS * _number(devices)
         self.made_with: dict[str, Any] = {"technology": technology, "static_energy": static_energy}
         self._problems: list[tuple[Any, _Designs]] = []
-        self._cases = _Cases(float32)
+        self._cases = _Cases(float32, devices)
 
     def entries(self, file: int, skip: int) -> Iterator[_Entry]:
         """The entries of a file from place `skip` on."""
@@ -308,14 +323,14 @@ class _Sources:
             raise InputError(told, file=path, item=key, remedy="list the schedules there")
         owner: Any = self._cases
         if name == JOB_TABLE_FORMAT:
-            owner = _TableJobs(read_job_table(document, path), path, self.float32)
+            owner = _TableJobs(read_job_table(document, path), path, self.float32, self.devices)
         return rows, lambda row, called: (owner, (row, called))
 
     def _problem(self, header: DesignHeader) -> _Designs:
         for key, problem in self._problems:
             if key == header.key:
                 return problem
-        problem = _Designs(header, self.float32)
+        problem = _Designs(header, self.float32, self.devices)
         self._problems.append((header.key, problem))
         return problem
 
@@ -420,6 +435,7 @@ def evaluate_files(
     resume: bool = False,
     progress: Callable[[BatchProgress], None] | None = None,
     complain: Callable[[str], None] | None = None,
+    devices: DevicesLike = None,
 ) -> BatchSummary:
     """Evaluates schedules and designs out of files into one table, block by block, in double precision.
 
@@ -437,12 +453,14 @@ def evaluate_files(
         resume: go on with what an evaluation of the same inputs that was stopped has written to `out`.
         progress: called after every block.
         complain: called with one line for every broken entry and file.
+        devices: over which blocks are spread: a number of them, `all`, or a list; default one.
 
     Returns:
         Numbers of rows.
 
     Raises:
-        InputError: there is no input, `out` cannot be written, or there is nothing to resume in it.
+        InputError: there is no input, `out` cannot be written, there is nothing to resume in it, or there are not so
+            many devices.
 
     Example:
         >>> summary = mj.evaluate_files(["designs.json", "table.json"], "rows.csv")
@@ -457,7 +475,7 @@ def evaluate_files(
         "technology": None if technology is None else technology_hash(technology),
         "static_energy": static_energy,
     }
-    sources = _Sources(files, technology, static_energy, float32)
+    sources = _Sources(files, technology, static_energy, float32, chosen_devices(devices))
     with ResultStream(None if out is None else os.fspath(out), COLUMNS, inputs, resume=resume) as stream:
         before = stream.rows
         if not stream.done:
@@ -503,7 +521,7 @@ def _blocks(sources: _Sources, start: tuple[int, int]) -> Iterator[Block]:
         for entry in sources.entries(file, skip):
             if (entry.problem is not owner and entry.problem is not None and owner is not None) or len(
                 pending
-            ) == _ROWS:
+            ) == sources.rows:
                 yield from flush()
                 owner = None
             owner = owner or entry.problem
@@ -535,9 +553,9 @@ def _bulk_blocks(sources: _Sources, file: int, skip: int) -> Iterator[Block]:
         row = (str(path), "", "", *_NO_VALUES, 0, str(error))
         yield [row], (file + 1, 0), (file + 1) / len(sources.files)
         return
-    costing = _Costing(own.header, own.levels, sources.float32)
-    for first in range(skip, len(own), _ROWS):
-        rows = slice(first, min(first + _ROWS, len(own)))
+    costing = _Costing(own.header, own.levels, sources.float32, sources.devices)
+    for first in range(skip, len(own), sources.rows):
+        rows = slice(first, min(first + sources.rows, len(own)))
         designs, sizes = own.block(rows)
         reasons = own.faults(designs)
         good = np.asarray([not reason for reason in reasons], bool)

@@ -48,6 +48,7 @@ import jax.numpy as jnp
 import numpy as np
 from msgspec import UNSET
 
+from mohamjax.devices import Devices
 from mohamjax.errors import InputError
 from mohamjax.forms import read_form
 from mohamjax.io.files import check_format, dump_json, read_json, write_text
@@ -266,8 +267,10 @@ def read_case(value: Any, file: object, name: str) -> _Case:
     return _case(read_form(named, CaseForm, file=file, where=where), _Place(file, where))
 
 
-def simulate_cases(cases: Sequence[_Case], block: int, *, float32: bool = False) -> tuple[np.ndarray, list[str]]:
-    """Makespans of cases `[n]`, and why each that does not end does not; in blocks of one size, the last filled up."""
+def simulate_cases(
+    cases: Sequence[_Case], block: int, *, float32: bool = False, devices: Devices | None = None
+) -> tuple[np.ndarray, list[str]]:
+    """Makespans of cases `[n]`, and why each that does not end does not; in blocks of one size over the devices."""
     makespan, told = np.full(len(cases), np.nan), [""] * len(cases)
     buckets: dict[int, list[int]] = {}
     for i, case in enumerate(cases):
@@ -276,7 +279,7 @@ def simulate_cases(cases: Sequence[_Case], block: int, *, float32: bool = False)
         for first in range(0, len(members), block):
             own = [members[min(k, len(members) - 1)] for k in range(first, first + block)]
             with jax.enable_x64(not float32), np.errstate(over="ignore"):
-                found = _bucket([cases[i] for i in own], jobs, np.float32 if float32 else np.float64)
+                found = _bucket([cases[i] for i in own], jobs, np.float32 if float32 else np.float64, devices)
             for row, i in enumerate(own):
                 if found.reason[row] == DONE:
                     makespan[i] = found.makespan[row]
@@ -305,7 +308,7 @@ def _power_of_two(least: int, value: int) -> int:
     return max(least, 1 << max(0, value - 1).bit_length())
 
 
-_simulate_cases = jax.jit(jax.vmap(simulate))
+_simulate_cases = jax.jit(lambda cases: jax.vmap(simulate)(*cases))
 
 
 def _stacked(cases: Sequence[_Case], jobs: int, dtype: Any) -> list[np.ndarray]:
@@ -333,9 +336,10 @@ def _stacked(cases: Sequence[_Case], jobs: int, dtype: Any) -> list[np.ndarray]:
     return [np.stack(column) for column in zip(*columns, strict=True)]
 
 
-def _bucket(cases: Sequence[_Case], jobs: int, dtype: Any) -> Timeline:
+def _bucket(cases: Sequence[_Case], jobs: int, dtype: Any, devices: Devices | None = None) -> Timeline:
     """Simulates cases of about equal size in one padded batch; the result has NumPy leaves."""
-    return jax.tree.map(np.asarray, _simulate_cases(*map(jnp.asarray, _stacked(cases, jobs, dtype))))
+    program = _simulate_cases if devices is None else devices.over(_simulate_cases)
+    return jax.tree.map(np.asarray, program(tuple(map(jnp.asarray, _stacked(cases, jobs, dtype)))))
 
 
 def _slowed(found: Sequence[Sequence[Segment]], resources: Sequence[str]) -> list[list[dict[str, Any]]]:

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from mohamjax.devices import Devices
 from mohamjax.hardware import PackageParameters, Technology, Template, template_arrays
 from mohamjax.mapping import Mapping, MappingTables, stacked_layers
 from mohamjax.mapping.tables import column_shapes, tabulate_sets
@@ -111,11 +112,11 @@ def _objectives(designs: Design, bench: Any) -> tuple[jax.Array, jax.Array]:
 
 
 @jax.jit
-def _sized_objectives(designs: Design, sizes: Any, bench: Any) -> tuple[jax.Array, jax.Array]:
+def _sized_objectives(sized: tuple[Design, Any], bench: Any) -> tuple[jax.Array, jax.Array]:
     def one(design: Design, own: Any) -> tuple[jax.Array, jax.Array]:
         return report(design, bench, own).objectives, adequate(design, bench, own)
 
-    return jax.vmap(one)(designs, sizes)
+    return jax.vmap(one)(*sized)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,13 +130,15 @@ class DesignBlocks:
         application: networks.
         templates: T templates.
         tables: Pareto tables, NumPy leaves.
-        bench: on the device.
+        bench: on the device, or on all of them.
+        devices: over which blocks are spread, each having one of `BLOCK` designs; None for the one that JAX takes.
     """
 
     application: ApplicationModel
     templates: tuple[Template, ...]
     tables: MappingTables
     bench: Any
+    devices: Devices | None = None
 
     @classmethod
     def over(
@@ -147,11 +150,13 @@ class DesignBlocks:
         tables: MappingTables,
         arrays: Any,
         given: tuple[Any, Any] | None = None,
+        devices: Devices | None = None,
     ) -> DesignBlocks:
         """Builds the bench in the precision of the tables; `given` as in `workbench`."""
         with jax.enable_x64(np.asarray(tables.cycles).dtype == np.float64):
             bench = workbench(application, templates, technology, tables, package, given=given, arrays=arrays)
-        return cls(application, tuple(templates), tables, bench)
+            bench = bench if devices is None else devices.copied(bench)
+        return cls(application, tuple(templates), tables, bench, devices)
 
     def evaluate(
         self, designs: Design, sizes: tuple[np.ndarray, np.ndarray] | None = None
@@ -174,11 +179,13 @@ class DesignBlocks:
             assert sizes is not None
             inputs = inputs, tuple(np.asarray(size, dtype) for size in sizes)
         parts = []
+        program = _sized_objectives if stated else _objectives
+        program = program if self.devices is None else self.devices.over(program)
+        width = BLOCK * (1 if self.devices is None else len(self.devices))
         with jax.enable_x64(dtype == np.float64):
-            for first in range(0, number, BLOCK):
-                rows = np.minimum(np.arange(first, first + BLOCK), number - 1)
-                block = jax.tree.map(lambda leaf, rows=rows: leaf[rows], inputs)
-                parts.append(_sized_objectives(*block, self.bench) if stated else _objectives(block, self.bench))
+            for first in range(0, number, width):
+                rows = np.minimum(np.arange(first, first + width), number - 1)
+                parts.append(program(jax.tree.map(lambda leaf, rows=rows: leaf[rows], inputs), self.bench))
             objectives, good = (np.concatenate(part)[:number] for part in zip(*jax.device_get(parts), strict=True))
         good &= np.isfinite(objectives).all(axis=1)
         reasons = [""] * number

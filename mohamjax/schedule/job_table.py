@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mohamjax.devices import Devices
 from mohamjax.schedule.fluid import Timeline, completion, predecessor_bits, simulate, split_resources
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
@@ -209,13 +210,17 @@ def job_timeline(order: jax.Array, accelerator: jax.Array, arrays: JobArrays) ->
 
 
 @functools.cache
-def _compiled(timelines: bool):
+def _compiled(timelines: bool, devices: Devices | None = None):
     def one(order, accelerator, arrays):
         timeline = job_timeline(order, accelerator, arrays)
         objectives = JobObjectives(timeline.makespan, _energy(accelerator, arrays), timeline.reason)
         return objectives, timeline if timelines else None
 
-    return jax.jit(jax.vmap(one, in_axes=(0, 0, None)))
+    def many(schedules, arrays):
+        order, accelerator = schedules
+        return jax.vmap(one, in_axes=(0, 0, None))(order, accelerator, arrays)
+
+    return jax.jit(many) if devices is None else devices.over(many)
 
 
 def evaluate_table(
@@ -225,6 +230,7 @@ def evaluate_table(
     *,
     float32: bool = False,
     timelines: bool = False,
+    devices: Devices | None = None,
 ) -> tuple[JobObjectives, Timeline | None]:
     """Evaluates many schedules over one table in one compiled call.
 
@@ -237,6 +243,7 @@ def evaluate_table(
         accelerator: `[P, N]` int, where each job runs.
         float32: single instead of double precision.
         timelines: also say when each job starts and ends.
+        devices: over which the schedules are spread; their number divides P.
 
     Returns:
         Objectives `[P]` and, if asked for, timelines `[P, N]`, as NumPy arrays.
@@ -248,9 +255,8 @@ def evaluate_table(
         order = np.asarray(order, np.int32).reshape(-1, count)
         rest = np.broadcast_to(np.arange(count, padded, dtype=np.int32), (len(order), padded - count))
         where = np.pad(np.asarray(accelerator, np.int32).reshape(-1, count), [(0, 0), (0, padded - count)])
-        objectives, found = _compiled(timelines)(
-            jnp.asarray(np.concatenate([order, rest], axis=1)), jnp.asarray(where), arrays
-        )
+        schedules = jnp.asarray(np.concatenate([order, rest], axis=1)), jnp.asarray(where)
+        objectives, found = _compiled(timelines, devices)(schedules, arrays)
         objectives, found = jax.tree.map(np.asarray, (objectives, found))
     if found is not None:
         found = found.replace(start=found.start[:, :count], end=found.end[:, :count], stall=found.stall[:, :count])

@@ -18,6 +18,7 @@ from mohamjax.search.requirements import survey
 from mohamjax.search.roads import SizedDesign, sample_designs, sample_mappings
 from mohamjax.search.seeding import list_designs, seed_designs
 from mohamjax.search.settings import BUDGETS, PRESETS, Budget, Settings
+from mohamjax.search.spread import check_islands
 
 __all__ = [
     "BUDGETS",
@@ -45,6 +46,7 @@ __all__ = [
     "anywhere",
     "archive_of",
     "build_context",
+    "check_islands",
     "co_optimise",
     "compile_search",
     "design_problem",

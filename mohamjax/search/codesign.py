@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import jax
@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax import __version__
+from mohamjax.devices import Devices, DevicesLike, chosen_devices
 from mohamjax.errors import InputError
 from mohamjax.hardware import (
     Technology,
@@ -49,6 +50,7 @@ from mohamjax.search.requirements import Site, keeps, out_of_reach, survey, unme
 from mohamjax.search.resumed import check_grown, check_state, history_of
 from mohamjax.search.seeding import seed_designs
 from mohamjax.search.settings import Settings
+from mohamjax.search.spread import check_islands
 from mohamjax.search.stores import Checkpoint, CheckpointStore, TableStore
 from mohamjax.struct import cast, plain
 from mohamjax.text import plural
@@ -182,6 +184,8 @@ def fingerprint(
     moham = dataclasses.asdict(settings.moham)
     for loose in ("generations", "chunk", "stop", "window", "delta"):
         moham.pop(loose)
+    if settings.moham.islands == 1:
+        moham.pop("migration")
     record = {
         "layers": [plain(layer) for layer in application.layers],
         "templates": [t.content_hash() for t in templates],
@@ -264,6 +268,7 @@ def co_optimise(
     checkpoint: CheckpointStore | None = None,
     resume: bool = False,
     checkpoint_every_s: float = 30.0,
+    devices: DevicesLike = None,
 ) -> SearchResult:
     """Searches packages and schedules for networks that run together.
 
@@ -281,21 +286,28 @@ def co_optimise(
         checkpoint: where the state is kept now and then, and at the end (`io.CheckpointFile`); None keeps none.
         resume: go on from what is kept there; where there is nothing yet, from the beginning.
         checkpoint_every_s: seconds between checkpoints, which are written between calls of the jitted step.
+        devices: on which the search runs: a number of them, `all`, or a list; default the one that JAX takes by itself.
+            They do not decide on the result, and a search can be resumed on others. Among several processes
+            (`jax.distributed`) all call this with the same arguments and get the same result; the first one alone maps
+            layers, reads and writes `cache` and `checkpoint`, and tells `listener`.
 
     Returns:
         The front and how it was found.
 
     Raises:
         InputError: some layer runs on no template, the requirements cannot be met or no design found meets them, the
-            designs do not fit the search, or the checkpoint is of another search.
+            designs do not fit the search, the checkpoint is of another search, there are not so many devices, or they
+            do not divide the islands.
     """
+    spread = chosen_devices(devices)
     templates = tuple(load_templates(list(packaged_templates())) if templates is None else templates)
     settings = Settings() if settings is None else settings
-    listener = Silent() if listener is None else listener
+    listener = Silent() if listener is None or (spread and not spread.is_first) else listener
+    check_islands(spread, settings.moham.islands)
     with contextlib.ExitStack() as last_of_all:
         return _co_optimise(
             application, templates, settings, listener, designs, tables, cache, checkpoint, resume, checkpoint_every_s,
-            last_of_all,
+            spread, last_of_all,
         )  # fmt: skip
 
 
@@ -310,9 +322,11 @@ def _co_optimise(
     checkpoint: CheckpointStore | None,
     resume: bool,
     checkpoint_every_s: float,
+    devices: Devices | None,
     last_of_all: contextlib.ExitStack,
 ) -> SearchResult:
     """As `co_optimise`; `last_of_all` is done with when the search is over, however it ends."""
+    agreed = _made if devices is None else devices.from_first
     technology = load_technology() if settings.technology is None else settings.technology
     config, package = settings.moham, settings.package
     site = prepare(application, templates, settings, designs)
@@ -324,7 +338,7 @@ def _co_optimise(
     if resume:
         if checkpoint is None:
             raise InputError("there is no checkpoint to go on from", item="resume", remedy="give the checkpoint")
-        saved = checkpoint.read()
+        saved = agreed(checkpoint.read)
         _same_search(saved, marks)
         if saved is None:
             # A search that was stopped before its first checkpoint: what it did is done again, with the same result.
@@ -336,9 +350,11 @@ def _co_optimise(
 
     def mapping(progress: MapperProgress) -> None:
         nonlocal rehearsal
-        if rehearsal is None and progress.cached < progress.problems:
+        # Several processes compile when all of them begin to search: one alone would wait for the others.
+        alone = devices is None or not devices.several_processes
+        if rehearsal is None and alone and progress.cached < progress.problems:
             # There is time for it while layers are mapped.
-            rehearsal = Rehearsal(application, site, settings, technology, rates)
+            rehearsal = Rehearsal(application, site, settings, technology, rates, devices)
             last_of_all.callback(rehearsal.end)
         listener.mapping(progress)
 
@@ -346,9 +362,12 @@ def _co_optimise(
         listener.announce(
             f"mapping {plural(len(application.unique_layers), 'unique layer')} on {plural(len(templates), 'template')}"
         )
-        sets = map_layers(
-            map_key, application.unique_layers, templates, technology, settings.mapper, progress=mapping, cache=cache
-        )
+        sets = agreed(
+            lambda: map_layers(
+                map_key, application.unique_layers, templates, technology, settings.mapper, progress=mapping,
+                cache=cache,
+            )
+        )  # fmt: skip
     else:
         check_tables(tables, application, templates)
         sets = recast(tables, np.float32)
@@ -362,7 +381,7 @@ def _co_optimise(
     if plans and (settings.remap.every or settings.remap.polish):
         remapper = Remapper(
             jax.random.fold_in(map_key, 1), application, templates, single, package, settings.mapper, settings.remap,
-            config.generations, sets, progress=listener.mapping,
+            config.generations, sets, progress=listener.mapping, agreed=agreed,
         )  # fmt: skip
         sets = remapper.tables
     context = build_context(context_key, application, templates, single, sets, package, config, site, settings.weights)
@@ -392,11 +411,16 @@ def _co_optimise(
 
     def save() -> None:
         if checkpoint is not None and state is not None:
-            checkpoint.write((state, grown), {**marks, "history": history})
+            kept = state if devices is None else devices.whole(state)
+            if devices is None or devices.is_first:
+                checkpoint.write((kept, grown), {**marks, "history": history})
+
+    def due() -> bool:
+        return time.perf_counter() - saved_s > checkpoint_every_s
 
     steps = run(
         search_key, context, config, rates=rates, seeds=seeds, resume=state, history=history,
-        announce=listener.announce, projects=site.projects, remapper=remapper,
+        announce=listener.announce, projects=site.projects, remapper=remapper, devices=devices,
     )  # fmt: skip
     tick = time.perf_counter()
     try:
@@ -410,21 +434,23 @@ def _co_optimise(
             grown = {} if remapper is None else remapper.saved()
             history.extend(_rows(last, config, len(history), before_s))
             listener.progress(last, config.generations if remapper is None else remapper.end)
-            if time.perf_counter() - saved_s > checkpoint_every_s:
+            if agreed(due):
                 save()
                 saved_s = time.perf_counter()
     except KeyboardInterrupt:
-        if state is None:
+        # Several processes hear of it at different moments: what they have is not of one generation.
+        if state is None or (devices is not None and devices.several_processes):
             raise
         interrupted = True
         listener.announce("stopped by hand; writing what was found")
-    assert state is not None
     save()
+    state = state if devices is None else devices.whole(state)
+    assert state is not None
     if remapper is not None:
         sets, context = remapper.tables, remapper.context(context)
     if plans and not interrupted:
         # For the front alone: the checkpoint stays as the search left it, so that more generations go on from there.
-        state = refitted(state, context, config, rates=settings.plan_rates)
+        state = refitted(state, context, config, rates=settings.plan_rates, devices=devices)
 
     if thinned := int(np.asarray(state.archive.thinned).sum()):
         listener.announce(
@@ -493,6 +519,10 @@ def compile_search(
         rehearsal.reported()
     finally:
         rehearsal.end()
+
+
+def _made(make: Callable[[], Any]) -> Any:
+    return make()
 
 
 def _rows(progress: Progress, config: MohamConfig, known: int, before_s: float) -> list[dict[str, Any]]:

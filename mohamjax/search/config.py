@@ -86,6 +86,8 @@ class MohamConfig:
             to move single layers with MOHaM's operators.
         islands: populations that evolve side by side, each from its own random numbers; their archives are merged in
             the end.
+        migration: generations after which the best of every island join the next one, in the places of its random
+            immigrants; 0 for never.
         objective: `front` for the Pareto front of all three objectives, or one number that selection minimises:
             `latency`, `energy`, `area`, or `product` (weighted, `MohamContext.weights`). The archive keeps the front
             of what was seen in any case.
@@ -110,6 +112,7 @@ class MohamConfig:
     archive: int = 512
     genes: str = "plans"
     islands: int = 1
+    migration: int = 0
     objective: str = "front"
     scale: str = "log"
     rate_unit: str = "layer"
@@ -123,7 +126,10 @@ class MohamConfig:
 
     def __post_init__(self) -> None:
         """Checks the values that a user can set."""
-        least = {"population": 4, "generations": 0, "max_chiplets": 1, "archive": 8, "islands": 1, "seed_batches": 1}
+        least = {
+            "population": 4, "generations": 0, "max_chiplets": 1, "archive": 8, "islands": 1, "seed_batches": 1,
+            "migration": 0,
+        }  # fmt: skip
         for name, low in least.items():
             if getattr(self, name) < low:
                 raise InputError(

@@ -18,13 +18,14 @@ import jax.numpy as jnp
 
 from mohamjax import emo
 from mohamjax.programs import lean_jit
-from mohamjax.struct import record
+from mohamjax.struct import record, take
 
 __all__ = [
     "MAX_POPULATION",
     "Metrics",
     "Problem",
     "SearchState",
+    "Spread",
     "generations",
     "island_keys",
     "light_generations",
@@ -129,6 +130,21 @@ class Metrics:
     merit: jax.Array
 
 
+@dataclasses.dataclass(frozen=True)
+class Spread:
+    """What `jax.shard_map` has spread over devices, for a program inside it.
+
+    Attributes:
+        axis: of the mesh.
+        devices: number of devices along it.
+        islands: a device has islands of its own; else all have the only one, and evaluate their part of its candidates.
+    """
+
+    axis: str
+    devices: int
+    islands: bool
+
+
 def island_keys(key: jax.Array, islands: int) -> jax.Array:
     """Keys `[I]` of islands: the first searches as it would alone."""
     others = [jax.random.fold_in(key, 2**31 - 1 - i) for i in range(1, islands)]
@@ -219,7 +235,7 @@ def start(
     return jax.vmap(one)(island_keys(key, islands))
 
 
-@functools.partial(jax.jit, static_argnames=("problem", "chunk"))
+@functools.partial(jax.jit, static_argnames=("problem", "chunk", "migration", "spread"))
 def generations(
     state: SearchState,
     context: Context,
@@ -229,13 +245,16 @@ def generations(
     *,
     problem: Problem,
     chunk: int,
+    migration: int = 0,
+    spread: Spread | None = None,
 ) -> tuple[SearchState, Metrics]:
     """`count` generations in one call; jitted, recompiles per problem, shapes and `chunk`.
 
     A generation evaluates the candidates that wait, lets them compete with the population for survival, enters them
     into the archive, and asks for the next ones: offspring (as many as parents) and random immigrants (MOHaM, Section
     V-B; docs/concepts/designs.md). What is to be evaluated in any case, seeds for instance, is put in the place of the
-    candidates.
+    candidates. Every `migration` generations the best of every island (by rank, then crowding) take the places of the
+    random immigrants of the next one, those of the last one on the first: a ring. They compete there as candidates do.
 
     Args:
         state: from `start` or an earlier call.
@@ -245,6 +264,8 @@ def generations(
         counted: `[]` bool, whether they count as generations: else random numbers go on as if there had been none.
         problem: what is searched.
         chunk: most generations of a call.
+        migration: generations from one migration to the next; 0 for none.
+        spread: what is spread over devices, where this runs inside `jax.shard_map` (`search.spread`).
 
     Returns:
         The state, and the metrics of the generations `[chunk, I, ...]`, of which the first `count` mean something.
@@ -263,21 +284,62 @@ def generations(
         number = jnp.where(counted, told.population.generation, own.population.generation)
         return dataclasses.replace(told, population=dataclasses.replace(told.population, generation=number))
 
+    breed = jax.vmap(functools.partial(search.ask, context=context, rates=rates))
+    alone = state.population.rank.shape[0] == 1 and not (spread and spread.islands and spread.devices > 1)
+
+    def ask(own: emo.ArchivedState) -> Genes:
+        candidates = breed(own)
+        if not migration or alone:
+            return candidates
+        done = own.population.generation[0]  # that of all islands
+        due = (done > 0) & (done % migration == 0)
+        return jax.lax.cond(due, lambda own, c: _migrated(own.population, c, spread), lambda _, c: c, own, candidates)
+
+    evaluate = jax.vmap(lambda genes: problem.evaluate(genes, context))
+    if spread is not None and not spread.islands:
+        evaluate = functools.partial(_evaluated_together, evaluate=evaluate, spread=spread)
     own, candidates, record = emo.evolve(
         emo.ArchivedState(population=state.population, archive=state.archive),
         state.candidates,
         count,
-        evaluate=jax.vmap(lambda genes: problem.evaluate(genes, context)),
+        evaluate=evaluate,
         tell=tell,
-        ask=jax.vmap(functools.partial(search.ask, context=context, rates=rates)),
+        ask=ask,
         observe=jax.vmap(functools.partial(_metrics, problem=problem, context=context)),
         most=chunk,
     )
     return SearchState(population=own.population, archive=own.archive, candidates=candidates), record
 
 
-light_generations = lean_jit(inspect.unwrap(generations), static_argnames=("problem", "chunk"))
+light_generations = lean_jit(inspect.unwrap(generations), static_argnames=("problem", "chunk", "migration", "spread"))
 """`generations`, compiled in two thirds of the time and slower by a seventh: for all but long searches."""
+
+
+def _migrated(population: emo.NSGA2State, candidates: Genes, spread: Spread | None) -> Genes:
+    """Candidates `[I, N, ...]`, the best of the island before in the places of the immigrants, or in the last one."""
+    size, total = population.rank.shape[1], jax.tree.leaves(candidates)[0].shape[1]
+    count = max(1, total - size)
+
+    def best(population: emo.NSGA2State) -> Genes:
+        return take(population.genes, jnp.lexsort((-population.crowding, population.rank))[:count])
+
+    def from_before(leaf: jax.Array) -> jax.Array:
+        if spread is None:
+            return jnp.roll(leaf, 1, axis=0)
+        ring = [(i, (i + 1) % spread.devices) for i in range(spread.devices)]
+        return jnp.concatenate([jax.lax.ppermute(leaf[-1:], spread.axis, ring), leaf[:-1]])
+
+    coming = jax.tree.map(from_before, jax.vmap(best)(population))
+    return jax.tree.map(lambda own, new: own.at[:, total - count :].set(new), candidates, coming)
+
+
+def _evaluated_together(genes: Genes, *, evaluate: Callable[[Genes], jax.Array], spread: Spread) -> jax.Array:
+    """Objectives `[1, N, M]` of candidates that every device has, and of which each evaluates a part."""
+    total = jax.tree.leaves(genes)[0].shape[1]
+    width = -(-total // spread.devices)
+    rows = jnp.minimum(jax.lax.axis_index(spread.axis) * width + jnp.arange(width), total - 1)
+    own = evaluate(jax.tree.map(lambda leaf: leaf[:, rows], genes))
+    return jax.lax.all_gather(own, spread.axis, axis=1, tiled=True)[:, :total]
 
 
 def _metrics(state: emo.ArchivedState, *, problem: Problem, context: Context) -> Metrics:

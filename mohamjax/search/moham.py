@@ -19,6 +19,7 @@ import numpy as np
 
 from mohamjax import emo
 from mohamjax.blocks import DESIGNS, cached
+from mohamjax.devices import Devices
 from mohamjax.programs import brief_jit
 from mohamjax.schedule import Design, TenantReport, report
 from mohamjax.schedule.tenants import tenant_excess
@@ -31,6 +32,7 @@ from mohamjax.search.plan_operators import PlanRates
 from mohamjax.search.plan_variation import draft_plan, grow_plans, vary_plans
 from mohamjax.search.plans import WEIGHTS, Plan, Planned, decode, plan_of, refit
 from mohamjax.search.remap import Remapper
+from mohamjax.search.spread import SpreadGenerations
 from mohamjax.struct import take
 
 __all__ = [
@@ -261,15 +263,25 @@ class Progress:
 _LONG = 250_000
 
 
-def generations_of(config: MohamConfig) -> Any:
-    """The program of a search's generations: `generations` where it evaluates so many designs that its speed pays."""
+def generations_of(config: MohamConfig, devices: Devices | None = None) -> Any:
+    """The program of a search's generations: `generations` where it evaluates so many designs that its speed pays.
+
+    Args:
+        config: settings.
+        devices: on which it runs; None for the one that JAX takes by itself.
+    """
     each = config.islands * (config.population + config.immigrant_count)
-    return generations if config.generations * each > _LONG else light_generations
+    light = config.generations * each <= _LONG
+    if devices is not None:
+        return SpreadGenerations(devices, config.islands, light=light)
+    return light_generations if light else generations
 
 
-def _program(config: MohamConfig, problem: Problem) -> Callable[..., Any]:
+def _program(config: MohamConfig, problem: Problem, devices: Devices | None) -> Callable[..., Any]:
     """That program with its static arguments."""
-    return functools.partial(generations_of(config), problem=problem, chunk=config.chunk)
+    return functools.partial(
+        generations_of(config, devices), problem=problem, chunk=config.chunk, migration=config.migration
+    )
 
 
 def run(
@@ -285,6 +297,7 @@ def run(
     projects: bool = False,
     problem: Problem | None = None,
     remapper: Remapper | None = None,
+    devices: Devices | None = None,
 ) -> Iterator[tuple[SearchState, Progress]]:
     """Searches, yielding the state after every few generations; generation 0 is the first population.
 
@@ -306,9 +319,10 @@ def run(
         remapper: maps layers again when its schedule says so, on chiplets of the front; the plans of the archive are
             then decoded and evaluated anew. Only where `config.genes` are plans. The search ends when the remapper
             does.
+        devices: on which the search is spread, see `search.spread`; None for the one that JAX takes by itself.
 
     Yields:
-        The state and what to report.
+        The state, which lies on the devices (`Devices.whole` fetches it), and what to report.
     """
     if rates is None:
         rates = PlanRates() if config.genes == "plans" else Rates()
@@ -316,6 +330,7 @@ def run(
     problem = design_problem(config, projects) if problem is None else problem
     if seeds is not None and config.genes == "plans":
         seeds = _planned(seeds, context)
+    whole = _same if devices is None else devices.whole
     began = time.perf_counter()
     batches = 1 if seeds is None else -(-jax.tree.leaves(seeds)[0].shape[0] // config.population)
     if resume is None:
@@ -325,7 +340,7 @@ def run(
         state = resume
     announce(f"compiling the generation of {config.population} designs")
     # No generations: this compiles, or finds the program of an earlier search of the same shapes.
-    program = _program(config, problem)
+    program = _program(config, problem, devices)
     jax.block_until_ready(program(state, context, rates, jnp.int32(0), jnp.bool_(True)))
     compile_s = time.perf_counter() - began
     per_generation = config.islands * (config.population + config.immigrant_count)
@@ -349,7 +364,7 @@ def run(
 
     def advance(before: SearchState, count: int) -> tuple[SearchState, Metrics]:
         state, metrics = program(before, context, rates, jnp.int32(count), jnp.bool_(True))
-        return state, _best_island(jax.tree.map(lambda leaf: leaf[:count], jax.device_get(metrics)))
+        return state, _best_island(jax.tree.map(lambda leaf: leaf[:count], jax.device_get(whole(metrics))))
 
     while told <= end and not settled_down():
         # Calls end at multiples of their length, so that a resumed search makes the same ones.
@@ -361,6 +376,7 @@ def run(
                 if remapper.settled(volumes):
                     break
                 announce(f"mapping again on chiplets of the front, round {remapper.rounds + 1}")
+                state = whole(state)
                 context = remapper.grown(state, context)
                 drawn = _drawn(state.population.key[0], context, config, problem)
                 for batch in _decoded_again(state, context, config):
@@ -404,7 +420,12 @@ def _planned(designs: Design, context: MohamContext) -> Planned:
 
 
 def refitted(
-    state: SearchState, context: MohamContext, config: MohamConfig, *, rates: PlanRates | None = None
+    state: SearchState,
+    context: MohamContext,
+    config: MohamConfig,
+    *,
+    rates: PlanRates | None = None,
+    devices: Devices | None = None,
 ) -> SearchState:
     """A search of plans, with every design of its archives refitted under each weight (`plans.refit`).
 
@@ -412,20 +433,28 @@ def refitted(
     weights their plans had.
 
     Args:
-        state: at the end of a search.
+        state: at the end of a search, whole.
         context: its problem.
         config: its settings.
         rates: those of the search; they decide nothing here, but their program is there.
+        devices: likewise.
+
+    Returns:
+        The state, whole.
     """
     rates = jax.tree.map(jnp.float32, PlanRates() if rates is None else rates)
     problem = design_problem(config)
     drawn = _drawn(state.population.key[0], context, config, problem)
-    individuals, program = _archived(state, config), _program(config, problem)
+    individuals, program = _archived(state, config), _program(config, problem, devices)
     for weight in range(len(WEIGHTS)):
         for batch in individuals:
             refit = _joined(_refit_all(batch, jnp.int32(weight), context), drawn, config.population)
             state = _entered(state, refit, context, rates, program)
-    return state
+    return state if devices is None else devices.whole(state)
+
+
+def _same(tree: Any) -> Any:
+    return tree
 
 
 def _entered(

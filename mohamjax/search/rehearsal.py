@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mohamjax.devices import Devices
 from mohamjax.hardware import Technology, Template, fits, template_arrays
 from mohamjax.mapping import Mapping, MappingTables
 from mohamjax.mapping.tables import column_shapes
@@ -82,7 +83,13 @@ class Rehearsal:
     """A rehearsal in two parts, one after the other in a thread beside the caller's."""
 
     def __init__(
-        self, application: ApplicationModel, site: Site, settings: Settings, technology: Technology, rates: Any
+        self,
+        application: ApplicationModel,
+        site: Site,
+        settings: Settings,
+        technology: Technology,
+        rates: Any,
+        devices: Devices | None = None,
     ) -> None:
         """Begins. Searches of the same shapes are rehearsed once a process.
 
@@ -92,7 +99,9 @@ class Rehearsal:
             settings: of the search.
             technology: energy and area tables.
             rates: of the search's operators.
+            devices: of the search.
         """
+        self._devices = devices
         self._application, self._site, self._settings = application, site, settings
         self._technology, self._rates = technology, rates
         self._tables: MappingTables | None = None
@@ -112,6 +121,7 @@ class Rehearsal:
             max(len(layer.predecessors) for layer in layers), int(after.max()),
             tuple(template.content_hash() for template in self._site.templates),
             settings.moham, settings.mapper.entries, settings.remap, settings.package, self._site.projects,
+            self._devices,
         )  # fmt: skip
 
     def searched(self) -> None:
@@ -152,11 +162,14 @@ class Rehearsal:
             key, self._application, site.templates, single, tables, settings.package, config, site, settings.weights
         )
         # It announces each compile.
-        steps = run(key, context, config, rates=self._rates, projects=site.projects, announce=self._go_on)
+        steps = run(
+            key, context, config, rates=self._rates, projects=site.projects, announce=self._go_on, devices=self._devices
+        )
         state, _ = next(steps)
+        state = state if self._devices is None else self._devices.whole(state)
         if plans:
             self._go_on()
-            state = refitted(state, context, config, rates=self._rates)
+            state = refitted(state, context, config, rates=self._rates, devices=self._devices)
         self._tables = tables
         self._designs = take(jax.device_get(designs_of(state.population.genes)), (slice(1), 0))
 

@@ -298,6 +298,7 @@ class Remapper:
         generations: int,
         tables: MappingTables,
         progress: Callable[[MapperProgress], None] | None = None,
+        agreed: Callable[[Callable[[], Any]], Any] = lambda make: make(),
     ) -> None:
         """Makes room in the tables.
 
@@ -312,7 +313,9 @@ class Remapper:
             generations: of the search, without those that polish.
             tables: those of the layer mapper.
             progress: told how a round goes.
+            agreed: gives what the function that it is given makes, the same in all processes that search together.
         """
+        self._agreed = agreed
         self.config, self.rounds = config, 0
         self._built: MohamContext | None = None
         self._searching = list(range(config.every, generations, config.every)) if config.every else []
@@ -362,10 +365,12 @@ class Remapper:
             sample = chiplets_of(designs, found, context.bench, self.config.chiplets)
             spaces = self._application.unique_layers
             room = np.asarray(self._first.count) + self.config.entries - np.asarray(self.tables.count)
-            self.tables, _ = map_again(
-                jax.random.fold_in(self._key, self.rounds), sample, spaces, self._templates, self._technology,
-                self.tables, self._package, self._mapper, room=room,
-                max_children=self._max_children, progress=self._progress,
+            self.tables, _ = self._agreed(
+                lambda: map_again(
+                    jax.random.fold_in(self._key, self.rounds), sample, spaces, self._templates, self._technology,
+                    self.tables, self._package, self._mapper, room=room,
+                    max_children=self._max_children, progress=self._progress,
+                )
             )  # fmt: skip
         self.rounds, self._built = self.rounds + 1, None
         return self.context(context)

@@ -1,0 +1,133 @@
+"""Options about devices and processes, and what they ask for: which devices a verb runs on, and who talks."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from mohamjax.cli import options
+from mohamjax.cli.interrupts import leave_at_once
+from mohamjax.cli.options import refuse
+from mohamjax.cli.terminal import hush
+from mohamjax.errors import InputError
+
+if TYPE_CHECKING:
+    from mohamjax.devices import Devices
+
+__all__ = ["add_devices", "add_processes", "devices_of", "held", "joined"]
+
+
+def _devices(text: str) -> int | str:
+    """`N` or `all`."""
+    if text == "all":
+        return text
+    try:
+        return options.positive(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a positive integer nor `all`") from None
+
+
+def add_devices(parser: argparse.ArgumentParser, what: str) -> None:
+    """Adds `--devices`; `what` says what is spread over them."""
+    parser.add_argument("--devices", type=_devices, metavar="N|all", help=f"{what} over so many devices (default 1)")
+
+
+def add_processes(parser: argparse.ArgumentParser) -> None:
+    """Adds what makes a process one of several."""
+    parser.add_argument(
+        "--coordinator",
+        metavar="HOST:PORT|auto",
+        help="be one of several processes that search together, on one host or many, all started with the same "
+        "arguments: address of the first one, or auto for what SLURM, Open MPI or Kubernetes say",
+    )
+    parser.add_argument("--processes", type=options.positive, metavar="N", help="with an address: how many there are")
+    parser.add_argument(
+        "--process", type=options.natural, metavar="I", help="with an address: which one this is, from 0"
+    )
+    parser.add_argument(
+        "--coordinator-timeout",
+        type=options.seconds,
+        default=300.0,
+        metavar="SECONDS",
+        help="how long the processes wait for each other at the start (default 300)",
+    )
+
+
+def devices_of(arguments: argparse.Namespace) -> Devices | None:
+    """The devices that the option means.
+
+    Raises:
+        InputError: there are not so many.
+    """
+    if arguments.devices is None:
+        return None
+    from mohamjax.devices import chosen_devices
+
+    return chosen_devices(arguments.devices)
+
+
+@contextlib.contextmanager
+def joined(arguments: argparse.Namespace) -> Iterator[Devices | None]:
+    """The devices that the options mean; of several processes, those of all, and all but the first are quiet.
+
+    Raises:
+        InputError: there are not so many devices, or the processes do not come together.
+    """
+    if arguments.coordinator is None:
+        given = {name: getattr(arguments, name) is not None for name in ("processes", "process")}
+        refuse("is for several processes", "add --coordinator, or leave it out", **given)
+        yield devices_of(arguments)
+        return
+    import jax
+    from jax.experimental import multihost_utils
+
+    from mohamjax.devices import chosen_devices, join
+
+    hush(bool(arguments.process))
+    leave_at_once()
+    with _silenced():
+        join(arguments.coordinator, arguments.processes, arguments.process, arguments.coordinator_timeout)
+        multihost_utils.sync_global_devices("joined")
+    hush(jax.process_index() > 0)
+    try:
+        yield chosen_devices("all" if arguments.devices is None else arguments.devices)
+    except InputError as error:
+        if getattr(error, "is_shared", False):
+            jax.distributed.shutdown()  # all wait for each other
+        raise
+    jax.distributed.shutdown()
+
+
+@contextlib.contextmanager
+def _silenced() -> Iterator[None]:
+    """Standard output goes nowhere: libraries that connect processes say so there, below Python."""
+    sys.stdout.flush()
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
+
+
+@contextlib.contextmanager
+def held(devices: Devices | None, hold: Callable[[], contextlib.AbstractContextManager[Any]]) -> Iterator[Any]:
+    """What the first process holds, such as a locked folder; None in the others, who fail where it fails."""
+    with contextlib.ExitStack() as stack:
+        kept = None
+
+        def enter() -> None:
+            nonlocal kept
+            kept = stack.enter_context(hold())
+
+        if devices is None:
+            enter()
+        else:
+            devices.from_first(enter)
+        yield kept

@@ -1,0 +1,100 @@
+"""Generations over several devices: islands are dealt out to them; an only island is evaluated by all of them.
+
+Islands are computed each for itself, but for the migrants that go round the ring: no other word passes between devices.
+Of an only island every device has a copy, breeds and selects for itself, and hears from the others the objectives of
+their part of the candidates. So the result is that of one device, up to what compilers make of other shapes.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import Any
+
+import jax
+from jax.sharding import Mesh, PartitionSpec
+
+from mohamjax.devices import AXIS, Devices
+from mohamjax.errors import InputError
+from mohamjax.programs import lean_jit
+from mohamjax.search.loop import Metrics, SearchState, Spread, generations
+
+__all__ = ["SpreadGenerations", "check_islands"]
+
+
+def check_islands(devices: Devices | None, islands: int) -> None:
+    """Complains where islands cannot be dealt out equally.
+
+    Args:
+        devices: where they are to go.
+        islands: how many there are; an only one always can.
+
+    Raises:
+        InputError: the number of devices does not divide them.
+    """
+    if devices is not None and islands > 1 and islands % len(devices):
+        good = -(-islands // len(devices)) * len(devices)
+        raise InputError(
+            f"{islands} islands cannot be dealt out equally to {len(devices)} devices",
+            item="argument `devices`",
+            remedy=f"take {good} islands, or a number of devices that divides them",
+        )
+
+
+class SpreadGenerations:
+    """`loop.generations` on several devices, called as that.
+
+    States may lie anywhere; those that it returns lie on the devices (`Devices.whole` fetches them).
+    """
+
+    def __init__(self, devices: Devices, islands: int, *, light: bool) -> None:
+        """Chooses the program.
+
+        Args:
+            devices: where it runs.
+            islands: of the search.
+            light: compiled as `loop.light_generations`.
+        """
+        self._devices, self._split = devices, islands > 1
+        self._program = spread_program(devices.mesh, self._split, light)
+        self._context: tuple[Any, Any] = None, None
+
+    def __call__(
+        self, state: SearchState, context: Any, rates: Any, count: Any, counted: Any = True, **static: Any
+    ) -> tuple[SearchState, Metrics]:
+        """As `loop.generations`."""
+        state = self._devices.split(state) if self._split else self._devices.copied(state)
+        if context is not self._context[0]:
+            self._context = context, self._devices.copied(context)
+        rest = self._devices.copied((rates, count, counted))
+        return self._program(state, self._context[1], *rest, **static)
+
+
+@functools.cache
+def spread_program(mesh: Mesh, islands: bool, light: bool) -> Any:
+    """`loop.generations` under `jax.shard_map`, jitted.
+
+    Args:
+        mesh: with the axis `devices.AXIS`.
+        islands: the state is split along its leading axis; else every device has the same.
+        light: compiled as `loop.light_generations`.
+    """
+    spread = Spread(axis=AXIS, devices=mesh.size, islands=islands)
+    state, whole = PartitionSpec(AXIS) if islands else PartitionSpec(), PartitionSpec()
+    record = PartitionSpec(None, AXIS) if islands else whole
+
+    def over(
+        state_: SearchState, context: Any, rates: Any, count: Any, counted: Any, **static: Any
+    ) -> tuple[SearchState, Metrics]:
+        mapped = jax.shard_map(
+            functools.partial(inspect.unwrap(generations), **static, spread=spread),
+            mesh=mesh,
+            in_specs=(state, whole, whole, whole, whole),
+            out_specs=(state, record),
+            # That copies stay equal follows from their being computed alike, which the check does not see.
+            check_vma=False,
+        )
+        return mapped(state_, context, rates, count, counted)
+
+    jit = lean_jit if light else jax.jit
+    return jit(over, static_argnames=("problem", "chunk", "migration"))
