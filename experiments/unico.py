@@ -317,7 +317,7 @@ def enumeration(runs: Runs, tier: Tier, options: argparse.Namespace) -> str:
 def bracket(runs: Runs, tier: Tier, options: argparse.Namespace) -> str:
     """Seconds of a bracket of modified halving beside those of the full budget for all of its points."""
     name = (options.networks or (["small"] if options.tier == "ci" else ["resnet50"]))[0]
-    plan = Bracket(32, *((2, 3) if options.tier == "ci" else (4, 5)))
+    plan = Bracket(32, *{"ci": (2, 3), "small": (2, 5), "full": (4, 5)}[options.tier])
     app, space = application(name), named_space("unico-edge")
     layers = len(app.unique_layers)
     lanes = LaneConfig(generations=plan.full_budget, max_children=wires_room(space))
