@@ -6,6 +6,7 @@
     python experiments/unico.py edge-fit               # the same with power and area as fitted to the paper's
     python experiments/unico.py validation             # Table 3: search for four networks, hold out eight
     python experiments/unico.py ablation               # Figure 6: halving and update rules, four networks at once
+    python experiments/unico.py choices                # when points of the front are finished, what is learnt of others
     python experiments/unico.py shapes                 # Figure 7: loop bounds of searched and of unseen networks
     python experiments/unico.py enumerate              # a space that is enumerated: share of its true hypervolume
     python experiments/unico.py bracket                # seconds of a bracket beside those of full mapping searches
@@ -118,10 +119,12 @@ def gathered(
     return out
 
 
-def single(runs: Runs, tier: Tier, options: argparse.Namespace) -> str:
+def single(
+    runs: Runs, tier: Tier, options: argparse.Namespace, scenario: str = "", usual: Sequence[str] = METHODS
+) -> str:
     """Networks one by one under every method."""
-    cases, methods = options.networks or tier.single, options.methods or METHODS
-    seeds, scenario = options.seeds or tier.seeds, options.piece
+    cases, methods = options.networks or tier.single, options.methods or usual
+    seeds, scenario = options.seeds or tier.seeds, scenario or options.piece
     found = gathered(runs, tier, scenario, cases, methods, seeds)
     base = "hasco" if "hasco" in methods else methods[0]
     text = tables.comparison(found, methods, cases, seeds, base)
@@ -130,7 +133,7 @@ def single(runs: Runs, tier: Tier, options: argparse.Namespace) -> str:
     shown = UNICO_AXES if named != "unico-ci" else tuple(a.name for a in space.axes)
     text += f"\n{PAPER.get(scenario, PAPER['edge'])}\n"
     text += "\nThe design of the median seed:\n\n" + tables.chosen(found, methods, cases, seeds, space, shown)
-    figure = options.figures / f"unico_{options.tier}_{scenario}.png"
+    figure = options.figures / f"unico_{options.tier}_{options.piece}.png"
     return text + drawn(found, {m: m for m in methods}, cases, seeds, figure, f"{scenario}, tier {options.tier}")
 
 
@@ -159,6 +162,38 @@ def drawn(
     save(figure, path)
     ends = ", ".join(f"{label} {np.mean(rows, axis=0)[-1]:.3f}" for label, rows in lines.items())
     return f"\nHypervolume difference against cost: `{path.name}`; at the end {ends}.\n"
+
+
+# ---------------------------------------------------------------- choices of ours
+
+CHOICES = ("hasco", "unico-end", "unico-spread", "unico")
+
+
+def choices(runs: Runs, tier: Tier, options: argparse.Namespace) -> str:
+    """Points of the front finished at the end or as brackets earn it, without and with expected values of others.
+
+    First on the space that is enumerated, where a search takes seconds, at 80 generations of eight points each; then on
+    the networks of the tier.
+    """
+    from mohamjax.unico.choices import settings
+    from mohamjax.unico.search import HardwareSearch, search_hardware
+
+    space, seeds = enumerable(), options.seeds or 5
+    sizes = {"lanes": 8, "first": 4, "rounds": 4, "iterations": 8, "mapping_seed": 0}
+    found: dict[tuple[str, str, int], Run] = {}
+    for seed in range(seeds):
+        for variant in CHOICES:
+            method, parts = VARIANTS[variant]
+            config = settings(space, method, "small", seed=seed, **{**sizes, **parts})
+            run = runs.kept(
+                ("choices", space.name, "small", variant, str(seed)),
+                "1",
+                lambda config=config: search_hardware(HardwareSearch(small_application(), space, config)),
+            )
+            if run is not None:
+                found["432", variant, seed] = run
+    text = f"## {space.name}\n\n" + tables.comparison(found, CHOICES, ["432"], seeds, "hasco")
+    return text + "\n## Networks\n\n" + single(runs, tier, options, "edge", CHOICES)
 
 
 # ---------------------------------------------------------------- Table 3
@@ -198,7 +233,7 @@ def validation(runs: Runs, tier: Tier, options: argparse.Namespace) -> str:
                 measured[network, m, s] = measurements.objectives(space, network, generations, point)
         kind = "logarithmic" if log else "linear"
         text += f"\n## Designs chosen on {kind} axes, on networks held out\n\n"
-        text += tables.held_out(measured, methods, methods[0]) if measured else "None measured yet.\n"
+        text += tables.held_out(measured, methods, methods[0], found.values()) if measured else "None measured yet.\n"
     return f"{text}\n{PAPER['validation']}\n"
 
 
@@ -317,15 +352,12 @@ def enumeration(runs: Runs, tier: Tier, options: argparse.Namespace) -> str:
 def bracket(runs: Runs, tier: Tier, options: argparse.Namespace) -> str:
     """Seconds of a bracket of modified halving beside those of the full budget for all of its points."""
     name = (options.networks or (["small"] if options.tier == "ci" else ["resnet50"]))[0]
-    plan = Bracket(32, *{"ci": (2, 3), "small": (2, 5), "full": (4, 5)}[options.tier])
+    plan = Bracket(32, *((2, 3) if options.tier == "ci" else (4, 5)))
     app, space = application(name), named_space("unico-edge")
     layers = len(app.unique_layers)
     lanes = LaneConfig(generations=plan.full_budget, max_children=wires_room(space))
     search = MappingSearch(jax.random.key(0), lane_problem(app, space, load_technology()), space, layers, lanes)
     index = np.random.default_rng(0).choice(space.size, plan.lanes, replace=False)
-    before, began = advance._cache_size(), time.process_time()
-    search.advance(search.begin(index[:1]), 1)
-    compiling, programs = time.process_time() - began, advance._cache_size() - before
     body = [["what", "points x generations", "mappings", "seconds", "seconds of the processor"]]
 
     def timed(label: str, cost: int, call) -> tuple[float, float]:
@@ -339,16 +371,23 @@ def bracket(runs: Runs, tier: Tier, options: argparse.Namespace) -> str:
     def score(searched) -> np.ndarray:
         return np.prod(searched.curves(), axis=0)
 
-    halved = timed("bracket", plan.cost, lambda: run_bracket(search, index, plan, score))
+    def halving(points: np.ndarray):
+        return run_bracket(search, points, plan, score)
+
+    before, began = advance._cache_size(), time.process_time()
+    halving((index + 1) % space.size)  # compiles
+    compiling, programs = time.process_time() - began, advance._cache_size() - before
+    halved = timed("bracket", plan.cost, lambda: halving(index))
     full = timed("full budget", plan.full_cost, lambda: search.advance(search.begin(index), plan.full_budget))
+    halved = min(halved, timed("bracket again", plan.cost, lambda: halving(index)), key=lambda spent: spent[1])
     more = advance._cache_size() - before - programs
     share = [a / b for a, b in zip(halved, full, strict=True)]
     return (
         f"{name}: {layers} unique layers, {plan.lanes} points of unico-edge, {plan.rounds} rounds.\n\n"
         f"{tables.fenced(body)}\nShare of the full budget: {share[0]:.3f} of the seconds, {share[1]:.3f} of the "
         f"processor's, {plan.cost / plan.full_cost:.3f} of the mappings (gate: below 1/3).\n"
-        f"Programs of the lanes compiled: {programs} before ({compiling:.0f} s of the processor, or read from the "
-        f"cache), {more} during the rounds and the full budget: blocks of points have one size whatever the round.\n"
+        f"Programs of the lanes compiled: {programs} in a first bracket of other points ({compiling:.0f} s of the "
+        f"processor, or read from a cache), {more} after it: blocks of points have one size whatever the round.\n"
     )
 
 
@@ -358,6 +397,7 @@ PIECES = {
     **dict.fromkeys(SCENARIOS, single),
     "validation": validation,
     "ablation": ablation,
+    "choices": choices,
     "shapes": shapes,
     "enumerate": enumeration,
     "bracket": bracket,

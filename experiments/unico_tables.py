@@ -152,12 +152,16 @@ def chosen(
     return fenced(body)
 
 
-def held_out(measured: Mapping[tuple[str, str, int], np.ndarray], methods: Sequence[str], base: str) -> str:
+def held_out(
+    measured: Mapping[tuple[str, str, int], np.ndarray], methods: Sequence[str], base: str, searched: Iterable[Run] = ()
+) -> str:
     """Distances on unseen networks (Table 3): `[3]` objectives by network, method and seed of the search.
 
-    Every method has the same seeds.
+    Every method has the same seeds. The scale is that of the measurements together with all that was searched: chosen
+    designs alone are so much alike that the least difference would be the whole scale.
     """
-    axes = Axes.of(np.stack(list(measured.values())))
+    known = [(r.objectives.min(axis=0), r.most) for r in searched]
+    axes = Axes.of(np.concatenate([np.stack(list(measured.values())), *(np.stack(ends) for ends in known)]))
     networks = list(dict.fromkeys(n for n, _, _ in measured))
     seeds = sorted({s for _, _, s in measured})
     distance = {key: float(distance_to_ideal(row, axes)) for key, row in measured.items()}

@@ -98,6 +98,9 @@ def test_tables_of_whole_pairs_alone():
     measured["x", "hasco", 0] = np.asarray([0.6, 0.1, 0.1])
     # Axes from 0.2 to 0.6: HASCO's distances are 1 and 0.5, UNICO's 0 on both networks.
     assert "100.0 %" in unico_tables.held_out(measured, ("hasco", "unico"), "hasco")
+    # What was searched reaches from 0.1 to 1: now they are 5/9 and 3/9, and 1/9 both; gains of 0.8 and 2/3.
+    text = unico_tables.held_out(measured, ("hasco", "unico"), "hasco", runs.values())
+    assert "75.0 %" in text and "73.3 %" in text
 
 
 def test_what_the_experiment_runs():
