@@ -166,11 +166,11 @@ def drawn(
 
 # ---------------------------------------------------------------- choices of ours
 
-CHOICES = ("hasco", "unico-end", "unico-spread", "unico")
+CHOICES = ("hasco", "unico-end", "unico", "unico-expected")
 
 
 def choices(runs: Runs, tier: Tier, options: argparse.Namespace) -> str:
-    """Points of the front finished at the end or as brackets earn it, without and with expected values of others.
+    """Points of the front finished at the end or as brackets earn it; then with expected values of stopped points.
 
     First on the space that is enumerated, where a search takes seconds, at 80 generations of eight points each; then on
     the networks of the tier.

@@ -65,8 +65,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in ("unico", "hasco", "hasco-r", "nsga2", "mobohb", "random")},
     "unico-no-R": ("unico", {"robust": False}),
     "unico-mesmo": ("unico", {"acquisition": "mesmo"}),
-    "unico-end": ("unico", {"finishing": "end", "extrapolate": False}),
-    "unico-spread": ("unico", {"finishing": "spread", "extrapolate": False}),
+    "unico-end": ("unico", {"finishing": "end"}),
+    "unico-expected": ("unico", {"extrapolate": True}),
     **{
         f"{halving}-{rule}": ("unico", {**changes, "rule": rule})
         for halving, changes in (("none", {"rationed": False}), ("sh", {"area_percent": 0}), ("msh", {}))

@@ -83,6 +83,13 @@ def shares_to_reach(runs: Table, method: str, base: str, pairs: Pairs, axes: Axe
     return np.asarray(whole), np.asarray(own)
 
 
+def share_to_volume(run: Run, base: Run, reference: np.ndarray, axes: Axes) -> float:
+    """Evaluations until a search has the final hypervolume of another, as a share of all those of the other."""
+    goal = hypervolume_difference(base.objectives, reference, axes)
+    costs = np.unique(run.cost)
+    return cost_to_reach(costs, volume_curve(run, reference, axes, costs), goal) / base.evaluations
+
+
 def comparison(runs: Table, methods: Sequence[str], cases: Sequence[str], seeds: int, base: str) -> str:
     """Distances, hypervolumes and costs of methods; `base` is what the others are held against."""
     pairs = complete(runs, methods, cases, seeds)
@@ -102,11 +109,12 @@ def comparison(runs: Table, methods: Sequence[str], cases: Sequence[str], seeds:
             "wins:losses (p)",
             "to base's d / all of base's",
         ]
-        body = [[*heading, "/ base's own", "HV difference", "modelled", "cpu s"]]
+        body = [[*heading, "/ base's own", "HV difference", "to base's HV / all of base's", "modelled", "cpu s"]]
         distances = {m: np.asarray([final(used[c, m, s], axes) for c, s in pairs]) for m in methods}
         for m in methods:
             own = [used[c, m, s] for c, s in pairs]
             test = sign_test(distances[m], distances[base])
+            spent = [share_to_volume(used[c, m, s], used[c, base, s], fronts[c], scales[c]) for c, s in pairs]
             lacking = [hypervolume_difference(used[c, m, s].objectives, fronts[c], scales[c]) for c, s in pairs]
             shares = [f"{np.median(x):.2f}" for x in shares_to_reach(used, m, base, pairs, axes)]
             body.append(
@@ -118,6 +126,7 @@ def comparison(runs: Table, methods: Sequence[str], cases: Sequence[str], seeds:
                     f"{test.wins}:{test.losses} ({test.p:.2f})",
                     *shares,
                     f"{np.median(lacking):.3f}",
+                    f"{np.median(spent):.2f}",
                     f"{np.mean([r.modelled.max() for r in own]):.0f}",
                     f"{np.mean([r.cpu_seconds for r in own]):.0f}",
                 ]

@@ -76,6 +76,7 @@ def test_lines_hold_what_tables_need(result, tmp_path):
         assert unico_tables.final(run, axes) == pytest.approx(distance.min(), abs=1e-12)
     volume = unico_tables.volume_curve(run, history.objectives, axes, result.evaluations[[0, -1]])
     assert volume[1] == pytest.approx(0, abs=1e-12) and volume[0] > 0
+    assert unico_tables.share_to_volume(run, run, history.objectives, axes) <= 1
     part = history.objectives[result.evaluations <= result.evaluations[0]]
     assert volume[0] == pytest.approx(hypervolume_difference(part, history.objectives, axes), abs=1e-12)
 

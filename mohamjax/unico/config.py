@@ -74,7 +74,7 @@ class CodesignConfig:
     rationed: bool = True
     finish: float = 0.25
     finishing: str = "spread"
-    extrapolate: bool = True
+    extrapolate: bool = False
     rule: str = "uul"
     robust: bool = True
     acquisition: str = "qhvi"
