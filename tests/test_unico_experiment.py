@@ -13,6 +13,7 @@ import unico_tables
 from unico_runs import RUN_COLUMNS, SINGLE, TRAINED, UNSEEN, VARIANTS, Lines, Run, Runs
 from unico_runs import application as workload
 
+from mohamjax.plot.unico import hypervolume_differences, loop_bounds
 from mohamjax.unico.config import METHODS, CodesignConfig
 from mohamjax.unico.protocol import Axes, distance_to_ideal, hypervolume_difference
 from mohamjax.unico.search import HardwareSearch, search_hardware
@@ -102,6 +103,20 @@ def test_tables_of_whole_pairs_alone():
     # What was searched reaches from 0.1 to 1: now they are 5/9 and 3/9, and 1/9 both; gains of 0.8 and 2/3.
     text = unico_tables.held_out(measured, ("hasco", "unico"), "hasco", runs.values())
     assert "75.0 %" in text and "73.3 %" in text
+
+
+def test_figures():
+    """Axes, labels and numbers of the figures that the experiment draws."""
+    figure = hypervolume_differences({"a": ([1.0, 2.0], [0.5, 0.1]), "b": ([1.0], [0.4])}, title="t", cost="share")
+    (axes,) = figure.axes
+    assert axes.get_xlabel() == "share" and [line.get_label() for line in axes.lines] == ["a", "b"]
+    assert axes.lines[0].get_ydata().tolist() == [0.5, 0.1]
+    groups = {"searched": np.asarray([[1, 4], [3, 16], [5, 64]]), "unseen": np.asarray([[2, 8]])}
+    (axes,) = loop_bounds(groups, ("C", "K"), title="t").axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["C", "K"] and axes.get_yscale() == "log"
+    assert len(axes.patches) == 4  # a box for every group and dimension
+    medians = {line.get_ydata()[0] for line in axes.lines if line.get_color() == "black" and len(line.get_ydata()) == 2}
+    assert {3, 16, 2, 8} <= medians
 
 
 def test_what_the_experiment_runs():

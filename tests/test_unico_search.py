@@ -267,6 +267,7 @@ def test_the_command(network, tmp_path, capsys):
     assert capsys.readouterr().err.splitlines()[-1].count("checkpoint cannot be read") == 1
 
 
+@pytest.mark.slow
 def test_a_killed_command_resumes_to_the_same_files(network, tmp_path, capsys):
     """kill -9 while the second batch is searched, as soon as the first is said to be done."""
     words = (network, "--space", "unico-ci", "--budget", "ci", "--no-figures")
