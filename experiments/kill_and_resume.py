@@ -3,13 +3,15 @@
     python experiments/kill_and_resume.py --kills 10 > experiments/results/kill_and_resume.csv
     python experiments/kill_and_resume.py --kills 10 --ways "kill,ctrl-c,ctrl-c twice,full disk" \
         > experiments/results/interruptions.csv
-    python experiments/kill_and_resume.py --verb codesign --rounds "whole command" NETWORK --space unico-ci --budget ci
+    python experiments/kill_and_resume.py --verb codesign --rounds phases NETWORK --space unico-ci --budget ci
 
 Ways: `kill` is kill -9; `ctrl-c` an interrupt, `ctrl-c twice` a second one within half a second; `full disk` lets no
 file grow beyond a number of bytes, drawn up to those of the largest file. Stops come in two rounds of as many each. In
 the first, searches start without mapping tables and the moments are drawn from the whole command, so that most fall
 into the layer mapper; in the second the tables are there and the moments are drawn from the time between the first and
-the last generation. Compiled programs are shared. Whatever a stopped search leaves must be whole, and what it says
+the last generation. A third round, `phases`, kills up to five seconds after a phase drawn among those that the search
+tells of, however fast the machine is: the delay stands in the place of the moment. Compiled programs are shared.
+Whatever a stopped search leaves must be whole, and what it says
 true: no traceback, no "nothing to write" beside a checkpoint, no "--resume" or "results in" without one or the other,
 designs and front of one another. After the resumption files must be equal but for seconds: front, designs, settings and
 figures byte for byte (but for the one whose title tells the seconds), the history without its column of seconds, the
@@ -25,9 +27,10 @@ import sys
 import tempfile
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "tests"))
-from interruptions import SEARCH, VERBS, Command, differences, stop_and_resume
+from interruptions import SEARCH, VERBS, Command, differences, kill_and_resume, stop_and_resume
 
-WHOLE, GENERATIONS = "whole command", "generations"
+WHOLE, GENERATIONS, PHASES = "whole command", "generations", "phases"
+LONGEST = 5.0  # seconds after a phase
 DEFAULT = ["ar-vr", "--budget", "tiny", "--generations", "600"]
 
 
@@ -50,7 +53,7 @@ def main() -> int:
         plain.undisturbed(base / "compiling")
         print("drawn_from,way,stop,moment,phase,checkpoint_generation,wrong")
         for name in options.rounds.split(","):
-            command = {WHOLE: unmapped, GENERATIONS: plain}[name]
+            command = {WHOLE: unmapped, GENERATIONS: plain, PHASES: plain}[name]
             whole = base / name
             first, last, end = command.undisturbed(whole)
             found = differences(base / "compiling", whole)
@@ -59,7 +62,11 @@ def main() -> int:
             for way in options.ways.split(","):
                 for k in range(options.kills):
                     between = (first, last) if name == GENERATIONS else (0.0, end)
-                    stop = stop_and_resume(command, base / f"{name} {way} {k}", way, moments, between, whole)
+                    out = base / f"{name} {way} {k}"
+                    if name == PHASES:
+                        stop = kill_and_resume(command, out, moments, LONGEST, whole)
+                    else:
+                        stop = stop_and_resume(command, out, way, moments, between, whole)
                     worst += stop.wrong
                     row = [name, way, str(k), f"{stop.moment:.2f}", stop.phase, stop.left, "; ".join(stop.wrong)]
                     print(",".join(row), flush=True)

@@ -1,202 +1,287 @@
-"""UNICO against its baselines on our measurements: the tables of its evaluation, by tiers, resumable.
+"""UNICO against its baselines on our measurements: the tables and figures of its evaluation, piece by piece, resumable.
 
-    python experiments/unico.py ci                  # a minute: one network, one seed, all methods
-    python experiments/unico.py small               # two networks, edge and cloud, three seeds, all methods
-    python experiments/unico.py ablation            # halving and update rules, two networks, three seeds
-    python experiments/unico.py enumerate           # a space that is enumerated: share of its true hypervolume
+    python experiments/unico.py edge                   # Tables 1 and 4, Figure 5a: networks one by one, all methods
+    python experiments/unico.py cloud                  # Tables 2 and 5, Figure 5b
+    python experiments/unico.py edge-0.4W              # the same under a limit on power that refuses something
+    python experiments/unico.py edge-fit               # the same with power and area as fitted to the paper's
+    python experiments/unico.py validation             # Table 3: search for four networks, hold out eight
+    python experiments/unico.py ablation               # Figure 6: halving and update rules, four networks at once
+    python experiments/unico.py choices                # when points of the front are finished, what is learnt of others
+    python experiments/unico.py shapes                 # Figure 7: loop bounds of searched and of unseen networks
+    python experiments/unico.py enumerate              # a space that is enumerated: share of its true hypervolume
+    python experiments/unico.py bracket                # seconds of a bracket beside those of full mapping searches
 
-Every run is kept as a JSON file and not done again. All methods have as many mapping evaluations; distances are taken
-on one min-max scale over all that was measured for a table (Table 1 and 2 of the paper), front -> the design nearest to
-the ideal. The paper's direction stands beside each result.
+`--tier` says how much: `ci` (a minute), `small`, `full`. Every search is appended to a CSV file as it ends and not done
+again, so a piece may be stopped at any moment and started again, with other `--networks`, `--methods` or `--seeds` too;
+`--minutes` begins no search after that long, `--report` begins none. Tables are written from what is there. All methods
+of a table have as many mapping evaluations. The paper's results stand beside ours.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import os
 import pathlib
 import time
+from collections.abc import Sequence
 
 import jax
 import numpy as np
-
-from mohamjax import emo
-from mohamjax.io.files import write_text
-from mohamjax.text import table
-from mohamjax.unico.choices import settings
-from mohamjax.unico.config import METHODS
-from mohamjax.unico.history import non_dominated
-from mohamjax.unico.protocol import (
-    REFERENCE,
-    Axes,
-    cost_to_reach,
-    distance_to_ideal,
-    hypervolume_difference,
-    ratio_of_means,
-    sign_test,
+import unico_tables as tables
+from unico_runs import (
+    ABLATED,
+    MEASURED_COLUMNS,
+    RUN_COLUMNS,
+    SCENARIOS,
+    SINGLE,
+    TRAINED,
+    UNSEEN,
+    VARIANTS,
+    Lines,
+    Measurements,
+    Run,
+    Runs,
+    application,
+    small_application,
 )
-from mohamjax.unico.results import modelled_time
-from mohamjax.unico.search import HardwareSearch, search_hardware
-from mohamjax.unico.space import HardwareSpace, named_space
-from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape, load_scenario
 
-WORKLOADS = pathlib.Path(__file__).resolve().parents[2] / "shared" / "workloads"
+from mohamjax.dims import DIMS
+from mohamjax.figures import save
+from mohamjax.hardware import load_technology
+from mohamjax.io.files import write_text
+from mohamjax.plot.unico import hypervolume_differences, loop_bounds
+from mohamjax.unico.bracket import MappingSearch, run_bracket
+from mohamjax.unico.config import BUDGETS, METHODS
+from mohamjax.unico.halving import Bracket
+from mohamjax.unico.lanes import LaneConfig, advance, lane_problem, wires_room
+from mohamjax.unico.protocol import Axes, nearest_to_ideal
+from mohamjax.unico.space import HardwareSpace, named_space
+
 RESULTS = pathlib.Path(__file__).resolve().parent / "results"
+UNICO_AXES = ("pe_x", "pe_y", "local_bytes", "shared_bytes", "noc_bits", "dataflow")
+
+
+@dataclasses.dataclass(frozen=True)
+class Tier:
+    """Sizes of the pieces.
+
+    Attributes:
+        budget: of a search.
+        seeds: of the tables of single networks and of the ablation.
+        trials: seeds of the validation.
+        single: networks of Tables 1 and 2.
+        trained: networks that Table 3 searches for.
+        unseen: networks that it holds out.
+        ablated: networks of the ablation.
+    """
+
+    budget: str
+    seeds: int
+    trials: int
+    single: Sequence[str]
+    trained: Sequence[str]
+    unseen: Sequence[str]
+    ablated: Sequence[str]
+
 
 TIERS = {
-    "ci": {"networks": ["small"], "spaces": ["unico-edge"], "seeds": 1, "budget": "ci"},
-    "small": {
-        "networks": ["mobilenet_v1_224", "srgan_generator"],
-        "spaces": ["unico-edge", "unico-cloud"],
-        "seeds": 3,
-        "budget": "small",
-    },
+    "ci": Tier("ci", 1, 1, ("small",), ("small",), ("mobilenet_v3_small",), ("small",)),
+    "small": Tier("small", 3, 10, ("mobilenet_v1_224", "srgan_generator"), TRAINED, UNSEEN, ABLATED),
+    "full": Tier("full", 5, 10, SINGLE, TRAINED, UNSEEN, ABLATED),
 }
-ABLATIONS = {
-    "none-champion": {"rationed": False, "rule": "champion"},
-    "sh-champion": {"area_percent": 0, "rule": "champion"},
-    "msh-champion": {"rule": "champion"},
-    "msh-pareto": {"rule": "pareto"},
-    "sh-uul": {"area_percent": 0},
-    "msh-uul": {},
-    "msh-uul-no-R": {"robust": False},
-    "msh-uul-mesmo": {"acquisition": "mesmo"},
+
+PAPER = {
+    "edge": "Paper (Table 1): mean d of HASCO 2.29 times UNICO's, of NSGA-II 2.35 times; costs 4.9 and 2.9 times.",
+    "cloud": "Paper (Table 2): mean d of HASCO 1.34 times UNICO's, of NSGA-II 1.94 times; costs 4.2 and 2.7 times.",
+    "validation": "Paper (Table 3): UNICO gains 44.7 % over HASCO, HASCO with robustness 41.8 %, mean of the networks' "
+    "gains; UNICO over HASCO with robustness 5.0 %.",
+    "ablation": "Paper (Figure 6, in hypervolume difference): under the champion rule modified halving gains 7 % over "
+    "HASCO and plain halving loses 48 %; under the Pareto rule modified halving gains 43 % over HASCO, 7 % over plain; "
+    "under UUL 52 % and 5 %.",
 }
 
 
-def small_application() -> ApplicationModel:
-    """Four layers that take no time."""
-    layers = (
-        Layer("stem", "conv", "Conv", WorkloadShape(K=32, C=16, P=14, Q=14, R=3, S=3)),
-        Layer("depth", "dwconv", "Conv", WorkloadShape(G=32, P=12, Q=12, R=3, S=3), predecessors=(0,)),
-        Layer("wide", "conv", "Conv", WorkloadShape(K=64, C=32, P=12, Q=12), predecessors=(1,)),
-        Layer("head", "fc", "Gemm", WorkloadShape(K=100, C=64), predecessors=(2,)),
-    )
-    return ApplicationModel("small", (Network("small", layers),))
+# ---------------------------------------------------------------- Tables 1 and 2, Figure 5
 
 
-def network(name: str) -> ApplicationModel:
-    return small_application() if name == "small" else load_scenario(WORKLOADS / f"{name}.onnx")
-
-
-def run(path: pathlib.Path, application: ApplicationModel, space: HardwareSpace, method: str, budget: str, **changes):
-    """One run as a plain record, from its file where it was done before."""
-    if path.exists():
-        return json.loads(path.read_text())
-    began, cpu = time.perf_counter(), time.process_time()
-    config = settings(space, method, budget, **changes)
-    result = search_hardware(HardwareSearch(application, space, config))
-    history, modelled = result.history, modelled_time(result)
-    record = {
-        "method": method,
-        "changes": changes,
-        "objectives": history.objectives.tolist(),
-        "within": history.within(config.power_cap_W).tolist(),
-        "evaluations": result.evaluations.tolist(),
-        "modelled": modelled[history["batch"]].tolist(),
-        "generations": history["generations"].tolist(),
-        "index": history["index"].tolist(),
-        "seconds": time.perf_counter() - began,
-        "cpu_seconds": time.process_time() - cpu,
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, json.dumps(record))
-    print(f"{path.name}: {len(history)} points, {record['seconds']:.0f} s", flush=True)
-    return record
-
-
-def rows_of(record) -> np.ndarray:
-    return np.asarray(record["objectives"])[np.asarray(record["within"], bool)]
-
-
-def curve(record, axes: Axes) -> tuple[np.ndarray, np.ndarray]:
-    """Evaluations and the least distance so far, at the end of every batch."""
-    within = np.asarray(record["within"], bool)
-    distance = np.where(within, distance_to_ideal(np.where(within[:, None], record["objectives"], 1), axes), np.inf)
-    return np.asarray(record["evaluations"]), np.minimum.accumulate(distance)
-
-
-def compare(runs: dict, names: list[str], cases: list, seeds: int, base: str) -> str:
-    """Table of distances and costs, runs by (case, name, seed); `base` is what costs are compared with."""
-    lines = []
-    for log in (False, True):
-        axes = Axes.of(np.concatenate([rows_of(r) for r in runs.values()]), log=log)
-        body = [["method", "mean d", "HV difference", "evals to base's d / base's", "wins:losses (p)", "modelled", "s"]]
-        reference = {
-            case: np.concatenate([rows_of(runs[case, n, s]) for n in names for s in range(seeds)]) for case in cases
-        }
-        local = {case: Axes.of(rows, log=True) for case, rows in reference.items()}
-        final = {n: [[curve(runs[c, n, s], axes)[1][-1] for c in cases] for s in range(seeds)] for n in names}
-        for n in names:
-            mean = np.mean(final[n])
-            volume = np.median(
-                [
-                    hypervolume_difference(rows_of(runs[c, n, s]), reference[c], local[c])
-                    for c in cases
-                    for s in range(seeds)
-                ]
-            )
-            shares = []
-            for c in cases:
-                for s in range(seeds):
-                    cost, theirs = curve(runs[c, base, s], axes)
-                    shares.append(
-                        cost_to_reach(*curve(runs[c, n, s], axes), theirs[-1]) / cost_to_reach(cost, theirs, theirs[-1])
-                    )
-            test = sign_test(np.ravel(final[n]), np.ravel(final[base]))
-            times = [runs[c, n, s] for c in cases for s in range(seeds)]
-            modelled, seconds = (
-                np.mean(x) for x in zip(*[(r["modelled"][-1], r["cpu_seconds"]) for r in times], strict=True)
-            )
-            pairs = f"{test.wins}:{test.losses} ({test.p:.2f})"
-            numbers = [f"{mean:.4f}", f"{volume:.3f}", f"{np.median(shares):.2f}", pairs]
-            body.append([n, *numbers, f"{modelled:.0f}", f"{seconds:.0f}"])
-        axis = "logarithmic" if log else "linear"
-        lines.append(f"Distance to the ideal on common {axis} min-max axes ({len(cases)} cases x {seeds} seeds):\n")
-        lines.append("```\n" + table(body) + "\n```\n")
-        if not log and "unico" in names:
-            ratios = {n: ratio_of_means(np.mean(final["unico"], axis=0), np.mean(final[n], axis=0)) for n in names}
-            lines.append(
-                "Ratio of means, theirs over UNICO's: " + ", ".join(f"{n} {v:.2f}" for n, v in ratios.items()) + "\n"
-            )
-    return "\n".join(lines)
-
-
-def tables(tier: str, seeds: int | None, folder: pathlib.Path, **given) -> str:
-    sizes = {**TIERS[tier], **{name: value for name, value in given.items() if value}}
-    number = seeds or sizes["seeds"]
-    out = []
-    for name in sizes["spaces"]:
-        space, runs = named_space(name), {}
-        for seed in range(number):
-            for net in sizes["networks"]:
-                app = network(net)
-                for method in METHODS:
-                    path = folder / f"{tier}-{name}-{net}-{method}-{seed}.json"
-                    runs[net, method, seed] = run(path, app, space, method, sizes["budget"], seed=seed)
-        out.append(f"## {name}, {', '.join(sizes['networks'])}\n")
-        out.append(compare(runs, list(METHODS), list(sizes["networks"]), number, "hasco"))
-        out.append(
-            "Paper (ratios of means of d): HASCO 2.29 (edge), 1.34 (cloud); NSGA-II 2.35, 1.94; "
-            "cost of HASCO over UNICO's 4.9 and 4.2.\n"
-        )
-    return "\n".join(out)
-
-
-def ablation(seeds: int, folder: pathlib.Path) -> str:
-    nets = TIERS["small"]["networks"]
-    space, runs = named_space("unico-edge"), {}
+def gathered(
+    runs: Runs, tier: Tier, scenario: str, cases: Sequence[str], variants: Sequence[str], seeds: int
+) -> tables.Table:
+    """Searches of all cases, seed by seed, so that early stops leave whole pairs."""
+    out: dict[tuple[str, str, int], Run] = {}
     for seed in range(seeds):
-        for net in nets:
-            app = network(net)
-            path = folder / f"small-unico-edge-{net}-hasco-{seed}.json"
-            runs[net, "hasco", seed] = run(path, app, space, "hasco", "small", seed=seed)
-            for name, changes in ABLATIONS.items():
-                path = folder / f"ablation-{net}-{name}-{seed}.json"
-                runs[net, name, seed] = run(path, app, space, "unico", "small", seed=seed, **changes)
-    return compare(runs, ["hasco", *ABLATIONS], list(nets), seeds, "hasco")
+        for case in cases:
+            for variant in variants:
+                found = runs.search(tier.budget, scenario, case, variant, seed)
+                if found is not None:
+                    out[case, variant, seed] = found
+    return out
+
+
+def single(
+    runs: Runs, tier: Tier, options: argparse.Namespace, scenario: str = "", usual: Sequence[str] = METHODS
+) -> str:
+    """Networks one by one under every method."""
+    cases, methods = options.networks or tier.single, options.methods or usual
+    seeds, scenario = options.seeds or tier.seeds, scenario or options.piece
+    found = gathered(runs, tier, scenario, cases, methods, seeds)
+    base = "hasco" if "hasco" in methods else methods[0]
+    text = tables.comparison(found, methods, cases, seeds, base)
+    named = SCENARIOS[scenario][0]
+    space = named_space(named)
+    shown = UNICO_AXES if named != "unico-ci" else tuple(a.name for a in space.axes)
+    text += f"\n{PAPER.get(scenario, PAPER['edge'])}\n"
+    text += "\nThe design of the median seed:\n\n" + tables.chosen(found, methods, cases, seeds, space, shown)
+    figure = options.figures / f"unico_{options.tier}_{options.piece}.png"
+    return text + drawn(found, {m: m for m in methods}, cases, seeds, figure, f"{scenario}, tier {options.tier}")
+
+
+def drawn(
+    found: tables.Table, methods: dict[str, str], cases: Sequence[str], seeds: int, path: pathlib.Path, title: str
+) -> str:
+    """The figure of hypervolume differences against cost, a mean over cases and seeds; methods by their label."""
+    pairs = tables.complete(found, list(methods.values()), cases, seeds)
+    if not pairs:
+        return ""
+    shares = np.linspace(0, 1, 41)[1:]
+    lines: dict[str, list[np.ndarray]] = {label: [] for label in methods}
+    for case in dict.fromkeys(c for c, _ in pairs):
+        own = [s for c, s in pairs if c == case]
+        reference = tables.union(found[case, m, s] for m in methods.values() for s in own)
+        axes = Axes.of(reference, log=True)
+        for label, m in methods.items():
+            for s in own:
+                run = found[case, m, s]
+                lines[label].append(tables.volume_curve(run, reference, axes, shares * run.evaluations))
+    series = {label: (shares.tolist(), np.mean(rows, axis=0).tolist()) for label, rows in lines.items()}
+    figure = hypervolume_differences(
+        series, title=f"{title}: mean of {len(pairs)} searches", cost="share of the mappings"
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save(figure, path)
+    ends = ", ".join(f"{label} {np.mean(rows, axis=0)[-1]:.3f}" for label, rows in lines.items())
+    return f"\nHypervolume difference against cost: `{path.name}`; at the end {ends}.\n"
+
+
+# ---------------------------------------------------------------- choices of ours
+
+CHOICES = ("hasco", "unico-end", "unico", "unico-expected")
+
+
+def choices(runs: Runs, tier: Tier, options: argparse.Namespace) -> str:
+    """Points of the front finished at the end or as brackets earn it; then with expected values of stopped points.
+
+    First on the space that is enumerated, where a search takes seconds, at 80 generations of eight points each; then on
+    the networks of the tier.
+    """
+    from mohamjax.unico.choices import settings
+    from mohamjax.unico.search import HardwareSearch, search_hardware
+
+    space, seeds = enumerable(), options.seeds or 5
+    sizes = {"lanes": 8, "first": 4, "rounds": 4, "iterations": 8, "mapping_seed": 0}
+    found: dict[tuple[str, str, int], Run] = {}
+    for seed in range(seeds):
+        for variant in CHOICES:
+            method, parts = VARIANTS[variant]
+            config = settings(space, method, "small", seed=seed, **{**sizes, **parts})
+            run = runs.kept(
+                ("choices", space.name, "small", variant, str(seed)),
+                "1",
+                lambda config=config: search_hardware(HardwareSearch(small_application(), space, config)),
+            )
+            if run is not None:
+                found["432", variant, seed] = run
+    text = f"## {space.name}\n\n" + tables.comparison(found, CHOICES, ["432"], seeds, "hasco")
+    return text + "\n## Networks\n\n" + single(runs, tier, options, "edge", CHOICES)
+
+
+# ---------------------------------------------------------------- Table 3
+
+
+def validation(runs: Runs, tier: Tier, options: argparse.Namespace) -> str:
+    """One accelerator for some networks, its design nearest to the ideal on others."""
+    methods = options.methods or ("hasco", "hasco-r", "unico-no-R", "unico")
+    seeds = options.seeds or tier.trials
+    workload = "+".join(tier.trained)
+    found = gathered(runs, tier, "edge", [workload], methods, seeds)
+    pairs = tables.complete(found, methods, [workload], seeds)
+    if not pairs:
+        return "No seed has a search of every method yet.\n"
+    space, generations = (
+        named_space("unico-edge"),
+        BUDGETS[tier.budget]["first"] << (BUDGETS[tier.budget]["rounds"] - 1),
+    )
+    measurements = Measurements(Lines(options.runs / "measured.csv", MEASURED_COLUMNS, 4))
+    text = "Searched for: " + ", ".join(tier.trained) + ".\n\n"
+    text += tables.comparison(found, methods, [workload], seeds, methods[0])
+    for log in (False, True):
+        axes = tables.common_axes(found.values(), log=log)
+        picks = {
+            (m, s): int(found[workload, m, s].index[nearest_to_ideal(found[workload, m, s].objectives, axes)])
+            for _, s in pairs
+            for m in methods
+        }
+        points, measured = sorted(set(picks.values())), {}
+        for network in options.networks or tier.unseen:
+            if runs.may_begin():
+                measurements.measure(space, network, generations, points)
+            if measurements.missing(space, network, generations, points):
+                runs.left += 1
+                continue
+            for (m, s), point in picks.items():
+                measured[network, m, s] = measurements.objectives(space, network, generations, point)
+        kind = "logarithmic" if log else "linear"
+        text += f"\n## Designs chosen on {kind} axes, on networks held out\n\n"
+        text += tables.held_out(measured, methods, methods[0], found.values()) if measured else "None measured yet.\n"
+    return f"{text}\n{PAPER['validation']}\n"
+
+
+# ---------------------------------------------------------------- Figure 6
+
+
+def ablation(runs: Runs, tier: Tier, options: argparse.Namespace) -> str:
+    """Halving times update rule."""
+    case, seeds = "+".join(options.networks or tier.ablated), options.seeds or tier.seeds
+    parts = {f"{h}-{r}": f"{h}-{r}" for r in ("champion", "pareto", "uul") for h in ("none", "sh", "msh")}
+    parts["msh-uul"] = "unico"
+    more = ("unico-no-R", "unico-mesmo")
+    variants = options.methods or ("hasco", *parts.values(), *more)
+    found = gathered(runs, tier, "edge", [case], variants, seeds)
+    text = tables.comparison(found, variants, [case], seeds, variants[0]) + f"\n{PAPER['ablation']}\n"
+    if options.methods:
+        return text
+    for letter, rule in zip("abc", ("champion", "pareto", "uul"), strict=True):
+        methods = {"hasco": "hasco", **{label: m for label, m in parts.items() if label.endswith(rule)}}
+        path = options.figures / f"unico_{options.tier}_ablation_{letter}.png"
+        text += drawn(found, methods, [case], seeds, path, f"update rule {rule}")
+    return text
+
+
+# ---------------------------------------------------------------- Figure 7
+
+
+def shapes(runs: Runs, tier: Tier, options: argparse.Namespace) -> str:
+    """Loop bounds of the layers that are searched for, and of those held out."""
+    shown = ("C", "K", "P", "Q", "R", "S")
+    body, groups = [["networks", "layers", "MACs", *(f"median {d} (mean)" for d in shown)]], {}
+    for label, networks in (("searched", tier.trained), ("unseen", tier.unseen)):
+        layers = [layer for n in networks for layer in application(n).layers]
+        bounds = np.asarray([layer.shape.bounds for layer in layers])
+        groups[label] = bounds[:, [DIMS.index(d) for d in shown]]
+        cells = [f"{np.median(column):g} ({np.mean(column):.1f})" for column in groups[label].T]
+        body.append([label, str(len(layers)), f"{sum(layer.macs for layer in layers):.3g}", *cells])
+    path = options.figures / f"unico_{options.tier}_shapes.png"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save(loop_bounds(groups, shown, title="Loop bounds of layers"), path)
+    note = (
+        "Paper (Appendix B.3): the unseen networks have the larger outputs P and Q. Ours: the other way round, because "
+        "of SRGAN and VGG; the unseen ones have more layers of filters 1 x 1 and of few channels."
+    )
+    return f"{tables.fenced(body)}\nFigure: `{path.name}`. {note}\n"
+
+
+# ---------------------------------------------------------------- an enumerated space
 
 
 def enumerable() -> HardwareSpace:
@@ -214,59 +299,134 @@ def enumerable() -> HardwareSpace:
     return HardwareSpace("unico-432", axes, tuple(v for v, u in zip(base.variants, use, strict=True) if u))
 
 
-def enumeration(seeds: int, folder: pathlib.Path) -> str:
+def enumeration(runs: Runs, tier: Tier, options: argparse.Namespace) -> str:
     """Share of the true hypervolume at 15 % of the exhaustive cost (all searches see the same mapping searches)."""
+    from mohamjax.unico.choices import settings
+    from mohamjax.unico.search import HardwareSearch, search_hardware
+
     space, app = enumerable(), small_application()
+    seeds = options.seeds or {"ci": 1, "small": 3, "full": 10}[options.tier]
+    methods = options.methods or ("unico", "hasco", "mobohb", "nsga2", "random")
     sizes = {"lanes": 8, "first": 4, "rounds": 4, "mapping_seed": 0}
-    path = folder / "enumerate-all.json"
-    whole = run(path, app, space, "random", "ci", **sizes, iterations=2 * space.size, seed=0)
-    assert len(set(whole["index"])) == space.size
-    truth = np.asarray(whole["objectives"])
-    axes = Axes.of(truth, log=True)
-    corner = np.full(3, REFERENCE)
-
-    def volume(rows: np.ndarray) -> float:
-        return float(emo.hypervolume(emo.with_spare_rows(axes.scaled(rows[non_dominated(rows)])), corner))
-
     exhaustive = space.size * 32
-    iterations = int(0.15 * exhaustive // (8 * 4 + 4 * 4 + 2 * 8 + 1 * 16))
-    body = [["method", "median share of HV", "least", "greatest", "share of the cost"]]
-    for method in ("unico", "random", "nsga2", "mobohb"):
-        shares, costs = [], []
-        for seed in range(seeds):
-            path = folder / f"enumerate-{method}-{seed}.json"
-            record = run(path, app, space, method, "ci", **sizes, iterations=iterations, seed=seed)
-            shares.append(volume(np.asarray(record["objectives"])) / volume(truth))
-            costs.append(sum(record["generations"]) / exhaustive)
-        body.append([method, *(f"{f(shares):.4f}" for f in (np.median, np.min, np.max)), f"{np.mean(costs):.3f}"])
-    front = len(non_dominated(truth))
+    iterations = int(0.15 * exhaustive // Bracket(8, 4, 4).cost)
+
+    def search(label: str, variant: str, seed: int, number: int) -> Run | None:
+        method, parts = VARIANTS[variant]
+        config = settings(space, method, "ci", seed=seed, **{**sizes, **parts, "iterations": number})
+        mark = f"{method} {number} {sorted(parts.items())}"
+        return runs.kept(
+            ("enumerate", space.name, "small", label, str(seed)),
+            mark,
+            lambda: search_hardware(HardwareSearch(app, space, config)),
+        )
+
+    # Chance, given as many evaluations as there are, measures every point once.
+    whole = search("all", "random", 0, -(-exhaustive // Bracket(8, 4, 4).cost))
+    if whole is None:
+        return "The space is not enumerated yet.\n"
+    if whole.points != space.size:
+        raise RuntimeError(f"{whole.points} of {space.size} points were measured")
+    truth = np.concatenate([whole.objectives, whole.most[None]])
+    found = {
+        ("432", m, s): run for s in range(seeds) for m in methods if (run := search(m, m, s, iterations)) is not None
+    }
+    body = [["method", "seeds", "median share of HV", "least", "greatest", "share of the cost"]]
+    for m in methods:
+        own = [run for (_, n, _), run in found.items() if n == m]
+        if own:
+            shares = [tables.share_of(run.objectives, truth) for run in own]
+            cost = np.mean([run.evaluations for run in own]) / whole.evaluations
+            body.append([m, str(len(own)), *(f"{f(shares):.4f}" for f in (np.median, np.min, np.max)), f"{cost:.3f}"])
     note = (
         "The truth is every point at the full budget under one key of the mapping searches; a share above 1 comes from "
         "mappings met\non the way to it, of less power or more latency, that the end of the search gave up.\n"
     )
-    return f"{space.size} points, {front} on the true front, {seeds} seeds.\n\n```\n{table(body)}\n```\n\n{note}"
+    text = f"{space.size} points, {len(whole.objectives)} on the true front.\n\n{tables.fenced(body)}\n{note}\n"
+    return text + tables.comparison(found, methods, ["432"], seeds, "hasco" if "hasco" in methods else methods[0])
+
+
+# ---------------------------------------------------------------- seconds of a bracket
+
+
+def bracket(runs: Runs, tier: Tier, options: argparse.Namespace) -> str:
+    """Seconds of a bracket of modified halving beside those of the full budget for all of its points."""
+    name = (options.networks or (["small"] if options.tier == "ci" else ["resnet50"]))[0]
+    plan = Bracket(32, *((2, 3) if options.tier == "ci" else (4, 5)))
+    app, space = application(name), named_space("unico-edge")
+    layers = len(app.unique_layers)
+    lanes = LaneConfig(generations=plan.full_budget, max_children=wires_room(space))
+    search = MappingSearch(jax.random.key(0), lane_problem(app, space, load_technology()), space, layers, lanes)
+    index = np.random.default_rng(0).choice(space.size, plan.lanes, replace=False)
+    body = [["what", "points x generations", "mappings", "seconds", "seconds of the processor"]]
+
+    def timed(label: str, cost: int, call) -> tuple[float, float]:
+        evaluated, clock, cpu = search.evaluations, time.perf_counter(), time.process_time()
+        call()
+        spent = time.perf_counter() - clock, time.process_time() - cpu
+        cells = [f"{search.evaluations - evaluated:,}", *(f"{s:.1f}" for s in spent)]
+        body.append([label, f"{cost:,}", *cells])
+        return spent
+
+    def score(searched) -> np.ndarray:
+        return np.prod(searched.curves(), axis=0)
+
+    def halving(points: np.ndarray):
+        return run_bracket(search, points, plan, score)
+
+    before, began = advance._cache_size(), time.process_time()
+    halving((index + 1) % space.size)  # compiles
+    compiling, programs = time.process_time() - began, advance._cache_size() - before
+    halved = timed("bracket", plan.cost, lambda: halving(index))
+    full = timed("full budget", plan.full_cost, lambda: search.advance(search.begin(index), plan.full_budget))
+    halved = min(halved, timed("bracket again", plan.cost, lambda: halving(index)), key=lambda spent: spent[1])
+    more = advance._cache_size() - before - programs
+    share = [a / b for a, b in zip(halved, full, strict=True)]
+    return (
+        f"{name}: {layers} unique layers, {plan.lanes} points of unico-edge, {plan.rounds} rounds.\n\n"
+        f"{tables.fenced(body)}\nShare of the full budget: {share[0]:.3f} of the seconds, {share[1]:.3f} of the "
+        f"processor's, {plan.cost / plan.full_cost:.3f} of the mappings (gate: below 1/3).\n"
+        f"Programs of the lanes compiled: {programs} in a first bracket of other points ({compiling:.0f} s of the "
+        f"processor, or read from a cache), {more} after it: blocks of points have one size whatever the round.\n"
+    )
+
+
+# ---------------------------------------------------------------- the command
+
+PIECES = {
+    **dict.fromkeys(SCENARIOS, single),
+    "validation": validation,
+    "ablation": ablation,
+    "choices": choices,
+    "shapes": shapes,
+    "enumerate": enumeration,
+    "bracket": bracket,
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tier", choices=[*TIERS, "ablation", "enumerate"])
-    parser.add_argument("--seeds", type=int)
-    parser.add_argument("--networks", nargs="+", help="in the place of the tier's")
-    parser.add_argument("--spaces", nargs="+", help="likewise")
-    parser.add_argument("--runs", type=pathlib.Path, default=RESULTS / "unico-runs", help="folder of the runs")
-    arguments = parser.parse_args()
-    cache = os.environ.get("JAX_COMPILATION_CACHE_DIR")
-    if cache is None:
+    parser.add_argument("piece", choices=list(PIECES))
+    parser.add_argument("--tier", choices=list(TIERS), default="small")
+    parser.add_argument("--seeds", type=int, help="in the place of the tier's")
+    parser.add_argument("--networks", nargs="+", help="likewise")
+    parser.add_argument("--methods", nargs="+", choices=list(VARIANTS), help="likewise")
+    parser.add_argument("--minutes", type=float, help="begin no search after so many")
+    parser.add_argument("--report", action="store_true", help="begin no search, write what is there")
+    parser.add_argument("--runs", type=pathlib.Path, default=RESULTS / "unico", help="folder of the lines of searches")
+    parser.add_argument("--out", type=pathlib.Path, default=RESULTS, help="folder of the tables")
+    parser.add_argument("--figures", type=pathlib.Path, help="folder of the figures (default: that of the runs)")
+    options = parser.parse_args()
+    options.figures = options.figures or options.runs
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         jax.config.update("jax_compilation_cache_dir", str(pathlib.Path.home() / ".cache" / "mohamjax" / "compiled"))
-    if arguments.tier == "enumerate":
-        text = enumeration(arguments.seeds or 10, arguments.runs)
-    elif arguments.tier == "ablation":
-        text = ablation(arguments.seeds or 3, arguments.runs)
-    else:
-        given = {"networks": arguments.networks, "spaces": arguments.spaces}
-        text = tables(arguments.tier, arguments.seeds, arguments.runs, **given)
-    target = RESULTS / f"unico_{arguments.tier}.md"
-    write_text(target, f"# UNICO, tier {arguments.tier}\n\n{text}")
+    until = None if options.minutes is None else time.monotonic() + 60 * options.minutes
+    runs = Runs(Lines(options.runs / "runs.csv", RUN_COLUMNS, 5), until, options.report)
+    text = PIECES[options.piece](runs, TIERS[options.tier], options)
+    if runs.left:
+        text += f"\n{runs.left} searches are still to be done: start the piece again.\n"
+    heading = f"# UNICO: {options.piece}, tier {options.tier}\n\n"
+    write_text(options.out / f"unico_{options.piece}_{options.tier}.md", heading + text)
     print(text)
 
 

@@ -46,7 +46,9 @@ SEARCH = Verb(
     "double precision",
     ("results in", "double precision", "search  generation", "compiling the generation", "mapping"),
 )
-CODESIGN = Verb(("codesign",), "batch 1 ", "results in", ("results in", "batch 3", "batch 2", "batch 1", "layers on"))
+CODESIGN = Verb(
+    ("codesign",), "batch 1 ", "results in", ("results in", "batch 4", "batch 3", "batch 2", "batch 1", "layers on")
+)
 VERBS = {"search": SEARCH, "codesign": CODESIGN}
 
 
@@ -165,6 +167,22 @@ def stopped(process: subprocess.Popen, way: str, moment: float, second: float) -
     return process.communicate()[1]
 
 
+def killed_after(process: subprocess.Popen, mark: str, delay: float) -> str:
+    """What a run said that was killed some time after it had said a mark, if it had not ended.
+
+    Unlike moments by the clock it does not matter how busy the machine is.
+    """
+    assert process.stderr is not None
+    said = ""
+    for line in process.stderr:
+        said += line
+        if mark in line:
+            time.sleep(delay)
+            process.kill()
+            break
+    return said + process.communicate()[1]
+
+
 def untrue(said: str, code: int, way: str, out: pathlib.Path) -> list[str]:
     """What a stopped run should not have left, or not have said."""
     kept, written = (out / "checkpoint.npz").exists(), (out / "front.csv").exists()
@@ -226,7 +244,24 @@ def stop_and_resume(
         moment = moments.uniform(*between)
         process = command.start(out)
         said = stopped(process, way, moment, moments.uniform(0.0, 0.5))
-    wrong = untrue(said, process.returncode, way, out)
+    return resumed(command, out, way, moment, said, process.returncode, whole)
+
+
+def kill_and_resume(
+    command: Command, out: pathlib.Path, moments: random.Random, longest: float, whole: pathlib.Path
+) -> Stop:
+    """Kills a command up to `longest` seconds after one of its phases began, the last excepted; then as above."""
+    process = command.start(out)
+    moment = moments.uniform(0, longest)
+    said = killed_after(process, moments.choice(command.verb.phases[1:]), moment)
+    return resumed(command, out, "kill", moment, said, process.returncode, whole)
+
+
+def resumed(
+    command: Command, out: pathlib.Path, way: str, moment: float, said: str, code: int, whole: pathlib.Path
+) -> Stop:
+    """Resumes a command that was stopped, and compares with the folder of a whole run."""
+    wrong = untrue(said, code, way, out)
     left = progress(out)
     again = command.resumed().start(out)
     _, complaint = again.communicate()

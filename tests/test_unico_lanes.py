@@ -5,15 +5,20 @@ import functools
 import jax
 import numpy as np
 import pytest
+from conftest import workloads
 from small_codesign import GENERATIONS, SPACE, TECHNOLOGY, application, lanes, problem
 
 from mohamjax.hardware import PackageParameters, template_arrays
 from mohamjax.mapping import evaluate_batch, layer_arrays, offchip_bytes
 from mohamjax.mapping.space import respects
 from mohamjax.struct import take
+from mohamjax.unico import bracket as bracket_module
+from mohamjax.unico import lanes as lanes_module
 from mohamjax.unico.bracket import measured, run_bracket
 from mohamjax.unico.halving import Bracket
+from mohamjax.unico.lanes import lane_problem
 from mohamjax.unico.robustness import robustness_between, tail_rank
+from mohamjax.workload import load_scenario
 
 INDEX = np.asarray([1500, 3, 700, 81, 1111, 333, 1727, 42])
 BRACKET = Bracket(lanes=8, first=2, rounds=4)
@@ -150,6 +155,33 @@ def test_one_program_per_size(search):
     run_bracket(search, INDEX[::-1], BRACKET, latency_score)
     search.advance(search.begin(INDEX[:5]), 3)
     assert advance._cache_size() == before
+
+
+def test_a_large_bracket_runs_what_its_plan_says(search, monkeypatch):
+    """32 points in 5 rounds: generations that programs really run, counted; less than a third of all points'."""
+    plan, ran = Bracket(lanes=32, first=1, rounds=5), []
+
+    def counted(points, state, networks, count, **static):
+        ran.append(len(state.generation) * int(count))
+        return lanes_module.advance(points, state, networks, count, **static)
+
+    monkeypatch.setattr(bracket_module, "advance", counted)
+    programs = lanes_module.advance._cache_size()
+    whole, _ = run_bracket(search, np.arange(32) * 53, plan, latency_score)
+    assert sum(ran) == plan.cost == 96
+    assert plan.full_cost == 512 and 3 * plan.cost < plan.full_cost
+    assert lanes_module.advance._cache_size() == programs
+    assert sorted(whole.state.generation.tolist()) == [1] * 16 + [2] * 8 + [4] * 4 + [8] * 2 + [16] * 2
+
+
+def test_the_bracket_of_resnet50():
+    """What the experiment measures in seconds: all 23 unique layers are lanes of every point."""
+    app = load_scenario(workloads("resnet50.onnx"))
+    plan = Bracket(lanes=32, first=4, rounds=5)
+    made = lane_problem(app, SPACE, TECHNOLOGY)
+    assert made.networks.repeat.shape == (8 * -(-len(app.unique_layers) // 8),)
+    assert float(made.networks.repeat.sum()) == len(app.layers) == 54
+    assert plan.cost / plan.full_cost == pytest.approx(384 / 2048)
 
 
 def test_padding_is_not_read():

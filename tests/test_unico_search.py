@@ -3,7 +3,11 @@
 import csv
 import dataclasses
 import json
+import os
+import pathlib
+import signal
 
+import interruptions
 import jax
 import numpy as np
 import pytest
@@ -17,7 +21,7 @@ from mohamjax.io.checkpoint import CheckpointFile, read_checkpoint
 from mohamjax.io.codesign import write_codesign
 from mohamjax.io.designs import evaluate_designs
 from mohamjax.unico.config import METHODS, CodesignConfig
-from mohamjax.unico.history import non_dominated, unico_fit
+from mohamjax.unico.history import History, non_dominated, unico_fit
 from mohamjax.unico.results import HISTORY_COLUMNS, history_rows
 from mohamjax.unico.search import HardwareSearch, search_hardware
 from mohamjax.unico.space import named_space
@@ -37,7 +41,7 @@ def same(a, b):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A search of three batches and an end, its result and its checkpoint."""
+    """A search of three batches, two of its points finished, its result and its checkpoint."""
     path = tmp_path_factory.mktemp("codesign") / "checkpoint.npz"
     own = search(**THREE)
     return own, search_hardware(own, checkpoint=CheckpointFile(path)), path
@@ -45,29 +49,58 @@ def whole(tmp_path_factory):
 
 def test_the_loop(whole):
     own, result, _ = whole
-    history = result.history
-    new = history["batch"] < 3
-    assert history["batch"][new].tolist() == [0] * 8 + [1] * 8 + [2] * 8
-    assert len(set(history["index"][new].tolist())) == 24  # nothing twice
+    history, new = result.history, result.history.first
+    assert history["batch"].tolist() == [0] * 8 + [1] * 8 + [2] + [3] * 8 + [4]
+    assert history["batch"][~new].tolist() == [2, 4]  # a finished point for every two brackets' fourth part
+    assert len(set(history["index"].tolist())) == new.sum() == 24  # nothing proposed twice
     assert 0.9 * own.config.total_cost < own.cost <= own.config.total_cost
     assert result.evaluations[-1] == own.cost * 16 * 4
     assert own.lanes.evaluations == result.evaluations[-1]
-    for b in range(3):
+    for b in (0, 1, 3):
         assert sorted(history["generations"][history["batch"] == b]) == [2, 2, 2, 2, 4, 4, 8, 16]
-    assert history["accepted"][:8].all() and history["accepted"][8:16].sum() >= 2
-    assert np.isnan(history.predicted[:8]).all() and np.isfinite(history.predicted[8:24]).all()
+    learnt = history["index"][history["accepted"]].tolist()
+    assert set(history["index"][:8].tolist()) <= set(learnt) and len(set(learnt)) == len(learnt)
+    assert len(set(learnt) & set(history["index"][8:16].tolist())) >= 2
+    assert np.isnan(history.predicted[:8]).all() and np.isfinite(history.predicted[new][8:]).all()
 
 
-def test_the_end_finishes_the_front(whole):
-    """What is kept for the end gives designs of the front the full budget; the numbers are those of one search."""
+def test_designs_of_the_front_are_finished(whole):
+    """They have the full budget; the numbers are those of one search, and the surrogate learns the later ones."""
     history = whole[1].history
-    late = history["batch"] >= 3
-    assert late.sum() >= 1 and (history["generations"][late] == 16).all()
+    late = ~history.first
+    assert (history["generations"][late] == 16).all()
     for i in np.flatnonzero(late):
         (j,) = np.flatnonzero((history["index"] == history["index"][i]) & ~late)
         stop = history["generations"][j]
-        assert stop < 16
+        assert stop < 16 and not history["accepted"][j]
         assert np.array_equal(history.curves[i, :, :stop], history.curves[j, :, :stop])
+
+
+def test_the_end_alone_finishes_the_front():
+    """What is kept for the end is spent there; without any, fronts are as they were measured."""
+    late = search_hardware(search(**THREE, finishing="end", extrapolate=False)).history
+    assert late["batch"][~late.first].min() > late["batch"][late.first].max()
+    assert 1 <= (~late.first).sum() <= 2
+    assert search_hardware(search(finish=0.0)).history.first.all()
+
+
+def test_what_stopped_points_would_have():
+    """Two points of full budget halve their latency after generation 2, and lose a tenth of their power."""
+    columns = {"index": np.arange(4), "generations": np.asarray([4, 4, 2, 1])}
+    columns |= {"latency_s": np.asarray([1.0, 2.0, 5.0, 6.0]), "power_W": np.asarray([0.9, 1.8, 2.0, 3.0])}
+    columns |= {"area_mm2": np.ones(4)}
+    curves = np.full((4, 2, 4), np.inf)
+    curves[0, 0], curves[1, 0] = [np.inf, 2, 2, 1], [9, 4, 2, 2]
+    curves[0, 1], curves[1, 1] = [np.inf, 1, 1, 0.9], [3, 2, 2, 1.8]
+    history = History(columns=columns, predicted=np.zeros((4, 2, 3)), curves=curves, genes=())
+    expected = history.expected()
+    np.testing.assert_allclose(expected[:2], history.objectives[:2])
+    np.testing.assert_allclose(expected[2], [2.5, 1.8, 1])
+    np.testing.assert_allclose(
+        expected[3], [6 * 2 / 9, 3 * 1.8 / 3, 1]
+    )  # after one generation only the second was valid
+    stopped = dataclasses.replace(history, columns={**columns, "generations": np.full(4, 2)})
+    np.testing.assert_allclose(stopped.expected(), history.objectives)  # nothing to learn from
 
 
 def test_the_front_is_what_nothing_dominates(whole):
@@ -232,6 +265,30 @@ def test_the_command(network, tmp_path, capsys):
     (tmp_path / "checkpoint.npz").write_bytes(b"not a checkpoint")
     assert main([*words, "--resume"]) == 2
     assert capsys.readouterr().err.splitlines()[-1].count("checkpoint cannot be read") == 1
+
+
+@pytest.mark.slow
+def test_a_killed_command_resumes_to_the_same_files(network, tmp_path, capsys):
+    """kill -9 while the second batch is searched, as soon as the first is said to be done."""
+    words = (network, "--space", "unico-ci", "--budget", "ci", "--no-figures")
+    command = interruptions.Command(words, pathlib.Path(os.environ["XDG_CACHE_HOME"]), interruptions.CODESIGN)
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    assert main(command.words(whole)) == 0
+    process, said = command.start(out), ""
+    while "batch 1 " not in said:
+        line = process.stderr.readline()
+        assert line, said
+        said += line
+    process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    assert interruptions.untrue(said, process.returncode, "kill", out) == []
+    assert not (out / "front.csv").exists()
+    left = int(interruptions.progress(out))
+    assert 1 <= left < int(interruptions.progress(whole))
+    assert main(command.resumed().words(out)) == 0
+    assert interruptions.differences(whole, out) == []
+    capsys.readouterr()
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from mohamjax.plot.style import PALETTE, heading, legend_below, log_ticks, new_figure, styled
 
-__all__ = ["bracket_lanes", "hardware_front", "hypervolume_differences", "surrogate_predictions"]
+__all__ = ["bracket_lanes", "hardware_front", "hypervolume_differences", "loop_bounds", "surrogate_predictions"]
 
 _NAMES = ("latency [s]", "power [W]", "area [mm²]")
 _PAIRS = ((0, 1), (0, 2), (1, 2))
@@ -66,18 +66,23 @@ def hardware_front(objectives: np.ndarray, front: np.ndarray, *, cap: float | No
 
 
 @styled
-def hypervolume_differences(series: abc.Mapping[str, tuple[Sequence[float], Sequence[float]]], *, title: str) -> Figure:
+def hypervolume_differences(
+    series: abc.Mapping[str, tuple[Sequence[float], Sequence[float]]], *, title: str, cost: str = "mappings evaluated"
+) -> Figure:
     """Draws how far the front was from the reference front at a cost (UNICO, Figure 5).
 
     Args:
-        series: by method: mappings evaluated `[T]` and 1 - HV / HV of the reference `[T]`.
+        series: by method: cost `[T]` and 1 - HV / HV of the reference `[T]`.
         title: of the figure.
+        cost: what the cost is.
     """
     figure = new_figure(6.5, 4.2)
     axes = figure.subplots()
-    for i, (name, (cost, difference)) in enumerate(series.items()):
-        axes.step(cost, difference, where="post", color=PALETTE[i % len(PALETTE)], marker="o", markersize=3, label=name)
-    axes.set(xlabel="mappings evaluated", ylabel="1 − hypervolume / that of the reference", ylim=(0, None))
+    for i, (name, (spent, difference)) in enumerate(series.items()):
+        axes.step(
+            spent, difference, where="post", color=PALETTE[i % len(PALETTE)], marker="o", markersize=3, label=name
+        )
+    axes.set(xlabel=cost, ylabel="1 − hypervolume / that of the reference", ylim=(0, None))
     axes.grid(True)
     _legend(figure)
     heading(figure, title)
@@ -135,6 +140,39 @@ def surrogate_predictions(predicted: np.ndarray, objectives: np.ndarray, *, titl
         axes.set(xlabel=f"measured {_NAMES[k]}", ylabel="predicted")
         _log(axes)
         axes.grid(True)
+    _legend(figure)
+    heading(figure, title)
+    return figure
+
+
+@styled
+def loop_bounds(groups: abc.Mapping[str, np.ndarray], names: Sequence[str], *, title: str) -> Figure:
+    """Draws the distribution of loop bounds over layers, dimension by dimension (UNICO, Figure 7).
+
+    Boxes hold the middle half, whiskers reach to the 5 % at either end, the line is the median, the point the mean.
+
+    Args:
+        groups: by name of the group: `[L, D]` int, bounds of its layers.
+        names: `[D]`, of the dimensions.
+        title: of the figure.
+    """
+    figure = new_figure(1.2 * len(names) + 1.5, 3.6)
+    axes = figure.subplots()
+    width = 0.8 / len(groups)
+    for g, (label, bounds) in enumerate(groups.items()):
+        places = np.arange(len(names)) + (g - (len(groups) - 1) / 2) * width
+        colour = PALETTE[g % len(PALETTE)]
+        drawn = axes.boxplot(
+            list(np.asarray(bounds, float).T), positions=places.tolist(), widths=0.85 * width, whis=(5, 95),
+            showfliers=False, showmeans=True, patch_artist=True, manage_ticks=False, medianprops={"color": "black"},
+            meanprops={"marker": "o", "markersize": 3, "markerfacecolor": "white", "markeredgecolor": "black"},
+        )  # fmt: skip
+        for box in drawn["boxes"]:
+            box.set(facecolor=colour, alpha=0.6)
+        axes.plot([], [], "s", color=colour, alpha=0.6, label=label)
+    axes.set(yscale="log", ylabel="loop bound", xticks=range(len(names)), xticklabels=list(names))
+    log_ticks(axes.yaxis, *axes.yaxis.get_view_interval())
+    axes.grid(True, axis="y")
     _legend(figure)
     heading(figure, title)
     return figure

@@ -23,6 +23,7 @@ SCORES = ("parego", "latency", "edp")
 
 ACQUISITIONS = ("qhvi", "mesmo")
 PPA = ("model", "unico-fit")
+FINISHING = ("spread", "end")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,9 +39,12 @@ class CodesignConfig:
         iterations: batches that all methods have the mapping evaluations of; `unico` spends `finish` of them otherwise.
         area_percent: seats by area [%], see `halving.seats`; 0 is plain successive halving.
         rationed: brackets; without, `unico` gives every point the full budget.
-        finish: share of the evaluations of `unico` that is kept for the end, when designs of the front whose mapping
-            search was stopped early have the full budget, those that add most hypervolume first; 0 reports them as they
-            were measured, as the paper does.
+        finish: share of the evaluations of `unico` by which designs of the front whose mapping search was stopped early
+            have the full budget, those that add most hypervolume first; 0 reports them as they were measured, as the
+            paper does.
+        finishing: when: `end`, after the last bracket, or `spread`, as soon as the brackets so far have earned it.
+        extrapolate: the surrogate of `unico` learns what a stopped point would have with the full budget by the mean
+            gain of the points that had it; without, what was measured.
         rule: which rows train the surrogate, one of `fidelity.RULES`.
         robust: R is an objective of `unico`.
         acquisition: `qhvi` or `mesmo`.
@@ -69,6 +73,8 @@ class CodesignConfig:
     area_percent: int = 15
     rationed: bool = True
     finish: float = 0.25
+    finishing: str = "spread"
+    extrapolate: bool = False
     rule: str = "uul"
     robust: bool = True
     acquisition: str = "qhvi"
@@ -91,7 +97,7 @@ class CodesignConfig:
         """Checks what a user can set."""
         for name, known in (
             ("method", METHODS), ("rule", RULES), ("acquisition", ACQUISITIONS), ("score", SCORES),
-            ("area", tuple(AREAS)), ("objective", tuple(OBJECTIVES)), ("ppa", PPA),
+            ("area", tuple(AREAS)), ("objective", tuple(OBJECTIVES)), ("ppa", PPA), ("finishing", FINISHING),
         ):  # fmt: skip
             if getattr(self, name) not in known:
                 told = f"unknown {name} {getattr(self, name)!r}"

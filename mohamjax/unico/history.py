@@ -94,6 +94,38 @@ class History:
             genes=jax.tree.map(lambda a, b: np.concatenate([a, np.asarray(b)]), self.genes, found.genes),
         )
 
+    @property
+    def first(self) -> np.ndarray:
+        """`[n]` bool, rows that are the first of their point; the others are points that were finished later."""
+        out = np.zeros(len(self), bool)
+        out[np.unique(self.columns["index"], return_index=True)[1]] = True
+        return out
+
+    def renewed(self, batch: int) -> History:
+        """The rows of a batch of finished points in the place of their first ones for the surrogate."""
+        index, accepted = self.columns["index"], self.columns["accepted"].copy()
+        for i in np.flatnonzero(self.columns["batch"] == batch):
+            earlier = np.flatnonzero(index[:i] == index[i])
+            accepted[i] = accepted[earlier].any()
+            accepted[earlier] = False
+        return self.accept(accepted)
+
+    def expected(self) -> np.ndarray:
+        """`[n, 3]` float64, `OBJECTIVES` as far as the full budget would have brought stopped points.
+
+        Latency and power of a point that was stopped after b generations, times the geometric mean of what those of
+        full budget had at the end over what they had after b generations.
+        """
+        generations, values = self.columns["generations"], self.objectives
+        full = np.flatnonzero(generations == self.curves.shape[2])
+        for b in np.unique(generations):
+            then, end = self.curves[full][:, :, b - 1], self.curves[full][:, :, -1]
+            there = np.isfinite(then).all(axis=1) & np.isfinite(end).all(axis=1)
+            if there.any():
+                gain = np.exp(np.mean(np.log(end[there]) - np.log(then[there]), axis=0))
+                values[generations == b, :2] *= gain
+        return values
+
     def accept(self, accepted: np.ndarray) -> History:
         """The rows with another `accepted`."""
         return dataclasses.replace(self, columns={**self.columns, "accepted": np.asarray(accepted, bool)})

@@ -76,14 +76,15 @@ def by_chance(history: History, space: HardwareSpace, config: CodesignConfig, ba
 def targets(history: History, config: CodesignConfig) -> np.ndarray:
     """`[n, M]` float64, objectives of the surrogate: latency, power, area, and R or its distance where it is one."""
     extra = _ROBUST.get(config.method)
+    known = history.expected() if config.method == "unico" and config.extrapolate else history.objectives
     if extra is None or (config.method == "unico" and not config.robust):
-        return history.objectives
+        return known
     values, samples, batch = history[extra], history["samples"], history["batch"]
     out = np.zeros(len(values))
     for b in np.unique(batch):
         own = batch == b
         out[own] = np.asarray(fidelity_impute(values[own], samples[own]))
-    return np.concatenate([history.objectives, out[:, None]], axis=1)
+    return np.concatenate([known, out[:, None]], axis=1)
 
 
 def fidelity_impute(values: np.ndarray, samples: np.ndarray) -> np.ndarray:

@@ -189,10 +189,18 @@ class HardwareSearch:
             return np.zeros(0, np.int64)
         full = set(history["index"][history["generations"] == config.generations].tolist())
         whole = len(np.unique(history["index"])) >= self.space.size
-        if not whole and self.cost + config.bracket.cost <= (1 - config.finish) * config.total_cost:
+        left = config.total_cost - self.cost
+        if config.finishing == "end":
+            over = whole or self.cost + config.bracket.cost > (1 - config.finish) * config.total_cost
+            earned = 0.0
+        else:
+            over = whole or config.bracket.cost > left
+            again = int(history["generations"][~history.first].sum())
+            earned = config.finish / (1 - config.finish) * (self.cost - again) - again
+        most = min(config.lanes, int(left if over else min(earned, left)) // config.generations)
+        if most < 1:
             return np.zeros(0, np.int64)
         rows = [i for i in contributions(history, config.power_cap_W) if int(history["index"][i]) not in full]
-        most = min(config.lanes, (config.total_cost - self.cost) // config.generations)
         return history["index"][rows[:most]]
 
     def _wanted(self) -> tuple[int, bool, int]:
@@ -264,7 +272,9 @@ class HardwareSearch:
             found = dataclasses.replace(found, power_W=np.where(np.isfinite(found.latency_s), power, np.inf))
             found = dataclasses.replace(found, area_mm2=size, robustness=found.delta)
         self.history = self.history.append(found, self._curves(searched), predicted, self.batch)
-        if not len(again):
+        if len(again):
+            self.history = self.history.renewed(self.batch)
+        else:
             self._filter()
         self.batch += 1
         self.seconds.append((self.seconds[-1] if self.seconds else 0.0) + time.perf_counter() - began)

@@ -1,0 +1,309 @@
+"""Runs of hardware searches for `unico.py`: what is run, and a line of a CSV file for each as it ends.
+
+A line holds all that tables and figures need: the rows of the search that nothing measured before or with them
+dominates (their distances and hypervolumes are those of the whole search), when each was known, and the largest value
+of every objective. A run is known by budget, scenario, workload, variant and seed; one whose settings have changed
+since is done again, and the last line of a key counts. Half a line, left by a stop, is dropped.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import functools
+import hashlib
+import io
+import json
+import os
+import pathlib
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import graphs
+import jax
+import numpy as np
+
+from mohamjax.folders import cache_folder
+from mohamjax.hardware import load_technology
+from mohamjax.struct import plain
+from mohamjax.unico.bracket import MappingSearch, measured
+from mohamjax.unico.choices import settings
+from mohamjax.unico.lanes import LaneConfig, lane_problem, wires_room
+from mohamjax.unico.results import modelled_time
+from mohamjax.unico.search import CodesignResult, HardwareSearch, search_hardware
+from mohamjax.unico.space import HardwareSpace, named_space
+from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape, load_scenario
+
+WORKLOADS = pathlib.Path(__file__).resolve().parents[2] / "shared" / "workloads"
+
+SINGLE = (
+    "bert_base_128", "mobilenet_v1_224", "resnet50", "srgan_generator", "unet_572", "vit_b16", "xception_299",
+)  # fmt: skip
+"""Networks of Tables 1 and 2."""
+TRAINED = ("mobilenet_v2", "resnet50", "srgan_generator", "vgg19_opset9")
+"""Networks that Table 3 searches for (Section 4.2 and Appendix B.3)."""
+UNSEEN = (
+    "unet_572", "vit_b16", "xception_299", "mobilenet_v3_large", "mobilenet_v3_small", "convnext_base",
+    "efficientnet_v2_s", "nasnet_mobile",
+)  # fmt: skip
+"""Networks that it holds out."""
+ABLATED = ("unet_572", "srgan_generator", "bert_base_128", "vit_b16")
+"""Networks of the ablation, all on one accelerator (Appendix B.1)."""
+
+SCENARIOS: dict[str, tuple[str, dict[str, Any]]] = {
+    "edge": ("unico-edge", {}),
+    "cloud": ("unico-cloud", {}),
+    "edge-0.4W": ("unico-edge", {"power_cap_W": 0.4}),
+    "edge-fit": ("unico-edge", {"ppa": "unico-fit"}),
+    "ci": ("unico-ci", {}),
+}
+"""Spaces with their limits on power: 2 W and 20 W, which our powers never reach; 0.4 W, which about as many points keep
+as 2 W in the paper's setting; and 2 W under power and area fitted to the paper's."""
+
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    **{name: (name, {}) for name in ("unico", "hasco", "hasco-r", "nsga2", "mobohb", "random")},
+    "unico-no-R": ("unico", {"robust": False}),
+    "unico-mesmo": ("unico", {"acquisition": "mesmo"}),
+    "unico-end": ("unico", {"finishing": "end"}),
+    "unico-expected": ("unico", {"extrapolate": True}),
+    **{
+        f"{halving}-{rule}": ("unico", {**changes, "rule": rule})
+        for halving, changes in (("none", {"rationed": False}), ("sh", {"area_percent": 0}), ("msh", {}))
+        for rule in ("champion", "pareto", "uul")
+        if (halving, rule) != ("msh", "uul")  # that is UNICO
+    },
+}
+"""Methods, and UNICO with other parts: a halving and a rule of what trains the surrogate."""
+
+
+def small_application() -> ApplicationModel:
+    """Four layers that take no time."""
+    layers = (
+        Layer("stem", "conv", "Conv", WorkloadShape(K=32, C=16, P=14, Q=14, R=3, S=3)),
+        Layer("depth", "dwconv", "Conv", WorkloadShape(G=32, P=12, Q=12, R=3, S=3), predecessors=(0,)),
+        Layer("wide", "conv", "Conv", WorkloadShape(K=64, C=32, P=12, Q=12), predecessors=(1,)),
+        Layer("head", "fc", "Gemm", WorkloadShape(K=100, C=64), predecessors=(2,)),
+    )
+    return ApplicationModel("small", (Network("small", layers),))
+
+
+@functools.cache
+def application(workload: str) -> ApplicationModel:
+    """The networks of a workload, named with `+` between them; `small` has four layers."""
+    if workload == "small":
+        return small_application()
+    drawn = cache_folder("graphs")
+    return load_scenario(
+        [graphs.written(n, drawn) if n in graphs.NETWORKS else WORKLOADS / f"{n}.onnx" for n in workload.split("+")]
+    )
+
+
+# ---------------------------------------------------------------- files of lines
+
+
+@dataclasses.dataclass(frozen=True)
+class Lines:
+    """A CSV file that grows line by line.
+
+    Attributes:
+        path: of the file.
+        columns: its heading.
+        key: how many of the first columns say what a line is of.
+    """
+
+    path: pathlib.Path
+    columns: tuple[str, ...]
+    key: int
+
+    def read(self) -> dict[tuple[str, ...], dict[str, str]]:
+        """Lines by key, the last one of each; what a stop left of a line is cut off."""
+        if not self.path.exists():
+            return {}
+        text = self.path.read_text()
+        whole = text[: text.rfind("\n") + 1]
+        if whole != text:
+            self.path.write_text(whole)
+        rows = csv.DictReader(io.StringIO(whole))
+        return {tuple(row[c] for c in self.columns[: self.key]): row for row in rows}
+
+    def append(self, row: dict[str, Any]) -> None:
+        """One more line, on the disk when this returns."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        new = not self.path.exists() or not self.path.stat().st_size
+        with open(self.path, "a", newline="") as file:
+            writer = csv.DictWriter(file, self.columns, lineterminator="\n")
+            if new:
+                writer.writeheader()
+            writer.writerow(row)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+RUN_COLUMNS = (
+    "budget", "scenario", "workload", "variant", "seed", "settings", "points", "evaluations", "seconds", "cpu_seconds",
+    "most", "trail",
+)  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What is kept of a search.
+
+    Attributes:
+        points: hardware points measured, one more time where a search was finished.
+        evaluations: mappings evaluated.
+        seconds: of the clock.
+        cpu_seconds: of the processor.
+        most: `[3]`, the largest latency [s], power [W] and area [mm^2] within the limit on power.
+        cost: `[n]`, evaluations at the end of the batch that each row of the trail came in.
+        modelled: `[n]`, generations one after the other up to there, see `modelled_time`.
+        index: `[n]`, points of the space.
+        objectives: `[n, 3]`, latency, power and area.
+    """
+
+    points: int
+    evaluations: int
+    seconds: float
+    cpu_seconds: float
+    most: np.ndarray
+    cost: np.ndarray
+    modelled: np.ndarray
+    index: np.ndarray
+    objectives: np.ndarray
+
+    @classmethod
+    def of(cls, row: dict[str, str]) -> Run:
+        """From its line."""
+        trail = np.asarray(json.loads(row["trail"]), float).reshape(-1, 6)
+        return cls(
+            points=int(row["points"]),
+            evaluations=int(row["evaluations"]),
+            seconds=float(row["seconds"]),
+            cpu_seconds=float(row["cpu_seconds"]),
+            most=np.asarray(json.loads(row["most"]), float),
+            cost=trail[:, 0],
+            modelled=trail[:, 1],
+            index=trail[:, 2].astype(np.int64),
+            objectives=trail[:, 3:],
+        )
+
+
+def trail_of(result: CodesignResult) -> list[list[float]]:
+    """Rows within the limit that no row of the same batch or an earlier one dominates."""
+    history, modelled = result.history, modelled_time(result)
+    rows = np.flatnonzero(history.within(result.config.power_cap_W))
+    values, batch = history.objectives[rows], history["batch"][rows]
+    out = []
+    for k, i in enumerate(rows):
+        known = values[batch <= batch[k]]
+        beaten = (known <= values[k]).all(axis=1) & (known < values[k]).any(axis=1)
+        first = not (values[:k] == values[k]).all(axis=1).any()
+        if first and not beaten.any():
+            cost = [int(result.evaluations[i]), int(modelled[history["batch"][i]])]
+            out.append([*cost, int(history["index"][i]), *map(float, values[k])])
+    return out
+
+
+@dataclasses.dataclass
+class Runs:
+    """Searches that were done, and those to do.
+
+    Attributes:
+        lines: where they are kept.
+        until: `time.monotonic()` after which no search begins; None for no end.
+        report_only: begin none.
+        left: searches that were asked for and not done.
+    """
+
+    lines: Lines
+    until: float | None = None
+    report_only: bool = False
+    left: int = 0
+
+    def __post_init__(self) -> None:
+        self._known = self.lines.read()
+
+    def may_begin(self) -> bool:
+        """Whether there is time for more."""
+        return not self.report_only and (self.until is None or time.monotonic() < self.until)
+
+    def search(self, budget: str, scenario: str, workload: str, variant: str, seed: int, **changes: Any) -> Run | None:
+        """A search, from its line where it was done before; None where it is not to be begun."""
+        named, own = SCENARIOS[scenario]
+        method, parts = VARIANTS[variant]
+        space = named_space(named)
+        config = settings(space, method, budget, seed=seed, **{**own, **parts, **changes})
+        mark = hashlib.sha256(json.dumps(plain(config), sort_keys=True, default=str).encode()).hexdigest()[:12]
+        return self.kept(
+            (budget, scenario, workload, variant, str(seed)),
+            mark,
+            lambda: search_hardware(HardwareSearch(application(workload), space, config)),
+        )
+
+    def kept(self, key: tuple[str, ...], mark: str, search: Callable[[], CodesignResult]) -> Run | None:
+        """The search of a key under settings of a mark."""
+        row = self._known.get(key)
+        if row is not None and row["settings"] == mark:
+            return Run.of(row)
+        if not self.may_begin():
+            self.left += 1
+            return None
+        began, cpu = time.perf_counter(), time.process_time()
+        result = search()
+        seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
+        history = result.history
+        most = history.objectives[history.within(result.config.power_cap_W)].max(axis=0)
+        values = [len(history), int(result.evaluations[-1]), f"{seconds:.1f}", f"{cpu:.1f}"]
+        cells = [*key, mark, *values, json.dumps(most.tolist()), json.dumps(trail_of(result))]
+        row = {name: str(value) for name, value in zip(RUN_COLUMNS, cells, strict=True)}
+        self.lines.append(row)
+        self._known[key] = row
+        print(f"{' '.join(key)}: {len(history)} points, {cpu:.0f} s of the processor", flush=True)
+        return Run.of(row)
+
+
+# ---------------------------------------------------------------- designs on networks that a search did not see
+
+
+MEASURED_COLUMNS = (
+    "space", "workload", "generations", "index", "latency_s", "power_W", "area_mm2", "robustness", "delta",
+)  # fmt: skip
+
+
+@dataclasses.dataclass
+class Measurements:
+    """Hardware points measured on workloads by full mapping searches under one key, a line for each."""
+
+    lines: Lines
+
+    def __post_init__(self) -> None:
+        self._known = self.lines.read()
+
+    def missing(self, space: HardwareSpace, workload: str, generations: int, points: Sequence[int]) -> list[int]:
+        """Points that were not measured yet."""
+        return [p for p in points if (space.name, workload, str(generations), str(p)) not in self._known]
+
+    def measure(self, space: HardwareSpace, workload: str, generations: int, points: Sequence[int]) -> None:
+        """Measures what was not, in groups of few so that a stop loses little."""
+        wanted = self.missing(space, workload, generations, points)
+        if not wanted:
+            return
+        app = application(workload)
+        lanes = LaneConfig(generations=generations, max_children=wires_room(space))
+        problem = lane_problem(app, space, load_technology())
+        search = MappingSearch(jax.random.key(0x7AB3), problem, space, len(app.unique_layers), lanes)
+        for start in range(0, len(wanted), 8):
+            some = np.asarray(wanted[start : start + 8])
+            found = measured(search.advance(search.begin(some), generations), lanes)
+            for i, point in enumerate(some):
+                numbers = (found.latency_s, found.power_W, found.area_mm2, found.robustness, found.delta)
+                row = [space.name, workload, generations, point, *(repr(float(x[i])) for x in numbers)]
+                line = {name: str(value) for name, value in zip(MEASURED_COLUMNS, row, strict=True)}
+                self.lines.append(line)
+                self._known[tuple(line[c] for c in MEASURED_COLUMNS[:4])] = line
+
+    def objectives(self, space: HardwareSpace, workload: str, generations: int, point: int) -> np.ndarray:
+        """`[3]`: latency [s], power [W] and area [mm^2] of a point that was measured."""
+        line = self._known[space.name, workload, str(generations), str(point)]
+        return np.asarray([float(line[name]) for name in ("latency_s", "power_W", "area_mm2")])
