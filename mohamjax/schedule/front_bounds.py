@@ -39,6 +39,7 @@ area, K cells of latency. Cycles, pJ and um^2 inside, seconds, J and mm^2 outsid
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections import abc
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -103,13 +104,18 @@ class Staircase:
         Raises:
             ValueError: it is no falling staircase of finite numbers of 0 or more.
         """
-        rows = np.asarray(pairs, float)
+        try:
+            rows = np.asarray(pairs, float)
+        except OverflowError:
+            rows = np.empty(0)
         if rows.ndim != 2 or rows.shape[1] != 2 or not len(rows) or not (np.isfinite(rows) & (rows >= 0)).all():
             raise ValueError("a staircase is pairs of finite numbers that are not negative")
         if (np.diff(rows[:, 0]) <= 0).any() or (np.diff(rows[:, 1]) > 0).any():
             raise ValueError("a staircase rises in its first column and falls in its second")
         return cls(at=rows[:, 0], least=rows[:, 1])
 
+
+_LARGEST = sys.float_info.max
 
 _CURVES = {
     "latency_of_area": ("area_mm2", "latency_s"),
@@ -290,7 +296,8 @@ class Certificate:
             raise ValueError("box or curves are missing")
 
         def numbers(count: int, *values: Any) -> list[float]:
-            if len(values) != count or not all(isinstance(x, int | float) and np.isfinite(x) for x in values):
+            # NumPy knows no whole numbers beyond 64 bits.
+            if len(values) != count or not all(isinstance(x, int | float) and abs(x) <= _LARGEST for x in values):
                 raise ValueError("box or hypervolumes are no numbers")
             return [float(x) for x in values]
 
