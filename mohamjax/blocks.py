@@ -9,7 +9,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-__all__ = ["in_blocks", "varying"]
+from mohamjax.platforms import by_platform
+
+__all__ = ["WIDE", "in_blocks", "in_fitting_blocks", "varying"]
+
+WIDE = 1 << 17
+"""Rows of a block on an accelerator: enough that launches cost little, few enough for its memory (a mapping takes some
+20 kB where its wires are counted)."""
 
 
 def in_blocks(function: Callable[[Any], Any], rows: Any, most: int) -> Any:
@@ -40,6 +46,21 @@ def in_blocks(function: Callable[[Any], Any], rows: Any, most: int) -> Any:
 
     result = jax.lax.map(function, jax.tree.map(split, rows))
     return jax.tree.map(lambda leaf: leaf.reshape(count * width, *leaf.shape[2:])[:total], result)
+
+
+def in_fitting_blocks(function: Callable[[Any], Any], rows: Any, most: int, wide: int = WIDE) -> Any:
+    """`in_blocks` of at most `most` rows on a processor, of at most `wide` on an accelerator.
+
+    Args:
+        function: as in `in_blocks`.
+        rows: likewise.
+        most: static, rows of a block on a processor.
+        wide: static, and on an accelerator.
+    """
+    if jax.tree.leaves(rows)[0].shape[0] <= most:
+        return function(rows)
+    forms = [functools.partial(in_blocks, function, most=size) for size in (most, wide)]
+    return by_platform(rows, cpu=forms[0], wide=forms[1])
 
 
 def varying(tree: Any, *like: Any) -> Any:

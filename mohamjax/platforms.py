@@ -4,23 +4,28 @@ A processor wants small blocks that stay in its cache, and loops that do no more
 few, wide kernels: each launch costs microseconds, and a loop whose length only the data know makes the host wait in
 every round. Where the two differ, both forms are written down and `by_platform` takes one.
 
-The choice falls when a program is lowered, for the platform that it is lowered for. So it needs no device at hand (a
-program exported for CUDA on a machine without one is the program that a GPU would run), no state of the process takes
-part in it, and no compiled program can hold the wrong form. Both forms are traced; one is compiled.
+Where the process has an accelerator, both forms are traced, and the choice falls when a program is lowered, for the
+platform that it is lowered for: so the processor beside a GPU still has its own form. Where there is none, only the
+processor's form is traced, which costs nothing. `traced("both")` says otherwise, for those who export programs or
+compile them for a device that is not there.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 from jax import lax
 
-__all__ = ["accelerated", "by_platform", "forced"]
+__all__ = ["accelerated", "by_platform", "short_scan", "traced"]
 
-_forced: list[str] = []
+_UNROLL = 8  # steps that an accelerator takes as one; more hardly save kernels and take long to compile
+
+_FORMS = ("cpu", "wide", "both")
+_traced: list[str] = []
 
 
 def by_platform(*arguments: Any, cpu: Callable[..., Any], wide: Callable[..., Any]) -> Any:
@@ -33,35 +38,63 @@ def by_platform(*arguments: Any, cpu: Callable[..., Any], wide: Callable[..., An
         cpu: the form for processors.
         wide: the form for accelerators; a pytree of the same shapes and dtypes.
     """
-    if _forced:
-        return (cpu if _forced[-1] == "cpu" else wide)(*arguments)
-    return lax.platform_dependent(*arguments, cpu=cpu, default=wide)
+    form = _form()
+    if form == "both":
+        return lax.platform_dependent(*arguments, cpu=cpu, default=wide)
+    return (cpu if form == "cpu" else wide)(*arguments)
+
+
+def _form() -> str:
+    """What is traced: 'cpu', 'wide' or 'both'."""
+    if _traced:
+        return _traced[-1]
+    return "cpu" if jax.default_backend() == "cpu" else "both"
+
+
+def short_scan(
+    step: Callable[..., Any], start: Any, xs: Any, *, length: int | None = None, reverse: bool = False
+) -> Any:
+    """`jax.lax.scan` of steps so small that an accelerator would spend its time on starting them: there, unrolled.
+
+    Args:
+        step: as in `jax.lax.scan`.
+        start: likewise.
+        xs: likewise.
+        length: likewise.
+        reverse: likewise.
+    """
+
+    def scan(start: Any, xs: Any, unroll: int) -> Any:
+        return lax.scan(step, start, xs, length=length, reverse=reverse, unroll=unroll)
+
+    cpu, wide = (functools.partial(scan, unroll=unroll) for unroll in (1, _UNROLL))
+    return by_platform(start, xs, cpu=cpu, wide=wide)
 
 
 def accelerated() -> bool:
     """Whether the host plans for an accelerator: the sizes of batches that it hands to programs depend on it."""
-    return _forced[-1] != "cpu" if _forced else jax.default_backend() != "cpu"
+    return _form() != "cpu"
 
 
 @contextlib.contextmanager
-def forced(form: str) -> Iterator[None]:
-    """Takes one form whatever the platform, for tests and measurements: both forms run on a processor.
+def traced(form: str) -> Iterator[None]:
+    """What is traced in this process, for tests, exports and measurements: both forms run on a processor.
 
-    Programs that were traced before or are used after know nothing of it, so JAX's caches are emptied twice. Not for
-    several threads.
+    Programs traced before or after know nothing of it, so JAX's caches are emptied twice. Not for several threads.
 
     Args:
-        form: 'cpu' or 'wide'.
+        form: 'cpu' or 'wide' whatever the platform, or 'both', of which the platform that a program is lowered for
+            takes one.
 
     Raises:
         ValueError: another form.
     """
-    if form not in ("cpu", "wide"):
-        raise ValueError(f"form: expected 'cpu' or 'wide', got {form!r}")
+    if form not in _FORMS:
+        raise ValueError(f"form: expected one of {', '.join(_FORMS)}, got {form!r}")
     jax.clear_caches()
-    _forced.append(form)
+    _traced.append(form)
     try:
         yield
     finally:
-        _forced.pop()
+        _traced.pop()
         jax.clear_caches()

@@ -11,6 +11,7 @@ Axes: N rows, M objectives, all minimised; K blocks of B rows; C slots of an arc
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import NamedTuple
 
 import jax
@@ -20,7 +21,7 @@ from jax import lax
 from mohamjax.blocks import varying
 from mohamjax.emo._arrays import positive
 
-__all__ = ["chains", "enter_chunks", "lexicographic", "profiles"]
+__all__ = ["chains", "enter_chunks", "lexicographic", "profiles", "repeated"]
 
 _BLOCK = 256  # rows whose longest chains are known beforehand
 _SQUARED = 16  # rows of the chains that products of the matrix with itself find; beyond, halves are joined
@@ -45,6 +46,12 @@ def lexicographic(f: jax.Array, rows: int) -> tuple[list[jax.Array], jax.Array, 
     pad = (0, -n % rows)
     compared = [jnp.pad(column, pad, constant_values=jnp.inf) for column in columns[1:]]
     return compared, jnp.pad(first, pad), source, lax.cummax(jnp.where(first, index, 0))
+
+
+def repeated(f: jax.Array) -> jax.Array:
+    """`[N]` bool: rows of `[N, M]` that equal an earlier one, by a sort instead of all pairs."""
+    _, first, source, _ = lexicographic(f, 1)
+    return jnp.zeros(f.shape[0], bool).at[source].set(~first, unique_indices=True)
 
 
 def chains(f: jax.Array) -> jax.Array:
@@ -88,7 +95,7 @@ def chains(f: jax.Array) -> jax.Array:
     phases = _PHASES if steps >= 4 * _PHASES else 1
     borders = [steps * p // phases for p in range(phases + 1)]
     done = []
-    for low, high in zip(borders, borders[1:], strict=False):
+    for low, high in itertools.pairwise(borders):
         first, end = low * block * group, high * block * group
         if high - low == 1:
             rank = settle(rank, jnp.int32(low), first)
