@@ -28,7 +28,7 @@ _FORMS = ("cpu", "wide", "both")
 _traced: list[str] = []
 
 
-def by_platform(*arguments: Any, cpu: Callable[..., Any], wide: Callable[..., Any]) -> Any:
+def by_platform(*arguments: Any, cpu: Callable[..., Any], wide: Callable[..., Any], both: bool = False) -> Any:
     """What `cpu` returns where a program runs on a processor, and what `wide` returns on anything else.
 
     Traceable, vmappable.
@@ -37,8 +37,11 @@ def by_platform(*arguments: Any, cpu: Callable[..., Any], wide: Callable[..., An
         arguments: pytrees of arrays for both; other arrays may be closed over.
         cpu: the form for processors.
         wide: the form for accelerators; a pytree of the same shapes and dtypes.
+        both: static; both forms are traced even where there is no accelerator. The choice between them is then part
+            of the program, at which the compiler begins new loops: what is compared bit by bit between versions of a
+            program needs the same.
     """
-    form = _form()
+    form = "both" if both and not _traced else _form()
     if form == "both":
         return lax.platform_dependent(*arguments, cpu=cpu, default=wide)
     return (cpu if form == "cpu" else wide)(*arguments)

@@ -446,7 +446,8 @@ def _population(*arguments: jax.Array) -> _Outcome:
     One schedule is a population of one. That way a caller's `jax.vmap(simulate)` meets code whose trailing axis
     is the population, which compiles to several times faster loops on a CPU than XLA's own batching does.
     """
-    return by_platform(arguments, cpu=_blocks, wide=functools.partial(_block, link=_link_at_once, unroll=_UNROLL))
+    wide = functools.partial(_block, link=_link_at_once, unroll=_UNROLL)
+    return by_platform(arguments, cpu=_blocks, wide=wide, both=True)
 
 
 @_population.def_vmap

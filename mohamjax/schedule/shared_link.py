@@ -135,7 +135,7 @@ def _cached(run: Callable[[jax.Array, jax.Array], jax.Array], accelerator: jax.A
 
 
 def _population(run: Callable[[jax.Array, jax.Array], jax.Array], accelerator: jax.Array, priority: jax.Array):
-    return by_platform(accelerator, priority, cpu=functools.partial(_cached, run), wide=run)
+    return by_platform(accelerator, priority, cpu=functools.partial(_cached, run), wide=run, both=True)
 
 
 def link_makespan(
