@@ -192,6 +192,12 @@ def rows(real: bool) -> list[Row]:
     ]
 
 
+def chosen(real: bool, only: list[str]) -> list[Row]:
+    """The lines asked for."""
+    found = [row for part in only for row in rows(real) if part in row.name]
+    return list({row.name: row for row in found}.values())
+
+
 def mapping_units(scenario: str) -> int:
     """Mappings of a generation of the mapper, all problems of a scenario at once."""
     layers, templates = load_scenario(scenario, warn=lambda _: None).unique_layers, load_templates()
@@ -279,7 +285,9 @@ def difference(one: Any, other: Any) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--only", default="", help="lines whose name has this in it")
+    parser.add_argument(
+        "--only", nargs="+", default=[""], help="lines whose name has one of these in it, in this order"
+    )
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--out", type=pathlib.Path, help="write the table as Markdown")
     options = parser.parse_args()
@@ -289,9 +297,8 @@ def main() -> None:
     if real:
         report.say("Measured. `apart`: share of results that differ from the processor's by more than 1e-5.", "")
         report.head("one generation or batch of", "ms", "million/s", "peak GB", "apart", "target", "verdict")
-        for row in rows(True):
-            if options.only in row.name:
-                measure(row, report, options.repeats)
+        for row in chosen(True, options.only):
+            measure(row, report, options.repeats)
     else:
         report.say(
             "**Estimates, not measurements: nothing ran on a GPU.** Compiled for an H200, counted, and timed by the",
@@ -305,10 +312,9 @@ def main() -> None:
         )  # fmt: skip
         where = gpu_model.device()
         with platforms.traced("both"):
-            for row in rows(False):
-                if options.only in row.name:
-                    estimate(row, where, report)
-                    report.write(options.out)
+            for row in chosen(False, options.only):
+                estimate(row, where, report)
+                report.write(options.out)
     report.write(options.out)
 
 
