@@ -222,7 +222,7 @@ def met(row: Row, milliseconds: float, gigabytes: float) -> tuple[str, str]:
     return UNITS[unit].format(value), "met" if fine else "missed: " + UNITS[unit].format(has)
 
 
-def estimate(row: Row, where: Any, report: Report) -> None:
+def estimate(row: Row, where: Any, report: Report, hlo: pathlib.Path | None) -> None:
     """Compiles the programs of a line and says what they would take."""
     began = time.perf_counter()
     whole, memory = gpu_model.Count(), 0.0
@@ -233,7 +233,11 @@ def estimate(row: Row, where: Any, report: Report) -> None:
         found = program.memory_analysis()
         peak = found.temp_size_in_bytes + found.argument_size_in_bytes + found.output_size_in_bytes
         memory = max(memory, peak / 1e9)
-        own = gpu_model.count(program.as_text(), row.rounds)
+        text = program.as_text()
+        if hlo is not None:
+            hlo.mkdir(parents=True, exist_ok=True)
+            (hlo / f"{row.name} {function.__name__}.txt".replace("/", "_")).write_text(text)
+        own = gpu_model.count(text, row.rounds)
         for field in ("launches", "trips", "bytes", "low", "high"):
             setattr(whole, field, getattr(whole, field) + getattr(own, field))
         for source, spent in own.where.items():
@@ -288,6 +292,7 @@ def main() -> None:
     parser.add_argument(
         "--only", nargs="+", default=[""], help="lines whose name has one of these in it, in this order"
     )
+    parser.add_argument("--hlo", type=pathlib.Path, help="keep the compiled programs in this folder")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--out", type=pathlib.Path, help="write the table as Markdown")
     options = parser.parse_args()
@@ -313,7 +318,7 @@ def main() -> None:
         where = gpu_model.device()
         with platforms.traced("both"):
             for row in chosen(False, options.only):
-                estimate(row, where, report)
+                estimate(row, where, report, options.hlo)
                 report.write(options.out)
     report.write(options.out)
 

@@ -219,16 +219,21 @@ class _Program:
                 continue
             bytes_, gathered, operations = self.work(each, name)
             passes = 1
-            if each.op == "sort" or "sort" in each.source.rsplit("/", 1)[-1]:
-                length = self.length(each)
-                bits = max(1, (length - 1).bit_length())
+            sort = self.sort(each)
+            if sort:  # by exchanges, of which those within 2,048 numbers need no pass of their own
+                bits = max(1, (self.length(sort) - 1).bit_length())
                 passes = 1 + sum(k - 10 for k in range(12, bits + 1))
-                operations = each.elements * bits * bits * 2
+                operations = sort.elements * bits * bits * 2
             self.total.bytes += times * bytes_ * passes
             seconds = max(bytes_ / BANDWIDTH + gathered / SECTORS, operations / OPERATIONS / passes)
             row += [(seconds * 1e6, each.source)] * passes
             self.total.launches += times * (1 - passes)
         self.launch(row, times)
+
+    def sort(self, each: _Instruction) -> _Instruction | None:
+        """The sort that an instruction is, or is made of."""
+        body = self.computations.get(each.calls("calls"), {}) if each.op == "fusion" else {each.name: each}
+        return next((inner for inner in body.values() if inner.op == "sort"), None)
 
     def length(self, sort: _Instruction) -> int:
         """Of the sorted axis."""
