@@ -1,4 +1,4 @@
-"""Times both forms of `mohamjax.emo.non_dominated_rank`, to set where 'auto' changes form.
+"""Times the forms of `mohamjax.emo.non_dominated_rank`, to set where 'auto' changes form.
 
     python experiments/bench_ranking.py [--sizes 256 512 ...] [--out experiments/results/ranking.md]
 
@@ -55,7 +55,7 @@ def measure(kind: str, n: int, repeats: int) -> dict[str, object]:
     fronts = int(rank.max()) + 1
     record: dict[str, object] = {"population": kind, "rows": n, "fronts": fronts}
     matrix = n * n / 8
-    for method in ("peel", "blocked"):
+    for method in ("peel", "blocked", "wide"):
         if method == "peel" and (matrix > PEEL_BYTES or matrix * fronts > PEEL_WORK):
             continue
         jax.clear_caches()
@@ -76,7 +76,7 @@ def main() -> None:
 
     report = Report()
     report.say(f"{when_and_where()}.", "", (__doc__ or "").split("\n\n")[2].strip(), "")
-    columns = ("population", "rows", "fronts", "peel_ms", "blocked_ms", "crowding_ms", "survive_ms")
+    columns = ("population", "rows", "fronts", "peel_ms", "blocked_ms", "wide_ms", "crowding_ms", "survive_ms")
     report.head(*columns)
     for kind in arguments.populations:
         for n in arguments.sizes:

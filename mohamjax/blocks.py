@@ -9,10 +9,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-__all__ = ["DESIGNS", "cached", "in_blocks", "varying"]
+from mohamjax.platforms import by_platform
+
+__all__ = ["DESIGNS", "WIDE", "in_blocks", "in_fitting_blocks", "varying"]
 
 DESIGNS = 128
 """Designs of which a processor's caches hold what growing and evaluating them needs: twice that is no faster."""
+
+WIDE = 1 << 17
+"""Rows of a block on an accelerator: enough that launches cost little, few enough for its memory (a mapping takes some
+20 kB where its wires are counted)."""
 
 
 def in_blocks(function: Callable[[Any], Any], rows: Any, most: int) -> Any:
@@ -45,15 +51,19 @@ def in_blocks(function: Callable[[Any], Any], rows: Any, most: int) -> Any:
     return jax.tree.map(lambda leaf: leaf.reshape(count * width, *leaf.shape[2:])[:total], result)
 
 
-def cached(function: Callable[[Any], Any], rows: Any, most: int) -> Any:
-    """`in_blocks` where the processor's caches are what counts; at once on a GPU, where width is.
+def in_fitting_blocks(function: Callable[[Any], Any], rows: Any, most: int, wide: int = WIDE) -> Any:
+    """`in_blocks` of at most `most` rows on a processor, of at most `wide` on an accelerator.
 
     Args:
-        function: as of `in_blocks`.
+        function: as in `in_blocks`.
         rows: likewise.
-        most: static, rows of a block at most, on a CPU.
+        most: static, rows of a block on a processor.
+        wide: static, and on an accelerator.
     """
-    return jax.lax.platform_dependent(rows, cpu=lambda rows: in_blocks(function, rows, most), default=function)
+    if jax.tree.leaves(rows)[0].shape[0] <= most:
+        return function(rows)
+    forms = [functools.partial(in_blocks, function, most=size) for size in (most, wide)]
+    return by_platform(rows, cpu=forms[0], wide=forms[1])
 
 
 def varying(tree: Any, *like: Any) -> Any:

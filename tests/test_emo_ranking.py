@@ -43,7 +43,7 @@ def special(kind, n, m):
 KINDS = ("random", "tied", "equal", "chain", "infinite", "nan", "mixed")
 
 
-@pytest.mark.parametrize("method", ["peel", "blocked"])
+@pytest.mark.parametrize("method", ["peel", "blocked", "wide"])
 @pytest.mark.parametrize("m", [1, 2, 3, 4])
 def test_rank_is_the_definition(method, m):
     @settings(max_examples=60, deadline=None)
@@ -54,7 +54,7 @@ def test_rank_is_the_definition(method, m):
     check()
 
 
-@pytest.mark.parametrize("method", ["peel", "blocked"])
+@pytest.mark.parametrize("method", ["peel", "blocked", "wide"])
 @pytest.mark.parametrize("n", [1, 2, 31, 32, 33, 100])
 def test_rank_at_block_borders(method, n):
     for kind in KINDS:
@@ -73,7 +73,7 @@ def test_auto_agrees_with_both_forms_on_either_side_of_its_border():
         np.testing.assert_array_equal(auto == 0, ~plain_emo.dominance(f).any(0))
 
 
-@pytest.mark.parametrize("method", ["peel", "blocked"])
+@pytest.mark.parametrize("method", ["peel", "blocked", "wide"])
 def test_rank_ignores_order_scale_and_shift_of_rows(method):
     @settings(max_examples=30, deadline=None)
     @given(tables(3, FINITE), st.permutations(range(N)), st.sampled_from([0.5, 2.0, 1024.0]))
@@ -216,7 +216,7 @@ def test_wrong_arguments_are_named():
         emo.survive(f, 5)
 
 
-@pytest.mark.parametrize("method", ["peel", "blocked"])
+@pytest.mark.parametrize("method", ["peel", "blocked", "wide"])
 def test_vmap_ranks_every_population_alone(method):
     f = np.stack([special(kind, 40, 3) for kind in KINDS])
     got = jax.vmap(lambda rows: emo.non_dominated_rank(rows, method=method))(jnp.asarray(f))
@@ -228,7 +228,7 @@ def test_vmap_ranks_every_population_alone(method):
         np.testing.assert_array_equal(crowding[k], alone[2])
 
 
-@pytest.mark.parametrize("method", ["peel", "blocked"])
+@pytest.mark.parametrize("method", ["peel", "blocked", "wide"])
 def test_without_jit(method):
     f = special("mixed", 9, 3)
     with jax.disable_jit():

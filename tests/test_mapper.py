@@ -346,10 +346,10 @@ def test_a_template_that_nothing_fits_has_no_sets():
     assert not tables.count.any() and np.isinf(tables.objectives).all()
 
 
-@pytest.mark.parametrize("field", ["population", "archive", "entries", "block"])
-def test_sizes_are_checked(field):
+@pytest.mark.parametrize(("field", "value"), [("population", 0), ("archive", 0), ("entries", 0), ("block", -1)])
+def test_sizes_are_checked(field, value):
     with pytest.raises(InputError, match=field):
-        dataclasses.replace(CONFIG, **{field: 0})
+        dataclasses.replace(CONFIG, **{field: value})
 
 
 def test_a_template_that_costs_nothing_has_its_pareto_sets():

@@ -15,6 +15,8 @@ from jax import lax
 from jax.tree_util import keystr, tree_leaves_with_path
 
 from mohamjax.emo._arrays import as_objectives, positive
+from mohamjax.emo.wide import enter_chunks
+from mohamjax.platforms import by_platform
 from mohamjax.struct import record
 
 __all__ = ["Archive", "archive_init", "archive_size", "archive_update"]
@@ -85,6 +87,7 @@ def archive_update(
     neighbours' distances are brought up to date, and so on until C remain: the extremes of every objective
     have infinite distance and stay. A design given up so is forgotten, hence a later one that only it
     dominates may enter. Large batches enter in chunks of 512 rows, in order, and are thinned after each.
+    Accelerators do so in other steps (`emo.wide`) and keep the same rows.
 
     Args:
         archive: From `archive_init` or an earlier update.
@@ -114,16 +117,23 @@ def archive_update(
     padded = jnp.pad(new, ((0, chunks * chunk - batch), (0, 0)), constant_values=jnp.inf)
     source = jnp.arange(chunks * chunk, dtype=jnp.int32) + capacity
     state = (archive.objectives, archive.valid, jnp.arange(capacity, dtype=jnp.int32), archive.thinned)
-
-    def enter(state, rows):
-        return _enter(*state, *rows, log_crowding=log_crowding), None
-
     rows = (padded.reshape(chunks, chunk, m), source.reshape(chunks, chunk))
-    (kept, valid, origin, thinned), _ = lax.scan(enter, state, rows)
+    enter = functools.partial(_enter_chunks, log_crowding=log_crowding)
+    wide = functools.partial(enter_chunks, log_crowding=log_crowding)
+    kept, valid, origin, thinned = by_platform(*state, *rows, cpu=enter, wide=wide)
     # Only unused slots could still point at a row of the padding.
     origin = jnp.where(valid, origin, 0)
     held = jax.tree.map(lambda old, add: jnp.concatenate([old, add])[origin], archive.genes, genes)
     return Archive(genes=held, objectives=kept, valid=valid, thinned=thinned)
+
+
+def _enter_chunks(kept, valid, origin, thinned, rows, source, *, log_crowding):
+    """Chunks `[chunks, R, M]` into the archive one after another; as `wide.enter_chunks`."""
+
+    def enter(state, rows):
+        return _enter(*state, *rows, log_crowding=log_crowding), None
+
+    return lax.scan(enter, (kept, valid, origin, thinned), (rows, source))[0]
 
 
 def _enter(kept, valid, origin, thinned, rows, source, *, log_crowding):

@@ -21,6 +21,8 @@ from mohamjax.emo._arrays import as_objectives
 from mohamjax.emo.archive import Archive, archive_init, archive_update
 from mohamjax.emo.feasibility import feasible
 from mohamjax.emo.ranking import survive, tournament
+from mohamjax.emo.wide import repeated
+from mohamjax.platforms import by_platform
 from mohamjax.struct import record, take
 
 __all__ = ["NSGA2", "Archived", "ArchivedState", "NSGA2State", "evolve"]
@@ -228,7 +230,8 @@ class NSGA2:
         merged = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), state.genes, candidates)
         values = jnp.concatenate([state.objectives, found])
         if self.distinct:
-            values = jnp.where(_repeated(values)[:, None], jnp.inf, values)
+            again = by_platform(values, cpu=_repeated, wide=repeated)
+            values = jnp.where(again[:, None], jnp.inf, values)
         index, rank, crowding = survive(self.judge(values, **context), self.population)
         return NSGA2State(
             key=state.key,

@@ -15,13 +15,15 @@ import jax.numpy as jnp
 from jax import lax
 
 from mohamjax.emo._arrays import as_objectives, precision
+from mohamjax.emo.wide import chains, lexicographic
+from mohamjax.platforms import by_platform
 
 __all__ = ["crowding_distance", "non_dominated_rank", "survive", "tournament"]
 
 _WORD = 32  # bits per word of the dominance matrix
 _BLOCK = 32  # rows whose ranks are settled, then pushed to all later rows, in one pass
 _PEEL_LIMIT = 2048  # rows up to which 'auto' peels; set from experiments/bench_ranking.py
-_METHODS = ("auto", "peel", "blocked")
+_METHODS = ("auto", "peel", "blocked", "wide")
 
 
 def non_dominated_rank(objectives: chex.ArrayTree, *, method: str = "auto") -> jax.Array:
@@ -35,7 +37,9 @@ def non_dominated_rank(objectives: chex.ArrayTree, *, method: str = "auto") -> j
         method: Static. 'peel' keeps the dominance relation as a matrix of bits (N^2 / 8 bytes) and peels
             front by front, O(N^2) work per 32 fronts. 'blocked' sorts the rows lexicographically and finds
             the longest chain of dominators block by block, O(N^2 M) comparisons but O(N) memory, whatever the
-            number of fronts. 'auto' takes the faster one for N (experiments/bench_ranking.py). Both give the
+            number of fronts. 'wide' does likewise in large blocks, whose longest chains it finds all at once, in
+            a number of kernels that does not depend on the data: for accelerators. 'auto' takes, on a processor,
+            the faster of the first two for N (experiments/bench_ranking.py), and 'wide' elsewhere. All give the
             same ranks.
 
     Returns:
@@ -61,9 +65,9 @@ def _rank(f: jax.Array, method: str) -> jax.Array:
         return jnp.zeros(0, jnp.int32)
     if m == 1:
         return _rank_values(f[:, 0])
-    if method == "peel" or (method == "auto" and n <= _PEEL_LIMIT):
-        return _rank_peel(f)
-    return _rank_blocked(f)
+    if method == "auto":
+        return by_platform(f, cpu=_rank_peel if n <= _PEEL_LIMIT else _rank_blocked, wide=chains)
+    return {"peel": _rank_peel, "blocked": _rank_blocked, "wide": chains}[method](f)
 
 
 def _rank_values(values: jax.Array) -> jax.Array:
@@ -114,16 +118,10 @@ def _rank_blocked(f: jax.Array) -> jax.Array:
     distinct rows "nowhere larger" is dominance, so only the first of equal rows passes its rank on and the
     others copy it.
     """
-    n, m = f.shape
+    n = f.shape[0]
     blocks = -(-n // _BLOCK)
-    index = jnp.arange(n, dtype=jnp.int32)
-    *columns, source = lax.sort((*(f[:, k] for k in range(m)), index), num_keys=m)
-    differs = functools.reduce(jnp.logical_or, [column[1:] != column[:-1] for column in columns])
-    first = jnp.concatenate([jnp.ones(1, bool), differs])
     # Padded rows come last and pass nothing on.
-    pad = (0, blocks * _BLOCK - n)
-    compared = [jnp.pad(column, pad, constant_values=jnp.inf) for column in columns[1:]]
-    passes = jnp.pad(first, pad)
+    compared, passes, source, representative = lexicographic(f, _BLOCK)
     earlier = jnp.triu(jnp.ones((_BLOCK, _BLOCK), bool), 1)
 
     def block(b: jax.Array, rank: jax.Array) -> jax.Array:
@@ -153,8 +151,7 @@ def _rank_blocked(f: jax.Array) -> jax.Array:
         return jnp.where(after, jnp.maximum(rank, reached), rank)
 
     chain = lax.fori_loop(0, blocks, block, jnp.zeros(blocks * _BLOCK, jnp.int32))[:n]
-    representative = lax.cummax(jnp.where(first, index, 0))
-    return jnp.zeros_like(index).at[source].set(chain[representative])
+    return jnp.zeros(n, jnp.int32).at[source].set(chain[representative])
 
 
 def crowding_distance(objectives: chex.ArrayTree, rank: chex.ArrayTree) -> jax.Array:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from mohamjax.dims import ALL, DATA_SPACES, RELEVANT, C, G, I, K, N, O, P, Q, R, S, W, input_window, tensor_words
 from mohamjax.hardware.machine import Machine
@@ -29,6 +28,7 @@ from mohamjax.mapping.children import (
 )
 from mohamjax.mapping.links import input_share, link_traffic, mac_traffic
 from mohamjax.mapping.nest import LayerArrays, Mapping
+from mohamjax.platforms import short_scan
 from mohamjax.workload.layer import DIMS
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
@@ -179,7 +179,7 @@ def _input_deliveries(loops, h, w, rest):
     zero = jnp.zeros_like(full)
     start = (zero, zero, zero, jnp.full(full.shape, -2, jnp.int32))
     flat = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape((-1, *x.shape[2:])), loops)
-    (words, *_), _ = lax.scan(loop, start, (flat, jnp.arange(levels * len(DIMS)) // len(DIMS)))
+    (words, *_), _ = short_scan(loop, start, (flat, jnp.arange(levels * len(DIMS)) // len(DIMS)))
     return full + words
 
 
@@ -438,7 +438,7 @@ def count_accesses(
     spatial = jnp.moveaxis(mapping.spatial, 2, 1).astype(dtype)
     spread = spatial[0] * spatial[1]
     child = jnp.moveaxis(
-        lax.scan(
+        short_scan(
             lambda child, factor: (child * factor, child),
             jnp.ones((len(DIMS), *batch), dtype),
             jnp.moveaxis(spread * temporal, 1, 0),
@@ -512,7 +512,7 @@ def count_accesses(
         used=used,
         is_first=jnp.arange(levels) == 0,
     )
-    nest, delivery = lax.scan(_deliver, outside, own, reverse=True)
+    nest, delivery = short_scan(_deliver, outside, own, reverse=True)
     macs = None
     if links:
         moved, still, repeated = (jnp.stack(part) for part in (nest.relevant, nest.irrelevant, nest.visits))
@@ -535,7 +535,7 @@ def count_accesses(
         is_first=jnp.arange(levels) == 0,
     )
     inside = _Inside(served=[one] * 3, again=one, keep=jnp.ones((len(DATA_SPACES), *batch), bool))
-    _, table = lax.scan(functools.partial(_access, macs=macs), inside, levels_served)
+    _, table = short_scan(functools.partial(_access, macs=macs), inside, levels_served)
 
     instances_used = table.expansion[:, 0] * table.expansion[:, 1]
     hops = table.hops

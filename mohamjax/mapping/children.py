@@ -17,6 +17,7 @@ from jax import lax
 
 from mohamjax.dims import ALL, DATA_SPACES, DIMS, RELEVANT, C, G, I, N, O, P, Q, R, S, W
 from mohamjax.mapping.nest import LayerArrays
+from mohamjax.platforms import short_scan
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
     from dataclasses import dataclass
@@ -317,7 +318,7 @@ def _ways(reaches, loops, along):
         return state, (count, total)
 
     one = jnp.ones(shape, along.dtype)
-    _, inner = lax.scan(count, (one, jnp.zeros_like(one)), loops)
+    _, inner = short_scan(count, (one, jnp.zeros_like(one)), loops)
 
     def way(reach):
         top = jnp.clip(jnp.floor(reach), 0, along - 1)
@@ -332,7 +333,7 @@ def _ways(reaches, loops, along):
             return state, None
 
         start = (jnp.broadcast_to(reach >= 0, shape), jnp.broadcast_to(reach, shape[1:]), jnp.zeros_like(one))
-        (agrees, left, way), _ = lax.scan(digit, start, (loops, inner), reverse=True)
+        (agrees, left, way), _ = short_scan(digit, start, (loops, inner), reverse=True)
         return jnp.where(agrees, way + left, way)
 
     first, second = reaches
@@ -357,7 +358,7 @@ def _product_hops(order, spatial, fanout):
         moves, bound, stride = loop
         return total + jnp.where(moves, 0.5, 1.0).astype(bound.dtype) * (bound - 1) * stride, None
 
-    column, _ = lax.scan(last, jnp.zeros_like(rows), _loops_along(order[0], spatial[0]))
+    column, _ = short_scan(last, jnp.zeros_like(rows), _loops_along(order[0], spatial[0]))
     groups = jnp.stack([product_over(spatial[0] * spatial[1], dims) for dims in RELEVANT])
     return groups * column + along[0] * rows
 

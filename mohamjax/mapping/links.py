@@ -32,6 +32,7 @@ from mohamjax.mapping.children import (
     sorted_groups,
     widest,
 )
+from mohamjax.platforms import short_scan
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
     from dataclasses import dataclass
@@ -164,7 +165,7 @@ def _steps(loops, h, w, rest):
     zero, no = jnp.zeros_like(full), jnp.zeros(full.shape, bool)
     start = (no, ~no, zero, jnp.stack([zero, zero]), jnp.stack([zero, zero]))
     flat = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape((-1, *x.shape[2:])), loops)
-    (_, _, first_cost, _, _), steps = lax.scan(loop, start, (flat, jnp.arange(levels * len(ALL)) // len(ALL)))
+    (_, _, first_cost, _, _), steps = short_scan(loop, start, (flat, jnp.arange(levels * len(ALL)) // len(ALL)))
     return steps, jnp.where(index > 0, first_cost, full)
 
 

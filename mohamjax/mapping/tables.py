@@ -14,11 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mohamjax.blocks import in_blocks
+from mohamjax.blocks import in_fitting_blocks
 from mohamjax.dims import P, Q, R, S
 from mohamjax.hardware import Machine, Technology, TemplateArrays, resize
 from mohamjax.mapping.accesses import AccessCounts, count_accesses, outermost
 from mohamjax.mapping.cost import (
+    BLOCK,
     MAX_CHILDREN,
     CycleCounts,
     EnergyBreakdown,
@@ -51,8 +52,7 @@ __all__ = [
     "tabulate_sets",
 ]
 
-_BLOCK = 128
-_BATCH = 8 * _BLOCK
+_BATCH = 8 * BLOCK
 
 
 @dataclass(frozen=True)
@@ -318,7 +318,7 @@ def _evaluate_rows(
         return jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), _columns(own, fixed))
 
     # Blocks bound the memory: the wires of one mapping may need a table over all children of a level.
-    return in_blocks(block, (layers, templates, mapping), _BLOCK)
+    return in_fitting_blocks(block, (layers, templates, mapping), BLOCK)
 
 
 def _columns(own: OwnHardware, fixed: bool) -> dict[str, jax.Array]:

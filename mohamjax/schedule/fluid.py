@@ -17,8 +17,8 @@ Any time unit, the same for durations and bandwidths (bytes per time unit).
 """
 
 import functools
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +27,7 @@ from jax import custom_batching, lax
 from numpy.typing import ArrayLike
 
 from mohamjax.blocks import in_blocks, varying
+from mohamjax.platforms import by_platform
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
     from dataclasses import dataclass
@@ -171,6 +172,10 @@ def split_resources(
     return uses, padded, private
 
 
+_RUN = 32  # places that an accelerator compares with each other at once
+_UNROLL = 8  # steps that it takes as one
+
+
 class _Fixed(NamedTuple):
     """What stays the same during the schedules; the trailing axis B counts them."""
 
@@ -248,6 +253,26 @@ def _link(accelerator_at: jax.Array, accelerators: int) -> tuple[jax.Array, jax.
 
     first = varying(jnp.full((accelerators, lanes), places, jnp.int32), accelerator_at)
     return lax.scan(step, first, (jnp.arange(places, dtype=jnp.int32), accelerator_at), reverse=True)
+
+
+def _link_at_once(accelerator_at: jax.Array, accelerators: int) -> tuple[jax.Array, jax.Array]:
+    """As `_link`, in a few wide steps: places of a run are compared with each other, runs by their first places."""
+    places, lanes = accelerator_at.shape
+    at = jnp.pad(accelerator_at, ((0, -places % _RUN), (0, 0)), constant_values=-1).reshape(-1, _RUN, lanes)
+    runs = at.shape[0]
+    number = jnp.arange(runs * _RUN, dtype=jnp.int32).reshape(runs, _RUN, 1)
+    ids = jnp.arange(accelerators, dtype=jnp.int32)[:, None]
+    mine = at[:, :, None, :] == ids  # [runs, RUN, A, B]
+    first = jnp.min(jnp.where(mine, number[:, :, None], places), axis=1)  # [runs, A, B]
+    later = jnp.triu(jnp.ones((runs, runs), bool), 1)[:, :, None, None]
+    after = jnp.min(jnp.where(later, first[None], places), axis=1)
+    later = jnp.triu(jnp.ones((_RUN, _RUN), bool), 1)[:, :, None]
+    within = jnp.where(later & (at[:, :, None] == at[:, None]), number[:, None], places)
+    beyond = jnp.min(jnp.where(mine, after[:, None], places), axis=2)
+    following = jnp.minimum(jnp.min(within, axis=2), beyond)
+    # A place of no accelerator comes before none.
+    following = jnp.where((at >= 0) & (at < accelerators), following, places)
+    return jnp.min(first, axis=0), following.reshape(-1, lanes)[:places]
 
 
 def _fetch(place: jax.Array, done: jax.Array, fixed: _Fixed):
@@ -346,7 +371,7 @@ def _step(state: _State, fixed: _Fixed) -> tuple[_State, tuple[jax.Array, jax.Ar
     return after, (jnp.where(ends, ended, fixed.jobs), start, time)
 
 
-def _block(arguments: tuple[jax.Array, ...]) -> _Outcome:
+def _block(arguments: tuple[jax.Array, ...], link: Callable[..., Any] = _link, unroll: int = 1) -> _Outcome:
     """Simulates B schedules side by side; the arguments of `simulate` with a leading axis of B or 1 each."""
     duration, traffic, bits, accelerator, order, uses, shared, private, mask = arguments
     dtype = duration.dtype
@@ -361,7 +386,7 @@ def _block(arguments: tuple[jax.Array, ...]) -> _Outcome:
     def ordered(x):
         return jnp.take_along_axis(whole(x), whole(order), axis=1, mode="promise_in_bounds")
 
-    first, following = _link(ordered(jnp.where(mask, accelerator, -1)).T, accelerators)
+    first, following = link(ordered(jnp.where(mask, accelerator, -1)).T, accelerators)
     at_full = jnp.where(duration > 0, traffic.astype(dtype) / duration, 0.0)
     records = jnp.stack(
         [following.T.astype(dtype), whole(order).astype(dtype), ordered(duration), ordered(at_full)], axis=-1
@@ -380,7 +405,7 @@ def _block(arguments: tuple[jax.Array, ...]) -> _Outcome:
         words=words,
     )
     state, (ended, starts, ends) = lax.scan(
-        lambda state, _: _step(state, fixed), _initial(first, fixed), None, length=jobs
+        lambda state, _: _step(state, fixed), _initial(first, fixed), None, length=jobs, unroll=unroll
     )
 
     never = whole(jnp.where(mask, jnp.inf, 0.0).astype(dtype))
@@ -421,7 +446,8 @@ def _population(*arguments: jax.Array) -> _Outcome:
     One schedule is a population of one. That way a caller's `jax.vmap(simulate)` meets code whose trailing axis
     is the population, which compiles to several times faster loops on a CPU than XLA's own batching does.
     """
-    return lax.platform_dependent(arguments, cpu=_blocks, default=_block)
+    wide = functools.partial(_block, link=_link_at_once, unroll=_UNROLL)
+    return by_platform(arguments, cpu=_blocks, wide=wide, both=True)
 
 
 @_population.def_vmap

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from mohamjax.blocks import in_blocks
+from mohamjax.platforms import by_platform
 
 __all__ = ["PRIORITY_LEVELS", "link_ends", "link_fits", "link_makespan", "priority_order"]
 
@@ -134,7 +135,7 @@ def _cached(run: Callable[[jax.Array, jax.Array], jax.Array], accelerator: jax.A
 
 
 def _population(run: Callable[[jax.Array, jax.Array], jax.Array], accelerator: jax.Array, priority: jax.Array):
-    return lax.platform_dependent(accelerator, priority, cpu=functools.partial(_cached, run), default=run)
+    return by_platform(accelerator, priority, cpu=functools.partial(_cached, run), wide=run, both=True)
 
 
 def link_makespan(

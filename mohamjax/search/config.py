@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import TYPE_CHECKING
 
 import jax
 
 from mohamjax.errors import InputError
+from mohamjax.platforms import accelerated
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
     from dataclasses import dataclass
@@ -211,8 +213,9 @@ class MapperConfig:
             by better ones among all their neighbours (`mapping_operators.neighbours`), until none is left to try.
         archive: A, non-dominated mappings remembered per problem during the search.
         entries: M, mappings of a Pareto set that are handed on.
-        block: B, problems searched in one call.
-        threads: blocks searched at a time; 0 for the number of cores.
+        block: B, problems searched in one call; 0 for 32 on a processor, and on an accelerator for all, up to 1,024.
+            What is found does not depend on it.
+        threads: blocks searched at a time; 0 for the number of cores, and on an accelerator for one.
         fixed: evaluate on the templates as they are at their largest sizes, with the limits of their own off-chip
             memory, instead of on each mapping's minimal hardware. Area is then the template's, and the search's third
             objective the energy-delay product.
@@ -225,7 +228,7 @@ class MapperConfig:
     descent: int = 32
     archive: int = 256
     entries: int = 128
-    block: int = 32
+    block: int = 0
     threads: int = 0
     fixed: bool = False
     distinct: bool = True
@@ -235,11 +238,21 @@ class MapperConfig:
         """Most mappings that the search of one problem evaluates."""
         return (self.generations + 1 + self.descent) * (self.population + self.immigrants)
 
+    def problems_at_once(self, problems: int) -> int:
+        """B for so many problems, on the machine at hand; multiples of 32, so that scenarios share programs."""
+        if self.block:
+            return self.block
+        return min(1024, max(32, -(-problems // 32) * 32)) if accelerated() else 32
+
+    def blocks_at_once(self) -> int:
+        """Blocks searched at a time, on the machine at hand."""
+        return self.threads or (1 if accelerated() else os.cpu_count() or 1)
+
     def __post_init__(self) -> None:
         """Checks the values that a user can set."""
         for name, low in (
             ("population", 4), ("generations", 0), ("immigrants", 0), ("descent", 0), ("archive", 6), ("entries", 6),
-            ("block", 1), ("threads", 0),
+            ("block", 0), ("threads", 0),
         ):  # fmt: skip
             if getattr(self, name) < low:
                 raise InputError(

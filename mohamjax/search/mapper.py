@@ -434,8 +434,10 @@ def map_layers(
     search.report()
     tech = cast(technology, dtype)
 
+    width = config.problems_at_once(len(open_))
+
     def run(block: list[_Pair]) -> None:
-        padded = block + [block[-1]] * (config.block - len(block))
+        padded = block + [block[-1]] * (width - len(block))
         keys, context = _block(key, padded, spaces, arrays, tech)
         names = [template.name for template in templates]
         seeds, is_seed = _given_genes(padded, given, spaces, names, most_given)
@@ -447,8 +449,8 @@ def map_layers(
             if cache is not None:
                 cache.write(pair.digest, found[pair])
 
-    blocks = [open_[i : i + config.block] for i in range(0, len(open_), config.block)]
-    threads = min(config.threads or os.cpu_count() or 1, max(1, len(blocks)))
+    blocks = [open_[i : i + width] for i in range(0, len(open_), width)]
+    threads = min(config.blocks_at_once(), max(1, len(blocks)))
     with concurrent.futures.ThreadPoolExecutor(threads) as pool:
         futures = [pool.submit(run, block) for block in blocks]
         try:
@@ -486,7 +488,7 @@ def compile_mapper(
     pairs = _pairs(key, layers, templates, technology, config, rates, {}, {})
     spaces = _spaces(pairs, layers, templates, arrays)
     search = _Search(config, rates, None, len(pairs), 0, MAX_CHILDREN if config.fixed else _room_of(spaces))
-    block = [pairs[i % len(pairs)] for i in range(config.block)]
+    block = [pairs[i % len(pairs)] for i in range(config.problems_at_once(len(pairs)))]
     search.programs(*_block(key, block, spaces, arrays, cast(technology, dtype)), None, None)
 
 

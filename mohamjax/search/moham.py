@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax import emo
-from mohamjax.blocks import DESIGNS, cached
+from mohamjax.blocks import DESIGNS, in_fitting_blocks
 from mohamjax.devices import Devices
 from mohamjax.programs import brief_jit
 from mohamjax.schedule import Design, TenantReport, report
@@ -201,7 +201,7 @@ def _problem(genes: str, tiles: int, per_layer: bool, scalar: bool, log: bool, p
         return emo.constrained(found.objectives, violation(found.objectives, design, context, found.tenants))
 
     def evaluate(individuals: Design | Planned, context: MohamContext) -> jax.Array:
-        return cached(jax.vmap(lambda one: evaluate_one(one, context)), individuals, DESIGNS)
+        return in_fitting_blocks(jax.vmap(lambda one: evaluate_one(one, context)), individuals, DESIGNS)
 
     layers = genes == "layers"
     return Problem(

@@ -10,7 +10,8 @@ import jax
 import jax.custom_batching
 import jax.numpy as jnp
 
-from mohamjax.blocks import DESIGNS, cached, in_blocks
+from mohamjax.blocks import DESIGNS, in_blocks, in_fitting_blocks
+from mohamjax.platforms import by_platform
 from mohamjax.schedule import Design
 from mohamjax.search.context import MohamContext
 from mohamjax.search.plan_operators import (
@@ -91,8 +92,8 @@ def grow_plans(drafts: Draft, context: MohamContext, rates: PlanRates | None = N
         rates: how often layers change; None where all are random individuals, none of which `adjusts`.
     """
     if rates is None:
-        return cached(lambda plans: _decoded(plans, context), drafts.plan, DESIGNS)
-    return jax.lax.platform_dependent(drafts, context, rates, cpu=_grown_in_blocks, default=_grown_at_once)
+        return in_fitting_blocks(lambda plans: _decoded(plans, context), drafts.plan, DESIGNS)
+    return by_platform(drafts, context, rates, cpu=_grown_in_blocks, wide=_grown_at_once)
 
 
 def _decoded(plans: Plan, context: MohamContext) -> Planned:

@@ -1,0 +1,338 @@
+"""What a GPU makes of the programs of a search: rates, launches, memory, and whether it says what a processor says.
+
+Where JAX finds a GPU, every program runs there: small ones beside the same program on the processor, whose results must
+agree, and the sizes below timed. Where there is none, every program is compiled for an H200 all the same and counted,
+and its time estimated (`gpu_model`); such a table says so. It needs `pip install "jax[cuda12]"` and no device:
+
+    JAX_PLATFORMS=cpu python experiments/gpu.py --out experiments/results/gpu_estimates.md
+    python experiments/gpu.py --out experiments/results/gpu.md
+
+Estimates come from tables of made-up mappings of the right shapes, measurements from those of the tiny budget. Rounds
+of loops that only the data know, as counted in searches on a processor: swaps of an individual 6, evictions of a
+mapping 8; thinning takes as many steps as chunks enter the archive, and a fifth more.
+"""
+
+import argparse
+import dataclasses
+import functools
+import pathlib
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import bench_cost_model
+import gpu_model
+import jax
+import jax.numpy as jnp
+import numpy as np
+from report import Report, when_and_where
+
+from mohamjax import platforms
+from mohamjax.hardware import fits, load_technology, load_templates, template_arrays
+from mohamjax.io import mapping_cache
+from mohamjax.mapping import evaluate_batch
+from mohamjax.mapping.cost import MAX_CHILDREN
+from mohamjax.schedule.job_table import JobTable
+from mohamjax.search import BUDGETS, Rates, Settings, build_context, design_problem, map_layers, mapper
+from mohamjax.search.jobs.genetic import DEFAULT_RATES, gsharp_problem
+from mohamjax.search.jobs.problem import job_problem
+from mohamjax.search.jobs.scheduler import _searched
+from mohamjax.search.loop import generations, start
+from mohamjax.search.mapping_operators import MapperRates
+from mohamjax.search.plan_operators import PlanRates
+from mohamjax.search.rehearsal import made_up_tables
+from mohamjax.struct import cast
+from mohamjax.workload import load_scenario
+
+ROUNDS = {r"_swaps|scheduling_mutation": 6.0, "evict": 8.0}
+CHUNK = 512  # rows that enter an archive at once
+Part = tuple[Any, Callable[[], tuple[Any, ...]], dict[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One line of the table.
+
+    Attributes:
+        name: what it is.
+        units: designs, mappings or schedules of one call.
+        parts: programs of a call: function, what makes its arguments, static ones.
+        target: of the issue: units per second, or milliseconds, or GB.
+        entered: rows that enter an archive, of which thinning depends; 0 if none.
+    """
+
+    name: str
+    units: int
+    parts: Callable[[], list[Part]]
+    target: tuple[float, str] | None = None
+    entered: int = 0
+
+    @property
+    def rounds(self) -> dict[str, float]:
+        chunks = -(-self.entered // CHUNK)
+        return {**ROUNDS, "archive_update": -(-1.2 * chunks // min(chunks, 32)) if chunks > 1 else 2.0}
+
+
+@functools.cache
+def problem(scenario: str, genes: str, population: int, real: bool) -> tuple[Any, Any]:
+    """A co-optimiser's context and settings."""
+    application, templates = load_scenario(scenario, warn=lambda _: None), load_templates()
+    technology = load_technology()
+    settings = Settings.preset("tiny", preset="default" if genes == "plans" else "layers")
+    config = dataclasses.replace(settings.moham, population=population)
+    if real:
+        layers, found = application.unique_layers, BUDGETS["tiny"].mapper
+        tables = map_layers(jax.random.key(0), layers, templates, technology, found, cache=mapping_cache())
+    else:
+        tables = made_up_tables(application.unique_layers, templates, technology, settings.mapper.entries)
+    few = dataclasses.replace(config, population=min(population, 250))
+    single = cast(technology, jnp.float32)
+    context = build_context(jax.random.key(0), application, templates, single, tables, settings.package, few)
+    return jax.device_get(context), config
+
+
+def co_optimiser(real: bool, genes: str, population: int, islands: int = 1) -> list[Part]:
+    """A generation: breeding, evaluation, survival."""
+    context, config = problem("ar-vr", genes, population, real)
+    searched = design_problem(config)
+    sizes = {"population": population, "immigrants": config.immigrant_count, "archive": config.archive}
+    rates = jax.tree.map(jnp.float32, PlanRates() if genes == "plans" else Rates())
+
+    def arguments() -> tuple[Any, ...]:
+        first = jax.jit(functools.partial(start, problem=searched, islands=islands, **sizes))
+        return first(jax.random.key(1), context), context, rates, jnp.int32(1), jnp.bool_(True)
+
+    return [(generations.__wrapped__, arguments, {"problem": searched, "chunk": 1})]
+
+
+def own_wires(layers: Any, mappings: Any, machines: Any, *, max_children: int) -> Any:
+    """Costs of mappings, with the wires of the array that each uses."""
+    used = jnp.prod(mappings.spatial.astype(machines.fanout.dtype), axis=3)
+    machines = dataclasses.replace(machines, fanout=jnp.moveaxis(used, 1, 2))
+    found = evaluate_batch(layers, mappings, machines, max_children=max_children)
+    return found.cycles.total, found.cycles.onchip, found.energy.total, found.reason, found.level
+
+
+def batch(most: int, max_children: int = MAX_CHILDREN) -> list[Part]:
+    """`evaluate_batch`; without tables over children (`max_children` 0) it is what the mapper runs where it can."""
+    layers, spaces, machines = bench_cost_model.problems("ar-vr", 8, np.float32)
+
+    def arguments() -> tuple[Any, ...]:
+        which = np.random.default_rng(0).integers(0, layers.bounds.shape[0], most).astype(np.int32)
+        mappings = bench_cost_model.drawn(jax.random.key(0), spaces, which)
+        of_row = [jax.tree.map(lambda x: jnp.asarray(x)[which], tree) for tree in (layers, machines)]
+        return of_row[0], mappings, of_row[1]
+
+    return [(own_wires, arguments, {"max_children": max_children})]
+
+
+def mapping(scenario: str) -> list[Part]:
+    """A generation of the mapper, all problems of a scenario at once."""
+    layers = load_scenario(scenario, warn=lambda _: None).unique_layers
+    templates, technology = load_templates(), load_technology()
+    config, rates = BUDGETS["paper"].mapper, MapperRates()
+    arrays = jax.device_get(template_arrays(templates, technology, None, jnp.float32))
+    pairs = mapper._pairs(jax.random.key(0), layers, templates, technology, config, rates, {}, {})
+    spaces = mapper._spaces(pairs, layers, templates, arrays)
+    block = [pairs[i % len(pairs)] for i in range(config.problems_at_once(len(pairs)))]
+    keys, context = mapper._block(jax.random.key(0), block, spaces, arrays, cast(technology, jnp.float32))
+    sizes = config.population, config.immigrants, config.archive, config.distinct
+    search = {"search": mapper.mapping_search(*sizes, jnp.dtype(jnp.float32))}
+    kind = {"fixed": False, "max_children": mapper._room_of(spaces)}
+    traced = jax.tree.map(jnp.float32, rates)
+
+    def drawn() -> tuple[Any, Any]:
+        return jax.jit(functools.partial(mapper._start.__wrapped__, **search))(keys, context.space, None, None)
+
+    def told() -> tuple[Any, ...]:
+        state, genes = drawn()
+        values = jax.jit(functools.partial(mapper._evaluate.__wrapped__, **kind))(genes, context)
+        return state, genes, values
+
+    return [
+        (mapper._ask.__wrapped__, lambda: (drawn()[0], context.space, traced), search),
+        (mapper._evaluate.__wrapped__, lambda: (drawn()[1], context), kind),
+        (mapper._tell.__wrapped__, told, search),
+    ]
+
+
+def jobs(population: int) -> list[Part]:
+    """One generation of G# after the first population: 60 jobs on 4 accelerators, makespan and energy."""
+    rng = np.random.default_rng(0)
+    count, cores = 60, 4
+    duration = rng.integers(1, 1000, (count, cores)).astype(float)
+    table = JobTable(
+        jobs=tuple(f"job {i}" for i in range(count)),
+        accelerators=tuple(f"core {i}" for i in range(cores)),
+        duration=duration,
+        bytes=rng.exponential(300.0, (count, cores)),
+        energy=1 / duration,
+        predecessors=((),) * count,
+        resources=("link",),
+        bandwidth=(1.0,),
+        resources_of_accelerator=((0,),) * cores,
+    )
+    context = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], job_problem(table))
+    rates = jax.tree.map(jnp.float32, DEFAULT_RATES)
+    chosen = gsharp_problem(("makespan", "energy"))
+    sizes = {"problem": chosen, "population": population, "archive": 128, "generations": 1}
+    return [(_searched.__wrapped__, lambda: (jax.random.split(jax.random.key(0), 1), context, None, rates), sizes)]
+
+
+def rows(real: bool) -> list[Row]:
+    """The table."""
+
+    def designs(name: str, genes: str, population: int, islands: int, target: Any) -> Row:
+        one = population + round(0.1 * population)
+        parts = functools.partial(co_optimiser, real, genes, population, islands)
+        return Row(name, one * islands, parts, target, one)
+
+    mapped = mapping_units("data-center")
+    return [
+        designs("250 designs", "layers", 250, 1, (4.0, "ms")),
+        designs("256 islands of 250 designs", "layers", 250, 256, (4e6, "/s")),
+        designs("65,536 designs", "layers", 65_536, 1, (1e6, "/s")),
+        designs("65,536 designs, plans decoded", "plans", 65_536, 1, (3e5, "/s")),
+        Row("evaluate_batch, own wires, 2^16", 1 << 16, lambda: batch(1 << 16), (1e8, "/s")),
+        Row("evaluate_batch, own wires, 2^20", 1 << 20, lambda: batch(1 << 20), (1e8, "/s")),
+        Row("evaluate_batch, no tables over children, 2^16", 1 << 16, lambda: batch(1 << 16, 0), (1e8, "/s")),
+        Row("mapper, all problems of data-center", mapped, lambda: mapping("data-center"), (3e7, "/s")),
+        Row("G#, two objectives, 65,536 schedules", 2 << 16, lambda: jobs(1 << 16), (2e6, "/s"), 1 << 16),
+        designs("262,144 designs", "layers", 262_144, 1, (10.0, "GB")),
+    ]
+
+
+def chosen(real: bool, only: list[str]) -> list[Row]:
+    """The lines asked for."""
+    found = [row for part in only for row in rows(real) if part in row.name]
+    return list({row.name: row for row in found}.values())
+
+
+def mapping_units(scenario: str) -> int:
+    """Mappings of a generation of the mapper, all problems of a scenario at once."""
+    layers, templates = load_scenario(scenario, warn=lambda _: None).unique_layers, load_templates()
+    config = BUDGETS["paper"].mapper
+    number = sum(fits(template, layer.type, layer.shape) is None for layer in layers for template in templates)
+    return config.problems_at_once(number) * (config.population + config.immigrants)
+
+
+SMALL = ("250 designs", "evaluate_batch, own wires, 2^16", "mapper, all problems of data-center")
+"""What runs on the processor too."""
+
+UNITS = {"/s": "{:,.0f}/s", "ms": "{:.2f} ms", "GB": "{:.2f} GB"}
+
+
+def met(row: Row, milliseconds: float, gigabytes: float) -> tuple[str, str]:
+    """The target, and whether it is met."""
+    if row.target is None:
+        return "", ""
+    value, unit = row.target
+    has = {"/s": row.units / milliseconds * 1e3, "ms": milliseconds, "GB": gigabytes}[unit]
+    fine = has >= value if unit == "/s" else has <= value
+    return UNITS[unit].format(value), "met" if fine else "missed: " + UNITS[unit].format(has)
+
+
+def estimate(row: Row, where: Any, report: Report, hlo: pathlib.Path | None) -> None:
+    """Compiles the programs of a line and says what they would take."""
+    began = time.perf_counter()
+    whole, memory = gpu_model.Count(), 0.0
+    for function, arguments, static in row.parts():
+        program = gpu_model.compiled(
+            jax.jit(functools.partial(function, **static)), jax.eval_shape(arguments), {}, where
+        )
+        found = program.memory_analysis()
+        peak = found.temp_size_in_bytes + found.argument_size_in_bytes + found.output_size_in_bytes
+        memory = max(memory, peak / 1e9)
+        text = program.as_text()
+        if hlo is not None:
+            hlo.mkdir(parents=True, exist_ok=True)
+            (hlo / f"{row.name} {function.__name__}.txt".replace("/", "_")).write_text(text)
+        own = gpu_model.count(text, row.rounds)
+        for field in ("launches", "trips", "bytes", "low", "high"):
+            setattr(whole, field, getattr(whole, field) + getattr(own, field))
+        for source, spent in own.where.items():
+            whole.where[source] = whole.where.get(source, 0.0) + spent
+    target, verdict = met(row, whole.low, memory)
+    dearest = sorted(whole.where.items(), key=lambda item: -item[1])[:6]
+    rate = f"{row.units / whole.high / 1e3:.3g} to {row.units / whole.low / 1e3:.3g}"
+    counts = f"{whole.launches:,.0f}", f"{whole.trips:,.0f}", f"{whole.bytes / 1e9:.2f}", f"{memory:.2f}"
+    report.row(row.name, *counts, f"{whole.low:.2f} to {whole.high:.2f}", rate, target, verdict)
+    for source, spent in dearest:
+        print(f"    {spent:8.3f} ms {source[-100:]}", flush=True)
+    print(f"    compiled in {time.perf_counter() - began:.0f} s", flush=True)
+
+
+def measure(row: Row, report: Report, repeats: int) -> None:
+    """Runs the programs of a line, beside the processor where they are small."""
+    seconds, apart, checked = 0.0, 0.0, row.name in SMALL
+    for function, arguments, static in row.parts():
+        program = jax.jit(functools.partial(function, **static))
+        given = jax.block_until_ready(arguments())
+        found = jax.block_until_ready(program(*given))
+        spent = []
+        for _ in range(repeats):
+            tick = time.perf_counter()
+            jax.block_until_ready(program(*given))
+            spent.append(time.perf_counter() - tick)
+        seconds += statistics.median(spent)
+        if checked:
+            on_cpu = program(*jax.device_put(given, jax.devices("cpu")[0]))
+            apart = max(apart, difference(found, on_cpu))
+    used = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0) / 1e9
+    target, verdict = met(row, 1e3 * seconds, used)
+    agrees = f"{apart:.1e}" if checked else ""
+    report.row(
+        row.name, f"{1e3 * seconds:.2f}", f"{row.units / seconds / 1e6:.3g}", f"{used:.2f}", agrees, target, verdict
+    )
+
+
+def difference(one: Any, other: Any) -> float:
+    """Share of numbers that differ by more than rounding, over all leaves; keys as what they are made of."""
+    wrong = total = 0
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        keys = jnp.issubdtype(a.dtype, jax.dtypes.prng_key)
+        a, b = (np.asarray(jax.random.key_data(x) if keys else x) for x in (a, b))
+        wrong += np.sum(~np.isclose(a, b, rtol=1e-5, equal_nan=True))
+        total += a.size
+    return float(wrong / max(total, 1))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument(
+        "--only", nargs="+", default=[""], help="lines whose name has one of these in it, in this order"
+    )
+    parser.add_argument("--hlo", type=pathlib.Path, help="keep the compiled programs in this folder")
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--out", type=pathlib.Path, help="write the table as Markdown")
+    options = parser.parse_args()
+    real = jax.default_backend() != "cpu"
+    report = Report()
+    report.say(f"{when_and_where()}.", "")
+    if real:
+        report.say("Measured. `apart`: share of results that differ from the processor's by more than 1e-5.", "")
+        report.head("one generation or batch of", "ms", "million/s", "peak GB", "apart", "target", "verdict")
+        for row in chosen(True, options.only):
+            measure(row, report, options.repeats)
+    else:
+        report.say(
+            "**Estimates, not measurements: nothing ran on a GPU.** Compiled for an H200, counted, and timed by the",
+            "model of `experiments/gpu_model.py`; low and high are cheap and dear launches, the verdict is by the low",
+            "end. A round trip is one question to the host. Bytes: every operand once.",
+            "",
+        )
+        report.head(
+            "one generation or batch of", "launches", "round trips", "GB moved", "peak GB", "ms", "million/s", "target",
+            "verdict",
+        )  # fmt: skip
+        where = gpu_model.device()
+        with platforms.traced("both"):
+            for row in chosen(False, options.only):
+                estimate(row, where, report, options.hlo)
+                report.write(options.out)
+    report.write(options.out)
+
+
+if __name__ == "__main__":
+    main()
