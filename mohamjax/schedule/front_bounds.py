@@ -107,7 +107,7 @@ class Staircase:
         try:
             rows = np.asarray(pairs, float)
         except OverflowError:
-            rows = np.empty(0)
+            rows = np.empty((0, 2))
         if rows.ndim != 2 or rows.shape[1] != 2 or not len(rows) or not (np.isfinite(rows) & (rows >= 0)).all():
             raise ValueError("a staircase is pairs of finite numbers that are not negative")
         if (np.diff(rows[:, 0]) <= 0).any() or (np.diff(rows[:, 1]) > 0).any():
