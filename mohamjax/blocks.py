@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from mohamjax.platforms import by_platform
 
-__all__ = ["DESIGNS", "WIDE", "in_blocks", "in_fitting_blocks", "varying"]
+__all__ = ["DESIGNS", "WIDE", "in_blocks", "in_fitting_blocks", "not_negative", "steady_sum", "varying"]
 
 DESIGNS = 128
 """Designs of which a processor's caches hold what growing and evaluating them needs: twice that is no faster."""
@@ -64,6 +64,34 @@ def in_fitting_blocks(function: Callable[[Any], Any], rows: Any, most: int, wide
         return function(rows)
     forms = [functools.partial(in_blocks, function, most=size) for size in (most, wide)]
     return by_platform(rows, cpu=forms[0], wide=forms[1])
+
+
+def not_negative(value: jax.Array) -> jax.Array:
+    """A value that is not negative, as it is: what a compiler cannot know, and so contracts no addition with it.
+
+    Where a product and an addition happen to be in one loop, compilers round both at once. NaN and derivatives pass.
+    """
+    return jnp.where(value < 0, jnp.zeros_like(value), value)
+
+
+def steady_sum(terms: jax.Array, axis: int = -1) -> jax.Array:
+    """A sum of terms that are not negative, rounded alike in every program, whatever the batch and what is fused.
+
+    Halves are added, then halves of these: the compiler may add the terms of `jnp.sum` in any order. Products are safe
+    from being contracted with the addition (`not_negative`).
+
+    Args:
+        terms: 0 and above; inf and NaN are passed on.
+        axis: static, along which.
+    """
+    terms = not_negative(jnp.moveaxis(terms, axis, -1))
+    rest = 0.0
+    while (count := terms.shape[-1]) > 1:
+        half = count // 2
+        if count % 2:
+            rest += terms[..., -1]
+        terms = terms[..., :half] + terms[..., half : 2 * half]
+    return terms[..., 0] + rest
 
 
 def varying(tree: Any, *like: Any) -> Any:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mohamjax.blocks import in_blocks
+from mohamjax.blocks import in_blocks, steady_sum
 
 
 @settings(max_examples=8, deadline=None)
@@ -34,3 +34,26 @@ def test_under_jit_it_is_traced_once(total):
     calls = []
     jax.jit(lambda x: in_blocks(lambda rows: calls.append(1) or rows**2, x, 32))(jnp.arange(float(total)))
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 16, 45])
+def test_a_steady_sum_is_the_sum(count):
+    terms = np.random.default_rng(count).random((4, count), np.float32) * 10.0 ** (np.arange(count) % 9)
+    found = steady_sum(jnp.asarray(terms, jnp.float32))
+    np.testing.assert_allclose(found, terms.astype(np.float32).sum(axis=1, dtype=np.float64), rtol=1e-6)
+    assert np.array_equal(found, steady_sum(jnp.asarray(terms.T, jnp.float32), axis=0))
+
+
+def test_a_steady_sum_passes_on_what_is_no_number():
+    assert steady_sum(jnp.array([1.0, jnp.inf, 2.0])) == jnp.inf
+    assert jnp.isnan(steady_sum(jnp.array([1.0, jnp.nan, 2.0])))
+
+
+def test_a_steady_sum_of_products_is_rounded_alike_in_every_program():
+    """Products that are summed in the loop that makes them, and in another one; in batches of several sizes."""
+    a, b = (jax.random.uniform(key, (600, 16)) for key in jax.random.split(jax.random.key(0)))
+    whole = jax.jit(lambda a, b: steady_sum(a * b))(a, b)
+    apart = steady_sum(jax.jit(jnp.multiply)(a, b))
+    assert np.array_equal(whole, apart)
+    for size in (1, 37, 300):
+        assert np.array_equal(whole[:size], jax.jit(lambda a, b: steady_sum(a * b))(a[:size], b[:size]))

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import jax
 import jax.numpy as jnp
 
+from mohamjax.blocks import not_negative, steady_sum
 from mohamjax.hardware import Machine, PackageTables, Technology, TemplateArrays, leakage, nop_energy, resize
-from mohamjax.mapping import MappingTables, Wires, area, hop_columns
+from mohamjax.mapping import MappingTables, Wires, hop_columns
 from mohamjax.schedule.fluid import Timeline, simulate
 from mohamjax.schedule.tenants import TenantReport, Tenants, tenant_report
 from mohamjax.struct import Rows, record
@@ -203,7 +204,7 @@ def chiplets(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array
         fanout = jnp.where(sizes[1] >= 0, sizes[1], fanout)
     of_tile = jax.tree.map(lambda leaf: leaf[jnp.maximum(design.template, 0)], bench.templates)
     machine = jax.vmap(resize, in_axes=(0, None, 0, 0))(of_tile, bench.technology, capacity, fanout)
-    areas = jnp.where(occupied, jax.vmap(area)(machine), 0.0)
+    areas = jnp.where(occupied, jax.vmap(_area)(machine), 0.0)
 
     count, place = _places(occupied)
     tables = bench.package.tables
@@ -216,6 +217,12 @@ def chiplets(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array
         interface=tables.interface_of[count, place],
         hops=tables.hops[count, place].astype(areas.dtype),
     )
+
+
+def _area(machine: Machine) -> jax.Array:
+    """`mapping.area`, rounded alike in every program."""
+    instances = jnp.where(machine.level_mask, machine.instances, 0)
+    return steady_sum(machine.area * instances) + not_negative(machine.mac_area * machine.mac_instances)
 
 
 def adequate(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array] | None = None) -> jax.Array:
@@ -287,9 +294,10 @@ def _energy(
     rows = _rows(design, bench)
     tables = bench.tables
     read, write = jnp.moveaxis(chips.machine.access_energy[design.assignment], -1, 0)
-    accesses = tables.block_reads[rows] * read + tables.block_writes[rows] * write
+    reads, writes = tables.block_reads[rows] * read, tables.block_writes[rows] * write
     macs = tables.macs[rows] * chips.machine.mac_energy[design.assignment]
-    layer = jnp.sum(accesses, axis=-1) + jnp.sum(wires, axis=-1) + macs
+    accesses = not_negative(reads) + not_negative(writes)
+    layer = steady_sum(accesses) + steady_sum(wires) + not_negative(macs)
     package = nop_energy(traffic, chips.hops[design.assignment], bench.package.hop_energy)
     return jnp.where(bench.layer_mask, layer, 0.0), package
 
@@ -299,8 +307,8 @@ def _sums(
 ) -> tuple[jax.Array, jax.Array]:
     """Energy [J] and area [mm^2] of a design, with those of the package, `[]` each."""
     package_area = jnp.sum(chips.occupied) * bench.package.tile_area
-    energy = (jnp.sum(layer_energy) + jnp.sum(package_energy)) * 1e-12
-    return energy, (jnp.sum(chips.area) + package_area) * 1e-6
+    energy = (steady_sum(layer_energy) + steady_sum(package_energy)) * 1e-12
+    return energy, (steady_sum(chips.area) + not_negative(package_area)) * 1e-6
 
 
 def energy_and_area(
