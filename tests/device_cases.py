@@ -95,7 +95,7 @@ def lowered_generations(islands):
     program = moham.generations_of(config, devices)._program
     state = moham.state_like(space, config)
     rates = jax.tree.map(jnp.float32, PlanRates())
-    static = moham._fixed(config, moham.design_problem(config))
+    static = {"problem": moham.design_problem(config), "chunk": config.chunk, "migration": config.migration}
     return program.lower(state, space, rates, jnp.int32(0), jnp.bool_(True), **static).as_text()
 
 
