@@ -378,7 +378,9 @@ def written(name: str, folder: pathlib.Path) -> pathlib.Path:
     path = folder / f"{name}.onnx"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        onnx.save(built(name)[0], path)
+        part = path.with_suffix(".part")
+        onnx.save(built(name)[0], part)
+        part.replace(path)
     return path
 
 

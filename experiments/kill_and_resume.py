@@ -59,7 +59,7 @@ def main() -> int:
             found = differences(base / "compiling", whole)
             print(f"{name},none,,,,,{'; '.join(found)}", flush=True)
             worst += found
-            for way in options.ways.split(","):
+            for way in ["kill"] if name == PHASES else options.ways.split(","):
                 for k in range(options.kills):
                     between = (first, last) if name == GENERATIONS else (0.0, end)
                     out = base / f"{name} {way} {k}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import pickle
+import re
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -23,6 +24,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from mohamjax.errors import InputError
 
 __all__ = ["AXIS", "Devices", "DevicesLike", "chosen_devices", "join", "over_devices"]
+
+_LONGEST_S = 1e6  # that anybody waits for other processes
 
 AXIS = "devices"
 """The mesh's only axis."""
@@ -149,14 +152,13 @@ class Devices:
             raise ToldError(f"process {wrong[0]} has failed")
         return found  # pyright: ignore[reportReturnType]
 
-    def over(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    def over(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """As `over_devices`, for any number of rows that the devices divide; arrays need not be in place.
 
         Args:
             function: of rows `[N, ...]` and whatever else, to rows.
-            options: of `jax.jit`.
         """
-        return _over(function, self.mesh, tuple(sorted(options.items())))
+        return _over(function, self.mesh)
 
 
 class SharedError(InputError):
@@ -184,9 +186,9 @@ def _everywhere(leaves: list[jax.Array], *, mesh: Mesh) -> list[jax.Array]:
     return jax.lax.with_sharding_constraint(leaves, NamedSharding(mesh, _COPIED))
 
 
-@functools.cache
-def _over(function: Callable[..., Any], mesh: Mesh, options: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
-    @functools.partial(jax.jit, **dict(options))
+@functools.lru_cache(maxsize=32)
+def _over(function: Callable[..., Any], mesh: Mesh) -> Callable[..., Any]:
+    @jax.jit
     def spread(rows: Any, *rest: Any) -> Any:
         specs = (_SPLIT, *[_COPIED] * len(rest))
         # Rows are computed each for itself: there is nothing that the check could find.
@@ -224,7 +226,7 @@ def chosen_devices(devices: DevicesLike) -> Devices | None:
                 f"there {there} of kind {known[0].device_kind}",
                 item=name,
                 remedy=f"ask for {len(known)} at most, or make a processor show more: "
-                f"XLA_FLAGS=--xla_force_host_platform_device_count={devices}",
+                f"the flag xla_force_host_platform_device_count={devices} in XLA_FLAGS",
             )
         ring = tuple(known[:devices])
     elif isinstance(devices, Sequence) and devices and all(isinstance(one, jax.Device) for one in devices):
@@ -252,7 +254,8 @@ def over_devices(function: Callable[..., Any], devices: DevicesLike = "all") -> 
 
     Returns:
         A function of the same arguments. The last row fills up where the devices do not divide N. It compiles once per
-        shapes, as `jax.jit`. Its result lies on the devices; `jax.device_get` fetches it.
+        shapes, as `jax.jit`. Its result lies on the devices; `jax.device_get` fetches it where one process has all
+        of them.
 
     Raises:
         InputError: there are not so many devices.
@@ -302,6 +305,7 @@ def join(coordinator: str, processes: int | None = None, process: int | None = N
             item="argument `processes`" if processes is not None else "argument `process`",
             remedy="leave it out, or give the address of the first process",
         )
+    wait_s = min(wait_s, _LONGEST_S)
     outcome: list[Exception | None] = []
 
     def initialise() -> None:
@@ -334,7 +338,7 @@ def join(coordinator: str, processes: int | None = None, process: int | None = N
 def _address(coordinator: str, processes: int | None, process: int | None) -> dict[str, Any]:
     """Arguments of `jax.distributed.initialize`."""
     host, _, port = coordinator.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+    if not host or not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) < 1 << 16:
         raise InputError(
             f"{coordinator!r} is no address", item="argument `coordinator`", remedy="give HOST:PORT, or `auto`"
         )

@@ -6,8 +6,8 @@ every round. Where the two differ, both forms are written down and `by_platform`
 
 Where the process has an accelerator, both forms are traced, and the choice falls when a program is lowered, for the
 platform that it is lowered for: so the processor beside a GPU still has its own form. Where there is none, only the
-processor's form is traced, which costs nothing. `traced("both")` says otherwise, for those who export programs or
-compile them for a device that is not there.
+processor's form is traced, but where `both` is asked for. `traced("both")` says otherwise, for those who export
+programs or compile them for a device that is not there.
 """
 
 from __future__ import annotations

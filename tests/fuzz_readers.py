@@ -122,12 +122,12 @@ class _Unpriced:
         return np.ones((number, 3)), [""] * number
 
 
-def _unpriced_table(_table, order, _where, *, float32):
+def _unpriced_table(_table, order, _where, *, float32, devices):
     ones = np.ones(len(order))
     return types.SimpleNamespace(reason=np.full(len(order), batch.DONE), makespan=ones, energy=ones), None
 
 
-def _unpriced_cases(cases, _block, *, float32):
+def _unpriced_cases(cases, _block, *, float32, devices):
     return np.ones(len(cases)), [""] * len(cases)
 
 

@@ -166,7 +166,7 @@ def test_benches_are_built_for_arrays_wider_than_those_that_are_all_counted(monk
 
     monkeypatch.setattr("mohamjax.io.batch.DesignBlocks", Blocks)
     monkeypatch.setattr("mohamjax.io.batch.SetTables", Mock())
-    costing = batch._Costing(Mock(), 2, True)
+    costing = batch._Costing(Mock(), 2, True, None)
     genes = Design(*(np.zeros((2, 3), np.int32) for _ in range(3)), template=np.array([[0, 1], [1, -1]]))
 
     def fanout(value, tile):

@@ -89,7 +89,7 @@ EXAMPLES = [
     "sample_designs", "evaluate", "report", "search", "evaluate_mappings", "simulate", "read_designs",
     "read_schedules", "evaluate_files", "write_designs", "schedule_jobs", "codesign", "emo.non_dominated_rank",
     "emo.crowding_distance", "emo.hypervolume", "emo.NSGA2", "emo.evolve", "decode_design", "design_dimensions",
-    "what_if", "sensitivities", "uncertainty", "use_cache",
+    "what_if", "sensitivities", "uncertainty", "use_cache", "over_devices",
 ]  # fmt: skip
 
 

@@ -36,7 +36,7 @@ from mohamjax.cli import (
 )
 from mohamjax.cli import map as map_
 from mohamjax.cli.interrupts import STOPPED
-from mohamjax.cli.terminal import Terminal, say, warn
+from mohamjax.cli.terminal import Terminal, hush, say, warn
 from mohamjax.errors import InputError
 
 __all__ = ["main"]
@@ -129,6 +129,7 @@ def _complain(error: InputError) -> None:
 
 def _done(argv: Sequence[str] | None) -> int:
     """Parses and runs; every complaint is told here."""
+    hush(False)
     parser = _parser()
     arguments, unknown = parser.parse_known_args(argv)
     if unknown:
@@ -157,5 +158,5 @@ def _done(argv: Sequence[str] | None) -> int:
         return 2
     except Exception:
         traceback.print_exc()
-        say("mohamjax: this is a fault of ours; please report it with the lines above")
+        say("mohamjax: this is a fault of ours; please report it with the lines above", always=True)
         return 1

@@ -31,9 +31,17 @@ def _devices(text: str) -> int | str:
         raise argparse.ArgumentTypeError(f"{text!r} is neither a positive integer nor `all`") from None
 
 
+_PATIENCE_S = 300.0
+
+
 def add_devices(parser: argparse.ArgumentParser, what: str) -> None:
     """Adds `--devices`; `what` says what is spread over them."""
-    parser.add_argument("--devices", type=_devices, metavar="N|all", help=f"{what} over so many devices (default 1)")
+    parser.add_argument(
+        "--devices",
+        type=_devices,
+        metavar="N|all",
+        help=f"{what} over so many devices (default 1; with --coordinator all)",
+    )
 
 
 def add_processes(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +59,6 @@ def add_processes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--coordinator-timeout",
         type=options.seconds,
-        default=300.0,
         metavar="SECONDS",
         help="how long the processes wait for each other at the start (default 300)",
     )
@@ -78,7 +85,7 @@ def joined(arguments: argparse.Namespace) -> Iterator[Devices | None]:
         InputError: there are not so many devices, or the processes do not come together.
     """
     if arguments.coordinator is None:
-        given = {name: getattr(arguments, name) is not None for name in ("processes", "process")}
+        given = {name: getattr(arguments, name) is not None for name in ("processes", "process", "coordinator_timeout")}
         refuse("is for several processes", "add --coordinator, or leave it out", **given)
         yield devices_of(arguments)
         return
@@ -90,7 +97,9 @@ def joined(arguments: argparse.Namespace) -> Iterator[Devices | None]:
     hush(bool(arguments.process))
     leave_at_once()
     with _silenced():
-        join(arguments.coordinator, arguments.processes, arguments.process, arguments.coordinator_timeout)
+        join(
+            arguments.coordinator, arguments.processes, arguments.process, arguments.coordinator_timeout or _PATIENCE_S
+        )
         multihost_utils.sync_global_devices("joined")
     hush(jax.process_index() > 0)
     try:

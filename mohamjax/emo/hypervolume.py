@@ -75,13 +75,16 @@ def _area(extent: jax.Array) -> jax.Array:
     return _pairwise_sum(height * jnp.maximum(width - covered, 0))
 
 
+_MOST_AT_ONCE = 8192  # rows, of which all pairs are held
+
+
 def _volume(extent: jax.Array) -> jax.Array:
     """Rows by falling third extent; `profile` is the height covered so far per strip of the first axis."""
     strips = jnp.sort(extent[:, 0])
     widths = jnp.diff(strips, prepend=jnp.zeros(1, strips.dtype))
     order = jnp.argsort(-extent[:, 2])
     rows = extent[order]
-    areas = by_platform(strips, widths, rows, cpu=_areas, wide=_areas_at_once)
+    areas = by_platform(strips, widths, rows, cpu=_areas, wide=_areas_at_once if len(rows) <= _MOST_AT_ONCE else _areas)
     return _pairwise_sum(areas * rows[:, 2])
 
 

@@ -137,6 +137,8 @@ class _Costing:
             wide = (sizes[1] > 16).any(axis=(2, 3))
             if wide.any():
                 given = np.asarray(designs.template)[wide], sizes[1][wide]
+        if given is None and self._blocks is not None and self._state[0] == number:
+            return self._blocks  # what larger arrays there are does not matter
         arrays = () if given is None else tuple(np.unique(np.c_[given[0], given[1].reshape(len(given[0]), -1)], axis=0))
         state = number, tuple(row.tobytes() for row in arrays)
         if self._blocks is None or state != self._state:
@@ -475,7 +477,10 @@ def evaluate_files(
         "technology": None if technology is None else technology_hash(technology),
         "static_energy": static_energy,
     }
-    sources = _Sources(files, technology, static_energy, float32, chosen_devices(devices))
+    chosen = chosen_devices(devices)
+    if chosen is not None and chosen.several_processes:
+        raise InputError("are those of several processes", item="argument `devices`", remedy="evaluate in one process")
+    sources = _Sources(files, technology, static_energy, float32, chosen)
     with ResultStream(None if out is None else os.fspath(out), COLUMNS, inputs, resume=resume) as stream:
         before = stream.rows
         if not stream.done:

@@ -165,6 +165,7 @@ def write_design_arrays(
         arrays |= {"capacity": np.asarray(sizes[0]), "fanout": np.asarray(sizes[1])}
     if names is not None:
         arrays["names"] = np.asarray(names, str)
+        _check_names(arrays["names"], lambda told, item: InputError(told, file=path, item=item))
     write_arrays(path, arrays)
 
 
@@ -271,6 +272,7 @@ def _check_names(names: np.ndarray, fail: Callable[..., InputError]) -> None:
     letters = whole.view(np.uint32).reshape(len(names), width) if width else np.zeros((len(names), 1), np.uint32)
     control = ((letters > 0) & (letters < 32)) | ((letters >= 0x7F) & (letters < 0xA0)) | (letters >> 1 == 0x2028 >> 1)
     strange = (control | (letters >> 11 == 0xD800 >> 11) | (letters > 0x10FFFF)).any(axis=1)
+    strange |= ((letters[:, :-1] == 0) & (letters[:, 1:] != 0)).any(axis=1)
     bad = np.flatnonzero(strange | (letters[:, 0] == 0) | letters[:, _MOST_LETTERS:].any(axis=1))
     if bad.size:
         raise fail("is no short line of text", item=f"names[{bad[0]}]")

@@ -261,12 +261,12 @@ def _link_at_once(accelerator_at: jax.Array, accelerators: int) -> tuple[jax.Arr
     at = jnp.pad(accelerator_at, ((0, -places % _RUN), (0, 0)), constant_values=-1).reshape(-1, _RUN, lanes)
     runs = at.shape[0]
     number = jnp.arange(runs * _RUN, dtype=jnp.int32).reshape(runs, _RUN, 1)
-    ids = jnp.arange(accelerators, dtype=jnp.int32)[:, None]
+    ids = jnp.arange(accelerators, dtype=jnp.int32)[None, None, :, None]
     mine = at[:, :, None, :] == ids  # [runs, RUN, A, B]
     first = jnp.min(jnp.where(mine, number[:, :, None], places), axis=1)  # [runs, A, B]
     later = jnp.triu(jnp.ones((runs, runs), bool), 1)[:, :, None, None]
     after = jnp.min(jnp.where(later, first[None], places), axis=1)
-    later = jnp.triu(jnp.ones((_RUN, _RUN), bool), 1)[:, :, None]
+    later = jnp.triu(jnp.ones((_RUN, _RUN), bool), 1)[None, :, :, None]
     within = jnp.where(later & (at[:, :, None] == at[:, None]), number[:, None], places)
     beyond = jnp.min(jnp.where(mine, after[:, None], places), axis=2)
     following = jnp.minimum(jnp.min(within, axis=2), beyond)

@@ -97,6 +97,8 @@ def frames_of(application: ApplicationModel, periods: int) -> Frames:
         )
     if periods < 1:
         raise InputError(f"is {periods}", item="periods", remedy="take at least 1")
+    if periods > _MOST_JOBS:
+        raise _too_many(f"over 1e{len(str(periods)) - 1} frames")
     slowest = min(rate for rate in rates if rate)
     # A release at the very end, but for rounding, belongs to the next period.
     wanted = [periods * (rate / slowest) * (1 - 1e-12) if rate else 1.0 for rate in rates]

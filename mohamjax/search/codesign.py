@@ -184,7 +184,7 @@ def fingerprint(
     moham = dataclasses.asdict(settings.moham)
     for loose in ("generations", "chunk", "stop", "window", "delta"):
         moham.pop(loose)
-    if settings.moham.islands == 1:
+    if settings.moham.islands == 1 or not settings.moham.migration:
         moham.pop("migration")
     record = {
         "layers": [plain(layer) for layer in application.layers],

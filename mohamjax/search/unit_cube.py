@@ -18,7 +18,8 @@ from mohamjax.search.context import MohamContext
 from mohamjax.search.operators import Genetics
 from mohamjax.search.plan_operators import completed
 from mohamjax.search.plans import Plan, PlanTables
-from mohamjax.search.plans import decode as decode_plan
+from mohamjax.search.plans import decode as decode_plans
+from mohamjax.struct import take
 
 __all__ = ["decode_design", "design_dimensions"]
 
@@ -103,7 +104,8 @@ def decode_unit(x: jax.typing.ArrayLike, genetics: Genetics, tables: PlanTables,
             weight=_below(weight, tables.fits.shape[1]),
             thrift=_below(thrift[0], tables.thrift.shape[0]),
         )
-        return decode_plan(completed(plan, genetics), genetics, tables).design
+        one = jax.tree.map(lambda leaf: leaf[None], completed(plan, genetics))
+        return take(decode_plans(one, genetics, tables).design, 0)
     nothing: Any = jnp.zeros(())
     plan = completed(Plan(template=template, size=nothing, weight=nothing, thrift=nothing), genetics)
     place, mapping, priority = rest
