@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from mohamjax.platforms import by_platform
 
-__all__ = ["DESIGNS", "WIDE", "in_blocks", "in_fitting_blocks", "not_negative", "steady_sum", "varying"]
+__all__ = ["DESIGNS", "WIDE", "in_blocks", "in_fitting_blocks", "not_negative", "pairwise_sum", "steady_sum", "varying"]
 
 DESIGNS = 128
 """Designs of which a processor's caches hold what growing and evaluating them needs: twice that is no faster."""
@@ -74,17 +74,11 @@ def not_negative(value: jax.Array) -> jax.Array:
     return jnp.where(value < 0, jnp.zeros_like(value), value)
 
 
-def steady_sum(terms: jax.Array, axis: int = -1) -> jax.Array:
-    """A sum of terms that are not negative, rounded alike in every program, whatever the batch and what is fused.
+def pairwise_sum(terms: jax.Array) -> jax.Array:
+    """A sum over the last axis, which has terms, as a balanced tree: rounding grows with the log of their number.
 
-    Halves are added, then halves of these: the compiler may add the terms of `jnp.sum` in any order. Products are safe
-    from being contracted with the addition (`not_negative`).
-
-    Args:
-        terms: 0 and above; inf and NaN are passed on.
-        axis: static, along which.
+    Halves are added, then halves of these: the compiler may add the terms of `jnp.sum` in any order.
     """
-    terms = not_negative(jnp.moveaxis(terms, axis, -1))
     rest = 0.0
     while (count := terms.shape[-1]) > 1:
         half = count // 2
@@ -92,6 +86,18 @@ def steady_sum(terms: jax.Array, axis: int = -1) -> jax.Array:
             rest += terms[..., -1]
         terms = terms[..., :half] + terms[..., half : 2 * half]
     return terms[..., 0] + rest
+
+
+def steady_sum(terms: jax.Array, axis: int = -1) -> jax.Array:
+    """A sum of terms that are not negative, rounded alike in every program, whatever the batch and what is fused.
+
+    `pairwise_sum` of products that are safe from being contracted with the addition (`not_negative`).
+
+    Args:
+        terms: 0 and above; inf and NaN are passed on.
+        axis: static, along which.
+    """
+    return pairwise_sum(not_negative(jnp.moveaxis(terms, axis, -1)))
 
 
 def varying(tree: Any, *like: Any) -> Any:

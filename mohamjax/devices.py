@@ -23,7 +23,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from mohamjax.errors import InputError
 
-__all__ = ["AXIS", "Devices", "DevicesLike", "chosen_devices", "join", "over_devices"]
+__all__ = ["AXIS", "Devices", "DevicesLike", "agreed", "chosen_devices", "gathered", "join", "over_devices"]
 
 _LONGEST_S = 1e6  # that anybody waits for other processes
 
@@ -196,6 +196,16 @@ def _over(function: Callable[..., Any], mesh: Mesh) -> Callable[..., Any]:
         return mapped(rows, *rest)
 
     return spread
+
+
+def gathered(tree: Any, devices: Devices | None) -> Any:
+    """A pytree of arrays, whole in this process: as `Devices.whole`, and as it is where devices are not chosen."""
+    return tree if devices is None else devices.whole(tree)
+
+
+def agreed(make: Callable[[], T], devices: Devices | None) -> T:
+    """What `make` gives, the same in all processes: as `Devices.from_first`, and by itself where none are chosen."""
+    return make() if devices is None else devices.from_first(make)
 
 
 DevicesLike = int | str | Sequence[Any] | Devices | None

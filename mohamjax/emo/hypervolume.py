@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from mohamjax.blocks import pairwise_sum
 from mohamjax.emo._arrays import as_objectives, precision
 from mohamjax.emo.wide import profiles
 from mohamjax.platforms import by_platform
@@ -72,7 +73,7 @@ def _area(extent: jax.Array) -> jax.Array:
     order = jnp.argsort(-extent[:, 1])
     width, height = extent[order, 0], extent[order, 1]
     covered = jnp.concatenate([jnp.zeros(1, width.dtype), lax.cummax(width)[:-1]])
-    return _pairwise_sum(height * jnp.maximum(width - covered, 0))
+    return pairwise_sum(height * jnp.maximum(width - covered, 0))
 
 
 _MOST_AT_ONCE = 8192  # rows, of which all pairs are held
@@ -85,7 +86,7 @@ def _volume(extent: jax.Array) -> jax.Array:
     order = jnp.argsort(-extent[:, 2])
     rows = extent[order]
     areas = by_platform(strips, widths, rows, cpu=_areas, wide=_areas_at_once if len(rows) <= _MOST_AT_ONCE else _areas)
-    return _pairwise_sum(areas * rows[:, 2])
+    return pairwise_sum(areas * rows[:, 2])
 
 
 def _areas(strips: jax.Array, widths: jax.Array, rows: jax.Array) -> jax.Array:
@@ -107,13 +108,3 @@ def _areas_at_once(strips: jax.Array, widths: jax.Array, rows: jax.Array) -> jax
     reach = jnp.sum(strips <= rows[:, :1], axis=1, dtype=jnp.int32)
     before, after = profiles(rows[:, 1], reach)
     return jnp.sum(widths * (after - before), axis=1)
-
-
-def _pairwise_sum(terms: jax.Array) -> jax.Array:
-    """Sum as a balanced tree: the rounding error grows with log N, not with N."""
-    size = 1 << max(terms.shape[0] - 1, 0).bit_length()
-    terms = jnp.pad(terms, (0, size - terms.shape[0]))
-    while size > 1:
-        size //= 2
-        terms = terms[:size] + terms[size:]
-    return terms[0]

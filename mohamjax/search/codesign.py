@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import jax
@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax import __version__
-from mohamjax.devices import Devices, DevicesLike, chosen_devices
+from mohamjax.devices import Devices, DevicesLike, agreed, chosen_devices, gathered
 from mohamjax.errors import InputError
 from mohamjax.hardware import (
     Technology,
@@ -326,7 +326,6 @@ def _co_optimise(
     last_of_all: contextlib.ExitStack,
 ) -> SearchResult:
     """As `co_optimise`; `last_of_all` is done with when the search is over, however it ends."""
-    agreed = _made if devices is None else devices.from_first
     technology = load_technology() if settings.technology is None else settings.technology
     config, package = settings.moham, settings.package
     site = prepare(application, templates, settings, designs)
@@ -338,7 +337,7 @@ def _co_optimise(
     if resume:
         if checkpoint is None:
             raise InputError("there is no checkpoint to go on from", item="resume", remedy="give the checkpoint")
-        saved = agreed(checkpoint.read)
+        saved = agreed(checkpoint.read, devices)
         _same_search(saved, marks)
         if saved is None:
             # A search that was stopped before its first checkpoint: what it did is done again, with the same result.
@@ -366,7 +365,8 @@ def _co_optimise(
             lambda: map_layers(
                 map_key, application.unique_layers, templates, technology, settings.mapper, progress=mapping,
                 cache=cache,
-            )
+            ),
+            devices,
         )  # fmt: skip
     else:
         check_tables(tables, application, templates)
@@ -381,7 +381,7 @@ def _co_optimise(
     if plans and (settings.remap.every or settings.remap.polish):
         remapper = Remapper(
             jax.random.fold_in(map_key, 1), application, templates, single, package, settings.mapper, settings.remap,
-            config.generations, sets, progress=listener.mapping, agreed=agreed,
+            config.generations, sets, progress=listener.mapping, devices=devices,
         )  # fmt: skip
         sets = remapper.tables
     context = build_context(context_key, application, templates, single, sets, package, config, site, settings.weights)
@@ -411,7 +411,7 @@ def _co_optimise(
 
     def save() -> None:
         if checkpoint is not None and state is not None:
-            kept = state if devices is None else devices.whole(state)
+            kept = gathered(state, devices)
             if devices is None or devices.is_first:
                 checkpoint.write((kept, grown), {**marks, "history": history})
 
@@ -434,7 +434,7 @@ def _co_optimise(
             grown = {} if remapper is None else remapper.saved()
             history.extend(_rows(last, config, len(history), before_s))
             listener.progress(last, config.generations if remapper is None else remapper.end)
-            if agreed(due):
+            if agreed(due, devices):
                 save()
                 saved_s = time.perf_counter()
     except KeyboardInterrupt:
@@ -444,7 +444,7 @@ def _co_optimise(
         interrupted = True
         listener.announce("stopped by hand; writing what was found")
     save()
-    state = state if devices is None else devices.whole(state)
+    state = gathered(state, devices)
     assert state is not None
     if remapper is not None:
         sets, context = remapper.tables, remapper.context(context)
@@ -519,10 +519,6 @@ def compile_search(
         rehearsal.reported()
     finally:
         rehearsal.end()
-
-
-def _made(make: Callable[[], Any]) -> Any:
-    return make()
 
 
 def _rows(progress: Progress, config: MohamConfig, known: int, before_s: float) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ import numpy as np
 
 from mohamjax import emo
 from mohamjax.blocks import DESIGNS, in_fitting_blocks
-from mohamjax.devices import Devices
+from mohamjax.devices import Devices, gathered
 from mohamjax.programs import brief_jit
 from mohamjax.schedule import Design, TenantReport, report
 from mohamjax.schedule.tenants import tenant_excess
@@ -330,7 +330,6 @@ def run(
     problem = design_problem(config, projects) if problem is None else problem
     if seeds is not None and config.genes == "plans":
         seeds = _planned(seeds, context)
-    whole = _same if devices is None else devices.whole
     began = time.perf_counter()
     batches = 1 if seeds is None else -(-jax.tree.leaves(seeds)[0].shape[0] // config.population)
     if resume is None:
@@ -364,7 +363,7 @@ def run(
 
     def advance(before: SearchState, count: int) -> tuple[SearchState, Metrics]:
         state, metrics = program(before, context, rates, jnp.int32(count), jnp.bool_(True))
-        return state, _best_island(jax.tree.map(lambda leaf: leaf[:count], jax.device_get(whole(metrics))))
+        return state, _best_island(jax.tree.map(lambda leaf: leaf[:count], jax.device_get(gathered(metrics, devices))))
 
     while told <= end and not settled_down():
         # Calls end at multiples of their length, so that a resumed search makes the same ones.
@@ -376,7 +375,7 @@ def run(
                 if remapper.settled(volumes):
                     break
                 announce(f"mapping again on chiplets of the front, round {remapper.rounds + 1}")
-                state = whole(state)
+                state = gathered(state, devices)
                 context = remapper.grown(state, context)
                 drawn = _drawn(state.population.key[0], context, config, problem)
                 for batch in _decoded_again(state, context, config):
@@ -450,11 +449,7 @@ def refitted(
         for batch in individuals:
             refit = _joined(_refit_all(batch, jnp.int32(weight), context), drawn, config.population)
             state = _entered(state, refit, context, rates, program)
-    return state if devices is None else devices.whole(state)
-
-
-def _same(tree: Any) -> Any:
-    return tree
+    return gathered(state, devices)
 
 
 def _entered(

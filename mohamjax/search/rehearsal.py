@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mohamjax.devices import Devices
+from mohamjax.devices import Devices, gathered
 from mohamjax.hardware import Technology, Template, fits, template_arrays
 from mohamjax.mapping import Mapping, MappingTables
 from mohamjax.mapping.tables import column_shapes
@@ -166,7 +166,7 @@ class Rehearsal:
             key, context, config, rates=self._rates, projects=site.projects, announce=self._go_on, devices=self._devices
         )
         state, _ = next(steps)
-        state = state if self._devices is None else self._devices.whole(state)
+        state = gathered(state, self._devices)
         if plans:
             self._go_on()
             state = refitted(state, context, config, rates=self._rates, devices=self._devices)

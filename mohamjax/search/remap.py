@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mohamjax.devices import Devices, agreed
 from mohamjax.hardware import PackageParameters, Technology, Template, template_arrays
 from mohamjax.mapping import MappingTables, stacked_layers, tabulate, tabulate_sets
 from mohamjax.schedule import Chiplets, Design, Workbench, alone, chiplets, uncontended, workbench
@@ -298,7 +299,7 @@ class Remapper:
         generations: int,
         tables: MappingTables,
         progress: Callable[[MapperProgress], None] | None = None,
-        agreed: Callable[[Callable[[], Any]], Any] = lambda make: make(),
+        devices: Devices | None = None,
     ) -> None:
         """Makes room in the tables.
 
@@ -313,9 +314,9 @@ class Remapper:
             generations: of the search, without those that polish.
             tables: those of the layer mapper.
             progress: told how a round goes.
-            agreed: gives what the function that it is given makes, the same in all processes that search together.
+            devices: of the search; where several processes have them, the first maps for all.
         """
-        self._agreed = agreed
+        self._devices = devices
         self.config, self.rounds = config, 0
         self._built: MohamContext | None = None
         self._searching = list(range(config.every, generations, config.every)) if config.every else []
@@ -365,12 +366,13 @@ class Remapper:
             sample = chiplets_of(designs, found, context.bench, self.config.chiplets)
             spaces = self._application.unique_layers
             room = np.asarray(self._first.count) + self.config.entries - np.asarray(self.tables.count)
-            self.tables, _ = self._agreed(
+            self.tables, _ = agreed(
                 lambda: map_again(
                     jax.random.fold_in(self._key, self.rounds), sample, spaces, self._templates, self._technology,
                     self.tables, self._package, self._mapper, room=room,
                     max_children=self._max_children, progress=self._progress,
-                )
+                ),
+                self._devices,
             )  # fmt: skip
         self.rounds, self._built = self.rounds + 1, None
         return self.context(context)
