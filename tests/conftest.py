@@ -84,9 +84,9 @@ def pytest_runtest_teardown(item, nextitem):
 
     XLA maps every kernel into memory by itself: a process that compiles all that the suite does exceeds the mappings
     that Linux allows (vm.max_map_count, 65,530) and dies of a segmentation fault in whatever compiles next. A search
-    makes 8,000, a file up to some 30,000.
+    makes 3,000, a file up to some 15,000.
     """
-    if (nextitem is None or nextitem.path != item.path) and _mappings() > 20_000:
+    if (nextitem is None or nextitem.path != item.path) and _mappings() > 40_000:
         jax.clear_caches()
         gc.collect()
 
