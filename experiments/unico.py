@@ -176,7 +176,6 @@ def choices(runs: Runs, tier: Tier, options: argparse.Namespace) -> str:
     the networks of the tier.
     """
     from mohamjax.unico.choices import settings
-    from mohamjax.unico.search import HardwareSearch, search_hardware
 
     space, seeds = enumerable(), options.seeds or 5
     sizes = {"lanes": 8, "first": 4, "rounds": 4, "iterations": 8, "mapping_seed": 0}
@@ -185,11 +184,7 @@ def choices(runs: Runs, tier: Tier, options: argparse.Namespace) -> str:
         for variant in CHOICES:
             method, parts = VARIANTS[variant]
             config = settings(space, method, "small", seed=seed, **{**sizes, **parts})
-            run = runs.kept(
-                ("choices", space.name, "small", variant, str(seed)),
-                "1",
-                lambda config=config: search_hardware(HardwareSearch(small_application(), space, config)),
-            )
+            run = runs.kept(("choices", space.name, "small", variant, str(seed)), small_application, space, config)
             if run is not None:
                 found["432", variant, seed] = run
     text = f"## {space.name}\n\n" + tables.comparison(found, CHOICES, ["432"], seeds, "hasco")
@@ -302,9 +297,8 @@ def enumerable() -> HardwareSpace:
 def enumeration(runs: Runs, tier: Tier, options: argparse.Namespace) -> str:
     """Share of the true hypervolume at 15 % of the exhaustive cost (all searches see the same mapping searches)."""
     from mohamjax.unico.choices import settings
-    from mohamjax.unico.search import HardwareSearch, search_hardware
 
-    space, app = enumerable(), small_application()
+    space = enumerable()
     seeds = options.seeds or {"ci": 1, "small": 3, "full": 10}[options.tier]
     methods = options.methods or ("unico", "hasco", "mobohb", "nsga2", "random")
     sizes = {"lanes": 8, "first": 4, "rounds": 4, "mapping_seed": 0}
@@ -314,12 +308,7 @@ def enumeration(runs: Runs, tier: Tier, options: argparse.Namespace) -> str:
     def search(label: str, variant: str, seed: int, number: int) -> Run | None:
         method, parts = VARIANTS[variant]
         config = settings(space, method, "ci", seed=seed, **{**sizes, **parts, "iterations": number})
-        mark = f"{method} {number} {sorted(parts.items())}"
-        return runs.kept(
-            ("enumerate", space.name, "small", label, str(seed)),
-            mark,
-            lambda: search_hardware(HardwareSearch(app, space, config)),
-        )
+        return runs.kept(("enumerate", space.name, "small", label, str(seed)), small_application, space, config)
 
     # Chance, given as many evaluations as there are, measures every point once.
     whole = search("all", "random", 0, -(-exhaustive // Bracket(8, 4, 4).cost))

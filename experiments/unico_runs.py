@@ -29,6 +29,7 @@ from mohamjax.hardware import load_technology
 from mohamjax.struct import plain
 from mohamjax.unico.bracket import MappingSearch, measured
 from mohamjax.unico.choices import settings
+from mohamjax.unico.config import CodesignConfig
 from mohamjax.unico.lanes import LaneConfig, lane_problem, wires_room
 from mohamjax.unico.results import modelled_time
 from mohamjax.unico.search import CodesignResult, HardwareSearch, search_hardware
@@ -234,15 +235,17 @@ class Runs:
         method, parts = VARIANTS[variant]
         space = named_space(named)
         config = settings(space, method, budget, seed=seed, **{**own, **parts, **changes})
-        mark = hashlib.sha256(json.dumps(plain(config), sort_keys=True, default=str).encode()).hexdigest()[:12]
-        return self.kept(
-            (budget, scenario, workload, variant, str(seed)),
-            mark,
-            lambda: search_hardware(HardwareSearch(application(workload), space, config)),
-        )
+        return self.kept((budget, scenario, workload, variant, str(seed)), lambda: application(workload), space, config)
 
-    def kept(self, key: tuple[str, ...], mark: str, search: Callable[[], CodesignResult]) -> Run | None:
-        """The search of a key under settings of a mark."""
+    def kept(
+        self,
+        key: tuple[str, ...],
+        networks: Callable[[], ApplicationModel],
+        space: HardwareSpace,
+        config: CodesignConfig,
+    ) -> Run | None:
+        """The search of a key: from its line where that tells of the same settings, defaults included."""
+        mark = hashlib.sha256(json.dumps(plain(config), sort_keys=True, default=str).encode()).hexdigest()[:12]
         row = self._known.get(key)
         if row is not None and row["settings"] == mark:
             return Run.of(row)
@@ -250,7 +253,7 @@ class Runs:
             self.left += 1
             return None
         began, cpu = time.perf_counter(), time.process_time()
-        result = search()
+        result = search_hardware(HardwareSearch(networks(), space, config))
         seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
         history = result.history
         most = history.objectives[history.within(result.config.power_cap_W)].max(axis=0)
