@@ -53,7 +53,6 @@ def test_a_search_stopped_in_every_way_ends_with_the_same_files(command, undistu
     out, moments = tmp_path / "out", random.Random(3)
     stops = (
         ("mapper ", "kill", signal.SIGKILL),
-        ("compiling the generation", "ctrl-c", signal.SIGINT),
         ("search  generation", "ctrl-c twice", signal.SIGINT),
     )
     for mark, way, number in stops:

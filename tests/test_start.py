@@ -27,6 +27,7 @@ from mohamjax.struct import cast
 from mohamjax.workload import load_scenario
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+LARGE = {"light_generations", "_first", "_refit_all"}
 
 
 @pytest.fixture(scope="module")
@@ -54,18 +55,10 @@ def with_archive(settings, archive):
     return replace(settings, moham=replace(settings.moham, archive=archive))
 
 
-def test_warm_leaves_nothing_for_a_search_to_compile(application, settings, templates):
-    compile_search(application, templates, settings)
-    sizes, programs = light_generations._cache_size(), len(PROGRAMS)
-    assert sizes > 0 and programs > 0
-    co_optimise(application, templates, settings)
-    assert light_generations._cache_size() == sizes
-    assert len(PROGRAMS) == programs
-
-
-def test_the_searchs_own_thread_compiles_nothing_large(application, settings, templates, monkeypatch):
-    """The search's programs are called in the rehearsal first; after it nothing is compiled anew."""
-    calls = []
+@pytest.fixture
+def calls(monkeypatch):
+    """Calls of a search's programs: which, in which thread, and how many were compiled by it."""
+    made = []
 
     def recorded(name):
         program = getattr(moham, name)
@@ -73,18 +66,34 @@ def test_the_searchs_own_thread_compiles_nothing_large(application, settings, te
         def call(*arguments, **static):
             before = program._cache_size()
             found = program(*arguments, **static)
-            calls.append((name, threading.current_thread().name.split("_")[0], program._cache_size() - before))
+            made.append((name, threading.current_thread().name.split("_")[0], program._cache_size() - before))
             return found
 
         return call
 
-    for name in ("light_generations", "_first", "_refit_all"):
+    for name in LARGE:
         monkeypatch.setattr(moham, name, recorded(name))
-    # Random orders are no program of the search, but part of what marks a rehearsal: this one is new.
-    mine = replace(settings, moham=replace(settings.moham, orders=8))
-    co_optimise(application, templates, mine)
-    assert {name for name, thread, _ in calls if thread == "rehearsal"} == {name for name, _, _ in calls}
+    return made
+
+
+def test_the_searchs_own_thread_compiles_nothing_large(application, settings, templates, calls):
+    """The search's programs are called in the rehearsal first; after it nothing is compiled anew."""
+    co_optimise(application, templates, settings)
+    assert {name for name, thread, _ in calls if thread == "rehearsal"} == {name for name, _, _ in calls} == LARGE
     assert [call for call in calls if call[1] != "rehearsal" and call[2]] == []
+
+
+def test_to_warm_makes_the_programs_of_a_search_and_no_others(application, settings, templates, calls):
+    """A search has made them before: what warming calls is there already, and all of it is called."""
+    co_optimise(application, templates, settings)
+    programs = set(PROGRAMS)
+    calls.clear()
+    for key in [key for key in PROGRAMS if "rehearsal" in key]:
+        del PROGRAMS[key]
+    compile_search(application, templates, settings)
+    assert {name for name, _, _ in calls} == LARGE
+    assert [call for call in calls if call[2]] == []
+    assert set(PROGRAMS) == programs
 
 
 def test_a_rehearsal_changes_no_result(application, settings, templates, monkeypatch):

@@ -9,6 +9,7 @@ import pytest
 from small_codesign import SIZES, SPACE, TECHNOLOGY, application
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "experiments"))
+import unico_runs
 import unico_tables
 from unico_runs import RUN_COLUMNS, SINGLE, TRAINED, UNSEEN, VARIANTS, Lines, Run, Runs
 from unico_runs import application as workload
@@ -21,17 +22,21 @@ from mohamjax.unico.search import HardwareSearch, search_hardware
 
 @pytest.fixture(scope="module")
 def result():
-    config = CodesignConfig(**{**SIZES, "method": "mobohb", "iterations": 3})
-    return search_hardware(HardwareSearch(application(), SPACE, config, technology=TECHNOLOGY))
+    return search_hardware(HardwareSearch(application(), SPACE, CONFIG, technology=TECHNOLOGY))
 
 
 KEY = ("ci", "ci", "toy", "mobohb", "0")
+CONFIG = CodesignConfig(**{**SIZES, "method": "mobohb", "iterations": 3})
 
 
-def kept(path, result, mark="1", key=KEY, **settings):
+def kept(path, result, config=CONFIG, key=KEY, **settings):
+    """The runs, what they say of a search, and how many were made; every search has this result."""
     asked = []
     runs = Runs(Lines(path, RUN_COLUMNS, 5), **settings)
-    return runs, runs.kept(key, mark, lambda: asked.append(1) or result), len(asked)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(unico_runs, "search_hardware", lambda search: asked.append(search) or result)
+        run = runs.kept(key, application, SPACE, config)
+    return runs, run, len(asked)
 
 
 def equal(a, b):
@@ -44,9 +49,10 @@ def test_a_search_is_done_once(result, tmp_path):
     assert searched == 1 and first.points == 24 and first.evaluations == result.evaluations[-1]
     _, again, searched = kept(path, result)
     assert searched == 0 and equal(first, again)
-    # Other settings under the same key: done again, and the last line counts.
-    assert kept(path, result, mark="2")[2] == 1
-    assert kept(path, result, mark="2")[2] == 0
+    # Other settings under the same key, be it by another default: done again, and the last line counts.
+    other = dataclasses.replace(CONFIG, finishing="end" if CONFIG.finishing != "end" else "spread")
+    assert kept(path, result, other)[2] == 1
+    assert kept(path, result, other)[2] == 0
     assert len(path.read_text().splitlines()) == 3
 
 

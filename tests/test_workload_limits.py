@@ -22,6 +22,15 @@ SECONDS = 10
 MEGABYTES = 600
 
 
+@pytest.fixture(scope="module", autouse=True)
+def what_other_tests_left():
+    """Is not looked through again by every collection of `outcome`."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 def resident():
     """Megabytes of this process at their highest since the last call, where the system tells."""
     try:

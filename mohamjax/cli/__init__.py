@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -26,6 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def command() -> NoReturn:
     """Runs the command line as a process of its own."""
+    gc.set_threshold(100_000, 20, 50)  # tracing makes millions of objects that live on: few of them are in cycles
     try:
         listen()
         code = main()
