@@ -1,4 +1,4 @@
-"""Programs that are traced once: what they lower to is kept on disk, so that the next process neither traces nor lowers.
+"""Programs that are traced once: what they lower to is kept on disk for the next process.
 
 JAX's own cache keeps what XLA compiles, yet finds it by the lowered program, which takes Python seconds to make for the
 models of this house. `exported_jit` keeps that program too (`jax.export`: StableHLO, portable) in a folder beside it.
@@ -27,13 +27,8 @@ from mohamjax.platforms import accelerated
 
 __all__ = ["exported_jit", "keep_in"]
 
-_SETTINGS_OF_CACHES = (
-    "jax_compilation_cache",
-    "jax_persistent_cache",
-    "jax_enable_compilation_cache",
-    "jax_log",
-    "jax_explain",
-)
+_IDLE = ("jax_compilation_cache", "jax_persistent_cache", "jax_enable_compilation_cache", "jax_log", "jax_explain")
+"""How settings begin that decide nothing of a program."""
 
 _folder: pathlib.Path | None = None
 
@@ -50,15 +45,16 @@ def _code() -> str:
     digest = hashlib.sha256(
         repr((jax.__version__, jaxlib.__version__, np.__version__, platform.python_version())).encode()
     )
-    for path in sorted(pathlib.Path(__file__).parent.rglob("*.py")):
+    root = pathlib.Path(__file__).parent
+    for path in sorted(root.rglob("*.py")):
         content = path.read_bytes()
-        digest.update(f"{path.name} {len(content)} ".encode() + content)
+        digest.update(f"{path.relative_to(root).as_posix()} {len(content)} ".encode() + content)
     return digest.hexdigest()
 
 
 def _settings() -> str:
-    """JAX's settings, but for those that decide nothing of a program."""
-    known = {name: value for name, value in jax.config.values.items() if not name.startswith(_SETTINGS_OF_CACHES)}
+    """JAX's settings that may decide something of a program."""
+    known = {name: value for name, value in jax.config.values.items() if not name.startswith(_IDLE)}
     return repr((sorted(known.items()), jax.config.jax_enable_x64, os.environ.get("XLA_FLAGS", "")))
 
 
@@ -73,24 +69,28 @@ class _Exported:
     """A jitted function whose programs are kept; calls and attributes as of `jax.jit`'s."""
 
     def __init__(self, function: Callable[..., Any], static: Sequence[str], options: dict[str, Any] | None) -> None:
-        self._plain = jax.jit(function, static_argnames=static, compiler_options=options)
+        self._jitted = jax.jit(function, static_argnames=static, compiler_options=options)
         self._function, self._options = function, options
         self._known: dict[Any, Callable[..., Any] | None] = {}
         functools.update_wrapper(self, function)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._plain, name)
+        return getattr(self._jitted, name)
+
+    def _cache_size(self) -> int:
+        """Programs known to this process, as `jax.jit` counts them."""
+        return self._jitted._cache_size() + len(self._known)
 
     def __call__(self, *arguments: Any, **static: Any) -> Any:
         leaves, tree = jax.tree.flatten(arguments)
         if _folder is None or not all(map(_plain, leaves)) or not _single():
-            return self._plain(*arguments, **static)
+            return self._jitted(*arguments, **static)
         shapes = tuple((np.shape(leaf), jax.dtypes.canonicalize_dtype(leaf.dtype).name) for leaf in leaves)
         key = tree, shapes, tuple(sorted(static.items())), bool(jax.config.jax_enable_x64), _folder
         if key not in self._known:
             self._known[key] = self._program(leaves, tree, key, static)
         program = self._known[key]
-        return self._plain(*arguments, **static) if program is None else program(leaves)
+        return self._jitted(*arguments, **static) if program is None else program(leaves)
 
     def _program(
         self, leaves: Sequence[Any], tree: Any, key: tuple[Any, ...], static: dict[str, Any]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -134,20 +135,25 @@ class _Draft:
     tile: np.ndarray
 
 
+_STEP = operator.attrgetter("layer", "chiplet", "mapping")
+
+
 def _draft(form: DesignForm, nests: NestList, rules: DesignRules) -> _Draft | None:
     """A design of which all but the mappings is checked; None where something is odd."""
     chips, steps, count = form.chiplets, form.schedule, len(rules.unique)
     if len(chips) > rules.tiles or len(steps) != count:
         return None
-    order = np.asarray([rules.layers.get(s.layer, -1) if isinstance(s.layer, str) else s.layer for s in steps])
-    where = np.asarray([step.chiplet for step in steps])
+    layer, chiplet, mapping = zip(*map(_STEP, steps), strict=True)
+    if str in set(map(type, layer)):
+        layer = [rules.layers.get(one, -1) if isinstance(one, str) else one for one in layer]
+    order, where = np.asarray(layer), np.asarray(chiplet)
     if order.min() < 0 or order.max() >= count or where.max() >= len(chips):
         return None
     place = np.full(count, -1)
     place[order] = np.arange(count)
     if place.min() < 0 or (place[rules.before] >= place[rules.after]).any():
         return None
-    found = nests.numbers([step.mapping for step in steps])
+    found = nests.numbers(mapping)
     if min(found) < 0:
         return None
     template = np.full(rules.tiles, -1, np.int32)

@@ -182,8 +182,11 @@ class NestList:
     def numbers(self, numbers: Sequence[int]) -> list[int]:
         """Numbers in the store of many entries, -1 where one cannot be read."""
         known, unread = self._numbers, self._unread
-        for number in numbers:
-            if number not in known and number not in unread:
+        found = list(map(known.get, numbers))
+        if None not in found:
+            return found  # pyright: ignore[reportReturnType]
+        for number in set(numbers) - known.keys():
+            if number not in unread:
                 try:
                     self.nest(number)
                 except InputError:
