@@ -123,9 +123,7 @@ def chiplets() -> str:
         error = errors(rows, at)
         lines += [line(f"{name}: all", error), line(f"{name}: no row of the table", error[new])]
         worst = at[np.abs(error[:, :3]).max(axis=1).argmax()]
-        told += (
-            f"The largest error in energy or area of {name} is at {worst[WIDTH]:.0f} bits x {worst[DEPTH]:,.0f} rows. "
-        )
+        told += f"Largest in energy or area of {name}: {worst[WIDTH]:.0f} bits x {worst[DEPTH]:,.0f} rows. "
     return table(lines) + f"\n\n{told.strip()}"
 
 
