@@ -24,7 +24,6 @@ from mohamjax.plot.whatif import check_panels, front_under_uncertainty, tornado,
 from mohamjax.schedule import Design, package_arrays
 from mohamjax.schedule.whatif import (
     Candidates,
-    apart,
     evaluate_variants,
     known_parameters,
     nominal_variant,
@@ -35,6 +34,7 @@ from mohamjax.schedule.whatif import (
     what_if,
 )
 from mohamjax.schedule.whatif import variant as blocks
+from mohamjax.schedule.whatif.parameters import apart
 from mohamjax.struct import cast
 
 COUNT = 16
