@@ -10,6 +10,7 @@ file's name, and the file begins with a hash of its content; whatever is damaged
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import os
@@ -135,9 +136,21 @@ def _read(file: pathlib.Path) -> tuple[Any, Any] | None:
         if hashlib.sha256(content[32:]).digest() != content[:32]:
             return None
         program, out_tree = pickle.loads(content[32:])
-        return jax.export.deserialize(bytearray(program)), out_tree
+        return _without_lapack(jax.export.deserialize(bytearray(program))), out_tree
     except Exception:  # not there, damaged, or of another make, in whatever way that shows
         return None
+
+
+def _without_lapack(program: Any) -> Any:
+    """The program as one of no platform in particular, where it has no linear algebra.
+
+    Called as one for processors, it would make JAX load SciPy for its LAPACK, which takes longer than the rest. Files
+    are of processors alone, see `_single`.
+    """
+    if b"lapack" in program.mlir_module_serialized:
+        return program
+    checks = *program.disabled_safety_checks, jax.export.DisabledSafetyCheck.platform()
+    return dataclasses.replace(program, platforms=("any",), disabled_safety_checks=checks)
 
 
 def _write(file: pathlib.Path, kept: tuple[Any, Any]) -> None:
