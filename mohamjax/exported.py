@@ -21,8 +21,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jaxlib
 import numpy as np
+from jax import core as jax_core
+from jaxlib.version import __version__ as jaxlib_version
 
 from mohamjax.platforms import accelerated
 
@@ -30,6 +31,8 @@ __all__ = ["exported_jit", "keep_in"]
 
 _IDLE = ("jax_compilation_cache", "jax_persistent_cache", "jax_enable_compilation_cache", "jax_log", "jax_explain")
 """How settings begin that decide nothing of a program."""
+
+_config: Any = jax.config
 
 _folder: pathlib.Path | None = None
 
@@ -41,12 +44,9 @@ def keep_in(folder: pathlib.Path | None) -> None:
 
 
 @functools.cache
-def _code() -> str:
-    """Hash of all code of this package and of the versions that it runs by."""
-    digest = hashlib.sha256(
-        repr((jax.__version__, jaxlib.__version__, np.__version__, platform.python_version())).encode()
-    )
-    root = pathlib.Path(__file__).parent
+def _code(root: pathlib.Path = pathlib.Path(__file__).parent) -> str:
+    """Hash of all code of a package, default this one, and of the versions that it runs by."""
+    digest = hashlib.sha256(repr((jax.__version__, jaxlib_version, np.__version__, platform.python_version())).encode())
     for path in sorted(root.rglob("*.py")):
         content = path.read_bytes()
         digest.update(f"{path.relative_to(root).as_posix()} {len(content)} ".encode() + content)
@@ -55,13 +55,13 @@ def _code() -> str:
 
 def _settings() -> str:
     """JAX's settings that may decide something of a program."""
-    known = {name: value for name, value in jax.config.values.items() if not name.startswith(_IDLE)}
-    return repr((sorted(known.items()), jax.config.jax_enable_x64, os.environ.get("XLA_FLAGS", "")))
+    known = {name: value for name, value in _config.values.items() if not name.startswith(_IDLE)}
+    return repr((sorted(known.items()), _config.jax_enable_x64, os.environ.get("XLA_FLAGS", "")))
 
 
 def _plain(leaf: Any) -> bool:
     """Whether an argument is no more than its shape and dtype: an array on the one device that there is."""
-    if isinstance(leaf, jax.core.Tracer) or getattr(leaf, "weak_type", False):
+    if isinstance(leaf, jax_core.Tracer) or getattr(leaf, "weak_type", False):
         return False
     return isinstance(leaf, np.ndarray | np.generic) or (isinstance(leaf, jax.Array) and len(leaf.devices()) == 1)
 
@@ -70,7 +70,7 @@ class _Exported:
     """A jitted function whose programs are kept; calls and attributes as of `jax.jit`'s."""
 
     def __init__(self, function: Callable[..., Any], static: Sequence[str], options: dict[str, Any] | None) -> None:
-        self._jitted = jax.jit(function, static_argnames=static, compiler_options=options)
+        self._jitted: Any = jax.jit(function, static_argnames=static, compiler_options=options)
         self._function, self._options = function, options
         self._known: dict[Any, Callable[..., Any] | None] = {}
         functools.update_wrapper(self, function)
@@ -87,7 +87,7 @@ class _Exported:
         if _folder is None or not all(map(_plain, leaves)) or not _single():
             return self._jitted(*arguments, **static)
         shapes = tuple((np.shape(leaf), jax.dtypes.canonicalize_dtype(leaf.dtype).name) for leaf in leaves)
-        key = tree, shapes, tuple(sorted(static.items())), bool(jax.config.jax_enable_x64), _folder
+        key = tree, shapes, tuple(sorted(static.items())), bool(_config.jax_enable_x64), _folder
         if key not in self._known:
             self._known[key] = self._program(leaves, tree, key, static)
         program = self._known[key]
@@ -127,7 +127,7 @@ class _Exported:
 
 def _single() -> bool:
     """Whether programs run on this process's processor alone: what is kept is for that."""
-    return not accelerated() and jax.config.jax_default_device is None and jax.process_count() == 1
+    return not accelerated() and _config.jax_default_device is None and jax.process_count() == 1
 
 
 def _read(file: pathlib.Path) -> tuple[Any, Any] | None:

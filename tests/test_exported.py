@@ -105,7 +105,7 @@ def test_a_damaged_file_is_traced_anew(folder, damage):
 
 def test_other_code_or_other_versions_are_traced_anew(folder, monkeypatch):
     fresh()(rows(), ADD)
-    monkeypatch.setattr(exported, "_code", lambda: "another version of the package")
+    monkeypatch.setattr(exported, "_code", lambda *_: "another version of the package")
     count, got = traces(lambda: fresh()(rows(), ADD))
     assert count == 1 and len(list(folder.iterdir())) == 2
     same(got)
@@ -121,9 +121,17 @@ def test_inside_programs_and_without_a_folder_it_is_jit(folder):
     assert not folder.exists()
 
 
-def test_the_code_of_the_package_is_part_of_the_name():
-    assert exported._code() == exported._code.__wrapped__()
-    assert exported._settings() != ""
+def test_the_code_of_the_package_is_part_of_the_name(tmp_path):
+    names, codes = ("a.py", "sub/a.py", "sub/a.py", "sub/a.py"), ("x = 1", "x = 1", "x = 2", "x = 2 ")
+    (tmp_path / "sub").mkdir()
+    found = [exported._code.__wrapped__(tmp_path)]
+    for name, code in zip(names, codes, strict=True):
+        (tmp_path / name).write_text(code)
+        found.append(exported._code.__wrapped__(tmp_path))
+    assert len(set(found)) == len(found)
+
+
+def test_the_precision_is_part_of_the_name():
     with jax.enable_x64(True):
         wide = exported._settings()
     assert wide != exported._settings()

@@ -196,14 +196,14 @@ def package_tables(params: PackageParameters, dtype: Any = jnp.float32) -> Packa
         hops[chiplets, :chiplets] = far
         if params.contention == "mesh":
             shared.append(trunks(tiles, positions, nearest, int(columns[chiplets])))
-    tables: Any = PackageTables(
-        columns=columns,
-        interfaces=interfaces,
-        interface_of=interface_of,
-        hops=hops.astype(dtype),
-        trunks=_stacked(shared) if params.contention == "mesh" else None,
-    )
-    return jax.device_put(tables)
+    tables: dict[str, Any] = {
+        "columns": columns,
+        "interfaces": interfaces,
+        "interface_of": interface_of,
+        "hops": hops.astype(dtype),
+        "trunks": _stacked(shared) if params.contention == "mesh" else None,
+    }
+    return PackageTables(**jax.device_put(tables))
 
 
 def _stacked(shared: list[np.ndarray]) -> np.ndarray:
