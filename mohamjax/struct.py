@@ -46,10 +46,10 @@ def cast(tree: Any, dtype: Any) -> Any:
     def one(leaf: Any) -> Any:
         floating = jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
         if isinstance(leaf, np.ndarray | np.generic):  # converted here: `jnp.asarray` compiles a program per shape
-            return np.asarray(leaf, dtype if floating else None)
+            return jax.device_put(np.asarray(leaf, dtype if floating else None))
         return jnp.asarray(leaf, dtype if floating else None)
 
-    return jax.device_put(jax.tree.map(one, tree))
+    return jax.tree.map(one, tree)
 
 
 def stack(trees: Sequence[Any]) -> Any:
