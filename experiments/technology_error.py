@@ -3,7 +3,8 @@
     python experiments/technology_error.py > experiments/results/technology_error.md
 
 - drawn: sizes that were drawn and then asked of CACTI (`technology_heldout.py`), none of which is a row of the tables;
-- chiplets: likewise 60 of the sizes (multiples of 16 rows) that SRAMs of the packaged templates of Table 4 can take;
+- chiplets: likewise every size (multiples of 16 rows) that SRAMs of the packaged templates can take, and those of them
+  that are no row of the tables;
 - one row out: each row between two others of its width left out alone, its curve made of the rest. In a dense table
   this takes away one side of a jump where there is one, so that it tells how much each row matters rather than how good
   the table is;
@@ -111,17 +112,26 @@ def drawn() -> list[str]:
     return lines
 
 
-def chiplets() -> list[str]:
-    """Lines about the sizes of packaged chiplets."""
+def chiplets() -> str:
+    """What is said about the sizes of packaged chiplets."""
     (at,) = heldout("technology_chiplets.csv").values()
-    return [line(name, errors(packaged_sram_rows(name), at)) for name in ("45nm", "45nm-coarse")]
+    lines, told = [], ""
+    for name in ("45nm", "45nm-coarse"):
+        rows = packaged_sram_rows(name)
+        own = {tuple(size) for size in rows[:, : PORTS + 1]}
+        new = np.array([tuple(size) not in own for size in at[:, : PORTS + 1]])
+        error = errors(rows, at)
+        lines += [line(f"{name}: all", error), line(f"{name}: no row of the table", error[new])]
+        worst = at[np.abs(error[:, :3]).max(axis=1).argmax()]
+        told += f"Largest in energy or area of {name}: {worst[WIDTH]:.0f} bits x {worst[DEPTH]:,.0f} rows. "
+    return table(lines) + f"\n\n{told.strip()}"
 
 
 def main() -> None:
     print(f"{when_and_where()}; `python experiments/technology_error.py`.\n")
     print("Absolute relative errors in percent: median / 90 % / largest.\n")
     print("## Sizes drawn between rows and widths, asked of CACTI\n\n" + table(drawn()) + "\n")
-    print("## Sizes of chiplets of the templates of Table 4, asked of CACTI\n\n" + table(chiplets()) + "\n")
+    print("## All sizes of chiplets of the packaged templates, asked of CACTI\n\n" + chiplets() + "\n")
     lines = []
     for name in packaged_technologies():
         rows = packaged_sram_rows(name)

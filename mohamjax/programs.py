@@ -14,17 +14,17 @@ from typing import Any
 import jax
 import numpy as np
 
-from mohamjax import __version__
+from mohamjax import __version__, exported
 from mohamjax.errors import InputError
 from mohamjax.folders import cache_folder
 
-__all__ = ["PROGRAMS", "brief_jit", "lean_jit", "light_jit", "machinery", "once", "use_cache"]
+__all__ = ["LIGHT", "PROGRAMS", "brief_jit", "lean_jit", "light_jit", "machinery", "once", "use_cache"]
 
-_LIGHT: dict[str, Any] = {"xla_backend_optimization_level": 1}
-_LEAN: dict[str, Any] = {**_LIGHT, "xla_cpu_use_fusion_emitters": False}
+LIGHT: dict[str, Any] = {"xla_backend_optimization_level": 1}
+_LEAN: dict[str, Any] = {**LIGHT, "xla_cpu_use_fusion_emitters": False}
 _BRIEF: dict[str, Any] = {**_LEAN, "xla_backend_optimization_level": 0}
 
-light_jit = functools.partial(jax.jit, compiler_options=_LIGHT)
+light_jit = functools.partial(jax.jit, compiler_options=LIGHT)
 """`jax.jit` for programs of many small loops, such as the loop-nest model: LLVM's dearest passes make these no faster,
 but take as long again.
 
@@ -90,6 +90,7 @@ def use_cache(folder: str | os.PathLike[str] | None = None) -> pathlib.Path:
         ) from None
     jax.config.update("jax_compilation_cache_dir", str(path))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+    exported.keep_in(path / "traced")
     return path
 
 

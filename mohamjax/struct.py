@@ -43,8 +43,11 @@ def take(tree: Any, index: Any) -> Any:
 def cast(tree: Any, dtype: Any) -> Any:
     """A pytree as JAX arrays, those of floats in this dtype: a `Technology` in the precision of an evaluation."""
 
-    def one(leaf: Any) -> jax.Array:
-        return jnp.asarray(leaf, dtype if jnp.issubdtype(jnp.result_type(leaf), jnp.floating) else None)
+    def one(leaf: Any) -> Any:
+        floating = jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
+        if isinstance(leaf, np.ndarray | np.generic):  # converted here: `jnp.asarray` compiles a program per shape
+            return jax.device_put(np.asarray(leaf, dtype if floating else None))
+        return jnp.asarray(leaf, dtype if floating else None)
 
     return jax.tree.map(one, tree)
 

@@ -3,6 +3,10 @@
 import csv
 import dataclasses
 import json
+import signal
+import subprocess
+import sys
+import time
 from unittest.mock import Mock
 
 import jax
@@ -355,6 +359,72 @@ def test_a_stopped_evaluation_goes_on_and_equals_the_whole(tmp_path, monkeypatch
     (tmp_path / "other.csv").write_text("what\n1\n")
     with pytest.raises(InputError, match="no journal beside it"):
         evaluate(paths, tmp_path / "other.csv", resume=True)
+
+
+def orders(count):
+    """A table and many schedules over it, as JSON lines; every seventh is broken."""
+    schedules = [
+        {"name": f"s{i}", "order": [i % 2, 1 - i % 2], "accelerator": [i % 2, 0 if i % 7 else 9]} for i in range(count)
+    ]
+    return TABLE | {"schedules": schedules}
+
+
+KILLED = """
+import io, os, signal, sys, time
+from mohamjax.cli import main
+from mohamjax.io import batch, result_stream
+way, *words = sys.argv[1:]
+batch._ROWS = 64
+write = result_stream.ResultStream.write
+
+def half_a_block(stream, rows, following):
+    if stream.rows >= 640:
+        table, stream._stream, stream._mark = stream._stream, io.StringIO(), lambda: None
+        write(stream, rows, following)
+        text = stream._stream.getvalue()
+        table.write(text[: len(text) // 2])
+        table.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+    write(stream, rows, following)
+
+def slowly(stream, rows, following):
+    write(stream, rows, following)
+    time.sleep(0.05)
+
+result_stream.ResultStream.write = half_a_block if way == "in a block" else slowly
+sys.exit(main(words))
+"""
+
+
+@pytest.mark.parametrize("way", ["in a block", "from outside"])
+def test_a_killed_command_is_resumed_to_the_same_bytes(tmp_path, way):
+    """kill -9 of a process of its own: in the middle of a block that it writes, or whenever it is met."""
+    path, out, whole = (
+        lines(tmp_path / "jobs.jsonl", orders(1200), "schedules"),
+        tmp_path / "out.csv",
+        tmp_path / "whole.csv",
+    )
+    words = ["evaluate", "schedules", str(path), "--float32"]
+    assert main([*words, "--out", str(whole)]) == 0
+    assert len(table(whole)) == 1200 and sum(int(row["valid"]) for row in table(whole)) == 1200 - len(range(0, 1200, 7))
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, way, *words, "--out", str(out)], stderr=subprocess.DEVNULL
+    )
+    journal = tmp_path / "out.csv.journal"
+    while way == "from outside" and not (journal.exists() and journal.read_text().count("\n") > 4):
+        assert process.poll() is None
+        time.sleep(0.002)
+    if way == "from outside":
+        process.kill()
+    assert process.wait(120) == -signal.SIGKILL
+    written, text = out.read_bytes(), whole.read_bytes()
+    last = json.loads(journal.read_text().split("\n")[:-1][-1])
+    assert text.startswith(written) and 64 <= last["rows"] < 1200 and "ended" not in last
+    assert text[: last["bytes"]].count(b"\n") == last["rows"] + 1 and text[last["bytes"] - 1 : last["bytes"]] == b"\n"
+    assert way == "from outside" or (last["rows"] == 640 and last["bytes"] < len(written) and written[-1:] != b"\n")
+    summary = evaluate([path], out, resume=True)
+    assert summary.rows == 1200 and summary.resumed == last["rows"]
+    assert out.read_bytes() == text
 
 
 def test_a_broken_document_line_spoils_what_follows_it_alone(tmp_path, document):

@@ -12,7 +12,20 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[1] / "mohamjax"
 MOST_LINES = 700
 
-BASE = {"blocks", "devices", "dims", "errors", "folders", "forms", "platforms", "programs", "reader", "struct", "text"}
+BASE = {
+    "blocks",
+    "devices",
+    "dims",
+    "errors",
+    "exported",
+    "folders",
+    "forms",
+    "platforms",
+    "programs",
+    "reader",
+    "struct",
+    "text",
+}
 """Modules that every part may use."""
 
 ARROWS = {

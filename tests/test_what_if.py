@@ -34,6 +34,7 @@ from mohamjax.schedule.whatif import (
     what_if,
 )
 from mohamjax.schedule.whatif import variant as blocks
+from mohamjax.schedule.whatif.parameters import apart
 from mohamjax.struct import cast
 
 COUNT = 16
@@ -289,6 +290,14 @@ def test_energies_share_the_energy_and_areas_the_area(found):
         np.testing.assert_allclose(found.elasticity[:, mac], found.elasticity[:, parts].sum(axis=1), rtol=1e-9)
         single = [i for i, own in enumerate(kinds) if own == kind and i != mac]
         np.testing.assert_allclose(found.elasticity[:, single, m].sum(axis=1), 1, rtol=1e-9)
+
+
+def test_what_is_part_of_another_stands_for_nothing_by_itself(nominal):
+    """Where no parameters are named, a MAC is not listed beside its multiplier and its adder."""
+    names = {one.name for one in apart(known_parameters(nominal))}
+    assert {"technology.mac_energy", "technology.mac_area", "technology.sram_energy", "chiplet.capacity"} <= names
+    assert not [name for name in names if "multiplier" in name or "adder" in name]
+    assert names == {one.name for one in sensitivities(nominal).parameters} | {n for n in names if "fanout_" in n}
 
 
 def test_latency_follows_clock_and_bandwidths_together(found):

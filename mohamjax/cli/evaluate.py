@@ -141,6 +141,13 @@ def _add_files(parser: argparse.ArgumentParser, what: str) -> None:
     spread.add_devices(parser, "spread the blocks of a table of many entries")
 
 
+def _one_file(arguments: argparse.Namespace) -> None:
+    """What is left of an evaluation that is none of many entries: its file, and no options of a batch."""
+    (arguments.file,) = arguments.file
+    remedy = "name several files, a folder, or --out TABLE.npz"
+    refuse("is for tables of many entries", remedy, devices=arguments.devices)
+
+
 def _evaluate_batch(arguments: argparse.Namespace, terminal: Terminal, **single: Any) -> int:
     """Any number of files of any mix of formats into one table.
 
@@ -233,10 +240,7 @@ def _evaluate_schedules(arguments: argparse.Namespace, terminal: Terminal) -> in
     if is_batch(arguments.file, arguments.out) or arguments.resume:
         what_if.refuse_beside(arguments)
         return _evaluate_batch(arguments, terminal, timelines=arguments.timelines)
-    (arguments.file,) = arguments.file
-    refuse(
-        "is for tables of many entries", "name several files, a folder, or --out TABLE.npz", devices=arguments.devices
-    )
+    _one_file(arguments)
     designs = (SCHEDULE_FORMAT, DESIGNS_FORMAT)
     if check_format(read_json(arguments.file), (*SCHEDULE_READERS, *designs), arguments.file) in designs:
         probe(arguments.out)
@@ -284,10 +288,7 @@ def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
         single = ("json", "trace", "timeloop", "periods", "periods_out", "design")
         own = {name: getattr(arguments, name) for name in single}
         return _evaluate_batch(arguments, terminal, explain=arguments.explain is not None, **own)
-    (arguments.file,) = arguments.file
-    refuse(
-        "is for tables of many entries", "name several files, a folder, or --out TABLE.npz", devices=arguments.devices
-    )
+    _one_file(arguments)
     if arguments.explain is None:
         refuse("is the form of an explanation", "add --explain, or leave it out", json=arguments.json)
     own = {name: getattr(arguments, name) for name in ("trace", "timeloop", "periods", "periods_out")}

@@ -40,6 +40,13 @@ def add_parser(verbs: Any) -> None:
         metavar="NAME|FILE,...",
         help="templates whose SRAMs the table is to cover, by name or YAML file (default: those of MOHaM's Table 4)",
     )
+    make.add_argument(
+        "--logic",
+        choices=("library", "scaled"),
+        default="library",
+        help="registers, comparators, arithmetic and DRAM: hwcomponents' own of this node (library, the default), or "
+        "the packaged ones of 45 nm with its factors between nodes (scaled)",
+    )
     options.add_common(
         make, "YAML file to write, with the SRAM table as CSV beside it (default NODEnm.yaml)", inner=True
     )
@@ -70,12 +77,22 @@ def _make(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
     from mohamjax.hardware import DRAM_TYPES, default_technology, load_technology, load_templates
     from mohamjax.hardware.cacti import logic_scaling, make_sram_rows, memories_of
+    from mohamjax.hardware.parts import library_dram, library_parts
     from mohamjax.hardware.technology import SRAM_COLUMNS
 
     file = pathlib.Path(arguments.out or f"{arguments.node:g}nm.yaml")
     if arguments.out == "-" or file.suffix.lower() not in (".yaml", ".yml"):
         raise InputError("is no name for two files", item="--out", remedy="name a file that ends in .yaml")
-    energy, area = logic_scaling(arguments.node)
+    base = load_technology()
+    dram = {name: float(value) for name, value in zip(DRAM_TYPES, base.dram, strict=True)}
+    if arguments.logic == "library":
+        parts: dict[str, Any] = library_parts(arguments.node)
+        dram |= library_dram(DRAM_TYPES)
+        told_of = "Registers, comparators, arithmetic and DRAM: hwcomponents-library (Aladdin) and -cacti at this node"
+    else:
+        energy, area = logic_scaling(arguments.node)
+        parts = {"scale": {"energy": round(energy, 6), "area": round(area, 6), "leakage": round(energy, 6)}}
+        told_of = "Logic: from 45 nm by Stillmaker and Baas (2017) at 0.8 V, as hwcomponents scales it"
     beside = file.with_name(f"{file.stem}_sram.csv")
     for target in (file, beside):
         probe(str(target))
@@ -94,19 +111,18 @@ def _make(arguments: argparse.Namespace, terminal: Terminal) -> int:
     out.writerow(SRAM_COLUMNS)
     out.writerows([*(f"{x:.0f}" for x in row[:3]), *(f"{x:.6g}" for x in row[3:])] for row in rows)
     write(str(beside), text.getvalue())
-    base = load_technology()
     document = {
         "format": "technology/1",
         "name": file.stem,
         "base": default_technology(),
-        "scale": {"energy": round(energy, 6), "area": round(area, 6), "leakage": round(energy, 6)},
+        **parts,
         "sram": beside.name,
         "wire_energy_pJ": float(base.wire[0]),
-        "dram_energy_pJ": {name: float(value) for name, value in zip(DRAM_TYPES, base.dram, strict=True)},
+        "dram_energy_pJ": dram,
     }
     head = (
-        f"# {arguments.node:g} nm. SRAM: CACTI 7 through hwcomponents-cacti. Logic: from 45 nm by Stillmaker and Baas\n"
-        "# (2017) at 0.8 V, as hwcomponents scales it. Wires and DRAM are not scaled.\n"
+        f"# {arguments.node:g} nm. SRAM: CACTI 7 through hwcomponents-cacti.\n"
+        f"# {told_of}.\n# Wires, and DRAM of no other source, are the packaged ones, not scaled.\n"
     )
     write(str(file), head + yaml.safe_dump(document, sort_keys=False))
     terminal.line(f"{file}: {plural(len(rows), 'size')} of memories in {beside.name}")

@@ -1,7 +1,14 @@
 """Hardware: accelerator templates, technology tables, and the package."""
 
 from mohamjax.dims import DATA_SPACES
-from mohamjax.hardware.arrays import TemplateArrays, leakage, resize, template_arrays
+from mohamjax.hardware.arrays import (
+    TemplateArrays,
+    check_ports,
+    leakage,
+    resize,
+    template_arrays,
+    template_structure,
+)
 from mohamjax.hardware.machine import Architecture, Machine
 from mohamjax.hardware.package import (
     PackageForm,
@@ -77,6 +84,7 @@ __all__ = [
     "Template",
     "TemplateArrays",
     "TemplateForm",
+    "check_ports",
     "check_tiles",
     "component_costs",
     "component_leakage",
@@ -109,6 +117,7 @@ __all__ = [
     "template_arrays",
     "template_from_dict",
     "template_of",
+    "template_structure",
     "template_to_dict",
     "template_to_yaml",
     "with_word_bits",

@@ -15,6 +15,7 @@ import numpy as np
 from jax import core as jax_core
 
 from mohamjax.errors import InputError
+from mohamjax.exported import exported_jit
 from mohamjax.hardware.machine import Machine
 from mohamjax.hardware.technology import (
     COMPONENT_CLASSES,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
 else:
     from chex import dataclass
 
-__all__ = ["TemplateArrays", "leakage", "resize", "template_arrays"]
+__all__ = ["TemplateArrays", "check_ports", "leakage", "resize", "template_arrays", "template_structure"]
 
 
 @dataclass(frozen=True)
@@ -93,8 +94,14 @@ def template_arrays(
     levels = most if levels is None else levels
     if levels < most:
         raise ValueError(f"levels={levels}, but a template has {most} levels")
-    traced = isinstance(technology.sram, jax_core.Tracer)  # its values are not there to be looked at
-    for template in () if traced else templates:
+    if not isinstance(technology.sram, jax_core.Tracer):  # whose values are not there to be looked at
+        check_ports(templates, technology)
+    return _with_costs(template_structure(templates, levels, dtype), technology)
+
+
+def check_ports(templates: Sequence[Template], technology: Technology) -> None:
+    """Raises InputError where a template asks for an SRAM port count that the technology's table does not have."""
+    for template in templates:
         for level in template.levels:
             if level.component.cls == "sram" and np.isnan(technology.sram[level.component.ports - 1]).any():
                 raise InputError(
@@ -102,13 +109,15 @@ def template_arrays(
                     item=f"template {template.name}, level {level.name}",
                     remedy="add such rows to the table or change `ports` of the level",
                 )
+
+
+def template_structure(templates: Sequence[Template], levels: int, dtype: Any = jnp.float32) -> TemplateArrays:
+    """`template_arrays` before anything is computed: capacities and fanouts, but no meshes and costs; NumPy leaves."""
     stacked = [_one(template, levels, dtype) for template in templates]
-    arrays = jax.tree.map(lambda *leaves: jnp.stack(leaves), *stacked)
-
-    return _with_costs(arrays, technology)
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *stacked)
 
 
-@jax.jit
+@exported_jit
 def _with_costs(arrays: TemplateArrays, technology: Technology) -> TemplateArrays:
     """Fill in the meshes and costs at the largest sizes; `[T, ...]` leaves."""
     sizes = arrays.machine.capacity, arrays.machine.fanout
@@ -119,8 +128,11 @@ def _one(template: Template, levels: int, dtype: Any) -> TemplateArrays:
     """A template's structure as arrays; meshes and costs that it does not state are left to `resize`."""
     padding = levels - len(template.levels)
 
-    def floats(values: Sequence[Any], pad: Any) -> jax.Array:
-        return jnp.asarray(np.array([*values, *[pad] * padding], dtype=np.float64), dtype)
+    def floats(values: Sequence[Any], pad: Any) -> Any:
+        return np.array([*values, *[pad] * padding], dtype=np.float64).astype(dtype)
+
+    def array(values: Any, dtype: Any = bool) -> Any:
+        return np.array(values, dtype)
 
     def unlimited(value: float | None) -> float:
         return np.inf if value is None else value
@@ -130,29 +142,28 @@ def _one(template: Template, levels: int, dtype: Any) -> TemplateArrays:
         return 0 if level.kind == "dummy" else unlimited(level.capacity_words)
 
     own, mac = template.levels, template.mac
-    zeros = jnp.zeros(levels, dtype)
     machine = Machine(
-        level_mask=jnp.arange(levels) < len(own),
-        keep=jnp.asarray([*[level.keep for level in own], *[(False,) * 3] * padding]),
+        level_mask=array(np.arange(levels) < len(own)),
+        keep=array([*[level.keep for level in own], *[(False,) * 3] * padding]),
         capacity=floats([capacity(level) for level in own], np.inf),
         word_bits=floats([level.word_bits for level in own], 1),
         block_words=floats([level.block_words for level in own], 1),
         fanout=floats([level.fanout for level in own], (1, 1)),
-        mesh=jnp.ones((levels, 2), dtype),
-        instances=jnp.ones(levels, dtype),
+        mesh=array(np.ones((levels, 2)), dtype),
+        instances=array(np.ones(levels), dtype),
         bandwidth=floats([tuple(unlimited(b) for b in level.bandwidth) for level in own], (np.inf, np.inf)),
-        reduces=jnp.asarray([*[level.kind != "dram" for level in own], *[True] * padding]),
-        access_energy=jnp.zeros((levels, 2), dtype),
-        area=zeros,
+        reduces=array([*[level.kind != "dram" for level in own], *[True] * padding]),
+        access_energy=array(np.zeros((levels, 2)), dtype),
+        area=array(np.zeros(levels), dtype),
         hop_energy=floats([level.hop_energy_pJ or 0.0 for level in own], 0),
-        mac_mesh=jnp.ones(2, dtype),
-        mac_instances=jnp.asarray(1, dtype),
-        mac_energy=jnp.asarray(mac.energy_pJ or 0, dtype),
-        mac_area=jnp.asarray(mac.area_um2 or 0, dtype),
+        mac_mesh=array([1, 1], dtype),
+        mac_instances=array(1, dtype),
+        mac_energy=array(mac.energy_pJ or 0, dtype),
+        mac_area=array(mac.area_um2 or 0, dtype),
     )
 
-    def integers(values: Sequence[int], pad: int) -> jax.Array:
-        return jnp.asarray([*values, *[pad] * padding], jnp.int32)
+    def integers(values: Sequence[int], pad: int) -> Any:
+        return array([*values, *[pad] * padding], np.int32)
 
     parts = [level.component for level in own]
     return TemplateArrays(
@@ -162,10 +173,10 @@ def _one(template: Template, levels: int, dtype: Any) -> TemplateArrays:
         dram_type=integers([DRAM_TYPES.index(part.dram_type) for part in parts], 0),
         fixed=floats([part.fixed for part in parts], (0, 0, 0)),
         granularity=floats([level.granularity_rows for level in own], 0),
-        wired=jnp.asarray([*[level.hop_energy_pJ is None for level in own], *[False] * padding]),
-        sized=jnp.asarray(template.sizes == "fixed"),
-        mac_bits=jnp.asarray([mac.width_bits, mac.accumulator_bits], dtype),
-        mac_stated=jnp.asarray([mac.energy_pJ is not None, mac.area_um2 is not None]),
+        wired=array([*[level.hop_energy_pJ is None for level in own], *[False] * padding]),
+        sized=array(template.sizes == "fixed"),
+        mac_bits=array([mac.width_bits, mac.accumulator_bits], dtype),
+        mac_stated=array([mac.energy_pJ is not None, mac.area_um2 is not None]),
     )
 
 

@@ -21,7 +21,7 @@ from mohamjax.errors import InputError
 from mohamjax.folders import cache_folder
 from mohamjax.hardware.template import Template
 
-__all__ = ["LARGEST_NODE_NM", "Memory", "logic_scaling", "make_sram_rows", "memories_of", "sram_figures"]
+__all__ = ["LARGEST_NODE_NM", "Memory", "keep", "logic_scaling", "make_sram_rows", "memories_of", "sram_figures"]
 
 LARGEST_NODE_NM = 90
 """Beyond it hwcomponents-cacti scales the figures of 22 nm up, to several times those of its own 90 nm."""
@@ -105,11 +105,12 @@ def sram_figures(node_nm: float, width: int, rows: int, ports: int = 1) -> np.nd
         float(read.latency) * 1e9,
         ports / float(read.throughput) * 1e9,
     ]
-    _keep(file, json.dumps(figures))
+    keep(file, json.dumps(figures))
     return np.array(figures)
 
 
-def _keep(file: pathlib.Path, text: str) -> None:
+def keep(file: pathlib.Path, text: str) -> None:
+    """Writes what was asked for, whole or not at all; that it cannot be written only makes the next time longer."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         part = file.with_suffix(f".{os.getpid()}")

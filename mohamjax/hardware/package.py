@@ -196,22 +196,23 @@ def package_tables(params: PackageParameters, dtype: Any = jnp.float32) -> Packa
         hops[chiplets, :chiplets] = far
         if params.contention == "mesh":
             shared.append(trunks(tiles, positions, nearest, int(columns[chiplets])))
-    return PackageTables(
-        columns=jnp.asarray(columns),
-        interfaces=jnp.asarray(interfaces),
-        interface_of=jnp.asarray(interface_of),
-        hops=jnp.asarray(hops, dtype),
-        trunks=_stacked(shared) if params.contention == "mesh" else None,
-    )
+    tables: dict[str, Any] = {
+        "columns": columns,
+        "interfaces": interfaces,
+        "interface_of": interface_of,
+        "hops": hops.astype(dtype),
+        "trunks": _stacked(shared) if params.contention == "mesh" else None,
+    }
+    return PackageTables(**jax.device_put(tables))
 
 
-def _stacked(shared: list[np.ndarray]) -> jax.Array:
+def _stacked(shared: list[np.ndarray]) -> np.ndarray:
     """Trunks of every number of chiplets, padded to the most."""
     most = max(one.shape[1] for one in shared)
     out = np.zeros((len(shared), len(shared) - 1, most), bool)
     for row, one in zip(out, shared, strict=True):
         row[: one.shape[0], : one.shape[1]] = one
-    return jnp.asarray(out)
+    return out
 
 
 def mesh_routes(params: PackageParameters, chiplets: int) -> list[list[Link]]:

@@ -6,6 +6,7 @@ Levels are innermost first, as everywhere in mohamjax.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 from typing import Any, Literal, get_args
@@ -160,7 +161,7 @@ class Template:
         """Layer types that it runs."""
         return tuple(t for t in LAYER_TYPES if self.runs(t))
 
-    @property
+    @functools.cached_property
     def level_names(self) -> tuple[str, ...]:
         """Names of the levels, innermost first."""
         return tuple(level.name for level in self.levels)

@@ -1,7 +1,14 @@
-"""Files in and out: results, designs, schedules, mappings, samples, checkpoints."""
+"""Files in and out: results, designs, schedules, mappings, samples, checkpoints.
+
+What needs the room `search` is imported once it is asked for: evaluations of files do without.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from mohamjax.io.batch import BatchProgress, BatchSummary, evaluate_files, is_batch
-from mohamjax.io.checkpoint import CheckpointFile, read_checkpoint, write_checkpoint
 from mohamjax.io.design_arrays import problem_document, read_design_arrays, write_design_arrays, write_front_arrays
 from mohamjax.io.designs import (
     EXPLANATIONS_FORMAT,
@@ -18,10 +25,8 @@ from mohamjax.io.designs import (
 )
 from mohamjax.io.files import check_format, dump_json, locked_folder, read_json, write_text, write_together
 from mohamjax.io.formats import DESIGNS_FORMAT, SCHEDULE_FORMAT
-from mohamjax.io.job_transfer import read_transfer, write_transfer
 from mohamjax.io.mapping_cache import MappingCache, cache_folder, mapping_cache
 from mohamjax.io.mappings import MAPPINGS_FORMAT, best_nests, given_mappings, mappings_document
-from mohamjax.io.results import HISTORY_COLUMNS, front_csv, front_rows, prepare_folder, read_certificate, write_results
 from mohamjax.io.schedules import evaluate_schedules
 from mohamjax.io.timeloop import TimeloopInput, evaluate_timeloop, read_timeloop
 from mohamjax.io.timeloop_writer import (
@@ -31,6 +36,18 @@ from mohamjax.io.timeloop_writer import (
     write_timeloop_designs,
     write_timeloop_mappings,
 )
+
+if TYPE_CHECKING:
+    from mohamjax.io.checkpoint import CheckpointFile, read_checkpoint, write_checkpoint
+    from mohamjax.io.job_transfer import read_transfer, write_transfer
+    from mohamjax.io.results import (
+        HISTORY_COLUMNS,
+        front_csv,
+        front_rows,
+        prepare_folder,
+        read_certificate,
+        write_results,
+    )
 
 __all__ = [
     "DESIGNS_FORMAT",
@@ -88,3 +105,16 @@ __all__ = [
     "write_together",
     "write_transfer",
 ]
+
+_LATE = {
+    "checkpoint": ("CheckpointFile", "read_checkpoint", "write_checkpoint"),
+    "job_transfer": ("read_transfer", "write_transfer"),
+    "results": ("HISTORY_COLUMNS", "front_csv", "front_rows", "prepare_folder", "read_certificate", "write_results"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _LATE.items():
+        if name in names:
+            return getattr(importlib.import_module(f"mohamjax.io.{module}"), name)
+    raise AttributeError(f"module 'mohamjax.io' has no attribute {name!r}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -89,16 +90,20 @@ def read_rows(rows: Sequence[tuple[Any, NestList]], rules: DesignRules) -> list[
     forms = [_form(row) for row, _ in rows]
     pairs = [(form, nests) for form, (_, nests) in zip(forms, rows, strict=True)]
     drafts = [None if isinstance(form, InputError) else _draft(form, nests, rules) for form, nests in pairs]
-    asked = [zip(draft.nest, draft.unique, strict=True) for draft in drafts if draft is not None]
-    rules.store.settle(itertools.chain.from_iterable(asked))
+    sound = [draft for draft in drafts if draft is not None]
+    nests, unique = (
+        np.concatenate([np.zeros(0, int), *(getattr(d, key) for d in sound)]) for key in ("nest", "unique")
+    )
+    places = iter(np.split(rules.store.settled(nests, unique), np.cumsum([len(d.nest) for d in sound])[:-1]))
+    owner = np.asarray(rules.store.owner, int)
     out: list[DesignRow | InputError] = []
-    for (form, nests), draft in zip(pairs, drafts, strict=True):
+    for (form, listed), draft in zip(pairs, drafts, strict=True):
         if isinstance(form, InputError):
             out.append(form)
             continue
-        read = None if draft is None else _finished(draft, rules)
+        read = None if draft is None else _finished(draft, next(places), owner)
         try:
-            out.append(_design(form, nests, rules) if read is None else read)
+            out.append(_design(form, listed, rules) if read is None else read)
         except InputError as error:
             out.append(error)
     return out
@@ -126,12 +131,15 @@ class _Draft:
 
     order: np.ndarray
     chiplet: np.ndarray
-    nest: list[int]
-    unique: list[int]
+    nest: np.ndarray
+    unique: np.ndarray
     template: np.ndarray
     capacity: np.ndarray
     fanout: np.ndarray
     tile: np.ndarray
+
+
+_STEP = operator.attrgetter("layer", "chiplet", "mapping")
 
 
 def _draft(form: DesignForm, nests: NestList, rules: DesignRules) -> _Draft | None:
@@ -139,15 +147,17 @@ def _draft(form: DesignForm, nests: NestList, rules: DesignRules) -> _Draft | No
     chips, steps, count = form.chiplets, form.schedule, len(rules.unique)
     if len(chips) > rules.tiles or len(steps) != count:
         return None
-    order = np.asarray([rules.layers.get(s.layer, -1) if isinstance(s.layer, str) else s.layer for s in steps])
-    where = np.asarray([step.chiplet for step in steps])
+    layer, chiplet, mapping = zip(*map(_STEP, steps), strict=True)
+    if str in set(map(type, layer)):
+        layer = [rules.layers.get(one, -1) if isinstance(one, str) else one for one in layer]
+    order, where = np.asarray(layer), np.asarray(chiplet)
     if order.min() < 0 or order.max() >= count or where.max() >= len(chips):
         return None
     place = np.full(count, -1)
     place[order] = np.arange(count)
     if place.min() < 0 or (place[rules.before] >= place[rules.after]).any():
         return None
-    found = nests.numbers([step.mapping for step in steps])
+    found = nests.numbers(mapping)
     if min(found) < 0:
         return None
     template = np.full(rules.tiles, -1, np.int32)
@@ -166,8 +176,8 @@ def _draft(form: DesignForm, nests: NestList, rules: DesignRules) -> _Draft | No
     return _Draft(
         order=order,
         chiplet=where,
-        nest=found,
-        unique=rules.unique[order].tolist(),
+        nest=np.asarray(found),
+        unique=rules.unique[order],
         template=template,
         capacity=capacity,
         fanout=fanout,
@@ -175,12 +185,15 @@ def _draft(form: DesignForm, nests: NestList, rules: DesignRules) -> _Draft | No
     )
 
 
-def _finished(draft: _Draft, rules: DesignRules) -> DesignRow | None:
-    """The design once its mappings are settled; None where one does not fit its layer or its chiplet."""
-    store = rules.store
-    places = np.asarray(store.places(draft.nest, draft.unique))
-    owner = np.asarray([store.owner[nest] for nest in draft.nest])
-    if places.min() < 0 or (owner != draft.template[draft.chiplet]).any():
+def _finished(draft: _Draft, places: np.ndarray, owner: np.ndarray) -> DesignRow | None:
+    """The design once its mappings are settled; None where one does not fit its layer or its chiplet.
+
+    Args:
+        draft: the design.
+        places: of its nests in the sets of their layers, -1 where one does not fit.
+        owner: template of each nest of the store.
+    """
+    if places.min() < 0 or (owner[draft.nest] != draft.template[draft.chiplet]).any():
         return None
     assignment, mapping = np.zeros((2, len(places)), np.int32)
     assignment[draft.order], mapping[draft.order] = draft.chiplet, places

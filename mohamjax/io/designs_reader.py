@@ -10,7 +10,6 @@ from collections import abc
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import jax
 import msgspec
 import numpy as np
 
@@ -22,12 +21,13 @@ from mohamjax.hardware import (
     Technology,
     Template,
     TemplateForm,
+    check_ports,
     load_templates,
     package_of,
     recorded_technology,
     technology_hash,
-    template_arrays,
     template_of,
+    template_structure,
 )
 from mohamjax.io.design_rows import DesignRow, DesignRules, read_rows, stacked_rows
 from mohamjax.io.files import check_format, read_json, uncollected
@@ -173,7 +173,8 @@ class DesignHeader:
     def rules(self) -> DesignRules:
         """What designs are read against, with no nest yet."""
         levels = max(len(t.levels) for t in self.templates)
-        largest = jax.device_get(template_arrays(self.templates, self.technology, levels=levels).machine)
+        check_ports(self.templates, self.technology)
+        largest = template_structure(self.templates, levels).machine
         return DesignRules(NestStore(self.application, self.templates, levels, largest), self.package)
 
 

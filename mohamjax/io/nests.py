@@ -109,10 +109,13 @@ class NestStore:
             self._check(nest, unique, item)
         return self._place[nest, unique]
 
-    def places(self, nests: Sequence[int], unique: Sequence[int]) -> list[int]:
-        """As `place` for many pairs that are settled, -1 where one does not fit."""
-        known = self._place
-        return [known.get(pair, -1) for pair in zip(nests, unique, strict=True)]
+    def settled(self, nests: np.ndarray, unique: np.ndarray) -> np.ndarray:
+        """As `place` for many pairs, `[n]` int each, settling those that are new; -1 where one does not fit."""
+        layers = len(self.application.unique_layers)
+        pairs, which = np.unique(nests * layers + unique, return_inverse=True)
+        distinct = [divmod(pair, layers) for pair in pairs.tolist()]
+        self.settle(distinct)
+        return np.asarray([self._place.get(pair, -1) for pair in distinct], int)[which.reshape(-1)]
 
     def _space(self, unique: int, owner: int) -> MapSpace:
         layer, kind = self.application.unique_layers[unique], self.templates[owner]
@@ -182,8 +185,11 @@ class NestList:
     def numbers(self, numbers: Sequence[int]) -> list[int]:
         """Numbers in the store of many entries, -1 where one cannot be read."""
         known, unread = self._numbers, self._unread
-        for number in numbers:
-            if number not in known and number not in unread:
+        found = list(map(known.get, numbers))
+        if None not in found:
+            return found  # pyright: ignore[reportReturnType]
+        for number in set(numbers) - known.keys():
+            if number not in unread:
                 try:
                     self.nest(number)
                 except InputError:

@@ -7,6 +7,7 @@ space), `temporal.factors` (missing = 1), `temporal.perm` (dimensions innermost 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -179,9 +180,15 @@ def mapping_of(
 
 def _permutation(letters: Sequence[str], file: object, item: str) -> list[int]:
     """Dimension indices in the order of the letters, the missing ones after them."""
-    twice = [letter for i, letter in enumerate(letters) if letter in letters[:i]]
-    if twice:
-        raise InputError(f"names {twice[0]} twice", file=file, item=item, remedy="name each dimension once")
+    if len(set(letters)) < len(letters):
+        twice = next(letter for i, letter in enumerate(letters) if letter in letters[:i])
+        raise InputError(f"names {twice} twice", file=file, item=item, remedy="name each dimension once")
+    return _indices(tuple(letters))
+
+
+@functools.lru_cache(1 << 12)
+def _indices(letters: tuple[str, ...]) -> list[int]:
+    """Dimension indices in the order of the letters, the missing ones after them; not to be written to."""
     return [*map(DIMS.index, letters), *(d for d, letter in enumerate(DIMS) if letter not in letters)]
 
 

@@ -6,7 +6,6 @@ Axes: U unique layers, T templates, M mappings (padded), L levels, D dimensions,
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections import abc
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from mohamjax.blocks import in_fitting_blocks
 from mohamjax.dims import P, Q, R, S
+from mohamjax.exported import exported_jit
 from mohamjax.hardware import Machine, Technology, TemplateArrays, resize
 from mohamjax.mapping.accesses import AccessCounts, count_accesses, outermost
 from mohamjax.mapping.cost import (
@@ -31,7 +31,7 @@ from mohamjax.mapping.cost import (
     validity,
 )
 from mohamjax.mapping.nest import LayerArrays, Mapping
-from mohamjax.programs import light_jit
+from mohamjax.programs import LIGHT
 from mohamjax.struct import take
 from mohamjax.workload import DIMS
 
@@ -300,7 +300,7 @@ def need_children(along: Any) -> np.ndarray:
     return np.any((wide[..., P] & wide[..., R]) | (wide[..., Q] & wide[..., S]), axis=-1)
 
 
-@functools.partial(light_jit, static_argnames=("fixed", "max_children"))
+@exported_jit(static_argnames=("fixed", "max_children"), compiler_options=LIGHT)
 def _evaluate_rows(
     layers: LayerArrays,
     templates: TemplateArrays,

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from mohamjax.devices import Devices
+from mohamjax.exported import exported_jit
 from mohamjax.hardware import PackageParameters, Technology, Template, template_arrays
 from mohamjax.mapping import Mapping, MappingTables, stacked_layers
 from mohamjax.mapping.tables import column_shapes, tabulate_sets
@@ -106,12 +107,12 @@ class SetTables:
         return MappingTables(mapping=rows.mapping, **columns)
 
 
-@jax.jit
+@exported_jit
 def _objectives(designs: Design, bench: Any) -> tuple[jax.Array, jax.Array]:
     return jax.vmap(lambda design: (report(design, bench).objectives, adequate(design, bench)))(designs)
 
 
-@jax.jit
+@exported_jit
 def _sized_objectives(sized: tuple[Design, Any], bench: Any) -> tuple[jax.Array, jax.Array]:
     def one(design: Design, own: Any) -> tuple[jax.Array, jax.Array]:
         return report(design, bench, own).objectives, adequate(design, bench, own)

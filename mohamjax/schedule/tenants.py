@@ -59,10 +59,9 @@ def tenants_of(application: ApplicationModel, dtype: Any = jnp.float32) -> Tenan
     if not any(network.asked for network in networks):
         return None
     weight = np.asarray([n.weight for n in networks], np.float64)
-    return Tenants(
-        deadline=jnp.asarray([n.deadline_s for n in networks], dtype),
-        weight=jnp.asarray(weight / weight.sum(), dtype),
-    )
+    demands = np.asarray([n.deadline_s for n in networks], dtype), np.asarray(weight / weight.sum(), dtype)
+    deadline, weight = jax.device_put(demands)
+    return Tenants(deadline=deadline, weight=weight)
 
 
 def tenant_report(end: jax.Array, network: jax.Array, tenants: Tenants) -> TenantReport:

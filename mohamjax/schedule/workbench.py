@@ -24,13 +24,16 @@ __all__ = ["package_arrays", "workbench"]
 def package_arrays(parameters: PackageParameters, dtype: Any = jnp.float32) -> Package:
     """The package parameters as the arrays that the evaluation reads (bytes per cycle, pJ per bit, um^2)."""
     contends = parameters.links_contend
+    figures = {
+        "link_bandwidth": parameters.link_bandwidth if contends else math.inf,
+        "interface_bandwidth": np.full(parameters.max_interfaces, parameters.interface_bandwidth),
+        "dram_bandwidth": parameters.dram_bandwidth if contends else math.inf,
+        "hop_energy": parameters.hop_energy,
+        "tile_area": parameters.router_area + parameters.transceiver_area,
+    }
     return Package(
         tables=package_tables(parameters, dtype),
-        link_bandwidth=jnp.asarray(parameters.link_bandwidth if contends else math.inf, dtype),
-        interface_bandwidth=jnp.full(parameters.max_interfaces, parameters.interface_bandwidth, dtype),
-        dram_bandwidth=jnp.asarray(parameters.dram_bandwidth if contends else math.inf, dtype),
-        hop_energy=jnp.asarray(parameters.hop_energy, dtype),
-        tile_area=jnp.asarray(parameters.router_area + parameters.transceiver_area, dtype),
+        **jax.device_put({name: np.asarray(value, dtype) for name, value in figures.items()}),
     )
 
 
@@ -69,12 +72,16 @@ def workbench(
         arrays = template_arrays(templates, technology, levels=tables.capacity.shape[3], dtype=dtype)
     packaged = package_arrays(package, dtype)
     return Workbench(
-        unique=jnp.asarray(unique),
-        network=jnp.asarray(network),
-        layer_mask=jnp.arange(total) < layers,
-        predecessor_bits=jnp.asarray(predecessor_bits([x.predecessors for x in application.layers], total)),
-        tables=jax.tree.map(jnp.asarray, tables),
-        wires=jax.tree.map(jnp.asarray, wires([u.shape for u in application.unique_layers], arrays, tables, given)),
+        **jax.device_put(
+            {
+                "unique": unique,
+                "network": network,
+                "layer_mask": np.arange(total) < layers,
+                "predecessor_bits": predecessor_bits([x.predecessors for x in application.layers], total),
+                "tables": tables,
+                "wires": wires([u.shape for u in application.unique_layers], arrays, tables, given),
+            }
+        ),
         templates=arrays,
         technology=cast(technology, dtype),
         package=packaged,

@@ -21,7 +21,7 @@ from mohamjax.errors import InputError
 from mohamjax.hardware import package_tables
 from mohamjax.schedule.whatif.variant import Candidates, Variant, in_precision, nominal_variant
 
-__all__ = ["Parameter", "checked_factor", "checked_value", "known_parameters", "parameter"]
+__all__ = ["Parameter", "apart", "checked_factor", "checked_value", "known_parameters", "parameter"]
 
 Scale = Callable[[Variant, Any], Variant]
 
@@ -223,6 +223,12 @@ def known_parameters(candidates: Candidates) -> dict[str, Parameter]:
                 add(f"chiplet.{one.name}.{level.name}.{size}", "size", unit, None, *_size((t, v, axis)),
                     touches=[("size", t, v, axis)], least=1, whole=True)  # fmt: skip
     return {one.name: one for one in found}
+
+
+def apart(known: abc.Mapping[str, Parameter]) -> list[Parameter]:
+    """Parameters without those that are part of another: a MAC is its multiplier and its adder, a kind of its own."""
+    parts = {name for one in known.values() if len(one.touches) > 1 for name in one.touches}
+    return [one for one in known.values() if one.name not in parts]
 
 
 def parameter(known: abc.Mapping[str, Parameter], name: str, item: str) -> Parameter:

@@ -24,7 +24,7 @@ from mohamjax.blocks import in_blocks
 from mohamjax.errors import InputError
 from mohamjax.programs import light_jit
 from mohamjax.schedule.design import OBJECTIVES, Design, Workbench, energy_and_area
-from mohamjax.schedule.whatif.parameters import Parameter, known_parameters, parameter
+from mohamjax.schedule.whatif.parameters import Parameter, apart, known_parameters, parameter
 from mohamjax.schedule.whatif.variant import (
     Candidates,
     Variant,
@@ -141,14 +141,14 @@ def sensitivities(candidates: Candidates, names: Sequence[str] | None = None) ->
 
     Args:
         candidates: N designs that run.
-        names: parameters; default all but single fanouts.
+        names: parameters; default all but single fanouts, and what is part of another: a MAC stands for its parts.
 
     Raises:
         InputError: an unknown parameter.
     """
     known = known_parameters(candidates)
     if names is None:
-        chosen = [one for one in known.values() if not one.name.endswith(("fanout_x", "fanout_y"))]
+        chosen = [one for one in apart(known) if not one.name.endswith(("fanout_x", "fanout_y"))]
     else:
         chosen = [parameter(known, name, "argument `names`") for name in names]
     if not chosen:

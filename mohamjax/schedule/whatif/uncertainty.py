@@ -19,7 +19,7 @@ import numpy as np
 from mohamjax import emo
 from mohamjax.errors import InputError
 from mohamjax.schedule.design import OBJECTIVES
-from mohamjax.schedule.whatif.parameters import Parameter, known_parameters, parameter
+from mohamjax.schedule.whatif.parameters import Parameter, apart, known_parameters, parameter
 from mohamjax.schedule.whatif.variant import (
     Candidates,
     Variant,
@@ -142,9 +142,7 @@ def _spreads(
         if len(set(touched)) < len(touched):
             raise InputError("two parameters change the same numbers", item=item, remedy="leave one out")
     else:
-        # A kind of component has one factor: a MAC is its multiplier and its adder.
-        parts = {name for one in known.values() if len(one.touches) > 1 for name in one.touches}
-        chosen = tuple(one for one in known.values() if one.kind in KINDS and one.name not in parts)
+        chosen = tuple(one for one in apart(known) if one.kind in KINDS)
         values = np.full(len(chosen), float(spread))
     if not chosen or not np.all(np.isfinite(values) & (values >= 0)):
         raise InputError("is no spread", item=item, remedy="write numbers of at least 0, such as 0.2")

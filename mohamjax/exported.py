@@ -1,0 +1,185 @@
+"""Programs that are traced once: what they lower to is kept on disk for the next process.
+
+JAX's own cache keeps what XLA compiles, yet finds it by the lowered program, which takes Python seconds to make for the
+models of this house. `exported_jit` keeps that program too (`jax.export`: StableHLO, portable) in a folder beside it.
+
+A kept program is taken only where all that decides it is the same: the code of this package, the versions of JAX,
+jaxlib, NumPy and Python, JAX's settings, shapes and dtypes of all arguments, and static arguments. Their hash is the
+file's name, and the file begins with a hash of its content; whatever is damaged or cannot be read is traced anew.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import os
+import pathlib
+import pickle
+import platform
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax import core as jax_core
+from jaxlib.version import __version__ as jaxlib_version
+
+from mohamjax.platforms import accelerated
+
+__all__ = ["exported_jit", "keep_in"]
+
+_IDLE = ("jax_compilation_cache", "jax_persistent_cache", "jax_enable_compilation_cache", "jax_log", "jax_explain")
+"""How settings begin that decide nothing of a program."""
+
+_config: Any = jax.config
+
+_folder: pathlib.Path | None = None
+
+
+def keep_in(folder: pathlib.Path | None) -> None:
+    """Where programs are kept from now on; None for nowhere."""
+    global _folder
+    _folder = folder
+
+
+@functools.cache
+def _code(root: pathlib.Path = pathlib.Path(__file__).parent) -> str:
+    """Hash of all code of a package, default this one, and of the versions that it runs by."""
+    digest = hashlib.sha256(repr((jax.__version__, jaxlib_version, np.__version__, platform.python_version())).encode())
+    for path in sorted(root.rglob("*.py")):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(root).as_posix()} {len(content)} ".encode() + content)
+    return digest.hexdigest()
+
+
+def _settings() -> str:
+    """JAX's settings that may decide something of a program."""
+    known = {name: value for name, value in _config.values.items() if not name.startswith(_IDLE)}
+    return repr((sorted(known.items()), _config.jax_enable_x64, os.environ.get("XLA_FLAGS", "")))
+
+
+def _plain(leaf: Any) -> bool:
+    """Whether an argument is no more than its shape and dtype: an array on the one device that there is."""
+    if isinstance(leaf, jax_core.Tracer) or getattr(leaf, "weak_type", False):
+        return False
+    return isinstance(leaf, np.ndarray | np.generic) or (isinstance(leaf, jax.Array) and len(leaf.devices()) == 1)
+
+
+class _Exported:
+    """A jitted function whose programs are kept; calls and attributes as of `jax.jit`'s."""
+
+    def __init__(self, function: Callable[..., Any], static: Sequence[str], options: dict[str, Any] | None) -> None:
+        self._jitted: Any = jax.jit(function, static_argnames=static, compiler_options=options)
+        self._function, self._options = function, options
+        self._known: dict[Any, Callable[..., Any] | None] = {}
+        functools.update_wrapper(self, function)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._jitted, name)
+
+    def _cache_size(self) -> int:
+        """Programs known to this process, as `jax.jit` counts them."""
+        return self._jitted._cache_size() + len(self._known)
+
+    def __call__(self, *arguments: Any, **static: Any) -> Any:
+        leaves, tree = jax.tree.flatten(arguments)
+        if _folder is None or not all(map(_plain, leaves)) or not _single():
+            return self._jitted(*arguments, **static)
+        shapes = tuple((np.shape(leaf), jax.dtypes.canonicalize_dtype(leaf.dtype).name) for leaf in leaves)
+        key = tree, shapes, tuple(sorted(static.items())), bool(_config.jax_enable_x64), _folder
+        if key not in self._known:
+            self._known[key] = self._program(leaves, tree, key, static)
+        program = self._known[key]
+        return self._jitted(*arguments, **static) if program is None else program(leaves)
+
+    def _program(
+        self, leaves: Sequence[Any], tree: Any, key: tuple[Any, ...], static: dict[str, Any]
+    ) -> Callable[..., Any] | None:
+        """The program for these shapes, from its file or traced anew; None where it cannot be exported."""
+        assert _folder is not None
+        named = repr((_code(), _settings(), self.__module__, self.__qualname__, self._options, str(tree), *key[1:4]))
+        file = _folder / hashlib.sha256(named.encode()).hexdigest()
+        kept = _read(file)
+        if kept is None:
+            kept = self._traced(leaves, tree, static)
+            if kept is None:
+                return None
+            _write(file, kept)
+        program, out_tree = kept
+        call = jax.jit(program.call, compiler_options=self._options)
+        return lambda given: jax.tree.unflatten(out_tree, call(*given))
+
+    def _traced(self, leaves: Sequence[Any], tree: Any, static: dict[str, Any]) -> tuple[Any, Any] | None:
+        out: list[Any] = []
+
+        def flat(*given: Any) -> list[Any]:
+            found, structure = jax.tree.flatten(self._function(*jax.tree.unflatten(tree, given), **static))
+            out.append(structure)
+            return found
+
+        try:
+            program = jax.export.export(jax.jit(flat))(*leaves)
+        except (NotImplementedError, ValueError):  # something in it has no portable form
+            return None
+        return program, out[0]
+
+
+def _single() -> bool:
+    """Whether programs run on this process's processor alone: what is kept is for that."""
+    return not accelerated() and _config.jax_default_device is None and jax.process_count() == 1
+
+
+def _read(file: pathlib.Path) -> tuple[Any, Any] | None:
+    try:
+        content = file.read_bytes()
+        if hashlib.sha256(content[32:]).digest() != content[:32]:
+            return None
+        program, out_tree = pickle.loads(content[32:])
+        return _without_lapack(jax.export.deserialize(bytearray(program))), out_tree
+    except Exception:  # not there, damaged, or of another make, in whatever way that shows
+        return None
+
+
+def _without_lapack(program: Any) -> Any:
+    """The program as one of no platform in particular, where it has no linear algebra.
+
+    Called as one for processors, it would make JAX load SciPy for its LAPACK, which takes longer than the rest. Files
+    are of processors alone, see `_single`.
+    """
+    if b"lapack" in program.mlir_module_serialized:
+        return program
+    checks = *program.disabled_safety_checks, jax.export.DisabledSafetyCheck.platform()
+    return dataclasses.replace(program, platforms=("any",), disabled_safety_checks=checks)
+
+
+def _write(file: pathlib.Path, kept: tuple[Any, Any]) -> None:
+    try:
+        content = pickle.dumps((bytes(kept[0].serialize()), kept[1]))
+        file.parent.mkdir(parents=True, exist_ok=True)
+        part = file.with_suffix(f".{os.getpid()}")
+        part.write_bytes(hashlib.sha256(content).digest() + content)
+        part.replace(file)
+    except (OSError, ImportError, ValueError, pickle.PicklingError, TypeError):
+        pass  # without a file it only takes longer
+
+
+def exported_jit(
+    function: Callable[..., Any] | None = None,
+    *,
+    static_argnames: Sequence[str] = (),
+    compiler_options: dict[str, Any] | None = None,
+) -> Any:
+    """`jax.jit` for programs that the host calls in short processes: traced once and kept, see the module.
+
+    Nothing is kept before `programs.use_cache`, on an accelerator, with several processes, or inside another program:
+    there it is `jax.jit`.
+
+    Args:
+        function: of pytrees of arrays, by position; static arguments by name.
+        static_argnames: as of `jax.jit`.
+        compiler_options: likewise.
+    """
+    if function is None:
+        return functools.partial(exported_jit, static_argnames=static_argnames, compiler_options=compiler_options)
+    return _Exported(function, static_argnames, compiler_options)
