@@ -22,6 +22,7 @@ from mohamjax.io.job_transfer import read_transfer, write_transfer
 from mohamjax.io.mapping_cache import MappingCache, cache_folder, mapping_cache
 from mohamjax.io.mappings import MAPPINGS_FORMAT, best_nests, given_mappings, mappings_document
 from mohamjax.io.results import HISTORY_COLUMNS, front_csv, front_rows, prepare_folder, read_certificate, write_results
+from mohamjax.io.robust import package_rows, price_rows, read_comparisons, robust_rows, write_robust_results
 from mohamjax.io.schedules import evaluate_schedules
 from mohamjax.io.timeloop import TimeloopInput, evaluate_timeloop, read_timeloop
 from mohamjax.io.timeloop_writer import (
@@ -63,15 +64,19 @@ __all__ = [
     "locked_folder",
     "mapping_cache",
     "mappings_document",
+    "package_rows",
     "prepare_folder",
+    "price_rows",
     "problem_document",
     "read_certificate",
     "read_checkpoint",
+    "read_comparisons",
     "read_design_arrays",
     "read_designs",
     "read_json",
     "read_timeloop",
     "read_transfer",
+    "robust_rows",
     "schedules_document",
     "template_architecture",
     "timeloop_documents",
@@ -81,6 +86,7 @@ __all__ = [
     "write_designs",
     "write_front_arrays",
     "write_results",
+    "write_robust_results",
     "write_text",
     "write_timeloop",
     "write_timeloop_designs",

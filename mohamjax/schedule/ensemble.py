@@ -37,7 +37,16 @@ if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
 else:
     from chex import dataclass
 
-__all__ = ["Models", "model_designs", "model_reports", "models_of", "over_models", "own_tables", "reevaluate_models"]
+__all__ = [
+    "Models",
+    "model_designs",
+    "model_reports",
+    "models_of",
+    "over_models",
+    "own_tables",
+    "own_wires",
+    "reevaluate_models",
+]
 
 
 @dataclass(frozen=True)
@@ -153,21 +162,27 @@ def over_models(objectives: jax.Array, models: Models) -> jax.Array:
 # ---------------------------------------------------------------- in double precision
 
 
-def own_tables(application: ApplicationModel, everyone: ApplicationModel, tables: Any, wires: Any = None) -> Any:
-    """Tables of one model's unique layers out of those of a joined application, and its wires where they are given.
+def own_tables(application: ApplicationModel, everyone: ApplicationModel, tables: MappingTables) -> MappingTables:
+    """Tables of one model's unique layers out of those of a joined application, NumPy arrays.
 
     Args:
         application: the model.
         everyone: the joined application, which has all its layers.
-        tables: pytree with leading axis `[U]`, of the joined application's unique layers.
-        wires: those of its mappings.
+        tables: Pareto tables `[U, T, M, ...]` of the joined application's unique layers.
     """
+    return take(jax.tree.map(np.asarray, tables), _places(application, everyone))
+
+
+def own_wires(application: ApplicationModel, everyone: ApplicationModel, wires: Wires) -> Wires:
+    """The wires of those mappings; arguments as of `own_tables`."""
+    hops: Any = np.asarray(wires.hops)[_places(application, everyone)]
+    return Wires(sizes=wires.sizes, hops=hops)
+
+
+def _places(application: ApplicationModel, everyone: ApplicationModel) -> np.ndarray:
+    """Place of each unique layer of a model among those of all."""
     place = {unique: i for i, unique in enumerate(everyone.unique_layers)}
-    index = np.asarray([place[unique] for unique in application.unique_layers])
-    own: MappingTables = take(jax.tree.map(np.asarray, tables), index)
-    if wires is None:
-        return own
-    return own, Wires(sizes=wires.sizes, hops=np.asarray(wires.hops)[index])
+    return np.asarray([place[unique] for unique in application.unique_layers])
 
 
 @light_jit
@@ -217,15 +232,14 @@ def reevaluate_models(
     found = []
     for a, application in enumerate(applications):
         own: DesignReport = take(reports, (slice(None), a))
-        mine, mine_wires = own_tables(application, everyone, tables, wires)
         found.append(
             Evaluated(
                 application=application,
                 templates=tuple(templates),
                 technology=technology,
                 package=package,
-                tables=mine,
-                wires=mine_wires,
+                tables=own_tables(application, everyone, tables),
+                wires=own_wires(application, everyone, wires),
                 designs=take(parts, (slice(None), a)),
                 reports=_with_tenants(own, application),
             )

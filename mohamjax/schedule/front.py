@@ -32,7 +32,7 @@ def landmarks(objectives: Any) -> dict[str, int]:
 
 def non_dominated(evaluated: Evaluated) -> Evaluated:
     """The finite, mutually non-dominated designs with distinct objectives, by rising latency."""
-    return evaluated.take(front_index(evaluated.reports.objectives))
+    return evaluated.take(front_index(evaluated.objectives))
 
 
 def front_index(objectives: np.ndarray) -> np.ndarray:

@@ -38,7 +38,7 @@ from mohamjax.hardware import (
 from mohamjax.mapping import MappingTables, Wires, area, recast
 from mohamjax.programs import machinery
 from mohamjax.schedule import Design, DesignFile, Evaluated, reevaluate, scenario_bounds
-from mohamjax.schedule.ensemble import own_tables
+from mohamjax.schedule.ensemble import own_tables, own_wires
 from mohamjax.schedule.front import front_index
 from mohamjax.search.config import MapperProgress, MohamConfig, Rates
 from mohamjax.search.context import build_context, check_tables, staffed
@@ -594,8 +594,9 @@ def _floor(
         ).objectives
     rows = []
     for member in ensemble.models:
-        own = own_tables(member.application, application, tables, wires)
-        bounds = scenario_bounds(member.application, templates, technology, package, *own, config.max_chiplets)
+        one = member.application
+        own, hops = own_tables(one, application, tables), own_wires(one, application, wires)
+        bounds = scenario_bounds(one, templates, technology, package, own, hops, config.max_chiplets)
         rows.append(bounds.objectives)
     return np.max(rows, axis=0)
 

@@ -183,19 +183,20 @@ def _designs(
     runs = genetics.able[:, template].transpose(1, 0, 2) & (packages.template >= 0)[:, None]  # [N, L, S]
     runs &= (genetics.pin < 0)[:, None] | (genetics.pin[:, None] == np.arange(template.shape[1]))
     times, costs = (x[:, :, genetics.unique].transpose(0, 2, 1) for x in (time, energy))
-    times = np.where(runs & found[:, :, genetics.unique].transpose(0, 2, 1), times, np.inf)
-    costs = np.where(np.isfinite(times), costs * plans.thrift[packages.thrift][:, None, None], 0.0)
+    fits = runs & found[:, :, genetics.unique].transpose(0, 2, 1)
+    times = np.where(fits, times, np.inf)
+    costs = np.where(fits, costs, 0.0) * plans.thrift[packages.thrift][:, None, None]
     order, tile = jax.device_get(_scheduled(times.astype(np.float32), costs.astype(np.float32), genetics))
-    fits = np.isfinite(times).any(axis=2)
+    fits = fits.any(axis=2)
     tile = np.where(fits, tile, 0)
     rows = np.arange(len(tile))[:, None]
-    design = Design(
-        order=order,
-        assignment=tile,
-        mapping=np.where(fits, mapping[rows, tile, genetics.unique], 0),
-        template=packages.template,
-    )
-    return design, fits
+    genes: dict[str, Any] = {
+        "order": order,
+        "assignment": tile,
+        "mapping": np.where(fits, mapping[rows, tile, genetics.unique], 0),
+        "template": packages.template,
+    }
+    return Design(**genes), fits
 
 
 @light_jit
@@ -227,7 +228,7 @@ def _fitting(packages: Packages, plans: PlanTables, tables: MappingTables) -> tu
         t, w = packages.template[at], packages.weight[at]
         fits = exists[:, t] & (capacity[:, t] <= packages.capacity[at]).all(axis=-1)
         fits &= (fanout[:, t] <= packages.fanout[at]).all(axis=(-2, -1))
-        ranked = plans.ranked[t, w]  # [M, U]
+        ranked = np.asarray(plans.ranked[t, w])  # [M, U]
         good = np.take_along_axis(fits.T, ranked, axis=0)
         mine = owner == k
         mapping[n[mine], s[mine]] = ranked[good.argmax(axis=0), np.arange(unique)]

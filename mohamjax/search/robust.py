@@ -26,6 +26,7 @@ from mohamjax.mapping import MappingTables
 from mohamjax.schedule import Evaluated, Requirements
 from mohamjax.schedule.ensemble import own_tables, reevaluate_models
 from mohamjax.schedule.front import front_index
+from mohamjax.schedule.price import ALL, Comparison
 from mohamjax.search.codesign import Listener, SearchResult, Silent, co_optimise, explore, prepare, runnable
 from mohamjax.search.context import staffed
 from mohamjax.search.mapper import map_layers
@@ -105,6 +106,19 @@ class RobustResult:
     timings: dict[str, float]
     tables: MappingTables
     interrupted: bool
+
+    def comparisons(self) -> list[Comparison]:
+        """All models together, then every model, held-out ones last: robust packages beside nominal ones."""
+        roles = [*self.ensemble.roles, *["held out"] * len(self.ensemble.held_out)]
+        front, nominal = self.front, self.nominal
+        robust = [*(own.objectives for own in front.models), *(own.objectives for own in front.held_out)]
+        none = np.empty((0, 3))
+        alone = [none] * len(robust)
+        if nominal is not None:
+            alone = [own.objectives for own in (*nominal.models, *nominal.held_out)]
+        names = [member.name for member in (*self.ensemble.models, *self.ensemble.held_out)]
+        joint = Comparison(ALL, "all", front.objectives, none if nominal is None else nominal.objectives)
+        return [joint, *(Comparison(*row) for row in zip(names, roles, robust, alone, strict=True))]
 
 
 def prepare_robust(ensemble: Ensemble, templates: Sequence[Template], settings: Settings) -> Site:

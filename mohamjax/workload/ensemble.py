@@ -153,6 +153,11 @@ class Ensemble:
         weight = np.asarray([member.weight for member in self.models], np.float64)
         return weight / weight.sum()
 
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """`nominal` or `searched`, of every model."""
+        return tuple("nominal" if a == self.nominal else "searched" for a in range(len(self.models)))
+
     @functools.cached_property
     def joined(self) -> ApplicationModel:
         """The application model of all layers, one model after the other."""
