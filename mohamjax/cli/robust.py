@@ -44,7 +44,6 @@ def run(
     """
     from mohamjax.search import check_islands, expected_cost, prepare_robust, runnable
     from mohamjax.workload import load_ensemble
-    from mohamjax.workload.ensemble import joined
 
     told = "has nothing to say over several application models"
     options.refuse(told, inject=arguments.inject, bulk=arguments.bulk, seeds=arguments.seeds)
@@ -53,23 +52,22 @@ def run(
         settings = settings_of(arguments)
         check_islands(devices, settings.moham.islands)
         ensemble = load_ensemble(arguments.robust, application_of(arguments), warn=warn)
-        everyone = joined([member.application for member in (*ensemble.models, *ensemble.held_out)])
-        templates = templates_of(arguments, everyone)
-        return settings, ensemble, everyone, templates, prepare_robust(ensemble, templates, settings)
+        templates = templates_of(arguments, ensemble.everyone)
+        return settings, ensemble, templates, prepare_robust(ensemble, templates, settings)
 
-    settings, ensemble, everyone, templates, site = read() if devices is None else devices.in_all(read)
+    settings, ensemble, templates, site = read() if devices is None else devices.in_all(read)
     if arguments.technology and settings.technology is not None:
         warn_of_slow_buffers(site.templates, settings.technology)
     price = not arguments.no_price
     if arguments.dry_run:
-        runs = runnable(everyone, site.templates)
+        runs = runnable(ensemble.everyone, site.templates)
         costs = [expected_cost(ensemble.joined, int(runs.sum()), settings)]
         if price:
             costs.append(expected_cost(ensemble.models[ensemble.nominal].application, 0, settings))
         if devices is None or devices.is_first:
             print(_planned(arguments, ensemble, settings, costs))
         return 0
-    inputs = inputs_of(arguments, everyone)
+    inputs = inputs_of(arguments, ensemble.everyone)
     out = pathlib.Path(arguments.out or pathlib.Path("results") / f"{ensemble.name}-robust-{arguments.budget}")
     with spread.held(devices, lambda: results_folder(out)) as own:
         terminal.line(

@@ -17,7 +17,7 @@ from mohamjax.search.problem import DesignProblem
 from mohamjax.search.requirements import survey
 from mohamjax.search.reschedule import Packages, Served, reschedule
 from mohamjax.search.roads import SizedDesign, sample_designs, sample_mappings
-from mohamjax.search.robust import NominalFront, RobustFront, RobustResult, prepare_robust, robust_search
+from mohamjax.search.robust import NominalFront, Rescheduler, RobustFront, RobustResult, prepare_robust, robust_search
 from mohamjax.search.seeding import list_designs, seed_designs
 from mohamjax.search.settings import BUDGETS, PRESETS, Budget, Settings
 from mohamjax.search.spread import check_islands
@@ -43,6 +43,7 @@ __all__ = [
     "Progress",
     "Rates",
     "RemapConfig",
+    "Rescheduler",
     "RobustFront",
     "RobustResult",
     "SearchResult",

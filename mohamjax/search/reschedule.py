@@ -26,7 +26,7 @@ from mohamjax.schedule.ensemble import reevaluate_models
 from mohamjax.search.config import MohamConfig
 from mohamjax.search.context import build_context
 from mohamjax.search.operators import Genetics
-from mohamjax.search.plans import Plan, PlanTables, by_upward_rank, placed
+from mohamjax.search.plans import THRIFT, WEIGHTS, Plan, PlanTables, by_upward_rank, placed
 from mohamjax.search.requirements import Site
 from mohamjax.struct import cast, take
 from mohamjax.workload import ApplicationModel, Ensemble, Member
@@ -64,10 +64,18 @@ class Packages:
             thrift=np.asarray(plans.thrift),
         )
 
-    def under(self, weight: int, thrift: int) -> Packages:
-        """The same chiplets under one weight and one exponent for all."""
+    def under_all(self) -> Packages:
+        """Each package as it is and under every weight and exponent: `[N * (1 + W * K)]`, a package's own together."""
+        choices = [(w, k) for w in range(len(WEIGHTS)) for k in range(len(THRIFT))]
+        weight, thrift = (np.asarray(column) for column in zip(*choices, strict=True))
+        number, several = len(self.template), 1 + len(choices)
+        out = _rows_of(self, np.repeat(np.arange(number), several))
+        decided = np.tile(np.arange(several) - 1, number)
+        own = decided < 0
         return dataclasses.replace(
-            self, weight=np.full_like(self.weight, weight), thrift=np.full_like(self.thrift, thrift)
+            out,
+            weight=np.where(own[:, None], out.weight, weight[decided][:, None]).astype(np.int32),
+            thrift=np.where(own, out.thrift, thrift[decided]).astype(np.int32),
         )
 
 

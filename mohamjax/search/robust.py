@@ -22,13 +22,13 @@ import numpy as np
 
 from mohamjax.devices import Devices, DevicesLike, chosen_devices
 from mohamjax.hardware import Technology, Template, load_technology, load_templates, packaged_templates
-from mohamjax.mapping import MappingTables
+from mohamjax.mapping import MappingTables, recast
 from mohamjax.schedule import Evaluated, Requirements
 from mohamjax.schedule.ensemble import own_tables, reevaluate_models
 from mohamjax.schedule.front import front_index
 from mohamjax.schedule.price import ALL, Comparison
 from mohamjax.search.codesign import Listener, SearchResult, Silent, co_optimise, explore, prepare, runnable
-from mohamjax.search.context import staffed
+from mohamjax.search.context import check_tables, staffed
 from mohamjax.search.mapper import map_layers
 from mohamjax.search.plans import Plan
 from mohamjax.search.remap import with_room
@@ -42,7 +42,7 @@ from mohamjax.text import plural
 from mohamjax.workload import ApplicationModel, Ensemble, Member
 from mohamjax.workload.ensemble import joined
 
-__all__ = ["NominalFront", "RobustFront", "RobustResult", "prepare_robust", "robust_search"]
+__all__ = ["NominalFront", "Rescheduler", "RobustFront", "RobustResult", "prepare_robust", "robust_search"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +96,7 @@ class RobustResult:
         timings: seconds by step, as of `SearchResult`.
         tables: Pareto tables of the joined application.
         interrupted: the search was stopped by hand before its end.
+        rescheduler: puts the models on other packages.
     """
 
     ensemble: Ensemble
@@ -106,6 +107,7 @@ class RobustResult:
     timings: dict[str, float]
     tables: MappingTables
     interrupted: bool
+    rescheduler: Rescheduler
 
     def comparisons(self) -> list[Comparison]:
         """All models together, then every model, held-out ones last: robust packages beside nominal ones."""
@@ -185,6 +187,7 @@ def robust_search(
     *,
     price: bool = True,
     listener: Listener | None = None,
+    tables: MappingTables | None = None,
     cache: TableStore | None = None,
     checkpoint: CheckpointStore | None = None,
     nominal_checkpoint: CheckpointStore | None = None,
@@ -202,6 +205,8 @@ def robust_search(
         settings: default the `small` budget.
         price: also search for the nominal model alone, with the same settings and so with as many evaluations.
         listener: told how it goes.
+        tables: mappings to choose from, of the unique layers of `ensemble.everyone` on the templates that the
+            requirements leave; default those that the layer mapper finds.
         cache: where the layer mapper's sets are kept between runs.
         checkpoint: where the state is kept now and then, and at the end.
         nominal_checkpoint: likewise, of the search for the nominal model.
@@ -224,10 +229,15 @@ def robust_search(
     technology = load_technology() if settings.technology is None else settings.technology
     everyone = ensemble.joined
 
-    listener.announce(
-        f"mapping {plural(len(everyone.unique_layers), 'unique layer')} on {plural(len(site.templates), 'template')}"
-    )
-    first = _mapped(everyone, site.templates, technology, settings, listener, cache, spread)
+    if tables is None:
+        listener.announce(
+            f"mapping {plural(len(everyone.unique_layers), 'unique layer')} on "
+            f"{plural(len(site.templates), 'template')}"
+        )
+        first = _mapped(everyone, site.templates, technology, settings, listener, cache, spread)
+    else:
+        check_tables(tables, ensemble.everyone, site.templates)
+        first = recast(own_tables(everyone, ensemble.everyone, tables), np.float32)
     with contextlib.ExitStack() as last_of_all:
         explored = explore(
             everyone, templates, settings, listener, tables=first, cache=None, checkpoint=checkpoint, resume=resume,
@@ -243,9 +253,9 @@ def robust_search(
     models = tuple(own.take(chosen) for own in evaluated)
     plans: Plan = take(explored.plans, chosen)
 
-    beside = _Beside(ensemble, templates, site, technology, settings, explored.tables)
+    beside = Rescheduler(ensemble, templates, site, technology, settings, explored.tables)
     if ensemble.held_out:
-        beside = beside.with_held_out(listener, cache, spread)
+        beside = beside.with_held_out(listener, tables, cache, spread)
     front = RobustFront(objectives, models, plans, beside.held_out(Packages.of(models[0], plans)))
     interrupted, nominal = explored.interrupted, None
     if price and not interrupted:
@@ -272,6 +282,7 @@ def robust_search(
         timings={**explored.timings},
         tables=explored.tables,
         interrupted=interrupted,
+        rescheduler=beside,
     )
 
 
@@ -317,7 +328,7 @@ def _front(ensemble: Ensemble, site: Site, evaluated: Sequence[Evaluated]) -> tu
 
 
 @dataclasses.dataclass(frozen=True)
-class _Beside:
+class Rescheduler:
     """What schedules models on packages that stand.
 
     Attributes:
@@ -338,8 +349,10 @@ class _Beside:
     tables: MappingTables
     apart: MappingTables | None = None
 
-    def with_held_out(self, listener: Listener, cache: TableStore | None, devices: Devices | None) -> _Beside:
-        """Maps the layers that held-out models alone have; the others have the sets that the search used."""
+    def with_held_out(
+        self, listener: Listener, tables: MappingTables | None, cache: TableStore | None, devices: Devices | None
+    ) -> Rescheduler:
+        """Finds mappings of the layers that held-out models alone have; the others have those of the search."""
         everyone = self.ensemble.joined
         others = joined([member.application for member in self.ensemble.held_out])
         place = {unique: i for i, unique in enumerate(everyone.unique_layers)}
@@ -347,8 +360,11 @@ class _Beside:
         new = None
         if -1 in places:
             only = _only(others, set(place))
-            listener.announce(f"mapping {plural(places.count(-1), 'unique layer')} of held-out models")
-            new = _mapped(only, self.site.templates, self.technology, self.settings, listener, cache, devices)
+            if tables is None:
+                listener.announce(f"mapping {plural(places.count(-1), 'unique layer')} of held-out models")
+                new = _mapped(only, self.site.templates, self.technology, self.settings, listener, cache, devices)
+            else:
+                new = recast(own_tables(only, self.ensemble.everyone, tables), np.float32)
             new = with_room(new, np.shape(self.tables.cycles)[2])
         return dataclasses.replace(self, apart=rows_of_tables(self.tables, places, new))
 
@@ -358,18 +374,30 @@ class _Beside:
             return ()
         return self._served(packages, self.ensemble.held_out, self.apart)
 
-    def nominal(self, result: SearchResult) -> NominalFront:
-        """The other models on the packages of the nominal front."""
-        assert result.plans is not None
-        packages = Packages.of(result.front, result.plans)
-        others = [member for a, member in enumerate(self.ensemble.models) if a != self.ensemble.nominal]
+    def models(self, packages: Packages, known: Evaluated | None = None, number: int = -1) -> tuple[Served, ...]:
+        """The searched models on packages.
+
+        Args:
+            packages: the packages.
+            known: designs on them, of one of the models, that stay as they are; default none.
+            number: of that model.
+        """
+        others = [member for a, member in enumerate(self.ensemble.models) if known is None or a != number]
         served: list[Served] = []
         if others:
-            known = joined([member.application for member in others])
-            served = list(self._served(packages, others, own_tables(known, self.ensemble.joined, self.tables)))
-        served.insert(self.ensemble.nominal, Served.everywhere(result.front))
+            own = joined([member.application for member in others])
+            served = list(self._served(packages, others, own_tables(own, self.ensemble.joined, self.tables)))
+        if known is not None:
+            served.insert(number, Served.everywhere(known))
+        return tuple(served)
+
+    def nominal(self, result: SearchResult) -> NominalFront:
+        """All models on the packages of the nominal model's front, which keeps its own schedules."""
+        assert result.plans is not None
+        packages = Packages.of(result.front, result.plans)
+        served = self.models(packages, result.front, self.ensemble.nominal)
         objectives = self.ensemble.aggregate(np.stack([own.objectives for own in served]))
-        return NominalFront(result, objectives, tuple(served), self.held_out(packages))
+        return NominalFront(result, objectives, served, self.held_out(packages))
 
     def _served(self, packages: Packages, members: Sequence[Member], tables: MappingTables) -> tuple[Served, ...]:
         applications = [member.application for member in members]

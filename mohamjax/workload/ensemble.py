@@ -163,6 +163,11 @@ class Ensemble:
         """The application model of all layers, one model after the other."""
         return joined([member.application for member in self.models], self.name)
 
+    @functools.cached_property
+    def everyone(self) -> ApplicationModel:
+        """The application model of all layers, those of held-out models last."""
+        return joined([member.application for member in (*self.models, *self.held_out)], self.name)
+
     def aggregate(self, objectives: Any) -> np.ndarray:
         """Objectives over the models, `[..., 3]` float64, from those of every model, `[A, ..., 3]`.
 
