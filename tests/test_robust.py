@@ -1,0 +1,384 @@
+"""One package for several application models: files, evaluation, decoding, packages as they stand, whole searches."""
+
+import csv
+import dataclasses
+import functools
+import json
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from design_cases import TECHNOLOGY, TEMPLATES, application, bench, random_designs, recast, tables
+from small_search import small_network
+
+import mohamjax as mj
+from mohamjax.cli import main
+from mohamjax.errors import InputError
+from mohamjax.figures import plot_results
+from mohamjax.hardware import PackageParameters, load_templates
+from mohamjax.io import CheckpointFile, evaluate_designs, read_comparisons, write_robust_results
+from mohamjax.schedule import alone, chiplets, report
+from mohamjax.schedule.ensemble import model_reports, models_of, over_models, own_tables
+from mohamjax.schedule.price import price, staircase
+from mohamjax.schedule.requirements import requirements_from_dict
+from mohamjax.search import Packages, Settings, build_context, prepare_robust, robust_search
+from mohamjax.search.config import MohamConfig
+from mohamjax.search.plan_operators import sample_plan
+from mohamjax.search.plans import THRIFT, WEIGHTS, decode
+from mohamjax.workload import ApplicationModel, Ensemble, Member, load_ensemble, load_scenario
+from mohamjax.workload.ensemble import with_batch
+
+# ---------------------------------------------------------------- files
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("robust")
+    small_network(path / "one.onnx", 8)
+    small_network(path / "two.onnx", 12)
+    return path
+
+
+@pytest.fixture(scope="module")
+def scenario(folder):
+    return load_scenario([folder / "one.onnx", folder / "two.onnx"])
+
+
+GOOD = """
+over: mean
+nominal: single
+models: [{name: both, weight: 3}, {name: single, networks: ["on?"]}]
+held_out: [{name: other, networks: [two], batch: 4}, {name: file, scenario: one.onnx}]
+"""
+
+
+def read(folder, scenario, text):
+    (folder / "r.yaml").write_text(text)
+    return load_ensemble(folder / "r.yaml", scenario)
+
+
+def test_files_say_models(folder, scenario):
+    found = read(folder, scenario, GOOD)
+    assert [m.name for m in found.models] == ["both", "single"] and found.nominal == 1
+    assert np.allclose(found.weights, [0.75, 0.25])
+    assert [len(m.application.networks) for m in (*found.models, *found.held_out)] == [2, 1, 1, 1]
+    assert found.roles == ("searched", "nominal")
+    assert found.joined.layers[8].name == scenario.layers[0].name and len(found.joined.layers) == 12
+    assert found.joined.layers[10].predecessors == (8,)
+    assert found.record()["held_out"][0] == {"name": "other", "networks": ["two"], "batch": 4}
+
+
+def test_a_batch_multiplies_samples():
+    for kind, dim in (("conv", "N"), ("dwconv", "N"), ("fc", "N"), ("rnn", "N"), ("bmm", "G")):
+        layer = dataclasses.replace(A.layers[0], type=kind)
+        (many,) = with_batch(dataclasses.replace(A.networks[0], layers=(layer,)), 4).layers
+        assert getattr(many.shape, dim) == 4 * getattr(layer.shape, dim) and many.macs == 4 * layer.macs
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("models: []", "models"),
+        ("over: median\nmodels: [{name: a}]", "over"),
+        ("models: [{name: a, networks: [resnet50]}]", r"models\[0\].networks\[0\]: no network of .* 'resnet50'"),
+        ("models: [{name: a}, {name: a}]", "two application models are called 'a'"),
+        ("models: [{name: a}]\nheld_out: [{name: a}]", "two application models are called 'a'"),
+        ("models: [{name: a}]\nnominal: b", "nominal: no model is called 'b'"),
+        ("models: [{name: a/b}]", r"models\[0\].name"),
+        ("models: [{name: a, batch: 0}]", r"models\[0\].batch"),
+        ("models: [{name: a, batch: 1000000}]\nmodel: 1", "model"),
+        ("models: [{name: a, scenario: nothing.yaml}]", "nothing.yaml"),
+        ("over: worst\nmodels: [{name: a}, {name: b, weight: 2}]", "weights are those of a mean"),
+        ("models: [{name: a}]\nheld_out: [{name: b, weight: 1}]", r"held_out\[0\]"),
+    ],
+)
+def test_bad_files_are_told(folder, scenario, text, words):
+    with pytest.raises(InputError, match=words) as error:
+        read(folder, scenario, text)
+    assert error.value.remedy
+
+
+def test_the_command_line_refuses_before_it_searches(folder, capsys):
+    (folder / "r.yaml").write_text(GOOD)
+    networks, file = [str(folder / f"{n}.onnx") for n in ("one", "two")], str(folder / "r.yaml")
+    for more, words in (
+        (["--preset", "layers"], "a search of plans"),
+        (["--seeds"], "--seeds: has nothing to say"),
+        (["--inject", "x.json"], "--inject: has nothing to say"),
+    ):
+        assert main(["search", *networks, "--robust", file, *more]) == 2
+        assert words in capsys.readouterr().err
+    assert main(["search", *networks, "--no-price"]) == 2
+    assert main(["search", file]) == 2
+    assert main(["search", *networks, "--robust", file, "--dry-run"]) == 0
+    assert "held out" in capsys.readouterr().out
+    assert main(["search", *networks, "--robust", file, "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["robust"]["nominal"] == "single"
+
+
+def test_requirements_hold_in_every_model(folder, scenario):
+    """Pins reach each model that has the layer, limits on users are refused, and so is a pin that no model has."""
+    found = read(folder, scenario, "models: [{name: a, networks: [one]}, {name: b}]\nheld_out: [{name: c}]")
+    pins = {"pin": [{"layers": "two/*", "templates": ["simba"]}]}
+    settings = Settings.preset("tiny", requirements=requirements_from_dict(pins))
+    site = prepare_robust(found, TEMPLATES, settings)
+    names = [t.name for t in site.templates]
+    assert site.allowed[:8].all() and (site.allowed[8:].sum(axis=1) == 1).all()
+    assert site.allowed[8:, names.index("simba")].all()
+    for demands, words in (
+        ({"pin": [{"layers": "three/*", "templates": ["simba"]}]}, "no layer is called 'three"),
+        ({"limits": {"missed_deadlines": 0}}, "not limited over several"),
+    ):
+        with pytest.raises(InputError, match=words):
+            prepare_robust(
+                found, TEMPLATES, dataclasses.replace(settings, requirements=requirements_from_dict(demands))
+            )
+
+
+# ---------------------------------------------------------------- the price
+
+
+def test_prices_are_ratios_at_equal_area():
+    one = np.array([[1.0, 8.0, 1.0], [1.0, 2.0, 4.0], [9.0, 9.0, 2.0], [np.inf, 1.0, 0.1]])
+    assert np.array_equal(staircase(one), [[1.0, 4.0], [8.0, 2.0]])
+    assert price(one, one) == 1.0
+    assert math.isclose(price(one * [1.0, 3.0, 1.0], one), 3.0)
+    # From 1 to 2 mm2 half as much as the other, from 2 to 4 mm2 as much: the geometric mean over log areas.
+    other = np.array([[1.0, 16.0, 1.0], [1.0, 8.0, 2.0], [1.0, 2.0, 4.0]])
+    assert math.isclose(price(one, other), math.sqrt(0.5))
+    assert math.isnan(price(one, np.empty((0, 3))))
+
+
+# ---------------------------------------------------------------- evaluation and decoding
+
+
+A = application([[], [0], [0], [1, 2]], kinds=[[0, 1, 2, 3]])
+B = application([[], [0], []], [[], [0]], kinds=[[1, 4, 2], [0, 0]])
+
+
+@functools.cache
+def case():
+    ensemble = Ensemble((Member(A, 3.0), Member(dataclasses.replace(B, name="other"), 1.0)))
+    return ensemble, tables(ensemble.joined, 3)
+
+
+@pytest.mark.parametrize("over", ["mean", "worst"])
+def test_models_have_what_separate_evaluations_give(over):
+    """Each model by itself, on chiplets as large as all models need: 1e-6 is asked for."""
+    ensemble, made = case()
+    ensemble = Ensemble(tuple(Member(m.application) for m in ensemble.models), over) if over == "worst" else ensemble
+    designs = random_designs(ensemble.joined, made, 5, 24)
+    with jax.enable_x64(True):
+        whole = bench(ensemble.joined, made)
+        models = models_of([m.application for m in ensemble.models], ensemble, jnp.float64)
+        sizes = jax.jit(jax.vmap(lambda d: chiplets(d, whole)))(designs)
+        found = jax.jit(jax.vmap(lambda d: model_reports(d, whole, models).objectives))(designs)
+        joint = jax.vmap(lambda each: over_models(each, models))(found)
+    first, each = 0, []
+    for a, member in enumerate(ensemble.models):
+        own, count = member.application, len(member.application.layers)
+        mine = slice(first, first + count)
+        order = np.stack([row[(row >= first) & (row < first + count)] - first for row in designs.order])
+        part = dataclasses.replace(
+            designs, order=order, assignment=designs.assignment[:, mine], mapping=designs.mapping[:, mine]
+        )
+        with jax.enable_x64(True):
+            by_itself = bench(own, own_tables(own, ensemble.joined, made), padded_layers=count)
+            one = jax.jit(jax.vmap(lambda d, c, f, on=by_itself: report(d, on, (c, f)).objectives))
+            each.append(np.asarray(one(part, sizes.capacity, sizes.fanout)))
+        np.testing.assert_allclose(found[:, a], each[-1], rtol=1e-12)
+        first += count
+    wanted = np.max(each, axis=0) if over == "worst" else 0.75 * each[0] + 0.25 * each[1]
+    np.testing.assert_allclose(joint, wanted, rtol=1e-12)
+    np.testing.assert_allclose(ensemble.aggregate(np.stack(each)), wanted, rtol=1e-12)
+    assert (each[0][:, 2] == each[1][:, 2]).all() and (each[0][:, 0] != each[1][:, 0]).any()
+
+
+LAST = ("fits", "ranked", "smallest", "time", "log_energy")
+"""Tables of plans whose last axis is that of the unique layers."""
+
+
+def test_plans_place_every_model_on_an_idle_package():
+    """A plan's schedule of each model is the one that it gives this model alone on the same chiplets."""
+    ensemble, made = case()
+    single = recast(made, np.float32)
+    config = MohamConfig(orders=8)
+    place = functools.partial(
+        build_context, jax.random.key(0), templates=TEMPLATES, technology=TECHNOLOGY, package=PackageParameters(),
+        config=config,
+    )  # fmt: skip
+    whole = place(application=ensemble.joined, tables=single, ensemble=ensemble)
+    plans = jax.vmap(lambda key: sample_plan(key, whole.genetics, whole.plans))(jax.random.split(jax.random.key(1), 32))
+    # All thresholds open: every chiplet may have any mapping, so that sizes do not join the models.
+    plans = dataclasses.replace(plans, size=jnp.full_like(plans.size, whole.plans.fits.shape[3] - 1))
+    made_of = jax.jit(decode)
+    found = made_of(plans, whole.genetics, whole.plans).design
+    first = 0
+    for member in ensemble.models:
+        own = member.application
+        apart = place(application=own, tables=own_tables(own, ensemble.joined, single))
+        # The thresholds of all layers, so that plans mean the same.
+        index = np.asarray([ensemble.joined.unique_layers.index(u) for u in own.unique_layers])
+        last = {name: getattr(whole.plans, name)[..., index] for name in LAST}
+        sets = dataclasses.replace(whole.plans, need=whole.plans.need[:, :, index], **last)
+        wanted = made_of(plans, apart.genetics, sets).design
+        count = len(own.layers)
+        mine = np.asarray(found.order)
+        mine = np.stack([row[(row >= first) & (row < first + count)] - first for row in mine])
+        assert np.array_equal(mine, wanted.order[:, :count])
+        assert np.array_equal(found.assignment[:, first : first + count], wanted.assignment[:, :count])
+        first += count
+
+
+# ---------------------------------------------------------------- whole searches
+
+
+SETTINGS = Settings.preset("tiny")
+SETTINGS = dataclasses.replace(
+    SETTINGS,
+    moham=dataclasses.replace(
+        SETTINGS.moham, population=24, generations=6, chunk=3, archive=48, tiles=6, max_chiplets=6
+    ),
+    package=dataclasses.replace(SETTINGS.package, max_tiles=6),
+)
+KINDS = tuple(load_templates(["simba", "shidiannao"]))
+
+
+@pytest.fixture(scope="module")
+def small():
+    """Two models and two held out ones, one of which needs more than most packages have; tables without a mapper."""
+
+    def model(name, *networks):
+        return Member(ApplicationModel(name, tuple(n for app in networks for n in app.networks)))
+
+    heavy = application([[], [0]], kinds=[[31, 63]])
+    ensemble = Ensemble(
+        (model("a", A), model("ab", A, B)), held_out=(model("b", B), model("heavy", heavy)), name="small"
+    )
+    problem = mj.DesignProblem(ensemble.everyone, templates=KINDS, package=SETTINGS.package)
+    return ensemble, mj.sample_mappings(problem, count=24, seed=0)
+
+
+@pytest.fixture(scope="module")
+def result(small):
+    ensemble, made = small
+    return robust_search(ensemble, KINDS, SETTINGS, tables=made)
+
+
+@pytest.fixture(scope="module")
+def written(result, tmp_path_factory):
+    path = tmp_path_factory.mktemp("results")
+    write_robust_results(path, result, {**result.config, "inputs": {}})
+    return path
+
+
+def test_the_front_is_one_of_means(result):
+    each = np.stack([own.objectives for own in result.front.models])
+    np.testing.assert_allclose(result.front.objectives[:, :2], each.mean(axis=0)[:, :2], rtol=1e-12)
+    values = result.front.objectives
+    assert not any(((values <= row).all(axis=1) & (values < row).any(axis=1)).any() for row in values)
+    templates = {own.designs.template.tobytes() for own in result.front.models}
+    assert len(templates) == 1 and len({own.reports.chiplets.capacity.tobytes() for own in result.front.models}) == 1
+
+
+def test_nominal_packages_do_not_dominate(result):
+    """Found with as many evaluations, they are better on their model, and not over both."""
+    nominal, front = result.nominal, result.front.objectives
+    assert nominal.search.history[-1]["evaluations"] == result.history[-1]["evaluations"]
+    beaten = [((nominal.objectives <= row).all(axis=1)).any() for row in front]
+    assert np.mean(beaten) < 0.5
+    assert {row.model: row.role for row in result.comparisons()} == {
+        "all models": "all", "a": "nominal", "ab": "searched", "b": "held out", "heavy": "held out",
+    }  # fmt: skip
+
+
+def test_packages_stay_as_they_are(result):
+    """Held-out models: no chiplet grows, every layer has the best mapping that fits, and who does not fit is told."""
+    front, b = result.front, result.front.held_out[0]
+    chips, plans = front.models[0].reports.chiplets, front.plans
+    for served in front.held_out:
+        assert len(served.reasons) == len(front) and {not reason for reason in served.reasons} <= {True, False}
+        for i, reason in enumerate(served.reasons):
+            assert (i in served.rows) == (not reason) and np.isfinite(served.objectives[i]).all() == (not reason)
+        if served.evaluated is not None:
+            own = served.evaluated.reports.chiplets
+            assert np.array_equal(own.capacity, chips.capacity[served.rows])
+            assert np.array_equal(own.fanout, chips.fanout[served.rows])
+            assert np.array_equal(served.evaluated.objectives[:, 2], front.objectives[served.rows, 2])
+    assert any("fits no chiplet" in reason for reason in front.held_out[1].reasons)
+    found, made = b.evaluated, b.evaluated.tables
+    time = np.log(alone(made, found.package))
+    for n in range(0, len(b.rows), 3):
+        package = b.rows[n]
+        for layer, u in enumerate(b.application.unique_of_layer):
+            tile = found.designs.assignment[n, layer]
+            t, w = found.designs.template[n, tile], WEIGHTS[plans.weight[package, tile]]
+            fits = (made.capacity[u, t] <= chips.capacity[package, tile]).all(axis=-1)
+            fits &= (made.fanout[u, t] <= chips.fanout[package, tile]).all(axis=(-2, -1))
+            fits &= np.arange(len(fits)) < made.count[u, t]
+            with np.errstate(divide="ignore"):
+                score = np.where(fits, w * time[u, t] + (1 - w) * np.log(made.objectives[u, t, :, 1]), np.inf)
+            assert score[found.designs.mapping[n, layer]] <= score.min() + 1e-9 < np.inf
+
+
+def test_files_evaluate_as_they_say(result, written):
+    """`evaluate designs` of each model's file gives what `robust.csv` and `front.csv` say."""
+    with open(written / "robust.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+
+    def stated(model):
+        own = [row for row in rows if row["front"] == "robust" and row["model"] == model and row["runs"] == "1"]
+        return [row["design_id"] for row in own], np.asarray([[float(row[k]) for k in OBJECTIVES] for row in own])
+
+    assert not (written / "designs_a.json").exists()  # the nominal model's are in designs.json
+    for model, name in (("a", "designs.json"), ("ab", "designs_ab.json")):
+        table, evaluated = evaluate_designs(written / name)
+        ids, objectives = stated(model)
+        assert [str(row["design_id"]) for row in table] == ids and all(row["valid"] for row in table)
+        np.testing.assert_allclose(evaluated.objectives, objectives, rtol=1e-9)
+    for row in table:
+        assert row["area_mm2"] == pytest.approx(result.front.objectives[int(row["design_id"]), 2], rel=1e-9)
+    document = json.loads((written / "designs_b.json").read_text())
+    assert [str(d["design_id"]) for d in document["designs"]] == stated("b")[0]
+    for one, read_back in zip(result.comparisons(), read_comparisons(written), strict=True):
+        assert (one.model, one.role) == (read_back.model, read_back.role)
+        np.testing.assert_allclose(one.robust, read_back.robust, rtol=1e-15)
+        np.testing.assert_allclose(one.nominal, read_back.nominal, rtol=1e-15)
+
+
+OBJECTIVES = ("latency_s", "energy_J", "area_mm2")
+
+
+def test_a_search_goes_on_where_it_was(small, result, tmp_path):
+    """Stopped after half of its generations, and begun again: the same front, to the bit."""
+    ensemble, made = small
+    half = dataclasses.replace(SETTINGS, moham=dataclasses.replace(SETTINGS.moham, generations=3))
+    keep = CheckpointFile(tmp_path / "checkpoint.npz")
+    robust_search(ensemble, KINDS, half, tables=made, price=False, checkpoint=keep)
+    again = robust_search(ensemble, KINDS, SETTINGS, tables=made, price=False, checkpoint=keep, resume=True)
+    assert again.nominal is None
+    assert again.front.objectives.tobytes() == result.front.objectives.tobytes()
+    for one, other in zip(again.front.models, result.front.models, strict=True):
+        jax.tree.map(np.testing.assert_array_equal, one.designs, other.designs)
+    worst = dataclasses.replace(ensemble, over="worst")
+    with pytest.raises(InputError, match="other"):
+        robust_search(worst, KINDS, SETTINGS, tables=made, price=False, checkpoint=keep, resume=True)
+
+
+def test_the_figure_is_drawn_again(written, tmp_path):
+    files = plot_results(written, tmp_path)
+    assert tmp_path / "price.png" in files
+    (written / "robust.csv").rename(written / "away.csv")
+    with pytest.raises(InputError, match=r"robust\.csv"):
+        read_comparisons(written)
+    (written / "away.csv").rename(written / "robust.csv")
+
+
+def test_packages_come_under_all_weights(result):
+    packages = Packages.of(result.front.models[0], result.front.plans)
+    many = packages.under_all()
+    several = 1 + len(WEIGHTS) * len(THRIFT)
+    assert len(many.template) == several * len(packages.template)
+    assert np.array_equal(many.weight[::several], packages.weight) and len(np.unique(many.thrift)) == len(THRIFT)
