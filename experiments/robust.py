@@ -30,7 +30,6 @@ from mohamjax.hardware import load_technology, load_templates, packaged_template
 from mohamjax.io.files import csv_text, write_text
 from mohamjax.mapping import MappingTables
 from mohamjax.schedule.ensemble import own_tables
-from mohamjax.schedule.front import front_index
 from mohamjax.search import Packages, RobustResult, SearchResult, Settings, co_optimise, map_layers, robust_search
 from mohamjax.workload import ApplicationModel, Ensemble, Member, load_scenario
 
@@ -57,13 +56,25 @@ def ensemble() -> Ensemble:
     )
 
 
+def front_of(objectives: np.ndarray) -> np.ndarray:
+    """The mutually non-dominated rows of `[N, 3]`."""
+    rows = np.unique(objectives, axis=0)
+    kept = np.empty_like(rows)
+    number = 0
+    for row in rows:  # by rising latency: nothing later dominates
+        if not (kept[:number] <= row).all(axis=1).any():
+            kept[number] = row
+            number += 1
+    return kept[:number]
+
+
 def hypervolume(objectives: np.ndarray, config: dict) -> float:
     """Of the front of `[N, 3]`, in the box of a search on log axes."""
     low, high = (np.log(np.asarray(config[name], np.float64)) for name in ("ideal_point", "reference_point"))
-    front = objectives[front_index(objectives)]
+    front = front_of(objectives)
     scaled = np.maximum((np.log(front) - low) / (high - low), 0.0)
     with jax.enable_x64(True):
-        room = 256 * -(-len(scaled) // 256)  # few sizes are compiled
+        room = 1024 * -(-len(scaled) // 1024)  # few sizes are compiled
         padded = np.full((room, 3), np.inf)
         padded[: len(scaled)] = scaled
         return float(emo.hypervolume(padded, np.ones(3)))
@@ -103,7 +114,7 @@ def one_seed(models: Ensemble, settings: Settings, tables: MappingTables) -> dic
         "front": len(robust),
         "dominated_by_classify": dominated(robust, fronts[0]),
         "dominated_by_detect": dominated(robust, fronts[1]),
-        "nominal_front": len(front := both[front_index(both)]),
+        "nominal_front": len(front := front_of(both)),
         "nominal_dominated": dominated(front, robust),
     }
     for one in result.comparisons():
