@@ -407,7 +407,7 @@ def sound(reader: str) -> bytes:
     texts = {
         "technology": TECHNOLOGY, "sram": SRAM, "requirements": REQUIREMENTS, "scenario": SCENARIO,
         "platform": PLATFORM, "jobs": JOBS, "timeloop": TIMELOOP, "costs": COSTS, "layers": LAYERS, "front": FRONT,
-        "allocation": ALLOCATION, "package": PACKAGE, "costschedule": COST_SCHEDULE,
+        "robust": ROBUST, "allocation": ALLOCATION, "package": PACKAGE, "costschedule": COST_SCHEDULE,
         "history": HISTORY, "config": CONFIG,
     }  # fmt: skip
     if reader in made:

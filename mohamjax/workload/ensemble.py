@@ -151,6 +151,7 @@ class Ensemble:
     def weights(self) -> np.ndarray:
         """`[A]` float, they add up to 1."""
         weight = np.asarray([member.weight for member in self.models], np.float64)
+        weight = weight / weight.max()  # so that no sum leaves the range of numbers
         return weight / weight.sum()
 
     @property
