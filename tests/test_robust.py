@@ -284,6 +284,7 @@ def written(result, tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_the_front_is_one_of_means(result):
     each = np.stack([own.objectives for own in result.front.models])
     np.testing.assert_allclose(result.front.objectives[:, :2], each.mean(axis=0)[:, :2], rtol=1e-12)
@@ -293,6 +294,7 @@ def test_the_front_is_one_of_means(result):
     assert len(templates) == 1 and len({own.reports.chiplets.capacity.tobytes() for own in result.front.models}) == 1
 
 
+@pytest.mark.slow
 def test_packages_stay_as_they_are(result):
     """Held-out models: no chiplet grows, every layer has the best mapping that fits, and who does not fit is told."""
     front, (b,) = result.front, result.front.held_out
@@ -325,6 +327,7 @@ def test_packages_stay_as_they_are(result):
     assert np.array_equal(np.delete(again.objectives, 1, axis=0), np.delete(b.objectives, 1, axis=0))
 
 
+@pytest.mark.slow
 def test_files_evaluate_as_they_say(result, written):
     """`evaluate designs` of each model's file gives what `robust.csv` and `front.csv` say."""
     with open(written / "robust.csv", newline="") as file:
@@ -355,6 +358,7 @@ def test_files_evaluate_as_they_say(result, written):
 OBJECTIVES = ("latency_s", "energy_J", "area_mm2")
 
 
+@pytest.mark.slow
 def test_a_search_goes_on_where_it_was(small, result, tmp_path):
     """Stopped after half of its generations, and begun again: the same front, to the bit."""
     ensemble, made = small
@@ -371,6 +375,7 @@ def test_a_search_goes_on_where_it_was(small, result, tmp_path):
         robust_search(worst, KINDS, SETTINGS, tables=made, price=False, checkpoint=keep, resume=True)
 
 
+@pytest.mark.slow
 def test_packages_come_under_all_weights(result):
     packages = Packages.of(result.front.models[0], result.front.plans)
     many = packages.under_all()
