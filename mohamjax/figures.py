@@ -15,13 +15,16 @@ from mohamjax.hardware import Technology
 from mohamjax.io.files import write_bytes
 from mohamjax.io.results import prepare_folder
 from mohamjax.io.results_reader import evaluate_results, read_results
+from mohamjax.io.robust import read_comparisons
 from mohamjax.plot.design import DesignView, design_view
 from mohamjax.plot.front import Front
 from mohamjax.plot.results import front_of, result_figures
+from mohamjax.plot.robust import price_figure
 from mohamjax.plot.style import known_format, rendered
 from mohamjax.schedule import Certificate, Evaluated
+from mohamjax.schedule.price import Comparison
 
-__all__ = ["plot_evaluated", "plot_results", "save"]
+__all__ = ["plot_evaluated", "plot_results", "plot_robust", "save"]
 
 
 def save(figure: Figure, path: str | pathlib.Path) -> pathlib.Path:
@@ -88,6 +91,41 @@ def plot_evaluated(
     return _save_all(figures, pathlib.Path(out), formats)
 
 
+def plot_robust(
+    front: Front,
+    nominal: Evaluated,
+    comparisons: Sequence[Comparison],
+    out: str | pathlib.Path,
+    *,
+    title: str,
+    history: Sequence[abc.Mapping[str, float]] | None = None,
+    formats: Sequence[str] = ("png",),
+) -> list[pathlib.Path]:
+    """Draws all figures of a robust search in memory.
+
+    Those of `plot_evaluated`, the schedules being those of the nominal model, and `price`.
+
+    Args:
+        front: the packages, with their objectives over all models.
+        nominal: their designs for the nominal model.
+        comparisons: of the models.
+        out: folder, created.
+        title: scenario and budget.
+        history: rows as in `history.csv`.
+        formats: of `plot.FORMATS`.
+
+    Returns:
+        The files.
+
+    Raises:
+        InputError: a format does not exist, or a file cannot be written.
+    """
+    view = functools.partial(design_view, nominal)
+    figures = [("price", price_figure(comparisons, title=title))]
+    figures += result_figures(front, view, title=title, history=history)
+    return _save_all(figures, pathlib.Path(out), formats)
+
+
 def plot_results(
     folder: str | pathlib.Path,
     out: str | pathlib.Path | None = None,
@@ -129,5 +167,7 @@ def plot_results(
         assert designs.evaluated is not None
         return design_view(designs.evaluated, at, names[row])
 
-    figures = result_figures(front, view, title=files.title, history=files.history, certificate=files.certificate)
+    figures = [*result_figures(front, view, title=files.title, history=files.history, certificate=files.certificate)]
+    if "robust" in files.config:
+        figures.append(("price", price_figure(read_comparisons(files.folder), title=files.title)))
     return _save_all(figures, out, formats)

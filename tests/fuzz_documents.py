@@ -178,6 +178,17 @@ networks:
 - {file: m.onnx, name: other, shapes: {x: [3, 4]}, task: vision}
 """
 
+ROBUST = """\
+format: robust/1
+over: mean
+nominal: a
+models:
+- {name: a, networks: [mine, oth*], weight: 2}
+- {name: b, scenario: m.onnx, batch: 4}
+held_out:
+- {name: c, networks: [other]}
+"""
+
 PLATFORM = (
     "name: p\ncores:\n- {style: HB, rows: 32, count: 2}\n- {style: LB_rs, rows: 8, columns: 16}\n- {template: simba}\n"
 )
@@ -396,7 +407,7 @@ def sound(reader: str) -> bytes:
     texts = {
         "technology": TECHNOLOGY, "sram": SRAM, "requirements": REQUIREMENTS, "scenario": SCENARIO,
         "platform": PLATFORM, "jobs": JOBS, "timeloop": TIMELOOP, "costs": COSTS, "layers": LAYERS, "front": FRONT,
-        "allocation": ALLOCATION, "package": PACKAGE, "costschedule": COST_SCHEDULE,
+        "robust": ROBUST, "allocation": ALLOCATION, "package": PACKAGE, "costschedule": COST_SCHEDULE,
         "history": HISTORY, "config": CONFIG,
     }  # fmt: skip
     if reader in made:

@@ -36,7 +36,15 @@ from mohamjax.io.schedules import schedule_arrays
 from mohamjax.io.timeloop import read_timeloop
 from mohamjax.page import contents, page
 from mohamjax.schedule import load_requirements
-from mohamjax.workload import load_scenario, read_network
+from mohamjax.workload import (
+    ApplicationModel,
+    Layer,
+    Network,
+    WorkloadShape,
+    load_ensemble,
+    load_scenario,
+    read_network,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -216,12 +224,20 @@ def _words(path: pathlib.Path) -> object:
     return out.getvalue()
 
 
+@functools.cache
+def _tenants() -> ApplicationModel:
+    """The scenario whose networks a `robust/1` file names."""
+    layers = (Layer("l", "fc", "Gemm", WorkloadShape(K=4, C=2)),)
+    return ApplicationModel("made", (Network("mine", layers), Network("other", layers)))
+
+
 READERS: dict[str, Reader] = {
     "onnx": Reader(".onnx", lambda path: read_network(path, warn=_silent), structure=False),
     "onnxskip": Reader(".onnx", lambda path: read_network(path, warn=_silent, skip_unknown=True), structure=False),
     "scenario": Reader(".yaml", lambda path: load_scenario([str(path)], warn=_silent)),
     "template": Reader(".yaml", load_template),
     "requirements": Reader(".yaml", load_requirements),
+    "robust": Reader(".yaml", lambda path: load_ensemble(path, _tenants(), warn=_silent)),
     "technology": Reader(".yaml", lambda path: load_technology(path, static_energy=True)),
     "package": Reader(".yaml", load_package),
     "sram": Reader(".csv", load_technology, structure=False),

@@ -41,6 +41,7 @@ SOUND = {
     "requirements/1": requirements_from_dict(
         {"limits": {"area_mm2": 3.0}, "pin": [{"layers": "*", "templates": ["simba"]}]}
     ).to_dict(),
+    "robust/1": yaml.safe_load(fuzz_documents.ROBUST),
     "scenario": yaml.safe_load(fuzz_documents.SCENARIO),
     "platform": yaml.safe_load(fuzz_documents.PLATFORM),
 }
@@ -113,6 +114,7 @@ FAULTS = {
     "an unknown key of a template": ("template/1", ["wordbits"], 8),
     "a name of two words": ("template/1", ["levels", 0, "name"], "a b"),
     "an unknown limit": ("requirements/1", ["limits", "power_mW"], 3),
+    "a weight of what is held out": ("robust/1", ["held_out", 0, "weight"], 2),
     "too many tiles": ("package", ["max_tiles"], 1025),
     "three numbers of a nest": ("mappings/1", ["sets", 0, "stride"], [1, 1, 1]),
 }

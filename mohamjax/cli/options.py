@@ -50,6 +50,7 @@ _OPTIONS = {
     "processes": "--processes",
     "requirements": "--require",
     "resume": "--resume",
+    "robust": "--robust",
     "samples": "--samples",
     "shapes": "--shape",
     "skip_unknown": "--skip-unknown",

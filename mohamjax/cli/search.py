@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from mohamjax.cli import options, spread
+from mohamjax.cli import options, robust, spread
 from mohamjax.cli.inputs import application_of, technology_of, templates_of, warn_of_slow_buffers
 from mohamjax.cli.outputs import results_folder
 from mohamjax.cli.tables import fitted, landmark_table
@@ -104,6 +104,17 @@ def add_parser(verbs: Any) -> None:
     )
     parser.add_argument(
         "--inject", metavar="FILE", help="designs.json or a schedule/1 file whose designs are evaluated first"
+    )
+    parser.add_argument(
+        "--robust",
+        metavar="FILE",
+        help="one package for several application models (YAML): subsets of the networks, batches, other scenarios; "
+        "objectives are the mean or the worst over them",
+    )
+    parser.add_argument(
+        "--no-price",
+        action="store_true",
+        help="with --robust: do not search for the nominal model alone, which takes as many evaluations",
     )
     parser.add_argument(
         "--archive", type=options.positive, help="most non-dominated designs kept per island (default 512)"
@@ -220,6 +231,11 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 def _run(arguments: argparse.Namespace, terminal: Terminal, devices: Devices | None) -> int:
     import dataclasses
+
+    if arguments.robust is not None:
+        return robust.run(arguments, terminal, devices, _settings, _inputs)
+    if arguments.no_price:
+        raise InputError("is for --robust", item="--no-price", remedy="leave it out, or add --robust FILE")
 
     from mohamjax.search import check_islands, expected_cost, prepare, runnable
 
@@ -392,6 +408,7 @@ def _inputs(arguments: argparse.Namespace, application: ApplicationModel) -> dic
     from mohamjax.reader import found
 
     files = [*arguments.workload, arguments.technology, arguments.package, arguments.require, arguments.inject]
+    files += [arguments.robust]
     files += [network.source for network in application.networks]
     files += (arguments.templates or "").split(",")
     return {
@@ -407,6 +424,7 @@ def _inputs(arguments: argparse.Namespace, application: ApplicationModel) -> dic
         "package": arguments.package,
         "require": arguments.require,
         "inject": arguments.inject,
+        **({} if arguments.robust is None else {"robust": arguments.robust}),
         "sha256": {
             str(name): hashlib.sha256(pathlib.Path(name).read_bytes()).hexdigest()
             for name in files

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         read_certificate,
         write_results,
     )
+    from mohamjax.io.robust import package_rows, price_rows, read_comparisons, robust_rows, write_robust_results
 
 __all__ = [
     "DESIGNS_FORMAT",
@@ -80,15 +81,19 @@ __all__ = [
     "locked_folder",
     "mapping_cache",
     "mappings_document",
+    "package_rows",
     "prepare_folder",
+    "price_rows",
     "problem_document",
     "read_certificate",
     "read_checkpoint",
+    "read_comparisons",
     "read_design_arrays",
     "read_designs",
     "read_json",
     "read_timeloop",
     "read_transfer",
+    "robust_rows",
     "schedules_document",
     "template_architecture",
     "timeloop_documents",
@@ -98,6 +103,7 @@ __all__ = [
     "write_designs",
     "write_front_arrays",
     "write_results",
+    "write_robust_results",
     "write_text",
     "write_timeloop",
     "write_timeloop_designs",
@@ -110,6 +116,7 @@ _LATE = {
     "checkpoint": ("CheckpointFile", "read_checkpoint", "write_checkpoint"),
     "job_transfer": ("read_transfer", "write_transfer"),
     "results": ("HISTORY_COLUMNS", "front_csv", "front_rows", "prepare_folder", "read_certificate", "write_results"),
+    "robust": ("package_rows", "price_rows", "read_comparisons", "robust_rows", "write_robust_results"),
 }
 
 

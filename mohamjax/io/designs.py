@@ -63,13 +63,16 @@ def _short(value: Any) -> float:
     return float(f"{float(value):.10g}")
 
 
-def designs_document(evaluated: Evaluated, scenario: str, bounds: Bounds | None = None) -> dict[str, Any]:
+def designs_document(
+    evaluated: Evaluated, scenario: str, bounds: Bounds | None = None, names: Sequence[int] | None = None
+) -> dict[str, Any]:
     """The content of `designs.json`.
 
     Args:
-        evaluated: designs with reports; their order gives the identifiers.
+        evaluated: designs with reports.
         scenario: name for people.
         bounds: what no design goes below; default `evaluated.bounds()`.
+        names: their identifiers; default their order.
 
     Returns:
         JSON-able data in the format `designs/1`.
@@ -123,7 +126,7 @@ def designs_document(evaluated: Evaluated, scenario: str, bounds: Bounds | None 
         latency, energy, area = (float(x) for x in evaluated.reports.objectives[i])
         rows.append(
             {
-                "design_id": i,
+                "design_id": i if names is None else names[i],
                 "latency_s": latency,
                 "energy_J": energy,
                 "area_mm2": area,

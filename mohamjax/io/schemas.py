@@ -13,6 +13,7 @@ from mohamjax.io import forms
 from mohamjax.io.jobs import PlatformForm
 from mohamjax.reader import suggestion
 from mohamjax.schedule.requirements import RequirementsForm
+from mohamjax.workload.ensemble import RobustForm
 from mohamjax.workload.scenario import ScenarioForm
 
 __all__ = ["FORMS", "schema"]
@@ -28,6 +29,7 @@ FORMS: dict[str, type[Form | OpenForm]] = {
     "technology/1": TechnologyForm,
     "package": PackageForm,
     "requirements/1": RequirementsForm,
+    "robust/1": RobustForm,
     "scenario": ScenarioForm,
     "platform": PlatformForm,
     "schedule/1-answer": forms.SchedulesAnswerForm,

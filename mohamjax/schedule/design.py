@@ -35,6 +35,7 @@ __all__ = [
     "energy_and_area",
     "evaluate",
     "report",
+    "report_on",
 ]
 
 OBJECTIVES = ("latency_s", "energy_J", "area_mm2")
@@ -349,7 +350,11 @@ def report(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array] 
             axis; beyond, those that some mapping uses, the template's largest, and what `workbench(given=)` was told. A
             layer on a chiplet with another fanout has infinite energy, and so has the design.
     """
-    chips = chiplets(design, bench, sizes)
+    return report_on(chiplets(design, bench, sizes), design, bench)
+
+
+def report_on(chips: Chiplets, design: Design, bench: Workbench) -> DesignReport:
+    """As `report`, on chiplets that are there already and large enough for the design's layers."""
     duration, traffic = _demand(design, bench)
     timeline = _schedule(design, bench, chips, duration, traffic)
     levels, wires = _wires(design, bench, chips)

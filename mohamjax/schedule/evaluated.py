@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -21,7 +21,16 @@ from mohamjax.schedule.workbench import workbench
 from mohamjax.struct import cast
 from mohamjax.workload import ApplicationModel
 
-__all__ = ["DesignFile", "Evaluated", "misfit", "misfit_of", "misfits", "network_latencies", "reevaluate"]
+__all__ = [
+    "DesignFile",
+    "Evaluated",
+    "evaluated_on_bench",
+    "misfit",
+    "misfit_of",
+    "misfits",
+    "network_latencies",
+    "reevaluate",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +105,49 @@ def _batches(number: int) -> list[np.ndarray]:
     return [np.minimum(np.arange(first, first + width), number - 1) for first in range(0, number, width)]
 
 
+def evaluated_on_bench(
+    program: Callable[..., Any],
+    application: ApplicationModel,
+    templates: Sequence[Template],
+    technology: Technology,
+    package: PackageParameters,
+    mappings: Mapping,
+    count: np.ndarray,
+    designs: Design,
+    sizes: tuple[np.ndarray, np.ndarray] | None,
+    float32: bool,
+) -> tuple[MappingTables, Wires, Any]:
+    """Tables and wires of loop nests, and what a program says of designs, batch by batch, as NumPy arrays.
+
+    Args:
+        program: `(designs, capacity, fanout, bench) -> pytree`, all with a leading `[n]` but the bench.
+        application: as in `reevaluate`, like all that follows.
+    """
+    levels = mappings.temporal.shape[-2]
+    tiles = designs.template.shape[-1]
+    number = len(designs.template)
+    dtype = np.float32 if float32 else np.float64
+    if sizes is None:
+        sizes = np.full((number, tiles, levels), -1.0), np.full((number, tiles, levels, 2), -1.0)
+    with jax.enable_x64(not float32):
+        arrays = template_arrays(templates, technology, levels=levels, dtype=dtype)
+        layers = stacked_layers(unique.shape for unique in application.unique_layers)
+        single = cast(technology, dtype)
+        # Few numbers of entries are compiled: powers of two.
+        most = mappings.temporal.shape[2]
+        entries = np.minimum(np.arange(max(16, 1 << (most - 1).bit_length())), most - 1)
+        mappings = jax.tree.map(lambda leaf: np.asarray(leaf)[:, :, entries], mappings)
+        tables = tabulate(layers, arrays, single, mappings, count)
+        chiplets = np.asarray(designs.template).reshape(-1), np.asarray(sizes[1]).reshape(-1, levels, 2)
+        bench = workbench(
+            application, templates, technology, tables, package, padded_layers=designs.order.shape[-1], given=chiplets
+        )
+        inputs = jax.tree.map(np.asarray, (designs, *(np.asarray(size, dtype) for size in sizes)))
+        parts = [program(*jax.tree.map(lambda leaf, r=rows: leaf[r], inputs), bench) for rows in _batches(number)]
+        reports = jax.tree.map(lambda *leaves: np.concatenate(leaves)[:number], *jax.device_get(parts))
+        return tables, jax.device_get(bench.wires), reports
+
+
 def reevaluate(
     application: ApplicationModel,
     templates: Sequence[Template],
@@ -125,29 +177,9 @@ def reevaluate(
     Returns:
         The designs with their reports as NumPy arrays.
     """
-    levels = mappings.temporal.shape[-2]
-    tiles = designs.template.shape[-1]
-    number = len(designs.template)
-    dtype = np.float32 if float32 else np.float64
-    if sizes is None:
-        sizes = np.full((number, tiles, levels), -1.0), np.full((number, tiles, levels, 2), -1.0)
-    with jax.enable_x64(not float32):
-        arrays = template_arrays(templates, technology, levels=levels, dtype=dtype)
-        layers = stacked_layers(unique.shape for unique in application.unique_layers)
-        single = cast(technology, dtype)
-        # Few numbers of entries are compiled: powers of two.
-        most = mappings.temporal.shape[2]
-        entries = np.minimum(np.arange(max(16, 1 << (most - 1).bit_length())), most - 1)
-        mappings = jax.tree.map(lambda leaf: np.asarray(leaf)[:, :, entries], mappings)
-        tables = tabulate(layers, arrays, single, mappings, count)
-        chiplets = np.asarray(designs.template).reshape(-1), np.asarray(sizes[1]).reshape(-1, levels, 2)
-        bench = workbench(
-            application, templates, technology, tables, package, padded_layers=designs.order.shape[-1], given=chiplets
-        )
-        inputs = jax.tree.map(np.asarray, (designs, *(np.asarray(size, dtype) for size in sizes)))
-        parts = [_reports(*jax.tree.map(lambda leaf, r=rows: leaf[r], inputs), bench) for rows in _batches(number)]
-        reports = jax.tree.map(lambda *leaves: np.concatenate(leaves)[:number], *jax.device_get(parts))
-        wires = jax.device_get(bench.wires)
+    tables, wires, reports = evaluated_on_bench(
+        _reports, application, templates, technology, package, mappings, count, designs, sizes, float32
+    )
     return Evaluated(
         application=application,
         templates=tuple(templates),

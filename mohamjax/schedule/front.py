@@ -9,7 +9,7 @@ import numpy as np
 from mohamjax import emo
 from mohamjax.schedule.evaluated import Evaluated
 
-__all__ = ["ROLES", "landmarks", "non_dominated"]
+__all__ = ["ROLES", "front_index", "landmarks", "non_dominated"]
 
 
 ROLES = ("fastest", "most frugal", "smallest", "knee")
@@ -32,11 +32,15 @@ def landmarks(objectives: Any) -> dict[str, int]:
 
 def non_dominated(evaluated: Evaluated) -> Evaluated:
     """The finite, mutually non-dominated designs with distinct objectives, by rising latency."""
-    objectives = evaluated.reports.objectives
+    return evaluated.take(front_index(evaluated.objectives))
+
+
+def front_index(objectives: np.ndarray) -> np.ndarray:
+    """Rows of the finite, mutually non-dominated, distinct objectives among `[N, 3]`, by rising latency."""
     order = np.lexsort(objectives.T[::-1])
     keep: list[int] = []
     for i in order:
         row = objectives[i]
         if np.isfinite(row).all() and not any(np.all(objectives[k] <= row) for k in keep):
             keep.append(int(i))
-    return evaluated.take(np.asarray(keep, int))
+    return np.asarray(keep, int)

@@ -15,7 +15,9 @@ from mohamjax.search.network_level import NetworkChoice, network_choices
 from mohamjax.search.plan_operators import MOST_RATES, PlanRates
 from mohamjax.search.problem import DesignProblem
 from mohamjax.search.requirements import survey
+from mohamjax.search.reschedule import Packages, Served, reschedule
 from mohamjax.search.roads import SizedDesign, sample_designs, sample_mappings
+from mohamjax.search.robust import NominalFront, Rescheduler, RobustFront, RobustResult, prepare_robust, robust_search
 from mohamjax.search.seeding import list_designs, seed_designs
 from mohamjax.search.settings import BUDGETS, PRESETS, Budget, Settings
 from mohamjax.search.spread import check_islands
@@ -35,11 +37,17 @@ __all__ = [
     "MohamConfig",
     "MohamContext",
     "NetworkChoice",
+    "NominalFront",
+    "Packages",
     "PlanRates",
     "Progress",
     "Rates",
     "RemapConfig",
+    "Rescheduler",
+    "RobustFront",
+    "RobustResult",
     "SearchResult",
+    "Served",
     "Settings",
     "SizedDesign",
     "SpaceSize",
@@ -58,7 +66,10 @@ __all__ = [
     "network_choices",
     "plain_problem",
     "prepare",
+    "prepare_robust",
     "random_search",
+    "reschedule",
+    "robust_search",
     "run",
     "runnable",
     "sample_designs",

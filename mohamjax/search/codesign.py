@@ -22,6 +22,7 @@ from mohamjax import __version__
 from mohamjax.devices import Devices, DevicesLike, agreed, chosen_devices, gathered
 from mohamjax.errors import InputError
 from mohamjax.hardware import (
+    PackageParameters,
     Technology,
     Template,
     check_tiles,
@@ -34,9 +35,11 @@ from mohamjax.hardware import (
     template_arrays,
     template_to_dict,
 )
-from mohamjax.mapping import MappingTables, area, recast
+from mohamjax.mapping import MappingTables, Wires, area, recast
 from mohamjax.programs import machinery
-from mohamjax.schedule import Design, DesignFile, Evaluated, non_dominated, reevaluate, scenario_bounds
+from mohamjax.schedule import Design, DesignFile, Evaluated, reevaluate, scenario_bounds
+from mohamjax.schedule.ensemble import own_tables, own_wires
+from mohamjax.schedule.front import front_index
 from mohamjax.search.config import MapperProgress, MohamConfig, Rates
 from mohamjax.search.context import build_context, check_tables, staffed
 from mohamjax.search.injection import check_injected, inject
@@ -44,6 +47,7 @@ from mohamjax.search.loop import SearchState
 from mohamjax.search.mapper import compile_mapper, map_layers
 from mohamjax.search.moham import LIMIT_TOLERANCE, Progress, designs_of, refitted, run, state_like
 from mohamjax.search.plan_operators import PlanRates
+from mohamjax.search.plans import Plan
 from mohamjax.search.rehearsal import Rehearsal
 from mohamjax.search.remap import Remapper
 from mohamjax.search.requirements import Site, keeps, out_of_reach, survey, unmet
@@ -52,11 +56,21 @@ from mohamjax.search.seeding import seed_designs
 from mohamjax.search.settings import Settings
 from mohamjax.search.spread import check_islands
 from mohamjax.search.stores import Checkpoint, CheckpointStore, TableStore
-from mohamjax.struct import cast, plain
+from mohamjax.struct import cast, plain, take
 from mohamjax.text import plural
-from mohamjax.workload import ApplicationModel
+from mohamjax.workload import ApplicationModel, Ensemble
 
-__all__ = ["Listener", "SearchResult", "co_optimise", "compile_search", "prepare", "runnable"]
+__all__ = [
+    "Explored",
+    "Listener",
+    "SearchResult",
+    "Silent",
+    "co_optimise",
+    "compile_search",
+    "explore",
+    "prepare",
+    "runnable",
+]
 
 
 class Listener(Protocol):
@@ -96,6 +110,7 @@ class SearchResult:
         timings: seconds by step: `mapping_s`, `compile_s`, `search_s`, `reevaluation_s`; and `designs_per_s`.
         tables: the Pareto tables that the search used.
         interrupted: the search was stopped by hand before its end.
+        plans: of the front's designs, leading axis `[N]`; None for a search of layers.
     """
 
     front: Evaluated
@@ -104,6 +119,7 @@ class SearchResult:
     timings: dict[str, float]
     tables: MappingTables
     interrupted: bool
+    plans: Plan | None = None
 
 
 def runnable(application: ApplicationModel, templates: Sequence[Template]) -> np.ndarray:
@@ -179,6 +195,7 @@ def fingerprint(
     settings: Settings,
     technology: Technology,
     designs: DesignFile | None,
+    ensemble: Ensemble | None = None,
 ) -> str:
     """Hash of the inputs and settings that decide what a search does; a checkpoint goes on only under the same one."""
     moham = dataclasses.asdict(settings.moham)
@@ -203,6 +220,9 @@ def fingerprint(
         "designs": None if designs is None else designs.digest,
         "version": __version__,
     }
+    if ensemble is not None:
+        record["models"] = [len(member.application.layers) for member in ensemble.models]
+        record["over"] = [ensemble.over, ensemble.weights.tolist()]
     return hashlib.sha256(json.dumps(record, sort_keys=True, default=str).encode()).hexdigest()
 
 
@@ -305,34 +325,105 @@ def co_optimise(
     listener = Silent() if listener is None or (spread and not spread.is_first) else listener
     check_islands(spread, settings.moham.islands)
     with contextlib.ExitStack() as last_of_all:
-        return _co_optimise(
-            application, templates, settings, listener, designs, tables, cache, checkpoint, resume, checkpoint_every_s,
-            spread, last_of_all,
+        explored = explore(
+            application, templates, settings, listener, tables=tables, designs=designs, cache=cache,
+            checkpoint=checkpoint, resume=resume, checkpoint_every_s=checkpoint_every_s, devices=spread,
+            last_of_all=last_of_all,
         )  # fmt: skip
+        tick = time.perf_counter()
+        if explored.rehearsal is not None:
+            explored.rehearsal.reported()
+        found = explored.designs
+        evaluated = reevaluate(
+            application, explored.site.templates, explored.technology, settings.package, explored.tables.mapping,
+            np.asarray(explored.tables.count), found,
+        )  # fmt: skip
+        reports = evaluated.reports
+        reached = np.asarray(reports.objectives), np.asarray(evaluated.designs.template), reports.tenants
+        within = np.flatnonzero(keeps(explored.site, *reached))
+        if not within.size:
+            raise unmet(explored.site, *reached)
+        front = within[front_index(evaluated.take(within).objectives)]
+        return SearchResult(
+            front=evaluated.take(front),
+            history=explored.history,
+            config=explored.config,
+            timings={**explored.timings, "reevaluation_s": time.perf_counter() - tick},
+            tables=explored.tables,
+            interrupted=explored.interrupted,
+            plans=None if explored.plans is None else take(explored.plans, front),
+        )
 
 
-def _co_optimise(
+@dataclasses.dataclass(frozen=True)
+class Explored:
+    """What a search has when its generations are over, before its designs are evaluated again.
+
+    Attributes:
+        site: requirements brought together with networks and templates.
+        technology: energy and area tables.
+        tables: the Pareto tables that the search used.
+        designs: `[N, ...]`, those of the archives, or where there are none of the population; NumPy arrays.
+        plans: their plans; None for a search of layers.
+        history: as in `SearchResult`, and so are those that follow.
+        config: `SearchResult.config`.
+        timings: all but `reevaluation_s`.
+        interrupted: as in `SearchResult`.
+        rehearsal: what compiles the evaluation in the meantime; None where nothing does.
+    """
+
+    site: Site
+    technology: Technology
+    tables: MappingTables
+    designs: Design
+    plans: Plan | None
+    history: list[dict[str, Any]]
+    config: dict[str, Any]
+    timings: dict[str, float]
+    interrupted: bool
+    rehearsal: Rehearsal | None
+
+
+def explore(
     application: ApplicationModel,
     templates: Sequence[Template],
     settings: Settings,
     listener: Listener,
-    designs: DesignFile | None,
+    *,
     tables: MappingTables | None,
+    designs: DesignFile | None = None,
     cache: TableStore | None,
     checkpoint: CheckpointStore | None,
     resume: bool,
     checkpoint_every_s: float,
     devices: Devices | None,
     last_of_all: contextlib.ExitStack,
-) -> SearchResult:
-    """As `co_optimise`; `last_of_all` is done with when the search is over, however it ends."""
+    ensemble: Ensemble | None = None,
+) -> Explored:
+    """The search itself; arguments as of `co_optimise`.
+
+    Args:
+        application: the networks.
+        templates: templates to choose from.
+        settings: settings.
+        listener: told how it goes.
+        tables: mappings to choose from, or None.
+        designs: designs of the user's own, or None; none for an ensemble.
+        cache: keeps the mapper's sets.
+        checkpoint: keeps the state.
+        resume: go on from it.
+        checkpoint_every_s: seconds between checkpoints.
+        devices: on which the search runs.
+        last_of_all: done with when the search is over, however it ends.
+        ensemble: application models, of which `application` is the joined one: they all run on one package.
+    """
     technology = load_technology() if settings.technology is None else settings.technology
     config, package = settings.moham, settings.package
     site = prepare(application, templates, settings, designs)
     templates = site.templates
     plans = config.genes == "plans"
     map_key, context_key, search_key = jax.random.split(jax.random.key(settings.seed), 3)
-    marks = {"fingerprint": fingerprint(application, templates, settings, technology, designs)}
+    marks = {"fingerprint": fingerprint(application, templates, settings, technology, designs, ensemble)}
     saved: Checkpoint | None = None
     if resume:
         if checkpoint is None:
@@ -351,7 +442,7 @@ def _co_optimise(
         nonlocal rehearsal
         # Several processes compile when all of them begin to search: one alone would wait for the others.
         alone = devices is None or not devices.several_processes
-        if rehearsal is None and alone and progress.cached < progress.problems:
+        if rehearsal is None and alone and ensemble is None and progress.cached < progress.problems:
             # There is time for it while layers are mapped.
             rehearsal = Rehearsal(application, site, settings, technology, rates, devices)
             last_of_all.callback(rehearsal.end)
@@ -384,11 +475,12 @@ def _co_optimise(
             config.generations, sets, progress=listener.mapping, devices=devices,
         )  # fmt: skip
         sets = remapper.tables
-    context = build_context(context_key, application, templates, single, sets, package, config, site, settings.weights)
+    context = build_context(
+        context_key, application, templates, single, sets, package, config, site, settings.weights, ensemble=ensemble
+    )
     if np.isfinite(site.limits).any():
-        wires = context.bench.wires
-        floor = scenario_bounds(application, templates, technology, package, sets, wires, config.max_chiplets)
-        hopeless = out_of_reach(site, floor.objectives, LIMIT_TOLERANCE)
+        floor = _floor(application, ensemble, templates, technology, package, sets, context.bench.wires, config)
+        hopeless = out_of_reach(site, floor, LIMIT_TOLERANCE)
         if hopeless is not None:
             raise hopeless
     seeds = seed_designs(application, sets, package, config, context.bench.unique.shape[0], site, injected=injected)
@@ -458,25 +550,19 @@ def _co_optimise(
             f"densest place; the argument `archive` keeps more than {config.archive}"
         )
     listener.announce("evaluating the front again in double precision")
-    tick = time.perf_counter()
-    if rehearsal is not None:
-        rehearsal.reported()
     genes: Any = state.archive.genes
     kept = np.nonzero(np.asarray(state.archive.valid))
     if not kept[0].size:
         # No design keeps the requirements. The population holds those that come nearest; what they reach, which the
         # search hides behind its penalty, is said.
         kept, genes = np.nonzero(np.asarray(state.population.rank) >= 0), state.population.genes
-    found = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], designs_of(genes))
-    evaluated = reevaluate(application, templates, technology, package, sets.mapping, np.asarray(sets.count), found)
-    reports = evaluated.reports
-    reached = np.asarray(reports.objectives), np.asarray(evaluated.designs.template), reports.tenants
-    within = np.flatnonzero(keeps(site, *reached))
-    if not within.size:
-        raise unmet(site, *reached)
-    front = non_dominated(evaluated.take(within))
-    return SearchResult(
-        front=front,
+    genes = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], genes)
+    return Explored(
+        site=site,
+        technology=technology,
+        tables=sets,
+        designs=designs_of(genes),
+        plans=genes.plan if plans else None,
         history=history,
         config=_record(application, templates, settings, technology)
         | {"reference_point": plain(context.reference), "ideal_point": plain(context.ideal)},
@@ -484,12 +570,35 @@ def _co_optimise(
             "mapping_s": mapping_s,
             "compile_s": waited_s + (last.compile_s if last else 0.0),
             "search_s": last.seconds if last else 0.0,
-            "reevaluation_s": time.perf_counter() - tick,
             "designs_per_s": last.fresh_evaluations / max(last.seconds, 1e-9) if last else 0.0,
         },
-        tables=sets,
         interrupted=interrupted,
+        rehearsal=rehearsal,
     )
+
+
+def _floor(
+    application: ApplicationModel,
+    ensemble: Ensemble | None,
+    templates: Sequence[Template],
+    technology: Technology,
+    package: PackageParameters,
+    tables: MappingTables,
+    wires: Wires,
+    config: MohamConfig,
+) -> np.ndarray:
+    """`[3]` float, what no design goes below; of several application models, what some model does not."""
+    if ensemble is None:
+        return scenario_bounds(
+            application, templates, technology, package, tables, wires, config.max_chiplets
+        ).objectives
+    rows = []
+    for member in ensemble.models:
+        one = member.application
+        own, hops = own_tables(one, application, tables), own_wires(one, application, wires)
+        bounds = scenario_bounds(one, templates, technology, package, own, hops, config.max_chiplets)
+        rows.append(bounds.objectives)
+    return np.max(rows, axis=0)
 
 
 def compile_search(

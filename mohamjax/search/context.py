@@ -15,13 +15,14 @@ from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters, Technology, Template, TemplateArrays, check_tiles, leakage, nop_energy
 from mohamjax.mapping import MappingTables, area
 from mohamjax.schedule import Requirements, Workbench, alone, workbench
+from mohamjax.schedule.ensemble import Models, models_of
 from mohamjax.search.config import WEIGHTS, MohamConfig
 from mohamjax.search.operators import Genetics
 from mohamjax.search.plans import PlanTables, plan_tables
 from mohamjax.search.requirements import Site, survey
 from mohamjax.search.seeding import list_scheduler
 from mohamjax.search.seeds import padded_rows
-from mohamjax.workload import ApplicationModel
+from mohamjax.workload import ApplicationModel, Ensemble
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
     from dataclasses import dataclass
@@ -55,6 +56,7 @@ class MohamContext:
         most: `[T + 1]` int32, likewise.
         tenant_limits: `[3]` float, upper bounds in the order of `TENANT_LIMITS`; None where nobody has a deadline or a
             weight.
+        models: the application models whose layers these are; None where there is one only.
     """
 
     genetics: Genetics
@@ -67,6 +69,7 @@ class MohamContext:
     least: jax.Array
     most: jax.Array
     tenant_limits: jax.Array | None = None
+    models: Models | None = None
 
 
 @functools.partial(jax.jit, static_argnames=("count",))
@@ -141,6 +144,7 @@ def build_context(
     *,
     arrays: TemplateArrays | None = None,
     given: tuple[Any, Any] | None = None,
+    ensemble: Ensemble | None = None,
 ) -> MohamContext:
     """Builds the arrays of one search.
 
@@ -156,6 +160,7 @@ def build_context(
         weights: exponents for `objective = "product"`; default 1 each.
         arrays: as in `workbench`.
         given: as in `workbench`.
+        ensemble: application models of which `application` is the joined one; default it is one by itself.
 
     Raises:
         InputError: no template runs some layer, the requirements cannot be met, or the package has other tiles than
@@ -176,7 +181,18 @@ def build_context(
             successors[p].append(layer)
     needs = jnp.asarray(padded_rows(predecessors, total, -1))
     layers = jnp.int32(len(predecessors))
-    ideal, reference = _span(application, tables, bench, package, config)
+    unique = np.asarray(application.unique_of_layer)
+    models = None if ensemble is None else models_of([m.application for m in ensemble.models], ensemble)
+    if ensemble is None or models is None:
+        model = None
+        ideal, reference = _span(unique, tables, bench, package, config)
+    else:
+        counts = np.asarray(models.layers)
+        model = np.repeat(np.arange(len(counts) + 1, dtype=np.int32), [*counts, padding])
+        spans = [_span(own, tables, bench, package, config) for own in np.split(unique, np.cumsum(counts)[:-1])]
+        ideal, reference = (
+            ensemble.aggregate(np.stack(ends)).astype(ends[0].dtype) for ends in zip(*spans, strict=True)
+        )
     genetics = Genetics(
         layers=layers,
         unique=bench.unique,
@@ -192,6 +208,7 @@ def build_context(
         site=jnp.asarray(site.tiles),
         pin=jnp.asarray(np.pad(site.pin, (0, padding), constant_values=-1)),
         homogeneous=jnp.int32(runs_all[0] if site.homogeneous else -1),
+        model=None if model is None else jnp.asarray(model),
     )
     if weights is None or config.objective != "product":
         weights = WEIGHTS.get(config.objective, WEIGHTS["product"])
@@ -206,6 +223,7 @@ def build_context(
         least=jnp.asarray(site.least),
         most=jnp.asarray(site.most),
         tenant_limits=None if bench.tenants is None else jnp.asarray(site.tenant_limits, reference.dtype),
+        models=models,
     )
 
 
@@ -301,7 +319,7 @@ def _cover(able: np.ndarray, site: Site) -> np.ndarray:
 
 
 def _span(
-    application: ApplicationModel,
+    u: np.ndarray,
     tables: MappingTables,
     bench: Workbench,
     package: PackageParameters,
@@ -312,11 +330,17 @@ def _span(
     Ideal: every layer on its fastest mapping, the layers spread evenly over all chiplets; every layer on its most
     frugal mapping; one chiplet of the smallest hardware that some layer needs at least. Reference: every layer on its
     slowest mapping, one after the other; on its dearest; as many of the largest chiplets as there may be.
+
+    Args:
+        u: `[layers]` int, unique layer of each.
+        tables: Pareto tables.
+        bench: of the tables.
+        package: package parameters.
+        config: settings.
     """
     valid = np.arange(tables.cycles.shape[2]) < np.asarray(tables.count)[..., None]
     duration = alone(tables, package)
     objectives = np.asarray(tables.objectives, np.float64)
-    u = np.asarray(application.unique_of_layer)
 
     def total(values: np.ndarray, worst: bool) -> np.ndarray:
         masked = np.where(valid, values, -np.inf if worst else np.inf)

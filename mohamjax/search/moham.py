@@ -22,6 +22,7 @@ from mohamjax.blocks import DESIGNS, in_fitting_blocks
 from mohamjax.devices import Devices, gathered
 from mohamjax.programs import brief_jit
 from mohamjax.schedule import Design, TenantReport, report
+from mohamjax.schedule.ensemble import model_reports, over_models
 from mohamjax.schedule.tenants import tenant_excess
 from mohamjax.search import operators
 from mohamjax.search.config import MohamConfig, Rates
@@ -159,9 +160,11 @@ def violation(
 
     Sum of the logarithms of the factors by which limits are exceeded, and of the chiplets too few or too many. What
     single precision cannot tell from the limit (a hundred-thousandth) is not beyond it. `users` is what the users of
-    the networks get, for limits on that (`schedule.tenants.tenant_excess`).
+    the networks get, for limits on that (`schedule.tenants.tenant_excess`). Where `objectives` are those of several
+    application models, `[A, 3]`, every one has to keep the limits.
     """
-    reached = jnp.append(objectives, objectives[1] / objectives[0])
+    reached = jnp.append(objectives, objectives[..., 1:2] / objectives[..., :1], axis=-1)
+    reached = reached if reached.ndim == 1 else jnp.max(reached, axis=0)
     over = jnp.maximum(jnp.log(reached / context.limits) - LIMIT_TOLERANCE, 0.0)
     counts = jnp.zeros(context.most.shape, jnp.int32).at[design.template].add(design.template >= 0)
     counts = counts.at[-1].set(jnp.sum(design.template >= 0))
@@ -197,6 +200,9 @@ def _sample_layers(key: jax.Array, context: MohamContext, *, tiles: int, project
 def _problem(genes: str, tiles: int, per_layer: bool, scalar: bool, log: bool, projects: bool) -> Problem:
     def evaluate_one(individual: Design | Planned, context: MohamContext) -> jax.Array:
         design = designs_of(individual)
+        if context.models is not None:
+            each = model_reports(design, context.bench, context.models).objectives
+            return emo.constrained(over_models(each, context.models), violation(each, design, context))
         found = report(design, context.bench)
         return emo.constrained(found.objectives, violation(found.objectives, design, context, found.tenants))
 
@@ -504,7 +510,10 @@ def _refit_all(individuals: Planned, weight: jax.Array, context: MohamContext) -
 
     def one(individual: Planned) -> Planned:
         design = refit(individual.design, weight, context.genetics, context.plans)
-        return plan_of(design, context.genetics, context.plans)
+        made = plan_of(design, context.genetics, context.plans)
+        # What the design is now: for who decodes its plan for other networks.
+        own = jnp.full_like(made.plan.weight, weight)
+        return dataclasses.replace(made, plan=dataclasses.replace(made.plan, weight=own, thrift=individual.plan.thrift))
 
     return jax.vmap(jax.vmap(one))(individuals)
 

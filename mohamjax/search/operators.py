@@ -65,6 +65,7 @@ class Genetics:
         pin: `[L]` int32, tile that the layer must run on, -1 where it is free.
         homogeneous: `[]` int32, template for designs that hold none that runs every layer, where all chiplets must be
             of one template; -1 where they need not.
+        model: `[L]` int32, application model of each layer, rising (`workload.ensemble`); None where there is one only.
     """
 
     layers: jax.Array
@@ -81,6 +82,7 @@ class Genetics:
     site: jax.Array
     pin: jax.Array
     homogeneous: jax.Array
+    model: jax.Array | None = None
 
 
 def _real(genetics: Genetics) -> jax.Array:

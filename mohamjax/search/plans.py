@@ -40,9 +40,11 @@ __all__ = [
     "Plan",
     "PlanTables",
     "Planned",
+    "by_upward_rank",
     "decode",
     "fitting",
     "mapping_scores",
+    "placed",
     "plan_of",
     "plan_tables",
     "refit",
@@ -268,8 +270,8 @@ def decode(plans: Plan, genetics: Genetics, tables: PlanTables) -> Planned:
     """
     one = functools.partial(jax.vmap, in_axes=(0, None, None))
     mapping, times, costs = one(_durations)(plans, genetics, tables)
-    order = _by_upward_rank(times, genetics)
-    assignment = _placed(order, times, costs, genetics)
+    order = by_upward_rank(times, genetics)
+    assignment = placed(order, times, costs, genetics)
     return jax.vmap(_settled, in_axes=(0, 0, 0, 0, None, None))(plans, mapping, order, assignment, genetics, tables)
 
 
@@ -358,8 +360,11 @@ def used_sizes(design: Design, genetics: Genetics, tables: PlanTables) -> jax.Ar
 # Loops over layers keep plans on the last axis: XLA makes faster code of it than of a batch axis in front.
 
 
-def _by_upward_rank(times: jax.Array, genetics: Genetics) -> jax.Array:
-    """`[N, L]` int32, layers by falling longest remaining path of mean durations `[N, L, S]`; padded ones last."""
+def by_upward_rank(times: jax.Array, genetics: Genetics) -> jax.Array:
+    """`[N, L]` int32, layers by falling longest remaining path of mean durations `[N, L, S]`; padded ones last.
+
+    Where there are several application models (`Genetics.model`), the layers of one come after those of another.
+    """
     possible = jnp.isfinite(times)
     mean = jnp.sum(jnp.where(possible, times, 0.0), axis=2) / jnp.maximum(jnp.sum(possible, axis=2), 1)
     layers = jnp.arange(times.shape[1], dtype=jnp.int32)
@@ -372,14 +377,19 @@ def _by_upward_rank(times: jax.Array, genetics: Genetics) -> jax.Array:
     # Layers are numbered in a topological order; equal ranks (time lost in rounding) keep it, as the sort is stable.
     mean = mean.T
     rank, _ = jax.lax.scan(longest, jnp.zeros_like(mean), (layers, genetics.successors, mean), reverse=True)
-    return jnp.argsort(jnp.where(layers < genetics.layers, -rank.T, 1.0), axis=1, stable=True).astype(jnp.int32)
+    order = jnp.argsort(jnp.where(layers < genetics.layers, -rank.T, 1.0), axis=1, stable=True).astype(jnp.int32)
+    if genetics.model is None:
+        return order
+    return jnp.take_along_axis(order, jnp.argsort(genetics.model[order], axis=1, stable=True), axis=1)
 
 
-def _placed(order: jax.Array, times: jax.Array, costs: jax.Array, genetics: Genetics) -> jax.Array:
+def placed(order: jax.Array, times: jax.Array, costs: jax.Array, genetics: Genetics) -> jax.Array:
     """`[N, L]` int32, tile of each layer: in order, each where log finish time + cost is least.
 
+    Every application model finds all chiplets free (`Genetics.model`). A layer that may run nowhere has tile S.
+
     Args:
-        order: `[N, L]` int32.
+        order: `[N, L]` int32, of `by_upward_rank`.
         times: `[N, L, S]` float, inf where a layer may not run.
         costs: `[N, L, S]` float, finite.
         genetics: the problem.
@@ -404,13 +414,17 @@ def _placed(order: jax.Array, times: jax.Array, costs: jax.Array, genetics: Gene
         carry: tuple[jax.Array, jax.Array], at: tuple[jax.Array, ...]
     ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
         free, end = carry  # [S, N], [L + 1, N]
-        now, times, costs, before = at
+        now, times, costs, before, *begins = at
+        if begins:
+            free = jnp.where(begins[0], 0.0, free)
         finish = jnp.maximum(free, jnp.max(end[before, lane], axis=0)) + times
         _, tile, least = jax.lax.reduce((jnp.log(finish) + costs, tile_of, finish), none, better, (0,))
         free = jnp.where(tile_of == tile, least, free)
         return (free, jax.lax.dynamic_update_index_in_dim(end, least, now, 0)), tile
 
     start = jnp.zeros((tiles, plans), times.dtype), jnp.zeros((layers + 1, plans), times.dtype)
-    ordered = (jnp.moveaxis(x, 0, -1) for x in (*rows, before))
+    ordered = [jnp.moveaxis(x, 0, -1) for x in (*rows, before)]
+    if genetics.model is not None:
+        ordered.append(jnp.diff(genetics.model, prepend=genetics.model[:1]) != 0)
     _, tile = jax.lax.scan(put, start, (index, *ordered))
     return jnp.where(index < genetics.layers, jnp.take_along_axis(tile.T, place, axis=1), 0)

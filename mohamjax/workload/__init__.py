@@ -1,5 +1,6 @@
 """Workloads: ONNX graphs read into layers, networks and application models."""
 
+from mohamjax.workload.ensemble import Ensemble, Member, load_ensemble
 from mohamjax.workload.importer import LAYER_COLUMNS, layer_rows, read_network
 from mohamjax.workload.layer import (
     DIMS,
@@ -20,11 +21,14 @@ __all__ = [
     "SCENARIOS",
     "TASKS",
     "ApplicationModel",
+    "Ensemble",
     "Layer",
+    "Member",
     "Network",
     "UniqueLayer",
     "WorkloadShape",
     "layer_rows",
+    "load_ensemble",
     "load_scenario",
     "packaged_networks",
     "read_network",

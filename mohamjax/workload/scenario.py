@@ -45,7 +45,12 @@ _ALIASES = {
     "arvr": "ar-vr",
     "datacenter": "data-center",
 }
-_ELSEWHERE = {"requirements/1": "requirements", "template/1": "templates", "technology/1": "technology"}
+_ELSEWHERE = {
+    "requirements/1": "requirements",
+    "robust/1": "robust",
+    "template/1": "templates",
+    "technology/1": "technology",
+}
 _OF_PACKAGES = frozenset(
     (
         "contention", "dram_bytes_per_cycle", "hop_energy_pJ_per_bit", "interface_bytes_per_cycle", "interface_counts",

@@ -1,0 +1,212 @@
+"""The verb `search` with `--robust`: one package for several application models."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import pathlib
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from mohamjax.cli import options, spread
+from mohamjax.cli.inputs import application_of, templates_of, warn_of_slow_buffers
+from mohamjax.cli.outputs import results_folder
+from mohamjax.cli.tables import fitted
+from mohamjax.cli.terminal import Terminal, duration, warn
+from mohamjax.errors import InputError
+from mohamjax.text import plural
+
+if TYPE_CHECKING:
+    from mohamjax.devices import Devices
+    from mohamjax.search import RobustResult, Settings
+    from mohamjax.workload import Ensemble
+
+__all__ = ["run"]
+
+
+def run(
+    arguments: argparse.Namespace,
+    terminal: Terminal,
+    devices: Devices | None,
+    settings_of: Callable[[argparse.Namespace], Settings],
+    inputs_of: Callable[[argparse.Namespace, Any], dict[str, Any]],
+) -> int:
+    """Searches, writes the results folder, and prints what each model gets.
+
+    Args:
+        arguments: of `search`.
+        terminal: told how it goes.
+        devices: of the search.
+        settings_of: settings from the arguments.
+        inputs_of: what the command line named, for the record.
+    """
+    from mohamjax.search import check_islands, expected_cost, prepare_robust, runnable
+    from mohamjax.workload import load_ensemble
+
+    told = "has nothing to say over several application models"
+    options.refuse(told, inject=arguments.inject, bulk=arguments.bulk, seeds=arguments.seeds)
+
+    def read() -> Any:
+        settings = settings_of(arguments)
+        check_islands(devices, settings.moham.islands)
+        ensemble = load_ensemble(arguments.robust, application_of(arguments), warn=warn)
+        templates = templates_of(arguments, ensemble.everyone)
+        return settings, ensemble, templates, prepare_robust(ensemble, templates, settings)
+
+    settings, ensemble, templates, site = read() if devices is None else devices.in_all(read)
+    if arguments.technology and settings.technology is not None:
+        warn_of_slow_buffers(site.templates, settings.technology)
+    price = not arguments.no_price
+    if arguments.dry_run:
+        runs = runnable(ensemble.everyone, site.templates)
+        costs = [expected_cost(ensemble.joined, int(runs.sum()), settings)]
+        if price:
+            costs.append(expected_cost(ensemble.models[ensemble.nominal].application, 0, settings))
+        if devices is None or devices.is_first:
+            print(_planned(arguments, ensemble, settings, costs))
+        return 0
+    inputs = inputs_of(arguments, ensemble.everyone)
+    out = pathlib.Path(arguments.out or pathlib.Path("results") / f"{ensemble.name}-robust-{arguments.budget}")
+    with spread.held(devices, lambda: results_folder(out)) as own:
+        terminal.line(
+            f"{ensemble.name}: {plural(len(ensemble.models), 'application model')}, "
+            f"{plural(len(ensemble.joined.layers), 'layer')}, {len(ensemble.joined.unique_layers)} unique; "
+            f"{plural(len(site.templates), 'template')}; {ensemble.over} over the models; budget {arguments.budget}, "
+            f"seed {arguments.seed}"
+        )
+        folder = out if own is None else own
+        return _searched(arguments, terminal, ensemble, templates, settings, inputs, folder, price, devices)
+
+
+def _searched(
+    arguments: argparse.Namespace,
+    terminal: Terminal,
+    ensemble: Ensemble,
+    templates: Any,
+    settings: Settings,
+    inputs: dict[str, Any],
+    folder: pathlib.Path,
+    price: bool,
+    devices: Devices | None,
+) -> int:
+    """The search itself, into a folder that is ours, and what there is to tell of it."""
+    from mohamjax.io import CheckpointFile, mapping_cache, prepare_folder, price_rows, write_robust_results
+    from mohamjax.search import robust_search
+
+    began = time.perf_counter()
+    checkpoint = CheckpointFile(folder / "checkpoint.npz", terminal.warn)
+    inner = CheckpointFile(prepare_folder(folder / "nominal") / "checkpoint.npz", terminal.warn) if price else None
+    try:
+        result = robust_search(
+            ensemble,
+            templates,
+            settings,
+            price=price,
+            listener=terminal,
+            cache=None if arguments.no_mapping_cache else mapping_cache(),
+            checkpoint=checkpoint,
+            nominal_checkpoint=inner,
+            resume=arguments.resume,
+            checkpoint_every_s=arguments.checkpoint_every,
+            devices=devices,
+        )
+        if devices is not None and not devices.is_first:
+            return 0
+        write_robust_results(folder, result, {**result.config, "inputs": inputs})
+    except KeyboardInterrupt:
+        kept = f"--resume goes on from {checkpoint.path}" if checkpoint.kept else "there is no checkpoint yet"
+        terminal.line(f"stopped by hand; no results are written, {kept}")
+        return 130
+    if not arguments.no_figures:
+        _draw(arguments, terminal, result, folder)
+    early = " (stopped early; --resume goes on)" if result.interrupted else ""
+    terminal.line(f"{time.perf_counter() - began:.1f} s in all; results in {folder}{early}")
+    rows = price_rows(result.comparisons())
+    if arguments.json:
+        summary = {
+            "scenario": ensemble.name,
+            "over": ensemble.over,
+            "budget": settings.budget,
+            "seed": settings.seed,
+            "interrupted": result.interrupted,
+            "front_size": len(result.front),
+            "evaluations": result.history[-1]["evaluations"],
+            "models": rows,
+            "seconds": result.timings,
+            "folder": str(folder),
+        }
+        print(json.dumps(summary, indent=2))
+    else:
+        print(_table(result, rows))
+    return 0
+
+
+def _draw(arguments: argparse.Namespace, terminal: Terminal, result: RobustResult, folder: pathlib.Path) -> None:
+    """Draws the figures. What hinders it costs no results: they are written, and figures can be drawn again."""
+    import numpy as np
+
+    from mohamjax.figures import plot_robust
+    from mohamjax.plot.front import Front
+
+    terminal.announce("drawing figures")
+    own = result.front.models[result.ensemble.nominal]
+    latency, energy, area = result.front.objectives.T
+    chiplets = (np.asarray(own.designs.template) >= 0).sum(axis=1)
+    front = Front(latency_s=latency, energy_J=energy, area_mm2=area, chiplets=chiplets)
+    title = f"{result.ensemble.name}, budget {arguments.budget}, seed {arguments.seed}"
+    try:
+        plot_robust(front, own, result.comparisons(), folder / "figures", title=title, history=result.history)
+    except KeyboardInterrupt:
+        terminal.line(f"stopped by hand; the results are written, `mohamjax plot {folder}` draws the figures")
+    except InputError as error:
+        terminal.warn(f"{error.file}: {error.message}; `mohamjax plot {folder}` draws the figures")
+
+
+def _table(result: RobustResult, rows: list[dict[str, Any]]) -> str:
+    """What the packages have on every model."""
+    head = ["model", "role", "price", "runs on", "nominal packages"]
+    body = []
+    for row in rows:
+        alone = f"{row['nominal_runs']} of {row['nominal_designs']}" if row["nominal_designs"] else "-"
+        known = f"{row['price']:.3f}" if row["price"] != "" else "-"
+        body.append([row["model"], row["role"], known, f"{row['robust_runs']} of {row['robust_designs']}", alone])
+    heading = (
+        f"front of {plural(len(result.front), 'package')}; price: latency times energy at equal area beside packages "
+        f"that were made for {result.ensemble.models[result.ensemble.nominal].name} alone"
+    )
+    return f"{heading}\n{fitted([head, *body])}"
+
+
+def _planned(arguments: argparse.Namespace, ensemble: Ensemble, settings: Settings, costs: list[Any]) -> str:
+    """What a search would do and take: the text of `--dry-run`."""
+    mappings, designs = (sum(getattr(cost, name) for cost in costs) for name in ("mappings", "designs"))
+    seconds, compile_s = (sum(getattr(cost, name) for cost in costs) for name in ("seconds", "compile_s"))
+    if arguments.json:
+        found = {"mappings": mappings, "designs": designs, "seconds": seconds, "compile_s": compile_s}
+        found["memory_MB"] = max(cost.memory_MB for cost in costs)
+        demands = {"requirements": settings.requirements.to_dict(), "robust": ensemble.record()}
+        own = {"scenario": ensemble.name, "layers": len(ensemble.joined.layers)}
+        return json.dumps({**own, "budget": settings.budget, "seed": settings.seed, **demands, **found}, indent=2)
+    head = ["model", "role", "weight", "batch", "networks", "layers", "unique", "GMAC"]
+    body = []
+    roles = [*ensemble.roles, *["held out"] * len(ensemble.held_out)]
+    for member, role in zip((*ensemble.models, *ensemble.held_out), roles, strict=True):
+        own = member.application
+        weight = "-" if role == "held out" or ensemble.over == "worst" else f"{member.weight:g}"
+        sizes = [str(len(own.layers)), str(len(own.unique_layers)), f"{own.macs / 1e9:.3f}"]
+        body.append([member.name, role, weight, str(member.batch), str(len(own.networks)), *sizes])
+    return "\n\n".join(
+        [
+            f"{ensemble.name}, budget {settings.budget}, seed {settings.seed}: {ensemble.over} over the models of "
+            f"{ensemble.file}",
+            fitted([head, *body]),
+            f"mapper: {plural(mappings, 'mapping')}\n"
+            f"search: at most {plural(designs, 'design')}, {plural(settings.moham.generations, 'generation')} of "
+            f"{settings.moham.population}"
+            + (", as many again for the nominal model alone" if len(costs) > 1 else "")
+            + f"\nto expect on two cores: about {duration(seconds)}, and about {duration(compile_s)} of compiling on "
+            f"top; {math.ceil(max(cost.memory_MB for cost in costs)):,} MB",
+        ]
+    )

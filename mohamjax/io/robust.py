@@ -1,0 +1,161 @@
+"""The results folder of a robust search (docs/formats.md): beside the files of any search those of the models.
+
+- `front.csv`: one row per package, its objectives are those over the models;
+- `designs.json`: the packages with the schedules of the nominal model, `designs_MODEL.json` with those of every other
+  one, held-out models on the packages that they run on; `design_id` is that of `front.csv` in all of them;
+- `robust.csv`: one row per package and model, and before them those over all searched models:
+  `front,design_id,model,role,latency_s,energy_J,area_mm2,runs,reason`. The front is `robust`, or `nominal` for packages
+  that were found for the nominal model alone;
+- `price.csv`: one row per model, `model,role,price` (`schedule.price`) and how many packages it runs on;
+- `nominal/`: the results folder of the search for the nominal model.
+"""
+
+from __future__ import annotations
+
+import math
+import pathlib
+from collections import abc
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import yaml
+
+from mohamjax.errors import InputError
+from mohamjax.io.designs import designs_document
+from mohamjax.io.files import csv_text, dump_json, read_text, write_together
+from mohamjax.io.results import write_results
+from mohamjax.reader import read_table
+from mohamjax.schedule import OBJECTIVES
+from mohamjax.schedule.price import ALL, Comparison
+from mohamjax.search.reschedule import Served
+from mohamjax.search.robust import RobustFront, RobustResult
+from mohamjax.search.stores import HISTORY_COLUMNS
+from mohamjax.struct import plain
+
+__all__ = ["package_rows", "price_rows", "read_comparisons", "robust_rows", "write_robust_results"]
+
+ROBUST_FILE, PRICE_FILE, NOMINAL_FOLDER = "robust.csv", "price.csv", "nominal"
+_COLUMNS = ("front", "design_id", "model", "role", *OBJECTIVES, "runs", "reason")
+
+
+def package_rows(front: RobustFront) -> list[dict[str, Any]]:
+    """One row per package, as in `front.csv`."""
+    rows = []
+    template, templates = np.asarray(front.models[0].designs.template), front.models[0].templates
+    for i, objectives in enumerate(front.objectives):
+        row: dict[str, Any] = {"design_id": i, **dict(zip(OBJECTIVES, map(float, objectives), strict=True))}
+        row["n_chiplets"] = int(np.sum(template[i] >= 0))
+        rows.append(row | {f"n_{kind.name}": int(np.sum(template[i] == t)) for t, kind in enumerate(templates)})
+    return rows
+
+
+def robust_rows(result: RobustResult) -> list[dict[str, Any]]:
+    """One row per package and model, as in `robust.csv`; the first model is all of those that were searched for."""
+    roles = [*result.ensemble.roles, *["held out"] * len(result.ensemble.held_out)]
+    front, nominal = result.front, result.nominal
+    parts = [("robust", front.objectives, [*map(Served.everywhere, front.models), *front.held_out])]
+    if nominal is not None:
+        parts.append(("nominal", nominal.objectives, [*nominal.models, *nominal.held_out]))
+    rows = []
+    for name, joint, served in parts:
+        lost = ["" if np.isfinite(values).all() else "some model does not run" for values in joint]
+        tables = [(ALL, "all", joint, lost)]
+        tables += [(x.application.name, role, x.objectives, x.reasons) for x, role in zip(served, roles, strict=True)]
+        for model, role, objectives, reasons in tables:
+            for i, (values, reason) in enumerate(zip(objectives, reasons, strict=True)):
+                told = dict(zip(OBJECTIVES, [""] * 3 if reason else values.tolist(), strict=True))
+                own = {"front": name, "design_id": i, "model": model, "role": role}
+                rows.append(own | told | {"runs": int(not reason), "reason": reason})
+    return rows
+
+
+def price_rows(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:
+    """One row per model, as in `price.csv`; no price where there is no nominal front."""
+    rows = []
+    for one in comparisons:
+        runs, known = one.runs, one.price
+        rows.append(
+            {
+                "model": one.model,
+                "role": one.role,
+                "price": "" if math.isnan(known) else known,
+                "robust_runs": runs[0],
+                "robust_designs": len(one.robust),
+                "nominal_runs": runs[1],
+                "nominal_designs": len(one.nominal),
+            }
+        )
+    return rows
+
+
+def write_robust_results(folder: pathlib.Path, result: RobustResult, config: abc.Mapping[str, Any]) -> None:
+    """Writes all files of the folder but figures and checkpoints.
+
+    Args:
+        folder: from `prepare_folder`.
+        result: of `robust_search`.
+        config: everything needed to repeat the search; plain data.
+
+    Raises:
+        InputError: they cannot be written; the folder is as it was, but for `nominal/`.
+    """
+    ensemble, front = result.ensemble, result.front
+    files: dict[Any, str] = {
+        folder / "front.csv": csv_text(package_rows(front)),
+        folder / "history.csv": csv_text(result.history, HISTORY_COLUMNS),
+        folder / "config.yaml": yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True),
+        folder / ROBUST_FILE: csv_text(robust_rows(result), _COLUMNS),
+        folder / PRICE_FILE: csv_text(price_rows(result.comparisons())),
+    }
+    served = [*(Served.everywhere(own) for own in front.models), *front.held_out]
+    for a, own in enumerate(served):
+        if own.evaluated is None:
+            continue
+        name = own.application.name
+        file = "designs.json" if a == ensemble.nominal else f"designs_{name}.json"
+        files[folder / file] = dump_json(designs_document(own.evaluated, name, names=own.rows.tolist()))
+    if result.nominal is not None:
+        alone = result.nominal.search
+        inner = folder / NOMINAL_FOLDER
+        inner.mkdir(exist_ok=True)
+        write_results(inner, alone.front, alone.history, alone.config)
+    write_together(files)
+
+
+# ---------------------------------------------------------------- reading
+
+
+def read_comparisons(folder: pathlib.Path) -> list[Comparison]:
+    """The comparisons of a results folder, from `robust.csv`.
+
+    Args:
+        folder: the folder.
+
+    Raises:
+        InputError: the file is missing or malformed.
+    """
+    path = folder / ROBUST_FILE
+    header, lines = read_table(read_text(path, "results folder"), path)
+    remedy = "run the search again"
+    if missing := [name for name in _COLUMNS if name not in header]:
+        raise InputError(f"column {missing[0]} is missing", file=path, item="header", remedy=remedy)
+    found: dict[tuple[str, str], dict[str, list[list[float]]]] = {}
+    for number, row in lines:
+        try:
+            values = [float(row[name]) if row["runs"] == "1" else math.inf for name in OBJECTIVES]
+        except ValueError:
+            values = [math.nan]
+        if any(math.isnan(value) or value <= 0 for value in values):
+            raise InputError("an objective is no positive number", file=path, item=f"line {number}", remedy=remedy)
+        own = found.setdefault((row["model"], row["role"]), {"robust": [], "nominal": []})
+        if row["front"] not in own:
+            raise InputError(f"front is {row['front']!r}", file=path, item=f"line {number}", remedy=remedy)
+        own[row["front"]].append(values)
+    if not found:
+        raise InputError("there are no rows", file=path, remedy=remedy)
+
+    def array(rows: list[list[float]]) -> np.ndarray:
+        return np.asarray(rows, float).reshape(-1, 3)
+
+    return [Comparison(m, role, array(x["robust"]), array(x["nominal"])) for (m, role), x in found.items()]

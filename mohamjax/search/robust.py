@@ -1,0 +1,419 @@
+"""Robust fronts: packages that serve several application models, and what that costs.
+
+The search is the ordinary one, over the joined application of all models (`workload.ensemble`): an individual is one
+package with a schedule for every model, and its latency and energy are the mean or the worst over the models. Beside
+its front stand held-out models, scheduled on the packages as they are, and for the price of robustness the front of the
+nominal model alone, found with as many evaluations, whose packages have to serve the other models likewise.
+
+Axes: N designs, A application models.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fnmatch
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from mohamjax.devices import Devices, DevicesLike, chosen_devices
+from mohamjax.hardware import Technology, Template, load_technology, load_templates, packaged_templates
+from mohamjax.mapping import MappingTables, recast
+from mohamjax.schedule import Evaluated, Requirements
+from mohamjax.schedule.ensemble import own_tables, reevaluate_models
+from mohamjax.schedule.front import front_index
+from mohamjax.schedule.price import ALL, Comparison
+from mohamjax.search.codesign import Listener, SearchResult, Silent, co_optimise, explore, prepare, runnable
+from mohamjax.search.context import check_tables, staffed
+from mohamjax.search.mapper import map_layers
+from mohamjax.search.plans import Plan
+from mohamjax.search.remap import with_room
+from mohamjax.search.requirements import Site, demands, keeps, survey, unmet
+from mohamjax.search.reschedule import Packages, Served, reschedule, rows_of_tables
+from mohamjax.search.settings import Settings
+from mohamjax.search.spread import check_islands
+from mohamjax.search.stores import CheckpointStore, TableStore
+from mohamjax.struct import take
+from mohamjax.text import plural
+from mohamjax.workload import ApplicationModel, Ensemble, Member
+from mohamjax.workload.ensemble import joined
+
+__all__ = ["NominalFront", "Rescheduler", "RobustFront", "RobustResult", "prepare_robust", "robust_search"]
+
+
+@dataclasses.dataclass(frozen=True)
+class RobustFront:
+    """Packages that serve all models of an ensemble, N of them.
+
+    Attributes:
+        objectives: `[N, 3]` float64 by rising latency, over the models.
+        models: A, each with its schedules on the packages, evaluated in double precision.
+        plans: what the packages were decoded from, leading axis `[N]`.
+        held_out: the held-out models on the packages.
+    """
+
+    objectives: np.ndarray
+    models: tuple[Evaluated, ...]
+    plans: Plan
+    held_out: tuple[Served, ...]
+
+    def __len__(self) -> int:
+        """Number of designs."""
+        return len(self.objectives)
+
+
+@dataclasses.dataclass(frozen=True)
+class NominalFront:
+    """The front that the nominal model has by itself, K designs, and how its packages serve the others.
+
+    Attributes:
+        search: the search for it.
+        objectives: `[K, 3]` float64, over the models, as those of a `RobustFront`; inf where a model does not run.
+        models: A, the nominal one with the schedules that were found for it.
+        held_out: the held-out models.
+    """
+
+    search: SearchResult
+    objectives: np.ndarray
+    models: tuple[Served, ...]
+    held_out: tuple[Served, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class RobustResult:
+    """What a robust search found.
+
+    Attributes:
+        ensemble: the application models.
+        front: the front over them.
+        nominal: what the nominal model has by itself; None where that was not asked for, or the search was stopped.
+        history: one row per generation.
+        config: everything needed to repeat the search; plain data.
+        timings: seconds by step, as of `SearchResult`.
+        tables: Pareto tables of the joined application.
+        interrupted: the search was stopped by hand before its end.
+        rescheduler: puts the models on other packages.
+    """
+
+    ensemble: Ensemble
+    front: RobustFront
+    nominal: NominalFront | None
+    history: list[dict[str, Any]]
+    config: dict[str, Any]
+    timings: dict[str, float]
+    tables: MappingTables
+    interrupted: bool
+    rescheduler: Rescheduler
+
+    def comparisons(self) -> list[Comparison]:
+        """All models together, then every model, held-out ones last: robust packages beside nominal ones."""
+        roles = [*self.ensemble.roles, *["held out"] * len(self.ensemble.held_out)]
+        front, nominal = self.front, self.nominal
+        robust = [*(own.objectives for own in front.models), *(own.objectives for own in front.held_out)]
+        none = np.empty((0, 3))
+        alone = [none] * len(robust)
+        if nominal is not None:
+            alone = [own.objectives for own in (*nominal.models, *nominal.held_out)]
+        names = [member.name for member in (*self.ensemble.models, *self.ensemble.held_out)]
+        joint = Comparison(ALL, "all", front.objectives, none if nominal is None else nominal.objectives)
+        return [joint, *(Comparison(*row) for row in zip(names, roles, robust, alone, strict=True))]
+
+
+def prepare_robust(ensemble: Ensemble, templates: Sequence[Template], settings: Settings) -> Site:
+    """Everything that can be checked before the layer mapper runs.
+
+    Pins name layers of any model, and hold wherever a model has them; a pin that none of the searched models has is
+    refused. Limits on latency, energy and power have to be kept in every model.
+
+    Args:
+        ensemble: the application models.
+        templates: templates to choose from.
+        settings: settings of the search.
+
+    Returns:
+        Requirements brought together with the joined application and the templates.
+
+    Raises:
+        InputError: as `robust_search`.
+    """
+    if settings.moham.genes != "plans":
+        raise ensemble.complaint(
+            "several application models are for a search of plans", "search settings", "use the default preset"
+        )
+    if settings.moham.seeded:
+        raise ensemble.complaint(
+            "list schedules to start from are of one application model", "search settings", "start without them"
+        )
+    if any(math.isfinite(limit) for limit in settings.requirements.tenant_limits):
+        raise settings.requirements.complaint(
+            "deadlines and weights of networks are not limited over several application models",
+            "limits",
+            "limit latency_s, or search for one application model",
+        )
+    site = prepare(ensemble.joined, templates, settings)
+    nominal = ensemble.models[ensemble.nominal].application
+    prepare(nominal, templates, dataclasses.replace(settings, requirements=_own(settings.requirements, nominal)))
+    for member in ensemble.held_out:
+        application = member.application
+        apart = _site(settings, application, templates)
+        staffed(application, runnable(application, apart.templates), apart)
+    return site
+
+
+def _own(requirements: Requirements, application: ApplicationModel) -> Requirements:
+    """The requirements without pins that name no layer of an application."""
+    names = [
+        f"{application.networks[n].name}/{layer.name}"
+        for layer, n in zip(application.layers, application.network_of_layer, strict=True)
+    ]
+    pins = tuple(pin for pin in requirements.pins if any(fnmatch.fnmatchcase(name, pin.layers) for name in names))
+    return dataclasses.replace(requirements, pins=pins)
+
+
+def _site(settings: Settings, application: ApplicationModel, templates: Sequence[Template]) -> Site:
+    """The requirements for an application model on packages that stand."""
+    config = settings.moham
+    return survey(_own(settings.requirements, application), application, templates, config.tiles, config.max_chiplets)
+
+
+def robust_search(
+    ensemble: Ensemble,
+    templates: Sequence[Template] | None = None,
+    settings: Settings | None = None,
+    *,
+    price: bool = True,
+    listener: Listener | None = None,
+    tables: MappingTables | None = None,
+    cache: TableStore | None = None,
+    checkpoint: CheckpointStore | None = None,
+    nominal_checkpoint: CheckpointStore | None = None,
+    resume: bool = False,
+    checkpoint_every_s: float = 30.0,
+    devices: DevicesLike = None,
+) -> RobustResult:
+    """Searches packages for several application models.
+
+    An interrupt (Ctrl-C) ends it cleanly with what was found so far.
+
+    Args:
+        ensemble: the application models.
+        templates: sub-accelerator templates; default the packaged ones.
+        settings: default the `small` budget.
+        price: also search for the nominal model alone, with the same settings and so with as many evaluations.
+        listener: told how it goes.
+        tables: mappings to choose from, of the unique layers of `ensemble.everyone` on the templates that the
+            requirements leave; default those that the layer mapper finds.
+        cache: where the layer mapper's sets are kept between runs.
+        checkpoint: where the state is kept now and then, and at the end.
+        nominal_checkpoint: likewise, of the search for the nominal model.
+        resume: go on from what is kept there.
+        checkpoint_every_s: seconds between checkpoints.
+        devices: as in `co_optimise`.
+
+    Returns:
+        The front and what stands beside it.
+
+    Raises:
+        InputError: as `co_optimise`; limits on what the users of networks get, a search of layers, or seeds.
+    """
+    spread = chosen_devices(devices)
+    templates = tuple(load_templates(list(packaged_templates())) if templates is None else templates)
+    settings = Settings() if settings is None else settings
+    listener = Silent() if listener is None or (spread and not spread.is_first) else listener
+    check_islands(spread, settings.moham.islands)
+    site = prepare_robust(ensemble, templates, settings)
+    technology = load_technology() if settings.technology is None else settings.technology
+    everyone = ensemble.joined
+
+    if tables is None:
+        listener.announce(
+            f"mapping {plural(len(everyone.unique_layers), 'unique layer')} on "
+            f"{plural(len(site.templates), 'template')}"
+        )
+        first = _mapped(everyone, site.templates, technology, settings, listener, cache, spread)
+    else:
+        check_tables(tables, ensemble.everyone, site.templates)
+        first = recast(own_tables(everyone, ensemble.everyone, tables), np.float32)
+    with contextlib.ExitStack() as last_of_all:
+        explored = explore(
+            everyone, templates, settings, listener, tables=first, cache=None, checkpoint=checkpoint, resume=resume,
+            checkpoint_every_s=checkpoint_every_s, devices=spread, last_of_all=last_of_all, ensemble=ensemble,
+        )  # fmt: skip
+    applications = [member.application for member in ensemble.models]
+    evaluated = reevaluate_models(
+        applications, site.templates, technology, settings.package, explored.tables.mapping,
+        np.asarray(explored.tables.count), explored.designs,
+    )  # fmt: skip
+    assert explored.plans is not None
+    chosen, objectives = _front(ensemble, site, evaluated)
+    models = tuple(own.take(chosen) for own in evaluated)
+    plans: Plan = take(explored.plans, chosen)
+
+    beside = Rescheduler(ensemble, templates, site, technology, settings, explored.tables)
+    if ensemble.held_out:
+        beside = beside.with_held_out(listener, tables, cache, spread)
+    front = RobustFront(objectives, models, plans, beside.held_out(Packages.of(models[0], plans)))
+    interrupted, nominal = explored.interrupted, None
+    if price and not interrupted:
+        own = applications[ensemble.nominal]
+        listener.announce(f"searching for {own.name} alone")
+        alone = dataclasses.replace(settings, requirements=_own(settings.requirements, own))
+        result = co_optimise(
+            own, templates, alone, listener=listener, tables=own_tables(own, everyone, first),
+            checkpoint=nominal_checkpoint, resume=resume and nominal_checkpoint is not None,
+            checkpoint_every_s=checkpoint_every_s, devices=devices,
+        )  # fmt: skip
+        interrupted = result.interrupted
+        nominal = beside.nominal(result)
+    return RobustResult(
+        ensemble=ensemble,
+        front=front,
+        nominal=nominal,
+        history=explored.history,
+        config={
+            **explored.config,
+            "scenario": ensemble.name,
+            "robust": ensemble.record(),
+        },
+        timings={**explored.timings},
+        tables=explored.tables,
+        interrupted=interrupted,
+        rescheduler=beside,
+    )
+
+
+def _mapped(
+    application: ApplicationModel,
+    templates: Sequence[Template],
+    technology: Technology,
+    settings: Settings,
+    listener: Listener,
+    cache: TableStore | None,
+    devices: Devices | None,
+) -> MappingTables:
+    """The layer mapper's tables, by the key that a search of this seed has."""
+    key, _, _ = jax.random.split(jax.random.key(settings.seed), 3)
+
+    def mapped() -> MappingTables:
+        return map_layers(
+            key, application.unique_layers, templates, technology, settings.mapper, progress=listener.mapping,
+            cache=cache,
+        )  # fmt: skip
+
+    return mapped() if devices is None else devices.from_first(mapped)
+
+
+def _front(ensemble: Ensemble, site: Site, evaluated: Sequence[Evaluated]) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of the designs of the front, and their objectives over the models.
+
+    Raises:
+        InputError: no design keeps the requirements in every model.
+    """
+    each = np.stack([own.objectives for own in evaluated])
+    template = np.asarray(evaluated[0].designs.template)
+    within = np.all([keeps(site, own, template) for own in each], axis=0)
+    if not within.any():
+        # Of every design the model in which it breaks most.
+        excess = [np.sum([demand.excess for demand in demands(site, own, template)], axis=0) for own in each]
+        worst = np.argmax(excess, axis=0)
+        raise unmet(site, each[worst, np.arange(len(worst))], template)
+    rows = np.flatnonzero(within)
+    joint = ensemble.aggregate(each[:, rows])
+    front = front_index(joint)
+    return rows[front], joint[front]
+
+
+@dataclasses.dataclass(frozen=True)
+class Rescheduler:
+    """What schedules models on packages that stand.
+
+    Attributes:
+        ensemble: the application models.
+        templates: those that were given.
+        site: requirements, with the templates of the tables.
+        technology: energy and area tables.
+        settings: of the search.
+        tables: of the joined application of the models.
+        apart: of the joined application of the held-out models; None where there are none.
+    """
+
+    ensemble: Ensemble
+    templates: tuple[Template, ...]
+    site: Site
+    technology: Technology
+    settings: Settings
+    tables: MappingTables
+    apart: MappingTables | None = None
+
+    def with_held_out(
+        self, listener: Listener, tables: MappingTables | None, cache: TableStore | None, devices: Devices | None
+    ) -> Rescheduler:
+        """Finds mappings of the layers that held-out models alone have; the others have those of the search."""
+        everyone = self.ensemble.joined
+        others = joined([member.application for member in self.ensemble.held_out])
+        place = {unique: i for i, unique in enumerate(everyone.unique_layers)}
+        places = [place.get(unique, -1) for unique in others.unique_layers]
+        new = None
+        if -1 in places:
+            only = _only(others, set(place))
+            if tables is None:
+                listener.announce(f"mapping {plural(places.count(-1), 'unique layer')} of held-out models")
+                new = _mapped(only, self.site.templates, self.technology, self.settings, listener, cache, devices)
+            else:
+                new = recast(own_tables(only, self.ensemble.everyone, tables), np.float32)
+            new = with_room(new, np.shape(self.tables.cycles)[2])
+        return dataclasses.replace(self, apart=rows_of_tables(self.tables, places, new))
+
+    def held_out(self, packages: Packages) -> tuple[Served, ...]:
+        """The held-out models on packages."""
+        if self.apart is None:
+            return ()
+        return self._served(packages, self.ensemble.held_out, self.apart)
+
+    def models(self, packages: Packages, known: Evaluated | None = None, number: int = -1) -> tuple[Served, ...]:
+        """The searched models on packages.
+
+        Args:
+            packages: the packages.
+            known: designs on them, of one of the models, that stay as they are; default none.
+            number: of that model.
+        """
+        others = [member for a, member in enumerate(self.ensemble.models) if known is None or a != number]
+        served: list[Served] = []
+        if others:
+            own = joined([member.application for member in others])
+            served = list(self._served(packages, others, own_tables(own, self.ensemble.joined, self.tables)))
+        if known is not None:
+            served.insert(number, Served.everywhere(known))
+        return tuple(served)
+
+    def nominal(self, result: SearchResult) -> NominalFront:
+        """All models on the packages of the nominal model's front, which keeps its own schedules."""
+        assert result.plans is not None
+        packages = Packages.of(result.front, result.plans)
+        served = self.models(packages, result.front, self.ensemble.nominal)
+        objectives = self.ensemble.aggregate(np.stack([own.objectives for own in served]))
+        return NominalFront(result, objectives, served, self.held_out(packages))
+
+    def _served(self, packages: Packages, members: Sequence[Member], tables: MappingTables) -> tuple[Served, ...]:
+        applications = [member.application for member in members]
+        site = _site(self.settings, joined(applications), self.templates)
+        config, package = self.settings.moham, self.settings.package
+        return tuple(reschedule(packages, applications, tables, site, self.technology, package, config))
+
+
+def _only(application: ApplicationModel, known: set[Any]) -> ApplicationModel:
+    """An application model of the unique layers that are not known, for the layer mapper alone."""
+    layers = {
+        unique: dataclasses.replace(layer, name=f"layer{i}", predecessors=())
+        for i, (unique, layer) in enumerate(
+            zip((application.unique_layers[u] for u in application.unique_of_layer), application.layers, strict=True)
+        )
+        if unique not in known
+    }
+    network = dataclasses.replace(application.networks[0], layers=tuple(layers.values()))
+    return ApplicationModel(application.name, (network,))

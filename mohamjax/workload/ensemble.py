@@ -1,0 +1,302 @@
+"""Ensembles: several application models that one package has to serve, each with a schedule of its own.
+
+Format `robust/1` (YAML; `format`, `over`, `nominal` and `held_out` may be left out):
+
+```yaml
+format: robust/1
+over: mean                   # objectives are the mean by weight over the models, or the worst
+nominal: all                 # the model that a package would be designed for otherwise; default the first one
+models:
+  - name: all                # all networks of the scenario
+    weight: 2
+  - name: vision
+    networks: [resnet50, "ssd_*"]      # some of them, by name or pattern
+  - name: bursts
+    networks: [resnet50]
+    batch: 4                 # so many times the samples at once
+  - name: phone
+    scenario: mobile         # other networks: a packaged scenario, or a YAML or ONNX file relative to this one
+held_out:                    # reported beside, never searched for
+  - name: detection
+    networks: [yolov3_416]
+```
+
+A search sees one application model: the joined one, whose layers are those of all models, one model after the other. A
+design of it is one package with a schedule for every model: the models never run at the same time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import functools
+import os
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from msgspec import Meta
+
+from mohamjax.errors import InputError
+from mohamjax.forms import Form, Name, Positive, Text, read_form
+from mohamjax.reader import read_yaml
+from mohamjax.workload.layer import ApplicationModel, Layer, Network
+from mohamjax.workload.scenario import MAX_LAYERS, SCENARIOS, load_scenario
+
+__all__ = ["Ensemble", "Member", "RobustForm", "joined", "load_ensemble", "with_batch"]
+
+MAX_MODELS = 64
+"""Application models of an ensemble, held-out ones apart."""
+
+_MAX_BOUND = 2**31 - 1
+
+
+class MemberModelForm(Form, kw_only=True):
+    """An application model: networks of the scenario at hand, or another scenario."""
+
+    name: Name
+    scenario: Text | None = None
+    networks: Annotated[list[Text], Meta(min_length=1, description="names or patterns of networks")] | None = None
+    batch: Annotated[int, Meta(ge=1, le=2**20, description="times the samples that run at once")] | None = None
+    weight: Positive | None = None
+
+
+class HeldOutForm(Form, kw_only=True):
+    """An application model that is reported alone, and has no weight."""
+
+    name: Name
+    scenario: Text | None = None
+    networks: Annotated[list[Text], Meta(min_length=1, description="names or patterns of networks")] | None = None
+    batch: Annotated[int, Meta(ge=1, le=2**20, description="times the samples that run at once")] | None = None
+
+
+class RobustForm(Form, kw_only=True):
+    """A `robust/1` file."""
+
+    format: Literal["robust/1"] | None = None
+    over: Literal["mean", "worst"] = "mean"
+    nominal: Name | None = None
+    models: Annotated[list[MemberModelForm], Meta(min_length=1, max_length=MAX_MODELS)]
+    held_out: Annotated[list[HeldOutForm], Meta(max_length=MAX_MODELS)] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Member:
+    """An application model of an ensemble.
+
+    Attributes:
+        application: its networks; its name is the model's.
+        weight: how much it counts in a mean.
+        batch: by what the samples of its networks were multiplied, for the record.
+        scenario: what it was made from, likewise; empty for the scenario at hand.
+    """
+
+    application: ApplicationModel
+    weight: float = 1.0
+    batch: int = 1
+    scenario: str = ""
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.application.name
+
+
+@dataclasses.dataclass(frozen=True)
+class Ensemble:
+    """Application models that one package serves, A of them.
+
+    Attributes:
+        models: those that the search sees.
+        over: `mean` by weight, or `worst`: what of the models' latencies and energies is minimised.
+        nominal: number of the model that a package would be designed for otherwise.
+        held_out: models that are reported alone.
+        name: of the whole, for people; that of the scenario.
+        file: where it was read, for complaints; empty otherwise.
+    """
+
+    models: tuple[Member, ...]
+    over: str = "mean"
+    nominal: int = 0
+    held_out: tuple[Member, ...] = ()
+    name: str = "ensemble"
+    file: str = ""
+
+    def __post_init__(self) -> None:
+        """Checks what a user can set."""
+        members = [*self.models, *self.held_out]
+        names = [member.name for member in members]
+        if not self.models:
+            raise self.complaint("has no application model", "models", "name at least one")
+        for name in names:
+            if names.count(name) > 1:
+                raise self.complaint(f"two application models are called {name!r}", "models", "give each its own name")
+        if self.over not in ("mean", "worst"):
+            raise self.complaint(f"is {self.over!r}", "over", "use mean or worst")
+        if not 0 <= self.nominal < len(self.models):
+            raise self.complaint(f"there is no model {self.nominal}", "nominal", "number one of the models, from 0")
+        if self.over == "worst" and len({member.weight for member in self.models}) > 1:
+            raise self.complaint(
+                "weights are those of a mean, the worst has none", "over", "leave the weights out, or use mean"
+            )
+        if (layers := sum(len(member.application.layers) for member in members)) > MAX_LAYERS:
+            raise self.complaint(f"the models have {layers:,} layers together", "models", f"at most {MAX_LAYERS:,}")
+
+    def complaint(self, message: str, item: str, remedy: str) -> InputError:
+        """An error about this ensemble."""
+        return InputError(message, file=self.file or None, item=item, remedy=remedy)
+
+    @property
+    def weights(self) -> np.ndarray:
+        """`[A]` float, they add up to 1."""
+        weight = np.asarray([member.weight for member in self.models], np.float64)
+        weight = weight / weight.max()  # so that no sum leaves the range of numbers
+        return weight / weight.sum()
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """`nominal` or `searched`, of every model."""
+        return tuple("nominal" if a == self.nominal else "searched" for a in range(len(self.models)))
+
+    @functools.cached_property
+    def joined(self) -> ApplicationModel:
+        """The application model of all layers, one model after the other."""
+        return joined([member.application for member in self.models], self.name)
+
+    @functools.cached_property
+    def everyone(self) -> ApplicationModel:
+        """The application model of all layers, those of held-out models last."""
+        return joined([member.application for member in (*self.models, *self.held_out)], self.name)
+
+    def aggregate(self, objectives: Any) -> np.ndarray:
+        """Objectives over the models, `[..., 3]` float64, from those of every model, `[A, ..., 3]`.
+
+        Latency and energy are the mean by weight or the worst; the area is the package's.
+        """
+        values = np.asarray(objectives, np.float64)
+        if self.over == "worst":
+            return values.max(axis=0)
+        weight = self.weights.reshape(-1, *[1] * (values.ndim - 1))
+        mean = np.sum(weight * values, axis=0)
+        mean[..., 2] = values[..., 2].max(axis=0)  # they are equal
+        return mean
+
+    def record(self) -> dict[str, Any]:
+        """The ensemble as plain data, for `config.yaml` and hashes."""
+
+        def told(member: Member) -> dict[str, Any]:
+            networks = [network.name for network in member.application.networks]
+            out: dict[str, Any] = {"name": member.name, "networks": networks, "batch": member.batch}
+            return out | ({"scenario": member.scenario} if member.scenario else {})
+
+        return {
+            "format": "robust/1",
+            "over": self.over,
+            "nominal": self.models[self.nominal].name,
+            "models": [told(member) | {"weight": member.weight} for member in self.models],
+            "held_out": [told(member) for member in self.held_out],
+        }
+
+
+def joined(applications: Sequence[ApplicationModel], name: str = "joined") -> ApplicationModel:
+    """All layers of several application models in one; networks keep their names, which several may share.
+
+    What users ask for is left out: it is that of every model by itself.
+    """
+    silent = {"deadline_s": float("inf"), "frames_per_second": 0.0, "weight": 1.0}
+    networks = (dataclasses.replace(n, **silent) for application in applications for n in application.networks)
+    return ApplicationModel(name, tuple(networks))
+
+
+def with_batch(network: Network, batch: int) -> Network:
+    """The network with `batch` times the samples at once: N of its layers, and G where two activations are multiplied.
+
+    Raises:
+        InputError: a loop bound becomes too large.
+    """
+
+    def more(layer: Layer) -> Layer:
+        dim = "G" if layer.type == "bmm" else "N"
+        bound = getattr(layer.shape, dim) * batch
+        if bound > _MAX_BOUND:
+            raise InputError(
+                f"{dim} becomes {bound:,} at {batch} times the samples",
+                item=f"{network.name}/{layer.name}",
+                remedy="use a smaller batch",
+            )
+        return dataclasses.replace(layer, shape=dataclasses.replace(layer.shape, **{dim: bound}))
+
+    return dataclasses.replace(network, layers=tuple(more(layer) for layer in network.layers)) if batch > 1 else network
+
+
+def load_ensemble(
+    path: str | os.PathLike[str], application: ApplicationModel, *, warn: Callable[[str], None] | None = None
+) -> Ensemble:
+    """Reads a `robust/1` file.
+
+    Args:
+        path: the YAML file.
+        application: the scenario at hand, whose networks the models name.
+        warn: told of what is odd in further scenarios that the file names.
+
+    Raises:
+        InputError: the file cannot be read, is not well-formed, or names a network or a scenario that is not there.
+
+    Example:
+        >>> import pathlib
+        >>> _ = pathlib.Path("models.yaml").write_text("models: [{name: all}, {name: one, networks: [resnet*]}]")
+        >>> ensemble = load_ensemble("models.yaml", load_scenario("edge"))
+        >>> [len(member.application.layers) for member in ensemble.models]
+        [298, 54]
+    """
+    path = pathlib.Path(path)
+    form = read_form(read_yaml(path), RobustForm, file=path)
+    models = [_member(entry, f"models[{i}]", path, application, warn) for i, entry in enumerate(form.models)]
+    held_out = [
+        _member(entry, f"held_out[{i}]", path, application, warn) for i, entry in enumerate(form.held_out or [])
+    ]
+    names = [member.name for member in models]
+    if form.nominal is not None and form.nominal not in names:
+        raise InputError(
+            f"no model is called {form.nominal!r}", file=path, item="nominal", remedy=f"name one of {', '.join(names)}"
+        )
+    nominal = 0 if form.nominal is None else names.index(form.nominal)
+    return Ensemble(tuple(models), form.over, nominal, tuple(held_out), application.name, str(path))
+
+
+def _member(
+    form: MemberModelForm | HeldOutForm,
+    where: str,
+    path: pathlib.Path,
+    application: ApplicationModel,
+    warn: Callable[[str], None] | None,
+) -> Member:
+    source = application
+    if form.scenario is not None:
+        named = form.scenario if form.scenario.lower() in SCENARIOS else path.parent / os.path.expanduser(form.scenario)
+        source = load_scenario(named, warn=warn)
+    networks = source.networks if form.networks is None else _chosen(form.networks, source, path, f"{where}.networks")
+    batch = form.batch or 1
+    try:
+        networks = tuple(with_batch(network, batch) for network in networks)
+    except InputError as error:
+        raise InputError(error.message, file=path, item=f"{where}.batch", remedy=error.remedy) from None
+    weight = form.weight if isinstance(form, MemberModelForm) and form.weight is not None else 1.0
+    return Member(ApplicationModel(form.name, networks), weight, batch, form.scenario or "")
+
+
+def _chosen(
+    patterns: Sequence[str], application: ApplicationModel, path: pathlib.Path, where: str
+) -> tuple[Network, ...]:
+    """The networks that some pattern names, in the order of the scenario."""
+    names = [network.name for network in application.networks]
+    for i, pattern in enumerate(patterns):
+        if not any(fnmatch.fnmatchcase(name, pattern) for name in names):
+            raise InputError(
+                f"no network of {application.name} is called {pattern!r}",
+                file=path,
+                item=f"{where}[{i}]",
+                remedy=f"its networks are {', '.join(names)}",
+            )
+    return tuple(n for n in application.networks if any(fnmatch.fnmatchcase(n.name, p) for p in patterns))

@@ -1,0 +1,406 @@
+"""One package for several application models: files, evaluation, decoding, packages as they stand, whole searches."""
+
+import csv
+import dataclasses
+import functools
+import itertools
+import json
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from design_cases import TECHNOLOGY, TEMPLATES, application, bench, random_designs, recast, tables
+from small_search import small_network
+
+import mohamjax as mj
+from mohamjax.cli import main
+from mohamjax.errors import InputError
+from mohamjax.figures import plot_results
+from mohamjax.hardware import PackageParameters, load_templates
+from mohamjax.io import CheckpointFile, evaluate_designs, read_comparisons, write_robust_results
+from mohamjax.schedule import alone, chiplets, report
+from mohamjax.schedule.ensemble import model_reports, models_of, over_models, own_tables
+from mohamjax.schedule.price import price, staircase
+from mohamjax.schedule.requirements import requirements_from_dict
+from mohamjax.search import Packages, Settings, build_context, prepare_robust, robust_search
+from mohamjax.search.config import MohamConfig
+from mohamjax.search.plan_operators import sample_plan
+from mohamjax.search.plans import THRIFT, WEIGHTS, decode
+from mohamjax.workload import ApplicationModel, Ensemble, Member, load_ensemble, load_scenario
+from mohamjax.workload.ensemble import with_batch
+
+# ---------------------------------------------------------------- files
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("robust")
+    small_network(path / "one.onnx", 8)
+    small_network(path / "two.onnx", 12)
+    return path
+
+
+@pytest.fixture(scope="module")
+def scenario(folder):
+    return load_scenario([folder / "one.onnx", folder / "two.onnx"])
+
+
+GOOD = """
+over: mean
+nominal: single
+models: [{name: both, weight: 3}, {name: single, networks: ["on?"]}]
+held_out: [{name: other, networks: [two], batch: 4}, {name: file, scenario: one.onnx}]
+"""
+
+
+def read(folder, scenario, text):
+    (folder / "r.yaml").write_text(text)
+    return load_ensemble(folder / "r.yaml", scenario)
+
+
+def test_files_say_models(folder, scenario):
+    found = read(folder, scenario, GOOD)
+    assert [m.name for m in found.models] == ["both", "single"] and found.nominal == 1
+    assert np.allclose(found.weights, [0.75, 0.25])
+    assert [len(m.application.networks) for m in (*found.models, *found.held_out)] == [2, 1, 1, 1]
+    assert found.roles == ("searched", "nominal")
+    assert found.joined.layers[8].name == scenario.layers[0].name and len(found.joined.layers) == 12
+    assert found.joined.layers[10].predecessors == (8,)
+    assert found.record()["held_out"][0] == {"name": "other", "networks": ["two"], "batch": 4}
+
+
+def test_a_batch_multiplies_samples():
+    for kind, dim in (("conv", "N"), ("dwconv", "N"), ("fc", "N"), ("rnn", "N"), ("bmm", "G")):
+        layer = dataclasses.replace(A.layers[0], type=kind)
+        (many,) = with_batch(dataclasses.replace(A.networks[0], layers=(layer,)), 4).layers
+        assert getattr(many.shape, dim) == 4 * getattr(layer.shape, dim) and many.macs == 4 * layer.macs
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("models: []", "models"),
+        ("over: median\nmodels: [{name: a}]", "over"),
+        ("models: [{name: a, networks: [resnet50]}]", r"models\[0\].networks\[0\]: no network of .* 'resnet50'"),
+        ("models: [{name: a}, {name: a}]", "two application models are called 'a'"),
+        ("models: [{name: a}]\nheld_out: [{name: a}]", "two application models are called 'a'"),
+        ("models: [{name: a}]\nnominal: b", "nominal: no model is called 'b'"),
+        ("models: [{name: a/b}]", r"models\[0\].name"),
+        ("models: [{name: a, batch: 0}]", r"models\[0\].batch"),
+        ("models: [{name: a, batch: 1000000}]\nmodel: 1", "model"),
+        ("models: [{name: a, scenario: nothing.yaml}]", "nothing.yaml"),
+        ("over: worst\nmodels: [{name: a}, {name: b, weight: 2}]", "weights are those of a mean"),
+        ("models: [{name: a}]\nheld_out: [{name: b, weight: 1}]", r"held_out\[0\]"),
+    ],
+)
+def test_bad_files_are_told(folder, scenario, text, words):
+    with pytest.raises(InputError, match=words) as error:
+        read(folder, scenario, text)
+    assert error.value.remedy
+
+
+def test_the_command_line_refuses_before_it_searches(folder, capsys):
+    (folder / "r.yaml").write_text(GOOD)
+    networks, file = [str(folder / f"{n}.onnx") for n in ("one", "two")], str(folder / "r.yaml")
+    for more, words in (
+        (["--preset", "layers"], "a search of plans"),
+        (["--seeds"], "--seeds: has nothing to say"),
+        (["--inject", "x.json"], "--inject: has nothing to say"),
+    ):
+        assert main(["search", *networks, "--robust", file, *more]) == 2
+        assert words in capsys.readouterr().err
+    assert main(["search", *networks, "--no-price"]) == 2
+    assert main(["search", file]) == 2
+    assert main(["search", *networks, "--robust", file, "--dry-run"]) == 0
+    assert "held out" in capsys.readouterr().out
+    assert main(["search", *networks, "--robust", file, "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["robust"]["nominal"] == "single"
+
+
+def test_requirements_hold_in_every_model(folder, scenario):
+    """Pins reach each model that has the layer, limits on users are refused, and so is a pin that no model has."""
+    found = read(folder, scenario, "models: [{name: a, networks: [one]}, {name: b}]\nheld_out: [{name: c}]")
+    pins = {"pin": [{"layers": "two/*", "templates": ["simba"]}]}
+    settings = Settings.preset("tiny", requirements=requirements_from_dict(pins))
+    site = prepare_robust(found, TEMPLATES, settings)
+    names = [t.name for t in site.templates]
+    assert site.allowed[:8].all() and (site.allowed[8:].sum(axis=1) == 1).all()
+    assert site.allowed[8:, names.index("simba")].all()
+    for demands, words in (
+        ({"pin": [{"layers": "three/*", "templates": ["simba"]}]}, "no layer is called 'three"),
+        ({"limits": {"missed_deadlines": 0}}, "not limited over several"),
+    ):
+        with pytest.raises(InputError, match=words):
+            prepare_robust(
+                found, TEMPLATES, dataclasses.replace(settings, requirements=requirements_from_dict(demands))
+            )
+
+
+# ---------------------------------------------------------------- the price
+
+
+def test_prices_are_ratios_at_equal_area():
+    one = np.array([[1.0, 8.0, 1.0], [1.0, 2.0, 4.0], [9.0, 9.0, 2.0], [np.inf, 1.0, 0.1]])
+    assert np.array_equal(staircase(one), [[1.0, 4.0], [8.0, 2.0]])
+    assert price(one, one) == 1.0
+    assert math.isclose(price(one * [1.0, 3.0, 1.0], one), 3.0)
+    # From 1 to 2 mm2 half as much as the other, from 2 to 4 mm2 as much: the geometric mean over log areas.
+    other = np.array([[1.0, 16.0, 1.0], [1.0, 8.0, 2.0], [1.0, 2.0, 4.0]])
+    assert math.isclose(price(one, other), math.sqrt(0.5))
+    assert math.isnan(price(one, np.empty((0, 3))))
+
+
+# ---------------------------------------------------------------- evaluation and decoding
+
+
+def called(made, *names):
+    """An application model whose networks have these names."""
+    return dataclasses.replace(
+        made, networks=tuple(dataclasses.replace(n, name=name) for n, name in zip(made.networks, names, strict=True))
+    )
+
+
+A = called(application([[], [0], [0], [1, 2]], kinds=[[0, 1, 2, 3]]), "diamond")
+B = called(application([[], [0], []], [[], [0]], kinds=[[1, 4, 2], [0, 0]]), "loose", "pair")
+
+
+@functools.cache
+def case():
+    ensemble = Ensemble((Member(A, 3.0), Member(dataclasses.replace(B, name="other"), 1.0)))
+    return ensemble, tables(ensemble.joined, 3)
+
+
+def test_models_have_what_separate_evaluations_give():
+    """Each model by itself, on chiplets as large as all models need: 1e-6 is asked for."""
+    ensemble, made = case()
+    applications = [member.application for member in ensemble.models]
+    designs = random_designs(ensemble.joined, made, 5, 24)
+    with jax.enable_x64(True):
+        whole = bench(ensemble.joined, made)
+        models = models_of(applications, ensemble, jnp.float64)
+
+        @jax.jit
+        @jax.vmap
+        def together(design):
+            each = model_reports(design, whole, models).objectives
+            worst = over_models(each, dataclasses.replace(models, worst=jnp.bool_(True)))
+            return chiplets(design, whole), each, over_models(each, models), worst
+
+        sizes, found, mean, worst = together(designs)
+        firsts, parts = np.cumsum([0, *(len(x.layers) for x in applications)]), []
+        for first, after in itertools.pairwise(firsts):
+            order = np.stack([row[(row >= first) & (row < after)] - first for row in designs.order])
+            mine = {name: getattr(designs, name)[:, first:after] for name in ("assignment", "mapping")}
+            parts.append(dataclasses.replace(designs, order=order, **mine))
+        alone = [bench(x, own_tables(x, ensemble.joined, made), padded_layers=len(x.layers)) for x in applications]
+
+        @jax.jit
+        @jax.vmap
+        def separate(parts, capacity, fanout):
+            return [report(d, on, (capacity, fanout)).objectives for d, on in zip(parts, alone, strict=True)]
+
+        wanted = np.asarray(separate(parts, sizes.capacity, sizes.fanout))
+    np.testing.assert_allclose(np.moveaxis(np.asarray(found), 1, 0), wanted, rtol=1e-12)
+    np.testing.assert_allclose(mean, 0.75 * wanted[0] + 0.25 * wanted[1], rtol=1e-12)
+    np.testing.assert_allclose(worst, wanted.max(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(ensemble.aggregate(wanted), mean, rtol=1e-12)
+    np.testing.assert_allclose(Ensemble(tuple(map(Member, applications)), "worst").aggregate(wanted), worst, rtol=1e-12)
+    assert (wanted[0, :, 2] == wanted[1, :, 2]).all() and (wanted[0, :, 0] != wanted[1, :, 0]).any()
+
+
+def test_plans_place_every_model_on_an_idle_package():
+    """A plan's schedule of each model is the one that it gives this model alone on the same chiplets."""
+    ensemble, made = case()
+    whole = build_context(
+        jax.random.key(0), ensemble.joined, TEMPLATES, TECHNOLOGY, recast(made, np.float32), PackageParameters(),
+        MohamConfig(orders=8), ensemble=ensemble,
+    )  # fmt: skip
+    genetics = whole.genetics
+    plans = jax.vmap(lambda key: sample_plan(key, genetics, whole.plans))(jax.random.split(jax.random.key(1), 32))
+    # All thresholds open: every chiplet may have any mapping, so that sizes do not join the models.
+    plans = dataclasses.replace(plans, size=jnp.full_like(plans.size, whole.plans.fits.shape[3] - 1))
+    made_of = jax.jit(decode)
+    found = made_of(plans, genetics, whole.plans).design
+    first = 0
+    for member in ensemble.models:
+        count = len(member.application.layers)
+        real = np.arange(32) < count
+        rows = np.minimum(first + np.arange(32), 31)
+
+        def own(leaf, rows=rows, real=real, empty=0):
+            return jnp.where(real.reshape(-1, *[1] * (leaf.ndim - 1)), leaf[rows], empty)
+
+        needs = {name: own(getattr(genetics, name), empty=-1) for name in ("predecessors", "successors")}
+        needs = {name: jnp.where(leaf >= 0, leaf - first, -1) for name, leaf in needs.items()}
+        apart = dataclasses.replace(
+            genetics, layers=jnp.int32(count), unique=own(genetics.unique), able=own(genetics.able),
+            pin=own(genetics.pin, empty=-1), model=None, **needs,
+        )  # fmt: skip
+        wanted = made_of(plans, apart, whole.plans).design
+        mine = np.stack([row[(row >= first) & (row < first + count)] - first for row in np.asarray(found.order)])
+        assert np.array_equal(mine, wanted.order[:, :count])
+        assert np.array_equal(found.assignment[:, first : first + count], wanted.assignment[:, :count])
+        first += count
+
+
+# ---------------------------------------------------------------- whole searches
+
+
+SETTINGS = Settings.preset("tiny")
+SETTINGS = dataclasses.replace(
+    SETTINGS,
+    moham=dataclasses.replace(
+        SETTINGS.moham, population=24, generations=6, chunk=3, archive=48, tiles=6, max_chiplets=6
+    ),
+    package=dataclasses.replace(SETTINGS.package, max_tiles=6),
+)
+KINDS = tuple(load_templates(["simba", "shidiannao"]))
+
+
+@pytest.fixture(scope="module")
+def small():
+    """Two models and a held-out one, and tables without a mapper."""
+
+    def model(name, *networks):
+        return Member(ApplicationModel(name, tuple(n for app in networks for n in app.networks)))
+
+    ensemble = Ensemble((model("a", A), model("ab", A, B)), held_out=(model("b", B),), name="small")
+    problem = mj.DesignProblem(ensemble.everyone, templates=KINDS, package=SETTINGS.package)
+    return ensemble, mj.sample_mappings(problem, count=24, seed=0)
+
+
+@pytest.fixture(scope="module")
+def result(small):
+    ensemble, made = small
+    return robust_search(ensemble, KINDS, SETTINGS, tables=made, price=False)
+
+
+@pytest.fixture(scope="module")
+def written(result, tmp_path_factory):
+    path = tmp_path_factory.mktemp("results")
+    write_robust_results(path, result, {**result.config, "inputs": {}})
+    return path
+
+
+@pytest.mark.slow
+def test_the_front_is_one_of_means(result):
+    each = np.stack([own.objectives for own in result.front.models])
+    np.testing.assert_allclose(result.front.objectives[:, :2], each.mean(axis=0)[:, :2], rtol=1e-12)
+    values = result.front.objectives
+    assert not any(((values <= row).all(axis=1) & (values < row).any(axis=1)).any() for row in values)
+    templates = {own.designs.template.tobytes() for own in result.front.models}
+    assert len(templates) == 1 and len({own.reports.chiplets.capacity.tobytes() for own in result.front.models}) == 1
+
+
+@pytest.mark.slow
+def test_packages_stay_as_they_are(result):
+    """Held-out models: no chiplet grows, every layer has the best mapping that fits, and who does not fit is told."""
+    front, (b,) = result.front, result.front.held_out
+    chips, plans = front.models[0].reports.chiplets, front.plans
+    assert b.reasons == ("",) * len(front) and np.array_equal(b.rows, np.arange(len(front)))
+    found, made = b.evaluated, b.evaluated.tables
+    assert np.array_equal(found.reports.chiplets.capacity, chips.capacity)
+    assert np.array_equal(found.reports.chiplets.fanout, chips.fanout)
+    assert np.array_equal(found.objectives[:, 2], front.objectives[:, 2])
+    time = np.log(alone(made, found.package))
+    for n in range(0, len(front), 3):
+        for layer, u in enumerate(b.application.unique_of_layer):
+            tile = found.designs.assignment[n, layer]
+            t, w = found.designs.template[n, tile], WEIGHTS[plans.weight[n, tile]]
+            fits = (made.capacity[u, t] <= chips.capacity[n, tile]).all(axis=-1)
+            fits &= (made.fanout[u, t] <= chips.fanout[n, tile]).all(axis=(-2, -1))
+            fits &= np.arange(len(fits)) < made.count[u, t]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                score = np.where(fits, w * time[u, t] + (1 - w) * np.log(made.objectives[u, t, :, 1]), np.inf)
+            assert score[found.designs.mapping[n, layer]] <= score.min() + 1e-5 < np.inf
+
+    # The second package without a word of memory: nothing runs there, all else is as it was.
+    packages = Packages.of(front.models[0], plans)
+    empty = packages.capacity.copy()
+    empty[1] = 0
+    packages = dataclasses.replace(packages, capacity=empty)
+    (again,) = result.rescheduler.held_out(packages)
+    assert "layer loose/l0 fits no chiplet, nor do" in again.reasons[1] and not any(again.reasons[2:])
+    assert np.isinf(again.objectives[1]).all()
+    assert np.array_equal(np.delete(again.objectives, 1, axis=0), np.delete(b.objectives, 1, axis=0))
+
+
+@pytest.mark.slow
+def test_files_evaluate_as_they_say(result, written):
+    """`evaluate designs` of each model's file gives what `robust.csv` and `front.csv` say."""
+    with open(written / "robust.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+
+    def stated(model):
+        own = [row for row in rows if row["front"] == "robust" and row["model"] == model and row["runs"] == "1"]
+        return [row["design_id"] for row in own], np.asarray([[float(row[k]) for k in OBJECTIVES] for row in own])
+
+    assert not (written / "designs_a.json").exists()  # the nominal model's are in designs.json
+    for model, name in (("a", "designs.json"), ("ab", "designs_ab.json")):
+        table, evaluated = evaluate_designs(written / name)
+        ids, objectives = stated(model)
+        assert [str(row["design_id"]) for row in table] == ids and all(row["valid"] for row in table)
+        np.testing.assert_allclose(evaluated.objectives, objectives, rtol=1e-9)
+    for row in table:
+        assert row["area_mm2"] == pytest.approx(result.front.objectives[int(row["design_id"]), 2], rel=1e-9)
+    document = json.loads((written / "designs_b.json").read_text())
+    assert [str(d["design_id"]) for d in document["designs"]] == stated("b")[0]
+    for one, read_back in zip(result.comparisons(), read_comparisons(written), strict=True):
+        assert (one.model, one.role) == (read_back.model, read_back.role) and len(one.nominal) == 0
+        np.testing.assert_allclose(one.robust, read_back.robust, rtol=1e-15)
+    (written / "robust.csv").rename(written / "away.csv")
+    with pytest.raises(InputError, match=r"robust\.csv"):
+        read_comparisons(written)
+
+
+OBJECTIVES = ("latency_s", "energy_J", "area_mm2")
+
+
+@pytest.mark.slow
+def test_a_search_goes_on_where_it_was(small, result, tmp_path):
+    """Stopped after half of its generations, and begun again: the same front, to the bit."""
+    ensemble, made = small
+    half = dataclasses.replace(SETTINGS, moham=dataclasses.replace(SETTINGS.moham, generations=3))
+    keep = CheckpointFile(tmp_path / "checkpoint.npz")
+    robust_search(ensemble, KINDS, half, tables=made, price=False, checkpoint=keep)
+    again = robust_search(ensemble, KINDS, SETTINGS, tables=made, price=False, checkpoint=keep, resume=True)
+    assert again.nominal is None
+    assert again.front.objectives.tobytes() == result.front.objectives.tobytes()
+    for one, other in zip(again.front.models, result.front.models, strict=True):
+        jax.tree.map(np.testing.assert_array_equal, one.designs, other.designs)
+    worst = dataclasses.replace(ensemble, over="worst")
+    with pytest.raises(InputError, match="other"):
+        robust_search(worst, KINDS, SETTINGS, tables=made, price=False, checkpoint=keep, resume=True)
+
+
+@pytest.mark.slow
+def test_packages_come_under_all_weights(result):
+    packages = Packages.of(result.front.models[0], result.front.plans)
+    many = packages.under_all()
+    several = 1 + len(WEIGHTS) * len(THRIFT)
+    assert len(many.template) == several * len(packages.template)
+    assert np.array_equal(many.weight[::several], packages.weight) and len(np.unique(many.thrift)) == len(THRIFT)
+
+
+@pytest.mark.slow
+def test_the_price_of_robustness(small, result, tmp_path):
+    """Packages found for one model with as many evaluations are better there, and do not dominate over both."""
+    ensemble, made = small
+    priced = robust_search(ensemble, KINDS, SETTINGS, tables=made)
+    assert priced.front.objectives.tobytes() == result.front.objectives.tobytes()
+    nominal, front = priced.nominal, priced.front.objectives
+    assert nominal.search.history[-1]["evaluations"] == priced.history[-1]["evaluations"]
+    beaten = [(nominal.objectives <= row).all(axis=1).any() for row in front]
+    assert np.mean(beaten) < 0.5
+    assert [(row.model, row.role) for row in priced.comparisons()] == [
+        ("all models", "all"), ("a", "nominal"), ("ab", "searched"), ("b", "held out"),
+    ]  # fmt: skip
+    write_robust_results(tmp_path, priced, {**priced.config, "inputs": {}})
+    for one, read_back in zip(priced.comparisons(), read_comparisons(tmp_path), strict=True):
+        assert (one.model, one.role) == (read_back.model, read_back.role)
+        np.testing.assert_allclose(one.robust, read_back.robust, rtol=1e-15)
+        np.testing.assert_allclose(one.nominal, read_back.nominal, rtol=1e-15)
+    assert (tmp_path / "nominal" / "designs.json").exists()
+    assert tmp_path / "again" / "price.png" in plot_results(tmp_path, tmp_path / "again")
