@@ -16,6 +16,7 @@ from mohamjax.programs import light_jit
 from mohamjax.schedule.bounds import Bounds, design_bounds, scenario_bounds
 from mohamjax.schedule.design import CYCLE_S, Design, DesignReport, report
 from mohamjax.schedule.front_bounds import FrontBounds, front_bounds
+from mohamjax.schedule.measures import DEFAULT, kinds_of, measured, of_frames, owners
 from mohamjax.schedule.workbench import workbench
 from mohamjax.struct import cast
 from mohamjax.workload import ApplicationModel
@@ -36,6 +37,7 @@ class Evaluated:
         wires: wires of their mappings.
         designs: `Design`, leading axis `[N]`.
         reports: `DesignReport`, leading axis `[N]`.
+        measures: names of the objectives that a search had, of `schedule.measures`.
     """
 
     application: ApplicationModel
@@ -46,6 +48,7 @@ class Evaluated:
     wires: Wires
     designs: Design
     reports: DesignReport
+    measures: tuple[str, ...] = DEFAULT
 
     def __len__(self) -> int:
         """Number of designs."""
@@ -53,8 +56,12 @@ class Evaluated:
 
     @property
     def objectives(self) -> np.ndarray:
-        """`[N, 3]` float, latency [s], energy [J], area [mm^2]."""
-        return np.asarray(self.reports.objectives)
+        """`[N, M]` float, the objectives of the search: latency [s], energy [J], area [mm^2] unless it had others."""
+        application = self.application
+        owner = np.full(np.shape(self.designs.order)[1], -1)
+        owner[: len(application.layers)] = application.network_of_layer
+        network = owners(self.measures, application)
+        return np.asarray(measured(self.reports, kinds_of(self.measures), network, owner, np))
 
     def take(self, index: np.ndarray) -> Evaluated:
         """The designs at `index`, in that order."""
@@ -106,6 +113,8 @@ def reevaluate(
     *,
     sizes: tuple[np.ndarray, np.ndarray] | None = None,
     float32: bool = False,
+    measures: tuple[str, ...] = DEFAULT,
+    periods: int = 4,
 ) -> Evaluated:
     """Evaluates designs from their loop nests on, in double precision.
 
@@ -120,6 +129,8 @@ def reevaluate(
         sizes: capacities `[N, S, V]` and fanouts `[N, S, V, 2]` of the chiplets, -1 where they are to be just large
             enough; default -1 everywhere.
         float32: compute in single precision instead.
+        measures: objectives of the designs; the networks must ask for them (`check_measures`).
+        periods: of the slowest network, whose frames are in flight where that is measured.
 
     Returns:
         The designs with their reports as NumPy arrays.
@@ -141,8 +152,9 @@ def reevaluate(
         tables = tabulate(layers, arrays, single, mappings, count)
         chiplets = np.asarray(designs.template).reshape(-1), np.asarray(sizes[1]).reshape(-1, levels, 2)
         bench = workbench(
-            application, templates, technology, tables, package, padded_layers=designs.order.shape[-1], given=chiplets
-        )
+            application, templates, technology, tables, package, padded_layers=designs.order.shape[-1], given=chiplets,
+            periods=periods if of_frames(measures) else None,
+        )  # fmt: skip
         inputs = jax.tree.map(np.asarray, (designs, *(np.asarray(size, dtype) for size in sizes)))
         parts = [_reports(*jax.tree.map(lambda leaf, r=rows: leaf[r], inputs), bench) for rows in _batches(number)]
         reports = jax.tree.map(lambda *leaves: np.concatenate(leaves)[:number], *jax.device_get(parts))
@@ -156,6 +168,7 @@ def reevaluate(
         wires=wires,
         designs=jax.device_get(designs),
         reports=reports,
+        measures=measures,
     )
 
 

@@ -2,37 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from mohamjax import emo
 from mohamjax.schedule.evaluated import Evaluated
+from mohamjax.schedule.measures import DEFAULT, measure_named
 
 __all__ = ["ROLES", "landmarks", "non_dominated"]
 
 
 ROLES = ("fastest", "most frugal", "smallest", "knee")
-"""Designs of a front that one looks at first."""
+"""Designs of a front over latency, energy and area that one looks at first."""
 
 
-def landmarks(objectives: Any) -> dict[str, int]:
-    """Rows of the fastest, the most frugal and the smallest design and of the knee (nearest to ideal on log axes).
+def landmarks(objectives: Any, measures: Sequence[str] = DEFAULT) -> dict[str, int]:
+    """Rows of the designs that have least of each objective, and of the knee: nearest to ideal.
+
+    Distances are on log axes, and on linear ones of objectives that may be zero or less.
 
     Args:
-        objectives: `[N, 3]` float, N >= 1.
+        objectives: `[N, M]` float, N >= 1.
+        measures: names of the objectives.
 
     Returns:
-        Row of each of `ROLES`; one row may have several.
+        Row of each role (`ROLES`, or those of the measures and `knee`); one row may have several.
     """
-    values = emo.with_spare_rows(np.asarray(objectives, float))
-    rows = [*(int(i) for i in emo.extremes(values)), int(emo.knee_point(emo.positive(values), log=True))]
-    return dict(zip(ROLES, rows, strict=True))
+    values = np.asarray(objectives, float)
+    kinds = [measure_named(name) for name in measures]
+    rows = [int(i) for i in emo.extremes(emo.with_spare_rows(values))]
+    low, high = values.min(axis=0), values.max(axis=0)
+    share = (values - low) / np.where(high > low, high - low, 1.0)
+    # The knee takes logarithms: of a linear axis, those of its exponential.
+    values = np.where([kind.log for kind in kinds], values, np.exp(share))
+    rows.append(int(emo.knee_point(emo.positive(emo.with_spare_rows(values)), log=True)))
+    return dict(zip([*(kind.role for kind in kinds), ROLES[-1]], rows, strict=True))
 
 
 def non_dominated(evaluated: Evaluated) -> Evaluated:
-    """The finite, mutually non-dominated designs with distinct objectives, by rising latency."""
-    objectives = evaluated.reports.objectives
+    """The finite, mutually non-dominated designs with distinct objectives, by the first of them (latency) upward."""
+    objectives = evaluated.objectives
     order = np.lexsort(objectives.T[::-1])
     keep: list[int] = []
     for i in order:

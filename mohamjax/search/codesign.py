@@ -37,6 +37,8 @@ from mohamjax.hardware import (
 from mohamjax.mapping import MappingTables, area, recast
 from mohamjax.programs import machinery
 from mohamjax.schedule import Design, DesignFile, Evaluated, non_dominated, reevaluate, scenario_bounds
+from mohamjax.schedule.measures import DEFAULT, check_measures, measure_named, of_frames, offsets
+from mohamjax.schedule.periods import frame_jobs
 from mohamjax.search.config import MapperProgress, MohamConfig, Rates
 from mohamjax.search.context import build_context, check_tables, staffed
 from mohamjax.search.injection import check_injected, inject
@@ -149,6 +151,7 @@ def prepare(
     """
     config = settings.moham
     check_tiles(settings.package, config.tiles)
+    _check_objectives(settings, application)
     site = survey(settings.requirements, application, templates, config.tiles, config.max_chiplets)
     staffed(application, runnable(application, site.templates), site)
     technology = load_technology() if settings.technology is None else settings.technology
@@ -156,6 +159,28 @@ def prepare(
     if designs is not None:
         check_injected(designs, application, site.templates)
     return site
+
+
+def _check_objectives(settings: Settings, application: ApplicationModel) -> None:
+    """Complains about objectives that the networks have not, and exponents that do not fit them."""
+    config = settings.moham
+    check_measures(config.objectives, application)
+    if of_frames(config.objectives):
+        frame_jobs(application, config.periods)
+    if config.objective == "product":
+        if len(settings.weights) != len(config.objectives):
+            raise InputError(
+                f"are {len(settings.weights)}, there are {len(config.objectives)} objectives",
+                item="argument `weights`",
+                remedy="give an exponent for each",
+            )
+        for name, weight in zip(config.objectives, settings.weights, strict=True):
+            if weight and not measure_named(name).log:
+                raise InputError(
+                    f"give {name} an exponent, which may be zero or less",
+                    item="argument `weights`",
+                    remedy=f"give it 0, or minimise it alone: the argument `objective={name}`",
+                )
 
 
 def _check_fixed_area(site: Site, technology: Technology) -> None:
@@ -186,6 +211,10 @@ def fingerprint(
         moham.pop(loose)
     if settings.moham.islands == 1 or not settings.moham.migration:
         moham.pop("migration")
+    if settings.moham.objectives == DEFAULT:
+        moham.pop("objectives")
+    if not of_frames(settings.moham.objectives):
+        moham.pop("periods")
     record = {
         "layers": [plain(layer) for layer in application.layers],
         "templates": [t.content_hash() for t in templates],
@@ -468,7 +497,10 @@ def _co_optimise(
         # search hides behind its penalty, is said.
         kept, genes = np.nonzero(np.asarray(state.population.rank) >= 0), state.population.genes
     found = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], designs_of(genes))
-    evaluated = reevaluate(application, templates, technology, package, sets.mapping, np.asarray(sets.count), found)
+    evaluated = reevaluate(
+        application, templates, technology, package, sets.mapping, np.asarray(sets.count), found,
+        measures=config.objectives, periods=config.periods,
+    )  # fmt: skip
     reports = evaluated.reports
     reached = np.asarray(reports.objectives), np.asarray(evaluated.designs.template), reports.tenants
     within = np.flatnonzero(keeps(site, *reached))
@@ -479,7 +511,8 @@ def _co_optimise(
         front=front,
         history=history,
         config=_record(application, templates, settings, technology)
-        | {"reference_point": plain(context.reference), "ideal_point": plain(context.ideal)},
+        | {"reference_point": plain(context.reference), "ideal_point": plain(context.ideal)}
+        | ({} if config.objectives == DEFAULT else {"offsets": plain(offsets(config.objectives, application))}),
         timings={
             "mapping_s": mapping_s,
             "compile_s": waited_s + (last.compile_s if last else 0.0),

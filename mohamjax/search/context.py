@@ -12,10 +12,12 @@ import numpy as np
 
 from mohamjax.blocks import in_blocks
 from mohamjax.errors import InputError
-from mohamjax.hardware import PackageParameters, Technology, Template, TemplateArrays, check_tiles, leakage, nop_energy
-from mohamjax.mapping import MappingTables, area
+from mohamjax.hardware import PackageParameters, Technology, Template, TemplateArrays, check_tiles
+from mohamjax.mapping import MappingTables
 from mohamjax.schedule import Requirements, Workbench, alone, workbench
-from mohamjax.search.config import WEIGHTS, MohamConfig
+from mohamjax.schedule.measures import DEFAULT, of_frames, offsets, owners
+from mohamjax.search.box import search_box
+from mohamjax.search.config import MohamConfig
 from mohamjax.search.operators import Genetics
 from mohamjax.search.plans import PlanTables, plan_tables
 from mohamjax.search.requirements import Site, survey
@@ -29,6 +31,7 @@ else:
     from chex import dataclass
 
 __all__ = [
+    "MeasureArrays",
     "MohamContext",
     "anywhere",
     "build_context",
@@ -40,6 +43,19 @@ __all__ = [
 
 
 @dataclass(frozen=True)
+class MeasureArrays:
+    """What the objectives of a search are measured with, where they are others than latency, energy and area.
+
+    Attributes:
+        network: `[M]` int32, network that an objective is of; -1 where it is of all.
+        offset: `[M]` float, what was added to an objective to have it above zero.
+    """
+
+    network: jax.Array
+    offset: jax.Array
+
+
+@dataclass(frozen=True)
 class MohamContext:
     """The problem as arrays.
 
@@ -47,14 +63,15 @@ class MohamContext:
         genetics: what the operators read.
         plans: what the decoding of plans reads.
         bench: what the evaluation reads.
-        reference: `[3]` float, reference point of the hypervolume, in objective units.
-        ideal: `[3]` float, a point that no design can pass, which scales the hypervolume to [0, 1].
-        weights: `[3]` float, exponents of the objectives where one number is minimised.
+        reference: `[M]` float, reference point of the hypervolume, in objective units, with their offsets.
+        ideal: `[M]` float, a point that no design can pass, which scales the hypervolume to [0, 1].
+        weights: `[M]` float, exponents of the objectives where one number is minimised.
         limits: `[4]` float, upper bounds of latency [s], energy [J], area [mm^2] and power [W]; inf where free.
         least: `[T + 1]` int32, fewest chiplets of each template, then of all.
         most: `[T + 1]` int32, likewise.
         tenant_limits: `[3]` float, upper bounds in the order of `TENANT_LIMITS`; None where nobody has a deadline or a
             weight.
+        measures: what the objectives are measured with; None where they are latency, energy and area.
     """
 
     genetics: Genetics
@@ -67,6 +84,7 @@ class MohamContext:
     least: jax.Array
     most: jax.Array
     tenant_limits: jax.Array | None = None
+    measures: MeasureArrays | None = None
 
 
 @functools.partial(jax.jit, static_argnames=("count",))
@@ -163,7 +181,8 @@ def build_context(
     """
     check_tiles(package, config.tiles)
     site = anywhere(application, templates, config) if site is None else site
-    bench = workbench(application, templates, technology, tables, package, given=given, arrays=arrays)
+    periods = config.periods if of_frames(config.objectives) else None
+    bench = workbench(application, templates, technology, tables, package, given=given, arrays=arrays, periods=periods)
     count = np.asarray(tables.count)
     able, cover = staffed(application, count > 0, site)
     total = bench.unique.shape[0]
@@ -176,7 +195,7 @@ def build_context(
             successors[p].append(layer)
     needs = jnp.asarray(padded_rows(predecessors, total, -1))
     layers = jnp.int32(len(predecessors))
-    ideal, reference = _span(application, tables, bench, package, config)
+    ideal, reference = search_box(application, tables, bench, package, config)
     genetics = Genetics(
         layers=layers,
         unique=bench.unique,
@@ -193,8 +212,16 @@ def build_context(
         pin=jnp.asarray(np.pad(site.pin, (0, padding), constant_values=-1)),
         homogeneous=jnp.int32(runs_all[0] if site.homogeneous else -1),
     )
+    names = config.objectives
     if weights is None or config.objective != "product":
-        weights = WEIGHTS.get(config.objective, WEIGHTS["product"])
+        weights = [float(config.objective in ("front", "product", name)) for name in names]
+    measures = None
+    if names != DEFAULT:
+        arrays_of: dict[str, Any] = {
+            "network": jnp.asarray(owners(names, application)),
+            "offset": jnp.asarray(offsets(names, application), reference.dtype),
+        }
+        measures = MeasureArrays(**arrays_of)
     return MohamContext(
         genetics=genetics,
         plans=plan_tables(tables, alone(tables, package)),
@@ -206,6 +233,7 @@ def build_context(
         least=jnp.asarray(site.least),
         most=jnp.asarray(site.most),
         tenant_limits=None if bench.tenants is None else jnp.asarray(site.tenant_limits, reference.dtype),
+        measures=measures,
     )
 
 
@@ -298,52 +326,3 @@ def _cover(able: np.ndarray, site: Site) -> np.ndarray:
         )
     cover[site.free[: len(added)]] = added
     return cover
-
-
-def _span(
-    application: ApplicationModel,
-    tables: MappingTables,
-    bench: Workbench,
-    package: PackageParameters,
-    config: MohamConfig,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Ideal and reference point of the hypervolume: they depend on the tables and the package alone, not on a run.
-
-    Ideal: every layer on its fastest mapping, the layers spread evenly over all chiplets; every layer on its most
-    frugal mapping; one chiplet of the smallest hardware that some layer needs at least. Reference: every layer on its
-    slowest mapping, one after the other; on its dearest; as many of the largest chiplets as there may be.
-    """
-    valid = np.arange(tables.cycles.shape[2]) < np.asarray(tables.count)[..., None]
-    duration = alone(tables, package)
-    objectives = np.asarray(tables.objectives, np.float64)
-    u = np.asarray(application.unique_of_layer)
-
-    def total(values: np.ndarray, worst: bool) -> np.ndarray:
-        masked = np.where(valid, values, -np.inf if worst else np.inf)
-        return masked.max(axis=(1, 2))[u] if worst else masked.min(axis=(1, 2))[u]
-
-    full = jax.vmap(area)(bench.templates.machine)
-    ideal = [
-        total(np.asarray(tables.cycles), False).sum() / config.max_chiplets * 1e-9,
-        total(objectives[..., 1], False).sum() * 1e-12,
-        total(objectives[..., 2], False).max() * 1e-6,
-    ]
-    hops = float(np.max(np.asarray(bench.package.tables.hops)[: config.max_chiplets + 1]))
-    nop = nop_energy(total(np.asarray(tables.offchip_bytes), True).sum(), hops, package.hop_energy)
-    tile = package.router_area + package.transceiver_area
-    static = 0.0
-    if bench.technology.static_share is not None:
-        leaks = jax.vmap(leakage, in_axes=(0, None, 0))(bench.templates, bench.technology, bench.templates.machine)
-        most = float(jnp.max(leaks)) * config.max_chiplets * float(bench.technology.static_share)
-        static = most * total(duration, True).sum()  # at 1 GHz a cycle is a nanosecond
-    reference = [
-        total(duration, True).sum() * 1e-9,
-        # On a chiplet larger than its mapping needs a layer costs more than in the tables.
-        (total(objectives[..., 1], True).sum() * 2 + nop + static) * 1e-12,
-        (float(jnp.max(full)) + tile) * config.max_chiplets * 1e-6,
-    ]
-    dtype = np.asarray(tables.cycles).dtype
-    # What may cost nothing still needs a logarithm; a problem with a single design has no span of its own.
-    ideal = [max(best, float(np.finfo(dtype).tiny)) for best in ideal]
-    reference = [max(worst, 1.1 * best) for worst, best in zip(reference, ideal, strict=True)]
-    return np.asarray(ideal, dtype), np.asarray(reference, dtype)
