@@ -254,7 +254,7 @@ def _demand(design: Design, bench: Workbench) -> tuple[jax.Array, jax.Array]:
 
 
 def _resources(design: Design, bench: Workbench, chips: Chiplets) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Shared resources that each tile uses `[S, R]`, their bandwidths `[R]`, and those of the tiles' own links `[S]`."""
+    """Shared resources that each tile uses `[S, R]`, their bandwidths `[R]`, and of the tiles' own links `[S]`."""
     package = bench.package
     on_interface = chips.interface[:, None] == jnp.arange(package.interface_bandwidth.shape[0])
     uses = jnp.concatenate([on_interface, jnp.ones_like(on_interface[:, :1])], axis=1)

@@ -1,9 +1,9 @@
 """Frames in flight as a search measures them: as many as the package takes, one after the other without a pause.
 
-All frames of some periods are there from the start. A chiplet runs them by their turn (that in which rates would release
-them), and those of one turn in the order of the design, so that frames overlap. What users see is the time from the end
-of one period to that of the next: the shortest period that the package keeps up with. Everything else is the fluid
-model; `schedule.periods` runs designs at the rates that users ask for.
+All frames of some periods are there from the start. A chiplet runs them by turns, in the order in which rates would
+release them, and those of one turn in the order of the design, so that frames overlap. What is measured is the time
+from the end of one period to that of the next: the shortest period that the package keeps up with. Everything else is
+the fluid model; `schedule.periods` runs designs at the rates that users ask for.
 
 Axes: J jobs (padded), layers of frames; W words of 32 bits; K periods; S tiles.
 """

@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -100,7 +99,7 @@ def frames_of(application: ApplicationModel, periods: int) -> Frames:
     return _frames(rates, periods)
 
 
-def _frames(rates: Sequence[float], periods: int) -> Frames:
+def _frames(rates: list[float], periods: int) -> Frames:
     """Frames of networks of these rates, some of them above zero."""
     if periods < 1:
         raise InputError(f"is {periods}", item="periods", remedy="take at least 1")
@@ -154,7 +153,7 @@ def frame_jobs(application: ApplicationModel, periods: int) -> FrameJobs:
     before = [[job[int(f), p] for p in application.layers[i].predecessors] for f, i in zip(frame, layer, strict=True)]
     # A release on the border, but for rounding, begins a period.
     period = np.minimum(frames.release * rates[rates > 0].min() + 1e-9, periods - 1).astype(np.int32)
-    period = np.where(rates[frames.network] > 0, period, -1)[frame]
+    period = np.asarray(np.where(rates[frames.network] > 0, period, -1))[frame]
     _, turn = np.unique(frames.release, return_inverse=True)
     padded = 32 * -(-len(layer) // 32)
     room = 0, padded - len(layer)

@@ -42,11 +42,9 @@ def search_box(
     ideal, reference = _of_designs(application, tables, bench, package, config)
     if config.objectives != DEFAULT:
         found = _of_users(application, tables, package, config, reference[0])
-        both = [dict(zip(DEFAULT, pair, strict=True)) for pair in (ideal, reference)]
-        ideal, reference = (
-            [known.get(name, value) for name, value in zip(config.objectives, values, strict=True)]
-            for known, values in zip(both, zip(*found, strict=True), strict=True)
-        )
+        plain = {name: pair for name, *pair in zip(DEFAULT, ideal, reference, strict=True)}
+        pairs = [plain[name] if name in DEFAULT else pair for name, pair in zip(config.objectives, found, strict=True)]
+        ideal, reference = [best for best, _ in pairs], [worst for _, worst in pairs]
     # What may cost nothing still needs a logarithm; a problem with a single design has no span of its own.
     ideal = [max(best, float(np.finfo(dtype).tiny)) for best in ideal]
     reference = [max(worst, 1.1 * best) for worst, best in zip(reference, ideal, strict=True)]

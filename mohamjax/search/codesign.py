@@ -37,7 +37,7 @@ from mohamjax.hardware import (
 from mohamjax.mapping import MappingTables, area, recast
 from mohamjax.programs import machinery
 from mohamjax.schedule import Design, DesignFile, Evaluated, non_dominated, reevaluate, scenario_bounds
-from mohamjax.schedule.measures import DEFAULT, check_measures, measure_named, of_frames, offsets
+from mohamjax.schedule.measures import DEFAULT, box_share, check_measures, measure_named, of_frames, offsets
 from mohamjax.schedule.periods import frame_jobs
 from mohamjax.search.config import MapperProgress, MohamConfig, Rates
 from mohamjax.search.context import build_context, check_tables, staffed
@@ -106,6 +106,12 @@ class SearchResult:
     timings: dict[str, float]
     tables: MappingTables
     interrupted: bool
+
+    @property
+    def hypervolume(self) -> float:
+        """Share of the search's box that the front dominates, on log axes, in double precision."""
+        values = self.front.objectives + offsets(self.front.measures, self.front.application)
+        return box_share(values, self.config["ideal_point"], self.config["reference_point"])
 
 
 def runnable(application: ApplicationModel, templates: Sequence[Template]) -> np.ndarray:
