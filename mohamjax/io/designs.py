@@ -371,5 +371,5 @@ def write_design_trace(path: str | pathlib.Path, evaluated: Evaluated, names: Se
         names: what they are called; default their numbers.
     """
     chosen = range(len(evaluated)) if names is None else names
-    views = (design_view(evaluated, i, name) for i, name in enumerate(chosen))
+    views = [design_view(evaluated, i, name) for i, name in enumerate(chosen)]
     write_text(path, dump_json(design_trace(views)))
