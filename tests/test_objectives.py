@@ -174,11 +174,8 @@ def test_checkpoints_of_the_usual_objectives_do_not_depend_on_periods():
 
 # ---------------------------------------------------------------- the whole front, from ten seeds
 
-SETS = {
-    "lateness": ("lateness", "energy", "area"),
-    "period": ("period", "energy"),
-    "users": ("missed", "latency:net1", "idle"),
-}
+SETS = {("lateness", "energy", "area"): 400, ("period", "energy"): 100}
+"""Objectives and generations."""
 
 
 @pytest.fixture(scope="module")
@@ -198,12 +195,12 @@ def dated():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SETS)
-def test_the_search_finds_the_front_over_any_objectives_from_ten_seeds(dated, name):
+@pytest.mark.parametrize("names", SETS)
+def test_the_search_finds_the_front_over_any_objectives_from_ten_seeds(dated, names):
     """Every design is tried; the least lateness is its first row. With the default rates; seeds are islands."""
     problem, package, made, designs = dated
-    names = SETS[name]
-    config = dataclasses.replace(CONFIG, islands=10, objectives=names)
+    config = dataclasses.replace(CONFIG, islands=10, objectives=names, generations=SETS[names])
+    assert (config.generations + 1) * (config.population + config.immigrant_count) < len(designs.template)
     technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
     context = build_context(jax.random.key(0), problem, TWO, technology, made, package, config)
     network, offset = context.measures.network, np.asarray(context.measures.offset, np.float64)
@@ -214,10 +211,10 @@ def test_the_search_finds_the_front_over_any_objectives_from_ten_seeds(dated, na
     values = in_batches(one, designs).astype(np.float64)
     assert (values + offset <= np.asarray(context.reference)).all()
     assert (values + offset >= np.asarray(context.ideal) * (1 - 1e-6)).all()
-    if name == "lateness":
+    if names[0] == "lateness":
         assert 0.001 < (values[:, 0] <= 0).mean() < 0.9 and len(np.unique(values[:, 0])) > 100
     front = plain_front(values) + offset
-    assert len(front) > (5 if name == "users" else 8)
+    assert len(front) > 8
     *_, (state, progress) = run(jax.random.key(0), context, config)
     np.testing.assert_allclose(np.add(progress.best, offset), front.min(axis=0), rtol=1e-6)
     for seed in range(config.islands):
