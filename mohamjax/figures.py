@@ -124,7 +124,7 @@ def plot_results(
     names = tuple(row["design_id"] for row in files.front)
     front = Front(
         latency, energy, area, chiplets=chiplets.astype(int), design_ids=names, measures=files.measures,
-        values=files.objectives,
+        values=files.objectives, offsets=files.offsets,
     )  # fmt: skip
 
     def view(row: int) -> DesignView:

@@ -85,6 +85,7 @@ def _result(name: str, files: ResultFiles, designs: ResultDesigns) -> Result:
         workload=_networks(files.config),
         place=designs.place,
         measures=files.measures,
+        offsets=files.offsets,
     )
 
 

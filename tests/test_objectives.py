@@ -237,6 +237,7 @@ def test_a_front_over_other_objectives_goes_through_files(flying, tmp_path, name
     np.testing.assert_array_equal(found.objectives, plain_front(values))
     columns = [next(c.column for c in [check_measures(names, flying.application)[m]]) for m in range(len(names))]
     config = {"scenario": "s", "budget": "tiny", "seed": 0, "search": {"objectives": list(names)}}
+    config["offsets"] = found.offsets.tolist()
     history = [
         {"generation": 0, "evaluations": 9, "seconds": 0.1, "hypervolume": 0.5, "front_size": 1, "stability": 1.0}
     ]
@@ -248,11 +249,15 @@ def test_a_front_over_other_objectives_goes_through_files(flying, tmp_path, name
     document = json.loads((tmp_path / "designs.json").read_text())
     assert document["objectives"] == columns and document["designs"][0][columns[0]] == found.objectives[0, 0]
     read = read_results(tmp_path)
-    assert read.measures == names and read.certificate is None
+    assert (read.measures, read.offsets) == (names, tuple(found.offsets.tolist())) and read.certificate is None
     np.testing.assert_array_equal(read.objectives, found.objectives)
     for wrong in (["speed", "energy"], "lateness", [1, 2]):
         (tmp_path / "config.yaml").write_text(yaml.safe_dump({**config, "search": {"objectives": wrong}}))
         with pytest.raises(InputError, match=r"config.yaml: search.objectives"):
+            read_results(tmp_path)
+    for wrong in ([1.0], [-1.0] * len(names), "none"):
+        (tmp_path / "config.yaml").write_text(yaml.safe_dump({**config, "offsets": wrong}))
+        with pytest.raises(InputError, match=r"config.yaml: offsets"):
             read_results(tmp_path)
     front = plot.front_of(found)
     figure = plot.front_projections(front, title="s")
@@ -268,7 +273,7 @@ def test_the_usual_files_say_what_was_searched(flying):
 
 def test_landmarks_have_the_names_of_the_objectives():
     values = np.asarray([[-3e-3, 9.0, 4.0], [-2e-3, 5.0, 2.0], [4e-3, 1.0, 1.0], [-2.1e-3, 2.0, 1.1]])
-    found = landmarks(values, ("lateness", "energy", "area"))
+    found = landmarks(values, ("lateness", "energy", "area"), (4e-3, 0.0, 0.0))
     assert found == {"most punctual": 0, "most frugal": 2, "smallest": 2, "knee": 3}
 
 
@@ -279,7 +284,7 @@ def test_reports_show_the_objectives_of_their_results(flying):
         plain = zip(("latency_s", "energy_J", "area_mm2"), flying.reports.objectives.T, strict=True)
         every = {**dict(plain), **dict(zip(columns, found.objectives.T, strict=True))}
         rows = [{"design_id": str(i), **{k: float(v[i]) for k, v in every.items()}} for i in range(len(flying))]
-        return Result(name, "s", "search", rows, measures=names)
+        return Result(name, "s", "search", rows, measures=names, offsets=tuple(found.offsets))
 
     names = ("lateness", "period", "latency:net1")
     alone = contents([result("a", names)], most=3)["objectives"]

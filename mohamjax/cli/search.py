@@ -357,7 +357,7 @@ def _searched(
     terminal.line(f"{spent}; {timings['total_s']:.1f} s in all")
     early = " (stopped early; --resume goes on)" if checkpoint.kept else " (stopped early)"
     terminal.line(f"results in {folder}{early if result.interrupted else ''}")
-    roles = landmarks(result.front.objectives, result.front.measures)
+    roles = landmarks(result.front.objectives, result.front.measures, result.front.offsets)
     if arguments.json:
         summary = _summary(result, application, settings, roles, folder, timings)
         # Of the front as it is written: refitted, and evaluated in double precision.

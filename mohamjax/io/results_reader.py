@@ -44,6 +44,7 @@ class ResultFiles:
         kind: `search` or `codesign`.
         certificate: of `bounds.json`; None where there is none.
         measures: names of the objectives that were searched.
+        offsets: what is added to them before their logarithms are taken.
     """
 
     folder: pathlib.Path
@@ -54,6 +55,7 @@ class ResultFiles:
     kind: str
     certificate: Certificate | None
     measures: tuple[str, ...] = DEFAULT
+    offsets: tuple[float, ...] = (0.0, 0.0, 0.0)
 
     @property
     def objectives(self) -> np.ndarray:
@@ -114,7 +116,7 @@ def read_results(folder: str | pathlib.Path, kinds: Sequence[str] = ("search",))
     config, kind = _config(folder / "config.yaml")
     if kind not in kinds:
         raise InputError(f"holds the results of `{kind}`", file=folder, remedy=_REMEDY)
-    measures = _measures(config, folder / "config.yaml")
+    measures, offsets = _measures(config, folder / "config.yaml")
     front = _front(folder / "front.csv", measures)
     return ResultFiles(
         folder=folder,
@@ -125,6 +127,7 @@ def read_results(folder: str | pathlib.Path, kinds: Sequence[str] = ("search",))
         kind=kind,
         certificate=read_certificate(folder) if measures == DEFAULT else None,
         measures=measures,
+        offsets=offsets,
     )
 
 
@@ -207,8 +210,8 @@ def _table(
     return rows
 
 
-def _measures(config: abc.Mapping[str, Any], path: pathlib.Path) -> tuple[str, ...]:
-    """What was searched; latency, energy and area where nothing is said of it."""
+def _measures(config: abc.Mapping[str, Any], path: pathlib.Path) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    """What was searched, and the offsets; latency, energy and area where nothing is said of it."""
     inner = config.get("search")
     names = inner.get("objectives", DEFAULT) if isinstance(inner, dict) else DEFAULT
     if not isinstance(names, list | tuple) or len(names) not in (2, 3):
@@ -218,7 +221,11 @@ def _measures(config: abc.Mapping[str, Any], path: pathlib.Path) -> tuple[str, .
             measure_named(name if isinstance(name, str) else "")
         except InputError as error:
             raise InputError(error.message, file=path, item="search.objectives", remedy=_REMEDY) from None
-    return tuple(names)
+    offsets = config.get("offsets", [0.0] * len(names))
+    good = isinstance(offsets, list) and len(offsets) == len(names)
+    if not good or not all(type(x) in (int, float) and 0 <= x < _MOST for x in offsets):
+        raise InputError("are no amounts, one for each objective", file=path, item="offsets", remedy=_REMEDY)
+    return tuple(names), tuple(offsets)
 
 
 def _front(path: pathlib.Path, measures: Sequence[str] = DEFAULT) -> list[dict[str, Any]]:

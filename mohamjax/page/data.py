@@ -56,6 +56,7 @@ class Result:
         place: where a `design_id` stands in `evaluated`; those that are missing cannot be shown whole.
         workload: what was mapped; only results with equal ones are compared.
         measures: names of the objectives that the front is over.
+        offsets: what is added to them before their logarithms are taken.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Result:
     place: abc.Mapping[str, int] = dataclasses.field(default_factory=dict)
     workload: str = ""
     measures: Sequence[str] = DEFAULT
+    offsets: Sequence[float] = (0.0, 0.0, 0.0)
 
     @property
     def objectives(self) -> np.ndarray:
@@ -106,28 +108,35 @@ def contents(results: Sequence[Result], *, most: int, always: Iterable[tuple[str
         left -= quota[result.name]
     for result in results:
         named = [i for i, row in enumerate(result.front) if (result.name, row["design_id"]) in wanted]
-        chosen = spread(result.over(measures), quota[result.name], measures)
+        offset = result.offsets if tuple(result.measures) == measures else 0.0
+        chosen = spread(result.over(measures), quota[result.name], measures, offset)
         rows.append(_result(result, sorted({*chosen, *named}), measures))
-    told = [{"column": kind.column, "label": kind.label, "log": kind.log} for kind in map(measure_named, measures)]
+    least = np.concatenate([result.over(measures) for result in results]).min(axis=0)
+    told = [
+        {"column": kind.column, "label": kind.label, "log": kind.log or bool(low > 0)}
+        for kind, low in zip(map(measure_named, measures), least, strict=True)
+    ]
     head = {"format": REPORT_FORMAT, "mohamjax": __version__, "objectives": told}
     return {**head, "results": _jointly(results, rows, measures)}
 
 
-def spread(objectives: np.ndarray, count: int, measures: Sequence[str] = DEFAULT) -> list[int]:
-    """Rows that stand for a front: its landmarks, then always the one farthest from all chosen.
+def spread(
+    objectives: np.ndarray, count: int, measures: Sequence[str] = DEFAULT, offset: Sequence[float] | float = 0.0
+) -> list[int]:
+    """Rows that stand for a front: its landmarks, then always the one farthest from all chosen, on log axes.
 
     Args:
         objectives: `[N, M]` float.
         count: how many rows, at most N.
-        measures: names of the objectives; axes are logarithmic but for those that may be zero or less.
+        measures: names of the objectives.
+        offset: as of `landmarks`.
     """
     if count >= len(objectives):
         return list(range(len(objectives)))
-    log = [measure_named(name).log for name in measures]
-    values = np.where(log, np.log(np.maximum(objectives, np.finfo(float).tiny)), objectives)
+    values = np.log(np.maximum(objectives + offset, np.finfo(float).tiny))
     low, high = values.min(axis=0), values.max(axis=0)
     values = (values - low) / np.where(high > low, high - low, 1.0)
-    chosen = list(dict.fromkeys(landmarks(objectives, measures).values()))[:count]
+    chosen = list(dict.fromkeys(landmarks(objectives, measures, offset).values()))[:count]
     distance = np.full(len(values), np.inf)
     for row in chosen:
         distance = np.minimum(distance, np.linalg.norm(values - values[row], axis=1))

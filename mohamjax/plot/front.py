@@ -43,6 +43,7 @@ class Front:
         design_ids: names of the designs; default their numbers.
         measures: names of the objectives that the front is over.
         values: `[N, M]` float, these objectives where they are others than latency, energy and area.
+        offsets: `[M]`, what is added to them before their logarithms are taken; default 0.
     """
 
     latency_s: np.ndarray
@@ -52,6 +53,7 @@ class Front:
     design_ids: tuple[str, ...] = ()
     measures: tuple[str, ...] = DEFAULT
     values: np.ndarray | None = None
+    offsets: tuple[float, ...] = (0.0, 0.0, 0.0)
 
     def __post_init__(self) -> None:
         """Checks what a figure needs."""
@@ -185,7 +187,7 @@ def front_projections(front: Front, *, title: str, certificate: Certificate | No
         factors.append(factor)
         scaled.append(values * factor)
         labels.append(f"{clean(kind.label, 40)} [{written}]" if written else kind.label)
-    found = landmarks(front.objectives, front.measures)
+    found = landmarks(front.objectives, front.measures, front.offsets)
     rows = roles_by_row(found)
     markers = dict(zip(found, (*_MARKERS[: len(kinds)], _KNEE), strict=True))
     sizes = _sizes(front.chiplets, len(front.objectives))

@@ -24,7 +24,10 @@ def front_of(evaluated: Evaluated) -> Front:
     latency, energy, area = np.asarray(evaluated.reports.objectives, float).T
     chiplets = (np.asarray(evaluated.designs.template) >= 0).sum(axis=1)
     values = None if evaluated.measures == DEFAULT else evaluated.objectives
-    return Front(latency, energy, area, chiplets=chiplets, measures=evaluated.measures, values=values)
+    return Front(
+        latency, energy, area, chiplets=chiplets, measures=evaluated.measures, values=values,
+        offsets=tuple(evaluated.offsets.tolist()),
+    )  # fmt: skip
 
 
 def result_figures(
@@ -47,7 +50,7 @@ def result_figures(
     Yields:
         Names, e.g. `gantt_knee`, and figures; one with several roles comes by the name of each.
     """
-    rows = roles_by_row(landmarks(front.objectives, front.measures))
+    rows = roles_by_row(landmarks(front.objectives, front.measures, front.offsets))
     chosen = [(view(row), roles) for row, roles in rows.items()]
     kinds = [measure_named(name) for name in front.measures]
     file_of_role = {**{kind.role: kind.key for kind in kinds}, "knee": "knee"}

@@ -16,7 +16,7 @@ from mohamjax.programs import light_jit
 from mohamjax.schedule.bounds import Bounds, design_bounds, scenario_bounds
 from mohamjax.schedule.design import CYCLE_S, Design, DesignReport, report
 from mohamjax.schedule.front_bounds import FrontBounds, front_bounds
-from mohamjax.schedule.measures import DEFAULT, kinds_of, measured, of_frames, owners
+from mohamjax.schedule.measures import DEFAULT, kinds_of, measured, of_frames, offsets, owners
 from mohamjax.schedule.workbench import workbench
 from mohamjax.struct import cast
 from mohamjax.workload import ApplicationModel
@@ -62,6 +62,11 @@ class Evaluated:
         owner[: len(application.layers)] = application.network_of_layer
         network = owners(self.measures, application)
         return np.asarray(measured(self.reports, kinds_of(self.measures), network, owner, np))
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """`[M]` float, what is added to the objectives before their logarithms are taken."""
+        return offsets(self.measures, self.application)
 
     def take(self, index: np.ndarray) -> Evaluated:
         """The designs at `index`, in that order."""

@@ -18,27 +18,20 @@ ROLES = ("fastest", "most frugal", "smallest", "knee")
 """Designs of a front over latency, energy and area that one looks at first."""
 
 
-def landmarks(objectives: Any, measures: Sequence[str] = DEFAULT) -> dict[str, int]:
-    """Rows of the designs that have least of each objective, and of the knee: nearest to ideal.
-
-    Distances are on log axes, and on linear ones of objectives that may be zero or less.
+def landmarks(objectives: Any, measures: Sequence[str] = DEFAULT, offset: Any = 0.0) -> dict[str, int]:
+    """Rows of the designs that have least of each objective, and of the knee (nearest to ideal on log axes).
 
     Args:
         objectives: `[N, M]` float, N >= 1.
         measures: names of the objectives.
+        offset: `[M]` float, with which they have a logarithm (`measures.offsets`).
 
     Returns:
         Row of each role (`ROLES`, or those of the measures and `knee`); one row may have several.
     """
-    values = np.asarray(objectives, float)
-    kinds = [measure_named(name) for name in measures]
-    rows = [int(i) for i in emo.extremes(emo.with_spare_rows(values))]
-    low, high = values.min(axis=0), values.max(axis=0)
-    share = (values - low) / np.where(high > low, high - low, 1.0)
-    # The knee takes logarithms: of a linear axis, those of its exponential.
-    values = np.where([kind.log for kind in kinds], values, np.exp(share))
-    rows.append(int(emo.knee_point(emo.positive(emo.with_spare_rows(values)), log=True)))
-    return dict(zip([*(kind.role for kind in kinds), ROLES[-1]], rows, strict=True))
+    values = emo.with_spare_rows(np.asarray(objectives, float) + offset)
+    rows = [*(int(i) for i in emo.extremes(values)), int(emo.knee_point(emo.positive(values), log=True))]
+    return dict(zip([*(measure_named(name).role for name in measures), ROLES[-1]], rows, strict=True))
 
 
 def non_dominated(evaluated: Evaluated) -> Evaluated:

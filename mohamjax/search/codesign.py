@@ -110,8 +110,9 @@ class SearchResult:
     @property
     def hypervolume(self) -> float:
         """Share of the search's box that the front dominates, on log axes, in double precision."""
-        values = self.front.objectives + offsets(self.front.measures, self.front.application)
-        return box_share(values, self.config["ideal_point"], self.config["reference_point"])
+        return box_share(
+            self.front.objectives + self.front.offsets, self.config["ideal_point"], self.config["reference_point"]
+        )
 
 
 def runnable(application: ApplicationModel, templates: Sequence[Template]) -> np.ndarray:

@@ -252,8 +252,8 @@ def _packaged(key: str) -> list[_Entry]:
     entries = []
     for network in document["scenarios"][key]["networks"]:
         file, rate = network["file"], float(network.get("frames_per_second", 0))
-        asked = {"frames_per_second": rate, "deadline_s": 1 / rate} if rate else {}
-        entries.append(_Entry(_DATA / file, task=document["provenance"][file]["task"], **asked))
+        task, deadline = document["provenance"][file]["task"], 1 / rate if rate else math.inf
+        entries.append(_Entry(_DATA / file, task=task, deadline_s=deadline, frames_per_second=rate))
     return entries
 
 
