@@ -14,7 +14,7 @@ from mohamjax.blocks import in_blocks
 from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters, Technology, Template, TemplateArrays, check_tiles
 from mohamjax.mapping import MappingTables
-from mohamjax.schedule import Requirements, Workbench, alone, workbench
+from mohamjax.schedule import CYCLE_S, Requirements, Workbench, alone, workbench
 from mohamjax.schedule.measures import DEFAULT, of_frames, offsets, owners
 from mohamjax.search.box import search_box
 from mohamjax.search.config import MohamConfig
@@ -211,6 +211,7 @@ def build_context(
         site=jnp.asarray(site.tiles),
         pin=jnp.asarray(np.pad(site.pin, (0, padding), constant_values=-1)),
         homogeneous=jnp.int32(runs_all[0] if site.homogeneous else -1),
+        urgency=_urgency(application, tables, package, config, total),
     )
     names = config.objectives
     if weights is None or config.objective != "product":
@@ -235,6 +236,25 @@ def build_context(
         tenant_limits=None if bench.tenants is None else jnp.asarray(site.tenant_limits, reference.dtype),
         measures=measures,
     )
+
+
+def _urgency(
+    application: ApplicationModel, tables: MappingTables, package: PackageParameters, config: MohamConfig, padded: int
+) -> jax.Array | None:
+    """`Genetics.urgency`: how much earlier than the longest deadline a layer's network has its own.
+
+    Networks without a deadline wait for all others.
+    """
+    if {"lateness", "missed"}.isdisjoint(config.objectives):
+        return None
+    exists = np.arange(np.shape(tables.cycles)[2]) < np.asarray(tables.count)[..., None]
+    slowest = np.where(exists, alone(tables, package), 0.0).max(axis=(1, 2))
+    deadline = np.asarray([network.deadline_s for network in application.networks]) / CYCLE_S
+    early = np.max(deadline[np.isfinite(deadline)]) - deadline
+    early = np.where(np.isfinite(early), early, -slowest[list(application.unique_of_layer)].sum())
+    urgency = np.zeros(padded, np.float32)
+    urgency[: len(application.layers)] = early[list(application.network_of_layer)]
+    return jnp.asarray(urgency)
 
 
 def check_tables(tables: MappingTables, application: ApplicationModel, templates: Sequence[Template]) -> None:

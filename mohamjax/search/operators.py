@@ -65,6 +65,8 @@ class Genetics:
         pin: `[L]` int32, tile that the layer must run on, -1 where it is free.
         homogeneous: `[]` int32, template for designs that hold none that runs every layer, where all chiplets must be
             of one template; -1 where they need not.
+        urgency: `[L]` float, cycles by which list scheduling takes a layer for more urgent than what remains after it
+            says; None where lateness is no objective.
     """
 
     layers: jax.Array
@@ -81,6 +83,7 @@ class Genetics:
     site: jax.Array
     pin: jax.Array
     homogeneous: jax.Array
+    urgency: jax.Array | None = None
 
 
 def _real(genetics: Genetics) -> jax.Array:
