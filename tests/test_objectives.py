@@ -201,8 +201,8 @@ def dated():
 def test_the_search_finds_the_front_over_any_objectives_from_ten_seeds(dated, names, genes, generations, missing):
     """Every design is tried. With the default rates; seeds are islands.
 
-    What is least of each objective, the least lateness above all, is found from every seed, and so is the whole front; but
-    in most seeds plans miss one of the 63 designs over lateness, which list scheduling does not come to.
+    What is least of each objective, the least lateness above all, is found from every seed, and so is the whole
+    front; but in most seeds plans miss one of the 63 designs over lateness, which list scheduling does not come to.
     """
     problem, package, made, designs = dated
     config = dataclasses.replace(CONFIG, islands=10, objectives=names, genes=genes, generations=generations)

@@ -3,8 +3,9 @@
 A plan says which chiplets there are, how large each may be, and whether it works for speed or for thrift; everything
 else follows. On every chiplet each layer has the best mapping that fits the chiplet as it stands, every capacity and
 every fanout for itself; layers are taken by upward rank (HEFT: Topcuoglu, Hariri, Wu, 2002), or where lateness is
-searched by the time that their deadline leaves them, and go to the chiplet of least finish time x energy^thrift. A chiplet then shrinks to what its layers use, so that no layer of a decoded design
-has a better mapping, under its chiplet's weight, that would fit.
+searched by the latest start that keeps their deadline, and go to the chiplet of least finish time x energy^thrift. A
+chiplet then shrinks to what its layers use, so that no layer of a decoded design has a better mapping, under its
+chiplet's weight, that would fit.
 
 Whether a mapping fits is a bit. For every template, weight, size component and threshold there is a set of mappings,
 ordered by their score under the weight: the best mapping that fits a chiplet is the lowest bit of an intersection.
