@@ -160,7 +160,10 @@ def plot_results(
         np.asarray([row[name] for row in files.front]) for name in ("latency_s", "energy_J", "area_mm2", "n_chiplets")
     )
     names = tuple(row["design_id"] for row in files.front)
-    front = Front(latency_s=latency, energy_J=energy, area_mm2=area, chiplets=chiplets.astype(int), design_ids=names)
+    front = Front(
+        latency, energy, area, chiplets=chiplets.astype(int), design_ids=names, measures=files.measures,
+        values=files.objectives, offsets=files.offsets,
+    )  # fmt: skip
 
     def view(row: int) -> DesignView:
         at = designs.index(names[row])

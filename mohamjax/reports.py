@@ -84,6 +84,8 @@ def _result(name: str, files: ResultFiles, designs: ResultDesigns) -> Result:
         evaluated=designs.evaluated,
         workload=_networks(files.config),
         place=designs.place,
+        measures=files.measures,
+        offsets=files.offsets,
     )
 
 

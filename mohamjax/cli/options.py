@@ -15,6 +15,7 @@ __all__ = [
     "add_static_energy",
     "add_workload",
     "as_options",
+    "names",
     "natural",
     "positive",
     "rate",
@@ -38,6 +39,8 @@ _OPTIONS = {
     "mappings": "--inject",
     "max_chiplets": "--max-chiplets",
     "method": "--method",
+    "objective": "--objective",
+    "objectives": "--objectives",
     "out": "--out",
     "package": "--package",
     "platform": "--platform",
@@ -62,6 +65,7 @@ _OPTIONS = {
     "templates": "--templates",
     "vary": "--vary",
     "wanted": "--explain",
+    "weights": "--weights",
 }
 """Options by the arguments of the library that they become."""
 
@@ -159,15 +163,20 @@ def rate(text: str) -> tuple[str, float]:
     return name, rate
 
 
-def weights(text: str) -> tuple[float, float, float]:
-    """`L,E,A` of `--weights`."""
+def weights(text: str) -> tuple[float, ...]:
+    """`L,E,A` of `--weights`: an exponent for each objective."""
     try:
         values = [float(w) for w in text.split(",")]
     except ValueError:
         values = []
-    if len(values) != 3 or not all(0 <= w < 1e3 for w in values) or not any(values):
+    if len(values) not in (2, 3) or not all(0 <= w < 1e3 for w in values) or not any(values):
         raise argparse.ArgumentTypeError(f"{text!r} is not three numbers from 0, such as 1,1,0")
-    return values[0], values[1], values[2]
+    return tuple(values)
+
+
+def names(text: str) -> tuple[str, ...]:
+    """`NAME,NAME,...`."""
+    return tuple(name.strip() for name in text.split(","))
 
 
 def add_workload(parser: argparse.ArgumentParser) -> None:

@@ -33,12 +33,12 @@ def add_parser(verbs: Any) -> None:
         "search",
         help="search the front of multi-chiplet systems for networks that run together",
         description="Searches packages, chiplet sizes, mappings and schedules for networks that run together, and "
-        "writes the front over latency, energy and area to a results folder.",
+        "writes the front over latency, energy and area, or over what --objectives names, to a results folder.",
     )
     parser.add_argument(
         "workload",
         nargs="+",
-        help="a packaged scenario (mobile, edge, ar-vr, data-center), a scenario YAML, or ONNX files",
+        help="a packaged scenario (mobile, edge, ar-vr, data-center, ar-vr-rates), a scenario YAML, or ONNX files",
     )
     parser.add_argument("--budget", default="small", help="tiny, small (default) or paper")
     parser.add_argument(
@@ -74,14 +74,27 @@ def add_parser(verbs: Any) -> None:
     spread.add_devices(parser, "spread the search: islands, or the evaluation of an only one,")
     spread.add_processes(parser)
     parser.add_argument(
+        "--objectives",
+        type=options.names,
+        metavar="NAME,NAME,...",
+        help="two or three measures that span the front (default latency,energy,area): latency, energy, area, "
+        "latency:NETWORK, lateness, missed, weighted-latency; period and idle with several frames in flight",
+    )
+    parser.add_argument(
+        "--periods",
+        type=options.positive,
+        metavar="N",
+        help="periods of the slowest network that are in flight for the objectives period and idle (default 4)",
+    )
+    parser.add_argument(
         "--objective",
-        help="front (default), or one number to minimise: latency, energy, area, or product with --weights",
+        help="front (default), or one number to minimise: one of --objectives, or product with --weights",
     )
     parser.add_argument(
         "--weights",
         type=options.weights,
         metavar="L,E,A",
-        help="exponents of latency, energy and area in the product (default 1,1,1)",
+        help="exponents of the objectives in the product (default 1,1,1)",
     )
     parser.add_argument(
         "--rate",
@@ -154,6 +167,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
 
     from mohamjax.hardware import load_package
     from mohamjax.schedule import load_requirements
+    from mohamjax.schedule.measures import of_frames
     from mohamjax.search import MOST_RATES, Settings
 
     settings = Settings.preset(arguments.budget, preset=arguments.preset, seed=arguments.seed)
@@ -170,6 +184,8 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         "max_chiplets": arguments.max_chiplets,
         "islands": arguments.islands,
         "migration": arguments.migration,
+        "objectives": arguments.objectives,
+        "periods": arguments.periods,
         "objective": arguments.objective or (arguments.weights and "product"),
         "stop": arguments.stop,
         "seeded": arguments.seeds,
@@ -191,6 +207,10 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         if chosen["objective"] != "product":
             raise InputError("are for --objective product", item="--weights", remedy="leave one of the two out")
         changes["weights"] = arguments.weights
+    elif chosen.get("objectives"):
+        changes["weights"] = (1.0,) * len(chosen["objectives"])
+    if arguments.periods and not of_frames(changes["moham"].objectives):
+        raise InputError("is for the objectives period and idle", item="--periods", remedy="leave it out")
     kind = "plan_rates" if settings.moham.genes == "plans" else "rates"
     rates = getattr(settings, kind)
     known = [field.name for field in dataclasses.fields(rates)]
@@ -291,6 +311,7 @@ def _searched(
     from mohamjax.io import CheckpointFile, mapping_cache, write_front_arrays, write_results
     from mohamjax.io.files import version_of
     from mohamjax.schedule import certify, landmarks
+    from mohamjax.schedule.measures import DEFAULT
     from mohamjax.search import co_optimise
 
     began = time.perf_counter()
@@ -313,12 +334,11 @@ def _searched(
             return 0
         bounds = result.front.bounds(settings.moham.max_chiplets)
         config = {**result.config, "inputs": inputs}
-        certificate = certify(
-            result.front.front_bounds(settings.moham.max_chiplets),
-            result.front.reports.objectives,
-            config["ideal_point"],
-            config["reference_point"],
-        )
+        certificate = None
+        if result.front.measures == DEFAULT:
+            limits = result.front.front_bounds(settings.moham.max_chiplets)
+            box = config["ideal_point"], config["reference_point"]
+            certificate = certify(limits, result.front.reports.objectives, *box)
         try:
             write_results(folder, result.front, result.history, config, bounds, certificate)
             if arguments.bulk:
@@ -353,14 +373,19 @@ def _searched(
     terminal.line(f"{spent}; {timings['total_s']:.1f} s in all")
     early = " (stopped early; --resume goes on)" if checkpoint.kept else " (stopped early)"
     terminal.line(f"results in {folder}{early if result.interrupted else ''}")
-    roles = landmarks(result.front.reports.objectives)
+    roles = landmarks(result.front.objectives, result.front.measures, result.front.offsets)
     if arguments.json:
         summary = _summary(result, application, settings, roles, folder, timings)
         # Of the front as it is written: refitted, and evaluated in double precision.
-        volumes = {"hypervolume": certificate.hypervolume, "hypervolume_bound": certificate.most}
+        volumes = {"hypervolume": result.hypervolume}
+        if certificate is not None:
+            volumes = {"hypervolume": certificate.hypervolume, "hypervolume_bound": certificate.most}
         print(json.dumps({**summary, **volumes, "bounds": bounds.to_dict()}, indent=2))
     else:
         print(landmark_table(roles, result.front, bounds))
+        if certificate is None:
+            print(f"hypervolume {result.hypervolume:.4f} of the box; bounds of it are known for the default objectives")
+            return 0
         print(
             f"hypervolume {certificate.hypervolume:.4f}; no front over the mappings found has more than "
             f"{certificate.most:.4f}: {certificate.share:.1%} of it at least"
@@ -385,7 +410,7 @@ def _draw(
     terminal: Terminal,
     application: ApplicationModel,
     result: SearchResult,
-    certificate: Certificate,
+    certificate: Certificate | None,
     folder: pathlib.Path,
 ) -> None:
     """Draws the figures. What hinders it costs no results: they are written, and figures can be drawn again."""

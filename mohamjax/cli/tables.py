@@ -58,13 +58,17 @@ def digits(value: float) -> str:
 def landmark_table(landmarks: dict[str, int], front: Any, bounds: Bounds) -> str:
     """The designs of a front that one looks at first, beside the lower bounds of the scenario."""
     from mohamjax.io import front_rows
+    from mohamjax.schedule.measures import DEFAULT, measure_named
 
     rows = front_rows(front)
     latency = unit([rows[i]["latency_s"] for i in landmarks.values()], "s")
     energy = unit([rows[i]["energy_J"] for i in landmarks.values()], "J")
     scales = (("latency_s", latency[1]), ("energy_J", energy[1]), ("area_mm2", 1.0))
     units = (f"latency [{latency[0]}]", f"energy [{energy[0]}]", "area [mm^2]")
-    head = ["design", "id", *(cell for unit in units for cell in (unit, "/ bound")), "chiplets"]
+    others = [kind for kind in map(measure_named, front.measures) if kind.name not in DEFAULT]
+    scaled = {kind: unit([abs(rows[i][kind.column]) or 1.0 for i in landmarks.values()], "s") for kind in others}
+    told = [f"{kind.label} [{scaled[kind][0]}]" if kind.unit == "s" else kind.label for kind in others]
+    head = ["design", "id", *told, *(cell for unit in units for cell in (unit, "/ bound")), "chiplets"]
     body = []
     for name, i in landmarks.items():
         row = rows[i]
@@ -74,13 +78,14 @@ def landmark_table(landmarks: dict[str, int], front: Any, bounds: Bounds) -> str
             for (key, scale), bound in zip(scales, bounds.objectives, strict=True)
             for cell in (digits(row[key] * scale), digits(row[key] / bound) if bound else "-")
         ]
-        body.append([name, str(i), *values, kinds])
+        own = [digits(row[kind.column] * (scaled[kind][1] if kind.unit == "s" else 1.0)) for kind in others]
+        body.append([name, str(i), *own, *values, kinds])
     limits = [
         cell
         for (_, scale), bound in zip(scales, bounds.objectives, strict=True)
         for cell in (digits(bound * scale), "")
     ]
-    body.append(["lower bound", "", *limits, ""])
+    body.append(["lower bound", "", *("" for _ in others), *limits, ""])
     heading = (
         f"front of {plural(len(rows), 'design')}; / bound: times what no design over the mappings found goes below"
     )

@@ -2,7 +2,8 @@
 
 Format `designs/1` (JSON, one object):
 
-- `format`, `mohamjax` (version), `scenario`, `clock_GHz` (1, nothing else);
+- `format`, `mohamjax` (version), `scenario`, `clock_GHz` (1, nothing else), `objectives` (names of the columns that the
+  front is over, for people);
 - `technology`: `{"hash", "static_energy"}` of the energy and area tables, and whether leakage counts;
 - `templates`: list, as in a template file; `package`: package parameters;
 - `networks`: list of `{"name", "source"}`; `layers`: list of `{"network" (index), "name", "type", "op", "word_bits",
@@ -53,6 +54,7 @@ from mohamjax.schedule import (
     reevaluate,
 )
 from mohamjax.schedule.evaluated import misfit, misfits
+from mohamjax.schedule.measures import measure_named
 from mohamjax.schedule.view import design_view
 
 __all__ = ["choose_designs", "designs_document", "evaluate_designs", "schedules_document"]
@@ -83,6 +85,8 @@ def designs_document(
     numbers: dict[tuple[int, int, int], int] = {}
     rows = []
     own_bounds = evaluated.design_bounds()
+    kinds = [measure_named(name) for name in evaluated.measures]
+    searched = {kind.column: values for kind, values in zip(kinds, evaluated.objectives.T, strict=True)}
     for i in range(len(evaluated)):
         design, chips, timeline = _one(evaluated, i)
         standing = np.flatnonzero(design.template >= 0)
@@ -130,6 +134,7 @@ def designs_document(
                 "latency_s": latency,
                 "energy_J": energy,
                 "area_mm2": area,
+                **{k: float(values[i]) for k, values in searched.items() if k not in OBJECTIVES},
                 "bounds": own_bounds[i].to_dict(),
                 "chiplets": chiplets,
                 "schedule": schedule,
@@ -138,6 +143,7 @@ def designs_document(
     head = problem_document(application, templates, evaluated.package, evaluated.technology, scenario)
     return {
         **head,
+        "objectives": list(searched),
         "bounds": (evaluated.bounds() if bounds is None else bounds).to_dict(),
         "mappings": nest_rows(evaluated.tables.mapping, templates, numbers),
         "designs": rows,
@@ -368,5 +374,5 @@ def write_design_trace(path: str | pathlib.Path, evaluated: Evaluated, names: Se
         names: what they are called; default their numbers.
     """
     chosen = range(len(evaluated)) if names is None else names
-    views = (design_view(evaluated, i, name) for i, name in enumerate(chosen))
+    views = [design_view(evaluated, i, name) for i, name in enumerate(chosen)]
     write_text(path, dump_json(design_trace(views)))

@@ -139,6 +139,7 @@ class DesignsForm(_WholeForm, kw_only=True):
     networks: list[NetworkForm | str]
     layers: Annotated[list[LayerForm], Meta(min_length=1, description="the layers of every network")]
     designs: list[DesignForm]
+    objectives: list[Text] | None = None
 
 
 class SchedulesForm(_WholeForm, kw_only=True):

@@ -28,6 +28,7 @@ from mohamjax.io.files import check_format, csv_text, dump_json, read_json, writ
 from mohamjax.io.forms import BoundsForm
 from mohamjax.reader import found
 from mohamjax.schedule import Bounds, Certificate, Evaluated, network_latencies
+from mohamjax.schedule.measures import measure_named
 from mohamjax.search.stores import HISTORY_COLUMNS
 from mohamjax.struct import plain
 
@@ -61,6 +62,8 @@ def prepare_folder(path: str | pathlib.Path, item: str = "argument `out`") -> pa
 def front_rows(evaluated: Evaluated) -> list[dict[str, Any]]:
     """One row per design, as in `front.csv`."""
     latencies = network_latencies(evaluated)
+    kinds = [measure_named(name) for name in evaluated.measures]
+    columns = {kind.column: values for kind, values in zip(kinds, evaluated.objectives.T, strict=True)}
     rows = []
     for i in range(len(evaluated)):
         template = evaluated.designs.template[i]
@@ -82,6 +85,8 @@ def front_rows(evaluated: Evaluated) -> list[dict[str, Any]]:
                 row["worst_lateness_s"] = float(users.worst_lateness[i])
                 row["missed_deadlines"] = int(users.missed[i])
             row["weighted_latency_s"] = float(users.weighted_latency[i])
+        for column, values in columns.items():
+            row.setdefault(column, float(values[i]))
         rows.append(row)
     return rows
 

@@ -10,12 +10,15 @@ from collections import abc
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from mohamjax.errors import InputError
 from mohamjax.hardware import Technology
 from mohamjax.io.designs import evaluate_designs
 from mohamjax.io.results import read_certificate
 from mohamjax.reader import found, read_table, read_text, read_yaml
 from mohamjax.schedule import Certificate, Evaluated
+from mohamjax.schedule.measures import DEFAULT, measure_named
 from mohamjax.unico.config import CODESIGN_FORMAT
 
 __all__ = ["ResultDesigns", "ResultFiles", "evaluate_results", "read_results"]
@@ -40,6 +43,8 @@ class ResultFiles:
         config: `config.yaml`.
         kind: `search` or `codesign`.
         certificate: of `bounds.json`; None where there is none.
+        measures: names of the objectives that were searched.
+        offsets: what is added to them before their logarithms are taken.
     """
 
     folder: pathlib.Path
@@ -49,6 +54,14 @@ class ResultFiles:
     config: dict[str, Any]
     kind: str
     certificate: Certificate | None
+    measures: tuple[str, ...] = DEFAULT
+    offsets: tuple[float, ...] = (0.0, 0.0, 0.0)
+
+    @property
+    def objectives(self) -> np.ndarray:
+        """`[N, M]` float, the objectives of the front."""
+        columns = [measure_named(name).column for name in self.measures]
+        return np.asarray([[row[column] for column in columns] for row in self.front], float)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,10 +113,11 @@ def read_results(folder: str | pathlib.Path, kinds: Sequence[str] = ("search",))
     folder = pathlib.Path(folder)
     if not found(folder, folder=True):
         raise InputError("there is no such folder", file=folder, remedy=_REMEDY)
-    front = _front(folder / "front.csv")
     config, kind = _config(folder / "config.yaml")
     if kind not in kinds:
         raise InputError(f"holds the results of `{kind}`", file=folder, remedy=_REMEDY)
+    measures, offsets = _measures(config, folder / "config.yaml")
+    front = _front(folder / "front.csv", measures)
     return ResultFiles(
         folder=folder,
         front=front,
@@ -111,7 +125,9 @@ def read_results(folder: str | pathlib.Path, kinds: Sequence[str] = ("search",))
         title=_title(config, folder / "config.yaml"),
         config=config,
         kind=kind,
-        certificate=read_certificate(folder),
+        certificate=read_certificate(folder) if measures == DEFAULT else None,
+        measures=measures,
+        offsets=offsets,
     )
 
 
@@ -194,9 +210,28 @@ def _table(
     return rows
 
 
-def _front(path: pathlib.Path) -> list[dict[str, Any]]:
+def _measures(config: abc.Mapping[str, Any], path: pathlib.Path) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    """What was searched, and the offsets; latency, energy and area where nothing is said of it."""
+    inner = config.get("search")
+    names = inner.get("objectives", DEFAULT) if isinstance(inner, dict) else DEFAULT
+    if not isinstance(names, list | tuple) or len(names) not in (2, 3):
+        raise InputError("are not two or three names", file=path, item="search.objectives", remedy=_REMEDY)
+    for name in names:
+        try:
+            measure_named(name if isinstance(name, str) else "")
+        except InputError as error:
+            raise InputError(error.message, file=path, item="search.objectives", remedy=_REMEDY) from None
+    offsets = config.get("offsets", [0.0] * len(names))
+    good = isinstance(offsets, list) and len(offsets) == len(names)
+    if not good or not all(type(x) in (int, float) and 0 <= x < _MOST for x in offsets):
+        raise InputError("are no amounts, one for each objective", file=path, item="offsets", remedy=_REMEDY)
+    return tuple(names), tuple(offsets)
+
+
+def _front(path: pathlib.Path, measures: Sequence[str] = DEFAULT) -> list[dict[str, Any]]:
     """Rows of `front.csv`."""
-    rows = _table(path, (*_OBJECTIVES, "n_chiplets"), ("design_id",), others=True)
+    columns = dict.fromkeys((*_OBJECTIVES, *(measure_named(name).column for name in measures), "n_chiplets"))
+    rows = _table(path, tuple(columns), ("design_id",), others=True)
     for number, row in enumerate(rows, start=2):
         bad = [name for name in _OBJECTIVES if not 0 <= row[name] < _MOST or (row[name] == 0 and name == "latency_s")]
         told = "not positive, or beyond what any design has"

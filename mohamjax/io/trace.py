@@ -3,6 +3,11 @@
 `chrome_trace` takes rows of jobs; `design_trace` takes whole designs: a process per design, in it a track per chiplet
 with its layers, a track per shared resource (memory interface, DRAM, link) that says when it is busy and when it is
 full, and a counter per resource with its bandwidth.
+
+Perfetto's importer has rules beyond the format (src/trace_processor/importers/json), which these traces keep. It takes
+times in whole nanoseconds, cutting off the rest of `ts` and of `dur`, and drops what does not nest then: times here are
+whole nanoseconds. Threads go by their numbers alone, and one with the number of its process is taken for its main one:
+numbers of processes and threads here all differ, and none is 0.
 """
 
 from __future__ import annotations
@@ -44,10 +49,12 @@ class _Trace:
 
     Args:
         scale: microseconds, the unit of the format, per unit of time.
+        processes: how many there will be, numbered from 1; threads have the numbers after them.
     """
 
-    def __init__(self, scale: float):
+    def __init__(self, scale: float, processes: int):
         self.scale = scale
+        self.threads = processes
         self.names: list[dict[str, Any]] = []
         self.events: list[dict[str, Any]] = []
 
@@ -56,10 +63,12 @@ class _Trace:
         self._name("process_name", pid, {"name": name})
         self._name("process_sort_index", pid, {"sort_index": pid})
 
-    def thread(self, pid: int, tid: int, name: str) -> None:
-        """Names a track of a process; they are shown by rising number."""
-        self._name("thread_name", pid, {"name": name}, tid)
-        self._name("thread_sort_index", pid, {"sort_index": tid}, tid)
+    def thread(self, pid: int, name: str) -> int:
+        """Names a track of a process, and gives its number; they are shown by rising number."""
+        self.threads += 1
+        self._name("thread_name", pid, {"name": name}, self.threads)
+        self._name("thread_sort_index", pid, {"sort_index": self.threads}, self.threads)
+        return self.threads
 
     def _name(self, kind: str, pid: int, said: dict[str, Any], tid: int | None = None) -> None:
         where = {"pid": pid} if tid is None else {"pid": pid, "tid": tid}
@@ -69,17 +78,27 @@ class _Trace:
         self, pid: int, tid: int, name: str, category: str, start: float, end: float, details: dict[str, Any]
     ) -> None:
         """A complete event; those of a track nest or follow one another."""
-        begin = start * self.scale
-        times = {"ts": begin, "dur": end * self.scale - begin}
+        begin, until = self._ns(start), self._ns(end)
+        times = {"ts": _microseconds(begin), "dur": _microseconds(until - begin)}
         self.events.append({"name": name, "cat": category, "ph": "X", **times, "pid": pid, "tid": tid, "args": details})
 
     def counter(self, pid: int, name: str, time: float, value: float, unit: str) -> None:
         """From a time on a counter has a value."""
-        self.events.append({"name": name, "ph": "C", "ts": time * self.scale, "pid": pid, "args": {unit: value}})
+        at = _microseconds(self._ns(time))
+        self.events.append({"name": name, "ph": "C", "ts": at, "pid": pid, "args": {unit: value}})
+
+    def _ns(self, time: float) -> int:
+        return round(time * self.scale * 1000)
 
     def document(self) -> dict[str, Any]:
         """The trace in the object form."""
         return {"traceEvents": [*self.names, *self.events], "displayTimeUnit": "ns" if self.scale < 1 else "ms"}
+
+
+def _microseconds(ns: int) -> float:
+    """Nanoseconds as microseconds of which a thousand are no less: who cuts off fractions finds them again."""
+    value = ns / 1000
+    return value if int(value * 1000.0) >= ns else math.nextafter(value, math.inf)
 
 
 def chrome_trace(rows: Iterable[TraceRow], *, time_unit: str = "s") -> dict[str, Any]:
@@ -98,21 +117,21 @@ def chrome_trace(rows: Iterable[TraceRow], *, time_unit: str = "s") -> dict[str,
     """
     if time_unit not in TIME_UNITS:
         raise ValueError(f"time_unit is {time_unit!r}, not one of {', '.join(TIME_UNITS)}")
-    trace = _Trace(TIME_UNITS[time_unit])
-    trace.process(0, "package")
+    trace = _Trace(TIME_UNITS[time_unit], 1)
+    trace.process(1, "package")
     thread: dict[str, int] = {}
     for row in rows:
         if row.chiplet not in thread:
-            trace.thread(0, thread.setdefault(row.chiplet, len(thread)), row.chiplet)
+            thread[row.chiplet] = trace.thread(1, row.chiplet)
         lost = sum((end - start) * (1 - rate) for start, end, rate, _ in row.slowed)
         details = {"network": row.network, "stall_us": lost * trace.scale}
-        trace.slice(0, thread[row.chiplet], row.layer, row.network, row.start, row.end, details)
+        trace.slice(1, thread[row.chiplet], row.layer, row.network, row.start, row.end, details)
         for start, end, rate, resource in row.slowed:
-            trace.slice(0, thread[row.chiplet], f"slowed by {resource}", "slowed", start, end, {"rate": rate})
+            trace.slice(1, thread[row.chiplet], f"slowed by {resource}", "slowed", start, end, {"rate": rate})
     return trace.document()
 
 
-def design_trace(views: Iterable[DesignView]) -> dict[str, Any]:
+def design_trace(views: Sequence[DesignView]) -> dict[str, Any]:
     """Builds a trace of designs, which Perfetto opens.
 
     Args:
@@ -124,12 +143,14 @@ def design_trace(views: Iterable[DesignView]) -> dict[str, Any]:
         `DesignView.traffic` (complete events `busy` and `full`), all named and in this order; counters (`ph` C, in
         GB/s) say what flows through each resource.
     """
-    trace = _Trace(TIME_UNITS["s"])
+    trace = _Trace(TIME_UNITS["s"], len(views))
     for pid, view in enumerate(views, start=1):
         latency, energy, area = view.objectives
         trace.process(pid, f"design {view.design_id}: {latency:.4g} s, {energy:.4g} J, {area:.4g} mm^2")
-        for k, chiplet in enumerate(view.chiplets):
-            trace.thread(pid, k + 1, f"chiplet {k}: {chiplet.template}, interface {chiplet.interface}")
+        track = [
+            trace.thread(pid, f"chiplet {k}: {chiplet.template}, interface {chiplet.interface}")
+            for k, chiplet in enumerate(view.chiplets)
+        ]
         for bar in view.bars:
             network = view.networks[bar.network]
             details = {
@@ -139,19 +160,19 @@ def design_trace(views: Iterable[DesignView]) -> dict[str, Any]:
                 "offchip_bytes": bar.offchip_bytes,
                 "energy_J": bar.energy_J,
             }
-            trace.slice(pid, bar.chiplet + 1, bar.name, network, bar.start_s, bar.end_s, details)
+            trace.slice(pid, track[bar.chiplet], bar.name, network, bar.start_s, bar.end_s, details)
             for s in bar.slowed:
-                where = pid, bar.chiplet + 1, f"slowed by {s.cause}", "slowed"
+                where = pid, track[bar.chiplet], f"slowed by {s.cause}", "slowed"
                 trace.slice(*where, max(s.start_s, bar.start_s), min(s.end_s, bar.end_s), {"rate": s.rate})
-        for k, resource in enumerate(view.traffic):
-            _resource(trace, pid, len(view.chiplets) + k + 1, resource)
+        for resource in view.traffic:
+            _resource(trace, pid, resource)
     return trace.document()
 
 
-def _resource(trace: _Trace, pid: int, tid: int, resource: Traffic) -> None:
+def _resource(trace: _Trace, pid: int, resource: Traffic) -> None:
     """Track and counter of a resource."""
     limit = f"{resource.bandwidth / 1e9:g} GB/s" if math.isfinite(resource.bandwidth) else "unlimited"
-    trace.thread(pid, tid, f"{resource.name} ({limit})")
+    tid = trace.thread(pid, f"{resource.name} ({limit})")
     spans: list[tuple[str, float, float, float]] = []
     for (start, rate), (end, _) in zip(resource.steps, resource.steps[1:], strict=False):
         state = "full" if rate >= resource.bandwidth * (1 - 1e-9) else "busy" if rate > 0 else ""

@@ -7,6 +7,10 @@ No text of a file enters a chart other than as a value.
 
 from __future__ import annotations
 
+import itertools
+import re
+from collections import abc
+from collections.abc import Sequence
 from typing import Any
 
 __all__ = ["charts"]
@@ -25,16 +29,31 @@ _AXES = {
 _SECONDS = "format(datum.value, '.5~s') + 's'"
 
 
-def _objective(name: str) -> dict[str, Any]:
-    """A log axis of an objective, whose limits the page sets."""
-    title, _, text = _AXES[name]
+def _signal(name: str) -> str:
+    """A name as Vega's signals may have it; `page.js` makes it likewise."""
+    return re.sub(r"\W", "_", name)
+
+
+def _field(name: str) -> str:
+    """A column as a field of Vega-Lite, in which dots and brackets mean something."""
+    return re.sub(r"([.\[\]\\])", r"\\\1", name)
+
+
+_DEFAULT = tuple({"column": name, "label": title, "log": True} for name, (title, _, _) in _AXES.items())
+
+
+def _objective(objective: abc.Mapping[str, Any]) -> dict[str, Any]:
+    """An axis of an objective, whose limits the page sets."""
+    name = objective["column"]
+    seconds = "format(datum.value, '.3~s')" + (" + 's'" if name.endswith("_s") else "")
+    title, _, text = _AXES.get(name, (objective["label"], "", seconds))
     return {
-        "field": name,
+        "field": _field(name),
         "type": "quantitative",
         "title": title,
         "scale": {
-            "type": "log",
-            "domain": [{"expr": f"{name}_low"}, {"expr": f"{name}_high"}],
+            **({"type": "log"} if objective["log"] else {"type": "linear", "zero": False}),
+            "domain": [{"expr": f"{_signal(name)}_{end}"} for end in ("low", "high")],
             "nice": False,
         },
         "axis": {"labelExpr": text, "tickCount": 6, "labelOverlap": "greedy"},
@@ -61,12 +80,15 @@ def _result(kind: str) -> dict[str, Any]:
     return {"field": "result", "type": "nominal", "title": "results", "scale": scale, "legend": None}
 
 
-def _projection(number: int, x: str, y: str) -> dict[str, Any]:
+def _projection(
+    number: int, x: abc.Mapping[str, Any], y: abc.Mapping[str, Any], others: Sequence[abc.Mapping[str, Any]]
+) -> dict[str, Any]:
     """One projection of the front: bounds, designs, and a ring around the current design."""
     place = {"x": _objective(x), "y": _objective(y)}
     tooltip = _told(
         ("result", "results", None),
         ("id", "design", None),
+        *((_field(o["column"]), o["label"], ".4~s") for o in others),
         ("latency_s", "latency [s]", ".4~s"),
         ("energy_J", "energy [J]", ".4~s"),
         ("area_mm2", "area [mm²]", ".4~g"),
@@ -123,9 +145,11 @@ def _projection(number: int, x: str, y: str) -> dict[str, Any]:
     }
 
 
-def _front() -> dict[str, Any]:
-    pairs = (("latency_s", "energy_J"), ("latency_s", "area_mm2"), ("energy_J", "area_mm2"))
-    limits = [{"name": f"{name}_{end}", "value": f"${name}_{end}"} for name in _AXES for end in ("low", "high")]
+def _front(objectives: Sequence[abc.Mapping[str, Any]]) -> dict[str, Any]:
+    pairs = list(itertools.combinations(objectives, 2))
+    others = [objective for objective in objectives if objective["column"] not in _AXES]
+    names = [_signal(objective["column"]) for objective in objectives]
+    limits = [{"name": f"{name}_{end}", "value": f"${name}_{end}"} for name in names for end in ("low", "high")]
     interval = {"type": "interval", "resolve": "global", "zoom": False}
     return {
         "$schema": SCHEMA,
@@ -135,7 +159,7 @@ def _front() -> dict[str, Any]:
         ],
         "columns": "$columns",
         "spacing": 34,
-        "concat": [_projection(k, x, y) for k, (x, y) in enumerate(pairs)],
+        "concat": [_projection(k, x, y, others) for k, (x, y) in enumerate(pairs)],
     }
 
 
@@ -354,10 +378,14 @@ def _shares(data: str, title: str, text: str, unit: str) -> dict[str, Any]:
     }
 
 
-def charts() -> dict[str, dict[str, Any]]:
-    """All charts by name, as the page fills them in."""
+def charts(objectives: Sequence[abc.Mapping[str, Any]] = _DEFAULT) -> dict[str, dict[str, Any]]:
+    """All charts by name, as the page fills them in.
+
+    Args:
+        objectives: two or three of the front, as in `contents`: `column`, `label` and `log`, the axis.
+    """
     return {
-        "front": _front(),
+        "front": _front(objectives),
         "convergence": _convergence(),
         "schedule": _schedule(),
         "energy": _shares("energy", "energy", "format(datum.value, '.3~s') + 'J'", "energy [J]"),

@@ -16,7 +16,8 @@ import yaml
 
 from mohamjax import __version__
 from mohamjax.mapping import loop_nest
-from mohamjax.schedule import OBJECTIVES, Certificate, Evaluated, Staircase, landmarks
+from mohamjax.schedule import Certificate, Evaluated, Staircase, landmarks
+from mohamjax.schedule.measures import DEFAULT, measure_named
 from mohamjax.schedule.view import ENERGY_PARTS, DesignView, design_view
 
 __all__ = ["REPORT_FORMAT", "Result", "contents", "spread"]
@@ -45,7 +46,8 @@ class Result:
         name: what tells it from the others, unique.
         title: scenario, budget and seed.
         kind: `search` or `codesign`.
-        front: a row per design: `design_id` as text, `OBJECTIVES`, and whatever else is to be in the table.
+        front: a row per design: `design_id` as text, latency, energy, area, what `measures` name, and whatever else is
+            to be in the table.
         history: rows of the convergence with `evaluations` and `hypervolume`.
         config: the settings that it was made with; plain data.
         facts: (what, value) about it beside its settings, such as when it was written.
@@ -53,6 +55,8 @@ class Result:
         evaluated: designs with reports; None where none can be shown whole.
         place: where a `design_id` stands in `evaluated`; those that are missing cannot be shown whole.
         workload: what was mapped; only results with equal ones are compared.
+        measures: names of the objectives that the front is over.
+        offsets: what is added to them before their logarithms are taken.
     """
 
     name: str
@@ -66,11 +70,18 @@ class Result:
     evaluated: Evaluated | None = None
     place: abc.Mapping[str, int] = dataclasses.field(default_factory=dict)
     workload: str = ""
+    measures: Sequence[str] = DEFAULT
+    offsets: Sequence[float] = (0.0, 0.0, 0.0)
 
     @property
     def objectives(self) -> np.ndarray:
-        """`[N, 3]` float, latency [s], energy [J], area [mm^2] of the front."""
-        return np.asarray([[row[name] for name in OBJECTIVES] for row in self.front], float)
+        """`[N, M]` float, the objectives of the front."""
+        return self.over(self.measures)
+
+    def over(self, measures: Sequence[str]) -> np.ndarray:
+        """`[N, M]` float, measures of the designs, which the rows of the front must have."""
+        columns = [measure_named(name).column for name in measures]
+        return np.asarray([[row[column] for column in columns] for row in self.front], float)
 
 
 def contents(results: Sequence[Result], *, most: int, always: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
@@ -86,6 +97,9 @@ def contents(results: Sequence[Result], *, most: int, always: Iterable[tuple[str
         JSON-able data in the format `report/1`.
     """
     wanted = {(name, design) for name, design in always}
+    # Fronts over other objectives than each other's are compared by those that all have.
+    kinds = {tuple(result.measures) for result in results}
+    measures = kinds.pop() if len(kinds) == 1 else DEFAULT
     rows = []
     left, waiting = most, sorted(results, key=lambda result: len(result.front))
     quota = {}
@@ -94,23 +108,35 @@ def contents(results: Sequence[Result], *, most: int, always: Iterable[tuple[str
         left -= quota[result.name]
     for result in results:
         named = [i for i, row in enumerate(result.front) if (result.name, row["design_id"]) in wanted]
-        rows.append(_result(result, sorted({*spread(result.objectives, quota[result.name]), *named})))
-    return {"format": REPORT_FORMAT, "mohamjax": __version__, "results": _jointly(results, rows)}
+        offset = result.offsets if tuple(result.measures) == measures else 0.0
+        chosen = spread(result.over(measures), quota[result.name], measures, offset)
+        rows.append(_result(result, sorted({*chosen, *named}), measures))
+    least = np.concatenate([result.over(measures) for result in results]).min(axis=0)
+    told = [
+        {"column": kind.column, "label": kind.label, "log": kind.log or bool(low > 0)}
+        for kind, low in zip(map(measure_named, measures), least, strict=True)
+    ]
+    head = {"format": REPORT_FORMAT, "mohamjax": __version__, "objectives": told}
+    return {**head, "results": _jointly(results, rows, measures)}
 
 
-def spread(objectives: np.ndarray, count: int) -> list[int]:
+def spread(
+    objectives: np.ndarray, count: int, measures: Sequence[str] = DEFAULT, offset: Sequence[float] | float = 0.0
+) -> list[int]:
     """Rows that stand for a front: its landmarks, then always the one farthest from all chosen, on log axes.
 
     Args:
-        objectives: `[N, 3]` float.
+        objectives: `[N, M]` float.
         count: how many rows, at most N.
+        measures: names of the objectives.
+        offset: as of `landmarks`.
     """
     if count >= len(objectives):
         return list(range(len(objectives)))
-    values = np.log(np.maximum(objectives, np.finfo(float).tiny))
+    values = np.log(np.maximum(objectives + offset, np.finfo(float).tiny))
     low, high = values.min(axis=0), values.max(axis=0)
     values = (values - low) / np.where(high > low, high - low, 1.0)
-    chosen = list(dict.fromkeys(landmarks(objectives).values()))[:count]
+    chosen = list(dict.fromkeys(landmarks(objectives, measures, offset).values()))[:count]
     distance = np.full(len(values), np.inf)
     for row in chosen:
         distance = np.minimum(distance, np.linalg.norm(values - values[row], axis=1))
@@ -122,9 +148,9 @@ def spread(objectives: np.ndarray, count: int) -> list[int]:
     return chosen
 
 
-def _jointly(results: Sequence[Result], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _jointly(results: Sequence[Result], rows: list[dict[str, Any]], measures: Sequence[str]) -> list[dict[str, Any]]:
     """Adds how many designs of each result no design of another one with the same workload dominates."""
-    values = [result.objectives for result in results]
+    values = [result.over(measures) for result in results]
     for k, row in enumerate(rows):
         others = [v for i, v in enumerate(values) if i != k and results[i].workload == results[k].workload]
         row["undominated"] = int((~_dominated(values[k], np.concatenate(others))).sum()) if others else None
@@ -141,7 +167,7 @@ def _digits(values: Any, digits: int = 6) -> list[float]:
     return [float(f"{float(value):.{digits}g}") for value in values]
 
 
-def _result(result: Result, chosen: Sequence[int]) -> dict[str, Any]:
+def _result(result: Result, chosen: Sequence[int], measures: Sequence[str]) -> dict[str, Any]:
     columns = list(dict.fromkeys(key for row in result.front for key in row if key != "design_id"))
     designs = _Details(result)
     whole = {}
@@ -150,6 +176,7 @@ def _result(result: Result, chosen: Sequence[int]) -> dict[str, Any]:
         if design in result.place:
             whole[str(i)] = designs.add(result.place[design], design)
     certificate = result.certificate
+    bounded = tuple(measures) == DEFAULT
     return {
         "name": result.name,
         "title": result.title,
@@ -162,7 +189,7 @@ def _result(result: Result, chosen: Sequence[int]) -> dict[str, Any]:
             name: _digits(row[name] for row in result.history) if result.history else []
             for name in ("evaluations", "hypervolume")
         },
-        "bounds": [] if certificate is None else _bounds(certificate, result.objectives),
+        "bounds": _bounds(certificate, result.over(DEFAULT)) if certificate is not None and bounded else [],
         **designs.shared(),
         "designs": whole,
     }

@@ -61,7 +61,7 @@ def page(contents: abc.Mapping[str, Any], title: str) -> str:
     """
     scripts = plotting_library(), _asset("page.js")
     hashes = " ".join(f"'sha256-{_base64(hashlib.sha256(script.encode()).digest())}'" for script in scripts)
-    data = {"charts": charts(), **contents}
+    data = {"charts": charts(contents["objectives"]), **contents}
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     filled = {
         "title": html.escape(title),

@@ -2,7 +2,6 @@
 (async () => {
   "use strict";
   const $ = (id) => document.getElementById(id);
-  const OBJECTIVES = ["latency_s", "energy_J", "area_mm2"];
   const SIGNS = ["●", "▲", "■", "◆", "✚", "▼", "▶", "◀"];
   const COLOURS = ["#4c78a8", "#f58518", "#e45756", "#72b7b2", "#54a24b", "#eeca3b", "#b279a2", "#ff9da6", "#9d755d", "#bab0ac"];
   const PAGE = 50;
@@ -24,6 +23,9 @@
     return;
   }
   const results = report.results;
+  const OBJECTIVES = report.objectives.map((objective) => objective.column);
+  const LOG = Object.fromEntries(report.objectives.map((objective) => [objective.column, objective.log]));
+  const PLAIN = ["latency_s", "energy_J", "area_mm2"];
   const rows = [];
   results.forEach((result, r) => {
     result.ids.forEach((id, i) => {
@@ -60,7 +62,7 @@
   const plain = (value, digits = 5) => (typeof value === "number" ? String(Number(value.toPrecision(digits))) : value === undefined ? "" : String(value));
 
   function written(name, value) {
-    if (name.startsWith("latency_s")) return si(value, "s");
+    if (name.startsWith("latency_s") || name.endsWith("_s")) return si(value, "s");
     if (name === "energy_J") return si(value, "J");
     if (name === "power_W") return si(value, "W");
     return plain(value);
@@ -71,6 +73,8 @@
     if (name in known) return known[name];
     if (name.startsWith("latency_s_")) return "latency of " + name.slice(10);
     if (name.startsWith("n_")) return name.slice(2);
+    const objective = report.objectives.find((one) => one.column === name);
+    if (objective) return objective.label;
     return name.replaceAll("_", " ");
   }
 
@@ -136,11 +140,11 @@
 
   // ---------------------------------------------------------------- what is chosen
 
-  const columns = ["result", "id", ...OBJECTIVES, "n_chiplets"];
+  const columns = ["result", "id", ...new Set([...OBJECTIVES, ...PLAIN]), "n_chiplets"];
   for (const result of results) for (const name in result.columns) if (!columns.includes(name)) columns.push(name);
   if (results.length === 1) columns.shift();
 
-  const state = { sort: "latency_s", rising: true, filters: {}, brush: null, current: null, page: 0, shown: [], chosen: [] };
+  const state = { sort: OBJECTIVES[0], rising: true, filters: {}, brush: null, current: null, page: 0, shown: [], chosen: [] };
 
   /** A filter as a test of a value, null where it is none. */
   function test(text, numeric) {
@@ -210,7 +214,7 @@
         facts["hypervolume of what is possible"] || "", facts["certified gap"] || "",
       ];
     });
-    const head = ["results", "title", "kind", "designs", "undominated by other results", "least latency", "least energy", "least area [mm²]", "evaluations", "hypervolume of what is possible", "certified gap"];
+    const head = ["results", "title", "kind", "designs", "undominated by other results", ...OBJECTIVES.map((name) => "least " + heading(name)), "evaluations", "hypervolume of what is possible", "certified gap"];
     const kept = head.map((_, at) => at).filter((at) => body.some((line) => line[at] !== "" && line[at] !== null));
     fill($("summary"), kept.map((at) => head[at]), body.map((line) => kept.map((at) => line[at])));
     $("front-hint").textContent = (results.length > 1 ? "Colours and signs are those of the results above. " : "") + "Drag in a projection to select designs in all three and in the table; a click shows a design below. With the keyboard, filters of the table select." +
@@ -247,12 +251,21 @@
   function limits() {
     const found = {};
     for (const name of OBJECTIVES) {
+      const signal = name.replace(/\W/g, "_");
+      if (!LOG[name]) {
+        const values = state.shown.map((row) => row[name]);
+        const least = values.reduce((a, b) => Math.min(a, b), Infinity), most = values.reduce((a, b) => Math.max(a, b), -Infinity);
+        const room = 0.06 * (most - least) || 0.05 * Math.abs(most) || 1;
+        found[signal + "_low"] = Number.isFinite(least) ? least - room : 0;
+        found[signal + "_high"] = Number.isFinite(most) ? most + room : 1;
+        continue;
+      }
       let low = Infinity, high = 0;
       for (const row of state.shown) if (row[name] > 0) (low = Math.min(low, row[name])), (high = Math.max(high, row[name]));
       if (!(low <= high)) low = high = 1;
       const margin = Math.max(Math.pow(high / low, 0.06), 1.05);
-      found[name + "_low"] = low / margin;
-      found[name + "_high"] = high * margin;
+      found[signal + "_low"] = low / margin;
+      found[signal + "_high"] = high * margin;
     }
     return found;
   }
@@ -377,7 +390,7 @@
     if (!row) return;
     const result = results[row.r], design = result.designs[row.i];
     $("design-title").replaceChildren("Design ", row.id, results.length > 1 ? " of " : "", ...(results.length > 1 ? [sign(row.r), result.name] : []));
-    $("design-head").replaceChildren(element("p", {}, OBJECTIVES.map((name) => heading(name).replace(" [mm²]", "") + " " + written(name, row[name]) + (name === "area_mm2" ? " mm²" : "")).join(", ") + ", " + row.n_chiplets + (row.n_chiplets === 1 ? " chiplet" : " chiplets")));
+    $("design-head").replaceChildren(element("p", {}, [...new Set([...OBJECTIVES, ...PLAIN])].map((name) => heading(name).replace(" [mm²]", "") + " " + written(name, row[name]) + (name === "area_mm2" ? " mm²" : "")).join(", ") + ", " + row.n_chiplets + (row.n_chiplets === 1 ? " chiplet" : " chiplets")));
     $("details").hidden = !design;
     $("no-details").hidden = Boolean(design);
     if (!design) {
@@ -396,12 +409,12 @@
     writeLayers(result, design, about);
   }
 
-  /** The design with details that is nearest on log axes, of the same results. */
+  /** The design with details that is nearest in latency, energy and area on log axes, of the same results. */
   function nearest(row) {
     let best = null, least = Infinity;
     for (const other of rows) {
       if (other.r !== row.r || !other.whole) continue;
-      const distance = OBJECTIVES.reduce((sum, name) => sum + Math.log(other[name] / row[name]) ** 2, 0);
+      const distance = PLAIN.reduce((sum, name) => sum + Math.log(other[name] / row[name]) ** 2, 0);
       if (distance < least) (best = other), (least = distance);
     }
     return best;

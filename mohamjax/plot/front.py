@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections import abc
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -16,14 +17,16 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from mohamjax.plot.style import clean, heading, legend_below, log_ticks, new_figure, objectives_text, si, styled
-from mohamjax.schedule import ROLES, Certificate, FrontCurves, Staircase, landmarks
+from mohamjax.schedule import Certificate, FrontCurves, Staircase, landmarks
+from mohamjax.schedule.measures import DEFAULT, measure_named
 from mohamjax.text import plural
 
 __all__ = ["Front", "convergence", "front_projections"]
 
-_AXES = (("latency", "s"), ("energy", "J"), ("area", "mm²"))
-_PANELS = ((0, 1, 2), (0, 2, 1), (1, 2, 0))  # x, y, colour
-_MARKERS = ("^", "v", "s", "*")
+_PANELS = {3: ((0, 1, 2), (0, 2, 1), (1, 2, 0)), 2: ((0, 1, None),)}
+"""By the number of objectives: those on x, on y and in colours."""
+
+_MARKERS, _KNEE = ("^", "v", "s"), "*"
 _HYPERVOLUME, _SIZE = "#0072B2", "#D55E00"
 _BOUND, _EXCLUDED = "0.35", "0.93"
 
@@ -38,6 +41,9 @@ class Front:
         area_mm2: `[N]` float, likewise [mm^2].
         chiplets: `[N]` int, chiplets of each design, or None.
         design_ids: names of the designs; default their numbers.
+        measures: names of the objectives that the front is over.
+        values: `[N, M]` float, these objectives where they are others than latency, energy and area.
+        offsets: `[M]`, what is added to them before their logarithms are taken; default 0.
     """
 
     latency_s: np.ndarray
@@ -45,21 +51,28 @@ class Front:
     area_mm2: np.ndarray
     chiplets: np.ndarray | None = None
     design_ids: tuple[str, ...] = ()
+    measures: tuple[str, ...] = DEFAULT
+    values: np.ndarray | None = None
+    offsets: tuple[float, ...] = (0.0, 0.0, 0.0)
 
     def __post_init__(self) -> None:
         """Checks what a figure needs."""
-        values = self.objectives
+        values = np.stack([np.asarray(v, float) for v in (self.latency_s, self.energy_J, self.area_mm2)], axis=-1)
         if values.ndim != 2 or not len(values):
             raise ValueError(f"a front is one or more designs, not objectives of shape {values.shape}")
         if not (np.isfinite(values) & (values >= 0)).all() or not values[:, 0].all():
             raise ValueError("objectives of a front must be finite and not negative, and latencies above 0")
+        if self.measures != DEFAULT and not np.isfinite(self.objectives).all():
+            raise ValueError("objectives of a front must be finite")
         for name, column in (("chiplets", self.chiplets), ("design_ids", self.design_ids or None)):
             if column is not None and len(column) != len(values):
                 raise ValueError(f"{len(column)} {name} for {len(values)} designs")
 
     @property
     def objectives(self) -> np.ndarray:
-        """`[N, 3]` float: latency [s], energy [J], area [mm^2]."""
+        """`[N, M]` float: latency [s], energy [J], area [mm^2], or what else the front is over."""
+        if self.measures != DEFAULT:
+            return np.asarray(self.values, float)
         return np.stack([np.asarray(v, float) for v in (self.latency_s, self.energy_J, self.area_mm2)], axis=-1)
 
     def name(self, i: int) -> str:
@@ -84,7 +97,7 @@ def _limits(values: np.ndarray) -> tuple[float, float]:
     if _spans_decade(values):
         margin = (high / low) ** 0.06
         return low / margin, high * margin
-    margin = 0.07 * (high - low) if high - low > 1e-3 * high else 0.05 * high or 1.0
+    margin = 0.07 * (high - low) if high - low > 1e-3 * abs(high) else 0.05 * abs(high) or 1.0
     return low - margin, high + margin
 
 
@@ -164,19 +177,24 @@ def front_projections(front: Front, *, title: str, certificate: Certificate | No
         certificate: draws the bounds of each pair of objectives too, and says how much of what they leave the front
             has.
     """
-    figure = new_figure(13.0, 4.3)
-    panels = figure.subplots(1, 3, gridspec_kw={"wspace": 0.06})
+    kinds = [measure_named(name) for name in front.measures]
+    planes = _PANELS[len(kinds)]
+    figure = new_figure(13.0 if len(planes) > 1 else 6.5, 4.3)
+    panels = figure.subplots(1, len(planes), squeeze=False, gridspec_kw={"wspace": 0.06})[0]
     scaled, labels, factors = [], [], []
-    for values, (name, unit) in zip(front.objectives.T, _AXES, strict=True):
-        factor, written = si(values, unit)
+    for values, kind in zip(front.objectives.T, kinds, strict=True):
+        factor, written = si(values, kind.unit)
         factors.append(factor)
         scaled.append(values * factor)
-        labels.append(f"{name} [{written}]")
-    rows = roles_by_row(landmarks(front.objectives))
+        labels.append(f"{clean(kind.label, 40)} [{written}]" if written else kind.label)
+    found = landmarks(front.objectives, front.measures, front.offsets)
+    rows = roles_by_row(found)
+    markers = dict(zip(found, (*_MARKERS[: len(kinds)], _KNEE), strict=True))
     sizes = _sizes(front.chiplets, len(front.objectives))
     above = np.argsort(-sizes, kind="stable")  # small points over large ones
-    for axes, (x, y, colour) in zip(panels, _PANELS, strict=True):
-        axes.set_title(f"{_AXES[x][0]} and {_AXES[y][0]}, coloured by {_AXES[colour][0]}")
+    for axes, (x, y, colour) in zip(panels, planes, strict=True):
+        told = "" if colour is None else f", coloured by {kinds[colour].label}"
+        axes.set_title(clean(f"{kinds[x].label} and {kinds[y].label}{told}"), parse_math=False)
         axes.grid(True)
         curve, (first, second) = (None, (x, y)) if certificate is None else _curve(certificate.curves, x, y)
         if curve is not None:
@@ -186,35 +204,31 @@ def front_projections(front: Front, *, title: str, certificate: Certificate | No
         scale_axis(axes, "y", scaled[y], labels[y], floors.get(y))
         if curve is not None:
             _certified(axes, curve, swapped=first != x)
-        log = _spans_decade(scaled[colour])
-        low, high = float(scaled[colour].min()), float(scaled[colour].max())
-        if high - low <= 1e-3 * high:
-            low, high = _limits(scaled[colour])
-        points = axes.scatter(
-            scaled[x][above],
-            scaled[y][above],
-            c=scaled[colour][above],
-            s=sizes[above],
-            cmap="viridis",
-            norm=(LogNorm if log else Normalize)(low, high),
-            linewidths=0.3,
-            edgecolors="0.25",
-            zorder=2,
-        )
-        bar = figure.colorbar(points, ax=axes, label=labels[colour], pad=0.02, aspect=28)
-        if log:
-            log_ticks(bar.ax.yaxis, low, high)
+        dots: dict[str, Any] = {"s": sizes[above], "linewidths": 0.3, "edgecolors": "0.25", "zorder": 2}
+        if colour is None:
+            axes.scatter(scaled[x][above], scaled[y][above], color=_HYPERVOLUME, **dots)
+        else:
+            log = _spans_decade(scaled[colour])
+            low, high = float(scaled[colour].min()), float(scaled[colour].max())
+            if high - low <= 1e-3 * abs(high):
+                low, high = _limits(scaled[colour])
+            norm = (LogNorm if log else Normalize)(low, high)
+            dots |= {"c": scaled[colour][above], "cmap": "viridis", "norm": norm}
+            points = axes.scatter(scaled[x][above], scaled[y][above], **dots)
+            bar = figure.colorbar(points, ax=axes, label=labels[colour], pad=0.02, aspect=28)
+            if log:
+                log_ticks(bar.ax.yaxis, low, high)
         for row, roles in rows.items():
-            marker = _MARKERS[ROLES.index(roles[0])]
+            marker = markers[roles[0]]
             spot = (scaled[x][row], scaled[y][row])
             for edge, width in (("white", 3.0), ("black", 1.4)):
                 axes.plot(*spot, marker, ms=13, mfc="none", mec=edge, mew=width, zorder=3, clip_on=False)
     handles, texts = [], []
     for row, roles in rows.items():
-        marker = _MARKERS[ROLES.index(roles[0])]
+        marker = markers[roles[0]]
         handles.append(Line2D([], [], ls="", marker=marker, ms=10, mfc="none", mec="black", mew=1.4))
         name = clean(front.name(row), 30)
-        texts.append(f"{', '.join(roles)}: design {name} ({objectives_text(front.objectives[row])})")
+        texts.append(f"{', '.join(roles)}: design {name} ({objectives_text(front.objectives[row], front.measures)})")
     if front.chiplets is not None:
         for number in dict.fromkeys(int(f(front.chiplets)) for f in (np.min, np.median, np.max)):
             size = math.sqrt(float(_size_of(np.asarray(float(number)))))

@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 from mohamjax.plot.design import DesignView, area_shares, energy_breakdown, gantt
 from mohamjax.plot.front import Front, convergence, front_projections, roles_by_row
 from mohamjax.schedule import Certificate, Evaluated, landmarks
+from mohamjax.schedule.measures import DEFAULT, measure_named
 
 __all__ = ["front_of", "result_figures"]
 
-_FILE_OF_ROLE = {"fastest": "fastest", "most frugal": "frugal", "smallest": "smallest", "knee": "knee"}
 _FIGURES = {"gantt": gantt, "area": area_shares, "energy": energy_breakdown}
 
 
@@ -23,7 +23,11 @@ def front_of(evaluated: Evaluated) -> Front:
     """The front of designs in memory, numbered as they stand."""
     latency, energy, area = np.asarray(evaluated.reports.objectives, float).T
     chiplets = (np.asarray(evaluated.designs.template) >= 0).sum(axis=1)
-    return Front(latency_s=latency, energy_J=energy, area_mm2=area, chiplets=chiplets)
+    values = None if evaluated.measures == DEFAULT else evaluated.objectives
+    return Front(
+        latency, energy, area, chiplets=chiplets, measures=evaluated.measures, values=values,
+        offsets=tuple(evaluated.offsets.tolist()),
+    )  # fmt: skip
 
 
 def result_figures(
@@ -46,7 +50,10 @@ def result_figures(
     Yields:
         Names, e.g. `gantt_knee`, and figures; one with several roles comes by the name of each.
     """
-    chosen = [(view(row), roles) for row, roles in roles_by_row(landmarks(front.objectives)).items()]
+    rows = roles_by_row(landmarks(front.objectives, front.measures, front.offsets))
+    chosen = [(view(row), roles) for row, roles in rows.items()]
+    kinds = [measure_named(name) for name in front.measures]
+    file_of_role = {**{kind.role: kind.key for kind in kinds}, "knee": "knee"}
     yield "front", front_projections(front, title=title, certificate=certificate)
     if history is not None:
         yield "convergence", convergence(history, title=title)
@@ -55,4 +62,4 @@ def result_figures(
         for name, draw in _FIGURES.items():
             figure = draw(one, title=title)
             for role in roles:
-                yield f"{name}_{_FILE_OF_ROLE[role]}", figure
+                yield f"{name}_{file_of_role[role]}", figure

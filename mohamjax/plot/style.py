@@ -23,6 +23,7 @@ from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from mohamjax.errors import InputError
+from mohamjax.schedule.measures import DEFAULT, measure_named
 
 __all__ = [
     "FORMATS",
@@ -141,9 +142,12 @@ def quantity(value: float, unit: str) -> str:
     return f"{scaled:.{min(digits, 6)}f} {name}"
 
 
-def objectives_text(objectives: Sequence[float]) -> str:
-    """Latency [s], energy [J] and area [mm^2] in one line."""
-    return ", ".join(quantity(v, u) for v, u in zip(objectives, ("s", "J", "mm²"), strict=True))
+def objectives_text(objectives: Sequence[float], measures: Sequence[str] = DEFAULT) -> str:
+    """Objectives in one line; those other than latency, energy and area by their names."""
+    kinds = [measure_named(name) for name in measures]
+    texts = [quantity(value, kind.unit).strip() for value, kind in zip(objectives, kinds, strict=True)]
+    named = zip(texts, kinds, strict=True)
+    return ", ".join(text if kind.name in DEFAULT else f"{kind.label} {text}" for text, kind in named)
 
 
 # ---------------------------------------------------------------- text

@@ -15,6 +15,7 @@ from mohamjax.blocks import not_negative, steady_sum
 from mohamjax.hardware import Machine, PackageTables, Technology, TemplateArrays, leakage, nop_energy, resize
 from mohamjax.mapping import MappingTables, Wires, hop_columns
 from mohamjax.schedule.fluid import Timeline, simulate
+from mohamjax.schedule.in_flight import FrameJobs, SteadyState, job_order, steady_state
 from mohamjax.schedule.tenants import TenantReport, Tenants, tenant_report
 from mohamjax.struct import Rows, record
 
@@ -102,6 +103,7 @@ class Workbench:
         technology: energy and area tables.
         package: the package.
         tenants: deadlines and weights of the networks; None where there are none.
+        frames: frames in flight; None where they are not measured.
     """
 
     unique: jax.Array
@@ -114,6 +116,7 @@ class Workbench:
     technology: Technology
     package: Package
     tenants: Tenants | None = None
+    frames: FrameJobs | None = None
 
 
 @dataclass(frozen=True)
@@ -154,6 +157,7 @@ class DesignReport:
         nop_energy: `[L]` float, pJ of the network-on-package for the layer's traffic.
         static_energy: `[S]` float, pJ of each chiplet's leakage over the makespan; 0 unless the technology counts it.
         tenants: what the users of the networks get; None where nobody has a deadline or a weight.
+        in_flight: several frames in flight; None where the bench has none.
     """
 
     objectives: jax.Array
@@ -166,6 +170,7 @@ class DesignReport:
     nop_energy: jax.Array
     static_energy: jax.Array
     tenants: TenantReport | None = None
+    in_flight: SteadyState | None = None
 
 
 def _rows(design: Design, bench: Workbench) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -249,8 +254,8 @@ def _demand(design: Design, bench: Workbench) -> tuple[jax.Array, jax.Array]:
     return duration, jnp.where(bench.layer_mask, bench.tables.offchip_bytes[rows], 0.0)
 
 
-def _schedule(design: Design, bench: Workbench, chips: Chiplets, duration: jax.Array, traffic: jax.Array) -> Timeline:
-    """The fluid timeline of the design's layers [cycles]."""
+def _resources(design: Design, bench: Workbench, chips: Chiplets) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Shared resources that each tile uses `[S, R]`, their bandwidths `[R]`, and of the tiles' own links `[S]`."""
     package = bench.package
     on_interface = chips.interface[:, None] == jnp.arange(package.interface_bandwidth.shape[0])
     uses = jnp.concatenate([on_interface, jnp.ones_like(on_interface[:, :1])], axis=1)
@@ -259,17 +264,31 @@ def _schedule(design: Design, bench: Workbench, chips: Chiplets, duration: jax.A
     if trunks is not None:
         uses = jnp.concatenate([uses, trunks[_places(chips.occupied)]], axis=1)
         bandwidth = jnp.append(bandwidth, jnp.full(trunks.shape[-1], package.link_bandwidth))
-    return simulate(
-        duration,
-        traffic,
-        bench.predecessor_bits,
-        design.assignment,
-        design.order,
-        uses & chips.occupied[:, None],
-        bandwidth,
-        jnp.full(design.template.shape[0], package.link_bandwidth),
-        bench.layer_mask,
+    return uses & chips.occupied[:, None], bandwidth, jnp.full(design.template.shape[0], package.link_bandwidth)
+
+
+def _schedule(design: Design, bench: Workbench, chips: Chiplets, duration: jax.Array, traffic: jax.Array) -> Timeline:
+    """The fluid timeline of the design's layers [cycles]."""
+    resources = _resources(design, bench, chips)
+    bits = bench.predecessor_bits
+    return simulate(duration, traffic, bits, design.assignment, design.order, *resources, bench.layer_mask)
+
+
+def _in_flight(
+    design: Design, bench: Workbench, jobs: FrameJobs, chips: Chiplets, duration: jax.Array, traffic: jax.Array
+) -> SteadyState:
+    """The steady state of the design with several frames in flight."""
+    timeline = simulate(
+        jnp.where(jobs.mask, duration[jobs.layer], 0.0),
+        jnp.where(jobs.mask, traffic[jobs.layer], 0.0),
+        jobs.predecessor_bits,
+        design.assignment[jobs.layer],
+        job_order(design.order, jobs),
+        *_resources(design, bench, chips),
+        jobs.mask,
     )
+    start, end = timeline.start * CYCLE_S, timeline.end * CYCLE_S
+    return steady_state(start, end, jobs, jnp.sum(chips.occupied), timeline.ok)
 
 
 def _wires(design: Design, bench: Workbench, chips: Chiplets) -> tuple[jax.Array, jax.Array]:
@@ -370,6 +389,9 @@ def report_on(chips: Chiplets, design: Design, bench: Workbench) -> DesignReport
     if bench.tenants is not None:
         ends = jnp.where(timeline.ok, timeline.end, jnp.inf) * CYCLE_S
         users = tenant_report(ends, bench.network, bench.tenants)
+    in_flight = None
+    if bench.frames is not None:
+        in_flight = _in_flight(design, bench, bench.frames, chips, duration, traffic)
     return DesignReport(
         objectives=objectives,
         chiplets=chips,
@@ -381,6 +403,7 @@ def report_on(chips: Chiplets, design: Design, bench: Workbench) -> DesignReport
         nop_energy=package_energy,
         static_energy=static_energy,
         tenants=users,
+        in_flight=in_flight,
     )
 
 

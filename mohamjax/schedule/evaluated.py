@@ -17,6 +17,7 @@ from mohamjax.programs import LIGHT
 from mohamjax.schedule.bounds import Bounds, design_bounds, scenario_bounds
 from mohamjax.schedule.design import CYCLE_S, Design, DesignReport, report
 from mohamjax.schedule.front_bounds import FrontBounds, front_bounds
+from mohamjax.schedule.measures import DEFAULT, kinds_of, measured, of_frames, offsets, owners
 from mohamjax.schedule.workbench import workbench
 from mohamjax.struct import cast
 from mohamjax.workload import ApplicationModel
@@ -46,6 +47,7 @@ class Evaluated:
         wires: wires of their mappings.
         designs: `Design`, leading axis `[N]`.
         reports: `DesignReport`, leading axis `[N]`.
+        measures: names of the objectives that a search had, of `schedule.measures`.
     """
 
     application: ApplicationModel
@@ -56,6 +58,7 @@ class Evaluated:
     wires: Wires
     designs: Design
     reports: DesignReport
+    measures: tuple[str, ...] = DEFAULT
 
     def __len__(self) -> int:
         """Number of designs."""
@@ -63,8 +66,17 @@ class Evaluated:
 
     @property
     def objectives(self) -> np.ndarray:
-        """`[N, 3]` float, latency [s], energy [J], area [mm^2]."""
-        return np.asarray(self.reports.objectives)
+        """`[N, M]` float, the objectives of the search: latency [s], energy [J], area [mm^2] unless it had others."""
+        application = self.application
+        owner = np.full(np.shape(self.designs.order)[1], -1)
+        owner[: len(application.layers)] = application.network_of_layer
+        network = owners(self.measures, application)
+        return np.asarray(measured(self.reports, kinds_of(self.measures), network, owner, np))
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """`[M]` float, what is added to the objectives before their logarithms are taken."""
+        return offsets(self.measures, self.application)
 
     def take(self, index: np.ndarray) -> Evaluated:
         """The designs at `index`, in that order."""
@@ -116,12 +128,14 @@ def evaluated_on_bench(
     designs: Design,
     sizes: tuple[np.ndarray, np.ndarray] | None,
     float32: bool,
+    periods: int | None = None,
 ) -> tuple[MappingTables, Wires, Any]:
     """Tables and wires of loop nests, and what a program says of designs, batch by batch, as NumPy arrays.
 
     Args:
         program: `(designs, capacity, fanout, bench) -> pytree`, all with a leading `[n]` but the bench.
         application: as in `reevaluate`, like all that follows.
+        periods: of the slowest network, where frames are in flight; None where they are not.
     """
     levels = mappings.temporal.shape[-2]
     tiles = designs.template.shape[-1]
@@ -140,8 +154,9 @@ def evaluated_on_bench(
         tables = tabulate(layers, arrays, single, mappings, count)
         chiplets = np.asarray(designs.template).reshape(-1), np.asarray(sizes[1]).reshape(-1, levels, 2)
         bench = workbench(
-            application, templates, technology, tables, package, padded_layers=designs.order.shape[-1], given=chiplets
-        )
+            application, templates, technology, tables, package, padded_layers=designs.order.shape[-1], given=chiplets,
+            periods=periods,
+        )  # fmt: skip
         inputs = jax.tree.map(np.asarray, (designs, *(np.asarray(size, dtype) for size in sizes)))
         parts = [program(*jax.tree.map(lambda leaf, r=rows: leaf[r], inputs), bench) for rows in _batches(number)]
         reports = jax.tree.map(lambda *leaves: np.concatenate(leaves)[:number], *jax.device_get(parts))
@@ -159,6 +174,8 @@ def reevaluate(
     *,
     sizes: tuple[np.ndarray, np.ndarray] | None = None,
     float32: bool = False,
+    measures: tuple[str, ...] = DEFAULT,
+    periods: int = 4,
 ) -> Evaluated:
     """Evaluates designs from their loop nests on, in double precision.
 
@@ -173,13 +190,16 @@ def reevaluate(
         sizes: capacities `[N, S, V]` and fanouts `[N, S, V, 2]` of the chiplets, -1 where they are to be just large
             enough; default -1 everywhere.
         float32: compute in single precision instead.
+        measures: objectives of the designs; the networks must ask for them (`check_measures`).
+        periods: of the slowest network, whose frames are in flight where that is measured.
 
     Returns:
         The designs with their reports as NumPy arrays.
     """
     tables, wires, reports = evaluated_on_bench(
-        _reports, application, templates, technology, package, mappings, count, designs, sizes, float32
-    )
+        _reports, application, templates, technology, package, mappings, count, designs, sizes, float32,
+        periods=periods if of_frames(measures) else None,
+    )  # fmt: skip
     return Evaluated(
         application=application,
         templates=tuple(templates),
@@ -189,6 +209,7 @@ def reevaluate(
         wires=wires,
         designs=jax.device_get(designs),
         reports=reports,
+        measures=measures,
     )
 
 

@@ -2,41 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from mohamjax import emo
 from mohamjax.schedule.evaluated import Evaluated
+from mohamjax.schedule.measures import DEFAULT, measure_named
 
 __all__ = ["ROLES", "front_index", "landmarks", "non_dominated"]
 
 
 ROLES = ("fastest", "most frugal", "smallest", "knee")
-"""Designs of a front that one looks at first."""
+"""Designs of a front over latency, energy and area that one looks at first."""
 
 
-def landmarks(objectives: Any) -> dict[str, int]:
-    """Rows of the fastest, the most frugal and the smallest design and of the knee (nearest to ideal on log axes).
+def landmarks(objectives: Any, measures: Sequence[str] = DEFAULT, offset: Any = 0.0) -> dict[str, int]:
+    """Rows of the designs that have least of each objective, and of the knee (nearest to ideal on log axes).
 
     Args:
-        objectives: `[N, 3]` float, N >= 1.
+        objectives: `[N, M]` float, N >= 1.
+        measures: names of the objectives.
+        offset: `[M]` float, with which they have a logarithm (`measures.offsets`).
 
     Returns:
-        Row of each of `ROLES`; one row may have several.
+        Row of each role (`ROLES`, or those of the measures and `knee`); one row may have several.
     """
-    values = emo.with_spare_rows(np.asarray(objectives, float))
+    values = emo.with_spare_rows(np.asarray(objectives, float) + offset)
     rows = [*(int(i) for i in emo.extremes(values)), int(emo.knee_point(emo.positive(values), log=True))]
-    return dict(zip(ROLES, rows, strict=True))
+    return dict(zip([*(measure_named(name).role for name in measures), ROLES[-1]], rows, strict=True))
 
 
 def non_dominated(evaluated: Evaluated) -> Evaluated:
-    """The finite, mutually non-dominated designs with distinct objectives, by rising latency."""
+    """The finite, mutually non-dominated designs with distinct objectives, by the first of them (latency) upward."""
     return evaluated.take(front_index(evaluated.objectives))
 
 
 def front_index(objectives: np.ndarray) -> np.ndarray:
-    """Rows of the finite, mutually non-dominated, distinct objectives among `[N, 3]`, by rising latency."""
+    """Rows of the finite, mutually non-dominated, distinct objectives among `[N, M]`, by the first of them upward."""
     order = np.lexsort(objectives.T[::-1])
     keep: list[int] = []
     for i in order:

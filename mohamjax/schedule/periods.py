@@ -21,10 +21,11 @@ from mohamjax.hardware import PackageParameters
 from mohamjax.schedule.design import CYCLE_S
 from mohamjax.schedule.explain import shared_resources
 from mohamjax.schedule.fluid import REASONS, predecessor_bits, simulate, split_resources
+from mohamjax.schedule.in_flight import FrameJobs
 from mohamjax.schedule.segments import flow
 from mohamjax.workload import ApplicationModel
 
-__all__ = ["Frames", "PeriodicSchedule", "frames_of", "run_periods"]
+__all__ = ["Frames", "PeriodicSchedule", "frame_jobs", "frames_of", "rates_of", "run_periods"]
 
 _LONGEST_S = 1e9
 
@@ -95,6 +96,11 @@ def frames_of(application: ApplicationModel, periods: int) -> Frames:
         raise InputError(
             "no network has a frame rate", item="networks", remedy="give `frames_per_second` in the scenario"
         )
+    return _frames(rates, periods)
+
+
+def _frames(rates: list[float], periods: int) -> Frames:
+    """Frames of networks of these rates, some of them above zero."""
     if periods < 1:
         raise InputError(f"is {periods}", item="periods", remedy="take at least 1")
     if periods > _MOST_JOBS:
@@ -113,6 +119,53 @@ def frames_of(application: ApplicationModel, periods: int) -> Frames:
         raise InputError(told, item="periods", remedy="give higher frame rates, or take fewer")
     order = np.lexsort((network, release))
     return Frames(network=network[order], number=number[order], release=release[order])
+
+
+def rates_of(application: ApplicationModel) -> list[float]:
+    """Frames per second of the networks; where none says any, one of each."""
+    rates = [network.frames_per_second for network in application.networks]
+    return rates if any(rates) else [1.0] * len(rates)
+
+
+def frame_jobs(application: ApplicationModel, periods: int) -> FrameJobs:
+    """The layers of all frames of so many periods of the slowest network, NumPy leaves.
+
+    Networks without a rate have one frame per period where none has a rate, and one in all where others have.
+
+    Args:
+        application: networks.
+        periods: at least 2.
+
+    Raises:
+        InputError: there are too many jobs, or `periods` is below 2.
+    """
+    if periods < 2:
+        raise InputError(f"is {periods}", item="periods", remedy="a steady state takes 2 at least")
+    rates = np.asarray(rates_of(application))
+    frames = _frames(rates.tolist(), periods)
+    owner = np.asarray(application.network_of_layer)
+    members = [np.flatnonzero(owner == n) for n in range(len(rates))]
+    layer = np.concatenate([members[n] for n in frames.network])
+    frame = np.repeat(np.arange(len(frames.network)), [len(members[n]) for n in frames.network])
+    if len(layer) > _MOST_JOBS:
+        raise _too_many(f"{len(layer):,} layers of frames")
+    job = {(int(f), int(i)): k for k, (f, i) in enumerate(zip(frame, layer, strict=True))}
+    before = [[job[int(f), p] for p in application.layers[i].predecessors] for f, i in zip(frame, layer, strict=True)]
+    # A release on the border, but for rounding, begins a period.
+    period = np.minimum(frames.release * rates[rates > 0].min() + 1e-9, periods - 1).astype(np.int32)
+    period = np.asarray(np.where(rates[frames.network] > 0, period, -1))[frame]
+    _, turn = np.unique(frames.release, return_inverse=True)
+    padded = 32 * -(-len(layer) // 32)
+    room = 0, padded - len(layer)
+    columns: dict[str, Any] = {
+        "layer": np.pad(layer.astype(np.int32), room),
+        "turn": np.pad(turn[frame].astype(np.int32), room, constant_values=turn.max() + 1),
+        "period": np.pad(period.astype(np.int32), room, constant_values=-1),
+        "mask": np.arange(padded) < len(layer),
+        "predecessor_bits": predecessor_bits(before, padded),
+        "periods": np.arange(periods, dtype=np.int32),
+    }
+    return FrameJobs(**columns)
 
 
 def _too_many(told: str) -> InputError:

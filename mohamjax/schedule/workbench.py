@@ -14,6 +14,7 @@ from mohamjax.hardware import PackageParameters, Technology, Template, TemplateA
 from mohamjax.mapping import MappingTables, wires
 from mohamjax.schedule.design import Package, Workbench
 from mohamjax.schedule.fluid import predecessor_bits
+from mohamjax.schedule.periods import frame_jobs
 from mohamjax.schedule.tenants import tenants_of
 from mohamjax.struct import cast
 from mohamjax.workload import ApplicationModel
@@ -47,6 +48,7 @@ def workbench(
     padded_layers: int | None = None,
     given: tuple[Any, Any] | None = None,
     arrays: TemplateArrays | None = None,
+    periods: int | None = None,
 ) -> Workbench:
     """Builds the arrays of the evaluation.
 
@@ -60,6 +62,7 @@ def workbench(
         given: templates `[n]` and fanouts `[n, V, 2]` of chiplets of stated sizes, -1 where they are not stated. A
             fanout above 16 that no mapping uses must be told here before `report(sizes=)` may take it.
         arrays: those of the templates, with the levels and the float dtype of the tables, where they are there already.
+        periods: of the slowest network whose frames are in flight together; None where that is not measured.
     """
     layers = len(application.layers)
     total = padded_layers or 32 * math.ceil(layers / 32)
@@ -86,4 +89,5 @@ def workbench(
         technology=cast(technology, dtype),
         package=packaged,
         tenants=tenants_of(application, dtype),
+        frames=None if periods is None else jax.tree.map(jnp.asarray, frame_jobs(application, periods)),
     )

@@ -84,7 +84,7 @@ def archive_of(
 def _empty(config: MohamConfig, example: Any) -> emo.Archive:
     """Empty archives `[I, A, ...]`."""
     blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), example)
-    archive = emo.archive_init(config.archive, blank, 3)
+    archive = emo.archive_init(config.archive, blank, len(config.objectives))
     return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (config.islands, *leaf.shape)), archive)
 
 

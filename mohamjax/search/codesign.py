@@ -40,6 +40,8 @@ from mohamjax.programs import machinery
 from mohamjax.schedule import Design, DesignFile, Evaluated, reevaluate, scenario_bounds
 from mohamjax.schedule.ensemble import own_tables, own_wires
 from mohamjax.schedule.front import front_index
+from mohamjax.schedule.measures import DEFAULT, box_share, check_measures, measure_named, of_frames, offsets
+from mohamjax.schedule.periods import frame_jobs
 from mohamjax.search.config import MapperProgress, MohamConfig, Rates
 from mohamjax.search.context import build_context, check_tables, staffed
 from mohamjax.search.injection import check_injected, inject
@@ -121,6 +123,13 @@ class SearchResult:
     interrupted: bool
     plans: Plan | None = None
 
+    @property
+    def hypervolume(self) -> float:
+        """Share of the search's box that the front dominates, on log axes, in double precision."""
+        return box_share(
+            self.front.objectives + self.front.offsets, self.config["ideal_point"], self.config["reference_point"]
+        )
+
 
 def runnable(application: ApplicationModel, templates: Sequence[Template]) -> np.ndarray:
     """Which template runs which unique layer, `[U, T]` bool.
@@ -165,6 +174,7 @@ def prepare(
     """
     config = settings.moham
     check_tiles(settings.package, config.tiles)
+    _check_objectives(settings, application)
     site = survey(settings.requirements, application, templates, config.tiles, config.max_chiplets)
     staffed(application, runnable(application, site.templates), site)
     technology = load_technology() if settings.technology is None else settings.technology
@@ -172,6 +182,28 @@ def prepare(
     if designs is not None:
         check_injected(designs, application, site.templates)
     return site
+
+
+def _check_objectives(settings: Settings, application: ApplicationModel) -> None:
+    """Complains about objectives that the networks have not, and exponents that do not fit them."""
+    config = settings.moham
+    check_measures(config.objectives, application)
+    if of_frames(config.objectives):
+        frame_jobs(application, config.periods)
+    if config.objective == "product":
+        if len(settings.weights) != len(config.objectives):
+            raise InputError(
+                f"are {len(settings.weights)}, there are {len(config.objectives)} objectives",
+                item="argument `weights`",
+                remedy="give an exponent for each",
+            )
+        for name, weight in zip(config.objectives, settings.weights, strict=True):
+            if weight and not measure_named(name).log:
+                raise InputError(
+                    f"give {name} an exponent, which may be zero or less",
+                    item="argument `weights`",
+                    remedy=f"give it 0, or minimise it alone: the argument `objective={name}`",
+                )
 
 
 def _check_fixed_area(site: Site, technology: Technology) -> None:
@@ -203,6 +235,10 @@ def fingerprint(
         moham.pop(loose)
     if settings.moham.islands == 1 or not settings.moham.migration:
         moham.pop("migration")
+    if settings.moham.objectives == DEFAULT:
+        moham.pop("objectives")
+    if not of_frames(settings.moham.objectives):
+        moham.pop("periods")
     record = {
         "layers": [plain(layer) for layer in application.layers],
         "templates": [t.content_hash() for t in templates],
@@ -337,6 +373,7 @@ def co_optimise(
         evaluated = reevaluate(
             application, explored.site.templates, explored.technology, settings.package, explored.tables.mapping,
             np.asarray(explored.tables.count), found,
+            measures=settings.moham.objectives, periods=settings.moham.periods,
         )  # fmt: skip
         reports = evaluated.reports
         reached = np.asarray(reports.objectives), np.asarray(evaluated.designs.template), reports.tenants
@@ -565,7 +602,8 @@ def explore(
         plans=genes.plan if plans else None,
         history=history,
         config=_record(application, templates, settings, technology)
-        | {"reference_point": plain(context.reference), "ideal_point": plain(context.ideal)},
+        | {"reference_point": plain(context.reference), "ideal_point": plain(context.ideal)}
+        | ({} if config.objectives == DEFAULT else {"offsets": plain(offsets(config.objectives, application))}),
         timings={
             "mapping_s": mapping_s,
             "compile_s": waited_s + (last.compile_s if last else 0.0),

@@ -10,6 +10,7 @@ import jax
 
 from mohamjax.errors import InputError
 from mohamjax.platforms import accelerated
+from mohamjax.schedule.measures import DEFAULT, measure_named
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
     from dataclasses import dataclass
@@ -17,7 +18,7 @@ else:
     from chex import dataclass
 
 
-__all__ = ["PAPER_RATES", "WEIGHTS", "MapperConfig", "MapperProgress", "MohamConfig", "Rates", "RemapConfig"]
+__all__ = ["PAPER_RATES", "MapperConfig", "MapperProgress", "MohamConfig", "Rates", "RemapConfig"]
 
 
 @dataclass(frozen=True)
@@ -64,15 +65,6 @@ PAPER_RATES = Rates(
 """MOHaM, Table 4."""
 
 
-WEIGHTS: dict[str, tuple[float, float, float]] = {
-    "latency": (1.0, 0.0, 0.0),
-    "energy": (0.0, 1.0, 0.0),
-    "area": (0.0, 0.0, 1.0),
-    "product": (1.0, 1.0, 1.0),
-}
-"""Exponents of latency, energy and area in the product that each single objective minimises."""
-
-
 @dataclasses.dataclass(frozen=True)
 class MohamConfig:
     """Sizes and settings of a search; static, so that a change recompiles.
@@ -90,9 +82,13 @@ class MohamConfig:
             the end.
         migration: generations after which the best of every island join the next one, in the places of its random
             immigrants; 0 for never.
-        objective: `front` for the Pareto front of all three objectives, or one number that selection minimises:
-            `latency`, `energy`, `area`, or `product` (weighted, `MohamContext.weights`). The archive keeps the front
-            of what was seen in any case.
+        objectives: two or three measures that span the front (`schedule.measures`): `latency`, `energy`, `area`,
+            `latency:NETWORK`, `lateness` (the worst), `missed` (deadlines), `weighted-latency`, `period` and `idle`
+            (of frames in flight).
+        periods: of the slowest network, whose frames are in flight where that is measured; 2 or more.
+        objective: `front` for the Pareto front of all objectives, or one number that selection minimises: one of
+            `objectives`, or `product` (weighted, `MohamContext.weights`). The archive keeps the front of what was seen
+            in any case.
         scale: `log` to measure crowding on the logarithms of the objectives, which fronts over orders of magnitude
             need, or `linear`.
         rate_unit: `layer` or `individual`: what the scheduling, mapping and assignment mutation rates count.
@@ -115,6 +111,8 @@ class MohamConfig:
     genes: str = "plans"
     islands: int = 1
     migration: int = 0
+    objectives: tuple[str, ...] = DEFAULT
+    periods: int = 4
     objective: str = "front"
     scale: str = "log"
     rate_unit: str = "layer"
@@ -130,7 +128,7 @@ class MohamConfig:
         """Checks the values that a user can set."""
         least = {
             "population": 4, "generations": 0, "max_chiplets": 1, "archive": 8, "islands": 1, "seed_batches": 1,
-            "migration": 0,
+            "migration": 0, "periods": 2,
         }  # fmt: skip
         for name, low in least.items():
             if getattr(self, name) < low:
@@ -143,11 +141,14 @@ class MohamConfig:
                 item="search settings",
                 remedy="lower it or give the package more tiles",
             )
+        object.__setattr__(self, "objectives", tuple(self.objectives))
+        for name in self.objectives:
+            measure_named(name)
         words = {
             "genes": ("plans", "layers"),
             "rate_unit": ("layer", "individual"),
             "stop": ("generations", "stability"),
-            "objective": ("front", *WEIGHTS),
+            "objective": ("front", "product", *self.objectives),
             "scale": ("log", "linear"),
         }
         for name, known in words.items():

@@ -12,11 +12,13 @@ import numpy as np
 
 from mohamjax.blocks import in_blocks
 from mohamjax.errors import InputError
-from mohamjax.hardware import PackageParameters, Technology, Template, TemplateArrays, check_tiles, leakage, nop_energy
-from mohamjax.mapping import MappingTables, area
-from mohamjax.schedule import Requirements, Workbench, alone, workbench
-from mohamjax.schedule.ensemble import Models, models_of
-from mohamjax.search.config import WEIGHTS, MohamConfig
+from mohamjax.hardware import PackageParameters, Technology, Template, TemplateArrays, check_tiles
+from mohamjax.mapping import MappingTables
+from mohamjax.schedule import CYCLE_S, Requirements, Workbench, alone, workbench
+from mohamjax.schedule.ensemble import Models, models_of, own_tables
+from mohamjax.schedule.measures import DEFAULT, of_frames, offsets, owners
+from mohamjax.search.box import search_box
+from mohamjax.search.config import MohamConfig
 from mohamjax.search.operators import Genetics
 from mohamjax.search.plans import PlanTables, plan_tables
 from mohamjax.search.requirements import Site, survey
@@ -30,6 +32,7 @@ else:
     from chex import dataclass
 
 __all__ = [
+    "MeasureArrays",
     "MohamContext",
     "anywhere",
     "build_context",
@@ -41,6 +44,19 @@ __all__ = [
 
 
 @dataclass(frozen=True)
+class MeasureArrays:
+    """What the objectives of a search are measured with, where they are others than latency, energy and area.
+
+    Attributes:
+        network: `[M]` int32, network that an objective is of; -1 where it is of all.
+        offset: `[M]` float, what was added to an objective to have it above zero.
+    """
+
+    network: jax.Array
+    offset: jax.Array
+
+
+@dataclass(frozen=True)
 class MohamContext:
     """The problem as arrays.
 
@@ -48,15 +64,16 @@ class MohamContext:
         genetics: what the operators read.
         plans: what the decoding of plans reads.
         bench: what the evaluation reads.
-        reference: `[3]` float, reference point of the hypervolume, in objective units.
-        ideal: `[3]` float, a point that no design can pass, which scales the hypervolume to [0, 1].
-        weights: `[3]` float, exponents of the objectives where one number is minimised.
+        reference: `[M]` float, reference point of the hypervolume, in objective units, with their offsets.
+        ideal: `[M]` float, a point that no design can pass, which scales the hypervolume to [0, 1].
+        weights: `[M]` float, exponents of the objectives where one number is minimised.
         limits: `[4]` float, upper bounds of latency [s], energy [J], area [mm^2] and power [W]; inf where free.
         least: `[T + 1]` int32, fewest chiplets of each template, then of all.
         most: `[T + 1]` int32, likewise.
         tenant_limits: `[3]` float, upper bounds in the order of `TENANT_LIMITS`; None where nobody has a deadline or a
             weight.
         models: the application models whose layers these are; None where there is one only.
+        measures: what the objectives are measured with; None where they are latency, energy and area.
     """
 
     genetics: Genetics
@@ -70,6 +87,7 @@ class MohamContext:
     most: jax.Array
     tenant_limits: jax.Array | None = None
     models: Models | None = None
+    measures: MeasureArrays | None = None
 
 
 @functools.partial(jax.jit, static_argnames=("count",))
@@ -168,7 +186,8 @@ def build_context(
     """
     check_tiles(package, config.tiles)
     site = anywhere(application, templates, config) if site is None else site
-    bench = workbench(application, templates, technology, tables, package, given=given, arrays=arrays)
+    periods = config.periods if of_frames(config.objectives) else None
+    bench = workbench(application, templates, technology, tables, package, given=given, arrays=arrays, periods=periods)
     count = np.asarray(tables.count)
     able, cover = staffed(application, count > 0, site)
     total = bench.unique.shape[0]
@@ -181,17 +200,19 @@ def build_context(
             successors[p].append(layer)
     needs = jnp.asarray(padded_rows(predecessors, total, -1))
     layers = jnp.int32(len(predecessors))
-    unique = np.asarray(application.unique_of_layer)
     models = None if ensemble is None else models_of([m.application for m in ensemble.models], ensemble)
     if ensemble is None or models is None:
         model = None
-        ideal, reference = _span(unique, tables, bench, package, config)
+        ideal, reference = search_box(application, tables, bench, package, config)
     else:
         counts = np.asarray(models.layers)
         model = np.repeat(np.arange(len(counts) + 1, dtype=np.int32), [*counts, padding])
-        spans = [_span(own, tables, bench, package, config) for own in np.split(unique, np.cumsum(counts)[:-1])]
+        boxes = [
+            search_box(one, own_tables(one, application, tables), bench, package, config)
+            for one in (member.application for member in ensemble.models)
+        ]
         ideal, reference = (
-            ensemble.aggregate(np.stack(ends)).astype(ends[0].dtype) for ends in zip(*spans, strict=True)
+            ensemble.aggregate(np.stack(ends)).astype(ends[0].dtype) for ends in zip(*boxes, strict=True)
         )
     genetics = Genetics(
         layers=layers,
@@ -209,9 +230,18 @@ def build_context(
         pin=jnp.asarray(np.pad(site.pin, (0, padding), constant_values=-1)),
         homogeneous=jnp.int32(runs_all[0] if site.homogeneous else -1),
         model=None if model is None else jnp.asarray(model),
+        urgency=_urgency(application, tables, package, config, total),
     )
+    names = config.objectives
     if weights is None or config.objective != "product":
-        weights = WEIGHTS.get(config.objective, WEIGHTS["product"])
+        weights = [float(config.objective in ("front", "product", name)) for name in names]
+    measures = None
+    if names != DEFAULT:
+        arrays_of: dict[str, Any] = {
+            "network": jnp.asarray(owners(names, application)),
+            "offset": jnp.asarray(offsets(names, application), reference.dtype),
+        }
+        measures = MeasureArrays(**arrays_of)
     return MohamContext(
         genetics=genetics,
         plans=plan_tables(tables, alone(tables, package)),
@@ -224,7 +254,27 @@ def build_context(
         most=jnp.asarray(site.most),
         tenant_limits=None if bench.tenants is None else jnp.asarray(site.tenant_limits, reference.dtype),
         models=models,
+        measures=measures,
     )
+
+
+def _urgency(
+    application: ApplicationModel, tables: MappingTables, package: PackageParameters, config: MohamConfig, padded: int
+) -> jax.Array | None:
+    """`Genetics.urgency`: how much earlier than the longest deadline a layer's network has its own.
+
+    Networks without a deadline wait for all others.
+    """
+    if {"lateness", "missed"}.isdisjoint(config.objectives):
+        return None
+    exists = np.arange(np.shape(tables.cycles)[2]) < np.asarray(tables.count)[..., None]
+    slowest = np.where(exists, alone(tables, package), 0.0).max(axis=(1, 2))
+    deadline = np.asarray([network.deadline_s for network in application.networks]) / CYCLE_S
+    early = np.max(deadline[np.isfinite(deadline)]) - deadline
+    early = np.where(np.isfinite(early), early, -slowest[list(application.unique_of_layer)].sum())
+    urgency = np.zeros(padded, np.float32)
+    urgency[: len(application.layers)] = early[list(application.network_of_layer)]
+    return jnp.asarray(urgency)
 
 
 def check_tables(tables: MappingTables, application: ApplicationModel, templates: Sequence[Template]) -> None:
@@ -316,58 +366,3 @@ def _cover(able: np.ndarray, site: Site) -> np.ndarray:
         )
     cover[site.free[: len(added)]] = added
     return cover
-
-
-def _span(
-    u: np.ndarray,
-    tables: MappingTables,
-    bench: Workbench,
-    package: PackageParameters,
-    config: MohamConfig,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Ideal and reference point of the hypervolume: they depend on the tables and the package alone, not on a run.
-
-    Ideal: every layer on its fastest mapping, the layers spread evenly over all chiplets; every layer on its most
-    frugal mapping; one chiplet of the smallest hardware that some layer needs at least. Reference: every layer on its
-    slowest mapping, one after the other; on its dearest; as many of the largest chiplets as there may be.
-
-    Args:
-        u: `[layers]` int, unique layer of each.
-        tables: Pareto tables.
-        bench: of the tables.
-        package: package parameters.
-        config: settings.
-    """
-    valid = np.arange(tables.cycles.shape[2]) < np.asarray(tables.count)[..., None]
-    duration = alone(tables, package)
-    objectives = np.asarray(tables.objectives, np.float64)
-
-    def total(values: np.ndarray, worst: bool) -> np.ndarray:
-        masked = np.where(valid, values, -np.inf if worst else np.inf)
-        return masked.max(axis=(1, 2))[u] if worst else masked.min(axis=(1, 2))[u]
-
-    full = jax.vmap(area)(bench.templates.machine)
-    ideal = [
-        total(np.asarray(tables.cycles), False).sum() / config.max_chiplets * 1e-9,
-        total(objectives[..., 1], False).sum() * 1e-12,
-        total(objectives[..., 2], False).max() * 1e-6,
-    ]
-    hops = float(np.max(np.asarray(bench.package.tables.hops)[: config.max_chiplets + 1]))
-    nop = nop_energy(total(np.asarray(tables.offchip_bytes), True).sum(), hops, package.hop_energy)
-    tile = package.router_area + package.transceiver_area
-    static = 0.0
-    if bench.technology.static_share is not None:
-        leaks = jax.vmap(leakage, in_axes=(0, None, 0))(bench.templates, bench.technology, bench.templates.machine)
-        most = float(jnp.max(leaks)) * config.max_chiplets * float(bench.technology.static_share)
-        static = most * total(duration, True).sum()  # at 1 GHz a cycle is a nanosecond
-    reference = [
-        total(duration, True).sum() * 1e-9,
-        # On a chiplet larger than its mapping needs a layer costs more than in the tables.
-        (total(objectives[..., 1], True).sum() * 2 + nop + static) * 1e-12,
-        (float(jnp.max(full)) + tile) * config.max_chiplets * 1e-6,
-    ]
-    dtype = np.asarray(tables.cycles).dtype
-    # What may cost nothing still needs a logarithm; a problem with a single design has no span of its own.
-    ideal = [max(best, float(np.finfo(dtype).tiny)) for best in ideal]
-    reference = [max(worst, 1.1 * best) for worst, best in zip(reference, ideal, strict=True)]
-    return np.asarray(ideal, dtype), np.asarray(reference, dtype)

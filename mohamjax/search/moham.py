@@ -23,6 +23,7 @@ from mohamjax.devices import Devices, gathered
 from mohamjax.programs import brief_jit
 from mohamjax.schedule import Design, TenantReport, report
 from mohamjax.schedule.ensemble import model_reports, over_models
+from mohamjax.schedule.measures import DEFAULT, kinds_of, measured
 from mohamjax.schedule.tenants import tenant_excess
 from mohamjax.search import operators
 from mohamjax.search.config import MohamConfig, Rates
@@ -138,7 +139,7 @@ def log_hypervolume(objectives: jax.Array, context: MohamContext) -> jax.Array:
     """Share of the box between ideal and reference point that a front dominates, on log axes.
 
     Args:
-        objectives: `[N, 3]` float; rows of +inf are ignored.
+        objectives: `[N, M]` float, with the offsets of `schedule.measures`; rows of +inf are ignored.
         context: gives the two points.
 
     Returns:
@@ -146,7 +147,7 @@ def log_hypervolume(objectives: jax.Array, context: MohamContext) -> jax.Array:
     """
     low, high = jnp.log(context.ideal), jnp.log(context.reference)
     scaled = (jnp.log(emo.positive(objectives)) - low) / (high - low)
-    return emo.hypervolume(jnp.maximum(scaled, 0.0), jnp.ones(3, scaled.dtype))
+    return emo.hypervolume(jnp.maximum(scaled, 0.0), jnp.ones(context.reference.shape, scaled.dtype))
 
 
 LIMIT_TOLERANCE = 1e-5
@@ -176,7 +177,7 @@ def violation(
 
 
 def _fitness(objectives: jax.Array, context: MohamContext, *, scalar: bool, log: bool) -> jax.Array:
-    """What selection minimises of objectives `[..., 3]`: see `MohamConfig.objective` and `scale`."""
+    """What selection minimises of objectives `[..., M]`: see `MohamConfig.objective` and `scale`."""
     if scalar:
         values = jnp.sum(context.weights * jnp.log(emo.positive(objectives)), axis=-1, keepdims=True)
     else:
@@ -197,14 +198,20 @@ def _sample_layers(key: jax.Array, context: MohamContext, *, tiles: int, project
 
 
 @functools.cache
-def _problem(genes: str, tiles: int, per_layer: bool, scalar: bool, log: bool, projects: bool) -> Problem:
+def _problem(
+    genes: str, tiles: int, per_layer: bool, scalar: bool, log: bool, projects: bool, kinds: tuple[str, ...]
+) -> Problem:
     def evaluate_one(individual: Design | Planned, context: MohamContext) -> jax.Array:
         design = designs_of(individual)
         if context.models is not None:
             each = model_reports(design, context.bench, context.models).objectives
             return emo.constrained(over_models(each, context.models), violation(each, design, context))
         found = report(design, context.bench)
-        return emo.constrained(found.objectives, violation(found.objectives, design, context, found.tenants))
+        values = found.objectives
+        if kinds != DEFAULT:
+            assert context.measures is not None
+            values = measured(found, kinds, context.measures.network, context.bench.network) + context.measures.offset
+        return emo.constrained(values, violation(found.objectives, design, context, found.tenants))
 
     def evaluate(individuals: Design | Planned, context: MohamContext) -> jax.Array:
         return in_fitting_blocks(jax.vmap(lambda one: evaluate_one(one, context)), individuals, DESIGNS)
@@ -229,9 +236,10 @@ def design_problem(config: MohamConfig, projects: bool = False) -> Problem:
         projects: project designs onto the requirements after variation (`Site.projects`); plans keep them anyway.
     """
     scalar, log = config.objective != "front", config.scale == "log"
+    kinds = kinds_of(config.objectives)
     if config.genes == "plans":
-        return _problem("plans", 0, False, scalar, log, False)
-    return _problem("layers", config.tiles, config.rate_unit == "layer", scalar, log, projects)
+        return _problem("plans", 0, False, scalar, log, False, kinds)
+    return _problem("layers", config.tiles, config.rate_unit == "layer", scalar, log, projects, kinds)
 
 
 # ---------------------------------------------------------------- running
@@ -251,7 +259,7 @@ class Progress:
         hypervolume: of the archive, in [0, 1] on log axes, per generation of the last call.
         front_size: designs in the archive, likewise.
         stability: largest finite crowding distance of the first front, likewise.
-        best: `[3]`, smallest objectives so far.
+        best: `[M]`, smallest objectives so far, without their offsets.
     """
 
     generation: int
@@ -263,7 +271,7 @@ class Progress:
     hypervolume: tuple[float, ...]
     front_size: tuple[int, ...]
     stability: tuple[float, ...]
-    best: tuple[float, float, float]
+    best: tuple[float, ...]
 
 
 _LONG = 250_000
@@ -401,6 +409,8 @@ def run(
         volumes[told - 1] = float(metrics.merit[-1])
         rounds = 0 if remapper is None else remapper.rounds
         best = metrics.best[-1]
+        if context.measures is not None:
+            best = best - np.asarray(context.measures.offset)
         yield (
             state,
             Progress(
@@ -413,7 +423,7 @@ def run(
                 hypervolume=tuple(float(x) for x in metrics.merit),
                 front_size=tuple(int(x) for x in metrics.front_size),
                 stability=tuple(float(x) for x in metrics.stability),
-                best=(float(best[0]), float(best[1]), float(best[2])),
+                best=tuple(float(x) for x in best),
             ),
         )
 

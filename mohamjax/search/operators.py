@@ -66,6 +66,8 @@ class Genetics:
         homogeneous: `[]` int32, template for designs that hold none that runs every layer, where all chiplets must be
             of one template; -1 where they need not.
         model: `[L]` int32, application model of each layer, rising (`workload.ensemble`); None where there is one only.
+        urgency: `[L]` float, cycles by which list scheduling takes a layer for more urgent than what remains after it
+            says; None where lateness is no objective.
     """
 
     layers: jax.Array
@@ -83,6 +85,7 @@ class Genetics:
     pin: jax.Array
     homogeneous: jax.Array
     model: jax.Array | None = None
+    urgency: jax.Array | None = None
 
 
 def _real(genetics: Genetics) -> jax.Array:

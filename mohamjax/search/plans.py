@@ -2,9 +2,10 @@
 
 A plan says which chiplets there are, how large each may be, and whether it works for speed or for thrift; everything
 else follows. On every chiplet each layer has the best mapping that fits the chiplet as it stands, every capacity and
-every fanout for itself; layers are taken by upward rank (HEFT: Topcuoglu, Hariri, Wu, 2002) and go to the chiplet of
-least finish time x energy^thrift. A chiplet then shrinks to what its layers use, so that no layer of a decoded design
-has a better mapping, under its chiplet's weight, that would fit.
+every fanout for itself; layers are taken by upward rank (HEFT: Topcuoglu, Hariri, Wu, 2002), or where lateness is
+searched by the latest start that keeps their deadline, and go to the chiplet of least finish time x energy^thrift. A
+chiplet then shrinks to what its layers use, so that no layer of a decoded design has a better mapping, under its
+chiplet's weight, that would fit.
 
 Whether a mapping fits is a bit. For every template, weight, size component and threshold there is a set of mappings,
 ordered by their score under the weight: the best mapping that fits a chiplet is the lowest bit of an intersection.
@@ -363,7 +364,8 @@ def used_sizes(design: Design, genetics: Genetics, tables: PlanTables) -> jax.Ar
 def by_upward_rank(times: jax.Array, genetics: Genetics) -> jax.Array:
     """`[N, L]` int32, layers by falling longest remaining path of mean durations `[N, L, S]`; padded ones last.
 
-    Where there are several application models (`Genetics.model`), the layers of one come after those of another.
+    With deadlines (`Genetics.urgency`) by the latest start that keeps them: deadline less remaining path. Where there
+    are several application models (`Genetics.model`), the layers of one come after those of another.
     """
     possible = jnp.isfinite(times)
     mean = jnp.sum(jnp.where(possible, times, 0.0), axis=2) / jnp.maximum(jnp.sum(possible, axis=2), 1)
@@ -377,7 +379,10 @@ def by_upward_rank(times: jax.Array, genetics: Genetics) -> jax.Array:
     # Layers are numbered in a topological order; equal ranks (time lost in rounding) keep it, as the sort is stable.
     mean = mean.T
     rank, _ = jax.lax.scan(longest, jnp.zeros_like(mean), (layers, genetics.successors, mean), reverse=True)
-    order = jnp.argsort(jnp.where(layers < genetics.layers, -rank.T, 1.0), axis=1, stable=True).astype(jnp.int32)
+    last = 1.0
+    if genetics.urgency is not None:
+        rank, last = rank + genetics.urgency[:, None], jnp.inf
+    order = jnp.argsort(jnp.where(layers < genetics.layers, -rank.T, last), axis=1, stable=True).astype(jnp.int32)
     if genetics.model is None:
         return order
     return jnp.take_along_axis(order, jnp.argsort(genetics.model[order], axis=1, stable=True), axis=1)

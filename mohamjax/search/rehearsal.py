@@ -25,6 +25,8 @@ from mohamjax.mapping import Mapping, MappingTables
 from mohamjax.mapping.tables import column_shapes
 from mohamjax.programs import once
 from mohamjax.schedule import reevaluate, scenario_bounds
+from mohamjax.schedule.measures import of_frames
+from mohamjax.schedule.periods import frame_jobs
 from mohamjax.search.context import build_context
 from mohamjax.search.moham import designs_of, refitted, run
 from mohamjax.search.requirements import Site
@@ -104,6 +106,10 @@ class Rehearsal:
         self._devices = devices
         self._application, self._site, self._settings = application, site, settings
         self._technology, self._rates = technology, rates
+        # Frames in flight are as many as the rates have them.
+        self._frames = ()
+        if of_frames(settings.moham.objectives):
+            self._frames = frame_jobs(application, settings.moham.periods).layer.shape
         self._tables: MappingTables | None = None
         self._designs: Any = None
         self._began, self._ended = False, threading.Event()
@@ -121,7 +127,7 @@ class Rehearsal:
             max(len(layer.predecessors) for layer in layers), int(after.max()),
             tuple(template.content_hash() for template in self._site.templates),
             settings.moham, settings.mapper.entries, settings.remap, settings.package, self._site.projects,
-            self._devices,
+            self._devices, self._frames,
         )  # fmt: skip
 
     def searched(self) -> None:
@@ -181,6 +187,10 @@ class Rehearsal:
         tables, package, templates = self._tables, self._settings.package, self._site.templates
         first = dataclasses.replace(self._designs, mapping=np.zeros_like(self._designs.mapping))
         few = np.minimum(np.asarray(tables.count), 1)
-        found = reevaluate(self._application, templates, self._technology, package, tables.mapping, few, first)
+        moham = self._settings.moham
+        found = reevaluate(
+            self._application, templates, self._technology, package, tables.mapping, few, first,
+            measures=moham.objectives, periods=moham.periods,
+        )  # fmt: skip
         scenario_bounds(self._application, templates, self._technology, package, found.tables, found.wires)
         self._tables = self._designs = None

@@ -26,6 +26,7 @@ from mohamjax.mapping import MappingTables, recast
 from mohamjax.schedule import Evaluated, Requirements
 from mohamjax.schedule.ensemble import own_tables, reevaluate_models
 from mohamjax.schedule.front import front_index
+from mohamjax.schedule.measures import DEFAULT
 from mohamjax.schedule.price import ALL, Comparison
 from mohamjax.search.codesign import Listener, SearchResult, Silent, co_optimise, explore, prepare, runnable
 from mohamjax.search.context import check_tables, staffed
@@ -147,6 +148,12 @@ def prepare_robust(ensemble: Ensemble, templates: Sequence[Template], settings: 
     if settings.moham.seeded:
         raise ensemble.complaint(
             "list schedules to start from are of one application model", "search settings", "start without them"
+        )
+    if settings.moham.objectives != DEFAULT:
+        raise ensemble.complaint(
+            "measures of networks are no objectives over several application models",
+            "objectives",
+            f"leave them at {', '.join(DEFAULT)}",
         )
     if any(math.isfinite(limit) for limit in settings.requirements.tenant_limits):
         raise settings.requirements.complaint(

@@ -9,7 +9,7 @@ from typing import Any
 from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters, Technology
 from mohamjax.schedule import Requirements
-from mohamjax.search.config import PAPER_RATES, WEIGHTS, MapperConfig, MohamConfig, Rates, RemapConfig
+from mohamjax.search.config import PAPER_RATES, MapperConfig, MohamConfig, Rates, RemapConfig
 from mohamjax.search.plan_operators import PlanRates
 
 __all__ = ["BUDGETS", "PRESETS", "Budget", "Settings", "changed"]
@@ -64,7 +64,7 @@ class Settings:
         package: package parameters.
         technology: energy and area tables; None for the packaged ones.
         requirements: what is demanded of every design.
-        weights: exponents of latency, energy and area for `moham.objective = "product"`.
+        weights: exponents of the objectives for `moham.objective = "product"`.
         seed: seed of all randomness.
     """
 
@@ -77,7 +77,7 @@ class Settings:
     package: PackageParameters = dataclasses.field(default_factory=PackageParameters)
     technology: Technology | None = None
     requirements: Requirements = dataclasses.field(default_factory=Requirements)
-    weights: tuple[float, float, float] = WEIGHTS["product"]
+    weights: tuple[float, ...] = (1.0, 1.0, 1.0)
     seed: int = 0
 
     @classmethod

@@ -12,7 +12,7 @@ from mohamjax.workload.layer import (
     UniqueLayer,
     WorkloadShape,
 )
-from mohamjax.workload.scenario import SCENARIOS, load_scenario, packaged_networks
+from mohamjax.workload.scenario import SCENARIOS, VARIANTS, load_scenario, packaged_networks
 
 __all__ = [
     "DIMS",
@@ -20,6 +20,7 @@ __all__ = [
     "LAYER_TYPES",
     "SCENARIOS",
     "TASKS",
+    "VARIANTS",
     "ApplicationModel",
     "Ensemble",
     "Layer",

@@ -20,10 +20,13 @@ from mohamjax.reader import close_names, found, read_yaml
 from mohamjax.workload.importer import network_name, read_network, tensor_names
 from mohamjax.workload.layer import ApplicationModel, Network, Task
 
-__all__ = ["SCENARIOS", "ScenarioForm", "load_scenario", "packaged_networks"]
+__all__ = ["SCENARIOS", "VARIANTS", "ScenarioForm", "load_scenario", "packaged_networks"]
 
 SCENARIOS = ("mobile", "edge", "ar-vr", "data-center")
 """Packaged scenarios: A to D of the MOHaM paper (Table 3)."""
+
+VARIANTS = ("ar-vr-rates",)
+"""Packaged scenarios whose networks ask for something: `ar-vr` with frame rates of XRBench (sources in its file)."""
 
 MAX_COPIES = 1000
 MAX_NETWORKS = 1000
@@ -36,6 +39,7 @@ MAX_DEPENDENCIES = 1 << 23
 """Dependencies between them."""
 
 _DATA = pathlib.Path(__file__).parent / "data"
+_NAMES = (*SCENARIOS, *VARIANTS)
 _ALIASES = {
     "a": "mobile",
     "b": "edge",
@@ -113,7 +117,7 @@ def load_scenario(
     `frames_per_second` (which is a deadline of one period where none is given) and `weight`.
 
     Args:
-        spec: A packaged name (`SCENARIOS`, or A to D), a YAML file, an ONNX file, or several ONNX files.
+        spec: A packaged name (`SCENARIOS`, or A to D, or `VARIANTS`), a YAML file, an ONNX file, or several ONNX files.
         batch: Symbolic batch of the networks that the scenario gives none.
         shapes: Shapes by tensor name, for the networks that have a tensor of that name.
         skip_unknown: As in `read_network`.
@@ -215,32 +219,30 @@ def _check_shapes_are_used(shapes: abc.Mapping[str, Sequence[int]] | None, entri
 
 def _entries(specs: Sequence[str | os.PathLike[str]]) -> tuple[str, list[_Entry]]:
     if not specs:
-        raise InputError(
-            "no scenario and no ONNX file is named", remedy=f"name one of {', '.join(SCENARIOS)}, or a file"
-        )
+        raise InputError("no scenario and no ONNX file is named", remedy=f"name one of {', '.join(_NAMES)}, or a file")
     if len(specs) == 1:
         text = os.fspath(specs[0])
         key = _ALIASES.get(text.lower(), text.lower())
-        if key in SCENARIOS:
+        if key in _NAMES:
             return key, _packaged(key)
         path = pathlib.Path(text)
         if path.suffix.lower() in (".yaml", ".yml"):
             return _from_yaml(path)
         if path.suffix.lower() == ".onnx" or found(path):
             return network_name(path.stem), [_Entry(path)]
-        near = difflib.get_close_matches(key, SCENARIOS, 1, 0.5)
+        near = difflib.get_close_matches(key, _NAMES, 1, 0.5)
         raise InputError(
             "there is no such scenario or file",
             item=repr(text),
             remedy=(f"did you mean {near[0]}? or " if near else "")
-            + f"give one of {', '.join(SCENARIOS)}, a YAML file or ONNX files",
+            + f"give one of {', '.join(_NAMES)}, a YAML file or ONNX files",
         )
     for spec in specs:
         path = pathlib.Path(spec)
         if path.suffix.lower() in (".yaml", ".yml") and found(path, folder=False):
             _refuse_other_formats(read_yaml(path), path)
     for spec in specs:
-        if os.fspath(spec).lower().endswith((".yaml", ".yml")) or os.fspath(spec).lower() in (*SCENARIOS, *_ALIASES):
+        if os.fspath(spec).lower().endswith((".yaml", ".yml")) or os.fspath(spec).lower() in (*_NAMES, *_ALIASES):
             raise InputError(
                 "several scenarios at once",
                 item=repr(os.fspath(spec)),
@@ -252,8 +254,12 @@ def _entries(specs: Sequence[str | os.PathLike[str]]) -> tuple[str, list[_Entry]
 
 def _packaged(key: str) -> list[_Entry]:
     document = yaml.safe_load((_DATA / "scenarios.yaml").read_text(encoding="utf-8"))
-    files = [network["file"] for network in document["scenarios"][key]["networks"]]
-    return [_Entry(_DATA / file, task=document["provenance"][file]["task"]) for file in files]
+    entries = []
+    for network in document["scenarios"][key]["networks"]:
+        file, rate = network["file"], float(network.get("frames_per_second", 0))
+        task, deadline = document["provenance"][file]["task"], 1 / rate if rate else math.inf
+        entries.append(_Entry(_DATA / file, task=task, deadline_s=deadline, frames_per_second=rate))
+    return entries
 
 
 def _from_yaml(path: pathlib.Path) -> tuple[str, list[_Entry]]:
