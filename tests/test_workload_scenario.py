@@ -6,6 +6,7 @@ import os
 from unittest.mock import Mock
 
 import pytest
+import yaml
 from workload_models import info, model, node, save, weight
 
 from mohamjax import cli
@@ -13,7 +14,7 @@ from mohamjax.cli import main
 from mohamjax.errors import InputError
 from mohamjax.hardware import PackageForm
 from mohamjax.workload import load_scenario
-from mohamjax.workload.scenario import _OF_PACKAGES
+from mohamjax.workload.scenario import _DATA, _OF_PACKAGES, VARIANTS
 
 
 @pytest.fixture
@@ -224,3 +225,14 @@ def test_yaml_that_is_no_text(tmp_path):
     with pytest.raises(InputError, match="is a folder"):
         (tmp_path / "folder.yaml").mkdir()
         load_scenario(tmp_path / "folder.yaml")
+
+
+def test_a_scenario_with_rates_has_the_networks_of_the_other():
+    """Every rate is of XRBench, and a deadline of one period."""
+    plain, rated = load_scenario("ar-vr"), load_scenario("ar-vr-rates")
+    assert [n.layers for n in rated.networks] == [n.layers for n in plain.networks]
+    assert [n.frames_per_second for n in rated.networks] == [10, 30, 10]
+    assert all(n.deadline_s == 1 / n.frames_per_second for n in rated.networks)
+    document = yaml.safe_load((_DATA / "scenarios.yaml").read_text())["scenarios"]["ar-vr-rates"]
+    assert all(f"at {network['frames_per_second']} FPS" in network["rate_source"] for network in document["networks"])
+    assert VARIANTS == ("ar-vr-rates",) and not any(n.asked for n in plain.networks)
