@@ -548,12 +548,12 @@ def search(
         devices: on which it runs: a number of them, `all`, or a list; default one. Islands are dealt out to them, an
             only one is evaluated by all; the front does not depend on them (see "Several devices" in the docs).
         settings: any field of `Settings` (`weights`, `mapper`), of `MohamConfig` (`population`,
-            `generations`, `objective`), of `PlanRates` or, with `genes="layers"`, `Rates` (`crossover`), and of
-            `RemapConfig` (`every`); a name that several have is that of the first.
+            `generations`, `objective`, `objectives`), of `PlanRates` or, with `genes="layers"`, `Rates`
+            (`crossover`), and of `RemapConfig` (`every`); a name that several have is that of the first.
 
     Returns:
-        The result: `.front.objectives` `[n, 3]` float64 by rising latency, `.front.designs`, `.history` (a row per
-        generation), `.tables`.
+        The result: `.front.objectives` `[n, M]` float64 by the first of them upward, `.front.designs`, `.history` (a
+        row per generation), `.tables`.
 
     Raises:
         InputError: an unknown setting or one that the problem decides, tables of another problem, or requirements that

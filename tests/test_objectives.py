@@ -29,16 +29,17 @@ from mohamjax.schedule.explain import shared_resources
 from mohamjax.schedule.measures import DEFAULT, box_share, check_measures, kinds_of, measured, offsets
 from mohamjax.schedule.periods import frame_jobs
 from mohamjax.search.codesign import Settings, fingerprint, prepare
-from mohamjax.search.config import MohamConfig
-from mohamjax.search.context import build_context
+from mohamjax.search.config import MapperConfig, MohamConfig, RemapConfig
+from mohamjax.search.context import anywhere, build_context
 from mohamjax.search.moham import run
+from mohamjax.search.remap import Remapper
 
 # ---------------------------------------------------------------- values
 
 
 @pytest.fixture(scope="module")
 def flying():
-    """Designs of three networks with two rates, evaluated with three periods in flight, in double precision."""
+    """Designs of three networks with two rates, evaluated with four periods in flight, in double precision."""
     problem = networks(RATES, deadline_s=3e-4)
     made = tables(problem, 0)
     designs = random_designs(problem, made, 0, 12, tiles=4)
@@ -170,6 +171,40 @@ def test_checkpoints_of_the_usual_objectives_do_not_depend_on_periods():
         for changes in ({}, {"periods": 6}, {"objectives": ("period", "energy")}, {"objectives": ("energy", "period")})
     ]
     assert marks[0] == marks[1] and len(set(marks)) == 3
+
+
+def test_checkpoints_of_other_demands_are_of_another_search():
+    """Layers are the same; deadlines and rates decide objectives and limits."""
+    asked = ((RATES, 3e-4), (RATES, 2e-4), (RATES[::-1], 3e-4), ((0.0,) * len(RATES), math.inf))
+    marks = [
+        fingerprint(networks(rates, deadline_s=deadline), TEMPLATES, Settings(), TECHNOLOGY, None)
+        for rates, deadline in asked
+    ]
+    assert len(set(marks)) == len(asked)
+
+
+def test_mapping_again_keeps_the_frames_in_flight(dated):
+    """The problem after a round has the arrays of the one before: the same program searches on."""
+    problem, package, made, _ = dated
+    config = dataclasses.replace(CONFIG, objectives=("period", "energy"))
+    remapper = Remapper(
+        jax.random.key(0),
+        problem,
+        TWO,
+        TECHNOLOGY,
+        package,
+        MapperConfig(entries=6),
+        RemapConfig(every=2),
+        4,
+        made,
+    )
+    site = anywhere(problem, TWO, config)
+    before = build_context(jax.random.key(1), problem, TWO, TECHNOLOGY, remapper.tables, package, config, site)
+    assert before.bench.frames is not None
+    remapper.rounds = 1
+    after = remapper.context(before)
+    assert jax.tree.structure(after) == jax.tree.structure(before)
+    np.testing.assert_array_equal(after.bench.frames.layer, before.bench.frames.layer)
 
 
 # ---------------------------------------------------------------- the whole front, from ten seeds

@@ -164,13 +164,13 @@ def rate(text: str) -> tuple[str, float]:
 
 
 def weights(text: str) -> tuple[float, ...]:
-    """`L,E,A` of `--weights`: an exponent for each objective."""
+    """`W,W,W` of `--weights`: an exponent for each objective."""
     try:
         values = [float(w) for w in text.split(",")]
     except ValueError:
         values = []
     if len(values) not in (2, 3) or not all(0 <= w < 1e3 for w in values) or not any(values):
-        raise argparse.ArgumentTypeError(f"{text!r} is not three numbers from 0, such as 1,1,0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 for each objective, such as 1,1,0")
     return tuple(values)
 
 

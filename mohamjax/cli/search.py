@@ -93,7 +93,7 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument(
         "--weights",
         type=options.weights,
-        metavar="L,E,A",
+        metavar="W,W,W",
         help="exponents of the objectives in the product (default 1,1,1)",
     )
     parser.add_argument(

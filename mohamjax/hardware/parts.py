@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import math
 from typing import Any
 
 from mohamjax.errors import InputError
@@ -56,16 +57,29 @@ def library_parts(node_nm: float) -> dict[str, dict[str, float]]:
         raise InputError(told, item=f"{node_nm:g} nm", remedy="ask for a smaller one")
     file = cache_folder("technology") / version / f"parts-{node_nm:g}nm.json"
     try:
-        return json.loads(file.read_text(encoding="utf-8"))
+        kept = json.loads(file.read_text(encoding="utf-8"))
+        if _whole(kept):
+            return kept
     except (OSError, ValueError):
         pass  # not there, or cut short: asked for again
     try:
         found = _asked(aladdin, node_nm / 1e9)
     except Exception as error:  # whatever a model of theirs may raise
         told = f"the library gives nothing for it ({' '.join(str(error).split())[:300] or type(error).__name__})"
-        raise InputError(told, item=f"{node_nm:g} nm", remedy="scale the packaged parts") from None
+        raise InputError(
+            told, item=f"{node_nm:g} nm", remedy="scale the packaged parts: argument `logic=scaled`"
+        ) from None
     keep(file, json.dumps(found))
     return found
+
+
+def _whole(kept: Any) -> bool:
+    """Whether a file holds what `_asked` gives, and nothing that is no cost."""
+    names = {"register", "comparator", "address_generator", "multiplier", "adder"}
+    if not isinstance(kept, dict) or set(kept) != names or not all(isinstance(part, dict) for part in kept.values()):
+        return False
+    costs = [cost for part in kept.values() for cost in part.values()]
+    return all(isinstance(cost, int | float) and 0 <= cost < math.inf for cost in costs) and all(kept.values())
 
 
 def _asked(aladdin: Any, node_m: float) -> dict[str, dict[str, float]]:

@@ -53,7 +53,10 @@ def result_figures(
     rows = roles_by_row(landmarks(front.objectives, front.measures, front.offsets))
     chosen = [(view(row), roles) for row, roles in rows.items()]
     kinds = [measure_named(name) for name in front.measures]
-    file_of_role = {**{kind.role: kind.key for kind in kinds}, "knee": "knee"}
+    files = [kind.key for kind in kinds]
+    # Two networks whose names differ in punctuation alone.
+    files = [name if files.count(name) == 1 else f"{name}_{i}" for i, name in enumerate(files)]
+    file_of_role = {**{kind.role: name for kind, name in zip(kinds, files, strict=True)}, "knee": "knee"}
     yield "front", front_projections(front, title=title, certificate=certificate)
     if history is not None:
         yield "convergence", convergence(history, title=title)

@@ -256,6 +256,8 @@ def fingerprint(
         "designs": None if designs is None else designs.digest,
         "version": __version__,
     }
+    if any(network.asked for network in application.networks):
+        record["tenants"] = [(network.name, len(network.layers), network.asked) for network in application.networks]
     if ensemble is not None:
         record["models"] = [len(member.application.layers) for member in ensemble.models]
         record["over"] = [ensemble.over, ensemble.weights.tolist()]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from mohamjax.schedule.measures import of_frames
+from mohamjax.schedule.periods import frame_jobs
 from mohamjax.search.settings import Settings
 from mohamjax.workload import ApplicationModel
 
@@ -70,6 +72,8 @@ def expected_cost(application: ApplicationModel, pairs: int, settings: Settings)
         mappings += rounds * int(_RUNS * remap.chiplets * len(application.unique_layers)) * short.evaluations
         entries += remap.entries
     designs = batches * offspring
+    if of_frames(moham.objectives):  # a design's timeline has the jobs of all frames in flight besides
+        layers += len(frame_jobs(application, moham.periods).layer)
     seconds = mappings / _MAPPINGS_PER_S + designs * layers / _LAYER_EVALUATIONS_PER_S + _FINISH_S
     # Per design: genes, one row of the tables per layer, and the fluid model's state; single precision.
     per_design = 4 * (layers * (3 + 40) + moham.tiles * 100)

@@ -384,6 +384,7 @@ class Remapper:
         if self._built is not None:
             return self._built
         bench = workbench(self._application, self._templates, self._technology, self.tables, self._package)
+        bench = dataclasses.replace(bench, frames=context.bench.frames)
         plans = plan_tables(self.tables, alone(self.tables, self._package), self._first)
         genetics = dataclasses.replace(context.genetics, count=jnp.asarray(self.tables.count))
         self._built = dataclasses.replace(context, genetics=genetics, bench=bench, plans=plans)
