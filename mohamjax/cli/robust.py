@@ -211,8 +211,8 @@ def _planned(arguments: argparse.Namespace, ensemble: Ensemble, settings: Settin
             f"{ensemble.file}",
             fitted([head, *body]),
             f"mapper: {plural(mappings, 'mapping')}\n"
-            f"search: at most {plural(costs[0].designs, 'design')}, {plural(settings.moham.generations, 'generation')} of "
-            f"{settings.moham.population}"
+            f"search: at most {plural(costs[0].designs, 'design')}, "
+            f"{plural(settings.moham.generations, 'generation')} of {settings.moham.population}"
             + (", as many again for the nominal model alone" if len(costs) > 1 else "")
             + f"\nto expect on two cores: about {duration(seconds)}, and about {duration(compile_s)} of compiling on "
             f"top; {math.ceil(max(cost.memory_MB for cost in costs)):,} MB",
