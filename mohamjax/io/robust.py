@@ -96,6 +96,9 @@ def price_rows(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:
 def write_robust_results(folder: pathlib.Path, result: RobustResult, config: abc.Mapping[str, Any]) -> None:
     """Writes all files of the folder but figures and checkpoints.
 
+    What an earlier search left there and this one does not have is removed: `bounds.json`, `designs_MODEL.json` of
+    other models, and the files of `nominal/`.
+
     Args:
         folder: from `prepare_folder`.
         result: of `robust_search`.
@@ -103,9 +106,6 @@ def write_robust_results(folder: pathlib.Path, result: RobustResult, config: abc
 
     Raises:
         InputError: they cannot be written; the folder is as it was, but for `nominal/`.
-
-    What an earlier search left there and this one does not have is removed: `bounds.json`, `designs_MODEL.json` of other
-    models, and the files of `nominal/`.
     """
     ensemble, front = result.ensemble, result.front
     files: dict[Any, str] = {

@@ -113,7 +113,7 @@ class RobustResult:
     rescheduler: Rescheduler
 
     def comparisons(self) -> list[Comparison]:
-        """All models together, then every model, held-out ones that were scheduled last: robust packages beside nominal."""
+        """All models together, then every model, held-out ones last: robust packages beside nominal ones."""
         front, nominal = self.front, self.nominal
         roles = [*self.ensemble.roles, *["held out"] * len(front.held_out)]
         robust = [*(own.objectives for own in front.models), *(own.objectives for own in front.held_out)]
@@ -207,8 +207,8 @@ def robust_search(
     """Searches packages for several application models.
 
     An interrupt (Ctrl-C) while generations run ends it cleanly with the packages found so far: held-out models are not
-    scheduled then, and there is no price. While those of the nominal model run, it ends that search alone, and the price
-    is that of what it found. At any other time it is raised, and `resume` goes on from the checkpoint.
+    scheduled then, and there is no price. While those of the nominal model run, it ends that search alone, and the
+    price is that of what it found. At any other time it is raised, and `resume` goes on from the checkpoint.
 
     Args:
         ensemble: the application models.
