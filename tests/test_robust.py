@@ -20,7 +20,8 @@ from mohamjax.cli import main
 from mohamjax.errors import InputError
 from mohamjax.figures import plot_results
 from mohamjax.hardware import PackageParameters, load_templates
-from mohamjax.io import CheckpointFile, evaluate_designs, read_comparisons, read_results, write_robust_results
+from mohamjax.io import CheckpointFile, evaluate_designs, read_comparisons, write_robust_results
+from mohamjax.io.results_reader import read_results
 from mohamjax.schedule import alone, chiplets, report
 from mohamjax.schedule.ensemble import model_reports, models_of, over_models, own_tables
 from mohamjax.schedule.price import price, staircase
