@@ -11,7 +11,7 @@ of the nominal ones, which were made for `classify`, at equal area (`schedule.pr
 
     python experiments/robust.py --out experiments/results/robust.md
 
-Seeds that `--runs` holds are not run again.
+Seeds that `--runs` holds of the same population and generations are not run again; others stay in it.
 """
 
 import argparse
@@ -35,6 +35,7 @@ from mohamjax.search import Packages, RobustResult, SearchResult, Settings, co_o
 from mohamjax.workload import ApplicationModel, Ensemble, Member, load_scenario
 
 WAYS = {"plan": "scheduled by plans", "all": "46 schedules each"}
+KEY = ("seed", "population", "generations")
 HERE = pathlib.Path(__file__).parent
 
 
@@ -113,6 +114,8 @@ def one_seed(models: Ensemble, settings: Settings, tables: MappingTables, every:
     robust = result.front.objectives
     row: dict[str, float] = {
         "seed": settings.seed,
+        "population": settings.moham.population,
+        "generations": settings.moham.generations,
         "evaluations": result.history[-1]["evaluations"],
         "hv_robust": hypervolume(robust, result.config),
         "front": len(robust),
@@ -144,20 +147,32 @@ def main() -> None:
     moham = dataclasses.replace(base.moham, population=arguments.population, generations=arguments.generations)
     base = dataclasses.replace(base, moham=moham)
     models = ensemble()
-    rows: list[dict] = []
+    kept: list[dict] = []
     if arguments.runs.exists():
         with arguments.runs.open(newline="") as file:
-            rows = [{k: float(v) for k, v in row.items()} for row in csv.DictReader(file)]
-    missing = [seed for seed in range(arguments.seeds) if seed not in {int(row["seed"]) for row in rows}]
+            kept = [{k: float(v) for k, v in row.items()} for row in csv.DictReader(file)]
+
+    def asked(row: dict) -> bool:
+        """Whether a row is of the seeds and settings at hand, with all schedules where they are to be tried."""
+        sizes = row["population"], row["generations"]
+        every = row["seed"] >= arguments.every or np.isfinite(row["hv_classify_all"])
+        return sizes == (moham.population, moham.generations) and row["seed"] < arguments.seeds and bool(every)
+
+    rows = [row for row in kept if asked(row)]
+    others = [row for row in kept if not asked(row)]
+    missing = [seed for seed in range(arguments.seeds) if seed not in {row["seed"] for row in rows}]
     tables = None
     if missing:
         templates = load_templates(list(packaged_templates()))
         key = jax.random.split(jax.random.key(0), 3)[0]
         tables = map_layers(key, models.everyone.unique_layers, templates, load_technology(), base.mapper)
     for seed in missing:
-        rows.append(one_seed(models, dataclasses.replace(base, seed=seed), tables, seed < arguments.every))
-        print(rows[-1], flush=True)
-        write_text(arguments.runs, csv_text(rows))
+        row = one_seed(models, dataclasses.replace(base, seed=seed), tables, seed < arguments.every)
+        print(row, flush=True)
+        rows.append(row)
+        key = [row[name] for name in KEY]
+        others = [other for other in others if [other[name] for name in KEY] != key]
+        write_text(arguments.runs, csv_text([*others, *rows]))
 
     def column(name: str) -> np.ndarray:
         return np.asarray([row[name] for row in rows], float)

@@ -295,6 +295,15 @@ FRONT = """design_id,latency_s,energy_J,area_mm2,n_chiplets,n_simba,latency_s_a,
 1,0.25,2e-3,4,1,1,0.25,
 """
 
+ROBUST_ROWS = """front,design_id,model,role,latency_s,energy_J,area_mm2,runs,reason
+robust,0,all models,all,0.5,1e-3,2.5,1,
+robust,0,a,nominal,0.25,1e-3,2.5,1,
+robust,0,b,searched,0.75,1e-3,2.5,1,
+robust,0,c,held out,,,,0,layer n/l fits no chiplet
+nominal,0,all models,all,,,,0,some model does not run
+nominal,0,a,nominal,0.125,1e-3,4,1,
+"""
+
 HISTORY = """generation,evaluations,seconds,hypervolume,front_size,stability
 0,64,1.5,0.25,1,0.5
 1,128,2,0.5,2,0.25
@@ -408,7 +417,7 @@ def sound(reader: str) -> bytes:
         "technology": TECHNOLOGY, "sram": SRAM, "requirements": REQUIREMENTS, "scenario": SCENARIO,
         "platform": PLATFORM, "jobs": JOBS, "timeloop": TIMELOOP, "costs": COSTS, "layers": LAYERS, "front": FRONT,
         "robust": ROBUST, "allocation": ALLOCATION, "package": PACKAGE, "costschedule": COST_SCHEDULE,
-        "history": HISTORY, "config": CONFIG,
+        "history": HISTORY, "config": CONFIG, "comparisons": ROBUST_ROWS,
     }  # fmt: skip
     if reader in made:
         return _plain(made[reader]())

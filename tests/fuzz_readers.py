@@ -31,6 +31,7 @@ from mohamjax.io.job_transfer import read_transfer
 from mohamjax.io.jobs import load_platform, read_jobs
 from mohamjax.io.mappings import given_mappings
 from mohamjax.io.result_stream import ResultStream
+from mohamjax.io.robust import read_comparisons
 from mohamjax.io.samples import read_architectures, read_samples
 from mohamjax.io.schedules import schedule_arrays
 from mohamjax.io.timeloop import read_timeloop
@@ -193,6 +194,14 @@ def _results(name: str) -> Callable[[pathlib.Path], object]:
     return read
 
 
+def _comparisons(path: pathlib.Path) -> object:
+    """Reads a results folder of several application models, of which `robust.csv` is the given file."""
+    folder = path.parent / "robust"
+    folder.mkdir(exist_ok=True)
+    (folder / "robust.csv").write_bytes(path.read_bytes())
+    return [(one, one.price) for one in read_comparisons(folder)]
+
+
 # ------------------------------------------------------------------------------------------------------------- words
 
 
@@ -268,5 +277,6 @@ READERS: dict[str, Reader] = {
     "config": Reader(".yaml", _results("config.yaml")),
     "bounds": Reader(".json", _results("bounds.json")),
     "resultdesigns": Reader(".json", _results("designs.json")),
+    "comparisons": Reader(".csv", _comparisons, structure=False),
     "words": Reader(".json", _words, structure=False),
 }

@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 
+import fuzz_documents
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,11 +21,13 @@ from mohamjax.errors import InputError
 from mohamjax.figures import plot_results
 from mohamjax.hardware import PackageParameters, load_templates
 from mohamjax.io import CheckpointFile, evaluate_designs, read_comparisons, write_robust_results
+from mohamjax.io.results_reader import read_results
 from mohamjax.schedule import alone, chiplets, report
 from mohamjax.schedule.ensemble import model_reports, models_of, over_models, own_tables
 from mohamjax.schedule.price import price, staircase
 from mohamjax.schedule.requirements import requirements_from_dict
 from mohamjax.search import Packages, Settings, build_context, prepare_robust, robust_search
+from mohamjax.search.codesign import Silent
 from mohamjax.search.config import MohamConfig
 from mohamjax.search.plan_operators import sample_plan
 from mohamjax.search.plans import THRIFT, WEIGHTS, decode
@@ -71,6 +74,14 @@ def test_files_say_models(folder, scenario):
     assert found.record()["held_out"][0] == {"name": "other", "networks": ["two"], "batch": 4}
 
 
+def test_scenarios_of_models_are_packaged_ones_under_any_name(folder, scenario):
+    """Variants and aliases, as on the command line."""
+    text = "models: [{name: a, scenario: ar-vr-rates, networks: [resnet50]}, {name: c, scenario: C, networks: [res*]}]"
+    one, other = (member.application for member in read(folder, scenario, text).models)
+    assert one.networks[0].frames_per_second > 0 == other.networks[0].frames_per_second
+    assert one.layers == other.layers
+
+
 def test_a_batch_multiplies_samples():
     for kind, dim in (("conv", "N"), ("dwconv", "N"), ("fc", "N"), ("rnn", "N"), ("bmm", "G")):
         layer = dataclasses.replace(A.layers[0], type=kind)
@@ -93,6 +104,7 @@ def test_a_batch_multiplies_samples():
         ("models: [{name: a, scenario: nothing.yaml}]", "nothing.yaml"),
         ("over: worst\nmodels: [{name: a}, {name: b, weight: 2}]", "weights are those of a mean"),
         ("models: [{name: a}]\nheld_out: [{name: b, weight: 1}]", r"held_out\[0\]"),
+        ("models: [{name: a, weight: 3}, {name: b, weight: 2.9e-6}]", "weights from 2.9e-06 to 3 are too far apart"),
     ],
 )
 def test_bad_files_are_told(folder, scenario, text, words):
@@ -114,9 +126,14 @@ def test_the_command_line_refuses_before_it_searches(folder, capsys):
     assert main(["search", *networks, "--no-price"]) == 2
     assert main(["search", file]) == 2
     assert main(["search", *networks, "--robust", file, "--dry-run"]) == 0
-    assert "held out" in capsys.readouterr().out
+    planned = capsys.readouterr().out
+    assert "held out" in planned and "as many again for the nominal model alone" in planned
     assert main(["search", *networks, "--robust", file, "--dry-run", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["robust"]["nominal"] == "single"
+    both = json.loads(capsys.readouterr().out)
+    assert main(["search", *networks, "--robust", file, "--dry-run", "--json", "--no-price"]) == 0
+    once = json.loads(capsys.readouterr().out)
+    assert both["robust"]["nominal"] == "single" and both["designs"] == 2 * once["designs"]
+    assert f"at most {once['designs']:,} designs" in planned
 
 
 def test_requirements_hold_in_every_model(folder, scenario):
@@ -150,6 +167,36 @@ def test_prices_are_ratios_at_equal_area():
     other = np.array([[1.0, 16.0, 1.0], [1.0, 8.0, 2.0], [1.0, 2.0, 4.0]])
     assert math.isclose(price(one, other), math.sqrt(0.5))
     assert math.isnan(price(one, np.empty((0, 3))))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("held out", "unheard of", "line 5: role is 'unheard of'"),
+        ("nominal,0,a", "other,0,a", "line [67]: front is 'other'"),
+        ("2.5,1,", "2.5,yes,", "line 2: runs is 'yes'"),
+        ("0.5,1e-3", "inf,1e-3", "line 2: an objective"),
+        ("0.5,1e-3", "0,1e-3", "line 2: an objective"),
+    ],
+)
+def test_rows_that_were_edited_are_told(tmp_path, old, new, words):
+    sound = fuzz_documents.ROBUST_ROWS
+    (tmp_path / "robust.csv").write_text(sound)
+    assert [(one.role, *one.runs) for one in read_comparisons(tmp_path)] == [
+        ("all", 1, 0), ("nominal", 1, 1), ("searched", 1, 0), ("held out", 0, 0),
+    ]  # fmt: skip
+    (tmp_path / "robust.csv").write_text(sound.replace(old, new, 1))
+    with pytest.raises(InputError, match=rf"robust\.csv: {words}.*; run the search again"):
+        read_comparisons(tmp_path)
+
+
+def test_bounds_of_another_search_are_not_those_of_several_models(tmp_path):
+    for name, content in fuzz_documents.results().items():
+        (tmp_path / name).write_bytes(content)
+    assert read_results(tmp_path).certificate is not None
+    with (tmp_path / "config.yaml").open("a") as file:
+        file.write("robust: {over: mean}\n")
+    assert read_results(tmp_path).certificate is None
 
 
 # ---------------------------------------------------------------- evaluation and decoding
@@ -386,14 +433,14 @@ def test_packages_come_under_all_weights(result):
 
 @pytest.mark.slow
 def test_the_price_of_robustness(small, result, tmp_path):
-    """Packages found for one model with as many evaluations are better there, and do not dominate over both."""
+    """Packages found for one model, with as many evaluations, reach less than half of the robust front over both."""
     ensemble, made = small
     priced = robust_search(ensemble, KINDS, SETTINGS, tables=made)
     assert priced.front.objectives.tobytes() == result.front.objectives.tobytes()
     nominal, front = priced.nominal, priced.front.objectives
     assert nominal.search.history[-1]["evaluations"] == priced.history[-1]["evaluations"]
-    beaten = [(nominal.objectives <= row).all(axis=1).any() for row in front]
-    assert np.mean(beaten) < 0.5
+    reached = [(nominal.objectives <= row).all(axis=1).any() for row in front]
+    assert np.mean(reached) < 0.5
     assert [(row.model, row.role) for row in priced.comparisons()] == [
         ("all models", "all"), ("a", "nominal"), ("ab", "searched"), ("b", "held out"),
     ]  # fmt: skip
@@ -404,3 +451,36 @@ def test_the_price_of_robustness(small, result, tmp_path):
         np.testing.assert_allclose(one.nominal, read_back.nominal, rtol=1e-15)
     assert (tmp_path / "nominal" / "designs.json").exists()
     assert tmp_path / "again" / "price.png" in plot_results(tmp_path, tmp_path / "again")
+
+    # Without the price, into the same folder: what we wrote before and do not write now is gone, and nothing else.
+    for name in ("bounds.json", "designs_gone.json", "mine.json", "nominal/mine.csv", "nominal/checkpoint.npz"):
+        (tmp_path / name).write_text("")
+    write_robust_results(tmp_path, result, {**result.config, "inputs": {}})
+    assert [file.name for file in (tmp_path / "nominal").iterdir()] == ["mine.csv"]
+    assert sorted(file.name for file in tmp_path.glob("*.json")) == [
+        "designs.json", "designs_ab.json", "designs_b.json", "mine.json",
+    ]  # fmt: skip
+    assert all(len(one.nominal) == 0 for one in read_comparisons(tmp_path))
+    (tmp_path / "nominal" / "mine.csv").unlink()
+    write_robust_results(tmp_path, result, {**result.config, "inputs": {}})
+    assert not (tmp_path / "nominal").exists()
+
+
+class Stopping(Silent):
+    """Stops a search by hand when generations are done."""
+
+    def progress(self, progress, generations):
+        raise KeyboardInterrupt
+
+
+@pytest.mark.slow
+def test_a_search_that_is_stopped_has_its_packages_alone(small, tmp_path):
+    """No layer of held-out models is mapped then, and nothing is searched for the nominal model."""
+    ensemble, made = small
+    stopped = robust_search(ensemble, KINDS, SETTINGS, tables=made, listener=Stopping())
+    assert stopped.interrupted and stopped.nominal is None and len(stopped.front) > 0
+    assert stopped.timings["reevaluation_s"] > 0
+    assert stopped.front.held_out == () and stopped.rescheduler.apart is None
+    write_robust_results(tmp_path, stopped, {**stopped.config, "inputs": {}})
+    assert [one.model for one in read_comparisons(tmp_path)] == ["all models", "a", "ab"]
+    assert [one.model for one in stopped.comparisons()] == ["all models", "a", "ab"]

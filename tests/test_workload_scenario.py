@@ -14,7 +14,7 @@ from mohamjax.cli import main
 from mohamjax.errors import InputError
 from mohamjax.hardware import PackageForm
 from mohamjax.workload import load_scenario
-from mohamjax.workload.scenario import _DATA, _OF_PACKAGES, VARIANTS
+from mohamjax.workload.scenario import _ALIASES, _DATA, _OF_PACKAGES, SCENARIOS, VARIANTS, is_packaged
 
 
 @pytest.fixture
@@ -236,3 +236,9 @@ def test_a_scenario_with_rates_has_the_networks_of_the_other():
     document = yaml.safe_load((_DATA / "scenarios.yaml").read_text())["scenarios"]["ar-vr-rates"]
     assert all(f"at {network['frames_per_second']} FPS" in network["rate_source"] for network in document["networks"])
     assert VARIANTS == ("ar-vr-rates",) and not any(n.asked for n in plain.networks)
+
+
+def test_packaged_names_are_those_that_load():
+    names = (*SCENARIOS, *VARIANTS, *_ALIASES)
+    assert all(is_packaged(text) and is_packaged(text.upper()) for text in names)
+    assert not any(map(is_packaged, ("", "edge.yaml", "./edge", "e", "data center")))

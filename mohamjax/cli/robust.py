@@ -93,10 +93,12 @@ def _searched(
 ) -> int:
     """The search itself, into a folder that is ours, and what there is to tell of it."""
     from mohamjax.io import CheckpointFile, mapping_cache, prepare_folder, price_rows, write_robust_results
+    from mohamjax.io.files import version_of
     from mohamjax.search import robust_search
 
     began = time.perf_counter()
     checkpoint = CheckpointFile(folder / "checkpoint.npz", terminal.warn)
+    before = version_of(folder / "front.csv")
     inner = CheckpointFile(prepare_folder(folder / "nominal") / "checkpoint.npz", terminal.warn) if price else None
     try:
         result = robust_search(
@@ -116,12 +118,18 @@ def _searched(
             return 0
         write_robust_results(folder, result, {**result.config, "inputs": inputs})
     except KeyboardInterrupt:
-        kept = f"--resume goes on from {checkpoint.path}" if checkpoint.kept else "there is no checkpoint yet"
-        terminal.line(f"stopped by hand; no results are written, {kept}")
+        if version_of(folder / "front.csv") != before:
+            terminal.line(f"stopped by hand; the results are written, `mohamjax plot {folder}` draws the figures")
+        elif checkpoint.kept:
+            terminal.line(f"stopped by hand; no results are written, --resume goes on from {checkpoint.path}")
+        else:
+            terminal.line("stopped by hand before there was a checkpoint; nothing to write")
         return 130
     if not arguments.no_figures:
         _draw(arguments, terminal, result, folder)
-    early = " (stopped early; --resume goes on)" if result.interrupted else ""
+    early = ""
+    if result.interrupted:
+        early = " (stopped early; --resume goes on)" if checkpoint.kept else " (stopped early)"
     terminal.line(f"{time.perf_counter() - began:.1f} s in all; results in {folder}{early}")
     rows = price_rows(result.comparisons())
     if arguments.json:
@@ -203,8 +211,8 @@ def _planned(arguments: argparse.Namespace, ensemble: Ensemble, settings: Settin
             f"{ensemble.file}",
             fitted([head, *body]),
             f"mapper: {plural(mappings, 'mapping')}\n"
-            f"search: at most {plural(designs, 'design')}, {plural(settings.moham.generations, 'generation')} of "
-            f"{settings.moham.population}"
+            f"search: at most {plural(costs[0].designs, 'design')}, "
+            f"{plural(settings.moham.generations, 'generation')} of {settings.moham.population}"
             + (", as many again for the nominal model alone" if len(costs) > 1 else "")
             + f"\nto expect on two cores: about {duration(seconds)}, and about {duration(compile_s)} of compiling on "
             f"top; {math.ceil(max(cost.memory_MB for cost in costs)):,} MB",

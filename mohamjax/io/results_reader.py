@@ -101,7 +101,7 @@ class ResultDesigns:
 
 
 def read_results(folder: str | pathlib.Path, kinds: Sequence[str] = ("search",)) -> ResultFiles:
-    """Reads front.csv, history.csv, config.yaml, and bounds.json where there is one.
+    """Reads front.csv, history.csv, config.yaml, and bounds.json where there is one; of a robust search never.
 
     Args:
         folder: the folder.
@@ -125,7 +125,8 @@ def read_results(folder: str | pathlib.Path, kinds: Sequence[str] = ("search",))
         title=_title(config, folder / "config.yaml"),
         config=config,
         kind=kind,
-        certificate=read_certificate(folder) if measures == DEFAULT else None,
+        # Bounds are of one application model.
+        certificate=read_certificate(folder) if measures == DEFAULT and "robust" not in config else None,
         measures=measures,
         offsets=offsets,
     )

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import pathlib
 from collections import abc
@@ -24,8 +25,8 @@ import yaml
 from mohamjax.errors import InputError
 from mohamjax.io.designs import designs_document
 from mohamjax.io.files import csv_text, dump_json, read_text, write_together
-from mohamjax.io.results import write_results
-from mohamjax.reader import read_table
+from mohamjax.io.results import BOUNDS_FILE, write_results
+from mohamjax.reader import found, read_table
 from mohamjax.schedule import OBJECTIVES
 from mohamjax.schedule.price import ALL, Comparison
 from mohamjax.search.reschedule import Served
@@ -36,6 +37,9 @@ from mohamjax.struct import plain
 __all__ = ["package_rows", "price_rows", "read_comparisons", "robust_rows", "write_robust_results"]
 
 ROBUST_FILE, PRICE_FILE, NOMINAL_FOLDER = "robust.csv", "price.csv", "nominal"
+_NOMINAL_FILES = ("front.csv", "designs.json", "history.csv", "config.yaml", "checkpoint.npz", BOUNDS_FILE)
+_ROLES = ("all", "nominal", "searched", "held out")
+_MOST = 1e100  # as in front.csv
 _COLUMNS = ("front", "design_id", "model", "role", *OBJECTIVES, "runs", "reason")
 
 
@@ -52,8 +56,8 @@ def package_rows(front: RobustFront) -> list[dict[str, Any]]:
 
 def robust_rows(result: RobustResult) -> list[dict[str, Any]]:
     """One row per package and model, as in `robust.csv`; the first model is all of those that were searched for."""
-    roles = [*result.ensemble.roles, *["held out"] * len(result.ensemble.held_out)]
     front, nominal = result.front, result.nominal
+    roles = [*result.ensemble.roles, *["held out"] * len(front.held_out)]
     parts = [("robust", front.objectives, [*map(Served.everywhere, front.models), *front.held_out])]
     if nominal is not None:
         parts.append(("nominal", nominal.objectives, [*nominal.models, *nominal.held_out]))
@@ -92,6 +96,9 @@ def price_rows(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:
 def write_robust_results(folder: pathlib.Path, result: RobustResult, config: abc.Mapping[str, Any]) -> None:
     """Writes all files of the folder but figures and checkpoints.
 
+    What an earlier search left there and this one does not have is removed: `bounds.json`, `designs_MODEL.json` of
+    other models, and the files of `nominal/`.
+
     Args:
         folder: from `prepare_folder`.
         result: of `robust_search`.
@@ -121,6 +128,22 @@ def write_robust_results(folder: pathlib.Path, result: RobustResult, config: abc
         inner.mkdir(exist_ok=True)
         write_results(inner, alone.front, alone.history, alone.config)
     write_together(files)
+    (folder / BOUNDS_FILE).unlink(missing_ok=True)  # of one application model
+    for file in folder.glob("designs_*.json"):
+        if file not in files:
+            file.unlink(missing_ok=True)
+    if result.nominal is None:
+        _remove_nominal(folder / NOMINAL_FOLDER)
+
+
+def _remove_nominal(folder: pathlib.Path) -> None:
+    """Removes the files that a search for the nominal model writes, and the folder if it holds nothing else."""
+    if not found(folder, folder=True):
+        return
+    for name in _NOMINAL_FILES:
+        (folder / name).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # something else is in it
+        folder.rmdir()
 
 
 # ---------------------------------------------------------------- reading
@@ -140,22 +163,33 @@ def read_comparisons(folder: pathlib.Path) -> list[Comparison]:
     remedy = "run the search again"
     if missing := [name for name in _COLUMNS if name not in header]:
         raise InputError(f"column {missing[0]} is missing", file=path, item="header", remedy=remedy)
-    found: dict[tuple[str, str], dict[str, list[list[float]]]] = {}
+    read: dict[tuple[str, str], dict[str, list[list[float]]]] = {}
     for number, row in lines:
+        for name, known in (("front", ("robust", "nominal")), ("role", _ROLES), ("runs", ("0", "1"))):
+            if row[name] not in known:
+                raise InputError(
+                    f"{name} is {row[name]!r}, none of {', '.join(known)}",
+                    file=path,
+                    item=f"line {number}",
+                    remedy=remedy,
+                )
         try:
             values = [float(row[name]) if row["runs"] == "1" else math.inf for name in OBJECTIVES]
         except ValueError:
             values = [math.nan]
-        if any(math.isnan(value) or value <= 0 for value in values):
-            raise InputError("an objective is no positive number", file=path, item=f"line {number}", remedy=remedy)
-        own = found.setdefault((row["model"], row["role"]), {"robust": [], "nominal": []})
-        if row["front"] not in own:
-            raise InputError(f"front is {row['front']!r}", file=path, item=f"line {number}", remedy=remedy)
+        if row["runs"] == "1" and not all(0 < value < _MOST for value in values):
+            raise InputError(
+                "an objective is no positive number, or beyond what any design has",
+                file=path,
+                item=f"line {number}",
+                remedy=remedy,
+            )
+        own = read.setdefault((row["model"], row["role"]), {"robust": [], "nominal": []})
         own[row["front"]].append(values)
-    if not found:
+    if not read:
         raise InputError("there are no rows", file=path, remedy=remedy)
 
     def array(rows: list[list[float]]) -> np.ndarray:
         return np.asarray(rows, float).reshape(-1, 3)
 
-    return [Comparison(m, role, array(x["robust"]), array(x["nominal"])) for (m, role), x in found.items()]
+    return [Comparison(m, role, array(x["robust"]), array(x["nominal"])) for (m, role), x in read.items()]

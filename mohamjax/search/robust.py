@@ -14,6 +14,7 @@ import contextlib
 import dataclasses
 import fnmatch
 import math
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -54,7 +55,7 @@ class RobustFront:
         objectives: `[N, 3]` float64 by rising latency, over the models.
         models: A, each with its schedules on the packages, evaluated in double precision.
         plans: what the packages were decoded from, leading axis `[N]`.
-        held_out: the held-out models on the packages.
+        held_out: the held-out models on the packages; none where the search for them was stopped by hand.
     """
 
     objectives: np.ndarray
@@ -94,7 +95,8 @@ class RobustResult:
         nominal: what the nominal model has by itself; None where that was not asked for, or the search was stopped.
         history: one row per generation.
         config: everything needed to repeat the search; plain data.
-        timings: seconds by step, as of `SearchResult`.
+        timings: seconds by step, as of `SearchResult`; `mapping_s` with the layers of held-out models. The search for
+            the nominal model has its own.
         tables: Pareto tables of the joined application.
         interrupted: the search was stopped by hand before its end.
         rescheduler: puts the models on other packages.
@@ -112,14 +114,14 @@ class RobustResult:
 
     def comparisons(self) -> list[Comparison]:
         """All models together, then every model, held-out ones last: robust packages beside nominal ones."""
-        roles = [*self.ensemble.roles, *["held out"] * len(self.ensemble.held_out)]
         front, nominal = self.front, self.nominal
+        roles = [*self.ensemble.roles, *["held out"] * len(front.held_out)]
         robust = [*(own.objectives for own in front.models), *(own.objectives for own in front.held_out)]
         none = np.empty((0, 3))
         alone = [none] * len(robust)
         if nominal is not None:
             alone = [own.objectives for own in (*nominal.models, *nominal.held_out)]
-        names = [member.name for member in (*self.ensemble.models, *self.ensemble.held_out)]
+        names = [own.application.name for own in (*front.models, *front.held_out)]
         joint = Comparison(ALL, "all", front.objectives, none if nominal is None else nominal.objectives)
         return [joint, *(Comparison(*row) for row in zip(names, roles, robust, alone, strict=True))]
 
@@ -204,7 +206,9 @@ def robust_search(
 ) -> RobustResult:
     """Searches packages for several application models.
 
-    An interrupt (Ctrl-C) ends it cleanly with what was found so far.
+    An interrupt (Ctrl-C) while generations run ends it cleanly with the packages found so far: held-out models are not
+    scheduled then, and there is no price. While those of the nominal model run, it ends that search alone, and the
+    price is that of what it found. At any other time it is raised, and `resume` goes on from the checkpoint.
 
     Args:
         ensemble: the application models.
@@ -236,6 +240,7 @@ def robust_search(
     technology = load_technology() if settings.technology is None else settings.technology
     everyone = ensemble.joined
 
+    tick = time.perf_counter()
     if tables is None:
         listener.announce(
             f"mapping {plural(len(everyone.unique_layers), 'unique layer')} on "
@@ -245,26 +250,31 @@ def robust_search(
     else:
         check_tables(tables, ensemble.everyone, site.templates)
         first = recast(own_tables(everyone, ensemble.everyone, tables), np.float32)
+    mapping_s = time.perf_counter() - tick
     with contextlib.ExitStack() as last_of_all:
         explored = explore(
             everyone, templates, settings, listener, tables=first, cache=None, checkpoint=checkpoint, resume=resume,
             checkpoint_every_s=checkpoint_every_s, devices=spread, last_of_all=last_of_all, ensemble=ensemble,
         )  # fmt: skip
     applications = [member.application for member in ensemble.models]
+    tick = time.perf_counter()
     evaluated = reevaluate_models(
         applications, site.templates, technology, settings.package, explored.tables.mapping,
         np.asarray(explored.tables.count), explored.designs,
     )  # fmt: skip
+    reevaluation_s = time.perf_counter() - tick
     assert explored.plans is not None
     chosen, objectives = _front(ensemble, site, evaluated)
     models = tuple(own.take(chosen) for own in evaluated)
     plans: Plan = take(explored.plans, chosen)
 
     beside = Rescheduler(ensemble, templates, site, technology, settings, explored.tables)
-    if ensemble.held_out:
-        beside = beside.with_held_out(listener, tables, cache, spread)
-    front = RobustFront(objectives, models, plans, beside.held_out(Packages.of(models[0], plans)))
     interrupted, nominal = explored.interrupted, None
+    if ensemble.held_out and not interrupted:
+        tick = time.perf_counter()
+        beside = beside.with_held_out(listener, tables, cache, spread)
+        mapping_s += time.perf_counter() - tick
+    front = RobustFront(objectives, models, plans, beside.held_out(Packages.of(models[0], plans)))
     if price and not interrupted:
         own = applications[ensemble.nominal]
         listener.announce(f"searching for {own.name} alone")
@@ -286,7 +296,11 @@ def robust_search(
             "scenario": ensemble.name,
             "robust": ensemble.record(),
         },
-        timings={**explored.timings},
+        timings={
+            **explored.timings,
+            "mapping_s": explored.timings["mapping_s"] + mapping_s,
+            "reevaluation_s": reevaluation_s,
+        },
         tables=explored.tables,
         interrupted=interrupted,
         rescheduler=beside,
@@ -345,7 +359,7 @@ class Rescheduler:
         technology: energy and area tables.
         settings: of the search.
         tables: of the joined application of the models.
-        apart: of the joined application of the held-out models; None where there are none.
+        apart: of the joined application of the held-out models; None where there are none, or they were not mapped.
     """
 
     ensemble: Ensemble

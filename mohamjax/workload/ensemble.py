@@ -42,12 +42,16 @@ from mohamjax.errors import InputError
 from mohamjax.forms import Form, Name, Positive, Text, read_form
 from mohamjax.reader import read_yaml
 from mohamjax.workload.layer import ApplicationModel, Layer, Network
-from mohamjax.workload.scenario import MAX_LAYERS, SCENARIOS, load_scenario
+from mohamjax.workload.scenario import MAX_LAYERS, is_packaged, load_scenario
 
 __all__ = ["Ensemble", "Member", "RobustForm", "joined", "load_ensemble", "with_batch"]
 
 MAX_MODELS = 64
 """Application models of an ensemble, held-out ones apart."""
+
+MOST_WEIGHT = 1e6
+"""Largest weight over the least: in single precision, a weight that became 0 would make the mean of a model that does
+not run no number."""
 
 _MAX_BOUND = 2**31 - 1
 
@@ -139,6 +143,14 @@ class Ensemble:
         if self.over == "worst" and len({member.weight for member in self.models}) > 1:
             raise self.complaint(
                 "weights are those of a mean, the worst has none", "over", "leave the weights out, or use mean"
+            )
+        weights = [member.weight for member in self.models]
+        if not 0 < max(weights) <= MOST_WEIGHT * min(weights):
+            raise self.complaint(
+                f"weights from {min(weights):g} to {max(weights):g} are too far apart",
+                "models",
+                f"use positive weights of which none is more than {MOST_WEIGHT:,.0f} times another, or list the model "
+                "under held_out",
             )
         if (layers := sum(len(member.application.layers) for member in members)) > MAX_LAYERS:
             raise self.complaint(f"the models have {layers:,} layers together", "models", f"at most {MAX_LAYERS:,}")
@@ -274,7 +286,7 @@ def _member(
 ) -> Member:
     source = application
     if form.scenario is not None:
-        named = form.scenario if form.scenario.lower() in SCENARIOS else path.parent / os.path.expanduser(form.scenario)
+        named = form.scenario if is_packaged(form.scenario) else path.parent / os.path.expanduser(form.scenario)
         source = load_scenario(named, warn=warn)
     networks = source.networks if form.networks is None else _chosen(form.networks, source, path, f"{where}.networks")
     batch = form.batch or 1

@@ -20,7 +20,7 @@ from mohamjax.reader import close_names, found, read_yaml
 from mohamjax.workload.importer import network_name, read_network, tensor_names
 from mohamjax.workload.layer import ApplicationModel, Network, Task
 
-__all__ = ["SCENARIOS", "VARIANTS", "ScenarioForm", "load_scenario", "packaged_networks"]
+__all__ = ["SCENARIOS", "VARIANTS", "ScenarioForm", "is_packaged", "load_scenario", "packaged_networks"]
 
 SCENARIOS = ("mobile", "edge", "ar-vr", "data-center")
 """Packaged scenarios: A to D of the MOHaM paper (Table 3)."""
@@ -187,6 +187,16 @@ def _too_large(what: str, most: str, name: str, source: str) -> InputError:
     )
 
 
+def is_packaged(text: str) -> bool:
+    """Whether `load_scenario` takes the text for a packaged scenario, by name or alias, and not for a file.
+
+    Example:
+        >>> [is_packaged(text) for text in ("edge", "C", "AR-VR-rates", "edge.yaml")]
+        [True, True, True, False]
+    """
+    return text.lower() in (*_NAMES, *_ALIASES)
+
+
 def packaged_networks() -> ApplicationModel:
     """All networks of the packaged scenarios, each once, with their tasks."""
     files = dict.fromkeys(entry for name in SCENARIOS for entry in _packaged(name))
@@ -242,7 +252,7 @@ def _entries(specs: Sequence[str | os.PathLike[str]]) -> tuple[str, list[_Entry]
         if path.suffix.lower() in (".yaml", ".yml") and found(path, folder=False):
             _refuse_other_formats(read_yaml(path), path)
     for spec in specs:
-        if os.fspath(spec).lower().endswith((".yaml", ".yml")) or os.fspath(spec).lower() in (*_NAMES, *_ALIASES):
+        if os.fspath(spec).lower().endswith((".yaml", ".yml")) or is_packaged(os.fspath(spec)):
             raise InputError(
                 "several scenarios at once",
                 item=repr(os.fspath(spec)),
