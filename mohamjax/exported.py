@@ -12,6 +12,7 @@ double precision), nothing is read or written. Files are pickles: the folder mus
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -207,10 +208,8 @@ def _read(file: pathlib.Path) -> tuple[Any, Any] | None:
 
 def _touch(file: pathlib.Path) -> None:
     """Notes that a file is in use."""
-    try:
+    with contextlib.suppress(OSError):  # a folder that is read only
         os.utime(file)
-    except OSError:  # a folder that is read only
-        pass
 
 
 def _without_lapack(program: Any) -> Any:
@@ -237,7 +236,7 @@ def _write(file: pathlib.Path, kept: tuple[Any, Any]) -> None:
 
 
 def _tidy(folder: pathlib.Path) -> None:
-    """Deletes kept files that are long unused, the longest unused ones beyond `_MOST`, and parts of killed processes."""
+    """Deletes files long unused, the longest unused ones beyond `_MOST`, and parts that killed processes left."""
     now, room = time.time(), _MOST
     found: list[tuple[float, int, pathlib.Path]] = []
     for path in folder.iterdir():

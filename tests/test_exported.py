@@ -1,5 +1,6 @@
 """Programs that are traced once and kept: a file that is stale, damaged or of another make never decides a number."""
 
+import functools
 import os
 import pathlib
 import subprocess
@@ -43,8 +44,13 @@ def folder(tmp_path, monkeypatch):
 
 
 def fresh():
-    """As a new process has it: nothing known."""
-    return exported_jit(double, static_argnames=("times",), compiler_options={"xla_backend_optimization_level": 1})
+    """As a new process has it: nothing known, and no trace of the same function either."""
+
+    @functools.wraps(double)
+    def own(*arguments, **static):
+        return double(*arguments, **static)
+
+    return exported_jit(own, static_argnames=("times",), compiler_options={"xla_backend_optimization_level": 1})
 
 
 def same(got, times=1, **given):
@@ -178,7 +184,7 @@ def test_the_precision_is_part_of_the_name():
     "context",
     [
         lambda: jax.default_matmul_precision("float32"),
-        lambda: jax.numpy_dtype_promotion("strict"),
+        lambda: jax.numpy_rank_promotion("raise"),
         lambda: jax.default_prng_impl("rbg"),
         lambda: jax.set_mesh(jax.make_mesh((1,), ("x",))),
     ],
