@@ -22,6 +22,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
+import time
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -112,6 +113,9 @@ _ROADS = {
     "write_designs": "door",
 }
 """Where each road is, `module` or `module:name`. `emo` and `search` are rooms; `search` is called as `door.search`."""
+
+STARTED = time.time()
+"""When this process began to import the package, seconds since the epoch: what changed later is not what runs."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,22 +1,30 @@
 """Programs that are traced once: what they lower to is kept on disk for the next process.
 
 JAX's own cache keeps what XLA compiles, yet finds it by the lowered program, which takes Python seconds to make for the
-models of this house. `exported_jit` keeps that program too (`jax.export`: StableHLO, portable) in a folder beside it.
+models of this package. `exported_jit` keeps that program too (`jax.export`: StableHLO) in a folder beside it.
 
 A kept program is taken only where all that decides it is the same: the code of this package, the versions of JAX,
-jaxlib, NumPy and Python, JAX's settings, shapes and dtypes of all arguments, and static arguments. Their hash is the
-file's name, and the file begins with a hash of its content; whatever is damaged or cannot be read is traced anew.
+jaxlib, NumPy and Python, JAX's settings, the platform, shapes and dtypes of all arguments, and static arguments. Their
+hash is the file's name, and the file begins with a hash of its content; whatever is damaged or cannot be read is traced
+anew. Where the code has changed since this process began to import it, or a context manager of JAX is in force (but for
+double precision), nothing is read or written. Files are pickles: the folder must be one's own.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
+import importlib
 import os
 import pathlib
 import pickle
 import platform
+import re
+import sys
+import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,6 +33,7 @@ import numpy as np
 from jax import core as jax_core
 from jaxlib.version import __version__ as jaxlib_version
 
+from mohamjax import STARTED
 from mohamjax.platforms import accelerated
 
 __all__ = ["exported_jit", "keep_in"]
@@ -32,7 +41,19 @@ __all__ = ["exported_jit", "keep_in"]
 _IDLE = ("jax_compilation_cache", "jax_persistent_cache", "jax_enable_compilation_cache", "jax_log", "jax_explain")
 """How settings begin that decide nothing of a program."""
 
+_UNUSED = 30 * 86400
+"""Seconds after which a file that nobody read is deleted."""
+
+_ABANDONED = 3600
+"""Seconds after which the part of a file that a process began is that of a killed one."""
+
+_MOST = 200_000_000
+"""Bytes of all files together, beyond which the longest unused are deleted."""
+
 _config: Any = jax.config
+
+_trace_context: Any = getattr(importlib.import_module("jax._src.config"), "trace_context", None)
+"""What `jax.jit` itself tells programs apart by; where a JAX has none, nothing is kept."""
 
 _folder: pathlib.Path | None = None
 
@@ -53,10 +74,50 @@ def _code(root: pathlib.Path = pathlib.Path(__file__).parent) -> str:
     return digest.hexdigest()
 
 
+def _unchanged(root: pathlib.Path = pathlib.Path(__file__).parent) -> bool:
+    """Whether no source file has changed since this process began to import them, so that `_code` is what runs.
+
+    Of a file that was put in place of another the change time tells, not the modification time. The second covers
+    clocks of file systems that lag.
+    """
+    loaded = [getattr(module, "__file__", None) for name, module in list(sys.modules.items()) if _ours(name)]
+    try:
+        stats = [os.stat(path) for path in {*map(str, root.rglob("*.py")), *filter(None, loaded)}]
+    except OSError:  # a module's file is gone
+        return False
+    return max(max(stat.st_mtime, stat.st_ctime) for stat in stats) < STARTED - 1
+
+
+def _ours(name: str) -> bool:
+    return name.partition(".")[0] == __name__.partition(".")[0]
+
+
+def _context() -> tuple[Any, ...]:
+    """What tells programs of this process apart beside their arguments, in this thread."""
+    return _trace_context(), _config.jax_default_prng_impl
+
+
+def _in_no_context() -> bool:
+    """Whether this thread's context is the one that the settings of the process make, but for double precision.
+
+    Meshes and the like are not among the settings, so that the name of a file cannot tell them.
+    """
+    own, wide, bare = _context(), bool(_config.jax_enable_x64), list[Any]()
+
+    def find() -> None:
+        with jax.enable_x64(wide):
+            bare.append(_context())
+
+    thread = threading.Thread(target=find)
+    thread.start()
+    thread.join()
+    return bare == [own]
+
+
 def _settings() -> str:
     """JAX's settings that may decide something of a program."""
     known = {name: value for name, value in _config.values.items() if not name.startswith(_IDLE)}
-    return repr((sorted(known.items()), _config.jax_enable_x64, os.environ.get("XLA_FLAGS", "")))
+    return repr((sorted(known.items()), _config.jax_enable_x64, jax.default_backend(), os.environ.get("XLA_FLAGS", "")))
 
 
 def _plain(leaf: Any) -> bool:
@@ -84,10 +145,10 @@ class _Exported:
 
     def __call__(self, *arguments: Any, **static: Any) -> Any:
         leaves, tree = jax.tree.flatten(arguments)
-        if _folder is None or not all(map(_plain, leaves)) or not _single():
+        if _folder is None or _trace_context is None or not all(map(_plain, leaves)) or not _single():
             return self._jitted(*arguments, **static)
         shapes = tuple((np.shape(leaf), jax.dtypes.canonicalize_dtype(leaf.dtype).name) for leaf in leaves)
-        key = tree, shapes, tuple(sorted(static.items())), bool(_config.jax_enable_x64), _folder
+        key = tree, shapes, tuple(sorted(static.items())), _context(), _folder
         if key not in self._known:
             self._known[key] = self._program(leaves, tree, key, static)
         program = self._known[key]
@@ -96,16 +157,19 @@ class _Exported:
     def _program(
         self, leaves: Sequence[Any], tree: Any, key: tuple[Any, ...], static: dict[str, Any]
     ) -> Callable[..., Any] | None:
-        """The program for these shapes, from its file or traced anew; None where it cannot be exported."""
+        """The program for these shapes, from its file or traced anew; None where it cannot be kept."""
         assert _folder is not None
-        named = repr((_code(), _settings(), self.__module__, self.__qualname__, self._options, str(tree), *key[1:4]))
+        named = repr((_code(), _settings(), self.__module__, self.__qualname__, self._options, str(tree), *key[1:3]))
+        if not _in_no_context() or not _unchanged():
+            return None
         file = _folder / hashlib.sha256(named.encode()).hexdigest()
         kept = _read(file)
         if kept is None:
             kept = self._traced(leaves, tree, static)
             if kept is None:
                 return None
-            _write(file, kept)
+            if _unchanged():
+                _write(file, kept)
         program, out_tree = kept
         call = jax.jit(program.call, compiler_options=self._options)
         return lambda given: jax.tree.unflatten(out_tree, call(*given))
@@ -119,7 +183,7 @@ class _Exported:
             return found
 
         try:
-            program = jax.export.export(jax.jit(flat))(*leaves)
+            program = jax.export.export(jax.jit(flat), platforms=("cpu",))(*leaves)
         except (NotImplementedError, ValueError):  # something in it has no portable form
             return None
         return program, out[0]
@@ -136,18 +200,24 @@ def _read(file: pathlib.Path) -> tuple[Any, Any] | None:
         if hashlib.sha256(content[32:]).digest() != content[:32]:
             return None
         program, out_tree = pickle.loads(content[32:])
+        _touch(file)
         return _without_lapack(jax.export.deserialize(bytearray(program))), out_tree
     except Exception:  # not there, damaged, or of another make, in whatever way that shows
         return None
 
 
+def _touch(file: pathlib.Path) -> None:
+    """Notes that a file is in use."""
+    with contextlib.suppress(OSError):  # a folder that is read only
+        os.utime(file)
+
+
 def _without_lapack(program: Any) -> Any:
     """The program as one of no platform in particular, where it has no linear algebra.
 
-    Called as one for processors, it would make JAX load SciPy for its LAPACK, which takes longer than the rest. Files
-    are of processors alone, see `_single`.
+    Called as one for processors, it would make JAX load SciPy for its LAPACK, which takes longer than the rest.
     """
-    if b"lapack" in program.mlir_module_serialized:
+    if tuple(program.platforms) != ("cpu",) or b"lapack" in program.mlir_module_serialized:
         return program
     checks = *program.disabled_safety_checks, jax.export.DisabledSafetyCheck.platform()
     return dataclasses.replace(program, platforms=("any",), disabled_safety_checks=checks)
@@ -160,8 +230,27 @@ def _write(file: pathlib.Path, kept: tuple[Any, Any]) -> None:
         part = file.with_suffix(f".{os.getpid()}")
         part.write_bytes(hashlib.sha256(content).digest() + content)
         part.replace(file)
+        _tidy(file.parent)
     except (OSError, ImportError, ValueError, pickle.PicklingError, TypeError):
         pass  # without a file it only takes longer
+
+
+def _tidy(folder: pathlib.Path) -> None:
+    """Deletes files long unused, the longest unused ones beyond `_MOST`, and parts that killed processes left."""
+    now, room = time.time(), _MOST
+    found: list[tuple[float, int, pathlib.Path]] = []
+    for path in folder.iterdir():
+        if path.is_file() and re.fullmatch(r"[0-9a-f]{64}(\.\d+)?", path.name):
+            stat = path.stat()
+            found.append((stat.st_mtime, stat.st_size, path))
+    for used, size, path in sorted(found, reverse=True):
+        if path.suffix:
+            room_for = now - used < _ABANDONED
+        else:
+            room -= size
+            room_for = room >= 0 and now - used < _UNUSED
+        if not room_for:
+            path.unlink(missing_ok=True)
 
 
 def exported_jit(

@@ -1,5 +1,12 @@
 """Programs that are traced once and kept: a file that is stale, damaged or of another make never decides a number."""
 
+import functools
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -27,8 +34,9 @@ def rows(count=3, dtype=np.float32):
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path, monkeypatch):
     before = exported._folder
+    monkeypatch.setattr(exported, "STARTED", time.time() + 1e6)  # who edits the package meanwhile fails no test
     keep_in(tmp_path / "traced")
     TRACED.clear()
     yield tmp_path / "traced"
@@ -36,8 +44,13 @@ def folder(tmp_path):
 
 
 def fresh():
-    """As a new process has it: nothing known."""
-    return exported_jit(double, static_argnames=("times",), compiler_options={"xla_backend_optimization_level": 1})
+    """As a new process has it: nothing known, and no trace of the same function either."""
+
+    @functools.wraps(double)
+    def own(*arguments, **static):
+        return double(*arguments, **static)
+
+    return exported_jit(own, static_argnames=("times",), compiler_options={"xla_backend_optimization_level": 1})
 
 
 def same(got, times=1, **given):
@@ -56,7 +69,37 @@ def traces(call):
 ADD = {"add": np.float32(1)}
 
 
-def test_the_next_process_traces_nothing_and_finds_the_same(folder):
+PROCESS = """
+import pathlib, sys
+import numpy as np
+from mohamjax.exported import exported_jit, keep_in
+
+def function(rows):
+    print("traced")
+    return {"sum": rows.sum(), "rows": 2 * rows}
+
+exported_jit_of_it = exported_jit(function)
+keep_in(pathlib.Path(sys.argv[1]))
+got = exported_jit_of_it(np.arange(3, dtype=np.float32))
+print(sorted(got), got["sum"], got["rows"])
+"""
+
+
+def test_the_next_process_traces_nothing_and_finds_the_same(tmp_path):
+    root = pathlib.Path(__file__).resolve().parents[1]
+    environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
+    (tmp_path / "run.py").write_text(PROCESS)
+    said, files = [], []
+    for _ in range(2):
+        command = [sys.executable, str(tmp_path / "run.py"), str(tmp_path / "traced")]
+        done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=120)
+        said.append(done.stdout.splitlines())
+        files.append({path.name: path.read_bytes() for path in (tmp_path / "traced").iterdir()})
+    assert said == [["traced", "['rows', 'sum'] 3.0 [0. 2. 4.]"], ["['rows', 'sum'] 3.0 [0. 2. 4.]"]]
+    assert len(files[0]) == 1 and files[0] == files[1]
+
+
+def test_another_function_of_the_same_name_finds_the_same(folder):
     count, got = traces(lambda: fresh()(rows(), ADD))
     assert count == 1 and len(list(folder.iterdir())) == 1
     same(got)
@@ -135,3 +178,90 @@ def test_the_precision_is_part_of_the_name():
     with jax.enable_x64(True):
         wide = exported._settings()
     assert wide != exported._settings()
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        lambda: jax.default_matmul_precision("float32"),
+        lambda: jax.numpy_rank_promotion("raise"),
+        lambda: jax.default_prng_impl("rbg"),
+        lambda: jax.set_mesh(jax.make_mesh((1,), ("x",))),
+    ],
+    ids=["precision", "promotion", "keys", "mesh"],
+)
+def test_within_a_context_nothing_is_kept_or_taken(folder, context):
+    function = fresh()
+    function(rows(), ADD)
+    with context():
+        assert traces(lambda: function(rows(), ADD))[0] == 1  # neither what this process knows
+        assert traces(lambda: fresh()(rows(), ADD))[0] == 1  # nor what is in the file
+        fresh()(rows(4), ADD)
+    assert len(list(folder.iterdir())) == 1
+    assert traces(lambda: function(rows(), ADD))[0] == 0
+
+
+def test_the_precision_of_a_context_is_that_of_its_program(folder):
+    def product(a, b):
+        return a @ b
+
+    function, ones = exported_jit(product), np.ones((2, 2), np.float32)
+    function(ones, ones)
+    with jax.default_matmul_precision("float32"):
+        assert "HIGHEST" in function.lower(ones, ones).as_text()
+        before = function._jitted._cache_size()
+        function(ones, ones)
+        assert function._jitted._cache_size() == before + 1
+
+
+def test_code_that_changed_since_the_start_is_neither_kept_nor_taken(folder, monkeypatch):
+    fresh()(rows(), ADD)
+    answers = iter([True, False])
+    with monkeypatch.context() as patched:
+        patched.setattr(exported, "_unchanged", lambda: next(answers))
+        same(fresh()(rows(4), ADD), count=4)  # changed while it was traced
+    monkeypatch.setattr(exported, "STARTED", 0.0)
+    count, got = traces(lambda: fresh()(rows(), ADD))
+    assert count == 1 and len(list(folder.iterdir())) == 1
+    same(got)
+
+
+def test_a_file_put_in_place_of_another_is_a_change_whatever_its_date(tmp_path, monkeypatch):
+    monkeypatch.setattr(exported, "STARTED", time.time() + 100)
+    (tmp_path / "a.py").write_text("x = 1")
+    assert exported._unchanged(tmp_path)
+    os.utime(tmp_path / "a.py", (1e9, 1e9))
+    monkeypatch.setattr(exported, "STARTED", time.time() - 10)
+    assert not exported._unchanged(tmp_path)
+
+
+def test_the_platform_is_kept_and_part_of_the_name(folder, monkeypatch):
+    name = exported._settings()
+    with monkeypatch.context() as patched:
+        patched.setattr(jax, "default_backend", lambda: "other")
+        assert exported._settings() != name
+    for platforms, taken in (("cpu",), ("any",)), (("cuda",), ("cuda",)), (("cpu", "cuda"), ("cpu", "cuda")):
+        program = jax.export.export(jax.jit(jnp.sin), platforms=platforms)(np.float32(1))
+        assert exported._without_lapack(program).platforms == taken
+
+
+def test_unused_files_parts_and_too_many_are_deleted(folder, monkeypatch):
+    folder.mkdir()
+    day, now = 86400, time.time()
+    aged = {"1" * 64: 31 * day, "2" * 64: 29 * day, "3" * 64: day, f"{'4' * 64}.77": day, f"{'5' * 64}.78": 60}
+    for name, age in {**aged, "notes.txt": 99 * day}.items():
+        (folder / name).write_bytes(bytes(100))
+        os.utime(folder / name, (now - age, now - age))
+    exported._tidy(folder)
+    assert {path.name[0] for path in folder.iterdir()} == set("235n")
+    monkeypatch.setattr(exported, "_MOST", 150)
+    exported._tidy(folder)
+    assert {path.name[0] for path in folder.iterdir()} == set("35n")
+
+
+def test_what_is_read_counts_as_used(folder):
+    fresh()(rows(), ADD)
+    (file,) = folder.iterdir()
+    os.utime(file, (1e9, 1e9))
+    fresh()(rows(), ADD)
+    assert time.time() - file.stat().st_mtime < 3600

@@ -69,10 +69,10 @@ def imports(module):
             base = node.module or ""
             if node.level:
                 base = ".".join([*package.split(".")[: len(package.split(".")) - node.level + 1], *base.split(".")])
-            # A name may be a module of the package; the version is of no module.
+            # A name may be a module of the package; the version and the time of the start are of no module.
             names = [f"{base}.{alias.name}" if f"{base}.{alias.name}" in FILES else base for alias in node.names]
             if base == "mohamjax":
-                names = [n for n, a in zip(names, node.names, strict=True) if a.name != "__version__"]
+                names = [n for n, a in zip(names, node.names, strict=True) if a.name not in ("__version__", "STARTED")]
         else:
             continue
         for name in names:
