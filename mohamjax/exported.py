@@ -172,7 +172,7 @@ class _Exported:
                 _write(file, kept)
         program, out_tree = kept
         call = jax.jit(program.call, compiler_options=self._options)
-        return lambda given: jax.tree.unflatten(out_tree, call(*given))
+        return lambda given: jax.tree.unflatten(out_tree, _uncommitted(call(*given)))
 
     def _traced(self, leaves: Sequence[Any], tree: Any, static: dict[str, Any]) -> tuple[Any, Any] | None:
         out: list[Any] = []
@@ -187,6 +187,15 @@ class _Exported:
         except (NotImplementedError, ValueError):  # something in it has no portable form
             return None
         return program, out[0]
+
+
+def _uncommitted(leaves: Sequence[jax.Array]) -> list[jax.Array]:
+    """Arrays as `jax.jit` returns them; waits for them.
+
+    JAX commits what an exported program returns to its device, and another program, given now one kind and now the
+    other, would compile for each.
+    """
+    return [jax.device_put(np.asarray(leaf)) for leaf in leaves]
 
 
 def _single() -> bool:

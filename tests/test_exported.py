@@ -127,6 +127,13 @@ def test_shapes_dtypes_statics_and_settings_have_programs_of_their_own(folder):
     same(function(rows(4), ADD), count=4)
 
 
+def test_another_program_takes_its_results_as_those_of_jit(folder):
+    further = jax.jit(lambda leaves: jax.tree.map(lambda leaf: leaf + 1, leaves))
+    for function in (jax.jit(double, static_argnames=("times",)), fresh()):
+        further(function(rows(), ADD))
+    assert len(list(folder.iterdir())) == 1 and further._cache_size() == 1
+
+
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "other", "folder"])
 def test_a_damaged_file_is_traced_anew(folder, damage):
     fresh()(rows(), ADD)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mohamjax.cli import options
 from mohamjax.cli.inputs import application_of, technology_of
-from mohamjax.cli.outputs import results_folder
+from mohamjax.cli.outputs import results_folder, stopped
 from mohamjax.cli.tables import fitted
 from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
@@ -105,11 +105,7 @@ def _searched(arguments: argparse.Namespace, terminal: Terminal, search: Hardwar
             terminal.line("stopped by hand; writing what was found")
         front = write_codesign(folder, result)
     except KeyboardInterrupt:
-        if checkpoint.kept:
-            terminal.line(f"stopped by hand; no results are written, --resume goes on from {checkpoint.path}")
-        else:
-            terminal.line("stopped by hand before there was a checkpoint; nothing to write")
-        return 130
+        return stopped(terminal, checkpoint)
     if not arguments.no_figures:
         _draw(terminal, result, folder / "figures")
     early = " (stopped early; --resume goes on)" if result.interrupted and checkpoint.kept else ""

@@ -6,10 +6,15 @@ import contextlib
 import pathlib
 import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
 
-__all__ = ["probe", "results_folder", "write"]
+if TYPE_CHECKING:
+    from mohamjax.io import Checkpoint
+
+__all__ = ["drawing", "probe", "results_folder", "stopped", "write"]
 
 
 def probe(path: str | None, item: str = "--out") -> None:
@@ -43,3 +48,30 @@ def results_folder(path: str | pathlib.Path) -> Iterator[pathlib.Path]:
     folder = prepare_folder(path, "--out")
     with locked_folder(folder):
         yield folder
+
+
+def stopped(terminal: Terminal, checkpoint: Checkpoint, folder: pathlib.Path | None = None) -> int:
+    """Says what a search leaves that was stopped by hand, the results in `folder` where they are written; exit code."""
+    if folder is not None:
+        terminal.line(f"stopped by hand; the results are written, {_again(folder)}")
+    elif checkpoint.kept:
+        terminal.line(f"stopped by hand; no results are written, --resume goes on from {checkpoint.path}")
+    else:
+        terminal.line("stopped by hand before there was a checkpoint; nothing to write")
+    return 130
+
+
+@contextlib.contextmanager
+def drawing(terminal: Terminal, folder: pathlib.Path) -> Iterator[None]:
+    """Figures of results in a folder. What hinders them costs no results, and they can be drawn again."""
+    terminal.announce("drawing figures")
+    try:
+        yield
+    except KeyboardInterrupt:
+        terminal.line(f"stopped by hand; the results are written, {_again(folder)}")
+    except InputError as error:
+        terminal.warn(f"{error.file}: {error.message}; {_again(folder)}")
+
+
+def _again(folder: pathlib.Path) -> str:
+    return f"`mohamjax plot {folder}` draws the figures"

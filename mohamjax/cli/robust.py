@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from mohamjax.cli import options, spread
 from mohamjax.cli.inputs import application_of, templates_of, warn_of_slow_buffers
-from mohamjax.cli.outputs import results_folder
+from mohamjax.cli.outputs import drawing, results_folder, stopped
 from mohamjax.cli.tables import fitted
 from mohamjax.cli.terminal import Terminal, duration, warn
-from mohamjax.errors import InputError
 from mohamjax.text import plural
 
 if TYPE_CHECKING:
@@ -118,13 +117,7 @@ def _searched(
             return 0
         write_robust_results(folder, result, {**result.config, "inputs": inputs})
     except KeyboardInterrupt:
-        if version_of(folder / "front.csv") != before:
-            terminal.line(f"stopped by hand; the results are written, `mohamjax plot {folder}` draws the figures")
-        elif checkpoint.kept:
-            terminal.line(f"stopped by hand; no results are written, --resume goes on from {checkpoint.path}")
-        else:
-            terminal.line("stopped by hand before there was a checkpoint; nothing to write")
-        return 130
+        return stopped(terminal, checkpoint, folder if version_of(folder / "front.csv") != before else None)
     if not arguments.no_figures:
         _draw(arguments, terminal, result, folder)
     early = ""
@@ -152,24 +145,18 @@ def _searched(
 
 
 def _draw(arguments: argparse.Namespace, terminal: Terminal, result: RobustResult, folder: pathlib.Path) -> None:
-    """Draws the figures. What hinders it costs no results: they are written, and figures can be drawn again."""
     import numpy as np
 
     from mohamjax.figures import plot_robust
     from mohamjax.plot.front import Front
 
-    terminal.announce("drawing figures")
     own = result.front.models[result.ensemble.nominal]
     latency, energy, area = result.front.objectives.T
     chiplets = (np.asarray(own.designs.template) >= 0).sum(axis=1)
     front = Front(latency_s=latency, energy_J=energy, area_mm2=area, chiplets=chiplets)
     title = f"{result.ensemble.name}, budget {arguments.budget}, seed {arguments.seed}"
-    try:
+    with drawing(terminal, folder):
         plot_robust(front, own, result.comparisons(), folder / "figures", title=title, history=result.history)
-    except KeyboardInterrupt:
-        terminal.line(f"stopped by hand; the results are written, `mohamjax plot {folder}` draws the figures")
-    except InputError as error:
-        terminal.warn(f"{error.file}: {error.message}; `mohamjax plot {folder}` draws the figures")
 
 
 def _table(result: RobustResult, rows: list[dict[str, Any]]) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mohamjax.cli import options, robust, spread
 from mohamjax.cli.inputs import application_of, technology_of, templates_of, warn_of_slow_buffers
-from mohamjax.cli.outputs import results_folder
+from mohamjax.cli.outputs import drawing, results_folder, stopped
 from mohamjax.cli.tables import fitted, landmark_table
 from mohamjax.cli.terminal import Terminal, duration
 from mohamjax.errors import InputError
@@ -350,18 +350,12 @@ def _searched(
                 remedy += "; make room, and --resume writes the files from the checkpoint"
             raise InputError(error.message, file=error.file, remedy=remedy) from None
     except KeyboardInterrupt:
-        if version_of(folder / "front.csv") != before:
-            terminal.line(f"stopped by hand; the results are written, {_again(folder)}")
-        elif checkpoint.kept:
-            terminal.line(f"stopped by hand; no results are written, --resume goes on from {checkpoint.path}")
-        else:
-            terminal.line("stopped by hand before there was a checkpoint; nothing to write")
-        return 130
-    drawing = time.perf_counter()
+        return stopped(terminal, checkpoint, folder if version_of(folder / "front.csv") != before else None)
+    drawn = time.perf_counter()
     if not arguments.no_figures:
         _draw(arguments, terminal, application, result, certificate, folder)
     ended = time.perf_counter()
-    timings = {**result.timings, "figures_s": ended - drawing, "total_s": ended - began}
+    timings = {**result.timings, "figures_s": ended - drawn, "total_s": ended - began}
     steps = {
         "mapping": "mapping_s",
         "compiling the search": "compile_s",
@@ -400,11 +394,6 @@ def _print_front(arguments: argparse.Namespace, front: Any) -> None:
     print(json.dumps({"front": front_rows(front)}) if arguments.json else front_csv(front), flush=True)
 
 
-def _again(folder: pathlib.Path) -> str:
-    """How figures are drawn that are not there."""
-    return f"`mohamjax plot {folder}` draws the figures"
-
-
 def _draw(
     arguments: argparse.Namespace,
     terminal: Terminal,
@@ -413,17 +402,11 @@ def _draw(
     certificate: Certificate | None,
     folder: pathlib.Path,
 ) -> None:
-    """Draws the figures. What hinders it costs no results: they are written, and figures can be drawn again."""
     from mohamjax.figures import plot_evaluated
 
-    terminal.announce("drawing figures")
     title = f"{application.name}, budget {arguments.budget}, seed {arguments.seed}"
-    try:
+    with drawing(terminal, folder):
         plot_evaluated(result.front, folder / "figures", title=title, history=result.history, certificate=certificate)
-    except KeyboardInterrupt:
-        terminal.line(f"stopped by hand; the results are written, {_again(folder)}")
-    except InputError as error:
-        terminal.warn(f"{error.file}: {error.message}; {_again(folder)}")
 
 
 def _inputs(arguments: argparse.Namespace, application: ApplicationModel) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import numpy as np
 from jax import core as jax_core
 
 from mohamjax.errors import InputError
+from mohamjax.exported import exported_jit
 from mohamjax.hardware.machine import Machine
 from mohamjax.hardware.technology import (
     COMPONENT_CLASSES,
@@ -116,8 +117,7 @@ def template_structure(templates: Sequence[Template], levels: int, dtype: Any = 
     return jax.tree.map(lambda *leaves: np.stack(leaves), *stacked)
 
 
-# Not `exported_jit`: searches would meet arrays of two kinds (JAX's weak types), and compile for each.
-@jax.jit
+@exported_jit
 def _with_costs(arrays: TemplateArrays, technology: Technology) -> TemplateArrays:
     """Fill in the meshes and costs at the largest sizes; `[T, ...]` leaves."""
     sizes = arrays.machine.capacity, arrays.machine.fanout
