@@ -190,12 +190,12 @@ class _Exported:
 
 
 def _uncommitted(leaves: Sequence[jax.Array]) -> list[jax.Array]:
-    """Arrays as `jax.jit` returns them; waits for them.
+    """Arrays as `jax.jit` returns them; waits for them, but where another program is being traced.
 
     JAX commits what an exported program returns to its device, and another program, given now one kind and now the
     other, would compile for each.
     """
-    return [jax.device_put(np.asarray(leaf)) for leaf in leaves]
+    return [leaf if isinstance(leaf, jax_core.Tracer) else jax.device_put(np.asarray(leaf)) for leaf in leaves]
 
 
 def _single() -> bool:

@@ -1,5 +1,6 @@
 """Instances small enough to try every design of them on two tiles."""
 
+import dataclasses
 import functools
 import itertools
 
@@ -7,6 +8,7 @@ import jax
 import numpy as np
 
 from mohamjax.schedule import Design, evaluate
+from mohamjax.search.moham import run
 
 PADDED, BATCH = 32, 8192
 
@@ -75,3 +77,37 @@ def plain_front(values):
         if not any(all(a <= b for a, b in zip(other, row, strict=True)) for other in kept):
             kept.append(row)
     return np.asarray(kept)
+
+
+CLOSE = 1 + 1e-6
+"""In single precision the same design may come out a rounding apart in another batch."""
+
+
+def archives(state):
+    """The objectives that each island has kept."""
+    kept = zip(np.asarray(state.archive.objectives, np.float64), np.asarray(state.archive.valid), strict=True)
+    return [objectives[valid] for objectives, valid in kept]
+
+
+def missed(archive, front):
+    """How many designs of the front are not in an archive."""
+    return int((~(archive[None] <= front[:, None] * CLOSE).all(axis=2).any(axis=1)).sum())
+
+
+def search_for(front, context, config, missing=0):
+    """What ten seeds keep who search until each misses no more designs of the front than that, or to the end.
+
+    Returns:
+        The archives, and what the search tells last. No archive has a design that no enumerated one reaches.
+    """
+    kept, progress = [], None
+    for state, progress in run(jax.random.key(0), context, dataclasses.replace(config, islands=10)):  # noqa: B007
+        kept = archives(state)
+        ends = [np.allclose(archive.min(axis=0), front.min(axis=0), rtol=1e-6, atol=0) for archive in kept]
+        if all(ends) and max(missed(archive, front) for archive in kept) <= missing:
+            break
+    for seed, archive in enumerate(kept):
+        sound = (front[None] <= archive[:, None] * CLOSE).all(axis=2).any(axis=1)
+        assert sound.all(), f"seed {seed} has designs that no enumerated one reaches"
+        assert missed(archive, front) <= missing, f"seed {seed} misses {missed(archive, front)} of {len(front)} designs"
+    return kept, progress

@@ -17,6 +17,7 @@ from mohamjax.exported import exported_jit, keep_in
 from mohamjax.schedule import Design
 
 TRACED = []
+OPTIONS = {"xla_backend_optimization_level": 1}
 
 
 def double(rows, more, *, times=1):
@@ -43,14 +44,14 @@ def folder(tmp_path, monkeypatch):
     keep_in(before)
 
 
-def fresh():
+def fresh(options=OPTIONS):
     """As a new process has it: nothing known, and no trace of the same function either."""
 
     @functools.wraps(double)
     def own(*arguments, **static):
         return double(*arguments, **static)
 
-    return exported_jit(own, static_argnames=("times",), compiler_options={"xla_backend_optimization_level": 1})
+    return exported_jit(own, static_argnames=("times",), compiler_options=options)
 
 
 def same(got, times=1, **given):
@@ -132,6 +133,12 @@ def test_another_program_takes_its_results_as_those_of_jit(folder):
     for function in (jax.jit(double, static_argnames=("times",)), fresh()):
         further(function(rows(), ADD))
     assert len(list(folder.iterdir())) == 1 and further._cache_size() == 1
+
+
+def test_it_is_called_while_another_program_is_traced(folder):
+    function = fresh(options=None)
+    function(rows(), ADD)
+    same(jax.jit(lambda: function(rows(), ADD))())
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "other", "folder"])
