@@ -71,7 +71,7 @@ def use_cache(folder: str | os.PathLike[str] | None = None) -> pathlib.Path:
         folder: where; default the folder of the command line, `compiled` in the user's cache folder.
 
     Returns:
-        The folder, which is there.
+        The folder, which is there; absolute, whatever folder the process works in later.
 
     Raises:
         InputError: the folder cannot be made.
@@ -81,7 +81,7 @@ def use_cache(folder: str | os.PathLike[str] | None = None) -> pathlib.Path:
         >>> folder.is_dir()
         True
     """
-    path = cache_folder("compiled") if folder is None else pathlib.Path(folder)
+    path = cache_folder("compiled") if folder is None else pathlib.Path(folder).absolute()
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -16,7 +16,7 @@ import pytest
 from small_search import small_network
 
 import mohamjax as mj
-from mohamjax import door
+from mohamjax import door, exported
 from mohamjax.errors import InputError
 from mohamjax.hardware import load_technology
 from mohamjax.io import write_designs
@@ -112,6 +112,7 @@ def test_every_public_name_has_an_example_that_runs(name, problem, tables, space
     test = doctest.DocTestParser().get_doctest(text, globs, name, None, None)
     assert test.examples, f"{name} has no example"
     monkeypatch.chdir(files)
+    monkeypatch.setattr(exported, "_folder", exported._folder)
     settings = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
     before = {setting: getattr(jax.config, setting) for setting in settings}
     try:

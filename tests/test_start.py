@@ -1,6 +1,7 @@
 """The start of a search: rehearsed programs, what goes wrong in a rehearsal, the cache of programs, and `bench`."""
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -166,10 +167,11 @@ def test_individuals_grown_together_are_those_grown_one_by_one(application, sett
 
 
 def test_the_cache_is_found_again_by_another_process(tmp_path):
-    """The second process compiles nothing that the first one kept."""
-    code = f"""
-import jax, jax.numpy as jnp, mohamjax as mj
-mj.use_cache({str(tmp_path / "programs")!r})
+    """The second process compiles nothing that the first one kept, whatever folder it works in by then."""
+    code = """
+import os, jax, jax.numpy as jnp, mohamjax as mj
+mj.use_cache("programs")
+os.chdir("..")
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 hits = []
 jax.monitoring.register_event_listener(lambda name, **_: hits.append(name))
@@ -177,9 +179,8 @@ mj.emo.hypervolume(jnp.ones((8, 3)), jnp.full(3, 2.0)).block_until_ready()
 print(sum("cache_hits" in name for name in hits), sum("cache_misses" in name for name in hits))
 """
     command = [sys.executable, "-c", code]
-    runs = [
-        subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout.split() for _ in range(2)
-    ]
+    known = {"check": True, "capture_output": True, "text": True, "env": {**os.environ, "PYTHONPATH": str(ROOT)}}
+    runs = [subprocess.run(command, cwd=tmp_path, **known).stdout.split() for _ in range(2)]
     first, second = ([int(n) for n in words] for words in runs)
     assert first[0] == 0 and first[1] > 0
     assert second[0] == first[1] and second[1] == 0
