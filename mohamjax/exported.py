@@ -6,8 +6,10 @@ models of this package. `exported_jit` keeps that program too (`jax.export`: Sta
 A kept program is taken only where all that decides it is the same: the code of this package, the versions of JAX,
 jaxlib, NumPy and Python, JAX's settings, the platform, shapes and dtypes of all arguments, and static arguments. Their
 hash is the file's name, and the file begins with a hash of its content; whatever is damaged or cannot be read is traced
-anew. Where the code has changed since this process began to import it, or a context manager of JAX is in force (but for
-double precision), nothing is read or written. Files are pickles: the folder must be one's own.
+anew. Static arguments may hold functions of this package, such as the operators of a search; with those of others,
+whose code the hash does not cover, nothing is kept. Where the code has changed since this process began to import it,
+or a context manager of JAX is in force (but for double precision), nothing is read or written. Files are pickles: the
+folder must be one's own.
 """
 
 from __future__ import annotations
@@ -25,10 +27,12 @@ import re
 import sys
 import threading
 import time
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import core as jax_core
 from jaxlib.version import __version__ as jaxlib_version
@@ -121,10 +125,77 @@ def _settings() -> str:
 
 
 def _plain(leaf: Any) -> bool:
-    """Whether an argument is no more than its shape and dtype: an array on the one device that there is."""
+    """Whether an argument is no more than its shape and dtype: an array on the first device, or its shape."""
     if isinstance(leaf, jax_core.Tracer) or getattr(leaf, "weak_type", False):
         return False
-    return isinstance(leaf, np.ndarray | np.generic) or (isinstance(leaf, jax.Array) and len(leaf.devices()) == 1)
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+        return leaf.sharding is None
+    return isinstance(leaf, np.ndarray | np.generic) or (
+        isinstance(leaf, jax.Array) and leaf.devices() == {jax.local_devices()[0]}
+    )
+
+
+def _dtype(leaf: Any) -> str:
+    """The dtype that an argument has inside a program."""
+    keys = jnp.issubdtype(leaf.dtype, jax.dtypes.extended)
+    return str(leaf.dtype if keys else jax.dtypes.canonicalize_dtype(leaf.dtype))
+
+
+class _NamelessError(Exception):
+    """Something that no other process knows by a name."""
+
+
+def _name(value: Any) -> Any:
+    """What a static argument is called in every process: two that make different programs have different names.
+
+    Raises:
+        _NamelessError: there is no such name, as for functions that are not of this package.
+    """
+    if value is None or isinstance(value, bool | int | float | complex | str | bytes | np.dtype | np.generic):
+        return type(value).__name__, repr(value)
+    if isinstance(value, tuple | list):
+        return type(value).__name__, *map(_name, value)
+    if isinstance(value, dict):
+        return "dict", *((_name(key), _name(item)) for key, item in value.items())
+    if isinstance(value, functools.partial):
+        return "partial", _name(value.func), _name(value.args), _name(value.keywords)
+    if isinstance(value, types.MethodType):
+        return "method", _name(value.__self__), _name(value.__func__)
+    if isinstance(value, types.FunctionType):
+        return _name_of_function(value)
+    if isinstance(value, type):
+        return "type", value.__module__, value.__qualname__
+    if dataclasses.is_dataclass(value):
+        fields = [(field.name, _name(getattr(value, field.name))) for field in dataclasses.fields(value)]
+        return _name(type(value)), *fields
+    with contextlib.suppress(TypeError):  # `jnp.float32` and its like, which are no types
+        return "dtype", np.dtype(value).name
+    raise _NamelessError(repr(value))
+
+
+def _name_of_function(value: types.FunctionType) -> Any:
+    """A function of this package, by its place in a source file and by what it holds of the functions around it."""
+    if not _ours(value.__module__):
+        raise _NamelessError(value.__qualname__)
+    code = value.__code__
+    place = value.__module__, value.__qualname__, code.co_firstlineno, tuple(code.co_positions())
+    held = [cell.cell_contents for cell in value.__closure__ or ()]
+    return "function", place, _name(held), _name(value.__defaults__), _name(value.__kwdefaults__)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Program:
+    """A kept program for arguments of given shapes, which it takes as their leaves.
+
+    Attributes:
+        call: jitted.
+        shapes: of what it returns.
+        tree: its structure.
+    """
+
+    call: Any
+    shapes: tuple[jax.ShapeDtypeStruct, ...]
+    tree: Any
 
 
 class _Exported:
@@ -133,7 +204,9 @@ class _Exported:
     def __init__(self, function: Callable[..., Any], static: Sequence[str], options: dict[str, Any] | None) -> None:
         self._jitted: Any = jax.jit(function, static_argnames=static, compiler_options=options)
         self._function, self._options = function, options
-        self._known: dict[Any, Callable[..., Any] | None] = {}
+        self._place = function.__module__, getattr(function, "__qualname__", "")
+        self._static = frozenset([static] if isinstance(static, str) else static)
+        self._known: dict[Any, _Program | None] = {}
         functools.update_wrapper(self, function)
 
     def __getattr__(self, name: str) -> Any:
@@ -141,28 +214,56 @@ class _Exported:
 
     def _cache_size(self) -> int:
         """Programs known to this process, as `jax.jit` counts them."""
-        return self._jitted._cache_size() + len(self._known)
+        return self._jitted._cache_size() + sum(program is not None for program in self._known.values())
 
     def __call__(self, *arguments: Any, **static: Any) -> Any:
-        leaves, tree = jax.tree.flatten(arguments)
-        if _folder is None or _trace_context is None or not all(map(_plain, leaves)) or not _single():
+        leaves, program = self._kept(arguments, static)
+        if program is None:
             return self._jitted(*arguments, **static)
-        shapes = tuple((np.shape(leaf), jax.dtypes.canonicalize_dtype(leaf.dtype).name) for leaf in leaves)
-        key = tree, shapes, tuple(sorted(static.items())), _context(), _folder
-        if key not in self._known:
-            self._known[key] = self._program(leaves, tree, key, static)
-        program = self._known[key]
-        return self._jitted(*arguments, **static) if program is None else program(leaves)
+        return jax.tree.unflatten(program.tree, _uncommitted(program.call(*leaves)))
 
-    def _program(
-        self, leaves: Sequence[Any], tree: Any, key: tuple[Any, ...], static: dict[str, Any]
-    ) -> Callable[..., Any] | None:
+    def eval_shape(self, *arguments: Any, **static: Any) -> Any:
+        """As of `jax.jit`: shapes and dtypes of what it returns for such arguments, or for their shapes."""
+        _, program = self._kept(arguments, static)
+        if program is None:
+            return self._jitted.eval_shape(*arguments, **static)
+        return jax.tree.unflatten(program.tree, program.shapes)
+
+    def compiled(self, *arguments: Any, **static: Any) -> Callable[..., Any]:
+        """The function compiled for such arguments, or for their shapes; it takes them without the static ones.
+
+        As what `jax.jit` compiles ahead of time, it waits for nothing and takes arrays of either kind.
+        """
+        leaves, program = self._kept(arguments, static)
+        if program is None:
+            return self._jitted.lower(*arguments, **static).compile()
+        executable = program.call.lower(*leaves).compile()
+        return lambda *arguments: jax.tree.unflatten(program.tree, executable(*jax.tree.leaves(arguments)))
+
+    def _kept(self, arguments: tuple[Any, ...], static: dict[str, Any]) -> tuple[list[Any], _Program | None]:
+        """The leaves of the arguments, and the program for them; None where there is none but `jax.jit`'s."""
+        leaves, tree = jax.tree.flatten(arguments)
+        plain = all(map(_plain, leaves)) and self._static.issuperset(static)
+        if _folder is None or _trace_context is None or not plain or not _single():
+            return leaves, None
+        shapes = tuple((np.shape(leaf), _dtype(leaf)) for leaf in leaves)
+        key = tree, shapes, tuple(sorted(static.items(), key=lambda item: item[0])), _context(), _folder
+        if key not in self._known:
+            self._known[key] = self._program(leaves, tree, shapes, static)
+        return leaves, self._known[key]
+
+    def _program(self, leaves: Sequence[Any], tree: Any, shapes: Any, static: dict[str, Any]) -> _Program | None:
         """The program for these shapes, from its file or traced anew; None where it cannot be kept."""
         assert _folder is not None
-        named = repr((_code(), _settings(), self.__module__, self.__qualname__, self._options, str(tree), *key[1:3]))
+        try:
+            given = sorted((name, _name(value)) for name, value in static.items())
+            itself = _name(self._function) if isinstance(self._function, functools.partial) else self._place
+        except _NamelessError:
+            return None
         if not _in_no_context() or not _unchanged():
             return None
-        file = _folder / hashlib.sha256(named.encode()).hexdigest()
+        known = _code(), _settings(), itself, self._options, str(tree), shapes, given
+        file = _folder / hashlib.sha256(repr(known).encode()).hexdigest()
         kept = _read(file)
         if kept is None:
             kept = self._traced(leaves, tree, static)
@@ -172,7 +273,9 @@ class _Exported:
                 _write(file, kept)
         program, out_tree = kept
         call = jax.jit(program.call, compiler_options=self._options)
-        return lambda given: jax.tree.unflatten(out_tree, _uncommitted(call(*given)))
+        return _Program(
+            call, tuple(jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in program.out_avals), out_tree
+        )
 
     def _traced(self, leaves: Sequence[Any], tree: Any, static: dict[str, Any]) -> tuple[Any, Any] | None:
         out: list[Any] = []
@@ -195,7 +298,13 @@ def _uncommitted(leaves: Sequence[jax.Array]) -> list[jax.Array]:
     JAX commits what an exported program returns to its device, and another program, given now one kind and now the
     other, would compile for each.
     """
-    return [leaf if isinstance(leaf, jax_core.Tracer) else jax.device_put(np.asarray(leaf)) for leaf in leaves]
+    return [leaf if isinstance(leaf, jax_core.Tracer) else _again(leaf) for leaf in leaves]
+
+
+def _again(leaf: jax.Array) -> jax.Array:
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return jax.random.wrap_key_data(_again(jax.random.key_data(leaf)), impl=jax.random.key_impl(leaf))
+    return jax.device_put(np.asarray(leaf))
 
 
 def _single() -> bool:

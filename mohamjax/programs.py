@@ -24,18 +24,18 @@ LIGHT: dict[str, Any] = {"xla_backend_optimization_level": 1}
 _LEAN: dict[str, Any] = {**LIGHT, "xla_cpu_use_fusion_emitters": False}
 _BRIEF: dict[str, Any] = {**_LEAN, "xla_backend_optimization_level": 0}
 
-light_jit = functools.partial(jax.jit, compiler_options=LIGHT)
-"""`jax.jit` for programs of many small loops, such as the loop-nest model: LLVM's dearest passes make these no faster,
-but take as long again.
+light_jit = functools.partial(exported.exported_jit, compiler_options=LIGHT)
+"""`exported_jit` for programs of many small loops, such as the loop-nest model: LLVM's dearest passes make these no
+faster, but take as long again.
 
 For calls from the host alone: JAX refuses a function with options of its own inside another program.
 """
 
-lean_jit = functools.partial(jax.jit, compiler_options=_LEAN)
+lean_jit = functools.partial(exported.exported_jit, compiler_options=_LEAN)
 """As `light_jit`, and with XLA's older way of writing loops down for a processor: compiled in two thirds of the time,
 programs run about a seventh longer."""
 
-brief_jit = functools.partial(jax.jit, compiler_options=_BRIEF)
+brief_jit = functools.partial(exported.exported_jit, compiler_options=_BRIEF)
 """As `lean_jit`, for programs that run a few times: compiled in half the time, they run up to five times as long."""
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
 else:
     record = functools.partial(chex.dataclass, mappable_dataclass=False)
 
-__all__ = ["Rows", "cast", "plain", "record", "stack", "take"]
+__all__ = ["Rows", "cast", "plain", "put", "record", "stack", "take"]
 
 
 def take(tree: Any, index: Any) -> Any:
@@ -40,13 +40,18 @@ def take(tree: Any, index: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf[index], tree)
 
 
+def put(values: Any, dtype: Any = None) -> jax.Array:
+    """What the host has computed as a JAX array; `jnp.asarray` would compile a program per shape."""
+    return jax.device_put(np.asarray(values, dtype))
+
+
 def cast(tree: Any, dtype: Any) -> Any:
     """A pytree as JAX arrays, those of floats in this dtype: a `Technology` in the precision of an evaluation."""
 
     def one(leaf: Any) -> Any:
         floating = jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
-        if isinstance(leaf, np.ndarray | np.generic):  # converted here: `jnp.asarray` compiles a program per shape
-            return jax.device_put(np.asarray(leaf, dtype if floating else None))
+        if isinstance(leaf, np.ndarray | np.generic):
+            return put(leaf, dtype if floating else None)
         return jnp.asarray(leaf, dtype if floating else None)
 
     return jax.tree.map(one, tree)

@@ -12,6 +12,7 @@ import numpy as np
 
 from mohamjax.blocks import in_blocks
 from mohamjax.errors import InputError
+from mohamjax.exported import exported_jit
 from mohamjax.hardware import PackageParameters, Technology, Template, TemplateArrays, check_tiles
 from mohamjax.mapping import MappingTables
 from mohamjax.schedule import CYCLE_S, Requirements, Workbench, alone, workbench
@@ -24,6 +25,7 @@ from mohamjax.search.plans import PlanTables, plan_tables
 from mohamjax.search.requirements import Site, survey
 from mohamjax.search.seeding import list_scheduler
 from mohamjax.search.seeds import padded_rows
+from mohamjax.struct import put
 from mohamjax.workload import ApplicationModel, Ensemble
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
@@ -90,7 +92,7 @@ class MohamContext:
     measures: MeasureArrays | None = None
 
 
-@functools.partial(jax.jit, static_argnames=("count",))
+@functools.partial(exported_jit, static_argnames=("count",))
 def random_orders(key: jax.Array, predecessors: jax.Array, layers: jax.Array, *, count: int) -> jax.Array:
     """Random topological orders by Kahn's algorithm with random priorities.
 
@@ -198,8 +200,8 @@ def build_context(
     for layer, needs in enumerate(predecessors):
         for p in needs:
             successors[p].append(layer)
-    needs = jnp.asarray(padded_rows(predecessors, total, -1))
-    layers = jnp.int32(len(predecessors))
+    needs = put(padded_rows(predecessors, total, -1))
+    layers = put(len(predecessors), np.int32)
     models = None if ensemble is None else models_of([m.application for m in ensemble.models], ensemble)
     if ensemble is None or models is None:
         model = None
@@ -218,18 +220,18 @@ def build_context(
         layers=layers,
         unique=bench.unique,
         predecessors=needs,
-        successors=jnp.asarray(padded_rows(successors, total, -1)),
-        count=jnp.asarray(tables.count),
-        able=jnp.asarray(np.pad(able, ((0, padding), (0, 0)))),
-        transform=jnp.asarray(mapping_transform(np.asarray(tables.objectives), count)),
-        cover=jnp.asarray(cover),
-        rules=jnp.asarray(np.stack(list_scheduler(application, tables, package, site).rules())),
+        successors=put(padded_rows(successors, total, -1)),
+        count=put(tables.count),
+        able=put(np.pad(able, ((0, padding), (0, 0)))),
+        transform=put(mapping_transform(np.asarray(tables.objectives), count)),
+        cover=put(cover),
+        rules=put(np.stack(list_scheduler(application, tables, package, site).rules())),
         orders=random_orders(key, needs, layers, count=config.orders),
-        max_chiplets=jnp.int32(site.most[-1]),
-        site=jnp.asarray(site.tiles),
-        pin=jnp.asarray(np.pad(site.pin, (0, padding), constant_values=-1)),
-        homogeneous=jnp.int32(runs_all[0] if site.homogeneous else -1),
-        model=None if model is None else jnp.asarray(model),
+        max_chiplets=put(site.most[-1], np.int32),
+        site=put(site.tiles),
+        pin=put(np.pad(site.pin, (0, padding), constant_values=-1)),
+        homogeneous=put(runs_all[0] if site.homogeneous else -1, np.int32),
+        model=None if model is None else put(model),
         urgency=_urgency(application, tables, package, config, total),
     )
     names = config.objectives
@@ -238,21 +240,21 @@ def build_context(
     measures = None
     if names != DEFAULT:
         arrays_of: dict[str, Any] = {
-            "network": jnp.asarray(owners(names, application)),
-            "offset": jnp.asarray(offsets(names, application), reference.dtype),
+            "network": put(owners(names, application)),
+            "offset": put(offsets(names, application), reference.dtype),
         }
         measures = MeasureArrays(**arrays_of)
     return MohamContext(
         genetics=genetics,
         plans=plan_tables(tables, alone(tables, package)),
         bench=bench,
-        reference=jnp.asarray(reference),
-        ideal=jnp.asarray(ideal),
-        weights=jnp.asarray(weights, reference.dtype),
-        limits=jnp.asarray(site.limits, reference.dtype),
-        least=jnp.asarray(site.least),
-        most=jnp.asarray(site.most),
-        tenant_limits=None if bench.tenants is None else jnp.asarray(site.tenant_limits, reference.dtype),
+        reference=put(reference),
+        ideal=put(ideal),
+        weights=put(weights, reference.dtype),
+        limits=put(site.limits, reference.dtype),
+        least=put(site.least),
+        most=put(site.most),
+        tenant_limits=None if bench.tenants is None else put(site.tenant_limits, reference.dtype),
         models=models,
         measures=measures,
     )
@@ -274,7 +276,7 @@ def _urgency(
     early = np.where(np.isfinite(early), early, -slowest[list(application.unique_of_layer)].sum())
     urgency = np.zeros(padded, np.float32)
     urgency[: len(application.layers)] = early[list(application.network_of_layer)]
-    return jnp.asarray(urgency)
+    return put(urgency)
 
 
 def check_tables(tables: MappingTables, application: ApplicationModel, templates: Sequence[Template]) -> None:

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from mohamjax import emo
+from mohamjax.exported import exported_jit
 from mohamjax.programs import lean_jit
 from mohamjax.struct import record, take
 
@@ -235,7 +236,7 @@ def start(
     return jax.vmap(one)(island_keys(key, islands))
 
 
-@functools.partial(jax.jit, static_argnames=("problem", "chunk", "migration", "spread"))
+@functools.partial(exported_jit, static_argnames=("problem", "chunk", "migration", "spread"))
 def generations(
     state: SearchState,
     context: Context,

@@ -37,7 +37,7 @@ from mohamjax.search.config import MapperConfig, MapperProgress
 from mohamjax.search.mapper_context import MapperContext, children_room, objectives, pair_space, prime_slots
 from mohamjax.search.mapping_operators import MapperRates, neighbour, neighbours, vary
 from mohamjax.search.stores import TableStore
-from mohamjax.struct import cast, take
+from mohamjax.struct import cast, put, take
 from mohamjax.workload import DIMS, UniqueLayer
 
 __all__ = ["compile_mapper", "map_layers", "mapping_search"]
@@ -268,14 +268,14 @@ class _Search:
         leaves, tree = jax.tree.flatten(args)
         shapes = tuple(jax.typeof(leaf) for leaf in leaves)
         key = function, tuple(sorted(static.items(), key=lambda item: item[0])), tree, shapes
-        return once(key, lambda: function.lower(*args, **static).compile())
+        return once(key, lambda: function.compiled(*args, **static))
 
     def compile_tables(self, context: MapperContext) -> None:
         """Compiles what evaluates the sets, by nests of ones; where the spaces have such, also by one with a window."""
         fixed, levels = self.config.fixed, context.template.component.shape[1]
 
         def evaluate() -> None:
-            space, template = jax.device_get(jax.tree.map(lambda leaf: leaf[:1], (context.space, context.template)))
+            space, template = take(jax.device_get((context.space, context.template)), slice(1))
             most = 1 if fixed or self.max_children == 0 else 2
             unit = np.arange(len(DIMS), dtype=np.int32)
             spatial = np.ones((1, most, 2, levels, len(DIMS)), np.int32)
@@ -516,8 +516,8 @@ def _block(
     own = np.array([int(pair.digest[:8], 16) for pair in block], np.uint32)
     chosen = np.array([pair.template for pair in block])
     context = MapperContext(
-        space=jax.tree.map(jnp.asarray, stack_spaces([spaces[pair] for pair in block])),
-        template=jax.tree.map(lambda leaf: jnp.asarray(leaf[chosen]), arrays),
+        space=jax.tree.map(put, stack_spaces([spaces[pair] for pair in block])),
+        template=jax.tree.map(lambda leaf: put(leaf[chosen]), arrays),
         technology=technology,
     )
     return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, own), context

@@ -340,7 +340,7 @@ def run(
     """
     if rates is None:
         rates = PlanRates() if config.genes == "plans" else Rates()
-    rates = jax.tree.map(jnp.float32, rates)
+    rates = jax.tree.map(np.float32, rates)
     problem = design_problem(config, projects) if problem is None else problem
     if seeds is not None and config.genes == "plans":
         seeds = _planned(seeds, context)
@@ -348,13 +348,13 @@ def run(
     batches = 1 if seeds is None else -(-jax.tree.leaves(seeds)[0].shape[0] // config.population)
     if resume is None:
         announce("drawing the first population")
-        state = _first(key, context, jnp.int32(0), **_sizes(config, problem))
+        state = _first(key, context, np.int32(0), **_sizes(config, problem))
     else:
         state = resume
     announce(f"compiling the generation of {config.population} designs")
     # No generations: this compiles, or finds the program of an earlier search of the same shapes.
     program = _program(config, problem, devices)
-    jax.block_until_ready(program(state, context, rates, jnp.int32(0), jnp.bool_(True)))
+    jax.block_until_ready(program(state, context, rates, np.int32(0), np.bool_(True)))
     compile_s = time.perf_counter() - began
     per_generation = config.islands * (config.population + config.immigrant_count)
     again = -(-config.archive // config.population)  # batches of a round's evaluations
@@ -376,7 +376,7 @@ def run(
         return config.stop == "stability" and emo.should_stop(settled, config.window, config.delta)
 
     def advance(before: SearchState, count: int) -> tuple[SearchState, Metrics]:
-        state, metrics = program(before, context, rates, jnp.int32(count), jnp.bool_(True))
+        state, metrics = program(before, context, rates, np.int32(count), np.bool_(True))
         return state, _best_island(jax.tree.map(lambda leaf: leaf[:count], jax.device_get(gathered(metrics, devices))))
 
     while told <= end and not settled_down():
@@ -392,8 +392,9 @@ def run(
                 state = gathered(state, devices)
                 context = remapper.grown(state, context)
                 drawn = _drawn(state.population.key[0], context, config, problem)
-                for batch in _decoded_again(state, context, config):
-                    state = _entered(state, _joined(batch, drawn, config.population), context, rates, program)
+                for batch in _decoded_again(state, context):
+                    candidates = _joined(batch, drawn, population=config.population)
+                    state = _entered(state, candidates, context, rates, program)
             count = min(count, remapper.until_next(done))
         previous = state
         state, metrics = advance(previous, count)
@@ -457,13 +458,13 @@ def refitted(
     Returns:
         The state, whole.
     """
-    rates = jax.tree.map(jnp.float32, PlanRates() if rates is None else rates)
+    rates = jax.tree.map(np.float32, PlanRates() if rates is None else rates)
     problem = design_problem(config)
     drawn = _drawn(state.population.key[0], context, config, problem)
-    individuals, program = _archived(state, config), _program(config, problem, devices)
+    individuals, program = _archived(state), _program(config, problem, devices)
     for weight in range(len(WEIGHTS)):
         for batch in individuals:
-            refit = _joined(_refit_all(batch, jnp.int32(weight), context), drawn, config.population)
+            refit = _joined(_refit_all(batch, np.int32(weight), context), drawn, population=config.population)
             state = _entered(state, refit, context, rates, program)
     return gathered(state, devices)
 
@@ -473,15 +474,16 @@ def _entered(
 ) -> SearchState:
     """The state after individuals `[I, N, ...]` took part in survival and archive; generations are not counted."""
     waiting = dataclasses.replace(state, candidates=candidates)
-    return program(waiting, context, rates, jnp.int32(1), jnp.bool_(False))[0]
+    return program(waiting, context, rates, np.int32(1), np.bool_(False))[0]
 
 
 def _drawn(key: jax.Array, context: MohamContext, config: MohamConfig, problem: Problem, number: int = 0) -> Any:
     """Random individuals `[I, N, ...]`: the first population, and the immigrants of a number (`loop.start`)."""
-    return _first(key, context, jnp.int32(number), **_sizes(config, problem)).candidates
+    return _first(key, context, np.int32(number), **_sizes(config, problem)).candidates
 
 
-def _joined(batch: Any, drawn: Any, population: int) -> Any:
+@functools.partial(brief_jit, static_argnames="population")
+def _joined(batch: Any, drawn: Any, *, population: int) -> Any:
     """Individuals `[I, K, ...]`, K <= P, as candidates `[I, N, ...]`: with them random ones up to P, and immigrants."""
 
     def join(own: jax.Array, drawn: jax.Array) -> jax.Array:
@@ -490,12 +492,14 @@ def _joined(batch: Any, drawn: Any, population: int) -> Any:
     return jax.tree.map(join, batch, drawn)
 
 
-def _archived(state: SearchState, config: MohamConfig) -> list[Planned]:
+@brief_jit
+def _archived(state: SearchState) -> list[Planned]:
     """The individuals of the archives as batches `[I, P, ...]`; empty slots hold individuals of the population."""
     genes: Any = state.archive.genes
-    slots = np.arange(-(-config.archive // config.population) * config.population)
-    filler = jnp.asarray(slots % config.population)
-    missing = len(slots) - config.archive
+    size, capacity = state.population.rank.shape[1], state.archive.valid.shape[1]
+    slots = np.arange(-(-capacity // size) * size)
+    filler = slots % size
+    missing = len(slots) - capacity
     valid = jnp.pad(state.archive.valid, ((0, 0), (0, missing)))
 
     def filled(own: jax.Array, other: jax.Array) -> jax.Array:
@@ -503,15 +507,12 @@ def _archived(state: SearchState, config: MohamConfig) -> list[Planned]:
         return jnp.where(valid.reshape(*valid.shape, *[1] * (own.ndim - 2)), own, other[:, filler])
 
     everyone = jax.tree.map(filled, genes, state.population.genes)
-    return [
-        jax.tree.map(lambda leaf, i=i: leaf[:, i : i + config.population], everyone)
-        for i in range(0, len(slots), config.population)
-    ]
+    return [jax.tree.map(lambda leaf, i=i: leaf[:, i : i + size], everyone) for i in range(0, len(slots), size)]
 
 
-def _decoded_again(state: SearchState, context: MohamContext, config: MohamConfig) -> list[Planned]:
+def _decoded_again(state: SearchState, context: MohamContext) -> list[Planned]:
     """The plans of the archives, decoded over tables that have grown, as batches `[I, P, ...]`."""
-    return [_decode_all(batch.plan, context) for batch in _archived(state, config)]
+    return [_decode_all(batch.plan, context) for batch in _archived(state)]
 
 
 @brief_jit
@@ -544,7 +545,7 @@ def _batches(key: jax.Array, seeds: Any, context: MohamContext, config: MohamCon
     for i in range(total):
         rows = take(seeds, slice(i * size, (i + 1) * size))
         shared = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (config.islands, *leaf.shape)), rows)
-        yield _joined(shared, _drawn(key, context, config, problem, i - total + 1), size)
+        yield _joined(shared, _drawn(key, context, config, problem, i - total + 1), population=size)
 
 
 def _best_island(metrics: Metrics) -> Metrics:
@@ -578,4 +579,4 @@ _first = brief_jit(start, static_argnames=("problem", "islands", "population", "
 def state_like(context: MohamContext, config: MohamConfig) -> SearchState:
     """Shapes and dtypes of the search's state, for reading a checkpoint back."""
     first = functools.partial(start, **_sizes(config, design_problem(config)))
-    return jax.eval_shape(first, jax.random.key(0), context, jnp.int32(0))
+    return jax.eval_shape(first, jax.random.key(0), context, np.int32(0))

@@ -29,6 +29,7 @@ from mohamjax.mapping import MappingTables
 from mohamjax.schedule import Design
 from mohamjax.search.operators import Genetics
 from mohamjax.search.seeds import size_caps
+from mohamjax.struct import put
 
 if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
     from dataclasses import dataclass
@@ -146,14 +147,14 @@ def plan_tables(tables: MappingTables, duration: np.ndarray, like: MappingTables
         return np.moveaxis(values, 0, -1)
 
     return PlanTables(
-        fits=jnp.asarray(_sets(need, ranked, valid)),
-        ranked=jnp.asarray(last(ranked).astype(np.int32)),
-        smallest=jnp.asarray(last(area.argmin(axis=2)).astype(np.int32)),
-        time=jnp.asarray(last(time).astype(single)),
-        log_energy=jnp.asarray(last(scores[0]).astype(single)),  # the weight 0 knows nothing else
-        need=jnp.asarray(np.moveaxis(need, 0, 2)),
-        library=jnp.asarray(_library(need, scores, area)),
-        thrift=jnp.asarray(THRIFT, single),
+        fits=put(_sets(need, ranked, valid)),
+        ranked=put(last(ranked).astype(np.int32)),
+        smallest=put(last(area.argmin(axis=2)).astype(np.int32)),
+        time=put(last(time).astype(single)),
+        log_energy=put(last(scores[0]).astype(single)),  # the weight 0 knows nothing else
+        need=put(np.moveaxis(need, 0, 2)),
+        library=put(_library(need, scores, area)),
+        thrift=put(THRIFT, single),
     )
 
 
