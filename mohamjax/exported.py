@@ -168,8 +168,6 @@ def _name(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
         fields = [(field.name, _name(getattr(value, field.name))) for field in dataclasses.fields(value)]
         return _name(type(value)), *fields
-    with contextlib.suppress(TypeError):  # `jnp.float32` and its like, which are no types
-        return "dtype", np.dtype(value).name
     raise _NamelessError(repr(value))
 
 

@@ -279,3 +279,102 @@ def test_what_is_read_counts_as_used(folder):
     os.utime(file, (1e9, 1e9))
     fresh()(rows(), ADD)
     assert time.time() - file.stat().st_mtime < 3600
+
+
+# ---------------------------------------------------------------- static arguments
+
+
+NAMES = """
+from mohamjax.exported import _name
+from mohamjax.search.config import MapperConfig, MohamConfig
+from mohamjax.search.mapper import mapping_search
+from mohamjax.search.moham import design_problem
+import numpy as np
+
+named = [design_problem(MohamConfig()), design_problem(MohamConfig(genes="layers")),
+         design_problem(MohamConfig(objectives=("period", "energy"))),
+         mapping_search(8, 2, 16, True, np.float32), mapping_search(8, 2, 16, False, np.float32)]
+names = [repr(_name(value)) for value in named]
+"""
+
+
+def test_operators_of_a_search_have_names_that_every_process_gives_them():
+    own = {}
+    exec(NAMES, own)
+    assert len(set(own["names"])) == 5 and not any("0x" in name for name in own["names"])
+    environment = {**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).resolve().parents[1])}
+    command = [sys.executable, "-c", NAMES + "print(*names, sep='\\n')"]
+    said = subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=120).stdout
+    assert said.splitlines() == own["names"]
+
+
+def ours(held, default=0):
+    """Functions as the package makes them, around what they hold; equal code, unequal programs."""
+
+    def own(x, times=default):
+        return held * x * times
+
+    own.__module__ = "mohamjax.nowhere"
+    return own
+
+
+def test_what_functions_hold_is_part_of_their_names():
+    values = [ours(1), ours(2), ours(1.0), ours((1, 2)), ours([1, 2]), ours({"a": 1}), ours(None), ours(jnp.float32)]
+    values += [
+        ours(1, 2),
+        ours(ours(1)),
+        functools.partial(ours(1), 2),
+        functools.partial(ours(1), times=2),
+        np.float32,
+    ]
+    assert len({repr(exported._name(value)) for value in values}) == len(values)
+    assert exported._name(ours(1)) == exported._name(ours(1))
+
+
+@pytest.mark.parametrize(
+    "held", [double, jnp.ones(3), object(), ours(double), functools.partial(double), {1, 2}], ids=repr
+)
+def test_with_what_has_no_name_nothing_is_kept(folder, held):
+    def scaled(rows, *, by):
+        TRACED.append(1)
+        return rows * (2 if by is None else 3)
+
+    function = exported_jit(scaled, static_argnames=("by",))
+    with pytest.raises(exported._NamelessError):
+        exported._name(held)
+    by = functools.partial(double, held) if isinstance(held, jax.Array | set) else held
+    np.testing.assert_array_equal(function(np.arange(3), by=by), [0, 3, 6])
+    assert not folder.exists()
+    np.testing.assert_array_equal(function(np.arange(3), by=None), [0, 2, 4])
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_shapes_and_what_is_compiled_ahead_come_from_what_is_kept(folder):
+    fresh()(rows(), ADD)
+    shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(np.shape(leaf), leaf.dtype), (rows(), ADD))
+    for given in ((rows(), ADD), shapes):
+        count, (got, call) = traces(lambda given=given: (fresh().eval_shape(*given), fresh().compiled(*given)))
+        assert count == 0
+        want = jax.eval_shape(double, rows(), ADD)
+        assert jax.tree.structure(got) == jax.tree.structure(want)
+        assert [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(got)] == [
+            (leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(want)
+        ]
+        same(call(rows(), ADD))
+    keep_in(None)
+    same(fresh().compiled(rows(), ADD)(rows(), ADD))
+    assert fresh().eval_shape(rows(), ADD) == want
+
+
+def test_random_keys_come_and_go(folder):
+    def split(keys):
+        return jax.vmap(jax.random.split)(keys), jax.vmap(jax.random.bits)(keys)
+
+    keys = jax.random.split(jax.random.key(3), 4)
+    further = jax.jit(lambda found: jax.vmap(jax.vmap(jax.random.bits))(found[0]))
+    for function in (jax.jit(split), exported_jit(split), exported_jit(split)):
+        further(function(keys))
+        found = function(keys)
+        np.testing.assert_array_equal(jax.random.key_data(found[0]), jax.random.key_data(split(keys)[0]))
+        np.testing.assert_array_equal(found[1], split(keys)[1])
+    assert len(list(folder.iterdir())) == 1 and further._cache_size() == 1
