@@ -332,7 +332,9 @@ def test_what_functions_hold_is_part_of_their_names():
 
 
 @pytest.mark.parametrize(
-    "held", [double, jnp.ones(3), object(), ours(double), functools.partial(double), {1, 2}], ids=repr
+    "held",
+    [double, jnp.ones(3), object(), ours(double), functools.partial(double), {1, 2}],
+    ids=["function of others", "array", "object", "holds a function of others", "partial", "set"],
 )
 def test_with_what_has_no_name_nothing_is_kept(folder, held):
     def scaled(rows, *, by):
