@@ -1,4 +1,4 @@
-"""A batch in equal blocks gives what the whole batch gives, and is traced once."""
+"""A batch in equal blocks gives what the whole batch gives, and is traced once; sums and sorts of short axes."""
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mohamjax.blocks import in_blocks, steady_sum
+from mohamjax.blocks import in_blocks, short_argsort, steady_sum
 
 
 @settings(max_examples=8, deadline=None)
@@ -57,3 +57,16 @@ def test_a_steady_sum_of_products_is_rounded_alike_in_every_program():
     assert np.array_equal(whole, apart)
     for size in (1, 37, 300):
         assert np.array_equal(whole[:size], jax.jit(lambda a, b: steady_sum(a * b))(a[:size], b[:size]))
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    seed=st.integers(0, 2**31), rows=st.integers(0, 3), count=st.integers(1, 40), kinds=st.sampled_from([1, 3, 1000])
+)
+def test_a_short_argsort_is_the_stable_one(seed, rows, count, kinds):
+    whole = np.random.default_rng(seed).integers(-kinds, kinds, (rows, 2, count))
+    for keys in (whole.astype(np.int32), whole.astype(np.float32) / 7):
+        found = short_argsort(jnp.asarray(keys))
+        assert found.dtype == jnp.int32
+        np.testing.assert_array_equal(found, np.argsort(keys, axis=-1, kind="stable"))
+        np.testing.assert_array_equal(jax.jit(jax.vmap(short_argsort))(jnp.asarray(keys)), found)

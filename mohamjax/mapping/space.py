@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mohamjax.blocks import short_argsort
 from mohamjax.dims import ALL, DATA_SPACES, DIMS, RELEVANCE, tensor_words
 from mohamjax.errors import InputError
 from mohamjax.hardware.machine import Machine
@@ -348,9 +349,9 @@ def _moved(state: Nest, index: Array, target: Array, allow: Array, shifted: Arra
 
 def admits(state: Nest, index: Array, space: MapSpace) -> Array:
     """Slots, other than its own, that one prime could move to without any buffer overflowing: `[S]` bool."""
-    slots = jnp.arange(space.limit.shape[0])
-    fits = ~jnp.any(overflows(_shifted(state, index, slots, space), space), axis=-1)
-    return room(state, index, space) & fits
+    levels = jnp.arange(space.capacity.shape[0])
+    fits = ~jnp.any(overflows(_shifted(state, index, levels, space), space), axis=-1)
+    return room(state, index, space) & jnp.tile(fits, 3)  # the slots of a level hold the same tiles
 
 
 def random_orders(key: Array, space: MapSpace) -> tuple[Array, Array]:
@@ -361,7 +362,7 @@ def random_orders(key: Array, space: MapSpace) -> tuple[Array, Array]:
     # position[l, d]: where the level prescribes dimension d; the free ones follow in random order.
     named = prescribed[:, :, None] == jnp.arange(dims)
     position = jnp.where(jnp.any(named, axis=1), jnp.argmax(named, axis=1), dims)
-    orders = jnp.argsort(draw.at[0].add(position.astype(draw.dtype)), axis=-1).astype(jnp.int32)
+    orders = short_argsort(draw.at[0].add(position.astype(draw.dtype)))
     return orders[0], orders[1:]
 
 

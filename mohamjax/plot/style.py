@@ -250,5 +250,10 @@ def rendered(figure: Figure, kind: str) -> bytes:
     """
     undated = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
     buffer = io.BytesIO()
-    figure.savefig(buffer, format=known_format(kind), dpi=_DPI, metadata=undated[kind])
+    if known_format(kind) == "png" and isinstance(figure.canvas, FigureCanvasAgg) and figure.dpi == _DPI:
+        # What `savefig` does, but for a first drawing that is thrown away: it would find the room that layouts take,
+        # which drawing does by itself.
+        figure.canvas.print_png(buffer, metadata=undated[kind])
+    else:
+        figure.savefig(buffer, format=kind, dpi=_DPI, metadata=undated[kind])
     return buffer.getvalue()

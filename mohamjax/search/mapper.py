@@ -32,7 +32,7 @@ from mohamjax.mapping.cost import MAX_CHILDREN
 from mohamjax.mapping.nest import Array, Mapping
 from mohamjax.mapping.space import MappingGenes, MapSpace, decode, encode, sample, stack_spaces
 from mohamjax.mapping.tables import MappingTables, assemble, tabulate_sets
-from mohamjax.programs import brief_jit, lean_jit, light_jit, once
+from mohamjax.programs import lean_jit, light_jit, once
 from mohamjax.search.config import MapperConfig, MapperProgress
 from mohamjax.search.mapper_context import MapperContext, children_room, objectives, pair_space, prime_slots
 from mohamjax.search.mapping_operators import MapperRates, neighbour, neighbours, vary
@@ -71,7 +71,7 @@ def mapping_search(population: int, immigrants: int, archive: int, distinct: boo
 # A generation is three programs, so that the costly one, the evaluation, is compiled once for all and beside others.
 
 
-@functools.partial(brief_jit, static_argnames=("search",))
+@functools.partial(lean_jit, static_argnames=("search",))
 def _start(
     keys: jax.Array, space: MapSpace, given: MappingGenes | None, is_given: Array | None, *, search: emo.Archived
 ) -> tuple[emo.ArchivedState, MappingGenes]:
@@ -164,7 +164,7 @@ def _enter(
     return jax.vmap(one)(archive, tried, genes, exists, objectives)
 
 
-@functools.partial(brief_jit, static_argnames=("entries",))
+@functools.partial(lean_jit, static_argnames=("entries",))
 def _finish(archive: emo.Archive, space: MapSpace, *, entries: int) -> tuple[Mapping, Array]:
     """The Pareto sets of a block, `[B, M, ...]`, and their sizes `[B]`: at most M of each archive."""
 

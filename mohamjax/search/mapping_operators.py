@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mohamjax.blocks import short_argsort
 from mohamjax.dims import RELEVANCE
 from mohamjax.mapping.nest import Array
 from mohamjax.mapping.space import MappingGenes, MapSpace, Nest, admits, evict, move, nest, room, slot_level
@@ -79,7 +80,7 @@ def _level_first(slot: Array, level: Array, space: MapSpace) -> Array:
     """The slots of equal primes rearranged: those of `level` first, the others from the outermost inwards."""
     slots = space.limit.shape[0]
     key = jnp.where(slot_level(slot, space) == level, 0, 1 + _depth(slot, space))
-    return slot[jnp.argsort(space.group * (slots + 2) + key)]
+    return slot[short_argsort(jnp.asarray(space.group * (slots + 2) + key))]
 
 
 def crossover(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace):
@@ -325,6 +326,6 @@ def neighbour(genes: MappingGenes, step: Array, space: MapSpace) -> MappingGenes
     orders, prescribed = _loop_orders(genes, space)
     row, kind = jnp.divmod(jnp.clip(step - moves - swaps, 0, slots * kinds - 1), kinds)
     rank = jnp.where(jnp.asarray(_INWARD)[kind, orders[row]], 1, 2)
-    turned = orders[row][jnp.argsort(jnp.where(prescribed[row], 0, rank), stable=True)]
+    turned = orders[row][short_argsort(jnp.where(prescribed[row], 0, rank))]
     orders = jnp.where(((jnp.arange(slots) == row) & is_turn)[:, None], turned, orders).reshape(3, levels, dims)
     return MappingGenes(slot=slot.astype(jnp.int32), order=orders[0], spatial_order=orders[1:])
