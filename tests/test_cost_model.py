@@ -125,10 +125,11 @@ def compare(rows, truth, links, *, count=0.0, energy=1e-6):
 
 
 SINGLE = {"count": 1e-5, "energy": 1e-4}
-PRECISION = pytest.mark.parametrize("options", [{}, {"float32": True}], ids=["double", "single"])
+PRECISION = pytest.mark.parametrize(
+    "options", [{}, pytest.param({"float32": True}, marks=pytest.mark.slow)], ids=["double", "single"]
+)
 
 
-@pytest.mark.slow
 @PRECISION
 def test_samples_with_several_macs_per_innermost_buffer_agree(predicted, options):
     """Links between MACs: words of all data spaces, also those that a step leaves in place."""
@@ -139,9 +140,13 @@ def test_samples_with_several_macs_per_innermost_buffer_agree(predicted, options
     compare(rows, truth, True, **(SINGLE if options else {}))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    "links, options", [(True, {}), (False, {}), (True, {"float32": True})], ids=["double", "double-nolinks", "single"]
+    "links, options",
+    [
+        pytest.param(True, {}, id="double"),
+        pytest.param(False, {}, id="double-nolinks", marks=pytest.mark.slow),
+        pytest.param(True, {"float32": True}, id="single", marks=pytest.mark.slow),
+    ],
 )
 def test_all_samples_agree(predicted, links, options):
     """Exactly in double precision. Without links nothing is computed that is not computed with them."""

@@ -101,7 +101,7 @@ def documented(name):
     return door.search if name == "search" else thing
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", [pytest.param(x, marks=[pytest.mark.slow] * (x == "codesign")) for x in EXAMPLES])
 def test_every_public_name_has_an_example_that_runs(name, problem, tables, space, designs, files, monkeypatch):
     thing = documented(name)
     globs = {"mj": mj, "jax": jax, "jnp": jnp, "problem": problem, "tables": tables, "space": space}
@@ -548,6 +548,7 @@ def test_schedules_with_costs_of_their_own(tmp_path):
 # ---------------------------------------------------------------- README
 
 
+@pytest.mark.slow
 def test_readme_example_runs(monkeypatch, problem, tables, result):
     text = (ROOT / "README.md").read_text()
     (snippet,) = [code for code in re.findall(r"```python\n(.*?)```", text, re.S) if "import mohamjax as mj" in code]

@@ -370,6 +370,7 @@ def test_the_bound_of_one_job_is_its_makespan():
 SMALL = JobSearchConfig(population=16, generations=12, seed=3)
 
 
+@pytest.mark.slow
 def test_search_is_repeatable_within_bound_and_heuristics(batch):
     bound = job_bound(batch).best
     seeded, again = (run_method("gsharp", batch, SMALL).best for _ in range(2))

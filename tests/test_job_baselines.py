@@ -92,6 +92,7 @@ def test_the_loss_raises_what_did_well_and_clipping_stops_it():
     assert slope(LEARNING_METHODS["A2C"], 1.0) < 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "objective"), [("A2C", "energy"), ("PPO", "makespan")])
 def test_learning_finds_better_schedules_than_as_many_random_ones(method, objective):
     config = dataclasses.replace(CONFIG, objectives=(objective,))

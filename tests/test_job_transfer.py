@@ -59,6 +59,7 @@ def test_what_is_written_is_read_again(learnt, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["transfer.json"]
 
 
+@pytest.mark.slow
 def test_a_transfer_is_worth_what_it_learnt_and_starts_a_search(learnt):
     table, best = two_kinds(1)  # other times in another order
     direct = direct_transfer(table, learnt).best

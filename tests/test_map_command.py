@@ -45,6 +45,7 @@ def mapped(network, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_sets_hold_what_the_rules_allow(mapped, network):
     report = json.loads((mapped / "sets.json").read_text())
     application = load_scenario([str(network)])
@@ -185,6 +186,7 @@ def test_a_problem_that_is_not_of_the_network_is_refused(mapped, tmp_path):
         given_mappings([[folder]], application, [TEMPLATES[2]], TECHNOLOGY)
 
 
+@pytest.mark.slow
 def test_choices_reach_the_front_of_all_choices():
     """Against every choice of 4 layers with 5 mappings each, evaluated one by one."""
     template = TEMPLATES[1]

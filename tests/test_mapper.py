@@ -184,6 +184,7 @@ def _draw(keys, space):
     return jax.vmap(lambda key: decode(sample(key, space), space))(keys)
 
 
+@pytest.mark.slow
 @settings(max_examples=4, deadline=None)
 @given(seed=st.integers(0, 2**16))
 def test_tables_over_children_change_nothing_where_they_are_not_needed(seed):
@@ -265,6 +266,7 @@ def _log_hypervolume(front, reference):
     return moocore.hypervolume(np.log2(front.astype(float)), ref=np.log2(reference))
 
 
+@pytest.mark.slow
 def test_it_beats_random_search_at_equal_evaluations():
     """Median hypervolume of log-objectives over three seeds: larger for each of six problems, by 4 % on average.
 
@@ -352,6 +354,7 @@ def test_sizes_are_checked(field, value):
         dataclasses.replace(CONFIG, **{field: value})
 
 
+@pytest.mark.slow
 def test_a_template_that_costs_nothing_has_its_pareto_sets():
     """No energy and no area: the fastest mapping is the whole set; no energy alone: time against area."""
     free = {"read_energy_pJ": 0, "write_energy_pJ": 0, "area_um2": 0}

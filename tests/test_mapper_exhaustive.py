@@ -92,6 +92,7 @@ def test_it_counts_every_mapping(everything):
     assert size.splits < size.classes < size.mappings
 
 
+@pytest.mark.slow
 def test_its_front_is_that_of_all_mappings(everything):
     problem = context(LAYER, TEMPLATES[SMALL], TECHNOLOGY)
     assert children_room([problem.space]) > 0  # P and R may run side by side

@@ -282,6 +282,7 @@ def exported():
         return texts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_needs_neither_the_host_nor_double_precision_on_a_gpu(name, exported):
     text = exported[name]
@@ -293,6 +294,7 @@ def test_a_program_needs_neither_the_host_nor_double_precision_on_a_gpu(name, ex
     assert not re.search(r"tensor<\d[\dx]*xi64>", re.sub(r"stablehlo\.constant[^\n]*|dense<[^\n]*", "", text))
 
 
+@pytest.mark.slow
 def test_evaluate_batch_says_the_same_in_either_form():
     function, arguments = batch()
     one, other = in_both(jax.jit(function), *arguments)
@@ -300,6 +302,7 @@ def test_evaluate_batch_says_the_same_in_either_form():
     jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-6), one, other)
 
 
+@pytest.mark.slow
 def test_a_search_of_jobs_says_the_same_in_either_form():
     function, arguments, static = jobs()
     one, other = in_both(functools.partial(function, **static), *arguments)

@@ -255,6 +255,7 @@ def searched(application, folder, *, resume=False, listener=None):
     return result, arrays, rows
 
 
+@pytest.mark.slow
 def test_a_search_with_rounds_can_be_interrupted_anywhere(application, small_tables, tmp_path, monkeypatch):
     for name in ("whole", "after", "within"):
         (tmp_path / name).mkdir()

@@ -314,6 +314,7 @@ def test_pinned_layers_stay_where_they_are_pinned(networks, tmp_path):
                 assert chips[step["chiplet"]]["template"] == "simba"
 
 
+@pytest.mark.slow
 def test_one_number_on_two_islands_ends_at_its_best_design(networks, results, tmp_path):
     out = tmp_path / "out"
     switched = ["--rate", "opening=0", "--islands", "2", "--no-figures"]

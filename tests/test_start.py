@@ -77,6 +77,7 @@ def calls(monkeypatch):
     return made
 
 
+@pytest.mark.slow
 def test_the_searchs_own_thread_compiles_nothing_large(application, settings, templates, calls):
     """The search's programs are called in the rehearsal first; after it nothing is compiled anew."""
     co_optimise(application, templates, settings)
@@ -192,6 +193,7 @@ def test_a_cache_that_cannot_be_made_is_refused(tmp_path):
         use_cache(tmp_path / "file" / "programs")
 
 
+@pytest.mark.slow
 def test_bench_measures_every_population(networks, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(benchmark, "generations", light_generations)  # the program of the other tests
     out = tmp_path / "bench.json"

@@ -399,6 +399,7 @@ def exported(tmp_path_factory):
     raise AssertionError("there is no such sample")
 
 
+@pytest.mark.slow
 def test_the_command_evaluates_timeloop_files(exported, tmp_path, capsys):
     files, row = exported
     out = tmp_path / "out.jsonl"

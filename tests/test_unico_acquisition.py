@@ -210,6 +210,7 @@ def toy(x):
     return np.float32(np.stack([latency, power, area], axis=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ["mesmo", "qhvi"])
 def test_a_toy_search_beats_random(rule):
     """Four batches of eight after twelve random points, against as many random points; three seeds, common pool."""

@@ -43,6 +43,7 @@ def equal(a, b):
     return all(np.array_equal(getattr(a, f.name), getattr(b, f.name)) for f in dataclasses.fields(Run))
 
 
+@pytest.mark.slow
 def test_a_search_is_done_once(result, tmp_path):
     path = tmp_path / "runs.csv"
     _, first, searched = kept(path, result)

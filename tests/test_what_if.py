@@ -200,6 +200,7 @@ def test_more_interfaces_than_any_package_had(nominal):
         np.testing.assert_array_equal(getattr(both.tables, name)[0], getattr(now.package.tables, name))
 
 
+@pytest.mark.slow
 def test_interfaces_of_a_contending_mesh():
     """The links that contend follow the number of interfaces, in one stack."""
     mesh = PackageParameters(contention="mesh")

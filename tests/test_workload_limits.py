@@ -429,6 +429,7 @@ def linear():
     return model([PRODUCT], [X], ["y"], [W])
 
 
+@pytest.mark.slow
 def test_millions_of_empty_messages(tmp_path):
     """Two bytes of the file are a hundred of memory: nodes, attributes, inputs, sizes."""
     millions = 4_500_000
