@@ -27,6 +27,7 @@ from mohamjax.io.design_rows import read_rows
 from mohamjax.io.designs_reader import DesignHeader, header_rows, identifier, read_header
 from mohamjax.io.files import check_format, parse_json, read_json, uncollected
 from mohamjax.io.formats import DESIGNS_FORMAT, SCHEDULE_FORMAT
+from mohamjax.io.forms import DESIGN_PARTS
 from mohamjax.io.nests import NestList
 from mohamjax.io.result_stream import NUMBERS, ResultStream
 from mohamjax.io.schedules import (
@@ -291,7 +292,7 @@ class _Sources:
 
     def _document(self, file: int, path: pathlib.Path) -> Iterator[_Entry]:
         with uncollected():
-            document = read_json(path)
+            document = read_json(path, DESIGN_PARTS)
         name = check_format(document, _FORMATS, path)
         rows, make = self._opened(document, name, path, None)
         yield from self._named(file, rows, make)
@@ -341,7 +342,7 @@ class _Sources:
         for number, line in read_lines(path, "JSON lines file"):
             seen += len(line)
             try:
-                row = parse_json(line, path, f"line {number}")
+                row = parse_json(line, path, f"line {number}", DESIGN_PARTS)
             except InputError as error:
                 yield _Entry(file, at, at, None, None, f"line {number}: {error.message}")
                 at += 1

@@ -18,7 +18,7 @@ import numpy as np
 from mohamjax.errors import InputError
 from mohamjax.forms import read_form
 from mohamjax.hardware import PackageParameters, Template
-from mohamjax.io.forms import ChipletForm, DesignForm, StepForm
+from mohamjax.io.forms import CalledForm, ChipletForm, DesignForm, StepForm
 from mohamjax.io.nests import NestList, NestStore
 from mohamjax.schedule import Design
 from mohamjax.workload import ApplicationModel
@@ -90,7 +90,7 @@ def read_rows(rows: Sequence[tuple[Any, NestList]], rules: DesignRules) -> Desig
     read: list[tuple[int, DesignForm, NestList]] = []
     for i, (row, nests) in enumerate(rows):
         try:
-            read.append((i, read_form(row, DesignForm), nests))
+            read.append((i, _form(row), nests))
         except InputError as error:
             faults[i] = error
     fit = [one for one in read if len(one[1].chiplets) <= rules.tiles and len(one[1].schedule) == len(rules.unique)]
@@ -108,6 +108,20 @@ def read_rows(rows: Sequence[tuple[Any, NestList]], rules: DesignRules) -> Desig
         fanout=stated.fanout[own],
         tile=stated.tile[own],
     )
+
+
+def _form(row: Any) -> DesignForm:
+    """A design by its form; raises InputError where it has another."""
+    lists: dict[str, Any] = {key: row.get(key) for key in _PARTS} if isinstance(row, dict) else {}
+    read = {key for key, part in lists.items() if isinstance(part, list) and part and isinstance(part[0], _PARTS[key])}
+    if read == _PARTS.keys():
+        name = read_form(row, CalledForm)
+        return DesignForm(design_id=name.design_id, name=name.name, **lists)
+    return read_form(msgspec.to_builtins(row) if read else row, DesignForm)
+
+
+_PARTS = {"chiplets": ChipletForm, "schedule": StepForm}
+"""What of a design may have been read by its form already, see `DESIGN_PARTS`."""
 
 
 class _Chiplets:

@@ -32,7 +32,7 @@ from mohamjax.hardware import (
 from mohamjax.io.design_rows import DesignRules, read_rows
 from mohamjax.io.files import check_format, read_json, uncollected
 from mohamjax.io.formats import DESIGNS_FORMAT, SCHEDULE_FORMAT
-from mohamjax.io.forms import DesignsForm, NetworkForm, SchedulesForm, TablesForm
+from mohamjax.io.forms import DESIGN_PARTS, DesignsForm, NetworkForm, SchedulesForm, TablesForm
 from mohamjax.io.nests import NestList, NestStore
 from mohamjax.reader import found
 from mohamjax.schedule import DesignFile
@@ -248,7 +248,7 @@ def read_designs(
         InputError: the file as a whole cannot be read.
     """
     path = pathlib.Path(path)
-    document = read_json(path)
+    document = read_json(path, DESIGN_PARTS)
     check_format(document, (DESIGNS_FORMAT, SCHEDULE_FORMAT), path)
     header = read_header(document, path, technology=technology, static_energy=static_energy)
     rows = header_rows(document, path)

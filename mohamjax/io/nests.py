@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
+import msgspec
 import numpy as np
 
 from mohamjax.errors import InputError
@@ -52,7 +53,7 @@ class NestStore:
 
     def parse(self, entry: Any, item: str) -> int:
         """Number of the nest that an entry of `mappings` writes out; raises InputError where it writes none."""
-        form = read_form(entry, OwnedNestForm, where=item)
+        form = read_form(msgspec.to_builtins(entry), OwnedNestForm, where=item)  # of a `WrittenNestForm`, all of it
         if form.template not in self._names:
             remedy = f"use one of {', '.join(self._names)}"
             raise InputError("names no template of the file", item=item, remedy=remedy)
@@ -66,7 +67,7 @@ class NestStore:
         forms: list[Any] = [None] * len(entries)
         for i, entry in enumerate(entries):
             with contextlib.suppress(InputError):
-                forms[i] = read_form(entry, OwnedNestForm)
+                forms[i] = entry if isinstance(entry, OwnedNestForm) else read_form(entry, OwnedNestForm)
                 groups.setdefault(forms[i].template, []).append(i)
         found = [-1] * len(entries)
         for name in groups.keys() & set(self._names):

@@ -17,7 +17,7 @@ from msgspec import Meta, field
 
 from mohamjax.dims import Dim
 from mohamjax.errors import InputError
-from mohamjax.forms import Bound, Bounds, Form, OpenForm, read_form
+from mohamjax.forms import Bound, Bounds, Form, OpenForm, as_written, read_form
 from mohamjax.hardware import DATA_SPACES
 from mohamjax.mapping.nest import Mapping
 from mohamjax.struct import take
@@ -26,6 +26,7 @@ from mohamjax.workload import DIMS
 __all__ = [
     "NestForm",
     "OwnedNestForm",
+    "WrittenNestForm",
     "loop_nest",
     "mapping_from_dict",
     "mapping_of",
@@ -115,6 +116,21 @@ class OwnedNestForm(NestForm):
     """A loop nest on a template of the file."""
 
     template: str
+
+
+WrittenNestForm = as_written(
+    OwnedNestForm,
+    levels=list[
+        as_written(
+            NestLevelForm,
+            temporal=as_written(
+                LoopsForm, perm=str
+            ),  # `mappings_of` looks at its letters; a pattern takes as long as all
+            spatial=as_written(SpreadForm),
+        )
+    ],
+)
+"""A loop nest as we write it; any text may be the order of its loops."""
 
 
 def mapping_from_dict(
