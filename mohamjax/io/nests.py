@@ -74,7 +74,7 @@ class NestStore:
             owner, members = self._names.index(name), groups[name]
             nests, sound = mappings_of([forms[i] for i in members], *self._levels(owner), levels=self.levels)
             good = [i for i, fine in zip(members, sound, strict=True) if fine]
-            for i, number in zip(good, self._add(owner, take(nests, sound)), strict=True):
+            for i, number in zip(good, self._add(owner, take(nests, sound)) if good else (), strict=True):
                 found[i] = number
         return found
 
