@@ -9,11 +9,15 @@ msgspec 0.22 crashes on them. A list whose lengths are limited, and a text with 
 
 from __future__ import annotations
 
+import functools
+import itertools
+import operator
 import re
 import sys
 import types
 import typing
 from collections import abc
+from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -35,6 +39,8 @@ __all__ = [
     "Positive",
     "Text",
     "Whole",
+    "as_written",
+    "keys_for_sure",
     "read_form",
 ]
 
@@ -114,6 +120,70 @@ def read_form(data: Any, form: Any, *, file: object = None, where: str = "") -> 
         return msgspec.convert(data, form)
     except msgspec.ValidationError as error:
         raise _complaint(str(error), data, form, file, where) from None
+
+
+def as_written(form: type[msgspec.Struct], **kinds: Any) -> Any:
+    """The form of what this package writes by a form: no key is missing, and none is there but those of `kinds`.
+
+    Such texts are read fast: see `keys_for_sure`.
+
+    Args:
+        form: a form.
+        kinds: types of more keys, and others than the form has for its own.
+    """
+    fields = {field.name: field.type for field in msgspec.structs.fields(form)} | kinds
+    return msgspec.defstruct(
+        f"Written{form.__name__}", list(fields.items()), bases=(form,), kw_only=True, forbid_unknown_fields=True
+    )
+
+
+def keys_for_sure(rows: Sequence[msgspec.Struct], form: type[msgspec.Struct]) -> int:
+    """How many keys a text held at least that was read as instances of a form.
+
+    Those that the form requires, and those whose values are not what is there without them. Forms inside a form are
+    looked into where they are required, alone or in a list. Where a text with so many keys and no more was read by a
+    form that takes no other keys, no key was written twice.
+
+    Args:
+        rows: instances of the form.
+        form: a form that takes no other keys.
+    """
+    plan = _key_plan(form)
+    keys = plan.required * len(rows)
+    for value, default in plan.optional:
+        keys += len(rows) - list(map(value, rows)).count(default)
+    for value, inner, listed in plan.inner:
+        values = map(value, rows)
+        keys += keys_for_sure(list(itertools.chain.from_iterable(values) if listed else values), inner)
+    return keys
+
+
+class _KeyPlan(typing.NamedTuple):
+    """How the keys of a form are counted.
+
+    Attributes:
+        required: number of keys that must be there.
+        optional: of the others, how to get at the value, and what it is where the key is not there.
+        inner: of the forms inside, how to get at them, which they are, and whether they come in a list.
+    """
+
+    required: int
+    optional: list[tuple[abc.Callable[[Any], Any], Any]]
+    inner: list[tuple[abc.Callable[[Any], Any], type[msgspec.Struct], bool]]
+
+
+@functools.cache
+def _key_plan(form: type[msgspec.Struct]) -> _KeyPlan:
+    plan = _KeyPlan(sum(field.required for field in msgspec.structs.fields(form)), [], [])
+    for field in msgspec.structs.fields(form):
+        value = operator.attrgetter(field.name)
+        listed = typing.get_origin(field.type) is list
+        kind = typing.get_args(field.type)[0] if listed else field.type
+        if field.required and _hints(kind):
+            plan.inner.append((value, kind, listed))
+        elif not field.required and field.default is not msgspec.NODEFAULT:
+            plan.optional.append((value, field.default))
+    return plan
 
 
 _PROBLEM = re.compile(r"(.*?)(?: - at `(?:(key)` in `)?(\$[^`]*)`)?", re.DOTALL)

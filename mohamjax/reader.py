@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import difflib
 import errno
@@ -32,6 +33,7 @@ __all__ = [
     "read_lines",
     "read_table",
     "read_text",
+    "read_utf8",
     "read_yaml",
     "suggestion",
     "type_name",
@@ -230,13 +232,21 @@ def read_text(path: str | os.PathLike[str], kind: str, most: int = MAX_TEXT) -> 
     Raises:
         InputError: If `open_file` refuses it, or it is unreadable or no UTF-8 text.
     """
+    return read_utf8(path, kind, most).decode()
+
+
+def read_utf8(path: str | os.PathLike[str], kind: str, most: int = MAX_TEXT) -> bytes:
+    """As `read_text`, yet the text in UTF-8."""
     try:
         with open_file(path, kind, most) as stream:
-            return stream.read(most).decode("utf-8-sig")
+            data = stream.read(most).removeprefix(codecs.BOM_UTF8)
+        if not data.isascii():
+            data.decode()
     except UnicodeDecodeError:
         raise InputError("is not UTF-8 text", file=path, remedy=f"give a {kind}") from None
     except OSError as error:
         raise InputError(f"cannot be read ({error.strerror})", file=path, remedy="check its permissions") from None
+    return data
 
 
 def read_lines(path: str | os.PathLike[str], kind: str, most: int = MAX_LINES_BYTES) -> Iterator[tuple[int, str]]:

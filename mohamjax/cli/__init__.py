@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def command() -> NoReturn:
     """Runs the command line as a process of its own."""
-    gc.set_threshold(100_000, 20, 50)  # tracing makes millions of objects that live on: few of them are in cycles
+    gc.set_threshold(300_000, 20, 50)  # imports and tracing make objects that live on: few of them are in cycles
     try:
         listen()
         code = main()

@@ -23,10 +23,11 @@ from mohamjax.devices import Devices, DevicesLike, chosen_devices
 from mohamjax.errors import InputError
 from mohamjax.hardware import Technology, technology_hash
 from mohamjax.io.design_arrays import is_design_arrays, read_design_arrays
-from mohamjax.io.design_rows import DesignRow, read_rows, stacked_rows
+from mohamjax.io.design_rows import read_rows
 from mohamjax.io.designs_reader import DesignHeader, header_rows, identifier, read_header
 from mohamjax.io.files import check_format, parse_json, read_json, uncollected
 from mohamjax.io.formats import DESIGNS_FORMAT, SCHEDULE_FORMAT
+from mohamjax.io.forms import DESIGN_PARTS
 from mohamjax.io.nests import NestList
 from mohamjax.io.result_stream import NUMBERS, ResultStream
 from mohamjax.io.schedules import (
@@ -167,14 +168,10 @@ class _Designs:
     def evaluate(self, entries: Sequence[Any]) -> Values:
         """Evaluates pairs of a design as JSON has it and the nests of its file."""
         read = read_rows(entries, self.rules)
-        reasons = [str(row) if isinstance(row, InputError) else "" for row in read]
-        good = [row for row in read if isinstance(row, DesignRow)]
-        if not good:
-            return [_NO_VALUES] * len(read), reasons
+        reasons = ["" if fault is None else str(fault) for fault in read.faults]
         store = self.rules.store
-        designs, capacity, fanout, _ = stacked_rows(good)
         return self._costing.values(
-            reasons, designs, (capacity, fanout), store.arrays, sum(map(len, store.sets.values()))
+            reasons, read.designs, (read.capacity, read.fanout), store.arrays, sum(map(len, store.sets.values()))
         )
 
 
@@ -295,7 +292,7 @@ class _Sources:
 
     def _document(self, file: int, path: pathlib.Path) -> Iterator[_Entry]:
         with uncollected():
-            document = read_json(path)
+            document = read_json(path, DESIGN_PARTS)
         name = check_format(document, _FORMATS, path)
         rows, make = self._opened(document, name, path, None)
         yield from self._named(file, rows, make)
@@ -345,7 +342,7 @@ class _Sources:
         for number, line in read_lines(path, "JSON lines file"):
             seen += len(line)
             try:
-                row = parse_json(line, path, f"line {number}")
+                row = parse_json(line, path, f"line {number}", DESIGN_PARTS)
             except InputError as error:
                 yield _Entry(file, at, at, None, None, f"line {number}: {error.message}")
                 at += 1

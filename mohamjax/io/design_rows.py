@@ -1,7 +1,7 @@
 """Designs as files write them, entry by entry: chiplets and schedule into arrays, checked.
 
-Forms say whether an entry has the right keys and types; a block of entries is then read at once where it is sound, and
-whatever is odd about one is found step by step, so that there is one place that says what is wrong.
+Forms say whether an entry has the right keys and types; a block of entries is then read at once, and whatever is odd
+about one is found step by step, so that there is one place that says what is wrong.
 """
 
 from __future__ import annotations
@@ -18,26 +18,28 @@ import numpy as np
 from mohamjax.errors import InputError
 from mohamjax.forms import read_form
 from mohamjax.hardware import PackageParameters, Template
-from mohamjax.io.forms import ChipletForm, DesignForm, StepForm
+from mohamjax.io.forms import CalledForm, ChipletForm, DesignForm, StepForm
 from mohamjax.io.nests import NestList, NestStore
 from mohamjax.schedule import Design
 from mohamjax.workload import ApplicationModel
 
-__all__ = ["DesignRow", "DesignRules", "read_rows", "stacked_rows"]
+__all__ = ["DesignRows", "DesignRules", "read_rows"]
 
 
 @dataclasses.dataclass(frozen=True)
-class DesignRow:
-    """One design of a file as arrays.
+class DesignRows:
+    """Designs of files as arrays: those that are sound, in the order of the files.
 
     Attributes:
-        design: the chromosome, layers not padded.
-        capacity: `[S, V]` words per buffer that the chiplets state, -1 where they state none.
-        fanout: `[S, V, 2]` likewise.
-        tile: `[S]` tile of each chiplet.
+        faults: of every design why it is broken; None where it is sound.
+        designs: the chromosomes, layers not padded, leading axis `[N]`; N may be 0.
+        capacity: `[N, S, V]` words per buffer that the chiplets state, -1 where they state none.
+        fanout: `[N, S, V, 2]` likewise.
+        tile: `[N, S]` int32, tile of each chiplet.
     """
 
-    design: Design
+    faults: list[InputError | None]
+    designs: Design
     capacity: np.ndarray
     fanout: np.ndarray
     tile: np.ndarray
@@ -77,133 +79,134 @@ class DesignRules:
 _MOST_SIZES = 1 << 16  # kept at once
 
 
-def read_rows(rows: Sequence[tuple[Any, NestList]], rules: DesignRules) -> list[DesignRow | InputError]:
+def read_rows(rows: Sequence[tuple[Any, NestList]], rules: DesignRules) -> DesignRows:
     """Reads and checks designs of one problem.
 
     Args:
         rows: designs as JSON has them, each with the nests of its file.
         rules: of the problem.
-
-    Returns:
-        Per design its arrays, or why there are none.
     """
-    forms = [_form(row) for row, _ in rows]
-    pairs = [(form, nests) for form, (_, nests) in zip(forms, rows, strict=True)]
-    drafts = [None if isinstance(form, InputError) else _draft(form, nests, rules) for form, nests in pairs]
-    sound = [draft for draft in drafts if draft is not None]
-    nests, unique = (
-        np.concatenate([np.zeros(0, int), *(getattr(d, key) for d in sound)]) for key in ("nest", "unique")
-    )
-    places = iter(np.split(rules.store.settled(nests, unique), np.cumsum([len(d.nest) for d in sound])[:-1]))
-    owner = np.asarray(rules.store.owner, int)
-    out: list[DesignRow | InputError] = []
-    for (form, listed), draft in zip(pairs, drafts, strict=True):
-        if isinstance(form, InputError):
-            out.append(form)
-            continue
-        read = None if draft is None else _finished(draft, next(places), owner)
+    faults: list[InputError | None] = [None] * len(rows)
+    read: list[tuple[int, DesignForm, NestList]] = []
+    for i, (row, nests) in enumerate(rows):
         try:
-            out.append(_design(form, listed, rules) if read is None else read)
+            read.append((i, _form(row), nests))
         except InputError as error:
-            out.append(error)
-    return out
-
-
-def _form(row: Any) -> DesignForm | InputError:
-    try:
-        return read_form(row, DesignForm)
-    except InputError as error:
-        return error
-
-
-def stacked_rows(rows: Sequence[DesignRow]) -> tuple[Design, np.ndarray, np.ndarray, np.ndarray]:
-    """Designs, capacities, fanouts and tiles with a leading axis `[N]`."""
-    names = ("order", "assignment", "mapping", "template")
-    genes: Any = {name: np.stack([getattr(row.design, name) for row in rows]) for name in names}
-    sizes = (np.stack([getattr(row, name) for row in rows]) for name in ("capacity", "fanout", "tile"))
-    capacity, fanout, tile = sizes
-    return Design(**genes), capacity, fanout, tile.astype(np.int32)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Draft:
-    """A sound design but for its mappings: lists and arrays by place in the order."""
-
-    order: np.ndarray
-    chiplet: np.ndarray
-    nest: np.ndarray
-    unique: np.ndarray
-    template: np.ndarray
-    capacity: np.ndarray
-    fanout: np.ndarray
-    tile: np.ndarray
-
-
-_STEP = operator.attrgetter("layer", "chiplet", "mapping")
-
-
-def _draft(form: DesignForm, nests: NestList, rules: DesignRules) -> _Draft | None:
-    """A design of which all but the mappings is checked; None where something is odd."""
-    chips, steps, count = form.chiplets, form.schedule, len(rules.unique)
-    if len(chips) > rules.tiles or len(steps) != count:
-        return None
-    layer, chiplet, mapping = zip(*map(_STEP, steps), strict=True)
-    if str in set(map(type, layer)):
-        layer = [rules.layers.get(one, -1) if isinstance(one, str) else one for one in layer]
-    order, where = np.asarray(layer), np.asarray(chiplet)
-    if order.min() < 0 or order.max() >= count or where.max() >= len(chips):
-        return None
-    place = np.full(count, -1)
-    place[order] = np.arange(count)
-    if place.min() < 0 or (place[rules.before] >= place[rules.after]).any():
-        return None
-    found = nests.numbers(mapping)
-    if min(found) < 0:
-        return None
-    template = np.full(rules.tiles, -1, np.int32)
-    capacity = np.full((rules.tiles, rules.store.levels), -1.0)
-    fanout = np.full((rules.tiles, rules.store.levels, 2), -1.0)
-    for k, chip in enumerate(chips):
-        template[k] = rules.kinds.get(chip.template, -1)
-        if template[k] < 0 or (chip.tile is not None and chip.tile >= rules.tiles):
-            return None
-        if chip.levels:
-            try:
-                own_capacity, own_fanout = rules.sizes(chip, int(template[k]))
-            except InputError:
-                return None
-            capacity[k, : len(own_capacity)], fanout[k, : len(own_fanout)] = own_capacity, own_fanout
-    return _Draft(
-        order=order,
-        chiplet=where,
-        nest=np.asarray(found),
-        unique=rules.unique[order],
-        template=template,
-        capacity=capacity,
-        fanout=fanout,
-        tile=_stated_tiles(chips, rules.tiles),
+            faults[i] = error
+    fit = [one for one in read if len(one[1].chiplets) <= rules.tiles and len(one[1].schedule) == len(rules.unique)]
+    stated = _Chiplets([form.chiplets for _, form, _ in fit], rules)
+    genes, sound = _genes([(form.schedule, nests) for _, form, nests in fit], stated, rules)
+    good = {i for (i, _, _), fine in zip(fit, sound, strict=True) if fine}
+    for i, form, nests in read:
+        if i not in good:
+            faults[i] = _fault(form, nests, rules)
+    own = np.flatnonzero(sound)
+    return DesignRows(
+        faults=faults,
+        designs=Design(**{name: gene[own] for name, gene in genes.items()}),  # pyright: ignore[reportArgumentType]
+        capacity=stated.capacity[own],
+        fanout=stated.fanout[own],
+        tile=stated.tile[own],
     )
 
 
-def _finished(draft: _Draft, places: np.ndarray, owner: np.ndarray) -> DesignRow | None:
-    """The design once its mappings are settled; None where one does not fit its layer or its chiplet.
+def _form(row: Any) -> DesignForm:
+    """A design by its form; raises InputError where it has another."""
+    lists: dict[str, Any] = {key: row.get(key) for key in _PARTS} if isinstance(row, dict) else {}
+    read = {key for key, part in lists.items() if isinstance(part, list) and part and isinstance(part[0], _PARTS[key])}
+    if read == _PARTS.keys():
+        name = read_form(row, CalledForm)
+        return DesignForm(design_id=name.design_id, name=name.name, **lists)
+    return read_form(msgspec.to_builtins(row) if read else row, DesignForm)
+
+
+_PARTS = {"chiplets": ChipletForm, "schedule": StepForm}
+"""What of a design may have been read by its form already, see `DESIGN_PARTS`."""
+
+
+class _Chiplets:
+    """The chiplets of n designs.
+
+    Attributes:
+        sound: `[n]` bool, whether nothing is odd about those of a design.
+        number: `[n]` int, how many there are.
+        template: `[n, S]` int32.
+        capacity: as of `DesignRows`, like the others.
+    """
+
+    def __init__(self, designs: Sequence[Sequence[ChipletForm]], rules: DesignRules) -> None:
+        shape = len(designs), rules.tiles
+        self.number = np.asarray([len(chips) for chips in designs], int)
+        self.template = np.full(shape, -1, np.int32)
+        self.capacity = np.full((*shape, rules.store.levels), -1.0)
+        self.fanout = np.full((*shape, rules.store.levels, 2), -1.0)
+        self.tile = np.asarray([_stated_tiles(chips, rules.tiles) for chips in designs], np.int32).reshape(shape)
+        self.sound = np.asarray([self._put(i, chips, rules) for i, chips in enumerate(designs)], bool)
+
+    def _put(self, i: int, chips: Sequence[ChipletForm], rules: DesignRules) -> bool:
+        for k, chip in enumerate(chips):
+            kind = rules.kinds.get(chip.template, -1)
+            if kind < 0 or (chip.tile is not None and chip.tile >= rules.tiles):
+                return False
+            self.template[i, k] = kind
+            if chip.levels:
+                try:
+                    capacity, fanout = rules.sizes(chip, kind)
+                except InputError:
+                    return False
+                self.capacity[i, k, : len(capacity)], self.fanout[i, k, : len(fanout)] = capacity, fanout
+        return True
+
+
+_LAYER, _CHIPLET, _MAPPING = map(operator.attrgetter, ("layer", "chiplet", "mapping"))
+
+
+def _genes(
+    schedules: Sequence[tuple[Sequence[StepForm], NestList]], chiplets: _Chiplets, rules: DesignRules
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """The chromosomes of n designs with a step for each of L layers.
 
     Args:
-        draft: the design.
-        places: of its nests in the sets of their layers, -1 where one does not fit.
-        owner: template of each nest of the store.
+        schedules: steps, each with the nests of its file.
+        chiplets: of the designs.
+        rules: of the problem.
+
+    Returns:
+        The fields of a `Design`, leading axis `[n]`, and `[n]` bool, whether nothing is odd about a design: the genes
+        of others mean nothing.
     """
-    if places.min() < 0 or (owner[draft.nest] != draft.template[draft.chiplet]).any():
-        return None
-    assignment, mapping = np.zeros((2, len(places)), np.int32)
-    assignment[draft.order], mapping[draft.order] = draft.chiplet, places
-    genes: dict[str, Any] = {
-        "order": draft.order.astype(np.int32),
-        "assignment": assignment,
-        "mapping": mapping,
-        "template": draft.template,
-    }
-    return DesignRow(design=Design(**genes), capacity=draft.capacity, fanout=draft.fanout, tile=draft.tile)
+    steps = list(itertools.chain.from_iterable(schedule for schedule, _ in schedules))
+    named: list[Any] = list(map(_LAYER, steps))
+    if str in set(map(type, named)):
+        named = [rules.layers.get(one, -1) if isinstance(one, str) else one for one in named]
+    shape = len(schedules), len(rules.unique)
+    order, where, listed = (
+        np.fromiter(values, int, len(steps)).reshape(shape)
+        for values in (named, map(_CHIPLET, steps), map(_MAPPING, steps))
+    )
+    sound = chiplets.sound & ((order >= 0) & (order < shape[1])).all(axis=1)
+    sound &= (where < chiplets.number[:, None]).all(axis=1)
+    lane, order = np.arange(shape[0])[:, None], np.clip(order, 0, shape[1] - 1)
+    place = np.full(shape, -1)
+    place[lane, order] = np.arange(shape[1])
+    sound &= (place >= 0).all(axis=1) & (place[:, rules.before] < place[:, rules.after]).all(axis=1)
+
+    nest = np.full(shape, -1)
+    for nests in dict.fromkeys(nests for _, nests in schedules):
+        own = np.flatnonzero(sound & np.asarray([other is nests for _, other in schedules]))
+        nest[own] = nests.numbers(listed[own].reshape(-1)).reshape(-1, shape[1])
+    sound &= (nest >= 0).all(axis=1)
+    own = np.flatnonzero(sound)
+    entry = np.full(shape, -1)
+    entry[own] = rules.store.settled(nest[own].reshape(-1), rules.unique[order[own]].reshape(-1)).reshape(-1, shape[1])
+    kind = np.take_along_axis(chiplets.template[own], where[own], axis=1)
+    sound[own] &= (np.asarray(rules.store.owner, int)[nest[own]] == kind).all(axis=1)
+    sound &= (entry >= 0).all(axis=1)
+
+    assignment, mapping = np.zeros((2, *shape), np.int32)
+    assignment[lane, order], mapping[lane, order] = where, entry
+    genes = {"order": order.astype(np.int32), "assignment": assignment, "mapping": mapping}
+    return {**genes, "template": chiplets.template}, sound
 
 
 def _sizes(chip: ChipletForm, template: Template, item: str) -> tuple[np.ndarray, np.ndarray]:
@@ -228,42 +231,38 @@ def _sizes(chip: ChipletForm, template: Template, item: str) -> tuple[np.ndarray
     return capacity, fanout
 
 
-def _design(form: DesignForm, nests: NestList, rules: DesignRules) -> DesignRow:
-    """Checks one design step by step; raises `InputError` with the reason."""
-    chips, templates, tiles, levels = form.chiplets, rules.store.templates, rules.tiles, rules.store.levels
+def _fault(form: DesignForm, nests: NestList, rules: DesignRules) -> InputError:
+    """What is wrong with a design that is not sound, found step by step."""
+    try:
+        _check(form, nests, rules)
+    except InputError as error:
+        return error
+    raise AssertionError("a design that is not sound has nothing wrong with it")
+
+
+def _check(form: DesignForm, nests: NestList, rules: DesignRules) -> None:
+    """Raises InputError with what is wrong with a design."""
+    chips, templates, tiles = form.chiplets, rules.store.templates, rules.tiles
     if len(chips) > tiles:
         raise InputError(f"`chiplets` is not a list of 1 to {tiles} chiplets")
-    template = np.full(tiles, -1, np.int32)
-    capacity, fanout = np.full((tiles, levels), -1.0), np.full((tiles, levels, 2), -1.0)
-    kinds = [t.name for t in templates]
     for k, chip in enumerate(chips):
         item = f"chiplets[{k}]"
-        if chip.template not in kinds:
-            raise InputError("names no template of the file", item=item, remedy=f"use one of {', '.join(kinds)}")
-        template[k] = kinds.index(chip.template)
+        if chip.template not in rules.kinds:
+            remedy = f"use one of {', '.join(rules.kinds)}"
+            raise InputError("names no template of the file", item=item, remedy=remedy)
         if chip.tile is not None and chip.tile >= tiles:
             raise InputError(f"stands on tile {chip.tile}, which does not exist", item=item)
         if chip.levels:
-            own = len(templates[template[k]].levels)
-            capacity[k, :own], fanout[k, :own] = _sizes(chip, templates[template[k]], item)
-    order, assignment = _order(form.schedule, rules, len(chips))
-    mapping = np.zeros(len(order), np.int32)
+            _sizes(chip, templates[rules.kinds[chip.template]], item)
+    order = _order(form.schedule, rules, len(chips))
     for step, layer in zip(form.schedule, order, strict=True):
-        mapping[layer] = nests.place(step.mapping, layer, int(template[step.chiplet]))
-    genes: dict[str, Any] = {
-        "order": np.asarray(order, np.int32),
-        "assignment": assignment,
-        "mapping": mapping,
-        "template": template,
-    }
-    return DesignRow(design=Design(**genes), capacity=capacity, fanout=fanout, tile=_stated_tiles(chips, tiles))
+        nests.place(step.mapping, layer, rules.kinds[chips[step.chiplet].template])
 
 
-def _order(steps: Sequence[StepForm], rules: DesignRules, chips: int) -> tuple[list[int], np.ndarray]:
-    """Layers by priority, each once and after its predecessors, and `[L]` int32, the chiplet of each."""
+def _order(steps: Sequence[StepForm], rules: DesignRules, chips: int) -> list[int]:
+    """Layers by priority, each once and after its predecessors."""
     layers, names = rules.store.application.layers, rules.layers
     order: list[int] = []
-    assignment = np.zeros(len(layers), np.int32)
     done = [False] * len(layers)
     for step in steps:
         layer = names.get(step.layer, -1) if isinstance(step.layer, str) else step.layer
@@ -277,13 +276,12 @@ def _order(steps: Sequence[StepForm], rules: DesignRules, chips: int) -> tuple[l
                 raise InputError(f"stands before layer {p} ({layers[p].name}), on which it depends", item=item)
         if step.chiplet >= chips:
             raise InputError(f"runs on chiplet {step.chiplet}, which does not exist", item=item)
-        assignment[layer] = step.chiplet
         order.append(layer)
         done[layer] = True
     if len(order) < len(layers):
         lost = done.index(False)
         raise InputError(f"layer {lost} ({layers[lost].name}) is not scheduled")
-    return order, assignment
+    return order
 
 
 def _stated_tiles(chips: Sequence[ChipletForm], tiles: int) -> np.ndarray:

@@ -29,10 +29,10 @@ from mohamjax.hardware import (
     template_of,
     template_structure,
 )
-from mohamjax.io.design_rows import DesignRow, DesignRules, read_rows, stacked_rows
+from mohamjax.io.design_rows import DesignRules, read_rows
 from mohamjax.io.files import check_format, read_json, uncollected
 from mohamjax.io.formats import DESIGNS_FORMAT, SCHEDULE_FORMAT
-from mohamjax.io.forms import DesignsForm, NetworkForm, SchedulesForm, TablesForm
+from mohamjax.io.forms import DESIGN_PARTS, DesignsForm, NetworkForm, SchedulesForm, TablesForm
 from mohamjax.io.nests import NestList, NestStore
 from mohamjax.reader import found
 from mohamjax.schedule import DesignFile
@@ -248,7 +248,7 @@ def read_designs(
         InputError: the file as a whole cannot be read.
     """
     path = pathlib.Path(path)
-    document = read_json(path)
+    document = read_json(path, DESIGN_PARTS)
     check_format(document, (DESIGNS_FORMAT, SCHEDULE_FORMAT), path)
     header = read_header(document, path, technology=technology, static_energy=static_energy)
     rows = header_rows(document, path)
@@ -261,14 +261,11 @@ def read_designs(
         places.setdefault(str(name), i)
         reasons.append(reason)
     called = [i for i, reason in enumerate(reasons) if not reason]
-    good: list[DesignRow] = []
-    for i, read in zip(called, read_rows([(rows[i], nests) for i in called], rules), strict=True):
-        if isinstance(read, InputError):
-            reasons[i] = str(read)
-        else:
-            good.append(read)
+    read = read_rows([(rows[i], nests) for i in called], rules)
+    for i, fault in zip(called, read.faults, strict=True):
+        reasons[i] = "" if fault is None else str(fault)
+    good = len(read.tile) > 0
     mappings, count = rules.store.arrays() if good else (None, np.zeros((0, 0), np.int32))
-    designs, capacity, fanout, tile = stacked_rows(good) if good else (None, *(np.asarray([]),) * 3)
     return DesignFile(
         application=header.application,
         templates=header.templates,
@@ -278,10 +275,10 @@ def read_designs(
         count=count,
         names=tuple(names),
         reasons=tuple(reasons),
-        designs=designs,
-        capacity=capacity,
-        fanout=fanout,
-        tile=tile,
+        designs=read.designs if good else None,
+        capacity=read.capacity,
+        fanout=read.fanout,
+        tile=read.tile,
         source=str(path),
         digest=hashlib.sha256(path.read_bytes()).hexdigest(),
     )

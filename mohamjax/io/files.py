@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import functools
 import gc
 import glob
 import io
@@ -28,10 +29,12 @@ import msgspec
 import numpy as np
 
 from mohamjax.errors import InputError
-from mohamjax.reader import MOST_DIGITS, NO_UNICODE, check_digits, found, is_unicode, open_file, read_text
+from mohamjax.forms import keys_for_sure
+from mohamjax.reader import MOST_DIGITS, NO_UNICODE, check_digits, found, is_unicode, open_file, read_utf8
 
 __all__ = [
     "DAMAGED",
+    "Parts",
     "array_header",
     "check_format",
     "csv_text",
@@ -123,21 +126,83 @@ def _has_digits(text: bytes, run: int) -> bool:
     return bool(whole.any()) and b"0" * run in text.translate(_DIGITS_AS_ZEROS)
 
 
-def _faithful(text: str, document: Any) -> bool:
-    """Whether a document is all that its text says: no key written twice, no more levels or digits than allowed.
+def _times(text: bytes, letters: bytes) -> int:
+    """How often any of some letters stands in a text; `bytes.count` is slow where they are many."""
+    if len(text) <= _CACHED:
+        return sum(map(text.count, letters))
+    every = np.frombuffer(text, np.uint8)
+    parts = (every[first : first + _CACHED] for first in range(0, len(every), _CACHED))
+    return sum(int(np.count_nonzero(part == letter)) for part in parts for letter in letters)
 
-    Told by what is fast to count: keys and colons; where strings have colons, those of the document written again. May
-    be False for texts that are sound.
+
+_CACHED = 1 << 18  # bytes that are looked at several times before the next
+
+
+Parts = abc.Mapping[str, Any]
+"""What a JSON object may hold under some keys: a form, for a list of instances of it, or for a list of objects what
+these may hold."""
+
+
+def _faithful(text: bytes, parts: Parts | None) -> Any:
+    """A JSON document that is all that its text says: no key written twice, and no more levels than allowed.
+
+    Told by what is fast to count: keys and colons; where strings have colons, those of the document written again.
+
+    Args:
+        text: the JSON, of integers that are not too long.
+        parts: as of `parse_json`.
+
+    Raises:
+        ValueError: it is not, or none of this can be told, or it is no JSON.
     """
-    if _has_digits(text.encode(), MOST_DIGITS + 1):
-        return False
-    keys, colons = _keys(document, _MOST_LEVELS), text.count(":")
-    if keys is None or keys == colons:
-        return keys is not None
-    return "\\u003" not in text and msgspec.json.encode(document).count(b":") == colons
+    colons = _times(text, b":")
+    if parts is not None:
+        with contextlib.suppress(msgspec.ValidationError):  # it is no object
+            document, found = _in_parts(_decoder(dict[str, msgspec.Raw]).decode(text), parts)
+            if found == colons:
+                return document
+    document = msgspec.json.decode(text)
+    keys = _keys(document, _MOST_LEVELS - 3)  # a part lies in an object, which may lie in a list of another
+    if keys is None or (keys != colons and (b"\\u003" in text or msgspec.json.encode(document).count(b":") != colons)):
+        raise ValueError("may say more than was read of it")
+    return document
 
 
-def parse_json(text: str, file: object, item: str | None = None) -> Any:
+def _in_parts(members: dict[str, msgspec.Raw], parts: Parts) -> tuple[dict[str, Any], int]:
+    """An object of some texts, and how many colons these and its own keys have at least.
+
+    Raises:
+        ValueError: as of `_faithful`.
+    """
+    document: dict[str, Any] = {}
+    colons = len(members)
+    for name, text in members.items():
+        document[name], own = _part(text, parts.get(name))
+        colons += own
+    return document, colons
+
+
+def _part(text: msgspec.Raw, kind: Any) -> tuple[Any, int]:
+    """What stands under a key, and its colons; as `_in_parts`."""
+    with contextlib.suppress(msgspec.ValidationError):  # it is not what it may be, but something else
+        if isinstance(kind, abc.Mapping):
+            read = [_in_parts(members, kind) for members in _decoder(list[dict[str, msgspec.Raw]]).decode(text)]
+            return [entry for entry, _ in read], sum(colons for _, colons in read)
+        if kind is not None:
+            rows = _decoder(list[kind]).decode(text)
+            return rows, keys_for_sure(rows, kind)
+    whole = bytes(text)
+    if whole[:1] not in (b"{", b"[", b'"'):
+        return msgspec.json.decode(whole), 0
+    return _faithful(whole, None), _times(whole, b":")
+
+
+@functools.cache
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
+
+
+def parse_json(text: str | bytes, file: object, item: str | None = None, parts: Parts | None = None) -> Any:
     """A JSON text; every reader of JSON goes through here.
 
     msgspec reads what is sound; what it refuses, or what may say one thing twice, Python's reader looks at again and
@@ -147,21 +212,28 @@ def parse_json(text: str, file: object, item: str | None = None) -> Any:
     (which cannot be written again) and more than 100 levels.
 
     Args:
-        text: the JSON.
+        text: the JSON; bytes must be UTF-8.
         file: where it comes from, for complaints.
         item: the place in the file, if it holds several; default line and column.
+        parts: forms that entries of lists in it may have. A list of which all entries are of their form, with no other
+            keys, comes as instances of it; any other comes as it does without.
 
     Raises:
         InputError: it is no JSON, or one of these.
     """
-    if sum(map(text.count, ",[{")) > _MOST_ENTRIES:  # counted before any of them takes fifty times its bytes
-        large = f"has more than {_MOST_ENTRIES:,} entries"
-        raise InputError(large, file=file, item=item, remedy="split it, or give a file of a known format")
-    with contextlib.suppress(msgspec.DecodeError, RecursionError, ValueError):
-        with uncollected():
-            document = msgspec.json.decode(text)
-        if _faithful(text, document):
-            return document
+    with contextlib.suppress(UnicodeEncodeError):  # which Python's reader words
+        data = text if isinstance(text, bytes) else text.encode()
+        if _times(data, b",[{") > _MOST_ENTRIES:  # counted before any of them takes fifty times its bytes
+            large = f"has more than {_MOST_ENTRIES:,} entries"
+            raise InputError(large, file=file, item=item, remedy="split it, or give a file of a known format")
+        with contextlib.suppress(msgspec.DecodeError, RecursionError, ValueError), uncollected():
+            if not _has_digits(data, MOST_DIGITS + 1):
+                return _faithful(data, parts)
+    return _carefully(text if isinstance(text, str) else text.decode(), file, item)
+
+
+def _carefully(text: str, file: object, item: str | None) -> Any:
+    """As `parse_json`, by Python's reader."""
     deep = InputError("is nested too deeply", file=file, item=item, remedy="give a file of a known format")
     try:
         document = json.loads(text, object_pairs_hook=_unique, parse_int=_integer)
@@ -183,17 +255,21 @@ def parse_json(text: str, file: object, item: str | None = None) -> Any:
     return document
 
 
-def read_json(path: str | pathlib.Path) -> Any:
+def read_json(path: str | pathlib.Path, parts: Parts | None = None) -> Any:
     """Reads a JSON file.
+
+    Args:
+        path: the file.
+        parts: as of `parse_json`.
 
     Raises:
         InputError: the file is missing, unreadable, empty or not what `parse_json` takes.
     """
     path = pathlib.Path(path)
-    text = read_text(path, "JSON file")
-    if not text.strip():
+    text = read_utf8(path, "JSON file")
+    if text[:1] not in (b"{", b"[") and not text.decode().strip():
         raise InputError("is empty", file=path, remedy="give a JSON file")
-    return parse_json(text, path)
+    return parse_json(text, path, parts=parts)
 
 
 DAMAGED = (

@@ -6,17 +6,19 @@ Names that must differ, numbers of entries and indices into other lists are chec
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 
 from mohamjax.dims import LayerType
-from mohamjax.forms import Amount, Bound, Bounds, Form, Index, OpenForm, Pair, Positive, Text, Whole
+from mohamjax.forms import Amount, Bound, Bounds, Form, Index, OpenForm, Pair, Positive, Text, Whole, as_written
 from mohamjax.hardware import PackageForm, TemplateForm
-from mohamjax.mapping.notation import NestForm, OwnedNestForm
+from mohamjax.mapping.notation import NestForm, OwnedNestForm, WrittenNestForm
 
 __all__ = [
+    "DESIGN_PARTS",
     "BoundsForm",
+    "CalledForm",
     "CaseForm",
     "ChipletForm",
     "DesignForm",
@@ -75,13 +77,32 @@ class StepForm(OpenForm):
 Called = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
-class DesignForm(OpenForm, kw_only=True):
-    """A design: chiplets in their order on the mesh, and every layer once."""
+class CalledForm(OpenForm):
+    """What a design is called."""
 
     design_id: int | Called | None = None
     name: int | Called | None = None
+
+
+class DesignForm(CalledForm, kw_only=True):
+    """A design: chiplets in their order on the mesh, and every layer once."""
+
     chiplets: Annotated[list[ChipletForm], Meta(min_length=1)]
     schedule: list[StepForm]
+
+
+_DESIGN_PARTS = {
+    "chiplets": as_written(ChipletForm, area_mm2=float, interface=int, hops=int, levels=list[as_written(SizeForm)]),
+    "schedule": as_written(StepForm, start_s=float, end_s=float, alone_s=float, offchip_bytes=float, energy_J=float),
+}
+
+DESIGN_PARTS: dict[str, Any] = {
+    **_DESIGN_PARTS,
+    "designs": _DESIGN_PARTS,
+    "schedules": _DESIGN_PARTS,
+    "mappings": WrittenNestForm,
+}
+"""What `files.parse_json` reads by its form, of a document with designs or of a design alone."""
 
 
 class NetworkForm(OpenForm):

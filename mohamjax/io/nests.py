@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
+import msgspec
 import numpy as np
 
 from mohamjax.errors import InputError
@@ -15,8 +17,9 @@ from mohamjax.forms import read_form
 from mohamjax.hardware import Machine, Template
 from mohamjax.mapping import Mapping, constraints, encode, map_space, prime_factors
 from mohamjax.mapping.membership import lie_in
-from mohamjax.mapping.notation import OwnedNestForm, mapping_of
+from mohamjax.mapping.notation import OwnedNestForm, mapping_of, mappings_of
 from mohamjax.mapping.space import MapSpace
+from mohamjax.struct import take
 from mohamjax.workload import DIMS, ApplicationModel
 
 __all__ = ["NestList", "NestStore"]
@@ -39,33 +42,69 @@ class NestStore:
     ) -> None:
         self.application, self.templates, self.levels = application, tuple(templates), levels
         self._largest = largest
+        self._names = [template.name for template in templates]
         self._number: dict[tuple[int, bytes], int] = {}
         self._place: dict[tuple[int, int], int] = {}
         self._refused: set[tuple[int, int]] = set()
         self.space = functools.cache(self._space)
         self.owner: list[int] = []
-        self.nests: list[Mapping] = []
+        self._parts: list[Mapping] = []
         self.sets: dict[tuple[int, int], list[int]] = {}
 
     def parse(self, entry: Any, item: str) -> int:
-        """Number of the nest that an entry of `mappings` writes out."""
-        form = read_form(entry, OwnedNestForm, where=item)
-        names = [t.name for t in self.templates]
-        if form.template not in names:
-            raise InputError("names no template of the file", item=item, remedy=f"use one of {', '.join(names)}")
-        owner = names.index(form.template)
-        template = self.templates[owner]
-        keep = [level.keep for level in template.levels]
-        return self.add(owner, mapping_of(form, template.level_names, keep, levels=self.levels, item=item))
+        """Number of the nest that an entry of `mappings` writes out; raises InputError where it writes none."""
+        form = read_form(msgspec.to_builtins(entry), OwnedNestForm, where=item)  # of a `WrittenNestForm`, all of it
+        if form.template not in self._names:
+            remedy = f"use one of {', '.join(self._names)}"
+            raise InputError("names no template of the file", item=item, remedy=remedy)
+        owner = self._names.index(form.template)
+        nest = mapping_of(form, *self._levels(owner), levels=self.levels, item=item)
+        return self._add(owner, jax.tree.map(lambda leaf: leaf[None], nest))[0]
 
-    def add(self, owner: int, nest: Mapping) -> int:
-        """Number of a nest for a template."""
-        key = owner, b"".join(np.asarray(getattr(nest, name)).tobytes() for name in _LEAVES)
-        number = self._number.setdefault(key, len(self.nests))
-        if number == len(self.nests):
-            self.nests.append(nest)
-            self.owner.append(owner)
-        return number
+    def parse_all(self, entries: Sequence[Any]) -> list[int]:
+        """As `parse` for many entries at once; -1 where it would complain."""
+        groups: dict[str, list[int]] = {}
+        forms: list[Any] = [None] * len(entries)
+        for i, entry in enumerate(entries):
+            with contextlib.suppress(InputError):
+                forms[i] = entry if isinstance(entry, OwnedNestForm) else read_form(entry, OwnedNestForm)
+                groups.setdefault(forms[i].template, []).append(i)
+        found = [-1] * len(entries)
+        for name in groups.keys() & set(self._names):
+            owner, members = self._names.index(name), groups[name]
+            nests, sound = mappings_of([forms[i] for i in members], *self._levels(owner), levels=self.levels)
+            good = [i for i, fine in zip(members, sound, strict=True) if fine]
+            for i, number in zip(good, self._add(owner, take(nests, sound)) if good else (), strict=True):
+                found[i] = number
+        return found
+
+    def _levels(self, owner: int) -> tuple[Sequence[str], list[Sequence[bool]]]:
+        """Names of the levels of a template, and what each keeps where a nest does not say."""
+        template = self.templates[owner]
+        return template.level_names, [level.keep for level in template.levels]
+
+    def _add(self, owner: int, nests: Mapping) -> list[int]:
+        """Numbers of nests `[n]` for a template; those that are new are kept."""
+        rows = [np.ascontiguousarray(getattr(nests, name)).reshape(len(nests.keep), -1) for name in _LEAVES]
+        whole = np.concatenate([row.view(np.uint8) for row in rows], axis=1)
+        numbers, new = [], []
+        for i, row in enumerate(whole):
+            key = owner, row.tobytes()
+            if key not in self._number:
+                self._number[key] = len(self.owner)
+                self.owner.append(owner)
+                new.append(i)
+            numbers.append(self._number[key])
+        if new:
+            self._parts.append(take(nests, np.asarray(new)))
+        return numbers
+
+    @property
+    def _nests(self) -> Mapping:
+        """All distinct nests, by number."""
+        if len(self._parts) > 1:
+            self._parts = [jax.tree.map(lambda *leaves: np.concatenate(leaves), *self._parts)]
+        return self._parts[0]
 
     def settle(self, pairs: Iterable[tuple[int, int]]) -> None:
         """Finds the places of nests for unique layers, all those of a set at once; what does not fit is noted."""
@@ -78,9 +117,8 @@ class NestStore:
                 self._refused |= {(nest, unique) for nest in members}
                 continue
             space = self.space(unique, owner)
-            stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *(self.nests[nest] for nest in members))
             own = self.sets.setdefault((unique, owner), [])
-            for nest, good in zip(members, lie_in(stacked, space), strict=True):
+            for nest, good in zip(members, lie_in(take(self._nests, np.asarray(members)), space), strict=True):
                 if not good:
                     try:
                         self._check(nest, unique, "")
@@ -95,7 +133,7 @@ class NestStore:
         layer, kind = self.application.unique_layers[unique], self.templates[self.owner[nest]]
         if not kind.runs(layer.type):
             raise InputError(f"template {kind.name} does not run layers of type {layer.type}", item=item)
-        encode(self.nests[nest], self.space(unique, self.owner[nest]), item=item)
+        encode(take(self._nests, nest), self.space(unique, self.owner[nest]), item=item)
 
     def place(self, nest: int, unique: int, item: str) -> int:
         """Index of a nest in the set of the unique layer and the nest's template.
@@ -135,19 +173,21 @@ class NestStore:
         for key, members in self.sets.items():
             count[key] = len(members)
         # Row 0 is the padding.
-        first = self.nests[0]
         unit = np.arange(len(DIMS), dtype=np.int32)
-        filler = jax.tree.map(np.ones_like, first)
+        filler = jax.tree.map(lambda leaf: np.ones_like(leaf[:1]), self._nests)
         filler = dataclasses.replace(
             filler,
-            order=np.broadcast_to(unit, first.order.shape),
-            spatial_order=np.broadcast_to(unit, first.spatial_order.shape),
+            order=np.broadcast_to(unit, filler.order.shape),
+            spatial_order=np.broadcast_to(unit, filler.spatial_order.shape),
         )
         rows = np.zeros((*shape, max(1, int(count.max()))), int)
         for key, members in self.sets.items():
             rows[key][: len(members)] = np.asarray(members, int) + 1
-        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), filler, *self.nests)
-        return jax.tree.map(lambda leaf: leaf[rows], stacked), count
+        padded = jax.tree.map(lambda *leaves: np.concatenate(leaves), filler, self._nests)
+        return take(padded, rows), count
+
+
+_UNREAD = -2  # an entry that nobody has asked for yet
 
 
 class NestList:
@@ -160,17 +200,24 @@ class NestList:
 
     def __init__(self, entries: Sequence[Any], store: NestStore) -> None:
         self.entries, self.store = entries, store
-        self._numbers: dict[int, int] = {}
-        self._unread: set[int] = set()
+        self._numbers = np.full(len(entries), _UNREAD)
 
     def nest(self, number: int) -> int:
         """Number in the store; raises InputError where the entry cannot be read."""
         item = f"mappings[{number}]"
         if number >= len(self.entries):
             raise InputError("there is no such mapping", item=item, remedy="give an index into `mappings`")
-        if number not in self._numbers:
-            self._numbers[number] = self.store.parse(self.entries[number], item)
-        return self._numbers[number]
+        known = self._known(number + 1)
+        if known[number] < 0:
+            known[number] = self.store.parse(self.entries[number], item)
+        return int(known[number])
+
+    def _known(self, most: int) -> np.ndarray:
+        """Numbers in the store by entry; a line of JSON lines may have added some."""
+        if most > len(self._numbers):
+            more = np.full(len(self.entries) - len(self._numbers), _UNREAD)
+            self._numbers = np.concatenate([self._numbers, more])
+        return self._numbers
 
     def place(self, number: int, layer: int, template: int) -> int:
         """Index of nest `number` in the set of the layer on the template; checks it on first use."""
@@ -182,16 +229,14 @@ class NestList:
             raise InputError(told, item=item)
         return self.store.place(nest, self.store.application.unique_of_layer[layer], item)
 
-    def numbers(self, numbers: Sequence[int]) -> list[int]:
-        """Numbers in the store of many entries, -1 where one cannot be read."""
-        known, unread = self._numbers, self._unread
-        found = list(map(known.get, numbers))
-        if None not in found:
-            return found  # pyright: ignore[reportReturnType]
-        for number in set(numbers) - known.keys():
-            if number not in unread:
-                try:
-                    self.nest(number)
-                except InputError:
-                    unread.add(number)
-        return [known.get(number, -1) for number in numbers]
+    def numbers(self, numbers: np.ndarray) -> np.ndarray:
+        """Numbers in the store of many entries, `[n]` int each, -1 where there is none or it cannot be read."""
+        there = numbers < len(self.entries)
+        own = numbers[there]
+        known = self._known(int(own.max(initial=-1)) + 1)
+        new = np.unique(own[known[own] == _UNREAD])
+        if len(new):
+            known[new] = self.store.parse_all([self.entries[number] for number in new])
+        found = np.full(len(numbers), -1)
+        found[there] = known[own]
+        return found

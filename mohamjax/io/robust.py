@@ -24,9 +24,9 @@ import yaml
 
 from mohamjax.errors import InputError
 from mohamjax.io.designs import designs_document
-from mohamjax.io.files import csv_text, dump_json, read_text, write_together
+from mohamjax.io.files import csv_text, dump_json, write_together
 from mohamjax.io.results import BOUNDS_FILE, write_results
-from mohamjax.reader import found, read_table
+from mohamjax.reader import found, read_table, read_text
 from mohamjax.schedule import OBJECTIVES
 from mohamjax.schedule.price import ALL, Comparison
 from mohamjax.search.reschedule import Served

@@ -7,7 +7,7 @@ space), `temporal.factors` (missing = 1), `temporal.perm` (dimensions innermost 
 
 from __future__ import annotations
 
-import functools
+import itertools
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -17,12 +17,22 @@ from msgspec import Meta, field
 
 from mohamjax.dims import Dim
 from mohamjax.errors import InputError
-from mohamjax.forms import Bound, Bounds, Form, OpenForm, read_form
+from mohamjax.forms import Bound, Bounds, Form, OpenForm, as_written, read_form
 from mohamjax.hardware import DATA_SPACES
 from mohamjax.mapping.nest import Mapping
+from mohamjax.struct import take
 from mohamjax.workload import DIMS
 
-__all__ = ["NestForm", "OwnedNestForm", "loop_nest", "mapping_from_dict", "mapping_of", "mapping_to_dict"]
+__all__ = [
+    "NestForm",
+    "OwnedNestForm",
+    "WrittenNestForm",
+    "loop_nest",
+    "mapping_from_dict",
+    "mapping_of",
+    "mapping_to_dict",
+    "mappings_of",
+]
 
 
 def mapping_to_dict(mapping: Mapping, level_names: Sequence[str]) -> dict[str, Any]:
@@ -108,6 +118,21 @@ class OwnedNestForm(NestForm):
     template: str
 
 
+WrittenNestForm = as_written(
+    OwnedNestForm,
+    levels=list[
+        as_written(
+            NestLevelForm,
+            temporal=as_written(
+                LoopsForm, perm=str
+            ),  # `mappings_of` looks at its letters; a pattern takes as long as all
+            spatial=as_written(SpreadForm),
+        )
+    ],
+)
+"""A loop nest as we write it; any text may be the order of its loops."""
+
+
 def mapping_from_dict(
     data: Any,
     level_names: Sequence[str],
@@ -147,49 +172,125 @@ def mapping_of(
     item: str = "mapping",
 ) -> Mapping:
     """A mapping from its form; arguments and errors as of `mapping_from_dict`."""
+    nests, sound = mappings_of([form], level_names, default_keep, levels=levels)
+    if not sound[0]:
+        raise _fault(form, level_names, file, item)
+    return take(nests, 0)
+
+
+def mappings_of(
+    forms: Sequence[NestForm],
+    level_names: Sequence[str],
+    default_keep: Sequence[Sequence[bool]],
+    *,
+    levels: int | None = None,
+) -> tuple[Mapping, np.ndarray]:
+    """Many mappings of one template at once.
+
+    Args:
+        forms: n loop nests.
+        level_names: as of `mapping_from_dict`, like all that follows.
+
+    Returns:
+        NumPy arrays in a `Mapping`, leading axis `[n]`, and `[n]` bool, which of them are sound: what `mapping_of`
+        refuses is not, and its arrays mean nothing.
+    """
+    count, dims = len(level_names), len(DIMS)
+    total = count if levels is None else levels
+    sound = np.asarray([len(form.levels) == count for form in forms], bool)
+    rows = [row for form, good in zip(forms, sound, strict=True) if good for row in form.levels]
+    shape = int(sound.sum()), count
+    fine = np.asarray(
+        [row.name is None or row.name == name for row, name in zip(rows, list(level_names) * shape[0], strict=True)],
+        bool,
+    )
+    factors = map(msgspec.structs.astuple, (row.temporal.factors for row in rows))
+    temporal = np.fromiter(itertools.chain.from_iterable(factors), np.int32, len(rows) * dims)
+    perms = [row.temporal.perm for row in rows]
+    order, good = _permutations("".join(perms), list(map(len, perms)))
+    fine &= good
+    spatial = np.ones((2, len(rows), dims), np.int32)
+    spatial_order = np.empty((2, len(rows), dims), np.int32)
+    for x, spreads in enumerate(([row.spatial.X for row in rows], [row.spatial.Y for row in rows])):
+        loops = list(itertools.chain.from_iterable(spreads))
+        letters, lengths = "".join([letter for letter, _ in loops]), list(map(len, spreads))
+        spatial_order[x], good = _permutations(letters, lengths)
+        fine &= good
+        spatial[x, np.repeat(np.arange(len(rows)), lengths), _dims(letters)] = [factor for _, factor in loops]
+    default = list(map(list, default_keep)) * shape[0]
+    flags = [kept if row.keep is None else row.keep for row, kept in zip(rows, default, strict=True)]
+    keep = np.asarray(flags, bool)
+
+    def padded(own: np.ndarray, filler: np.ndarray) -> np.ndarray:
+        """`[..., n, total, k]` of the rows of the nests that have all levels, `[..., rows, k]`."""
+        out = np.empty((*own.shape[:-2], len(forms), total, own.shape[-1]), own.dtype)
+        out[...] = filler
+        out[..., sound, :count, :] = own.reshape(*own.shape[:-2], *shape, own.shape[-1])
+        return out
+
+    ones, unit = np.ones(dims, np.int32), np.arange(dims, dtype=np.int32)
+    arrays = Mapping(
+        temporal=padded(temporal.reshape(-1, dims), ones),
+        order=padded(order, unit),
+        spatial=np.moveaxis(padded(spatial, ones), 0, 1),
+        spatial_order=np.moveaxis(padded(spatial_order, unit), 0, 1),
+        keep=padded(keep.reshape(-1, len(DATA_SPACES)), np.zeros(len(DATA_SPACES), bool)),
+    )
+    sound[sound] = fine.reshape(shape).all(axis=1)
+    return arrays, sound
+
+
+_PLACES = np.full(256, len(DIMS))
+_PLACES[[ord(letter) for letter in DIMS]] = np.arange(len(DIMS))
+
+
+def _dims(letters: str) -> np.ndarray:
+    """Indices of the dimensions that letters name, `[n]` int; their number where one names none."""
+    return _PLACES[np.frombuffer(letters.encode("ascii", "replace"), np.uint8)]
+
+
+def _permutations(letters: str, lengths: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Dimension indices in the order of letters, the missing ones after them.
+
+    Args:
+        letters: those of all rows, one after another.
+        lengths: how many each row has.
+
+    Returns:
+        `[rows, D]` int32, and `[rows]` bool, whether a row names each dimension once at most and nothing else.
+    """
+    number, dims = np.asarray(lengths, int), len(DIMS)
+    row = np.repeat(np.arange(len(number)), number)
+    place = np.arange(len(letters)) - np.repeat(np.cumsum(number) - number, number)
+    at = np.tile(np.arange(dims, 2 * dims + 1), (len(number), 1))  # the last column takes what is no dimension
+    at[row, _dims(letters)] = place
+    at = at[:, :dims]
+    return at.argsort(axis=1).astype(np.int32), (at < dims).sum(axis=1) == number
+
+
+def _fault(form: NestForm, level_names: Sequence[str], file: object, item: str) -> InputError:
+    """What is wrong with a form that `mappings_of` finds not sound, level by level."""
     rows = form.levels
     if len(rows) != len(level_names):
-        raise InputError(
+        return InputError(
             f"has {len(rows)} entries",
             file=file,
             item=f"{item}.levels",
             remedy=f"list all levels of the template, innermost first: {', '.join(level_names)}",
         )
-    total = len(level_names) if levels is None else levels
-    d = len(DIMS)
-    temporal = np.ones((total, d), np.int32)
-    order = np.tile(np.arange(d, dtype=np.int32), (total, 1))
-    spatial = np.ones((2, total, d), np.int32)
-    spatial_order = np.tile(np.arange(d, dtype=np.int32), (2, total, 1))
-    keep = np.zeros((total, len(DATA_SPACES)), bool)
     for i, (row, name) in enumerate(zip(rows, level_names, strict=True)):
         where = f"{item}.levels[{i}]"
         if row.name not in (None, name):
             told = f"level is called {row.name!r}"
-            raise InputError(told, file=file, item=f"{where}.name", remedy=f"the template calls it {name!r}")
-        temporal[i] = msgspec.structs.astuple(row.temporal.factors)
-        order[i] = _permutation(row.temporal.perm, file, f"{where}.temporal.perm")
-        for x, axis in enumerate("XY"):
-            loops = getattr(row.spatial, axis)
-            spatial_order[x, i] = _permutation([letter for letter, _ in loops], file, f"{where}.spatial.{axis}")
-            for letter, factor in loops:
-                spatial[x, i, DIMS.index(letter)] = factor
-        keep[i] = default_keep[i] if row.keep is None else row.keep
-    return Mapping(temporal=temporal, order=order, spatial=spatial, spatial_order=spatial_order, keep=keep)
-
-
-def _permutation(letters: Sequence[str], file: object, item: str) -> list[int]:
-    """Dimension indices in the order of the letters, the missing ones after them."""
-    if len(set(letters)) < len(letters):
-        twice = next(letter for i, letter in enumerate(letters) if letter in letters[:i])
-        raise InputError(f"names {twice} twice", file=file, item=item, remedy="name each dimension once")
-    return _indices(tuple(letters))
-
-
-@functools.lru_cache(1 << 12)
-def _indices(letters: tuple[str, ...]) -> list[int]:
-    """Dimension indices in the order of the letters, the missing ones after them; not to be written to."""
-    return [*map(DIMS.index, letters), *(d for d, letter in enumerate(DIMS) if letter not in letters)]
+            return InputError(told, file=file, item=f"{where}.name", remedy=f"the template calls it {name!r}")
+        named = {"temporal.perm": row.temporal.perm, "spatial.X": row.spatial.X, "spatial.Y": row.spatial.Y}
+        for place, loops in named.items():
+            letters = [loop[0] for loop in loops]
+            twice = next((letter for i, letter in enumerate(letters) if letter in letters[:i]), None)
+            if twice is not None:
+                told, remedy = f"names {twice} twice", "name each dimension once"
+                return InputError(told, file=file, item=f"{where}.{place}", remedy=remedy)
+    raise AssertionError("a form that is not sound has nothing wrong with it")
 
 
 def loop_nest(mapping: Mapping, level_names: Sequence[str]) -> str:
