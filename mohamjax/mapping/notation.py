@@ -217,7 +217,7 @@ def mappings_of(
         spatial_order[x], good = _permutations(letters, lengths)
         fine &= good
         spatial[x, np.repeat(np.arange(len(rows)), lengths), _dims(letters)] = [factor for _, factor in loops]
-    default = list(map(list, default_keep)) * shape[0]
+    default = list(map(list, default_keep))[:count] * shape[0]
     flags = [kept if row.keep is None else row.keep for row, kept in zip(rows, default, strict=True)]
     keep = np.asarray(flags, bool)
 
