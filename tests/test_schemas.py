@@ -21,6 +21,7 @@ from mohamjax.forms import read_form
 from mohamjax.hardware import load_templates, packaged_templates, template_to_dict
 from mohamjax.hardware.package import PackageParameters, package_to_dict
 from mohamjax.io.files import parse_json
+from mohamjax.io.forms import DESIGN_PARTS
 from mohamjax.io.job_transfer import TRANSFER_FORMAT
 from mohamjax.io.jobs import job_table_document
 from mohamjax.io.schedules import evaluate_schedules, read_job_table
@@ -211,3 +212,71 @@ def test_fast_json_refuses_what_slow_json_does(text, words):
 def test_fast_json_reads_what_is_sound():
     text = '{"a:": ["\\u003a", ":", 1e3, ' + str(2**70) + '], "d": ' + "[" * 98 + "]" * 98 + ', "é": "\\ud83d\\ude00"}'
     assert parse_json(text, "file") == json.loads(text)
+
+
+def _changed(text, data):
+    """A text of designs with some keys written twice, left out, renamed or unknown, or values of another kind."""
+    keys = [
+        "perm",
+        "factors",
+        "X",
+        "keep",
+        "template",
+        "interface",
+        "fanout",
+        "layer",
+        "start_s",
+        "levels",
+        "design_id",
+    ]
+    for _ in range(data.draw(st.integers(0, 2))):
+        key = f'"{data.draw(st.sampled_from(keys))}":'
+        there = text.count(key)
+        if there == 0:
+            continue
+        at = -1
+        for _ in range(data.draw(st.integers(1, there))):
+            at = text.index(key, at + 1)
+        new = data.draw(st.sampled_from([f"{key} 1, {key}", f'"more": 1, {key}', '"other":', f'"a:b": 2, {key}']))
+        text = text[:at] + new + text[at + len(key) :]
+    return text
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), spaces=st.booleans())
+def test_what_is_read_by_its_form_at_once_is_what_was_written(data, spaces):
+    """Or refused in the same words: keys written twice are no less seen."""
+    text = json.dumps(fuzz_documents.designs(), separators=None if spaces else (",", ":"))
+    text = _changed(text, data)
+    try:
+        plain = parse_json(text, "file")
+    except InputError as error:
+        with pytest.raises(InputError) as raised:
+            parse_json(text, "file", parts=DESIGN_PARTS)
+        assert str(raised.value) == str(error)
+    else:
+        found = msgspec.to_builtins(parse_json(text.encode(), "file", parts=DESIGN_PARTS))
+        assert _without_defaults(found) == _without_defaults(plain)
+
+
+def _without_defaults(value):
+    """A document without keys whose values are what a form has where they are not written."""
+    if isinstance(value, dict):
+        kept = {key: _without_defaults(item) for key, item in value.items()}
+        return {key: item for key, item in kept.items() if item not in (None, 1, [], {}, "")}
+    return [_without_defaults(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def test_our_own_designs_are_read_by_their_forms_at_once():
+    """Else reading them would be right, and slow."""
+    document = copy.deepcopy(fuzz_documents.designs())
+    design = document["designs"][0]
+    for chiplet in design["chiplets"]:
+        chiplet |= {"area_mm2": 1.5, "interface": 0, "hops": 1}
+        chiplet["levels"] = [{"capacity_words": 4, **level} for level in design["chiplets"][0]["levels"]]
+    for step in design["schedule"]:
+        step |= dict.fromkeys(("start_s", "end_s", "alone_s", "offchip_bytes", "energy_J"), 1.5)
+    found = parse_json(json.dumps(document), "file", parts=DESIGN_PARTS)
+    assert isinstance(found["mappings"][0], DESIGN_PARTS["mappings"])
+    for name in ("chiplets", "schedule"):
+        assert isinstance(found["designs"][0][name][0], DESIGN_PARTS["designs"][name])
