@@ -95,6 +95,7 @@ def test_the_search_finds_the_front_that_keeps_deadlines_from_ten_seeds(instance
     search_for(front, context, dataclasses.replace(CONFIG, generations=400))
 
 
+@pytest.mark.slow
 def test_the_stability_rule_stops_at_the_first_generation_that_it_names(instance):
     """Also within a call of many generations, with what a search of just so many generations has."""
     context, config = instance[0], dataclasses.replace(CONFIG, generations=100, genes="layers")
