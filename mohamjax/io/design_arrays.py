@@ -256,7 +256,6 @@ class DesignArrays:
             fanout=sizes[1][good],
             tile=np.broadcast_to(np.arange(tiles, dtype=np.int32), (number, tiles)),
             source=str(path),
-            digest="",
         )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import pathlib
 from collections import abc
 from collections.abc import Iterator, Sequence
@@ -280,7 +279,6 @@ def read_designs(
         fanout=read.fanout,
         tile=read.tile,
         source=str(path),
-        digest=hashlib.sha256(path.read_bytes()).hexdigest(),
     )
 
 

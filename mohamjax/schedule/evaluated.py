@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -239,7 +240,6 @@ class DesignFile:
         tile: `[N, S]` int32, tile that each chiplet of a design states; where a design does not state rising tiles for
             all its chiplets, they stand on the first ones.
         source: where it was read, for complaints.
-        digest: hash of the file's bytes.
     """
 
     application: ApplicationModel
@@ -255,7 +255,14 @@ class DesignFile:
     fanout: np.ndarray
     tile: np.ndarray
     source: str
-    digest: str
+
+    @property
+    def digest(self) -> str:
+        """Hash of the designs that read well, with their loop nests and sizes."""
+        digest = hashlib.sha256()
+        for leaf in jax.tree.leaves((self.mappings, self.designs, self.count, self.capacity, self.fanout, self.tile)):
+            digest.update(f"{leaf.shape} {leaf.dtype} ".encode() + np.ascontiguousarray(leaf).tobytes())
+        return digest.hexdigest()
 
 
 def misfits(evaluated: Evaluated, capacity: np.ndarray, fanout: np.ndarray) -> np.ndarray:
