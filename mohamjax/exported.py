@@ -298,13 +298,15 @@ def _uncommitted(leaves: Sequence[jax.Array]) -> list[jax.Array]:
     JAX commits what an exported program returns to its device, and another program, given now one kind and now the
     other, would compile for each.
     """
-    return [leaf if isinstance(leaf, jax_core.Tracer) else _again(leaf) for leaf in leaves]
-
-
-def _again(leaf: jax.Array) -> jax.Array:
-    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        return jax.random.wrap_key_data(_again(jax.random.key_data(leaf)), impl=jax.random.key_impl(leaf))
-    return jax.device_put(np.asarray(leaf))
+    if any(isinstance(leaf, jax_core.Tracer) for leaf in leaves):
+        return list(leaves)
+    keys = [jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in leaves]
+    bare = [jax.random.key_data(leaf) if key else leaf for leaf, key in zip(leaves, keys, strict=True)]
+    found = jax.device_put(list(map(np.asarray, bare)))
+    return [
+        jax.random.wrap_key_data(again, impl=jax.random.key_impl(leaf)) if key else again
+        for again, leaf, key in zip(found, leaves, keys, strict=True)
+    ]
 
 
 def _single() -> bool:

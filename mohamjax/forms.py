@@ -122,16 +122,17 @@ def read_form(data: Any, form: Any, *, file: object = None, where: str = "") -> 
         raise _complaint(str(error), data, form, file, where) from None
 
 
-def as_written(form: type[msgspec.Struct], **kinds: Any) -> Any:
+def as_written(form: type[msgspec.Struct], *, may_lack: Sequence[str] = (), **kinds: Any) -> Any:
     """The form of what this package writes by a form: no key is missing, and none is there but those of `kinds`.
 
     Such texts are read fast: see `keys_for_sure`.
 
     Args:
         form: a form.
+        may_lack: keys that may be missing after all.
         kinds: types of more keys, and others than the form has for its own.
     """
-    fields = {field.name: field.type for field in msgspec.structs.fields(form)} | kinds
+    fields = {field.name: field.type for field in msgspec.structs.fields(form) if field.name not in may_lack} | kinds
     return msgspec.defstruct(
         f"Written{form.__name__}", list(fields.items()), bases=(form,), kw_only=True, forbid_unknown_fields=True
     )
@@ -177,8 +178,10 @@ def _key_plan(form: type[msgspec.Struct]) -> _KeyPlan:
     plan = _KeyPlan(sum(field.required for field in msgspec.structs.fields(form)), [], [])
     for field in msgspec.structs.fields(form):
         value = operator.attrgetter(field.name)
-        listed = typing.get_origin(field.type) is list
-        kind = typing.get_args(field.type)[0] if listed else field.type
+        kind, *others = _alternatives(field.type)
+        listed = typing.get_origin(kind) is list and not others
+        if listed:
+            (kind,) = typing.get_args(kind)
         if field.required and _hints(kind):
             plan.inner.append((value, kind, listed))
         elif not field.required and field.default is not msgspec.NODEFAULT:

@@ -83,7 +83,7 @@ def read_rows(rows: Sequence[tuple[Any, NestList]], rules: DesignRules) -> Desig
     """Reads and checks designs of one problem.
 
     Args:
-        rows: designs as JSON has them, each with the nests of its file.
+        rows: designs as JSON has them or by their form, each with the nests of its file.
         rules: of the problem.
     """
     faults: list[InputError | None] = [None] * len(rows)
@@ -112,6 +112,8 @@ def read_rows(rows: Sequence[tuple[Any, NestList]], rules: DesignRules) -> Desig
 
 def _form(row: Any) -> DesignForm:
     """A design by its form; raises InputError where it has another."""
+    if isinstance(row, DesignForm):
+        return row
     lists: dict[str, Any] = {key: row.get(key) for key in _PARTS} if isinstance(row, dict) else {}
     read = {key for key, part in lists.items() if isinstance(part, list) and part and isinstance(part[0], _PARTS[key])}
     if read == _PARTS.keys():

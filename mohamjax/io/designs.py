@@ -229,7 +229,9 @@ def evaluate_designs(
             valid.append(k)
             latency, energy, area = (float(x) for x in evaluated.reports.objectives[k])
             row |= {"valid": 1, "latency_s": latency, "energy_J": energy, "area_mm2": area}
-    return table, evaluated.take(np.asarray(valid, int)) if valid else None
+    if len(valid) < len(evaluated):
+        return table, evaluated.take(np.asarray(valid, int)) if valid else None
+    return table, evaluated
 
 
 def _check_wanted(rows: Sequence[abc.Mapping[str, Any]], wanted: str) -> None:

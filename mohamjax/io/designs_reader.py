@@ -31,7 +31,7 @@ from mohamjax.hardware import (
 from mohamjax.io.design_rows import DesignRules, read_rows
 from mohamjax.io.files import check_format, read_json, uncollected
 from mohamjax.io.formats import DESIGNS_FORMAT, SCHEDULE_FORMAT
-from mohamjax.io.forms import DESIGN_PARTS, DesignsForm, NetworkForm, SchedulesForm, TablesForm
+from mohamjax.io.forms import DESIGN_PARTS, DesignForm, DesignsForm, NetworkForm, SchedulesForm, TablesForm
 from mohamjax.io.nests import NestList, NestStore
 from mohamjax.reader import found
 from mohamjax.schedule import DesignFile
@@ -56,14 +56,15 @@ def identifier(row: Any, number: int, known: abc.Mapping[str, int]) -> tuple[int
     """What a design is called, and why it cannot be called what its file says; its place where it says nothing.
 
     Args:
-        row: the design.
+        row: the design, as JSON has it or by its form.
         number: its place in the file.
         known: places of the designs before it, by identifier as text.
     """
-    given = (
-        [row[key] for key in ("design_id", "name") if row.get(key) is not None] if isinstance(row, abc.Mapping) else []
-    )
-    name = given[0] if given else number
+    if isinstance(row, DesignForm):
+        given = row.design_id, row.name
+    else:
+        given = (row.get("design_id"), row.get("name")) if isinstance(row, abc.Mapping) else ()
+    name = next((one for one in given if one is not None), number)
     text = isinstance(name, str) and name.strip() and name.isprintable() and len(name) <= _LONGEST_IDENTIFIER
     if not text and (isinstance(name, bool) or not isinstance(name, int)):
         told = one_line(repr(name))[:40]

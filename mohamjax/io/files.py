@@ -140,7 +140,7 @@ _CACHED = 1 << 18  # bytes that are looked at several times before the next
 
 Parts = abc.Mapping[str, Any]
 """What a JSON object may hold under some keys: a form, for a list of instances of it, or for a list of objects what
-these may hold."""
+these may hold; or a tuple of such."""
 
 
 def _faithful(text: bytes, parts: Parts | None) -> Any:
@@ -184,13 +184,13 @@ def _in_parts(members: dict[str, msgspec.Raw], parts: Parts) -> tuple[dict[str, 
 
 def _part(text: msgspec.Raw, kind: Any) -> tuple[Any, int]:
     """What stands under a key, and its colons; as `_in_parts`."""
-    with contextlib.suppress(msgspec.ValidationError):  # it is not what it may be, but something else
-        if isinstance(kind, abc.Mapping):
-            read = [_in_parts(members, kind) for members in _decoder(list[dict[str, msgspec.Raw]]).decode(text)]
-            return [entry for entry, _ in read], sum(colons for _, colons in read)
-        if kind is not None:
-            rows = _decoder(list[kind]).decode(text)
-            return rows, keys_for_sure(rows, kind)
+    for one in kind if isinstance(kind, tuple) else (kind,) if kind else ():
+        with contextlib.suppress(msgspec.ValidationError):  # it is not what it may be, but something else
+            if isinstance(one, abc.Mapping):
+                read = [_in_parts(members, one) for members in _decoder(list[dict[str, msgspec.Raw]]).decode(text)]
+                return [entry for entry, _ in read], sum(colons for _, colons in read)
+            rows = _decoder(list[one]).decode(text)
+            return rows, keys_for_sure(rows, one)
     whole = bytes(text)
     if whole[:1] not in (b"{", b"[", b'"'):
         return msgspec.json.decode(whole), 0

@@ -91,14 +91,40 @@ class DesignForm(CalledForm, kw_only=True):
     schedule: list[StepForm]
 
 
-_DESIGN_PARTS = {
-    "chiplets": as_written(ChipletForm, area_mm2=float, interface=int, hops=int, levels=list[as_written(SizeForm)]),
-    "schedule": as_written(StepForm, start_s=float, end_s=float, alone_s=float, offchip_bytes=float, energy_J=float),
-}
+class _LatencyPartsForm(Form):
+    path: float
+    work: float
+    traffic: float
+    balance: float
+
+
+class _LeastForm(Form):
+    latency_s: float
+    energy_J: float
+    area_mm2: float
+    latency_parts_s: _LatencyPartsForm
+
+
+_WrittenChipletForm = as_written(
+    ChipletForm, area_mm2=float, interface=int, hops=int, levels=list[as_written(SizeForm)]
+)
+_WrittenStepForm = as_written(StepForm, start_s=float, end_s=float, alone_s=float, offchip_bytes=float, energy_J=float)
+_WrittenDesignForm = as_written(
+    DesignForm,
+    may_lack=("name",),
+    latency_s=float,
+    energy_J=float,
+    area_mm2=float,
+    bounds=_LeastForm,
+    chiplets=Annotated[list[_WrittenChipletForm], Meta(min_length=1)],
+    schedule=list[_WrittenStepForm],
+)
+
+_DESIGN_PARTS: dict[str, Any] = {"chiplets": _WrittenChipletForm, "schedule": _WrittenStepForm}
 
 DESIGN_PARTS: dict[str, Any] = {
     **_DESIGN_PARTS,
-    "designs": _DESIGN_PARTS,
+    "designs": (_WrittenDesignForm, _DESIGN_PARTS),
     "schedules": _DESIGN_PARTS,
     "mappings": WrittenNestForm,
 }

@@ -121,8 +121,9 @@ def _patterns(
         steps //= np.gcd(*steps.T)[:, None]
         shifts[:, 2 * a : 2 * a + 2] = np.where(both[:, None], steps, 1)
     rows = np.concatenate([loops.reshape(len(loops), -1), shifts], axis=1)
-    ways, which = np.unique(rows, axis=0, return_inverse=True)
-    return ways, which.reshape(-1)
+    whole = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).reshape(-1)  # compared at once, in any order
+    _, first, which = np.unique(whole, return_index=True, return_inverse=True)
+    return rows[first], which.reshape(-1)
 
 
 def _groups(way: np.ndarray) -> tuple[tuple[int, int], list[np.ndarray]]:

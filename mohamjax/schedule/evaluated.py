@@ -14,6 +14,7 @@ import numpy as np
 from mohamjax.exported import exported_jit
 from mohamjax.hardware import PackageParameters, Technology, Template, template_arrays
 from mohamjax.mapping import Mapping, MappingTables, Wires, stacked_layers, tabulate
+from mohamjax.platforms import accelerated
 from mohamjax.programs import LIGHT
 from mohamjax.schedule.bounds import Bounds, design_bounds, scenario_bounds
 from mohamjax.schedule.design import CYCLE_S, Design, DesignReport, report
@@ -113,8 +114,11 @@ _ROWS = 64
 
 
 def _batches(number: int) -> list[np.ndarray]:
-    """Indices 0 to `number` - 1 in batches of one size, the last one filled up: two sizes are compiled at most."""
-    width = _ROWS if number <= 16 * _ROWS else 16 * _ROWS
+    """Indices 0 to `number` - 1 in batches of one size, the last one filled up: two sizes are compiled at most.
+
+    A processor always takes the small one, whose arrays find their memory again from batch to batch.
+    """
+    width = 16 * _ROWS if accelerated() and number > 16 * _ROWS else _ROWS
     return [np.minimum(np.arange(first, first + width), number - 1) for first in range(0, number, width)]
 
 
