@@ -12,8 +12,7 @@ from matplotlib.figure import Figure
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import Technology
-from mohamjax.io.files import write_bytes
-from mohamjax.io.results import prepare_folder
+from mohamjax.io.files import prepare_folder, write_bytes
 from mohamjax.io.results_reader import evaluate_results, read_results
 from mohamjax.io.robust import read_comparisons
 from mohamjax.plot.design import DesignView, design_view

@@ -10,8 +10,7 @@ from typing import Any
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import Technology
-from mohamjax.io.files import write_text
-from mohamjax.io.results import prepare_folder
+from mohamjax.io.files import prepare_folder, write_text
 from mohamjax.io.results_reader import ResultDesigns, ResultFiles, evaluate_results, read_results
 from mohamjax.page import Result, contents, page
 from mohamjax.page.document import plotting_library

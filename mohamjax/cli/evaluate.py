@@ -279,9 +279,7 @@ def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
         is_batch,
         prepare_folder,
         write_design_trace,
-        write_timeloop_designs,
     )
-    from mohamjax.io.periods import write_periods
 
     if is_batch(arguments.file, arguments.out) or arguments.resume:
         what_if.refuse_beside(arguments)
@@ -328,8 +326,12 @@ def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
         if arguments.trace is not None:
             write_design_trace(arguments.trace, evaluated, [row["design_id"] for row in rows if row["valid"]])
         if arguments.timeloop is not None:
+            from mohamjax.io import write_timeloop_designs
+
             write_timeloop_designs(arguments.timeloop, evaluated)
         if arguments.periods is not None:
+            from mohamjax.io.periods import write_periods
+
             write_periods(arguments.periods_out, rows, evaluated, arguments.periods)
     _count_designs(rows)
     return _broken(arguments, rows)

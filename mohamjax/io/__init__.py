@@ -1,6 +1,6 @@
 """Files in and out: results, designs, schedules, mappings, samples, checkpoints.
 
-What needs the room `search` is imported once it is asked for: evaluations of files do without.
+What an evaluation of designs does without is imported once it is asked for, such as the room `search`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from mohamjax.io.batch import BatchProgress, BatchSummary, evaluate_files, is_batch
 from mohamjax.io.design_arrays import problem_document, read_design_arrays, write_design_arrays, write_front_arrays
 from mohamjax.io.designs import (
     EXPLANATIONS_FORMAT,
@@ -23,32 +22,40 @@ from mohamjax.io.designs import (
     write_design_trace,
     write_designs,
 )
-from mohamjax.io.files import check_format, dump_json, locked_folder, read_json, write_text, write_together
-from mohamjax.io.formats import DESIGNS_FORMAT, SCHEDULE_FORMAT
-from mohamjax.io.mapping_cache import MappingCache, cache_folder, mapping_cache
-from mohamjax.io.mappings import MAPPINGS_FORMAT, best_nests, given_mappings, mappings_document
-from mohamjax.io.schedules import evaluate_schedules
-from mohamjax.io.timeloop import TimeloopInput, evaluate_timeloop, read_timeloop
-from mohamjax.io.timeloop_writer import (
-    template_architecture,
-    timeloop_documents,
-    write_timeloop,
-    write_timeloop_designs,
-    write_timeloop_mappings,
+from mohamjax.io.files import (
+    check_format,
+    dump_json,
+    locked_folder,
+    prepare_folder,
+    read_json,
+    write_text,
+    write_together,
 )
+from mohamjax.io.formats import DESIGNS_FORMAT, SCHEDULE_FORMAT, is_batch
+from mohamjax.io.mapping_cache import MappingCache, cache_folder, mapping_cache
 
 if TYPE_CHECKING:
+    from mohamjax.io.batch import BatchProgress, BatchSummary, evaluate_files
     from mohamjax.io.checkpoint import CheckpointFile, read_checkpoint, write_checkpoint
     from mohamjax.io.job_transfer import read_transfer, write_transfer
+    from mohamjax.io.mappings import MAPPINGS_FORMAT, best_nests, given_mappings, mappings_document
     from mohamjax.io.results import (
         HISTORY_COLUMNS,
         front_csv,
         front_rows,
-        prepare_folder,
         read_certificate,
         write_results,
     )
     from mohamjax.io.robust import package_rows, price_rows, read_comparisons, robust_rows, write_robust_results
+    from mohamjax.io.schedules import evaluate_schedules
+    from mohamjax.io.timeloop import TimeloopInput, evaluate_timeloop, read_timeloop
+    from mohamjax.io.timeloop_writer import (
+        template_architecture,
+        timeloop_documents,
+        write_timeloop,
+        write_timeloop_designs,
+        write_timeloop_mappings,
+    )
 
 __all__ = [
     "DESIGNS_FORMAT",
@@ -113,10 +120,21 @@ __all__ = [
 ]
 
 _LATE = {
+    "batch": ("BatchProgress", "BatchSummary", "evaluate_files"),
     "checkpoint": ("CheckpointFile", "read_checkpoint", "write_checkpoint"),
     "job_transfer": ("read_transfer", "write_transfer"),
-    "results": ("HISTORY_COLUMNS", "front_csv", "front_rows", "prepare_folder", "read_certificate", "write_results"),
+    "mappings": ("MAPPINGS_FORMAT", "best_nests", "given_mappings", "mappings_document"),
+    "results": ("HISTORY_COLUMNS", "front_csv", "front_rows", "read_certificate", "write_results"),
     "robust": ("package_rows", "price_rows", "read_comparisons", "robust_rows", "write_robust_results"),
+    "schedules": ("evaluate_schedules",),
+    "timeloop": ("TimeloopInput", "evaluate_timeloop", "read_timeloop"),
+    "timeloop_writer": (
+        "template_architecture",
+        "timeloop_documents",
+        "write_timeloop",
+        "write_timeloop_designs",
+        "write_timeloop_mappings",
+    ),
 }
 
 

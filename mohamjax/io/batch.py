@@ -26,7 +26,7 @@ from mohamjax.io.design_arrays import is_design_arrays, read_design_arrays
 from mohamjax.io.design_rows import read_rows
 from mohamjax.io.designs_reader import DesignHeader, header_rows, identifier, read_header
 from mohamjax.io.files import check_format, parse_json, read_json, uncollected
-from mohamjax.io.formats import DESIGNS_FORMAT, SCHEDULE_FORMAT
+from mohamjax.io.formats import DESIGNS_FORMAT, SCHEDULE_FORMAT, SUFFIXES
 from mohamjax.io.forms import DESIGN_PARTS
 from mohamjax.io.nests import NestList
 from mohamjax.io.result_stream import NUMBERS, ResultStream
@@ -46,12 +46,11 @@ from mohamjax.schedule.fluid import DONE, REASONS
 from mohamjax.schedule.job_table import JobTable, evaluate_table
 from mohamjax.struct import take
 
-__all__ = ["BatchProgress", "BatchSummary", "evaluate_files", "is_batch"]
+__all__ = ["BatchProgress", "BatchSummary", "evaluate_files"]
 
 _ROWS = 4 * BLOCK  # of a block that is read at once, for every device
 _DESIGNS = (DESIGNS_FORMAT, SCHEDULE_FORMAT)
 _FORMATS = (*_DESIGNS, FLUID_FORMAT, JOB_TABLE_FORMAT)
-_SUFFIXES = (".json", ".jsonl", ".jsonl.gz", ".npz")
 _NO_VALUES = (np.nan,) * len(NUMBERS)
 
 COLUMNS = ("file", "entry", "design_id", *NUMBERS, "valid", "reason")
@@ -384,13 +383,6 @@ class _Sources:
             raise InputError("is empty", file=path, remedy="give a JSON lines file")
 
 
-def is_batch(paths: Sequence[str | pathlib.Path], out: str | pathlib.Path | None = None) -> bool:
-    """Whether inputs are more than one JSON file, or the result is to be arrays."""
-    names = [str(path) for path in paths]
-    single = len(names) == 1 and not os.path.isdir(names[0]) and not names[0].endswith(_SUFFIXES[1:])
-    return not single or str(out).endswith(".npz")
-
-
 def _listed(paths: Sequence[str | pathlib.Path]) -> tuple[list[pathlib.Path], int]:
     """Files, those of folders in the order of their names; and how many files of folders hold something else."""
     files: list[pathlib.Path] = []
@@ -411,7 +403,7 @@ def _ours(path: pathlib.Path) -> bool:
     """Whether a file of a folder is of a format that is evaluated; one that cannot be read is, so that it is told."""
     if path.suffix == ".npz":
         return is_design_arrays(path)
-    if not path.name.endswith(_SUFFIXES):
+    if not path.name.endswith(SUFFIXES):
         return False
     try:
         with open(path, "rb") as stream:

@@ -213,12 +213,13 @@ def _genes(
 
 def _sizes(chip: ChipletForm, template: Template, item: str) -> tuple[np.ndarray, np.ndarray]:
     """Capacities `[levels]` and fanouts `[levels, 2]` that a chiplet states; -1 where it states none."""
-    levels = len(template.levels)
-    capacity, fanout = np.full(levels, -1.0), np.full((levels, 2), -1.0)
+    names = template.level_names
+    capacity: list[float] = [-1.0] * len(names)
+    fanout: list[tuple[float, float]] = [(-1.0, -1.0)] * len(names)
     for row in chip.levels or ():
-        if row.name not in template.level_names:
+        if row.name not in names:
             raise InputError(f"template {template.name} has no level {row.name!r}", item=item)
-        v = template.level_names.index(row.name)
+        v = names.index(row.name)
         limit, words, spread = template.levels[v], row.capacity_words, row.fanout
         if words is not None:
             if limit.capacity_words is not None and words > limit.capacity_words:
@@ -226,11 +227,11 @@ def _sizes(chip: ChipletForm, template: Template, item: str) -> tuple[np.ndarray
                 raise InputError(told, item=item)
             capacity[v] = words
         if spread is not None:
-            if any(f > most for f, most in zip(spread, limit.fanout, strict=True)):
+            if spread[0] > limit.fanout[0] or spread[1] > limit.fanout[1]:
                 told = f"level {row.name} has fanout {list(spread)}, the template allows {list(limit.fanout)}"
                 raise InputError(told, item=item)
             fanout[v] = spread
-    return capacity, fanout
+    return np.asarray(capacity), np.asarray(fanout)
 
 
 def _fault(form: DesignForm, nests: NestList, rules: DesignRules) -> InputError:

@@ -16,6 +16,7 @@ import pathlib
 import signal
 import stat
 import struct
+import tempfile
 import threading
 import warnings
 import zipfile
@@ -43,6 +44,7 @@ __all__ = [
     "locked_folder",
     "open_arrays",
     "parse_json",
+    "prepare_folder",
     "read_arrays",
     "read_json",
     "uncollected",
@@ -484,6 +486,28 @@ def _undisturbed() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
     if waiting and callable(before):
         before(waiting[0], None)
+
+
+def prepare_folder(path: str | pathlib.Path, item: str = "argument `out`") -> pathlib.Path:
+    """Creates the folder and proves that it can be written, before any long computation.
+
+    Args:
+        path: the folder.
+        item: what names it, for complaints.
+
+    Raises:
+        InputError: it cannot be created or written.
+    """
+    folder = pathlib.Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise InputError(
+            f"cannot be written ({error.strerror})", file=folder, item=item, remedy="name a folder that can be"
+        ) from None
+    return folder
 
 
 @contextlib.contextmanager

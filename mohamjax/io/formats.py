@@ -1,8 +1,12 @@
-"""Names of formats that several readers and writers share."""
+"""Names of formats that several readers and writers share, and of files."""
 
 from __future__ import annotations
 
-__all__ = ["DESIGNS_FORMAT", "DESIGN_ARRAYS_FORMAT", "SCHEDULE_FORMAT"]
+import os
+import pathlib
+from collections.abc import Sequence
+
+__all__ = ["DESIGNS_FORMAT", "DESIGN_ARRAYS_FORMAT", "SCHEDULE_FORMAT", "SUFFIXES", "is_batch"]
 
 
 DESIGNS_FORMAT = "designs/1"
@@ -12,3 +16,14 @@ SCHEDULE_FORMAT = "schedule/1"
 
 
 DESIGN_ARRAYS_FORMAT = "design-arrays/1"
+
+
+SUFFIXES = (".json", ".jsonl", ".jsonl.gz", ".npz")
+"""How the names of files end that are evaluated by the thousand; those of one JSON file first."""
+
+
+def is_batch(paths: Sequence[str | pathlib.Path], out: str | pathlib.Path | None = None) -> bool:
+    """Whether inputs of an evaluation are more than one JSON file, or its result is to be arrays."""
+    names = [str(path) for path in paths]
+    single = len(names) == 1 and not os.path.isdir(names[0]) and not names[0].endswith(SUFFIXES[1:])
+    return not single or str(out).endswith(".npz")

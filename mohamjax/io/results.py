@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 import pathlib
-import tempfile
 from collections import abc
 from collections.abc import Sequence
 from typing import Any
@@ -32,31 +31,9 @@ from mohamjax.schedule.measures import measure_named
 from mohamjax.search.stores import HISTORY_COLUMNS
 from mohamjax.struct import plain
 
-__all__ = ["HISTORY_COLUMNS", "front_csv", "front_rows", "prepare_folder", "read_certificate", "write_results"]
+__all__ = ["HISTORY_COLUMNS", "front_csv", "front_rows", "read_certificate", "write_results"]
 
 BOUNDS_FILE, BOUNDS_FORMAT = "bounds.json", "bounds/1"
-
-
-def prepare_folder(path: str | pathlib.Path, item: str = "argument `out`") -> pathlib.Path:
-    """Creates the folder and proves that it can be written, before any long computation.
-
-    Args:
-        path: the folder.
-        item: what names it, for complaints.
-
-    Raises:
-        InputError: it cannot be created or written.
-    """
-    folder = pathlib.Path(path)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise InputError(
-            f"cannot be written ({error.strerror})", file=folder, item=item, remedy="name a folder that can be"
-        ) from None
-    return folder
 
 
 def front_rows(evaluated: Evaluated) -> list[dict[str, Any]]:
@@ -107,7 +84,7 @@ def write_results(
     """Writes all files of a results folder but the figures and the checkpoint, all or none of them.
 
     Args:
-        folder: from `prepare_folder`.
+        folder: from `files.prepare_folder`.
         evaluated: the front, from `non_dominated`.
         history: rows with `HISTORY_COLUMNS`.
         config: everything needed to repeat the search; plain data.

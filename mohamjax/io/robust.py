@@ -100,7 +100,7 @@ def write_robust_results(folder: pathlib.Path, result: RobustResult, config: abc
     other models, and the files of `nominal/`.
 
     Args:
-        folder: from `prepare_folder`.
+        folder: from `files.prepare_folder`.
         result: of `robust_search`.
         config: everything needed to repeat the search; plain data.
 

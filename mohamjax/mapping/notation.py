@@ -8,6 +8,7 @@ space), `temporal.factors` (missing = 1), `temporal.perm` (dimensions innermost 
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -200,26 +201,28 @@ def mappings_of(
     sound = np.asarray([len(form.levels) == count for form in forms], bool)
     rows = [row for form, good in zip(forms, sound, strict=True) if good for row in form.levels]
     shape = int(sound.sum()), count
-    fine = np.asarray(
-        [row.name is None or row.name == name for row, name in zip(rows, list(level_names) * shape[0], strict=True)],
-        bool,
-    )
-    factors = map(msgspec.structs.astuple, (row.temporal.factors for row in rows))
-    temporal = np.fromiter(itertools.chain.from_iterable(factors), np.int32, len(rows) * dims)
-    perms = [row.temporal.perm for row in rows]
+
+    def each(name: str) -> list[Any]:
+        return list(map(operator.attrgetter(name), rows))
+
+    names = zip(each("name"), list(level_names) * shape[0], strict=True)
+    fine = np.asarray([told is None or told == name for told, name in names], bool)
+    factors = itertools.chain.from_iterable(map(msgspec.structs.astuple, each("temporal.factors")))
+    temporal = np.fromiter(factors, np.int32, len(rows) * dims)
+    perms = each("temporal.perm")
     order, good = _permutations("".join(perms), list(map(len, perms)))
     fine &= good
     spatial = np.ones((2, len(rows), dims), np.int32)
     spatial_order = np.empty((2, len(rows), dims), np.int32)
-    for x, spreads in enumerate(([row.spatial.X for row in rows], [row.spatial.Y for row in rows])):
+    for x, spreads in enumerate((each("spatial.X"), each("spatial.Y"))):
         loops = list(itertools.chain.from_iterable(spreads))
         letters, lengths = "".join([letter for letter, _ in loops]), list(map(len, spreads))
         spatial_order[x], good = _permutations(letters, lengths)
         fine &= good
         spatial[x, np.repeat(np.arange(len(rows)), lengths), _dims(letters)] = [factor for _, factor in loops]
-    default = list(map(list, default_keep))[:count] * shape[0]
-    flags = [kept if row.keep is None else row.keep for row, kept in zip(rows, default, strict=True)]
-    keep = np.asarray(flags, bool)
+    keeps = zip(each("keep"), list(default_keep)[:count] * shape[0], strict=True)
+    flags = [default if kept is None else kept for kept, default in keeps]
+    keep = np.fromiter(itertools.chain.from_iterable(flags), bool, len(rows) * len(DATA_SPACES))
 
     def padded(own: np.ndarray, filler: np.ndarray) -> np.ndarray:
         """`[..., n, total, k]` of the rows of the nests that have all levels, `[..., rows, k]`."""
@@ -265,7 +268,9 @@ def _permutations(letters: str, lengths: Sequence[int]) -> tuple[np.ndarray, np.
     at = np.tile(np.arange(dims, 2 * dims + 1), (len(number), 1))  # the last column takes what is no dimension
     at[row, _dims(letters)] = place
     at = at[:, :dims]
-    return at.argsort(axis=1).astype(np.int32), (at < dims).sum(axis=1) == number
+    order = np.tile(np.arange(dims, dtype=np.int32), (len(number), 1))
+    order[number > 0] = at[number > 0].argsort(axis=1)
+    return order, (at < dims).sum(axis=1) == number
 
 
 def _fault(form: NestForm, level_names: Sequence[str], file: object, item: str) -> InputError:

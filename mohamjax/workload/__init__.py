@@ -1,7 +1,14 @@
-"""Workloads: ONNX graphs read into layers, networks and application models."""
+"""Workloads: ONNX graphs read into layers, networks and application models.
+
+What reads ONNX is imported once it is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from mohamjax.workload.ensemble import Ensemble, Member, load_ensemble
-from mohamjax.workload.importer import LAYER_COLUMNS, layer_rows, read_network
 from mohamjax.workload.layer import (
     DIMS,
     LAYER_TYPES,
@@ -13,6 +20,9 @@ from mohamjax.workload.layer import (
     WorkloadShape,
 )
 from mohamjax.workload.scenario import SCENARIOS, VARIANTS, load_scenario, packaged_networks
+
+if TYPE_CHECKING:
+    from mohamjax.workload.importer import LAYER_COLUMNS, layer_rows, read_network
 
 __all__ = [
     "DIMS",
@@ -34,3 +44,9 @@ __all__ = [
     "packaged_networks",
     "read_network",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("LAYER_COLUMNS", "layer_rows", "read_network"):
+        return getattr(importlib.import_module("mohamjax.workload.importer"), name)
+    raise AttributeError(f"module 'mohamjax.workload' has no attribute {name!r}")

@@ -14,7 +14,7 @@ from mohamjax.errors import InputError, one_line
 from mohamjax.reader import close_names
 from mohamjax.workload import control_flow  # noqa: F401 -- the walk finds control flow by name
 from mohamjax.workload.budget import MAX_AXES, MAX_SIZE
-from mohamjax.workload.layer import Network
+from mohamjax.workload.layer import Network, network_name
 from mohamjax.workload.onnx_file import load_model
 from mohamjax.workload.plan import static_shape
 from mohamjax.workload.tensor import Shape, Tensor
@@ -23,7 +23,7 @@ from mohamjax.workload.walk import Walk
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["LAYER_COLUMNS", "layer_rows", "network_name", "read_network", "tensor_names"]
+__all__ = ["LAYER_COLUMNS", "layer_rows", "read_network", "tensor_names"]
 
 LAYER_COLUMNS = (
     "layer", "type", "op", "G", "N", "K", "C", "P", "Q", "R", "S", "stride_h", "stride_w", "dilation_h", "dilation_w",
@@ -109,11 +109,6 @@ def read_network(
     if walk.folded_products:
         tell(f"{walk.folded_products} products of constants are computed ahead of time and are no layers")
     return Network(network_name(name or pathlib.Path(path).stem), tuple(walk.layers), str(path))
-
-
-def network_name(text: str) -> str:
-    """A name that is safe as part of a CSV column: other characters than letters, digits and `_.+#-` become `_`."""
-    return re.sub(r"[^\w.+#-]", "_", text, flags=re.ASCII) or "network"
 
 
 def tensor_names(path: str | os.PathLike[str]) -> frozenset[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import re
 from typing import Literal, get_args
 
 from mohamjax.dims import DIMS, LAYER_TYPES, input_window, tensor_words
@@ -22,6 +23,7 @@ __all__ = [
     "Task",
     "UniqueLayer",
     "WorkloadShape",
+    "network_name",
 ]
 
 Task = Literal["vision", "language", "recommendation"]
@@ -186,3 +188,8 @@ class ApplicationModel:
     def macs(self) -> int:
         """Multiply-accumulates of all networks."""
         return sum(network.macs for network in self.networks)
+
+
+def network_name(text: str) -> str:
+    """A name that is safe as part of a CSV column: other characters than letters, digits and `_.+#-` become `_`."""
+    return re.sub(r"[^\w.+#-]", "_", text, flags=re.ASCII) or "network"

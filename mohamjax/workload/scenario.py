@@ -17,8 +17,7 @@ from msgspec import Meta
 from mohamjax.errors import InputError
 from mohamjax.forms import Form, Positive, Text, Whole, read_form
 from mohamjax.reader import close_names, found, read_yaml
-from mohamjax.workload.importer import network_name, read_network, tensor_names
-from mohamjax.workload.layer import ApplicationModel, Network, Task
+from mohamjax.workload.layer import ApplicationModel, Network, Task, network_name
 
 __all__ = ["SCENARIOS", "VARIANTS", "ScenarioForm", "is_packaged", "load_scenario", "packaged_networks"]
 
@@ -137,6 +136,8 @@ def load_scenario(
         (298, 58)
     """
     specs = [spec] if isinstance(spec, (str, os.PathLike)) else list(spec)
+    from mohamjax.workload.importer import read_network, tensor_names  # late: it takes as long as all else here
+
     name, entries = _entries(specs)
     source = " ".join(os.fspath(s) for s in specs)
     _check_shapes_are_used(shapes, entries)
@@ -199,6 +200,8 @@ def is_packaged(text: str) -> bool:
 
 def packaged_networks() -> ApplicationModel:
     """All networks of the packaged scenarios, each once, with their tasks."""
+    from mohamjax.workload.importer import read_network
+
     files = dict.fromkeys(entry for name in SCENARIOS for entry in _packaged(name))
     read = (dataclasses.replace(read_network(entry.file), task=entry.task) for entry in files)
     return ApplicationModel("packaged", tuple(read))
@@ -216,6 +219,8 @@ def _distinct(name: str, used: set[str]) -> str:
 def _check_shapes_are_used(shapes: abc.Mapping[str, Sequence[int]] | None, entries: Sequence[_Entry]) -> None:
     if not shapes:
         return
+    from mohamjax.workload.importer import tensor_names
+
     known: set[str] = set().union(*(tensor_names(entry.file) for entry in entries))
     for name in shapes:
         if name not in known:
