@@ -201,6 +201,7 @@ def mappings_of(
     sound = np.asarray([len(form.levels) == count for form in forms], bool)
     rows = [row for form, good in zip(forms, sound, strict=True) if good for row in form.levels]
     shape = int(sound.sum()), count
+    whole = slice(None) if shape[0] == len(forms) else sound
 
     def each(name: str) -> list[Any]:
         return list(map(operator.attrgetter(name), rows))
@@ -228,15 +229,15 @@ def mappings_of(
         """`[..., n, total, k]` of the rows of the nests that have all levels, `[..., rows, k]`."""
         out = np.empty((*own.shape[:-2], len(forms), total, own.shape[-1]), own.dtype)
         out[...] = filler
-        out[..., sound, :count, :] = own.reshape(*own.shape[:-2], *shape, own.shape[-1])
+        out[..., whole, :count, :] = own.reshape(*own.shape[:-2], *shape, own.shape[-1])
         return out
 
     ones, unit = np.ones(dims, np.int32), np.arange(dims, dtype=np.int32)
     arrays = Mapping(
         temporal=padded(temporal.reshape(-1, dims), ones),
         order=padded(order, unit),
-        spatial=np.moveaxis(padded(spatial, ones), 0, 1),
-        spatial_order=np.moveaxis(padded(spatial_order, unit), 0, 1),
+        spatial=padded(spatial, ones).swapaxes(0, 1),
+        spatial_order=padded(spatial_order, unit).swapaxes(0, 1),
         keep=padded(keep.reshape(-1, len(DATA_SPACES)), np.zeros(len(DATA_SPACES), bool)),
     )
     sound[sound] = fine.reshape(shape).all(axis=1)
@@ -263,6 +264,8 @@ def _permutations(letters: str, lengths: Sequence[int]) -> tuple[np.ndarray, np.
         `[rows, D]` int32, and `[rows]` bool, whether a row names each dimension once at most and nothing else.
     """
     number, dims = np.asarray(lengths, int), len(DIMS)
+    if not letters:
+        return np.tile(np.arange(dims, dtype=np.int32), (len(number), 1)), np.ones(len(number), bool)
     row = np.repeat(np.arange(len(number)), number)
     place = np.arange(len(letters)) - np.repeat(np.cumsum(number) - number, number)
     at = np.tile(np.arange(dims, 2 * dims + 1), (len(number), 1))  # the last column takes what is no dimension

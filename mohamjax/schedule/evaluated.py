@@ -116,9 +116,10 @@ _ROWS = 64
 def _batches(number: int) -> list[np.ndarray]:
     """Indices 0 to `number` - 1 in batches of one size, the last one filled up: two sizes are compiled at most.
 
-    A processor always takes the small one, whose arrays find their memory again from batch to batch.
+    On a processor the larger one is such that the next batch takes the memory of the last one.
     """
-    width = 16 * _ROWS if accelerated() and number > 16 * _ROWS else _ROWS
+    wide = (16 if accelerated() else 4) * _ROWS
+    width = _ROWS if number <= wide else wide
     return [np.minimum(np.arange(first, first + width), number - 1) for first in range(0, number, width)]
 
 
@@ -275,11 +276,12 @@ def misfits(evaluated: Evaluated, capacity: np.ndarray, fanout: np.ndarray) -> n
     layers = len(evaluated.application.layers)
     unique = np.asarray(evaluated.application.unique_of_layer)
     bad = np.asarray(~np.isfinite(evaluated.reports.objectives).all(axis=1))
+    fits = np.isfinite(tables.objectives).all(axis=-1)
     for first in range(0, len(bad), _ROWS):
         rows = slice(first, first + _ROWS)
         tile, mapping = (np.asarray(leaf[rows])[:, :layers] for leaf in (designs.assignment, designs.mapping))
         entry = unique, np.take_along_axis(np.asarray(designs.template[rows]), tile, axis=1), mapping
-        bad[rows] |= ~np.isfinite(tables.objectives[entry]).all(axis=(1, 2))
+        bad[rows] |= ~fits[entry].all(axis=1)
         lane = np.arange(len(tile))[:, None]
         for stated, needed in ((capacity, tables.capacity), (fanout, tables.fanout)):
             has = stated[rows][lane, tile]

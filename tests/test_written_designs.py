@@ -1,0 +1,274 @@
+"""`designs.json` as we write it is decoded into its forms at once, and says the same as when it is read step by step."""
+
+import copy
+import json
+import subprocess
+import sys
+
+import fuzz_documents
+import jax
+import msgspec
+import numpy as np
+import pytest
+
+from mohamjax.errors import InputError
+from mohamjax.forms import Bounds, Form, as_written, keys_for_sure
+from mohamjax.hardware import load_technology, load_templates
+from mohamjax.io import designs_document, evaluate_files, read_designs
+from mohamjax.io.files import parse_json
+from mohamjax.io.forms import DESIGN_PARTS, ChipletForm, DesignForm, StepForm
+from mohamjax.mapping.notation import NestForm, OwnedNestForm, mapping_from_dict, mappings_of
+
+TECHNOLOGY = load_technology()
+
+
+@pytest.fixture(scope="module")
+def document():
+    """What a search writes: two designs, of which the second one has its own nests."""
+    written = json.loads(json.dumps(designs_document(fuzz_documents.evaluated()[1], "s")))
+    nests = copy.deepcopy(written["mappings"])
+    for nest in nests:
+        nest["levels"][-1]["temporal"]["perm"] = nest["levels"][-1]["temporal"]["perm"][::-1]
+    for step in written["designs"][1]["schedule"]:
+        step["mapping"] += len(nests)
+    return {**written, "mappings": written["mappings"] + nests}
+
+
+def text_of(document):
+    return json.dumps(document, separators=(",", ":"))
+
+
+def read(tmp_path, text):
+    path = tmp_path / "designs.json"
+    path.write_text(text if isinstance(text, str) else text_of(text))
+    return read_designs(path, technology=TECHNOLOGY)
+
+
+def changed(document, path, value):
+    """A copy with another value at a place, or a new one."""
+    out = copy.deepcopy(document)
+    entry = out
+    for step in path[:-1]:
+        entry = entry[step]
+    entry[path[-1]] = value
+    return out
+
+
+def by_form(text):
+    """Which lists of a document were decoded into their forms."""
+    own = parse_json(text, "file", parts=DESIGN_PARTS)
+    forms = {"designs": DesignForm, "mappings": OwnedNestForm}
+    return {key for key, form in forms.items() if all(isinstance(one, form) for one in own[key])}
+
+
+def same(one, other):
+    assert (one.names, one.reasons) == (other.names, other.reasons)
+    for found, wanted in zip(*(_nests_of_designs(file) for file in (one, other)), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    for name in ("capacity", "fanout", "tile"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    for name in ("order", "assignment", "template"):
+        np.testing.assert_array_equal(getattr(one.designs, name), getattr(other.designs, name))
+
+
+def _nests_of_designs(file):
+    """The loop nest of every layer of every design, whatever their places in the sets."""
+    kind = np.take_along_axis(file.designs.template, file.designs.assignment, axis=1)
+    at = np.asarray(file.application.unique_of_layer), kind, file.designs.mapping
+    return [leaf[at] for leaf in jax.tree.leaves(file.mappings)]
+
+
+def test_what_we_write_is_decoded_into_its_forms(document):
+    assert by_form(text_of(document)) == {"designs", "mappings"}
+    assert by_form(json.dumps(document, indent=1)) == {"designs", "mappings"}
+
+
+def test_other_columns_leave_the_lists_of_a_design_to_their_forms(document):
+    own = parse_json(text_of(changed(document, ("designs", 0, "period_s"), 1.0)), "file", parts=DESIGN_PARTS)
+    assert own["designs"][0]["period_s"] == 1.0
+    assert isinstance(own["designs"][0]["schedule"][0], StepForm)
+    assert isinstance(own["designs"][0]["chiplets"][0], ChipletForm)
+
+
+OTHERWISE = {
+    "more columns": (("designs", 0, "worst_lateness_s"), -1.0),
+    "a key of a step": (("designs", 0, "schedule", 0, "mine"), {"a": [1]}),
+    "a key of a chiplet": (("designs", 1, "chiplets", 0, "mine"), None),
+    "a key of a nest": (("mappings", 0, "mine"), True),
+    "a key of the file": (("mine",), [{"a": 1}, {"a": 2}]),
+    "a factor of 1": (("mappings", 0, "levels", 0, "temporal", "factors"), {"K": 1}),
+    "a time that is no number": (("designs", 0, "schedule", 0, "start_s"), "soon"),
+    "a name with a colon": (("networks", 0, "name"), "net: one"),
+    "a source with a colon": (("networks", 0, "source"), "https://a/b.onnx"),
+}
+
+
+@pytest.mark.parametrize("kind", OTHERWISE)
+def test_both_ways_of_reading_say_the_same(tmp_path, document, kind):
+    whole = read(tmp_path, document)
+    assert whole.designs is not None and len(whole.designs) == 2
+    same(read(tmp_path, changed(document, *OTHERWISE[kind])), whole)
+
+
+def test_keys_stand_in_any_order_and_are_spelt_in_any_way(tmp_path, document):
+    def turned(value):
+        if isinstance(value, dict):
+            return {key: turned(one) for key, one in reversed(value.items())}
+        return [turned(one) for one in value] if isinstance(value, list) else value
+
+    same(read(tmp_path, turned(document)), read(tmp_path, document))
+    same(read(tmp_path, text_of(document).replace('"layer"', '"\\u006cayer"')), read(tmp_path, document))
+
+
+TWICE = {
+    "of a step": ('"layer":0,', '"layer":0,"layer":1,'),
+    "that a step does not need": ('"start_s":', '"start_s":7.5,"start_s":'),
+    "of a size": ('"capacity_words":', '"capacity_words":8,"capacity_words":'),
+    "of a design": ('"design_id":0,', '"design_id":0,"design_id":0,'),
+    "of a nest": ('"template":"simba","levels"', '"template":"simba","template":"simba","levels"'),
+    "of loops": ('"factors":{', '"factors":{},"factors":{'),
+    "of the file": ('"designs":[', '"designs":[],"designs":['),
+    "inside what nobody reads": ('"start_s":', '"mine":{"a":1,"a":2},"start_s":'),
+}
+
+
+@pytest.mark.parametrize("kind", TWICE)
+def test_a_key_written_twice_is_refused(tmp_path, document, kind):
+    old, new = TWICE[kind]
+    text = text_of(document)
+    assert old in text
+    with pytest.raises(InputError, match="is written twice in one object"):
+        read(tmp_path, text.replace(old, new, 1))
+
+
+BROKEN_NEST = {
+    "letters twice": (("temporal", "perm"), "KKC", "temporal.perm: names K twice"),
+    "no dimension": (("temporal", "perm"), "XYZ", "temporal.perm: 'XYZ' is not the dimensions innermost first"),
+    "no letter at all": (("temporal", "perm"), "é", "temporal.perm: 'é' is not the dimensions innermost first"),
+    "a dimension twice": (("spatial", "X"), [["K", 2], ["K", 2]], "spatial.X: names K twice"),
+    "a name": (("name",), "other", "name: level is called 'other'"),
+    "a factor": (("temporal", "factors"), {"K": 0}, "temporal.factors.K: 0 is too small"),
+    "a flag": (("keep",), [0, 1, 2], "keep[2]: 2 is too large"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN_NEST)
+def test_a_broken_nest_is_the_reason_of_every_design_that_names_it(tmp_path, document, kind):
+    place, value, told = BROKEN_NEST[kind]
+    first = document["designs"][0]["schedule"][0]["mapping"]
+    broken = changed(document, ("mappings", first, "levels", 0, *place), value)
+    broken["designs"].append({**copy.deepcopy(broken["designs"][0]), "design_id": 7})
+    for shown in (broken, changed(broken, ("designs", 1, "mine"), 0)):
+        found = read(tmp_path, shown)
+        assert found.names == (0, 1, 7)
+        assert f"mappings[{first}].levels[0].{told}" in found.reasons[0]
+        assert found.reasons[0] == found.reasons[2] and not found.reasons[1]
+        assert found.designs is not None and len(found.designs) == 1
+
+
+BROKEN_DESIGN = {
+    "no chiplets": (("chiplets",), [], "chiplets: is empty"),
+    "no such chiplet": (("schedule", 0, "chiplet"), 9, "runs on chiplet 9, which does not exist"),
+    "no such mapping": (("schedule", 0, "mapping"), 99, "mappings[99]: there is no such mapping"),
+    "no such level": (("chiplets", 0, "levels", 0, "name"), "x", "chiplets[0]: template simba has no level 'x'"),
+    "a half tile": (("chiplets", 0, "tile"), 0.5, "chiplets[0].tile: 0.5 is not whole"),
+    "a layer twice": (("schedule", 1, "layer"), 0, "is scheduled twice"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN_DESIGN)
+def test_a_broken_design_is_told_and_the_others_go_on(tmp_path, document, kind):
+    place, value, told = BROKEN_DESIGN[kind]
+    found = read(tmp_path, changed(document, ("designs", 0, *place), value))
+    assert told in found.reasons[0] and not found.reasons[1]
+    alone = {**document, "designs": document["designs"][1:]}
+    same(dataclass_of(found, names=(1,), reasons=("",)), read(tmp_path, alone))
+
+
+def dataclass_of(file, **values):
+    return type(file)(**{**{name: getattr(file, name) for name in file.__dataclass_fields__}, **values})
+
+
+def test_lines_are_read_by_their_forms_too(tmp_path, document):
+    head = {key: value for key, value in document.items() if key != "designs"}
+    path, table = tmp_path / "designs.jsonl", tmp_path / "lines.csv"
+    path.write_text("".join(text_of(line) + "\n" for line in (head, *document["designs"])))
+    (tmp_path / "designs.json").write_text(text_of(document))
+    evaluate_files(path, table, technology=TECHNOLOGY)
+    evaluate_files(tmp_path / "designs.json", tmp_path / "whole.csv", technology=TECHNOLOGY)
+    lines, whole = ((tmp_path / name).read_text().replace(".jsonl", ".json") for name in ("lines.csv", "whole.csv"))
+    assert lines == whole and len(lines.splitlines()) == 3
+
+
+class Inner(Form):
+    a: int
+    loops: Bounds
+
+
+class Outer(Form):
+    inner: list[Inner]
+    name: str | None = None
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ('{"inner":[]}', 1),
+        ('{"inner":[{"a":1,"loops":{}}],"name":"x"}', 4),
+        ('{"inner":[{"a":1,"loops":{"K":2}},{"a":1,"loops":{"K":1}}]}', 6),  # of the last one nobody can be sure
+    ],
+)
+def test_keys_that_a_text_must_have_had_are_counted(text, keys):
+    assert keys_for_sure([msgspec.json.decode(text, type=Outer)], Outer) == keys
+
+
+def test_what_is_written_lacks_no_key_and_has_no_other():
+    written = as_written(Outer, may_lack=("name",), more=float)
+    assert isinstance(msgspec.json.decode('{"inner":[],"more":1}', type=written), Outer)
+    for text in ('{"inner":[]}', '{"inner":[],"more":1,"other":1}', '{"more":1}'):
+        with pytest.raises(msgspec.ValidationError):
+            msgspec.json.decode(text, type=written)
+
+
+def test_many_nests_at_once_are_those_one_by_one():
+    """Also beside some that are none, and with what files leave out."""
+    template = load_templates(["simba"])[0]
+    keep = [level.keep for level in template.levels]
+    rng = np.random.default_rng(0)
+    rows = []
+    for _ in range(20):
+        levels = [
+            {
+                "temporal": {
+                    "factors": {"K": int(rng.integers(1, 9))},
+                    "perm": "".join(rng.permutation(list("KCPQ"))[:n]),
+                },
+                "spatial": {"X": [["C", 2], ["K", 4]][: n % 3], "Y": []},
+            }
+            | ({"keep": [0, 1, 0]} if n % 2 else {})
+            for n in rng.integers(0, 5, len(keep)).tolist()
+        ]
+        rows.append({"levels": levels})
+    broken = [{"levels": rows[0]["levels"][1:]}, {"levels": [{"temporal": {"perm": "KK"}}, *rows[0]["levels"][1:]]}]
+    forms = [msgspec.convert(row, NestForm) for row in (rows[0], *broken, *rows[1:])]
+    nests, sound = mappings_of(forms, template.level_names, keep, levels=8)
+    assert sound.tolist() == [True, False, False, *[True] * 19]
+    for i, row in zip(np.flatnonzero(sound), rows, strict=True):
+        one = mapping_from_dict(row, template.level_names, keep, levels=8)
+        for found, wanted in zip(jax.tree.leaves(nests), jax.tree.leaves(one), strict=True):
+            np.testing.assert_array_equal(found[i], wanted)
+
+
+def test_an_evaluation_imports_no_search_and_no_reader_of_onnx(tmp_path, document):
+    path = tmp_path / "designs.json"
+    path.write_text(text_of(document))
+    code = (
+        "import sys; from mohamjax.cli import main; "
+        f"main(['evaluate', 'designs', {str(path)!r}, '--out', {str(tmp_path / 'out.csv')!r}]); "
+        "others = 'mohamjax.search', 'mohamjax.workload.walk', 'onnx'; "
+        "print(*(name for name in sys.modules if name.startswith(others)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == []
+    assert (tmp_path / "out.csv").read_text().count("\n") == 3
