@@ -279,4 +279,4 @@ def test_our_own_designs_are_read_by_their_forms_at_once():
     found = parse_json(json.dumps(document), "file", parts=DESIGN_PARTS)
     assert isinstance(found["mappings"][0], DESIGN_PARTS["mappings"])
     for name in ("chiplets", "schedule"):
-        assert isinstance(found["designs"][0][name][0], DESIGN_PARTS["designs"][name])
+        assert isinstance(found["designs"][0][name][0], DESIGN_PARTS[name])

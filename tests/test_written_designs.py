@@ -1,4 +1,4 @@
-"""`designs.json` as we write it is decoded into its forms at once, and says the same as when it is read step by step."""
+"""`designs.json` as we write it is decoded into its forms at once, and says the same as read step by step."""
 
 import copy
 import json
