@@ -164,9 +164,20 @@ def evaluated_on_bench(
             periods=periods,
         )  # fmt: skip
         inputs = jax.tree.map(np.asarray, (designs, *(np.asarray(size, dtype) for size in sizes)))
-        parts = [program(*jax.tree.map(lambda leaf, r=rows: leaf[r], inputs), bench) for rows in _batches(number)]
-        reports = jax.tree.map(lambda *leaves: np.concatenate(leaves)[:number], *jax.device_get(parts))
-        return tables, jax.device_get(bench.wires), reports
+        return tables, jax.device_get(bench.wires), _reported(program, inputs, bench, number)
+
+
+def _reported(program: Callable[..., Any], inputs: Any, bench: Any, number: int) -> Any:
+    """What a program says of `number` designs, as NumPy arrays; a batch makes room before the next one is begun."""
+    reports: Any = None
+    for rows in _batches(number):
+        found = jax.device_get(program(*jax.tree.map(lambda leaf, r=rows: leaf[r], inputs), bench))
+        if reports is None:
+            reports = jax.tree.map(lambda leaf: np.empty((number, *leaf.shape[1:]), leaf.dtype), found)
+        own = slice(rows[0], rows[-1] + 1)
+        for whole, leaf in zip(jax.tree.leaves(reports), jax.tree.leaves(found), strict=True):
+            whole[own] = leaf[: own.stop - own.start]
+    return reports
 
 
 def reevaluate(
@@ -276,7 +287,7 @@ def misfits(evaluated: Evaluated, capacity: np.ndarray, fanout: np.ndarray) -> n
     layers = len(evaluated.application.layers)
     unique = np.asarray(evaluated.application.unique_of_layer)
     bad = np.asarray(~np.isfinite(evaluated.reports.objectives).all(axis=1))
-    fits = np.isfinite(tables.objectives).all(axis=-1)
+    fits = np.asarray(np.isfinite(tables.objectives).all(axis=-1))
     for first in range(0, len(bad), _ROWS):
         rows = slice(first, first + _ROWS)
         tile, mapping = (np.asarray(leaf[rows])[:, :layers] for leaf in (designs.assignment, designs.mapping))
