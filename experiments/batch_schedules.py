@@ -10,6 +10,7 @@ process of its own, with their CPU seconds and the memory that they took at most
 
 import argparse
 import dataclasses
+import json
 import pathlib
 import resource
 import subprocess
@@ -143,6 +144,13 @@ def command(*words: str, package: str | None = None) -> tuple[float, float, floa
     return seconds, used, float(done.stdout.strip().splitlines()[-1])
 
 
+def in_turns(path: pathlib.Path, folder: pathlib.Path, packages: list[str | None], repeats: int) -> list[list[str]]:
+    """Cells of `evaluate designs` by each checkout: medians of runs that take turns, after one that compiles."""
+    words = "evaluate", "designs", str(path), "--out", str(folder / "out.csv")
+    runs = np.asarray([[command(*words, package=package) for package in packages] for _ in range(1 + repeats)])
+    return [[f"{s:.1f}", f"{used:.1f}", f"{most:,.0f}"] for s, used, most in np.median(runs[1:], axis=0)]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scenario", default="ar-vr")
@@ -150,7 +158,9 @@ def main() -> None:
     parser.add_argument("--bulk", type=int, default=100_000)
     parser.add_argument("--lines", type=int, default=10_000)
     parser.add_argument("--designs", type=int, default=2_043, help="designs of a designs.json")
-    parser.add_argument("--against", help="checkout whose `evaluate designs` reads the same designs.json")
+    parser.add_argument("--front", type=pathlib.Path, help="designs.json of a search, read as well")
+    parser.add_argument("--against", help="checkout whose `evaluate designs` reads `--front` in turn")
+    parser.add_argument("--repeats", type=int, default=5, help="runs of designs.json files by each checkout")
     parser.add_argument("--out", default=str(pathlib.Path(__file__).parent / "results" / "batch_schedules.md"))
     arguments = parser.parse_args()
     site = prepare(arguments.scenario, arguments.mappings, max(arguments.bulk, arguments.lines, arguments.designs))
@@ -195,24 +205,22 @@ def main() -> None:
         )
         stored = root / "designs.json"
         stored.write_text(dump_json(designs_document(evaluated, arguments.scenario)))
-        asked = [
-            (f"`evaluate designs`, {arguments.bulk // 10:,} in bulk", few, None),
-            (f"`evaluate designs`, {arguments.bulk:,} in bulk", bulk, None),
-            (f"`evaluate designs`, {arguments.lines:,} JSON lines", lines, None),
-            (
-                f"`evaluate designs`, designs.json of {arguments.designs:,} ({stored.stat().st_size / 1e6:.0f} MB)",
-                stored,
-                None,
-            ),
-        ]
-        if arguments.against:
-            asked.append(("the last one before this", stored, arguments.against))
-        for name, path, package in asked:
-            command("evaluate", "designs", str(path), "--out", str(root / "out.csv"), package=package)  # compiles
-            seconds, used, most = command(
-                "evaluate", "designs", str(path), "--out", str(root / "out.csv"), package=package
-            )
-            report.row(name, f"{seconds:.1f}", f"{used:.1f}", f"{most:,.0f}")
+        for name, path in (
+            (f"`evaluate designs`, {arguments.bulk // 10:,} in bulk", few),
+            (f"`evaluate designs`, {arguments.bulk:,} in bulk", bulk),
+            (f"`evaluate designs`, {arguments.lines:,} JSON lines", lines),
+        ):
+            report.row(name, *in_turns(path, root, [None], 1)[0])
+        given = [(stored, "random", {"": None})]
+        if arguments.front:
+            others = {", `--against`": arguments.against} if arguments.against else {}
+            given.append((arguments.front, "a front's", {"": None} | others))
+        for path, kind, packages in given:
+            number = len(json.loads(path.read_bytes())["designs"])
+            name = f"`evaluate designs`, designs.json of {number:,} {kind} ({path.stat().st_size / 1e6:.0f} MB)"
+            rows = in_turns(path, root, list(packages.values()), arguments.repeats)
+            for which, cells in zip(packages, rows, strict=True):
+                report.row(name + which, *cells)
     report.write(pathlib.Path(arguments.out))
 
 
