@@ -205,6 +205,7 @@ class _Exported:
         self._jitted: Any = jax.jit(function, static_argnames=static, compiler_options=options)
         self._function, self._options = function, options
         self._place = function.__module__, getattr(function, "__qualname__", "")
+        self._called = getattr(getattr(function, "func", function), "__name__", "call")  # of a partial, what it calls
         self._static = frozenset([static] if isinstance(static, str) else static)
         self._known: dict[Any, _Program | None] = {}
         functools.update_wrapper(self, function)
@@ -272,7 +273,9 @@ class _Exported:
             if _unchanged():
                 _write(file, kept)
         program, out_tree = kept
-        call = jax.jit(program.call, compiler_options=self._options)
+        called = functools.partial(program.call)
+        called.__name__ = self._called  # pyright: ignore[reportAttributeAccessIssue] -- JAX logs and keeps it by name
+        call = jax.jit(called, compiler_options=self._options)
         return _Program(
             call, tuple(jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in program.out_avals), out_tree
         )
@@ -286,6 +289,7 @@ class _Exported:
             return found
 
         try:
+            flat.__name__ = self._called
             program = jax.export.export(jax.jit(flat), platforms=("cpu",))(*leaves)
         except (NotImplementedError, ValueError):  # something in it has no portable form
             return None

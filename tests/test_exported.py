@@ -405,3 +405,12 @@ def test_random_keys_come_and_go(folder):
         np.testing.assert_array_equal(jax.random.key_data(found[0]), jax.random.key_data(split(keys)[0]))
         np.testing.assert_array_equal(found[1], split(keys)[1])
     assert len(list(folder.iterdir())) == 1 and further._cache_size() == 1
+
+
+def test_kept_programs_have_the_name_of_their_function(folder, caplog):
+    fresh()(rows(), ADD)
+    for function in (fresh(), exported_jit(functools.partial(double, times=2))):
+        caplog.clear()
+        with jax.log_compiles(True), caplog.at_level("WARNING"):
+            function(rows(), ADD)
+        assert any("jit(double)" in record.getMessage() for record in caplog.records)
