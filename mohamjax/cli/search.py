@@ -51,8 +51,8 @@ def add_parser(verbs: Any) -> None:
         "--remap",
         type=options.natural,
         metavar="N",
-        help="map layers again on chiplets of the front every N generations (default 100; 0: never, as with "
-        "--budget tiny)",
+        help="map layers again on chiplets of the front every N generations (default 70 with --budget small, "
+        "100 with --budget paper; 0: never, as with --budget tiny)",
     )
     parser.add_argument(
         "--polish",
