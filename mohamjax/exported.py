@@ -38,7 +38,7 @@ from jax import core as jax_core
 from jaxlib.version import __version__ as jaxlib_version
 
 from mohamjax import STARTED
-from mohamjax.platforms import accelerated
+from mohamjax.platforms import accelerated, as_usual
 
 __all__ = ["exported_jit", "keep_in"]
 
@@ -174,13 +174,26 @@ def _name(value: Any) -> Any:
 
 
 def _name_of_function(value: types.FunctionType) -> Any:
-    """A function of this package, by its place in a source file and by what it holds of the functions around it."""
+    """A function of this package, by its place in a source file, its code and what it holds of those around it.
+
+    The code tells apart what begins on one line, such as two lambdas.
+    """
     if not _ours(value.__module__):
         raise _NamelessError(value.__qualname__)
     code = value.__code__
-    place = value.__module__, value.__qualname__, code.co_firstlineno, tuple(code.co_positions())
+    place = value.__module__, value.__qualname__, code.co_firstlineno, _name_of_code(code)
     held = [cell.cell_contents for cell in value.__closure__ or ()]
     return "function", place, _name(held), _name(value.__defaults__), _name(value.__kwdefaults__)
+
+
+def _name_of_code(code: types.CodeType) -> Any:
+    constants = [
+        _name_of_code(one)
+        if isinstance(one, types.CodeType)
+        else repr(sorted(map(repr, one)) if isinstance(one, frozenset) else one)
+        for one in code.co_consts
+    ]
+    return code.co_code.hex(), constants, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
 
 
 @dataclasses.dataclass(frozen=True)
@@ -315,7 +328,7 @@ def _uncommitted(leaves: Sequence[jax.Array]) -> list[jax.Array]:
 
 def _single() -> bool:
     """Whether programs run on this process's processor alone: what is kept is for that."""
-    return not accelerated() and _config.jax_default_device is None and jax.process_count() == 1
+    return as_usual() and not accelerated() and _config.jax_default_device is None and jax.process_count() == 1
 
 
 def _read(file: pathlib.Path) -> tuple[Any, Any] | None:

@@ -20,7 +20,7 @@ from typing import Any
 import jax
 from jax import lax
 
-__all__ = ["accelerated", "by_platform", "short_scan", "traced"]
+__all__ = ["accelerated", "as_usual", "by_platform", "short_scan", "traced"]
 
 _UNROLL = 8  # steps that an accelerator takes as one; more hardly save kernels and take long to compile
 
@@ -77,6 +77,11 @@ def short_scan(
 def accelerated() -> bool:
     """Whether the host plans for an accelerator: the sizes of batches that it hands to programs depend on it."""
     return _form() != "cpu"
+
+
+def as_usual() -> bool:
+    """Whether programs are traced as the platform has them, and not as `traced` says."""
+    return not _traced
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mohamjax import exported
+from mohamjax import exported, platforms
 from mohamjax.exported import exported_jit, keep_in
 from mohamjax.schedule import Design
 
@@ -255,8 +255,8 @@ def test_the_platform_is_kept_and_part_of_the_name(folder, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(jax, "default_backend", lambda: "other")
         assert exported._settings() != name
-    for platforms, taken in (("cpu",), ("any",)), (("cuda",), ("cuda",)), (("cpu", "cuda"), ("cpu", "cuda")):
-        program = jax.export.export(jax.jit(jnp.sin), platforms=platforms)(np.float32(1))
+    for made, taken in (("cpu",), ("any",)), (("cuda",), ("cuda",)), (("cpu", "cuda"), ("cpu", "cuda")):
+        program = jax.export.export(jax.jit(jnp.sin), platforms=made)(np.float32(1))
         assert exported._without_lapack(program).platforms == taken
 
 
@@ -405,6 +405,23 @@ def test_random_keys_come_and_go(folder):
         np.testing.assert_array_equal(jax.random.key_data(found[0]), jax.random.key_data(split(keys)[0]))
         np.testing.assert_array_equal(found[1], split(keys)[1])
     assert len(list(folder.iterdir())) == 1 and further._cache_size() == 1
+
+
+def test_functions_that_begin_on_one_line_have_names_of_their_own():
+    code = "def pair():\n    return (lambda x: x + 1), (lambda x: x * 2), (lambda x: x + 2), (lambda x: x + 1)\n"
+    module = {"__name__": "mohamjax.anything"}
+    exec(compile(code, "anything.py", "exec"), module)
+    add, double, more, again = map(exported._name, module["pair"]())
+    assert len({repr(add), repr(double), repr(more)}) == 3 and repr(add) == repr(again)
+
+
+def test_what_is_traced_for_another_platform_is_not_kept(folder):
+    fresh()(rows(), ADD)
+    kept = list(folder.iterdir())
+    with platforms.traced("cpu"):
+        count, got = traces(lambda: fresh()(rows(), ADD))
+    same(got)
+    assert count == 1 and list(folder.iterdir()) == kept
 
 
 def test_kept_programs_have_the_name_of_their_function(folder, caplog):

@@ -272,3 +272,16 @@ def test_an_evaluation_imports_no_search_and_no_reader_of_onnx(tmp_path, documen
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == []
     assert (tmp_path / "out.csv").read_text().count("\n") == 3
+
+
+def test_designs_are_known_by_what_was_read_of_them(document, tmp_path):
+    digest = read(tmp_path, document).digest
+    assert read(tmp_path, json.dumps(document, indent=1)).digest == digest
+    others = [
+        changed(document, ("designs", 0, "schedule"), document["designs"][0]["schedule"][::-1]),
+        changed(document, ("mappings", 0, "levels", -1, "temporal", "perm"), "GNKCPQRS"),
+        changed(document, ("designs", 0, "chiplets", 0, "levels", 0, "capacity_words"), None),
+        changed(document, ("templates", 0, "levels", -1, "bandwidth"), 3.0),
+    ]
+    found = [read(tmp_path, other) for other in others]
+    assert len({digest, *(file.digest for file in found)}) == 1 + len(others)

@@ -165,7 +165,7 @@ class _Designs:
         self._costing = _Costing(header, self.rules.store.levels, float32, devices)
 
     def evaluate(self, entries: Sequence[Any]) -> Values:
-        """Evaluates pairs of a design as JSON has it and the nests of its file."""
+        """Evaluates pairs of a design, as JSON has it or by its form, and the nests of its file."""
         read = read_rows(entries, self.rules)
         reasons = ["" if fault is None else str(fault) for fault in read.faults]
         store = self.rules.store

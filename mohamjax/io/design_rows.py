@@ -240,7 +240,8 @@ def _fault(form: DesignForm, nests: NestList, rules: DesignRules) -> InputError:
         _check(form, nests, rules)
     except InputError as error:
         return error
-    raise AssertionError("a design that is not sound has nothing wrong with it")
+    told, remedy = "is refused, and nothing wrong is found with it", "a fault of mohamjax: report it with the file"
+    return InputError(told, remedy=remedy)
 
 
 def _check(form: DesignForm, nests: NestList, rules: DesignRules) -> None:

@@ -46,7 +46,7 @@ def schema(name: str) -> dict[str, Any]:
     jobs that wait for each other, nests that do not fit.
 
     Args:
-        name: of `FORMS`.
+        name: of `FORMS`; a format may be named without its version.
 
     Raises:
         InputError: there is no such name.
@@ -55,6 +55,7 @@ def schema(name: str) -> dict[str, Any]:
         >>> schema("fluid-schedule/1")["required"]
         ['format', 'cases']
     """
+    name = next((known for known in FORMS if known == name or known.partition("/")[0] == name), name)
     if name not in FORMS:
         raise InputError(f"there is no schema {name!r}", item="argument `name`", remedy=suggestion(name, FORMS))
     made = msgspec.json.schema(FORMS[name])

@@ -124,14 +124,13 @@ WrittenNestForm = as_written(
     levels=list[
         as_written(
             NestLevelForm,
-            temporal=as_written(
-                LoopsForm, perm=str
-            ),  # `mappings_of` looks at its letters; a pattern takes as long as all
+            temporal=as_written(LoopsForm, perm=str),
             spatial=as_written(SpreadForm),
         )
     ],
 )
-"""A loop nest as we write it; any text may be the order of its loops."""
+"""A loop nest as we write it. Any text may be the order of its loops: `mappings_of` looks at the letters, a pattern
+would take as long as all the rest."""
 
 
 def mapping_from_dict(
@@ -298,7 +297,8 @@ def _fault(form: NestForm, level_names: Sequence[str], file: object, item: str) 
             if twice is not None:
                 told, remedy = f"names {twice} twice", "name each dimension once"
                 return InputError(told, file=file, item=f"{where}.{place}", remedy=remedy)
-    raise AssertionError("a form that is not sound has nothing wrong with it")
+    told, remedy = "is refused, and nothing wrong is found with it", "a fault of mohamjax: report it with the file"
+    return InputError(told, file=file, item=item, remedy=remedy)
 
 
 def loop_nest(mapping: Mapping, level_names: Sequence[str]) -> str:

@@ -116,7 +116,7 @@ _ROWS = 64
 def _batches(number: int) -> list[np.ndarray]:
     """Indices 0 to `number` - 1 in batches of one size, the last one filled up: two sizes are compiled at most.
 
-    On a processor the larger one is such that the next batch takes the memory of the last one.
+    A processor has no use for wide ones, which only take more memory at once.
     """
     wide = (16 if accelerated() else 4) * _ROWS
     width = _ROWS if number <= wide else wide
@@ -146,6 +146,8 @@ def evaluated_on_bench(
     levels = mappings.temporal.shape[-2]
     tiles = designs.template.shape[-1]
     number = len(designs.template)
+    if not number:
+        raise ValueError("designs: there is none")
     dtype = np.float32 if float32 else np.float64
     if sizes is None:
         sizes = np.full((number, tiles, levels), -1.0), np.full((number, tiles, levels, 2), -1.0)
@@ -251,7 +253,7 @@ class DesignFile:
         names: identifier of every design in the file, in input order.
         reasons: why it is broken; empty where it reads well.
         designs: `Design` of those that read well, leading axis `[N]`; None where there are none.
-        capacity: `[N, S, V]` words per buffer that the chiplets state, 0 where they state none.
+        capacity: `[N, S, V]` words per buffer that the chiplets state, -1 where they state none.
         fanout: `[N, S, V, 2]` likewise.
         tile: `[N, S]` int32, tile that each chiplet of a design states; where a design does not state rising tiles for
             all its chiplets, they stand on the first ones.
@@ -274,8 +276,8 @@ class DesignFile:
 
     @property
     def digest(self) -> str:
-        """Hash of the designs that read well, with their loop nests and sizes."""
-        digest = hashlib.sha256()
+        """Hash of the designs that read well, with their templates, loop nests and sizes."""
+        digest = hashlib.sha256(repr([template.content_hash() for template in self.templates]).encode())
         for leaf in jax.tree.leaves((self.mappings, self.designs, self.count, self.capacity, self.fanout, self.tile)):
             digest.update(f"{leaf.shape} {leaf.dtype} ".encode() + np.ascontiguousarray(leaf).tobytes())
         return digest.hexdigest()
