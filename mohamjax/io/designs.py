@@ -65,6 +65,11 @@ def _short(value: Any) -> float:
     return float(f"{float(value):.10g}")
 
 
+def _shorts(values: Any) -> list[float]:
+    """As `_short`, of each of `[n]`."""
+    return [float(f"{value:.10g}") for value in np.asarray(values).tolist()]
+
+
 def designs_document(
     evaluated: Evaluated, scenario: str, bounds: Bounds | None = None, names: Sequence[int] | None = None
 ) -> dict[str, Any]:
@@ -109,24 +114,20 @@ def designs_document(
             }
             for tile in standing
         ]
-        schedule = []
-        for layer in design.order:
-            if layer >= layers:
-                continue
-            tile = int(design.assignment[layer])
-            entry = (int(unique[layer]), int(design.template[tile]), int(design.mapping[layer]))
-            schedule.append(
-                {
-                    "layer": int(layer),
-                    "chiplet": chip_of_tile[tile],
-                    "mapping": numbers.setdefault(entry, len(numbers)),
-                    "start_s": float(timeline.start[layer] * 1e-9),
-                    "end_s": float(timeline.end[layer] * 1e-9),
-                    "alone_s": _short(reports.duration[i, layer] * 1e-9),
-                    "offchip_bytes": _short(reports.offchip_bytes[i, layer]),
-                    "energy_J": _short((reports.layer_energy[i, layer] + reports.nop_energy[i, layer]) * 1e-12),
-                }
-            )
+        order = design.order[design.order < layers]
+        tile = design.assignment[order]
+        entries = zip(*(x.tolist() for x in (unique[order], design.template[tile], design.mapping[order])), strict=True)
+        columns = {
+            "layer": order.tolist(),
+            "chiplet": [chip_of_tile[t] for t in tile.tolist()],
+            "mapping": [numbers.setdefault(entry, len(numbers)) for entry in entries],
+            "start_s": (timeline.start[order] * 1e-9).tolist(),
+            "end_s": (timeline.end[order] * 1e-9).tolist(),
+            "alone_s": _shorts(reports.duration[i, order] * 1e-9),
+            "offchip_bytes": _shorts(reports.offchip_bytes[i, order]),
+            "energy_J": _shorts((reports.layer_energy[i, order] + reports.nop_energy[i, order]) * 1e-12),
+        }
+        schedule = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         latency, energy, area = (float(x) for x in evaluated.reports.objectives[i])
         rows.append(
             {

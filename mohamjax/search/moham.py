@@ -20,7 +20,7 @@ import numpy as np
 from mohamjax import emo
 from mohamjax.blocks import DESIGNS, in_fitting_blocks
 from mohamjax.devices import Devices, gathered
-from mohamjax.programs import brief_jit
+from mohamjax.programs import brief_jit, light_jit
 from mohamjax.schedule import Design, TenantReport, report
 from mohamjax.schedule.ensemble import model_reports, over_models
 from mohamjax.schedule.measures import DEFAULT, kinds_of, measured
@@ -515,7 +515,7 @@ def _decoded_again(state: SearchState, context: MohamContext) -> list[Planned]:
     return [_decode_all(batch.plan, context) for batch in _archived(state)]
 
 
-@brief_jit
+@light_jit
 def _refit_all(individuals: Planned, weight: jax.Array, context: MohamContext) -> Planned:
     """Individuals `[I, P, ...]` refitted."""
 
