@@ -1,6 +1,6 @@
 """Scenarios that no rate and no design choice was made on: the default search against that of 84a5f18.
 
-Other networks, other packages, other sets of templates than those of the packaged scenarios (`HELD_OUT` below); run
+Other networks, other packages, other sets of templates than those of the packaged scenarios (`HELD_OUT`); run
 once at the end, never to choose anything by. Both methods search the same mapping tables (those of `--budget`, seed 0)
 without mapping again, with equal evaluations, list schedules counted; ten seeds as islands of one run. Hypervolume on
 log axes, as the share of the box over these tables; p is two-sided and exact by Wilcoxon's rank-sum test, after Holm

@@ -33,7 +33,6 @@ from search_problem import (
     command,
     direct_problem,
     merit,
-    non_dominated,
     paragraphs,
     prepared,
     read_front,
@@ -45,6 +44,7 @@ from search_problem import (
 )
 
 from mohamjax.schedule import reevaluate
+from mohamjax.schedule.front import front_index
 from mohamjax.search import BUDGETS, Settings
 from mohamjax.search.moham import designs_of
 from mohamjax.workload import SCENARIOS
@@ -165,7 +165,7 @@ def main() -> None:
             label = f"{method} {population}"
             both = np.concatenate([known, objectives])
             origin = [*origin, *[(label, str(seed))] * len(objectives)]
-            kept = non_dominated(both)
+            kept = front_index(both)
             unthinned = merit(both[kept], case.context)
             kept = kept[thinned(both[kept], MOST)]
             fronts[scenario] = both[kept], [origin[i] for i in kept]

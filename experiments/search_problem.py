@@ -234,21 +234,6 @@ def write_fronts(fronts: dict[str, tuple[np.ndarray, list[tuple[str, str]]]], fi
     file.write_bytes(gzip.compress(text.getvalue().encode(), mtime=0))
 
 
-def non_dominated(objectives: np.ndarray) -> np.ndarray:
-    """Indices of the finite rows `[N, 3]` that no other row dominates, of equal ones the first, by rising latency."""
-    objectives = np.asarray(objectives, np.float64)
-    order = np.lexsort((*objectives.T[::-1],))
-    order = order[np.isfinite(objectives[order]).all(axis=1)]
-    kept = np.zeros((len(order), 3))
-    index: list[int] = []
-    for i in order:
-        row = objectives[i]
-        if not (kept[: len(index)] <= row).all(axis=1).any():
-            kept[len(index)] = row
-            index.append(int(i))
-    return np.asarray(index, int)
-
-
 # ---------------------------------------------------------------- scripts
 
 

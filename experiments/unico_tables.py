@@ -14,7 +14,6 @@ from unico_runs import Run
 
 from mohamjax import emo
 from mohamjax.text import table
-from mohamjax.unico.history import non_dominated
 from mohamjax.unico.protocol import (
     REFERENCE,
     Axes,
@@ -68,7 +67,7 @@ def volume_curve(run: Run, reference: np.ndarray, axes: Axes, grid: np.ndarray) 
 def union(runs: Iterable[Run]) -> np.ndarray:
     """Rows of some runs that none of the others dominates."""
     rows = np.concatenate([r.objectives for r in runs])
-    return rows[non_dominated(rows)]
+    return rows[emo.distinct_front(rows)]
 
 
 def shares_to_reach(runs: Table, method: str, base: str, pairs: Pairs, axes: Axes) -> tuple[np.ndarray, np.ndarray]:
@@ -193,6 +192,6 @@ def share_of(objectives: np.ndarray, truth: np.ndarray) -> float:
     axes, corner = Axes.of(truth, log=True), np.full(truth.shape[1], REFERENCE)
 
     def volume(rows: np.ndarray) -> float:
-        return float(emo.hypervolume(emo.with_spare_rows(axes.scaled(rows[non_dominated(rows)])), corner))
+        return float(emo.hypervolume(emo.with_spare_rows(axes.scaled(rows[emo.distinct_front(rows)])), corner))
 
     return volume(objectives) / volume(truth)

@@ -187,13 +187,13 @@ def _name_of_function(value: types.FunctionType) -> Any:
 
 
 def _name_of_code(code: types.CodeType) -> Any:
-    constants = [
-        _name_of_code(one)
-        if isinstance(one, types.CodeType)
-        else repr(sorted(map(repr, one)) if isinstance(one, frozenset) else one)
-        for one in code.co_consts
-    ]
-    return code.co_code.hex(), constants, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
+    def constant(value: Any) -> Any:
+        if isinstance(value, types.CodeType):
+            return _name_of_code(value)
+        return repr(sorted(map(repr, value)) if isinstance(value, frozenset) else value)  # sets have no fixed order
+
+    names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
+    return code.co_code.hex(), tuple(map(constant, code.co_consts)), *names
 
 
 @dataclasses.dataclass(frozen=True)
@@ -301,8 +301,8 @@ class _Exported:
             out.append(structure)
             return found
 
+        flat.__name__ = self._called
         try:
-            flat.__name__ = self._called
             program = jax.export.export(jax.jit(flat), platforms=("cpu",))(*leaves)
         except (NotImplementedError, ValueError):  # something in it has no portable form
             return None

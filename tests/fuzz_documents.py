@@ -13,7 +13,7 @@ from workload_models import info, model, node, weight
 from mohamjax.hardware import load_templates, template_to_yaml
 from mohamjax.io.checkpoint import write_checkpoint
 from mohamjax.io.design_arrays import write_design_arrays
-from mohamjax.io.designs import evaluate_designs, read_designs
+from mohamjax.io.designs import designs_document, evaluate_designs, read_designs
 
 BEHIND = {"m.onnx": model([node("MatMul", "x w", "y", "fc")], [info("x", (2, 4))], ["y"], [weight("w", (4, 6))])}
 """Models that stand beside the files that name them."""
@@ -381,6 +381,12 @@ def design_file():
 def evaluated():
     """The designs, evaluated: rows and what stands behind them."""
     return _designs_read(True)
+
+
+@functools.cache
+def written() -> dict:
+    """The designs as a search writes them; not to be changed."""
+    return json.loads(json.dumps(designs_document(evaluated()[1], "s")))
 
 
 def _checkpoint() -> bytes:

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
+from mohamjax import emo
 from mohamjax.schedule.front import front_index
 
 VALUES = st.sampled_from([0.0, 1.0, 2.0, 3.0, np.inf, np.nan])
@@ -22,3 +23,10 @@ def test_it_holds_each_finite_point_that_nothing_dominates_once(objectives):
 
 def test_of_nothing_there_is_none():
     assert front_index(np.empty((0, 3))).tolist() == []
+
+
+def test_endless_values_count_as_values():
+    """Schedules that never end are compared too: a front of them alone has one."""
+    values = np.array([[2, 1.0], [1, np.inf], [2, 2], [1, np.inf], [np.inf, 1]])
+    assert emo.distinct_front(values).tolist() == [1, 0]
+    assert emo.distinct_front(np.full((3, 2), np.inf)).tolist() == [0]

@@ -20,7 +20,6 @@ from mohamjax.errors import InputError
 from mohamjax.forms import read_form
 from mohamjax.hardware import load_templates, packaged_templates, template_to_dict
 from mohamjax.hardware.package import PackageParameters, package_to_dict
-from mohamjax.io import designs_document
 from mohamjax.io.files import parse_json
 from mohamjax.io.forms import DESIGN_PARTS
 from mohamjax.io.job_transfer import TRANSFER_FORMAT
@@ -243,17 +242,11 @@ def _changed(text, data):
     return text
 
 
-@functools.cache
-def _written():
-    """What a search writes; its designs are decoded into their forms too."""
-    return json.loads(json.dumps(designs_document(fuzz_documents.evaluated()[1], "s")))
-
-
 @settings(max_examples=60, deadline=None)
 @given(data=st.data(), spaces=st.booleans())
 def test_what_is_read_by_its_form_at_once_is_what_was_written(data, spaces):
     """Or refused in the same words: keys written twice are no less seen."""
-    text = json.dumps(_written(), separators=None if spaces else (",", ":"))
+    text = json.dumps(fuzz_documents.written(), separators=None if spaces else (",", ":"))
     text = _changed(text, data)
     try:
         plain = parse_json(text, "file")

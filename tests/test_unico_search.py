@@ -21,7 +21,7 @@ from mohamjax.io.checkpoint import CheckpointFile, read_checkpoint
 from mohamjax.io.codesign import write_codesign
 from mohamjax.io.designs import evaluate_designs
 from mohamjax.unico.config import METHODS, CodesignConfig
-from mohamjax.unico.history import History, non_dominated, unico_fit
+from mohamjax.unico.history import History, unico_fit
 from mohamjax.unico.results import HISTORY_COLUMNS, history_rows
 from mohamjax.unico.search import HardwareSearch, search_hardware
 from mohamjax.unico.space import named_space
@@ -236,11 +236,6 @@ def test_the_fitted_table():
     assert 0.56 < np.mean(unico_fit(space, every)[0] <= 2) < 0.66
     with pytest.raises(InputError, match="unico-edge"):
         search(ppa="unico-fit")
-
-
-def test_non_dominated_rows():
-    values = np.asarray([[2, 1.0], [1, 2], [2, 2], [1, 2]])
-    assert non_dominated(values).tolist() == [1, 0]
 
 
 @pytest.fixture(scope="module")

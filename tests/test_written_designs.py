@@ -14,7 +14,7 @@ import pytest
 from mohamjax.errors import InputError
 from mohamjax.forms import Bounds, Form, as_written, keys_for_sure
 from mohamjax.hardware import load_technology, load_templates
-from mohamjax.io import designs_document, evaluate_files, read_designs
+from mohamjax.io import evaluate_files, read_designs
 from mohamjax.io.files import parse_json
 from mohamjax.io.forms import DESIGN_PARTS, ChipletForm, DesignForm, StepForm
 from mohamjax.mapping.notation import NestForm, OwnedNestForm, mapping_from_dict, mappings_of
@@ -25,7 +25,7 @@ TECHNOLOGY = load_technology()
 @pytest.fixture(scope="module")
 def document():
     """What a search writes: two designs, of which the second one has its own nests."""
-    written = json.loads(json.dumps(designs_document(fuzz_documents.evaluated()[1], "s")))
+    written = fuzz_documents.written()
     nests = copy.deepcopy(written["mappings"])
     for nest in nests:
         nest["levels"][-1]["temporal"]["perm"] = nest["levels"][-1]["temporal"]["perm"][::-1]

@@ -3,6 +3,7 @@
 from mohamjax.emo._arrays import positive, with_spare_rows
 from mohamjax.emo.archive import Archive, archive_init, archive_size, archive_update
 from mohamjax.emo.feasibility import PENALTY, constrained, feasible
+from mohamjax.emo.front import distinct_front
 from mohamjax.emo.hypervolume import hypervolume
 from mohamjax.emo.landmarks import extremes, knee_point
 from mohamjax.emo.nsga2 import NSGA2, Archived, ArchivedState, NSGA2State, evolve
@@ -21,6 +22,7 @@ __all__ = [
     "archive_update",
     "constrained",
     "crowding_distance",
+    "distinct_front",
     "evolve",
     "extremes",
     "feasible",

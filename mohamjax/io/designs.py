@@ -67,7 +67,7 @@ def _short(value: Any) -> float:
 
 def _shorts(values: Any) -> list[float]:
     """As `_short`, of each of `[n]`."""
-    return [float(f"{value:.10g}") for value in np.asarray(values).tolist()]
+    return list(map(_short, np.asarray(values).tolist()))
 
 
 def designs_document(

@@ -263,8 +263,6 @@ def _permutations(letters: str, lengths: Sequence[int]) -> tuple[np.ndarray, np.
         `[rows, D]` int32, and `[rows]` bool, whether a row names each dimension once at most and nothing else.
     """
     number, dims = np.asarray(lengths, int), len(DIMS)
-    if not letters:
-        return np.tile(np.arange(dims, dtype=np.int32), (len(number), 1)), np.ones(len(number), bool)
     row = np.repeat(np.arange(len(number)), number)
     place = np.arange(len(letters)) - np.repeat(np.cumsum(number) - number, number)
     at = np.tile(np.arange(dims, 2 * dims + 1), (len(number), 1))  # the last column takes what is no dimension

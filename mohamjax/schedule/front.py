@@ -41,14 +41,5 @@ def non_dominated(evaluated: Evaluated) -> Evaluated:
 
 def front_index(objectives: np.ndarray) -> np.ndarray:
     """Rows of the finite, mutually non-dominated, distinct objectives among `[N, M]`, by the first of them upward."""
-    order = np.lexsort(objectives.T[::-1])
-    order = order[np.isfinite(objectives[order]).all(axis=1)]
-    keep = np.zeros(len(order), int)
-    found = np.empty((len(order), objectives.shape[1]), objectives.dtype)  # what is kept, without gaps
-    count = 0
-    for i in order:
-        row = objectives[i]
-        if not (found[:count] <= row).all(axis=1).any():
-            keep[count], found[count] = i, row
-            count += 1
-    return keep[:count]
+    finite = np.flatnonzero(np.isfinite(objectives).all(axis=1))
+    return finite[emo.distinct_front(objectives[finite])]

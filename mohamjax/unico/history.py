@@ -16,7 +16,7 @@ from mohamjax.unico.bracket import Measured
 from mohamjax.unico.protocol import REFERENCE, Axes
 from mohamjax.unico.space import HardwareSpace
 
-__all__ = ["OBJECTIVES", "History", "contributions", "non_dominated", "unico_fit"]
+__all__ = ["OBJECTIVES", "History", "contributions", "unico_fit"]
 
 OBJECTIVES = ("latency_s", "power_W", "area_mm2")
 """What fronts of hardware are made of."""
@@ -147,23 +147,13 @@ class History:
     def front(self, cap: float | None) -> np.ndarray:
         """Rows of the archive: those within the limit that no other dominates, by rising latency."""
         rows = np.flatnonzero(self.within(cap))
-        return rows[non_dominated(self.objectives[rows])]
+        return rows[emo.distinct_front(self.objectives[rows])]
 
     def costs(self) -> np.ndarray:
         """`[n]` int64, generations of single hardware points spent up to the end of the batch of each row."""
         batch, own = self.columns["batch"], self.columns["generations"]
         ends = np.cumsum(np.bincount(batch, weights=own, minlength=int(batch.max(initial=-1)) + 1))
         return ends[batch].astype(np.int64)
-
-
-def non_dominated(values: np.ndarray) -> np.ndarray:
-    """Rows of `[n, M]` that no other dominates, the first of equals, ordered by column after column."""
-    order = np.lexsort(values.T[::-1])
-    kept: list[int] = []
-    for i in order:
-        if not any((values[k] <= values[i]).all() for k in kept):
-            kept.append(int(i))
-    return np.asarray(kept, int)
 
 
 def contributions(history: History, cap: float | None) -> list[int]:

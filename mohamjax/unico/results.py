@@ -10,7 +10,7 @@ import numpy as np
 from mohamjax import emo
 from mohamjax.schedule import Design, Evaluated, reevaluate
 from mohamjax.search.seeding import padded
-from mohamjax.unico.history import OBJECTIVES, non_dominated
+from mohamjax.unico.history import OBJECTIVES
 from mohamjax.unico.protocol import REFERENCE, Axes
 from mohamjax.unico.search import CodesignResult
 
@@ -74,7 +74,7 @@ def evaluated_front(result: CodesignResult) -> tuple[Evaluated, np.ndarray]:
         sizes=(capacity[:, None], fanout[:, None]),
     )
     values = np.stack([evaluated.objectives[:, 0], power_of(result, evaluated), evaluated.objectives[:, 2]], axis=1)
-    kept = non_dominated(np.where(np.isfinite(values), values, np.inf))
+    kept = emo.distinct_front(np.where(np.isfinite(values), values, np.inf))
     return evaluated.take(kept), kept
 
 
@@ -130,7 +130,7 @@ def history_rows(result: CodesignResult) -> list[dict[str, Any]]:
     for b in range(int(history["batch"].max()) + 1):
         last = int(np.flatnonzero(history["batch"] == b)[-1])
         front = rows[(rows <= last)]
-        front = front[non_dominated(history.objectives[front])] if len(front) else front
+        front = front[emo.distinct_front(history.objectives[front])] if len(front) else front
         scaled = emo.with_spare_rows(axes.scaled(history.objectives[front].reshape(-1, len(OBJECTIVES))))
         out.append(
             {

@@ -313,18 +313,9 @@ def run_method(
         genes, history = library_search(method, goals.problem(table), config)
         plans = _plans(genes, len(table.jobs))
     values = evaluate_plans(table, plans, goals)
-    keep = _non_dominated([[row[name] for name in config.objectives] for row in values])
+    keep = emo.distinct_front(np.asarray([[row[name] for name in config.objectives] for row in values]))
     seconds = time.perf_counter() - began
     return JobFront(
         method,
         tuple(JobSchedule(method, plans[i], values[i], evaluations, seconds, tuple(history)) for i in keep),
     )
-
-
-def _non_dominated(rows: Sequence[Sequence[float]]) -> list[int]:
-    """Indices of the rows that none dominates, distinct, by rising first value; at least one."""
-    keep: list[int] = []
-    for i in sorted(range(len(rows)), key=lambda i: tuple(rows[i])):
-        if not any(all(a <= b for a, b in zip(rows[k], rows[i], strict=True)) for k in keep):
-            keep.append(i)
-    return keep
