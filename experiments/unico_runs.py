@@ -66,8 +66,9 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in ("unico", "hasco", "hasco-r", "nsga2", "mobohb", "random")},
     "unico-no-R": ("unico", {"robust": False}),
     "unico-mesmo": ("unico", {"acquisition": "mesmo"}),
-    "unico-end": ("unico", {"finishing": "end"}),
-    "unico-expected": ("unico", {"extrapolate": True}),
+    "unico-even": ("unico", {"aimed": 0.0}),
+    "unico-end": ("unico", {"finishing": "end", "aimed": 0.0}),
+    "unico-expected": ("unico", {"extrapolate": True, "aimed": 0.0}),
     **{
         f"{halving}-{rule}": ("unico", {**changes, "rule": rule})
         for halving, changes in (("none", {"rationed": False}), ("sh", {"area_percent": 0}), ("msh", {}))

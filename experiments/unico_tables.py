@@ -15,7 +15,6 @@ from unico_runs import Run
 from mohamjax import emo
 from mohamjax.text import table
 from mohamjax.unico.protocol import (
-    REFERENCE,
     Axes,
     cost_to_reach,
     distance_to_ideal,
@@ -189,9 +188,4 @@ def held_out(
 
 def share_of(objectives: np.ndarray, truth: np.ndarray) -> float:
     """Hypervolume of rows over that of the true front, on logarithmic axes over the whole truth up to 1.1."""
-    axes, corner = Axes.of(truth, log=True), np.full(truth.shape[1], REFERENCE)
-
-    def volume(rows: np.ndarray) -> float:
-        return float(emo.hypervolume(emo.with_spare_rows(axes.scaled(rows[emo.distinct_front(rows)])), corner))
-
-    return volume(objectives) / volume(truth)
+    return 1 - hypervolume_difference(objectives, truth, Axes.of(truth, log=True))

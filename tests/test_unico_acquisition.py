@@ -1,5 +1,6 @@
-"""Acquisitions: the hypervolume as a mean scalarisation, both rules against plain versions, batches, and a toy."""
+"""Acquisitions: the hypervolume as a mean scalarisation, the rules against plain versions, batches, and a toy."""
 
+import dataclasses
 import functools
 import math
 
@@ -13,7 +14,8 @@ from hypothesis import strategies as st
 from scipy.stats import norm, truncnorm
 
 from mohamjax.unico import gp
-from mohamjax.unico.acquisition import hypervolume_estimate, mesmo, qhvi, random_directions, scalarised
+from mohamjax.unico.acquisition import approach, hypervolume_estimate, mesmo, qhvi, random_directions, scalarised
+from mohamjax.unico.protocol import Axes, distance_to_ideal
 
 C, D, M, Q, S, K, F = 40, 3, 2, 4, 8, 16, 64
 FRONT = np.array([[0.2, 0.8, 0.5], [0.5, 0.5, 0.5], [0.8, 0.2, 0.5]])
@@ -144,6 +146,32 @@ def test_qhvi_against_a_plain_version(case):
         assert worth[0] > 0
 
 
+def test_approach_against_a_plain_version(case):
+    """Distances as the tables of experiments take them; what is better than the ideal is as good."""
+    surrogate, pool, mask, y, feasibility = case
+    with jax.enable_x64(True):
+        scale = np.array([1.0, 400.0])  # makes the targets of the case logarithms of moderate amounts
+        logs = dataclasses.replace(surrogate, offset=surrogate.offset / scale, scale=surrogate.scale / scale)
+        axes = [Axes.of(np.exp(y / scale), log=log) for log in (False, True)]
+        least = np.array([distance_to_ideal(np.exp(y / scale), a).min() for a in axes])
+        key, low, high = jax.random.key(3), np.log(axes[0].low), np.log(axes[0].high)
+        found = approach(
+            key, logs, pool, mask, low, high, least, jnp.asarray(feasibility), count=Q, samples=S, features=F
+        )
+        drawn = np.asarray(gp.posterior_samples(key, logs, pool, samples=S, features=F))
+    values = np.maximum(np.exp(drawn * np.asarray(logs.scale) + np.asarray(logs.offset)), axes[0].low)
+    distance = np.stack([distance_to_ideal(values, a) for a in axes], axis=-1)  # [S, C, 2]
+
+    def gains(picks):
+        best = np.minimum(least, distance[:, picks].min(axis=1, initial=np.inf))
+        return (np.maximum(best[:, None] - distance, 0) / least).mean(axis=(0, 2))
+
+    picks, worth = plain_picks(gains, mask, feasibility)
+    assert found.index.tolist() == picks
+    np.testing.assert_allclose(found.gain, worth, rtol=1e-9)
+    assert worth[0] > 0
+
+
 @functools.cache
 def small(rule):
     """A program of a rule in float32: `(key, surrogate, pool, mask, feasibility) -> Batch`."""
@@ -152,6 +180,10 @@ def small(rule):
         return lambda key, surrogate, pool, mask, likely: mesmo(
             key, surrogate, pool, mask, jnp.full(M, 0.5), likely, **sizes
         )
+    if rule == "approach":
+        return lambda key, surrogate, pool, mask, likely: approach(
+            key, surrogate, pool, mask, jnp.zeros(M), jnp.ones(M), jnp.full(2, 0.5), likely, **sizes
+        )
     front, there, corner = jnp.full((4, M), 0.5), np.ones(4, bool), jnp.full(M, 2.0)
     return lambda key, surrogate, pool, mask, likely: qhvi(
         key, surrogate, pool, mask, front, there, corner, likely, directions=8, **sizes
@@ -159,7 +191,7 @@ def small(rule):
 
 
 @settings(max_examples=15, deadline=None)
-@given(st.integers(0, 2**31 - 1), st.integers(0, 12), st.sampled_from(["mesmo", "qhvi"]))
+@given(st.integers(0, 2**31 - 1), st.integers(0, 12), st.sampled_from(["mesmo", "qhvi", "approach"]))
 def test_batches_are_without_repetition(seed, present, rule):
     """Also where the pool has repeated points, too few of them, or none that is feasible."""
     rng = np.random.default_rng(seed)

@@ -1,14 +1,15 @@
 """Which hardware points to measure next: batches picked greedily from a pool of candidates.
 
-Two rules, each jitted as a whole. `mesmo` is max-value entropy search for several objectives: with independent
+Three rules, each jitted as a whole. `mesmo` is max-value entropy search for several objectives: with independent
 processes the best value of an objective on a sampled Pareto front is the least value of its sampled function, so the
 gains of the objectives add up (Belakaria, Deshwal, Doppa, "Max-value entropy search for multi-objective Bayesian
 optimization", 2019; Wang and Jegelka, 2017). The gain of each is that of a noisy measurement (Moss, Leslie, Gonzalez,
 Rayson, "GIBBON", 2021): the formula without noise grows where a pick has left little variance above a sampled optimum,
 and a batch would pick the same place again. `qhvi` is the hypervolume improvement as an average over random
 scalarisations (Golovin and Zhang, "Random hypervolume scalarizations for provable multi-objective black box
-optimization", 2020), over functions sampled from the posterior. Gains are never negative and are multiplied with the
-probability that a candidate is feasible.
+optimization", 2020), over functions sampled from the posterior. `approach` aims at the one design that a front is
+judged by, the one nearest to the ideal. Gains are never negative and are multiplied with the probability that a
+candidate is feasible.
 
 Axes: C candidates (padded), D features, M objectives, S samples, K directions, Q picks.
 """
@@ -26,7 +27,7 @@ from jax.scipy.special import log_ndtr
 from mohamjax.struct import record
 from mohamjax.unico.gp import Surrogate, kernel, latent, noise_variance, posterior_samples, standardise
 
-__all__ = ["Batch", "hypervolume_estimate", "mesmo", "qhvi", "random_directions", "scalarised"]
+__all__ = ["Batch", "approach", "hypervolume_estimate", "mesmo", "qhvi", "random_directions", "scalarised"]
 
 _MARGIN = 0.01  # a sampled optimum is at least so much below what was observed [standard deviations of the targets]
 
@@ -50,6 +51,32 @@ def _pick(gain: jax.Array, feasibility: jax.Array, free: jax.Array) -> tuple[jax
     best = jnp.argmax(worth).astype(jnp.int32)
     some = free[best]
     return jnp.where(some, best, -1), jnp.where(some, worth[best], 0), free.at[best].set(False)
+
+
+def _greedy(
+    values: jax.Array, reached: jax.Array, mask: jax.Array, certain: jax.Array, *, count: int, unit: float = 1.0
+) -> Batch:
+    """Picks of the most mean increase of what is reached.
+
+    Args:
+        values: `[S, C, K]`, larger is better.
+        reached: `[S, K]`, the best before the first pick.
+        mask: `[C]` bool.
+        certain: `[C]`.
+        count: Q.
+        unit: factor of gains.
+    """
+
+    def pick(q: jax.Array, state: tuple) -> tuple:
+        index, worth, free, reached = state
+        gain = unit * jnp.mean(jnp.maximum(values - reached[:, None], 0), axis=(0, 2))
+        chosen, value, free = _pick(gain, certain, free)
+        reached = jnp.where(chosen >= 0, jnp.maximum(reached, values[:, jnp.maximum(chosen, 0)]), reached)
+        return index.at[q].set(chosen), worth.at[q].set(value), free, reached
+
+    empty = jnp.full(count, -1, jnp.int32), jnp.zeros(count, values.dtype), mask, reached
+    index, worth, *_ = lax.fori_loop(0, count, pick, empty)
+    return Batch(index=index, gain=worth)
 
 
 def _certain(feasibility: jax.Array | None, mask: jax.Array, dtype: jnp.dtype) -> jax.Array:
@@ -227,19 +254,63 @@ def qhvi(
     reached = jnp.max(jnp.where(front_mask[:, None], reached, 0), axis=0, initial=0)
     values = scalarised(drawn, corner, way)  # [S, C, K]
     certain = _certain(feasibility, mask, drawn.dtype)
+    reached = jnp.broadcast_to(reached, (samples, directions))
+    return _greedy(values, reached, mask, certain, count=count, unit=_sphere(objectives))
 
-    def pick(q: jax.Array, state: tuple) -> tuple:
-        index, worth, free, reached = state
-        gain = _sphere(objectives) * jnp.mean(jnp.maximum(values - reached[:, None], 0), axis=(0, 2))
-        chosen, value, free = _pick(gain, certain, free)
-        reached = jnp.where(chosen >= 0, jnp.maximum(reached, values[:, jnp.maximum(chosen, 0)]), reached)
-        return index.at[q].set(chosen), worth.at[q].set(value), free, reached
 
-    empty = (
-        jnp.full(count, -1, jnp.int32),
-        jnp.zeros(count, drawn.dtype),
-        mask,
-        jnp.broadcast_to(reached, (samples, directions)),
-    )
-    index, worth, *_ = lax.fori_loop(0, count, pick, empty)
-    return Batch(index=index, gain=worth)
+def _distances(values: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
+    """Distances `[..., 2]` of logarithms `[..., M]` from the ideal: on linear and on logarithmic axes, low to high.
+
+    What is better than the ideal is as good.
+    """
+
+    def norm(values: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
+        wide = high > low
+        return jnp.linalg.norm(
+            jnp.where(wide, jnp.maximum(values - low, 0) / jnp.where(wide, high - low, 1), 0), axis=-1
+        )
+
+    # On linear axes in units of the largest value: no exponential overflows where it matters.
+    linear = norm(jnp.exp(jnp.minimum(values - high, 9)), jnp.exp(low - high), jnp.ones_like(high))
+    return jnp.stack([linear, norm(values, low, high)], axis=-1)
+
+
+@functools.partial(jax.jit, static_argnames=("count", "samples", "features"))
+def approach(
+    key: jax.Array,
+    surrogate: Surrogate,
+    candidates: jax.Array,
+    mask: jax.Array,
+    low: jax.Array,
+    high: jax.Array,
+    least: jax.Array,
+    feasibility: jax.Array | None = None,
+    *,
+    count: int,
+    samples: int = 16,
+    features: int = 512,
+) -> Batch:
+    """Batch by the expected approach to the ideal: by what share the least distance falls over sampled functions.
+
+    The distances are those of `protocol.Axes`; the shares on linear and on logarithmic axes count alike. A second pick
+    gains what the first leaves.
+
+    Args:
+        key: Typed PRNG key; it is consumed.
+        surrogate: of M objectives or more, whose targets are logarithms; further ones do not count.
+        candidates: `[C, D]` float, features in [0, 1].
+        mask: `[C]` bool, candidates that are there (not measured before, no duplicates).
+        low: `[M]` float, the ideal, in the units of the targets.
+        high: `[M]` float, where the axes are 1.
+        least: `[2]` float, least distances so far, on linear and on logarithmic axes.
+        feasibility: `[C]` float in [0, 1], as of `mesmo`.
+        count: Static, Q.
+        samples: Static, S.
+        features: Static, of `gp.posterior_samples`.
+    """
+    size = low.shape[0]
+    drawn = posterior_samples(key, surrogate, candidates, samples=samples, features=features)[..., :size]
+    distance = _distances(drawn * surrogate.scale[:size] + surrogate.offset[:size], low, high)
+    values = 1 - distance / jnp.maximum(least, jnp.finfo(drawn.dtype).tiny)
+    reached = jnp.zeros((samples, 2), drawn.dtype)
+    return _greedy(values, reached, mask, _certain(feasibility, mask, drawn.dtype), count=count)

@@ -48,6 +48,8 @@ class CodesignConfig:
         rule: which rows train the surrogate, one of `fidelity.RULES`.
         robust: R is an objective of `unico`.
         acquisition: `qhvi` or `mesmo`.
+        aimed: share of the points that the surrogate proposes in `unico` which aim at the design nearest to the ideal
+            (`acquisition.approach`); if there are any, that design is the first to have the full budget.
         score: one of `SCORES`.
         area: a key of `halving.AREAS`.
         population: mappings of a generation of a lane.
@@ -78,6 +80,7 @@ class CodesignConfig:
     rule: str = "uul"
     robust: bool = True
     acquisition: str = "qhvi"
+    aimed: float = 0.25
     score: str = "parego"
     area: str = "above_terminal"
     population: int = 16
@@ -102,8 +105,10 @@ class CodesignConfig:
             if getattr(self, name) not in known:
                 told = f"unknown {name} {getattr(self, name)!r}"
                 raise InputError(told, item=f"the argument `{name}`", remedy=f"use one of {', '.join(known)}")
-        if not 0 <= self.finish < 1:
-            raise InputError(f"is {self.finish:g}", item="finish", remedy="give a share from 0 to below 1")
+        for name in ("finish", "aimed"):
+            if not 0 <= getattr(self, name) < 1:
+                told = f"is {getattr(self, name):g}"
+                raise InputError(told, item=f"the argument `{name}`", remedy="give a share from 0 to below 1")
         if self.power_cap_W is not None and not self.power_cap_W > 0:
             raise InputError(
                 f"is {self.power_cap_W:g} W", item="the argument `power_cap_W`", remedy="give a number above 0"

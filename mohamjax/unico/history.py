@@ -13,10 +13,10 @@ import numpy as np
 
 from mohamjax import emo
 from mohamjax.unico.bracket import Measured
-from mohamjax.unico.protocol import REFERENCE, Axes
+from mohamjax.unico.protocol import Axes, hypervolume, nearest_to_ideal
 from mohamjax.unico.space import HardwareSpace
 
-__all__ = ["OBJECTIVES", "History", "contributions", "unico_fit"]
+__all__ = ["OBJECTIVES", "History", "unico_fit", "worth_finishing"]
 
 OBJECTIVES = ("latency_s", "power_W", "area_mm2")
 """What fronts of hardware are made of."""
@@ -156,20 +156,22 @@ class History:
         return ends[batch].astype(np.int64)
 
 
-def contributions(history: History, cap: float | None) -> list[int]:
-    """Rows of the front, those first whose loss would cost most hypervolume (logarithmic min-max axes, up to 1.1)."""
+def worth_finishing(history: History, cap: float | None, *, aimed: bool) -> list[int]:
+    """Rows of the front, those first whose loss would cost most hypervolume (logarithmic min-max axes, up to 1.1).
+
+    Args:
+        history: rows so far.
+        cap: limit on power [W], or None.
+        aimed: whether the rows nearest to the ideal, on linear and on logarithmic axes, come before all others.
+    """
     rows = history.front(cap)
     if not len(rows):
         return []
-    axes = Axes.of(history.objectives[history.within(cap)], log=True)
-    values, corner = axes.scaled(history.objectives[rows]), np.full(len(OBJECTIVES), REFERENCE)
-
-    def volume(kept: np.ndarray) -> float:
-        return float(emo.hypervolume(emo.with_spare_rows(values[kept]), corner))
-
-    every = np.arange(len(rows))
-    loss = [-volume(every[every != i]) for i in every]
-    return [int(rows[i]) for i in np.argsort(-np.asarray(loss), kind="stable")]
+    values, within = history.objectives[rows], history.objectives[history.within(cap)]
+    linear, logarithmic = (Axes.of(within, log=log) for log in (False, True))
+    left = [hypervolume(np.delete(values, i, axis=0), logarithmic) for i in range(len(rows))]
+    nearest = [nearest_to_ideal(values, axes) for axes in (linear, logarithmic)] if aimed else []
+    return [int(rows[i]) for i in dict.fromkeys([*nearest, *np.argsort(left, kind="stable")])]
 
 
 def unico_fit(space: HardwareSpace, digits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

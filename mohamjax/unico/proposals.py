@@ -19,6 +19,7 @@ from mohamjax import emo
 from mohamjax.unico import acquisition, fidelity, gp
 from mohamjax.unico.config import CodesignConfig
 from mohamjax.unico.history import OBJECTIVES, History
+from mohamjax.unico.protocol import Axes, distance_to_ideal
 from mohamjax.unico.space import HardwareSpace
 
 __all__ = ["Proposal", "by_density", "by_evolution", "by_surrogate", "random_points", "targets"]
@@ -120,6 +121,18 @@ def _pool(generator: np.random.Generator, history: History, space: HardwareSpace
     return both[np.sort(np.unique(both, return_index=True)[1])]
 
 
+def _ends(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What `acquisition.approach` asks of rows `[n, 3]`: logarithms of the ideal and of the worst, least distances."""
+    least = [distance_to_ideal(values, Axes.of(values, log=log)).min() for log in (False, True)]
+    low, high = np.log(values.min(axis=0)), np.log(values.max(axis=0))
+    return low.astype(np.float32), high.astype(np.float32), np.asarray(least, np.float32)
+
+
+def _there(picked: acquisition.Batch) -> np.ndarray:
+    index = np.asarray(picked.index)
+    return index[index >= 0]
+
+
 def by_surrogate(
     history: History,
     space: HardwareSpace,
@@ -174,6 +187,14 @@ def by_surrogate(
     if config.power_cap_W is not None:
         certain = gp.probability_below(surrogate, candidates, float(np.log(config.power_cap_W)), objective=1)
     known = values[rows]
+    aimed = round(config.aimed * size) if config.method == "unico" and len(front) else 0
+    first = np.zeros(0, int)
+    if aimed:
+        pick_key, near_key = jax.random.split(pick_key)
+        ends = _ends(history.objectives[history.within(config.power_cap_W)])
+        first = _there(acquisition.approach(near_key, surrogate, candidates, there, *ends, certain, count=aimed))
+        there[first] = False
+        size -= aimed
     if config.acquisition == "mesmo":
         best = known.min(axis=0).astype(np.float32)
         picked = acquisition.mesmo(pick_key, surrogate, candidates, there, best, certain, count=size)
@@ -189,8 +210,7 @@ def by_surrogate(
         picked = acquisition.qhvi(
             pick_key, surrogate, candidates, there, shown, np.arange(place) < len(good), reference, certain, count=size
         )
-    index = np.asarray(picked.index)
-    index = index[index >= 0][:number]
+    index = np.concatenate([first, _there(picked)])[:number]
     mean, variance = (np.asarray(v, float)[index] for v in gp.predict(surrogate, candidates))
     predicted = np.stack([mean, np.sqrt(variance)], axis=1)[:, :, : len(OBJECTIVES)]
     return Proposal(pool[index], predicted, jax.device_get(surrogate.hyper))

@@ -24,6 +24,7 @@ __all__ = [
     "SignTest",
     "cost_to_reach",
     "distance_to_ideal",
+    "hypervolume",
     "hypervolume_difference",
     "mean_of_ratios",
     "nearest_to_ideal",
@@ -92,6 +93,12 @@ def nearest_to_ideal(rows: npt.ArrayLike, axes: Axes) -> int:
     return int(np.argmin(distance_to_ideal(rows, axes)))
 
 
+def hypervolume(rows: npt.ArrayLike, axes: Axes) -> float:
+    """Hypervolume of rows `[N, M]`, M at most 3, up to the point 1.1 of common axes; 0 without rows."""
+    values = np.asarray(rows, float).reshape(-1, len(axes.low))
+    return float(emo.hypervolume(emo.with_spare_rows(axes.scaled(values)), np.full(len(axes.low), REFERENCE)))
+
+
 def hypervolume_difference(front: npt.ArrayLike, reference: npt.ArrayLike, axes: Axes) -> float:
     """1 - HV(front) / HV(reference) up to the point 1.1 of common axes: 0 is as good as the reference, 1 is nothing.
 
@@ -103,16 +110,10 @@ def hypervolume_difference(front: npt.ArrayLike, reference: npt.ArrayLike, axes:
     Raises:
         ValueError: If the reference has no hypervolume.
     """
-
-    def volume(rows: npt.ArrayLike) -> float:
-        values = np.asarray(rows, float).reshape(-1, len(axes.low))
-        scaled = emo.with_spare_rows(axes.scaled(values))
-        return float(emo.hypervolume(scaled, np.full(len(axes.low), REFERENCE)))
-
-    whole = volume(reference)
+    whole = hypervolume(reference, axes)
     if not whole > 0:
         raise ValueError("reference: its hypervolume is 0; no row is below the reference point")
-    return 1 - volume(front) / whole
+    return 1 - hypervolume(front, axes) / whole
 
 
 def cost_to_reach(costs: npt.ArrayLike, values: npt.ArrayLike, target: float) -> float:

@@ -10,8 +10,7 @@ import numpy as np
 from mohamjax import emo
 from mohamjax.schedule import Design, Evaluated, reevaluate
 from mohamjax.search.seeding import padded
-from mohamjax.unico.history import OBJECTIVES
-from mohamjax.unico.protocol import REFERENCE, Axes
+from mohamjax.unico.protocol import Axes, hypervolume
 from mohamjax.unico.search import CodesignResult
 
 __all__ = ["HISTORY_COLUMNS", "evaluated_front", "hardware_rows", "history_rows", "modelled_time", "power_of"]
@@ -131,7 +130,6 @@ def history_rows(result: CodesignResult) -> list[dict[str, Any]]:
         last = int(np.flatnonzero(history["batch"] == b)[-1])
         front = rows[(rows <= last)]
         front = front[emo.distinct_front(history.objectives[front])] if len(front) else front
-        scaled = emo.with_spare_rows(axes.scaled(history.objectives[front].reshape(-1, len(OBJECTIVES))))
         out.append(
             {
                 "batch": b,
@@ -140,7 +138,7 @@ def history_rows(result: CodesignResult) -> list[dict[str, Any]]:
                 "modelled_generations": int(modelled[b]),
                 "seconds": round(float(result.seconds[last]), 3),
                 "front_size": len(front),
-                "hypervolume": float(emo.hypervolume(scaled, np.full(len(OBJECTIVES), REFERENCE))),
+                "hypervolume": hypervolume(history.objectives[front], axes),
             }
         )
     return out

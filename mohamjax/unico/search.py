@@ -34,7 +34,7 @@ from mohamjax.struct import plain
 from mohamjax.unico import fidelity, gp, proposals
 from mohamjax.unico.bracket import MappingSearch, Searched, measured, run_bracket
 from mohamjax.unico.config import CODESIGN_FORMAT, CodesignConfig
-from mohamjax.unico.history import OBJECTIVES, History, contributions, unico_fit
+from mohamjax.unico.history import OBJECTIVES, History, unico_fit, worth_finishing
 from mohamjax.unico.lanes import LaneConfig, lane_problem, wires_room
 from mohamjax.unico.space import HardwareSpace, check_layers
 from mohamjax.workload import ApplicationModel
@@ -200,7 +200,11 @@ class HardwareSearch:
         most = min(config.lanes, int(left if over else min(earned, left)) // config.generations)
         if most < 1:
             return np.zeros(0, np.int64)
-        rows = [i for i in contributions(history, config.power_cap_W) if int(history["index"][i]) not in full]
+        rows = [
+            i
+            for i in worth_finishing(history, config.power_cap_W, aimed=config.aimed > 0)
+            if int(history["index"][i]) not in full
+        ]
         return history["index"][rows[:most]]
 
     def _wanted(self) -> tuple[int, bool, int]:
