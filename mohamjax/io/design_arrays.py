@@ -44,7 +44,6 @@ from mohamjax.io.files import open_arrays, parse_json
 from mohamjax.io.formats import DESIGN_ARRAYS_FORMAT, DESIGNS_FORMAT
 from mohamjax.io.mapped_arrays import MAX_MAPPED, mapped_arrays, write_arrays
 from mohamjax.mapping import Mapping, MappingTables, mapping_to_dict
-from mohamjax.mapping.membership import lie_in
 from mohamjax.schedule import Design, DesignFile, Evaluated
 from mohamjax.schedule.batch import gene_fault, sound_genes
 from mohamjax.struct import take
@@ -354,8 +353,8 @@ def read_design_arrays(
     mappings = Mapping(**own)
     rules = header.rules()
     refused = np.zeros(nests, bool)
-    for u, t in np.argwhere(count).tolist():
-        inside = jax.tree.map(lambda leaf, u=u, t=t: leaf[u, t, : count[u, t]], mappings)
-        runs = templates[t].runs(application.unique_layers[u].type)
-        refused[u, t, : count[u, t]] = ~lie_in(inside, rules.store.space(u, t)) if runs else True
+    inside = np.nonzero(np.arange(nests[2]) < count[..., None])
+    which = np.repeat(np.arange(np.count_nonzero(count)), count[count > 0])
+    pairs = [(u, t) for u, t in np.argwhere(count).tolist()]
+    refused[inside] = ~rules.store.fitting(take(mappings, inside), pairs, which)
     return DesignArrays(header, mappings, count, refused, {n: arrays[n] for n in shapes if n in arrays})

@@ -112,21 +112,41 @@ class NestStore:
         for nest, unique in dict.fromkeys(pairs):
             if (nest, unique) not in self._place and (nest, unique) not in self._refused:
                 groups.setdefault((unique, self.owner[nest]), []).append(nest)
-        for (unique, owner), members in groups.items():
-            if not self.templates[owner].runs(self.application.unique_layers[unique].type):
-                self._refused |= {(nest, unique) for nest in members}
-                continue
-            space = self.space(unique, owner)
+        if not groups:
+            return
+        members = [nest for group in groups.values() for nest in group]
+        which = np.repeat(np.arange(len(groups)), [len(group) for group in groups.values()])
+        keys = list(groups)
+        good = self.fitting(take(self._nests, np.asarray(members)), keys, which)
+        for nest, (unique, owner), fits in zip(members, map(keys.__getitem__, which), good.tolist(), strict=True):
+            if not fits:
+                try:
+                    self._check(nest, unique, "")
+                except InputError:
+                    self._refused.add((nest, unique))
+                    continue
             own = self.sets.setdefault((unique, owner), [])
-            for nest, good in zip(members, lie_in(take(self._nests, np.asarray(members)), space), strict=True):
-                if not good:
-                    try:
-                        self._check(nest, unique, "")
-                    except InputError:
-                        self._refused.add((nest, unique))
-                        continue
-                self._place[nest, unique] = len(own)
-                own.append(nest)
+            self._place[nest, unique] = len(own)
+            own.append(nest)
+
+    def fitting(self, nests: Mapping, keys: Sequence[tuple[int, int]], which: np.ndarray) -> np.ndarray:
+        """Which nests fit a layer on a template at its largest sizes.
+
+        Args:
+            nests: leading axis `[n]`.
+            keys: pairs of unique layer and template.
+            which: `[n]` int, the pair of each nest.
+
+        Returns:
+            `[n]` bool; False where the template does not run the layer.
+        """
+        layers = self.application.unique_layers
+        runs = np.asarray([self.templates[owner].runs(layers[unique].type) for unique, owner in keys], bool)
+        good = runs[which]
+        if good.any():
+            spaces = [self.space(*key) for key, one in zip(keys, runs, strict=True) if one]
+            good[good] = lie_in(take(nests, good), spaces, (np.cumsum(runs) - 1)[which[good]])
+        return good
 
     def _check(self, nest: int, unique: int, item: str) -> None:
         """Raises InputError, of an item, where a nest does not fit a layer on the template that it is for."""
@@ -150,10 +170,13 @@ class NestStore:
     def settled(self, nests: np.ndarray, unique: np.ndarray) -> np.ndarray:
         """As `place` for many pairs, `[n]` int each, settling those that are new; -1 where one does not fit."""
         layers = len(self.application.unique_layers)
-        pairs, which = np.unique(nests * layers + unique, return_inverse=True)
-        distinct = [divmod(pair, layers) for pair in pairs.tolist()]
-        self.settle(distinct)
-        return np.asarray([self._place.get(pair, -1) for pair in distinct], int)[which.reshape(-1)]
+        pairs = nests * layers + unique
+        distinct = _distinct(pairs, len(self.owner) * layers)
+        named = [divmod(pair, layers) for pair in distinct.tolist()]
+        self.settle(named)
+        place = np.full(len(self.owner) * layers, -1)
+        place[distinct] = [self._place.get(pair, -1) for pair in named]
+        return place[pairs]
 
     def _space(self, unique: int, owner: int) -> MapSpace:
         layer, kind = self.application.unique_layers[unique], self.templates[owner]
@@ -185,6 +208,13 @@ class NestStore:
             rows[key][: len(members)] = np.asarray(members, int) + 1
         padded = jax.tree.map(lambda *leaves: np.concatenate(leaves), filler, self._nests)
         return take(padded, rows), count
+
+
+def _distinct(numbers: np.ndarray, most: int) -> np.ndarray:
+    """The numbers below `most` that occur, rising: as `np.unique`, which sorts."""
+    occurs = np.zeros(most, bool)
+    occurs[numbers] = True
+    return np.flatnonzero(occurs)
 
 
 _UNREAD = -2  # an entry that nobody has asked for yet
@@ -234,7 +264,7 @@ class NestList:
         there = numbers < len(self.entries)
         own = numbers[there]
         known = self._known(int(own.max(initial=-1)) + 1)
-        new = np.unique(own[known[own] == _UNREAD])
+        new = _distinct(own[known[own] == _UNREAD], len(known))
         if len(new):
             known[new] = self.store.parse_all([self.entries[number] for number in new])
         found = np.full(len(numbers), -1)

@@ -1,50 +1,64 @@
-"""Many given loop nests at once: which of them lie in a map space."""
+"""Many given loop nests at once: which of them lie in their map spaces."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from mohamjax.dims import ALL, tensor_words
 from mohamjax.mapping.nest import Mapping
-from mohamjax.mapping.space import MapSpace
+from mohamjax.mapping.space import MapSpace, stack_spaces
+from mohamjax.struct import take
 
 __all__ = ["lie_in"]
 
+_BLOCK = 4096  # nests at once, of some ten kilobytes each
 
-def lie_in(nests: Mapping, space: MapSpace) -> np.ndarray:
-    """Which loop nests keep the bounds, the constraints, the fanouts and the capacities of a problem.
+
+def lie_in(nests: Mapping, spaces: Sequence[MapSpace], which: np.ndarray) -> np.ndarray:
+    """Which loop nests keep the bounds, the constraints, the fanouts and the capacities of their problems.
 
     The conditions are those of `encode`, which says of a single nest what is wrong with it. On the host.
 
     Args:
-        nests: leading axis `[n]`, padded to the levels of the space.
-        space: one problem.
+        nests: leading axis `[n]`, padded to the levels of the spaces.
+        spaces: problems of equal padding, one at least.
+        which: `[n]` int, the problem of each nest.
 
     Returns:
         `[n]` bool.
     """
-    own: Any = space
-    levels, dims = own.constraints.temporal_max.shape
+    stacked = stack_spaces(spaces)
+    good = np.zeros(len(which), bool)
+    for first in range(0, len(which), _BLOCK):
+        rows = slice(first, first + _BLOCK)
+        good[rows] = _each(take(nests, rows), take(stacked, which[rows]))
+    return good
+
+
+def _each(nests: Mapping, own: Any) -> np.ndarray:
+    """As `lie_in`, of one problem for each nest."""
+    levels, dims = own.constraints.temporal_max.shape[1:]
     temporal, spatial = np.asarray(nests.temporal), np.asarray(nests.spatial)
     order, spatial_order = np.asarray(nests.order), np.asarray(nests.spatial_order)
     factors = np.concatenate([temporal[:, None], spatial], axis=1).astype(float)  # [n, 3, L, D]
     orders = np.concatenate([order[:, None], spatial_order], axis=1)
     everything = (1, 2, 3)
     good = (factors >= 1).all(axis=everything)
-    good &= (factors.prod(axis=(1, 2)) == np.asarray(own.layer.bounds)).all(axis=1)
+    good &= (factors.prod(axis=(1, 2)) == own.layer.bounds).all(axis=1)
     good &= (np.sort(orders, axis=-1) == np.arange(dims)).all(axis=everything)
-    good &= (np.asarray(nests.keep) == np.asarray(own.constraints.keep)).all(axis=(1, 2))
-    good &= (factors <= np.asarray(own.limit).reshape(3, levels, dims)).all(axis=everything)
-    good &= (factors.prod(axis=3) <= np.asarray(own.fanout).reshape(3, levels)).all(axis=(1, 2))
-    good &= _ordered(order, temporal > 1, np.asarray(own.constraints.order))
+    good &= (np.asarray(nests.keep) == own.constraints.keep).all(axis=(1, 2))
+    good &= (factors <= own.limit.reshape(-1, 3, levels, dims)).all(axis=everything)
+    good &= (factors.prod(axis=3) <= own.fanout.reshape(-1, 3, levels)).all(axis=(1, 2))
+    good &= _ordered(order, temporal > 1, own.constraints.order)
 
     extent = np.cumprod(factors.prod(axis=1), axis=1)  # [n, L, D]
-    stride, dilation = np.asarray(own.layer.stride, float), np.asarray(own.layer.dilation, float)
+    stride, dilation = (step.T[..., None].astype(float) for step in (own.layer.stride, own.layer.dilation))
     words = np.stack(tensor_words([extent[..., d] for d in ALL], stride, dilation), axis=-1)
     used = np.where(own.constraints.keep, words, 0).sum(axis=-1)
-    return good & (used <= np.asarray(own.capacity)).all(axis=1)
+    return good & (used <= own.capacity).all(axis=1)
 
 
 def _ordered(order: np.ndarray, loops: np.ndarray, named: np.ndarray) -> np.ndarray:
@@ -53,14 +67,13 @@ def _ordered(order: np.ndarray, loops: np.ndarray, named: np.ndarray) -> np.ndar
     Args:
         order: `[n, L, D]`, permutations.
         loops: `[n, L, D]` bool, by dimension, the loop is above 1.
-        named: `[L, D]`, dimensions innermost first, -1 where free.
+        named: `[n, L, D]`, dimensions innermost first, -1 where free.
     """
-    levels, dims = named.shape
-    wanted = np.full((levels, dims), -1)
-    for level, place in zip(*np.nonzero(named >= 0), strict=True):
-        wanted[level, named[level, place]] = place
+    dims = named.shape[-1]
+    wanted = np.full((*named.shape[:-1], dims + 1), -1)  # the last column takes what names none
+    np.put_along_axis(wanted, np.where(named >= 0, named, dims), np.broadcast_to(np.arange(dims), named.shape), axis=-1)
     order = np.clip(order, 0, dims - 1)
-    at = np.take_along_axis(np.broadcast_to(wanted, order.shape), order, axis=2)
+    at = np.take_along_axis(wanted, order, axis=2)
     at = np.where(at >= 0, at, dims + np.arange(dims))
     at = np.where(np.take_along_axis(loops, order, axis=2), at, -1)
     rising = at >= np.maximum.accumulate(at, axis=2)
