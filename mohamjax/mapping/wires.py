@@ -136,7 +136,7 @@ def _groups(way: np.ndarray) -> tuple[tuple[int, int], list[np.ndarray]]:
     along = int(loops[0, :, 1].prod()), int(loops[1, :, 1].prod())
     rest = np.arange(along[0] * along[1])
     index, spread = np.zeros((len(DIMS), len(rest)), np.int64), [1] * len(DIMS)
-    for d, factor in loops.reshape(-1, 2):
+    for d, factor in loops[loops[..., 1] > 1]:
         rest, digit = np.divmod(rest, factor)
         index[d] += spread[d] * digit
         spread[d] *= int(factor)
