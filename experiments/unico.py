@@ -166,7 +166,7 @@ def drawn(
 
 # ---------------------------------------------------------------- choices of ours
 
-CHOICES = ("hasco", "unico-end", "unico", "unico-expected")
+CHOICES = ("hasco", "unico-end", "unico-even", "unico-expected", "unico")
 
 
 def choices(runs: Runs, tier: Tier, options: argparse.Namespace) -> str:

@@ -170,13 +170,10 @@ class NestStore:
     def settled(self, nests: np.ndarray, unique: np.ndarray) -> np.ndarray:
         """As `place` for many pairs, `[n]` int each, settling those that are new; -1 where one does not fit."""
         layers = len(self.application.unique_layers)
-        pairs = nests * layers + unique
-        distinct = _distinct(pairs, len(self.owner) * layers)
-        named = [divmod(pair, layers) for pair in distinct.tolist()]
-        self.settle(named)
-        place = np.full(len(self.owner) * layers, -1)
-        place[distinct] = [self._place.get(pair, -1) for pair in named]
-        return place[pairs]
+        pairs, which = _distinct(nests * layers + unique, len(self.owner) * layers)
+        distinct = [divmod(pair, layers) for pair in pairs.tolist()]
+        self.settle(distinct)
+        return np.asarray([self._place.get(pair, -1) for pair in distinct], int)[which]
 
     def _space(self, unique: int, owner: int) -> MapSpace:
         layer, kind = self.application.unique_layers[unique], self.templates[owner]
@@ -210,11 +207,13 @@ class NestStore:
         return take(padded, rows), count
 
 
-def _distinct(numbers: np.ndarray, most: int) -> np.ndarray:
-    """The numbers below `most` that occur, rising: as `np.unique`, which sorts."""
+def _distinct(numbers: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers below `most` that occur, rising, and the place of each among them; without sorting where few can."""
+    if most > 4 * len(numbers):
+        return np.unique(numbers, return_inverse=True)
     occurs = np.zeros(most, bool)
     occurs[numbers] = True
-    return np.flatnonzero(occurs)
+    return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[numbers]
 
 
 _UNREAD = -2  # an entry that nobody has asked for yet
@@ -264,7 +263,7 @@ class NestList:
         there = numbers < len(self.entries)
         own = numbers[there]
         known = self._known(int(own.max(initial=-1)) + 1)
-        new = _distinct(own[known[own] == _UNREAD], len(known))
+        new, _ = _distinct(own[known[own] == _UNREAD], len(known))
         if len(new):
             known[new] = self.store.parse_all([self.entries[number] for number in new])
         found = np.full(len(numbers), -1)
