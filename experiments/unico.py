@@ -170,7 +170,8 @@ CHOICES = ("hasco", "unico-end", "unico-even", "unico-expected", "unico")
 
 
 def choices(runs: Runs, tier: Tier, options: argparse.Namespace) -> str:
-    """Points of the front finished at the end or as brackets earn it; then with expected values of stopped points.
+    """Points of the front finished at the end or as brackets earn it, with expected values of stopped points, and with
+    points that aim at the ideal, which the first three have not.
 
     First on the space that is enumerated, where a search takes seconds, at 80 generations of eight points each; then on
     the networks of the tier.

@@ -172,6 +172,17 @@ def test_approach_against_a_plain_version(case):
     assert worth[0] > 0
 
 
+def test_nothing_comes_nearer_than_the_ideal(case):
+    """With a row at the ideal, as where one row alone is known, no candidate gains."""
+    surrogate, pool, mask, y, _ = case
+    with jax.enable_x64(True):
+        for high in (y[0], y[0] + 1):
+            found = approach(
+                jax.random.key(0), surrogate, pool, mask, y[0], high, np.zeros(2), count=Q, samples=S, features=F
+            )
+            assert (found.gain == 0).all()
+
+
 @functools.cache
 def small(rule):
     """A program of a rule in float32: `(key, surrogate, pool, mask, feasibility) -> Batch`."""

@@ -20,6 +20,7 @@ from mohamjax.errors import InputError
 from mohamjax.io.checkpoint import CheckpointFile, read_checkpoint
 from mohamjax.io.codesign import write_codesign
 from mohamjax.io.designs import evaluate_designs
+from mohamjax.unico import acquisition, proposals
 from mohamjax.unico.config import METHODS, CodesignConfig
 from mohamjax.unico.history import History, unico_fit, worth_finishing
 from mohamjax.unico.protocol import Axes, hypervolume, nearest_to_ideal
@@ -145,6 +146,53 @@ def test_it_learns_from_what_it_measured():
         expected, found = history.predicted[rows, 0, k], np.log(history.objectives[rows, k])
         ranks = [np.argsort(np.argsort(x)) for x in (expected, found)]
         assert np.corrcoef(*ranks)[0, 1] > 0.4
+
+
+def aimed_batch(whole, monkeypatch, gains, number=8, **changes):
+    """A batch of the surrogate where the picks that aim are candidates 3, 4, 5 and so on, and those candidates."""
+    own, result, _ = whole
+    config, pools = dataclasses.replace(own.config, **changes), []
+
+    def approach(key, surrogate, candidates, there, low, high, least, certain, *, count):
+        assert (np.asarray(low) <= high).all() and (np.asarray(least) >= 0).all() and np.shape(least) == (2,)
+        index = np.arange(3, 3 + count, dtype=np.int32)
+        return acquisition.Batch(index=index, gain=np.resize(np.float32(gains), count))
+
+    def pool(*given):
+        pools.append(drawn(*given))
+        return pools[-1]
+
+    drawn = proposals._pool
+    monkeypatch.setattr(proposals, "_pool", pool)
+    monkeypatch.setattr(acquisition, "approach", approach)
+    found = proposals.by_surrogate(result.history, own.space, config, 9, number, None, own.config.lanes).index.tolist()
+    assert len(set(found)) == len(found) == number
+    return found, pools[0][3:].tolist()
+
+
+@pytest.mark.parametrize(("aimed", "number", "first"), [(0.25, 8, 2), (0.5, 8, 4), (0.25, 4, 1), (0.97, 8, 8)])
+def test_a_share_of_a_batch_aims(whole, monkeypatch, aimed, number, first):
+    """It is picked first; nothing is picked twice; a batch that is all aimed is one too."""
+    found, candidates = aimed_batch(whole, monkeypatch, [1.0], number, aimed=aimed)
+    assert found[:first] == candidates[:first]
+    assert first == number or found[first] != candidates[first]
+
+
+def test_what_is_not_expected_to_come_nearer_is_left_to_the_other_rule(whole, monkeypatch):
+    found, candidates = aimed_batch(whole, monkeypatch, [1.0, 0.0], aimed=0.25)
+    assert found[0] == candidates[0] and found[1] != candidates[1]
+
+
+def test_other_methods_do_not_aim(whole, monkeypatch):
+    found, candidates = aimed_batch(whole, monkeypatch, [1.0], method="hasco")
+    assert found[0] != candidates[0]
+
+
+@pytest.mark.parametrize("name", ["aimed", "finish"])
+def test_shares_are_below_one(name):
+    for share in (-0.1, 1.0):
+        with pytest.raises(InputError, match=f"the argument `{name}`.*is {share:g}"):
+            CodesignConfig(**{name: share})
 
 
 def test_a_resumed_search_is_the_same(whole, tmp_path):

@@ -1,4 +1,4 @@
-"""The front of objectives on the host: for reports and tables, which have as many rows as they have."""
+"""The front of any number of rows on the host, for reports and tables; searches rank padded ones (`emo.ranking`)."""
 
 from __future__ import annotations
 

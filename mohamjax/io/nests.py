@@ -107,7 +107,7 @@ class NestStore:
         return self._parts[0]
 
     def settle(self, pairs: Iterable[tuple[int, int]]) -> None:
-        """Finds the places of nests for unique layers, all those of a set at once; what does not fit is noted."""
+        """Finds the places of nests for unique layers, all at once; what does not fit is noted."""
         groups: dict[tuple[int, int], list[int]] = {}
         for nest, unique in dict.fromkeys(pairs):
             if (nest, unique) not in self._place and (nest, unique) not in self._refused:
@@ -208,7 +208,7 @@ class NestStore:
 
 
 def _distinct(numbers: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers below `most` that occur, rising, and the place of each among them; without sorting where few can."""
+    """The numbers, from 0 to below `most`, that occur, and the place of each among them; sorts only where many can."""
     if most > 4 * len(numbers):
         return np.unique(numbers, return_inverse=True)
     occurs = np.zeros(most, bool)

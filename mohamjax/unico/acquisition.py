@@ -56,15 +56,18 @@ def _pick(gain: jax.Array, feasibility: jax.Array, free: jax.Array) -> tuple[jax
 def _greedy(
     values: jax.Array, reached: jax.Array, mask: jax.Array, certain: jax.Array, *, count: int, unit: float = 1.0
 ) -> Batch:
-    """Picks of the most mean increase of what is reached.
+    """Picks of the most mean increase of what is reached, in turn.
 
     Args:
-        values: `[S, C, K]`, larger is better.
-        reached: `[S, K]`, the best before the first pick.
-        mask: `[C]` bool.
-        certain: `[C]`.
+        values: `[S, C, K]` float, larger is better.
+        reached: `[S, K]` float, the best before the first pick.
+        mask: `[C]` bool, candidates that are there.
+        certain: `[C]` float, factors of the gains, of `_certain`.
         count: Q.
-        unit: factor of gains.
+        unit: factor of all gains.
+
+    Returns:
+        Q picks, those without gain at the end.
     """
 
     def pick(q: jax.Array, state: tuple) -> tuple:
@@ -270,7 +273,8 @@ def _distances(values: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
             jnp.where(wide, jnp.maximum(values - low, 0) / jnp.where(wide, high - low, 1), 0), axis=-1
         )
 
-    # On linear axes in units of the largest value: no exponential overflows where it matters.
+    # In units of the largest value, and no more than e^9 of them: that far away nothing is near on any axis, and
+    # squares stay finite in single precision.
     linear = norm(jnp.exp(jnp.minimum(values - high, 9)), jnp.exp(low - high), jnp.ones_like(high))
     return jnp.stack([linear, norm(values, low, high)], axis=-1)
 
@@ -292,12 +296,12 @@ def approach(
 ) -> Batch:
     """Batch by the expected approach to the ideal: by what share the least distance falls over sampled functions.
 
-    The distances are those of `protocol.Axes`; the shares on linear and on logarithmic axes count alike. A second pick
-    gains what the first leaves.
+    The distances are those of `protocol.Axes`; the shares on linear and on logarithmic axes count alike, and none where
+    something is at the ideal already. A second pick gains what the first leaves. A pick of gain 0 is any candidate.
 
     Args:
         key: Typed PRNG key; it is consumed.
-        surrogate: of M objectives or more, whose targets are logarithms; further ones do not count.
+        surrogate: of M objectives or more, whose targets are logarithms; those beyond M do not count.
         candidates: `[C, D]` float, features in [0, 1].
         mask: `[C]` bool, candidates that are there (not measured before, no duplicates).
         low: `[M]` float, the ideal, in the units of the targets.
@@ -307,10 +311,13 @@ def approach(
         count: Static, Q.
         samples: Static, S.
         features: Static, of `gp.posterior_samples`.
+
+    Returns:
+        Q picks and their gains, shares of the least distance.
     """
     size = low.shape[0]
     drawn = posterior_samples(key, surrogate, candidates, samples=samples, features=features)[..., :size]
     distance = _distances(drawn * surrogate.scale[:size] + surrogate.offset[:size], low, high)
-    values = 1 - distance / jnp.maximum(least, jnp.finfo(drawn.dtype).tiny)
+    values = jnp.where(least > 0, 1 - distance / jnp.where(least > 0, least, 1), 0)
     reached = jnp.zeros((samples, 2), drawn.dtype)
     return _greedy(values, reached, mask, _certain(feasibility, mask, drawn.dtype), count=count)

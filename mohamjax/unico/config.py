@@ -40,8 +40,8 @@ class CodesignConfig:
         area_percent: seats by area [%], see `halving.seats`; 0 is plain successive halving.
         rationed: brackets; without, `unico` gives every point the full budget.
         finish: share of the evaluations of `unico` by which designs of the front whose mapping search was stopped early
-            have the full budget, those that add most hypervolume first; 0 reports them as they were measured, as the
-            paper does.
+            have the full budget, those that `aimed` points aim at first, then those that add most hypervolume; 0
+            reports them as they were measured, as the paper does.
         finishing: when: `end`, after the last bracket, or `spread`, as soon as the brackets so far have earned it.
         extrapolate: the surrogate of `unico` learns what a stopped point would have with the full budget by the mean
             gain of the points that had it; without, what was measured.
@@ -49,7 +49,8 @@ class CodesignConfig:
         robust: R is an objective of `unico`.
         acquisition: `qhvi` or `mesmo`.
         aimed: share of the points that the surrogate proposes in `unico` which aim at the design nearest to the ideal
-            (`acquisition.approach`); if there are any, that design is the first to have the full budget.
+            (`acquisition.approach`). Above 0, the nearest on linear and on logarithmic axes are also the first to have
+            the full budget.
         score: one of `SCORES`.
         area: a key of `halving.AREAS`.
         population: mappings of a generation of a lane.

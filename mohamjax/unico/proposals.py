@@ -121,16 +121,20 @@ def _pool(generator: np.random.Generator, history: History, space: HardwareSpace
     return both[np.sort(np.unique(both, return_index=True)[1])]
 
 
-def _ends(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What `acquisition.approach` asks of rows `[n, 3]`: logarithms of the ideal and of the worst, least distances."""
+def _ends(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What `acquisition.approach` asks of what is known.
+
+    Args:
+        logs: `[n, M]` float64, logarithms of the objectives, n >= 1.
+
+    Returns:
+        The least and the largest of each, `[M]` float32, and the least distances `[2]` float32 from the ideal on linear
+        and on logarithmic axes between them.
+    """
+    values = np.exp(logs)
     least = [distance_to_ideal(values, Axes.of(values, log=log)).min() for log in (False, True)]
-    low, high = np.log(values.min(axis=0)), np.log(values.max(axis=0))
-    return low.astype(np.float32), high.astype(np.float32), np.asarray(least, np.float32)
-
-
-def _there(picked: acquisition.Batch) -> np.ndarray:
-    index = np.asarray(picked.index)
-    return index[index >= 0]
+    low, high = (end.astype(np.float32) for end in (logs.min(axis=0), logs.max(axis=0)))
+    return low, high, np.asarray(least, np.float32)
 
 
 def by_surrogate(
@@ -191,10 +195,11 @@ def by_surrogate(
     first = np.zeros(0, int)
     if aimed:
         pick_key, near_key = jax.random.split(pick_key)
-        ends = _ends(history.objectives[history.within(config.power_cap_W)])
-        first = _there(acquisition.approach(near_key, surrogate, candidates, there, *ends, certain, count=aimed))
+        ends = _ends(values[history.within(config.power_cap_W), : len(OBJECTIVES)])
+        near = acquisition.approach(near_key, surrogate, candidates, there, *ends, certain, count=aimed)
+        # A candidate that is not expected to come nearer is left to the other rule.
+        first = np.asarray(near.index)[np.asarray(near.gain) > 0][: round(config.aimed * number)]
         there[first] = False
-        size -= aimed
     if config.acquisition == "mesmo":
         best = known.min(axis=0).astype(np.float32)
         picked = acquisition.mesmo(pick_key, surrogate, candidates, there, best, certain, count=size)
@@ -210,7 +215,8 @@ def by_surrogate(
         picked = acquisition.qhvi(
             pick_key, surrogate, candidates, there, shown, np.arange(place) < len(good), reference, certain, count=size
         )
-    index = np.concatenate([first, _there(picked)])[:number]
+    index = np.asarray(picked.index)
+    index = np.concatenate([first, index[index >= 0]])[:number]
     mean, variance = (np.asarray(v, float)[index] for v in gp.predict(surrogate, candidates))
     predicted = np.stack([mean, np.sqrt(variance)], axis=1)[:, :, : len(OBJECTIVES)]
     return Proposal(pool[index], predicted, jax.device_get(surrogate.hyper))

@@ -128,8 +128,8 @@ def history_rows(result: CodesignResult) -> list[dict[str, Any]]:
     modelled, out = modelled_time(result), []
     for b in range(int(history["batch"].max()) + 1):
         last = int(np.flatnonzero(history["batch"] == b)[-1])
-        front = rows[(rows <= last)]
-        front = front[emo.distinct_front(history.objectives[front])] if len(front) else front
+        front = rows[rows <= last]
+        front = front[emo.distinct_front(history.objectives[front])]
         out.append(
             {
                 "batch": b,
