@@ -4,6 +4,7 @@
     python experiments/unico.py cloud                  # Tables 2 and 5, Figure 5b
     python experiments/unico.py edge-0.4W              # the same under a limit on power that refuses something
     python experiments/unico.py edge-fit               # the same with power and area as fitted to the paper's
+    python experiments/unico.py others                 # two more networks, which no choice of ours was made on
     python experiments/unico.py validation             # Table 3: search for four networks, hold out eight
     python experiments/unico.py ablation               # Figure 6: halving and update rules, four networks at once
     python experiments/unico.py choices                # when points of the front are finished, what is learnt of others
@@ -190,6 +191,15 @@ def choices(runs: Runs, tier: Tier, options: argparse.Namespace) -> str:
                 found["432", variant, seed] = run
     text = f"## {space.name}\n\n" + tables.comparison(found, CHOICES, ["432"], seeds, "hasco")
     return text + "\n## Networks\n\n" + single(runs, tier, options, "edge", CHOICES)
+
+
+OTHERS = ("resnet50", "xception_299")
+
+
+def others(runs: Runs, tier: Tier, options: argparse.Namespace) -> str:
+    """HASCO's way and UNICO, with and without points that aim, on networks that no choice of ours was made on."""
+    own = argparse.Namespace(**{**vars(options), "networks": options.networks or OTHERS})
+    return single(runs, tier, own, "edge", ("hasco", "unico-even", "unico"))
 
 
 # ---------------------------------------------------------------- Table 3
@@ -388,6 +398,7 @@ PIECES = {
     "validation": validation,
     "ablation": ablation,
     "choices": choices,
+    "others": others,
     "shapes": shapes,
     "enumerate": enumeration,
     "bracket": bracket,
