@@ -34,13 +34,12 @@ METHODS = {
     POLISHED: ["--polish", "12"],
 }
 GOALS = {"ar-vr": 0.520, "edge": 0.434, "mobile": 0.497, "data-center": 0.425}
-MAIN = "import sys; from mohamjax.cli import main; sys.exit(main())"
 MORE = {DEFAULT: 0.02, POLISHED: 0.03}
 
 
 def run(scenario: str, options: list[str], folder: pathlib.Path, out: pathlib.Path) -> tuple[dict, int, float]:
     """What `bounds.json` says, evaluations and seconds of one search."""
-    words = [sys.executable, "-c", MAIN, "search", scenario, "--out", str(out), *options]
+    words = [sys.executable, "-m", "mohamjax.cli", "search", scenario, "--out", str(out), *options]
     began = time.perf_counter()
     subprocess.run(words, check=True, env=os.environ | {"XDG_CACHE_HOME": str(folder / "cache")}, capture_output=True)
     seconds = time.perf_counter() - began

@@ -384,9 +384,13 @@ def evaluated():
 
 
 @functools.cache
+def _written() -> str:
+    return json.dumps(designs_document(evaluated()[1], "s"))
+
+
 def written() -> dict:
-    """The designs as a search writes them; not to be changed."""
-    return json.loads(json.dumps(designs_document(evaluated()[1], "s")))
+    """The designs as a search writes them."""
+    return json.loads(_written())
 
 
 def _checkpoint() -> bytes:
