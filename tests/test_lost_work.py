@@ -278,3 +278,17 @@ def test_a_full_standard_output_is_one_line():
             ended = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True)
         assert ended.returncode == 2
         assert ended.stderr.count("\n") == 1 and "No space left on device" in ended.stderr
+
+
+@pytest.mark.parametrize("thread", [False, True])
+def test_what_is_to_be_done_at_the_end_is_done(thread):
+    """A process that ends without freeing its memory still calls what waits for its end, and says what it has said."""
+    late = "import time; time.sleep(0.3); print('thread')" if thread else "pass"
+    program = (
+        "import atexit, threading\nfrom mohamjax.cli.interrupts import leave\n"
+        "atexit.register(print, 'at the end')\n"
+        f"threading.Thread(target=lambda: exec({late!r})).start()\nprint('said')\nleave(3)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (3, "")
+    assert ended.stdout.split("\n") == ["said", *["thread"] * thread, "at the end", ""]

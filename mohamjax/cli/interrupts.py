@@ -7,7 +7,7 @@ and dies of one that comes after it has given the signal back.
 
 from __future__ import annotations
 
-import gc
+import atexit
 import os
 import signal
 import sys
@@ -61,8 +61,16 @@ def leave(code: int) -> NoReturn:
     if code == STOPPED or _at_once:
         sys.stderr.flush()
         os._exit(code)
-    gc.freeze()  # Python would look for cycles in all that there is, although the memory is the system's in a moment
-    sys.exit(code)
+    if threading.active_count() > 1:
+        sys.exit(code)
+    # Python would free all that there is, object by object, although the memory is the system's in a moment.
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError, AttributeError):  # a full disk, a closed stream or none: Python has its ways
+        sys.exit(code)
+    os._exit(code)
 
 
 def _heard(number: int, frame: FrameType | None) -> None:
