@@ -128,20 +128,19 @@ def interleaved(site: Site, path: pathlib.Path, out: pathlib.Path, every: int, f
 
 
 def command(*words: str, package: str | None = None) -> tuple[float, float, float]:
-    """Seconds, CPU seconds and peak memory [MB] of a command in a process of its own.
+    """Seconds, CPU seconds and peak memory [MB] of a command in a process of its own, as users begin and end it.
 
     Memory by Linux's VmHWM: the maximum of `getrusage` begins with what the process has that starts another.
     """
     code = (
-        "import pathlib, re, sys\nfrom mohamjax.cli import main\n"
-        "code = main(sys.argv[1:])\n"
-        "most = re.search(r'VmHWM:\\s*(\\d+)', pathlib.Path('/proc/self/status').read_text())\n"
-        "print(int(most[1]) * 1.024e-3)\nsys.exit(code)\n"
+        "import atexit, pathlib, re, sys\nfrom mohamjax import cli\n"
+        "def most(): print(re.search(r'VmHWM:\\s*(\\d+)', pathlib.Path('/proc/self/status').read_text())[1])\n"
+        "atexit.register(most)\nsys.exit(cli.command() if hasattr(cli, 'command') else cli.main())\n"
     )
     began, before = time.monotonic(), cpu(resource.RUSAGE_CHILDREN)
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, cwd=package, check=True)
     seconds, used = time.monotonic() - began, cpu(resource.RUSAGE_CHILDREN) - before
-    return seconds, used, float(done.stdout.strip().splitlines()[-1])
+    return seconds, used, float(done.stdout.strip().splitlines()[-1]) * 1.024e-3
 
 
 def in_turns(path: pathlib.Path, folder: pathlib.Path, packages: list[str | None], repeats: int) -> list[list[str]]:

@@ -105,7 +105,7 @@ def load_onnx(*paths: str | os.PathLike[str], **options: Any) -> ApplicationMode
 # ---------------------------------------------------------------- mappings
 
 
-@record(frozen=True)
+@record
 class MappingCosts(Rows):
     """Costs of mappings, each on its own minimal hardware; leaves have the leading axes of the mappings.
 

@@ -7,23 +7,29 @@ its leading axis: `designs[3]`, `designs[:5]`, `len(designs)`, `for design in de
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 from collections import abc
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self, TypeVar, dataclass_transform
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
-    from dataclasses import dataclass as record
-else:
-    record = functools.partial(chex.dataclass, mappable_dataclass=False)
+T = TypeVar("T")
 
 __all__ = ["Rows", "cast", "plain", "put", "record", "stack", "take"]
+
+
+@dataclass_transform(frozen_default=True)
+def record(cls: type[T]) -> type[T]:
+    """A frozen dataclass that is a pytree, whose children are its fields in the order of their names.
+
+    Its instances have `replace(field=value, ...)`, which is `dataclasses.replace`.
+    """
+    made: Any = dataclasses.dataclass(frozen=True)(cls)
+    made.replace = dataclasses.replace
+    return jax.tree_util.register_dataclass(made, sorted(field.name for field in dataclasses.fields(made)), ())
 
 
 def take(tree: Any, index: Any) -> Any:

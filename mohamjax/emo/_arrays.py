@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 __all__ = ["as_objectives", "positive", "precision", "with_spare_rows"]
 
 
-def precision(objectives: chex.ArrayTree) -> contextlib.AbstractContextManager:
+def precision(objectives: ArrayLike) -> contextlib.AbstractContextManager:
     """Double precision for the length of one call where the host hands in doubles.
 
     `jnp.asarray` would round a float64 NumPy array to float32 and thereby make ties that the caller does not
@@ -25,7 +25,7 @@ def precision(objectives: chex.ArrayTree) -> contextlib.AbstractContextManager:
     return jax.enable_x64(True)
 
 
-def as_objectives(objectives: chex.ArrayTree) -> jax.Array:
+def as_objectives(objectives: ArrayLike) -> jax.Array:
     """`[N, M]` floats with NaN replaced by +inf; integers become the default float.
 
     Raises:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import chex
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.tree_util import keystr, tree_leaves_with_path
+from numpy.typing import ArrayLike
 
 from mohamjax.emo._arrays import as_objectives, positive
 from mohamjax.emo.wide import enter_chunks
@@ -24,7 +24,7 @@ __all__ = ["Archive", "archive_init", "archive_size", "archive_update"]
 _CHUNK = 512  # rows entered at once: the work is O(B (C + _CHUNK)), linear in B
 
 
-@record(frozen=True)
+@record
 class Archive:
     """Mutually non-dominated, distinct designs in C slots.
 
@@ -42,7 +42,7 @@ class Archive:
 
 
 def archive_init(
-    capacity: int, genes_example: chex.ArrayTree, n_objectives: int, dtype: jax.typing.DTypeLike = jnp.float32
+    capacity: int, genes_example: Any, n_objectives: int, dtype: jax.typing.DTypeLike = jnp.float32
 ) -> Archive:
     """An empty archive. Not jitted.
 
@@ -58,7 +58,7 @@ def archive_init(
     if n_objectives < 1 or capacity < 2 * n_objectives:
         raise ValueError(f"capacity: expected at least 2 slots per objective (M = {n_objectives}), got {capacity}")
 
-    def empty(leaf: chex.Array) -> jax.Array:
+    def empty(leaf: Any) -> jax.Array:
         leaf = jnp.asarray(leaf)
         return jnp.zeros((capacity, *leaf.shape), leaf.dtype)
 
@@ -76,9 +76,7 @@ def archive_size(archive: Archive) -> jax.Array:
 
 
 @functools.partial(jax.jit, static_argnames="log_crowding")
-def archive_update(
-    archive: Archive, genes: chex.ArrayTree, objectives: chex.ArrayTree, *, log_crowding: bool = False
-) -> Archive:
+def archive_update(archive: Archive, genes: Any, objectives: ArrayLike, *, log_crowding: bool = False) -> Archive:
     """Enter a batch; jitted, B, C and M static, vmappable over archives.
 
     A row enters if all its objectives are finite and no row of archive or batch dominates or (an earlier one)

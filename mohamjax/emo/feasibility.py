@@ -6,9 +6,9 @@ objectives of an infeasible row become one number that grows with its violation,
 
 from __future__ import annotations
 
-import chex
 import jax
 import jax.numpy as jnp
+from numpy.typing import ArrayLike
 
 __all__ = ["PENALTY", "constrained", "feasible"]
 
@@ -18,7 +18,7 @@ PENALTY = 1e30
 _MOST = 1e7  # largest violation told apart; PENALTY times it still is a finite float32
 
 
-def constrained(objectives: chex.ArrayTree, violation: chex.ArrayTree) -> jax.Array:
+def constrained(objectives: ArrayLike, violation: ArrayLike) -> jax.Array:
     """Objectives under constraints.
 
     Args:
@@ -35,6 +35,6 @@ def constrained(objectives: chex.ArrayTree, violation: chex.ArrayTree) -> jax.Ar
     return jnp.where(broken, penalty[..., None].astype(objectives.dtype), objectives)
 
 
-def feasible(objectives: chex.ArrayTree) -> jax.Array:
+def feasible(objectives: ArrayLike) -> jax.Array:
     """Rows that keep every limit, `[...]` bool from `[..., M]` of `constrained`."""
     return jnp.all(jnp.asarray(objectives) < PENALTY, axis=-1)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import chex
 import jax
 import jax.numpy as jnp
 from jax import lax
+from numpy.typing import ArrayLike
 
 from mohamjax.blocks import pairwise_sum
 from mohamjax.emo._arrays import as_objectives, precision
@@ -15,7 +15,7 @@ from mohamjax.platforms import by_platform
 __all__ = ["hypervolume"]
 
 
-def hypervolume(front: chex.ArrayTree, reference: chex.ArrayTree) -> jax.Array:
+def hypervolume(front: ArrayLike, reference: ArrayLike) -> jax.Array:
     """Volume of what the rows dominate, up to a reference point; all objectives minimised.
 
     Rows that are not strictly below the reference in every objective add 0 (so +inf or NaN rows do, which may

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import functools
 
-import chex
 import jax
 import jax.numpy as jnp
+from numpy.typing import ArrayLike
 
 from mohamjax.emo._arrays import as_objectives, precision
 
 __all__ = ["extremes", "knee_point"]
 
 
-def knee_point(front: chex.ArrayTree, *, log: bool = False) -> jax.Array:
+def knee_point(front: ArrayLike, *, log: bool = False) -> jax.Array:
     """Row of a front that is nearest to its ideal point.
 
     Every objective is scaled to [0, 1] between its smallest and largest value in the front (an objective
@@ -47,7 +47,7 @@ def _knee_point(f: jax.Array, log: bool) -> jax.Array:
     return jnp.where(jnp.any(taken), jnp.argmin(distance), -1).astype(jnp.int32)
 
 
-def extremes(front: chex.ArrayTree) -> jax.Array:
+def extremes(front: ArrayLike) -> jax.Array:
     """Row with the smallest value of every objective; ties: the first row. Jitted, vmappable.
 
     Args:

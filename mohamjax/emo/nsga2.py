@@ -13,9 +13,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import chex
 import jax
 import jax.numpy as jnp
+from numpy.typing import ArrayLike
 
 from mohamjax.emo._arrays import as_objectives
 from mohamjax.emo.archive import Archive, archive_init, archive_update
@@ -34,7 +34,7 @@ _FIRST = 2**31 - 1
 """What the key is folded with for the first population: no generation has this number."""
 
 
-@record(frozen=True)
+@record
 class NSGA2State:
     """A population, and what the next generation is drawn from.
 
@@ -214,7 +214,7 @@ class NSGA2:
         late = self._random(jax.random.split(self._keys(state, key)[2], self.immigrants), context)
         return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), state.genes, late)
 
-    def tell(self, state: NSGA2State, candidates: Genes, objectives: chex.ArrayTree, **context: Any) -> NSGA2State:
+    def tell(self, state: NSGA2State, candidates: Genes, objectives: ArrayLike, **context: Any) -> NSGA2State:
         """The state after survival among the population and any number of evaluated individuals.
 
         Args:
@@ -246,7 +246,7 @@ class NSGA2:
         """What selection minimises, `[N, F]`, of objectives `[N, M]`."""
         return objectives if self.fitness is None else self.fitness(objectives, **context)
 
-    def _checked(self, state: NSGA2State, candidates: Genes, objectives: chex.ArrayTree) -> jax.Array:
+    def _checked(self, state: NSGA2State, candidates: Genes, objectives: ArrayLike) -> jax.Array:
         """The objectives in the state's dtype, NaN as +inf; complains at trace time."""
         number = _rows(candidates, state.genes, "candidates")
         found = as_objectives(objectives).astype(state.objectives.dtype)
@@ -293,7 +293,7 @@ def _repeated(objectives: jax.Array) -> jax.Array:
     return jnp.any(jnp.tril(equal, -1), axis=1)
 
 
-@record(frozen=True)
+@record
 class ArchivedState:
     """A population, and the front of all that was told.
 
@@ -347,9 +347,7 @@ class Archived:
         """As `NSGA2.ask`."""
         return self.search.ask(state.population, key, **context)
 
-    def tell(
-        self, state: ArchivedState, candidates: Genes, objectives: chex.ArrayTree, **context: Any
-    ) -> ArchivedState:
+    def tell(self, state: ArchivedState, candidates: Genes, objectives: ArrayLike, **context: Any) -> ArchivedState:
         """As `NSGA2.tell`; non-dominated candidates that keep every limit enter the archive."""
         population = self.search.tell(state.population, candidates, objectives, **context)
         values = jnp.asarray(objectives)

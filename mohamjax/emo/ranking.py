@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import functools
 
-import chex
 import jax
 import jax.numpy as jnp
 from jax import lax
+from numpy.typing import ArrayLike
 
 from mohamjax.emo._arrays import as_objectives, precision
 from mohamjax.emo.wide import chains, lexicographic
@@ -26,7 +26,7 @@ _PEEL_LIMIT = 2048  # rows up to which 'auto' peels; set from experiments/bench_
 _METHODS = ("auto", "peel", "blocked", "wide")
 
 
-def non_dominated_rank(objectives: chex.ArrayTree, *, method: str = "auto") -> jax.Array:
+def non_dominated_rank(objectives: ArrayLike, *, method: str = "auto") -> jax.Array:
     """Index of the front that every row belongs to, exactly by definition.
 
     A row dominates another if it is nowhere larger and somewhere smaller. Front 0 holds the rows that no row
@@ -154,7 +154,7 @@ def _rank_blocked(f: jax.Array) -> jax.Array:
     return jnp.zeros(n, jnp.int32).at[source].set(chain[representative])
 
 
-def crowding_distance(objectives: chex.ArrayTree, rank: chex.ArrayTree) -> jax.Array:
+def crowding_distance(objectives: ArrayLike, rank: ArrayLike) -> jax.Array:
     """Deb's crowding distance of every row within its front.
 
     The sum over objectives of (next larger value - next smaller value) / (largest - smallest of the front),
@@ -210,7 +210,7 @@ def _crowding(f: jax.Array, rank: jax.Array) -> jax.Array:
     return jnp.sum(jax.vmap(one_objective, in_axes=1)(jnp.clip(f, -limit, limit)), axis=0)
 
 
-def survive(objectives: chex.ArrayTree, n: int, *, method: str = "auto") -> tuple[jax.Array, jax.Array, jax.Array]:
+def survive(objectives: ArrayLike, n: int, *, method: str = "auto") -> tuple[jax.Array, jax.Array, jax.Array]:
     """The n best rows of a merged population: whole fronts by rank, the last by crowding.
 
     Args:
@@ -242,7 +242,7 @@ def _survive(f: jax.Array, n: int, method: str) -> tuple[jax.Array, jax.Array, j
     return index[:n], rank[:n], -crowding[:n]
 
 
-def tournament(key: chex.PRNGKey, rank: chex.ArrayTree, crowding: chex.ArrayTree, count: int) -> jax.Array:
+def tournament(key: jax.Array, rank: ArrayLike, crowding: ArrayLike, count: int) -> jax.Array:
     """Winners of binary tournaments on (rank, crowding).
 
     Both rivals are drawn uniformly with replacement; the lower rank wins, then the larger crowding, then the

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from mohamjax.emo._arrays import as_objectives, precision
 from mohamjax.emo.ranking import crowding_distance
@@ -18,7 +18,7 @@ from mohamjax.emo.ranking import crowding_distance
 __all__ = ["should_stop", "stability"]
 
 
-def stability(objectives: chex.ArrayTree, rank: chex.ArrayTree) -> jax.Array:
+def stability(objectives: ArrayLike, rank: ArrayLike) -> jax.Array:
     """Largest finite crowding distance of the first front; 0 if it has none.
 
     The extremes of a front have infinite distance and do not enter. Jitted; N and M are static. Vmappable.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,17 +27,12 @@ from mohamjax.hardware.technology import (
     mac_leakage,
 )
 from mohamjax.hardware.template import Level, Template
-from mohamjax.struct import cast
-
-if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
-    from dataclasses import dataclass
-else:
-    from chex import dataclass
+from mohamjax.struct import cast, record
 
 __all__ = ["TemplateArrays", "check_ports", "leakage", "resize", "template_arrays", "template_structure"]
 
 
-@dataclass(frozen=True)
+@record
 class TemplateArrays:
     """One template (or, stacked on a leading T axis, several) at its largest sizes.
 

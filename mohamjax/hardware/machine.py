@@ -6,19 +6,15 @@ Axes: L levels, innermost first, padded at the outer end; V data spaces (weights
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 import jax
 
-if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
-    from dataclasses import dataclass
-else:
-    from chex import dataclass
+from mohamjax.struct import record
 
 __all__ = ["Architecture", "Machine"]
 
 
-@dataclass(frozen=True)
+@record
 class Machine:
     """One accelerator, padded to L levels (innermost first, padding outermost).
 

@@ -12,7 +12,7 @@ import math
 import pathlib
 from collections import abc
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -23,11 +23,7 @@ from mohamjax.errors import InputError
 from mohamjax.forms import Amount, Form, Whole, read_form
 from mohamjax.hardware.mesh import Link, route, trunks
 from mohamjax.reader import choice, read_yaml
-
-if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
-    from dataclasses import dataclass
-else:
-    from chex import dataclass
+from mohamjax.struct import record
 
 __all__ = [
     "CONTENTION",
@@ -109,7 +105,7 @@ class PackageParameters:
         return max(len(interface_positions(self, n)) for n in range(1, self.max_tiles + 1))
 
 
-@dataclass(frozen=True)
+@record
 class PackageTables:
     """Geometry for every number of chiplets; the first axis is that number, 0 to n = `max_tiles`.
 

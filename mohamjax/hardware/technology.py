@@ -17,7 +17,7 @@ import io
 import os
 import pathlib
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -27,12 +27,7 @@ from mohamjax.errors import InputError
 from mohamjax.forms import Amount, Factor, Form, Positive, Text, read_form
 from mohamjax.hardware.sram import sram_curves, sram_lookup
 from mohamjax.reader import choice, read_table, read_text, read_yaml
-from mohamjax.struct import cast
-
-if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
-    from dataclasses import dataclass
-else:
-    from chex import dataclass
+from mohamjax.struct import cast, record
 
 __all__ = [
     "COMPONENT_CLASSES",
@@ -93,7 +88,7 @@ LEAKING = ("register", "comparator", "multiplier", "adder")
 _PARTS = ("register", "comparator", "address_generator", "multiplier", "adder", "wire")
 
 
-@dataclass(frozen=True)
+@record
 class Technology:
     """What components cost in one technology. `load_technology` fills it with double-precision NumPy arrays.
 
@@ -561,12 +556,12 @@ def recorded_technology(stated: str | None, given: Technology | None, static_ene
     Returns:
         The technology, None where the file was made with another one than is given or packaged.
     """
-    if stated in _EARLIER:
-        stated = _hash_of(_EARLIER[stated])
+    earlier = _EARLIER.get(stated or "")
     if given is None:
-        names = [name for name in packaged_technologies() if stated in (None, _hash_of(name))]
-        return load_technology(names[0], static_energy=static_energy) if names else None
-    if stated not in (None, technology_hash(given)):
+        known = (name for name in packaged_technologies() if stated in (None, _hash_of(name)))
+        name = earlier or next(known, None)
+        return load_technology(name, static_energy=static_energy) if name else None
+    if (_hash_of(earlier) if earlier else stated) not in (None, technology_hash(given)):
         return None
     return counting_leakage(given) if static_energy else given
 

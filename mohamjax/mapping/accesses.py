@@ -8,7 +8,7 @@ positive terms only, since float32 holds no exact difference of large counts.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,17 +29,13 @@ from mohamjax.mapping.children import (
 from mohamjax.mapping.links import input_share, link_traffic, mac_traffic
 from mohamjax.mapping.nest import LayerArrays, Mapping
 from mohamjax.platforms import short_scan
+from mohamjax.struct import record
 from mohamjax.workload.layer import DIMS
-
-if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
-    from dataclasses import dataclass
-else:
-    from chex import dataclass
 
 __all__ = ["AccessCounts", "count_accesses"]
 
 
-@dataclass(frozen=True)
+@record
 class AccessCounts:
     """Word counts of one mapping, per instance of a level and over the whole layer. Padded levels hold zeros.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -18,11 +17,7 @@ from jax import lax
 from mohamjax.dims import ALL, DATA_SPACES, DIMS, RELEVANT, C, G, I, N, O, P, Q, R, S, W
 from mohamjax.mapping.nest import LayerArrays
 from mohamjax.platforms import short_scan
-
-if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
-    from dataclasses import dataclass
-else:
-    from chex import dataclass
+from mohamjax.struct import record
 
 __all__ = [
     "MAX_CHILDREN",
@@ -96,7 +91,7 @@ def _gcd(a, b):
     return lax.while_loop(lambda pair: jnp.any(pair[1] > 0), step, (a, b))[0]
 
 
-@dataclass(frozen=True)
+@record
 class Windows:
     """How the children overlap along one spatial axis of the inputs (section 4).
 

@@ -15,7 +15,7 @@ the mapping fits.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,11 +26,7 @@ from mohamjax.hardware.machine import Machine
 from mohamjax.mapping.accesses import AccessCounts, count_accesses, outermost
 from mohamjax.mapping.children import MAX_CHILDREN, exact_divide, product_over, widest
 from mohamjax.mapping.nest import LayerArrays, Mapping
-
-if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
-    from dataclasses import dataclass
-else:
-    from chex import dataclass
+from mohamjax.struct import record
 
 __all__ = [
     "MAX_CHILDREN",
@@ -69,7 +65,7 @@ REASONS = (
 """Names of the codes that `validity` returns; a level that fails its capacity and its mesh has a code of both."""
 
 
-@dataclass(frozen=True)
+@record
 class CycleCounts:
     """Cycles of one mapping.
 
@@ -86,7 +82,7 @@ class CycleCounts:
     slowdown: jax.Array
 
 
-@dataclass(frozen=True)
+@record
 class EnergyBreakdown:
     """Energy of one mapping in pJ, all instances.
 
@@ -103,7 +99,7 @@ class EnergyBreakdown:
     network: jax.Array
 
 
-@dataclass(frozen=True)
+@record
 class Evaluation:
     """All results of `evaluate_batch`; a leading batch axis on every leaf.
 

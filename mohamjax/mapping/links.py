@@ -14,8 +14,6 @@ Axes: D dimensions, L levels, a free batch axis; `size` children. "Section" is t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -33,16 +31,12 @@ from mohamjax.mapping.children import (
     widest,
 )
 from mohamjax.platforms import short_scan
-
-if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
-    from dataclasses import dataclass
-else:
-    from chex import dataclass
+from mohamjax.struct import record
 
 __all__ = ["InputTraffic", "MacTraffic", "input_share", "link_traffic", "mac_traffic"]
 
 
-@dataclass(frozen=True)
+@record
 class InputTraffic:
     """What one level sends of the inputs, in place of (words delivered) * (groups).
 
@@ -61,7 +55,7 @@ class InputTraffic:
     link_transfers: jax.Array
 
 
-@dataclass(frozen=True)
+@record
 class MacTraffic:
     """What the innermost level sends of weights and outputs to the MACs, in that order.
 

@@ -5,15 +5,10 @@ Axes: L levels, innermost first, padded at the outer end; D loop dimensions (`wo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import jax
 import numpy as np
 
-if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
-    from dataclasses import dataclass
-else:
-    from chex import dataclass
+from mohamjax.struct import record
 
 __all__ = ["Array", "LayerArrays", "Mapping"]
 
@@ -21,7 +16,7 @@ Array = jax.Array | np.ndarray
 """What a field may hold: on the host NumPy, else JAX."""
 
 
-@dataclass(frozen=True)
+@record
 class LayerArrays:
     """A workload shape as arrays.
 
@@ -36,7 +31,7 @@ class LayerArrays:
     dilation: Array
 
 
-@dataclass(frozen=True)
+@record
 class Mapping:
     """A loop nest. The product over all levels of a dimension's factors equals its bound.
 

@@ -29,14 +29,11 @@ from mohamjax.errors import InputError
 from mohamjax.hardware.machine import Machine
 from mohamjax.mapping.nest import Array, LayerArrays, Mapping
 from mohamjax.programs import light_jit
+from mohamjax.struct import record
 
-if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
-    from dataclasses import dataclass
-
+if TYPE_CHECKING:
     from mohamjax.hardware import Template
     from mohamjax.workload import WorkloadShape
-else:
-    from chex import dataclass
 
 __all__ = [
     "UNLIMITED",
@@ -71,7 +68,7 @@ UNLIMITED = 2**30
 """A limit at or above this does not limit."""
 
 
-@dataclass(frozen=True)
+@record
 class Constraints:
     """What a template allows a mapping of one layer.
 
@@ -89,7 +86,7 @@ class Constraints:
     keep: Array
 
 
-@dataclass(frozen=True)
+@record
 class MapSpace:
     """All that sampling and variation need to know of one (layer, template) problem.
 
@@ -116,7 +113,7 @@ class MapSpace:
     outermost: Array
 
 
-@dataclass(frozen=True)
+@record
 class MappingGenes:
     """The chromosome of a mapping; data spaces kept are the template's.
 
@@ -269,7 +266,7 @@ def overflows(extent: Array, space: MapSpace) -> Array:
     return used > space.capacity
 
 
-@dataclass(frozen=True)
+@record
 class Nest:
     """Genes under change, with what the checks of a move need.
 

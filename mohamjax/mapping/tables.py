@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import abc
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -32,13 +32,8 @@ from mohamjax.mapping.cost import (
 )
 from mohamjax.mapping.nest import LayerArrays, Mapping
 from mohamjax.programs import LIGHT
-from mohamjax.struct import take
+from mohamjax.struct import record, take
 from mohamjax.workload import DIMS
-
-if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
-    from dataclasses import dataclass
-else:
-    from chex import dataclass
 
 __all__ = [
     "MappingTables",
@@ -55,7 +50,7 @@ __all__ = [
 _BATCH = 8 * BLOCK
 
 
-@dataclass(frozen=True)
+@record
 class MappingTables:
     """Pareto-optimal mappings and all that a design's evaluation needs of them.
 
@@ -94,7 +89,7 @@ class MappingTables:
     fanout: jax.Array
 
 
-@dataclass(frozen=True)
+@record
 class OwnHardware:
     """Mappings, each on hardware of its own; the batch is the last axis.
 

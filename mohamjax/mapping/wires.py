@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -19,12 +19,8 @@ import numpy as np
 from mohamjax.dims import DIMS, RELEVANT, WINDOWS, C, G, N, O, W
 from mohamjax.hardware import TemplateArrays
 from mohamjax.mapping.tables import MappingTables
+from mohamjax.struct import record
 from mohamjax.workload import WorkloadShape
-
-if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
-    from dataclasses import dataclass
-else:
-    from chex import dataclass
 
 __all__ = ["ArraySizes", "Wires", "hop_columns", "least_hops", "wires"]
 
@@ -32,7 +28,7 @@ _EVERY = 16
 _UNCOUNTED = 1  # column of all arrays that were not counted
 
 
-@dataclass(frozen=True)
+@record
 class ArraySizes:
     """The arrays that chiplets may have, and where their wires stand.
 
@@ -51,7 +47,7 @@ class ArraySizes:
     step: jax.Array
 
 
-@dataclass(frozen=True)
+@record
 class Wires:
     """Words times hops of every mapping on every array that a chiplet may have.
 

@@ -6,8 +6,6 @@ M mappings of a Pareto set. Functions are for one design; callers vmap.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import jax
 import jax.numpy as jnp
 
@@ -18,11 +16,6 @@ from mohamjax.schedule.fluid import Timeline, simulate
 from mohamjax.schedule.in_flight import FrameJobs, SteadyState, job_order, steady_state
 from mohamjax.schedule.tenants import TenantReport, Tenants, tenant_report
 from mohamjax.struct import Rows, record
-
-if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
-    from dataclasses import dataclass
-else:
-    from chex import dataclass
 
 __all__ = [
     "CYCLE_S",
@@ -46,7 +39,7 @@ CYCLE_S = 1e-9
 """Seconds of a cycle: every template runs at 1 GHz (MOHaM, Table 4)."""
 
 
-@record(frozen=True)
+@record
 class Design(Rows):
     """The chromosome of one design (MOHaM, Figure 4; docs/concepts/designs.md); with a leading axis, of many.
 
@@ -65,7 +58,7 @@ class Design(Rows):
     template: jax.Array
 
 
-@dataclass(frozen=True)
+@record
 class Package:
     """The package as data.
 
@@ -88,7 +81,7 @@ class Package:
     tile_area: jax.Array
 
 
-@dataclass(frozen=True)
+@record
 class Workbench:
     """Everything that turns a chromosome into objectives, as arrays.
 
@@ -119,7 +112,7 @@ class Workbench:
     frames: FrameJobs | None = None
 
 
-@dataclass(frozen=True)
+@record
 class Chiplets:
     """The sub-accelerator instances of a design, sized to run all their layers.
 
@@ -142,7 +135,7 @@ class Chiplets:
     hops: jax.Array
 
 
-@dataclass(frozen=True)
+@record
 class DesignReport:
     """One design in detail, for files and figures.
 

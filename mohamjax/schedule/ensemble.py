@@ -15,7 +15,7 @@ import functools
 import itertools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,14 +28,9 @@ from mohamjax.schedule.design import CYCLE_S, Chiplets, Design, DesignReport, Wo
 from mohamjax.schedule.evaluated import Evaluated, evaluated_on_bench
 from mohamjax.schedule.fluid import predecessor_bits
 from mohamjax.schedule.tenants import tenant_report, tenants_of
-from mohamjax.struct import take
+from mohamjax.struct import record, take
 from mohamjax.workload import ApplicationModel
 from mohamjax.workload.ensemble import Ensemble, joined
-
-if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
-    from dataclasses import dataclass
-else:
-    from chex import dataclass
 
 __all__ = [
     "Models",
@@ -49,7 +44,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
+@record
 class Models:
     """Where the layers of each application model stand among those of all.
 

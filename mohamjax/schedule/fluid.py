@@ -18,7 +18,7 @@ Any time unit, the same for durations and bandwidths (bytes per time unit).
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,11 +28,7 @@ from numpy.typing import ArrayLike
 
 from mohamjax.blocks import in_blocks, varying
 from mohamjax.platforms import by_platform
-
-if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
-    from dataclasses import dataclass
-else:
-    from chex import dataclass
+from mohamjax.struct import record
 
 __all__ = [
     "DEADLOCK",
@@ -59,7 +55,7 @@ REASONS = (
 """What the reason codes DONE, UNPLACED, DEADLOCK and ENDLESS mean, by code."""
 
 
-@dataclass(frozen=True)
+@record
 class Completion:
     """When each job of a schedule ends.
 
@@ -79,7 +75,7 @@ class Completion:
         return self.reason == DONE
 
 
-@dataclass(frozen=True)
+@record
 class Timeline:
     """When each job of a schedule starts and ends.
 

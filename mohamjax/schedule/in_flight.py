@@ -10,20 +10,15 @@ Axes: J jobs (padded), layers of frames; W words of 32 bits; K periods; S tiles.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import jax
 import jax.numpy as jnp
 
-if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
-    from dataclasses import dataclass
-else:
-    from chex import dataclass
+from mohamjax.struct import record
 
 __all__ = ["FrameJobs", "SteadyState", "job_order", "steady_state"]
 
 
-@dataclass(frozen=True)
+@record
 class FrameJobs:
     """The layers of all frames of K periods.
 
@@ -44,7 +39,7 @@ class FrameJobs:
     periods: jax.Array
 
 
-@dataclass(frozen=True)
+@record
 class SteadyState:
     """What a package does with frames that follow one another without a pause; infinite where they cannot run.
 

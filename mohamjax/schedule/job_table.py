@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,11 +19,7 @@ import numpy as np
 
 from mohamjax.devices import Devices
 from mohamjax.schedule.fluid import Timeline, completion, predecessor_bits, simulate, split_resources
-
-if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
-    from dataclasses import dataclass
-else:
-    from chex import dataclass
+from mohamjax.struct import record
 
 __all__ = ["JobArrays", "JobObjectives", "JobTable", "evaluate_jobs", "evaluate_table", "job_arrays", "job_timeline"]
 
@@ -91,7 +87,7 @@ class JobTable:
             raise ValueError(f"time_unit is {self.time_unit!r}, expected 'cycles' or 's'")
 
 
-@dataclass(frozen=True)
+@record
 class JobArrays:
     """A job table as padded arrays, for tracing; made by `job_arrays`.
 
@@ -259,5 +255,7 @@ def evaluate_table(
         objectives, found = _compiled(timelines, devices)(schedules, arrays)
         objectives, found = jax.tree.map(np.asarray, (objectives, found))
     if found is not None:
-        found = found.replace(start=found.start[:, :count], end=found.end[:, :count], stall=found.stall[:, :count])
+        found = dataclasses.replace(
+            found, start=found.start[:, :count], end=found.end[:, :count], stall=found.stall[:, :count]
+        )
     return objectives, found

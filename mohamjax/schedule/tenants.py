@@ -6,23 +6,19 @@ late. Axes: L layers (padded), N networks.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mohamjax.struct import record
 from mohamjax.workload import ApplicationModel
-
-if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
-    from dataclasses import dataclass
-else:
-    from chex import dataclass
 
 __all__ = ["TenantReport", "Tenants", "tenant_excess", "tenant_report", "tenants_of"]
 
 
-@dataclass(frozen=True)
+@record
 class Tenants:
     """What the users of the networks ask for.
 
@@ -35,7 +31,7 @@ class Tenants:
     weight: jax.Array
 
 
-@dataclass(frozen=True)
+@record
 class TenantReport:
     """What they get of one design; infinite where its schedule cannot run.
 

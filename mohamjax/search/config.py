@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import TYPE_CHECKING
 
 import jax
 
 from mohamjax.errors import InputError
 from mohamjax.platforms import accelerated
 from mohamjax.schedule.measures import DEFAULT, measure_named
-
-if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
-    from dataclasses import dataclass
-else:
-    from chex import dataclass
-
+from mohamjax.struct import record
 
 __all__ = ["PAPER_RATES", "MapperConfig", "MapperProgress", "MohamConfig", "Rates", "RemapConfig"]
 
 
-@dataclass(frozen=True)
+@record
 class Rates:
     """Probabilities of the operators, all traced: a sweep over them does not recompile.
 

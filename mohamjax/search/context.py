@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,13 +25,8 @@ from mohamjax.search.plans import PlanTables, plan_tables
 from mohamjax.search.requirements import Site, survey
 from mohamjax.search.seeding import list_scheduler
 from mohamjax.search.seeds import padded_rows
-from mohamjax.struct import put
+from mohamjax.struct import put, record
 from mohamjax.workload import ApplicationModel, Ensemble
-
-if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
-    from dataclasses import dataclass
-else:
-    from chex import dataclass
 
 __all__ = [
     "MeasureArrays",
@@ -45,7 +40,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
+@record
 class MeasureArrays:
     """What the objectives of a search are measured with, where they are others than latency, energy and area.
 
@@ -58,7 +53,7 @@ class MeasureArrays:
     offset: jax.Array
 
 
-@dataclass(frozen=True)
+@record
 class MohamContext:
     """The problem as arrays.
 

@@ -27,7 +27,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -41,12 +41,8 @@ from mohamjax.mapping.space import MapSpace
 from mohamjax.mapping.tables import assemble
 from mohamjax.programs import light_jit
 from mohamjax.search.mapper_context import MapperContext, children_room, context
+from mohamjax.struct import record
 from mohamjax.workload import DIMS, UniqueLayer
-
-if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
-    from dataclasses import dataclass
-else:
-    from chex import dataclass
 
 __all__ = ["ExhaustiveProgress", "SpaceSize", "map_exhaustively", "order_classes", "space_size"]
 
@@ -152,7 +148,7 @@ def _complete(loops: Sequence[int], idle: Sequence[int], prescribed: Sequence[in
     return (*named, *tail, *(d for d in idle if d not in named))
 
 
-@dataclass(frozen=True)
+@record
 class _Radix:
     """Tables from which an index becomes a mapping.
 

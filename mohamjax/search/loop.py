@@ -98,7 +98,7 @@ class Problem:
         return emo.Archived(search, archive, self.log_archive)
 
 
-@record(frozen=True)
+@record
 class SearchState:
     """All that a search carries from one generation to the next; a checkpoint holds exactly this.
 
@@ -114,7 +114,7 @@ class SearchState:
     candidates: Genes
 
 
-@record(frozen=True)
+@record
 class Metrics:
     """What one generation reports to the host.
 

@@ -23,7 +23,7 @@ __all__ = ["MapperContext", "children_room", "context", "largest_children_room",
 _PRIME_STEP = 32  # factor slots come in multiples of this, so that scenarios share a compile
 
 
-@record(frozen=True)
+@record
 class MapperContext:
     """One (unique layer, template) problem as arrays.
 

@@ -9,7 +9,6 @@ Axes as in `mapping.space`: F primes, S slots, L levels, D dimensions. Functions
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -19,11 +18,7 @@ from mohamjax.blocks import short_argsort
 from mohamjax.dims import RELEVANCE
 from mohamjax.mapping.nest import Array
 from mohamjax.mapping.space import MappingGenes, MapSpace, Nest, admits, evict, move, nest, room, slot_level
-
-if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
-    from dataclasses import dataclass
-else:
-    from chex import dataclass
+from mohamjax.struct import record
 
 __all__ = [
     "PAPER_RATES",
@@ -42,7 +37,7 @@ _MORE = 1.5
 _MOST = 8
 
 
-@dataclass(frozen=True)
+@record
 class MapperRates:
     """Probability that an operator touches a pair (crossover) or a child (mutations); 0 switches it off.
 

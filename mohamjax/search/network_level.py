@@ -75,7 +75,7 @@ class NetworkChoice:
     fanout: tuple[tuple[float, float], ...]
 
 
-@record(frozen=True)
+@record
 class _Context:
     """The Pareto sets of one network on one template.
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -19,11 +18,7 @@ from mohamjax.schedule import Design
 from mohamjax.search.operators import Genetics, scheduling_mutation, spliced
 from mohamjax.search.plans import Plan, Planned, PlanTables, fitting, used_sizes
 from mohamjax.search.requirements import FREE
-
-if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
-    from dataclasses import dataclass
-else:
-    from chex import dataclass
+from mohamjax.struct import record
 
 __all__ = [
     "MOST_RATES",
@@ -39,7 +34,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
+@record
 class PlanRates:
     """How often plans change, all traced: a sweep over them does not recompile.
 

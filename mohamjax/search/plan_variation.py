@@ -29,7 +29,7 @@ from mohamjax.struct import record, take
 __all__ = ["Draft", "draft_plan", "grow_plans", "vary_plans"]
 
 
-@record(frozen=True)
+@record
 class Draft:
     """An individual that is yet to be grown.
 

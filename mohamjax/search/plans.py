@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -29,12 +28,7 @@ from mohamjax.mapping import MappingTables
 from mohamjax.schedule import Design
 from mohamjax.search.operators import Genetics
 from mohamjax.search.seeds import size_caps
-from mohamjax.struct import put
-
-if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
-    from dataclasses import dataclass
-else:
-    from chex import dataclass
+from mohamjax.struct import put, record
 
 __all__ = [
     "THRIFT",
@@ -64,7 +58,7 @@ _CAPS = 24
 _WORD = 32
 
 
-@dataclass(frozen=True)
+@record
 class Plan:
     """The genes of a plan.
 
@@ -82,7 +76,7 @@ class Plan:
     thrift: jax.Array
 
 
-@dataclass(frozen=True)
+@record
 class Planned:
     """An individual: the plan, and the design that came of it."""
 
@@ -90,7 +84,7 @@ class Planned:
     design: Design
 
 
-@dataclass(frozen=True)
+@record
 class PlanTables:
     """What decoding reads of the Pareto tables.
 

@@ -26,7 +26,7 @@ from mohamjax.struct import Rows, cast, record, take
 __all__ = ["SizedDesign", "evaluate", "report", "sample_designs", "sample_mappings"]
 
 
-@record(frozen=True)
+@record
 class SizedDesign(Rows):
     """A design whose chiplets have stated sizes, as files may give them; `evaluate` and `report` take it as a design.
 

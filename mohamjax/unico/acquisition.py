@@ -32,7 +32,7 @@ __all__ = ["Batch", "approach", "hypervolume_estimate", "mesmo", "qhvi", "random
 _MARGIN = 0.01  # a sampled optimum is at least so much below what was observed [standard deviations of the targets]
 
 
-@record(frozen=True)
+@record
 class Batch:
     """Candidates picked, in their order.
 

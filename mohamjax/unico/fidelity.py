@@ -41,7 +41,7 @@ RULES = ("uul", "pareto", "champion")
 ROBUSTNESS_OFFSET = 1e-4  # log(R + 1e-4): R may be 0
 
 
-@record(frozen=True)
+@record
 class Scale:
     """Least and largest value of every objective so far, on its axis.
 
@@ -167,7 +167,7 @@ def kde_quantile(values: jax.Array, mask: jax.Array, share: float = 0.95, *, ste
     return jnp.where(n > 0, (low + high) / 2, jnp.inf)
 
 
-@record(frozen=True)
+@record
 class Acceptance:
     """What a batch adds to the rows that train the surrogate.
 

@@ -55,7 +55,7 @@ NUGGET = 1e-4  # least noise variance in standardised units; with 1e-5 float32 l
 _PRIOR_NOISE = -3.0
 
 
-@record(frozen=True)
+@record
 class Hyper:
     """Hyper-parameters of one process (of a batch with axes in front), in standardised units.
 
@@ -72,7 +72,7 @@ class Hyper:
     mean: jax.Array
 
 
-@record(frozen=True)
+@record
 class Surrogate:
     """Processes of all objectives given a training set.
 

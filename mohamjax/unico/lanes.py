@@ -62,7 +62,7 @@ class LaneConfig:
     tail_percent: int = 5
 
 
-@record(frozen=True)
+@record
 class Networks:
     """What all lanes share, as data.
 
@@ -79,7 +79,7 @@ class Networks:
     hop_energy: jax.Array
 
 
-@record(frozen=True)
+@record
 class LaneProblem:
     """What hardware points are prepared from, as data.
 
@@ -102,7 +102,7 @@ class LaneProblem:
     networks: Networks
 
 
-@record(frozen=True)
+@record
 class Points:
     """H hardware points as the lanes read them; every leaf has the leading axis H.
 
@@ -121,7 +121,7 @@ class Points:
     leakage: Any
 
 
-@record(frozen=True)
+@record
 class Incumbents:
     """Mappings of every layer on every hardware point.
 
@@ -136,7 +136,7 @@ class Incumbents:
     energy: jax.Array
 
 
-@record(frozen=True)
+@record
 class LaneState:
     """All that the mapping search of H hardware points carries on; every leaf has the leading axis H.
 

@@ -38,7 +38,7 @@ __all__ = [
 LEAST_SAMPLES = 40  # below, the edge is the best sample or its neighbour: R says nothing yet
 
 
-@record(frozen=True)
+@record
 class Tail:
     """The lowest latencies among the samples so far, and their power.
 
@@ -53,7 +53,7 @@ class Tail:
     count: jax.Array
 
 
-@record(frozen=True)
+@record
 class Robustness:
     """R and what it is made of, `[...]` floats each; all NaN where there is no valid sample.
 

@@ -16,7 +16,7 @@ import functools
 import importlib.resources
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -32,11 +32,7 @@ from mohamjax.hardware import (
     resize,
     template_arrays,
 )
-
-if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
-    from dataclasses import dataclass
-else:
-    from chex import dataclass
+from mohamjax.struct import record
 
 __all__ = ["SPACES", "Axis", "HardwareSpace", "SpaceArrays", "machine_of", "named_space", "template_space"]
 
@@ -73,7 +69,7 @@ class Axis:
         return (logs - logs[0]) / (logs[-1] - logs[0])
 
 
-@dataclass(frozen=True)
+@record
 class SpaceArrays:
     """What turns digits into machines, as data.
 

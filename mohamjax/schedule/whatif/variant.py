@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 
-@record(frozen=True)
+@record
 class Components:
     """What a variant may change of a `Technology`: its small parts, which a stack of variants repeats.
 
@@ -67,7 +67,7 @@ class Components:
     dram: Any
 
 
-@record(frozen=True)
+@record
 class Variant(Rows):
     """One hardware variant, or with a leading axis `[K]` many: what may differ from the bench, and nothing else.
 

@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 
-@record(frozen=True)
+@record
 class JobRates:
     """Probabilities of the operators, traced.
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -16,11 +15,7 @@ import numpy as np
 from mohamjax.errors import InputError
 from mohamjax.schedule.job_table import JobTable
 from mohamjax.schedule.shared_link import PRIORITY_LEVELS, link_ends, link_fits, link_makespan
-
-if TYPE_CHECKING:  # type checkers know the standard dataclass, not that of chex
-    from dataclasses import dataclass
-else:
-    from chex import dataclass
+from mohamjax.struct import record
 
 __all__ = [
     "OBJECTIVES",
@@ -39,7 +34,7 @@ OBJECTIVES = ("makespan", "energy", "edp", "unsatisfied", "tardiness", "mean-end
 """What can be minimised, see `evaluate`."""
 
 
-@dataclass(frozen=True)
+@record
 class JobGenes:
     """One schedule: both genomes of G# (Section 4.2.2).
 
@@ -52,7 +47,7 @@ class JobGenes:
     priority: jax.Array
 
 
-@dataclass(frozen=True)
+@record
 class JobProblem:
     """What is scheduled, as padded arrays.
 
