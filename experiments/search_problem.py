@@ -24,7 +24,7 @@ from mohamjax.emo import hypervolume
 from mohamjax.hardware import PackageParameters, Technology, Template, load_technology, load_templates
 from mohamjax.io import mapping_cache
 from mohamjax.mapping import MappingTables
-from mohamjax.schedule import Design
+from mohamjax.schedule import Design, alone
 from mohamjax.search import (
     BUDGETS,
     MohamConfig,
@@ -41,7 +41,7 @@ from mohamjax.search import (
 )
 from mohamjax.search.loop import Problem, SearchState
 from mohamjax.search.plan_operators import adjustment
-from mohamjax.search.plans import WEIGHTS, Planned, plan_of, refit
+from mohamjax.search.plans import WEIGHTS, Planned, plan_of, plan_tables, refit
 from mohamjax.search.requirements import Site
 from mohamjax.workload import ApplicationModel, load_scenario
 
@@ -163,6 +163,16 @@ def direct_problem(config: MohamConfig) -> Problem:
     """Single layers are adjusted as beside plans, and nothing else: random designs at first, and as immigrants."""
     sample = functools.partial(_direct_sample, tiles=config.tiles)
     return dataclasses.replace(design_problem(config), sample=sample, vary=_direct_vary, grow=None)
+
+
+def under_caps(case: Case) -> MohamContext:
+    """The problem for plans whose sizes are a cap on the area of a mapping's own hardware, and nothing else.
+
+    A layer takes the best mapping under the cap of its tile and keeps it, however large other layers make the chiplet.
+    """
+    area = np.asarray(case.tables.objectives)[..., 2]
+    capped = dataclasses.replace(case.tables, capacity=area[..., None], fanout=np.ones((*area.shape, 1, 2)))
+    return dataclasses.replace(case.context, plans=plan_tables(capped, alone(case.tables, case.package)))
 
 
 def schedules(case: Case, settings: Settings) -> Design | None:
