@@ -6,6 +6,10 @@ what is before the first block (start, tables, compilation or its cache) stands 
 process of its own, with their CPU seconds and the memory that they took at most.
 
     python experiments/batch_schedules.py --bulk 100000 --lines 10000 --designs 2043
+    python experiments/batch_schedules.py --front results/designs.json --against ../before
+
+where the second reads the designs of a front with another checkout as well, such as that of
+`mohamjax search ar-vr --budget paper --population 1000 --generations 150 --archive 2043` at 84a5f18, which made 1,866.
 """
 
 import argparse
@@ -143,11 +147,16 @@ def command(*words: str, package: str | None = None) -> tuple[float, float, floa
     return seconds, used, float(done.stdout.strip().splitlines()[-1]) * 1.024e-3
 
 
-def in_turns(path: pathlib.Path, folder: pathlib.Path, packages: list[str | None], repeats: int) -> list[list[str]]:
-    """Cells of `evaluate designs` by each checkout: medians of runs that take turns, after one that compiles."""
+def in_turns(path: pathlib.Path, folder: pathlib.Path, packages: list[str | None], repeats: int) -> np.ndarray:
+    """What `command` tells of `evaluate designs`, `[repeats, checkouts, 3]`: runs in turns, after one that compiles."""
     words = "evaluate", "designs", str(path), "--out", str(folder / "out.csv")
-    runs = np.asarray([[command(*words, package=package) for package in packages] for _ in range(1 + repeats)])
-    return [[f"{s:.1f}", f"{used:.1f}", f"{most:,.0f}"] for s, used, most in np.median(runs[1:], axis=0)]
+    runs = [[command(*words, package=package) for package in packages] for _ in range(1 + repeats)]
+    return np.asarray(runs[1:])
+
+
+def cells(runs: np.ndarray) -> list[list[str]]:
+    """Medians of `in_turns`, for a table."""
+    return [[f"{s:.1f}", f"{used:.2f}", f"{most:,.0f}"] for s, used, most in np.median(runs, axis=0)]
 
 
 def main() -> None:
@@ -187,9 +196,12 @@ def main() -> None:
             found = interleaved(site, path, root / "out.csv", every, single)
             size = path.stat().st_size / 1e6
             ratio = found["rate"] / found["memory"]
-            cells = f"{found['before']:.1f}", f"{found['rate']:,.0f}", f"{found['memory']:,.0f}"
-            report.row(name, f"{size:.0f}", *cells, f"{ratio:.2f}")
-        report.say("\nWhole commands, each in a process of its own (programs compiled before):\n")
+            rates = f"{found['rate']:,.0f}", f"{found['memory']:,.0f}"
+            report.row(name, f"{size:.0f}", f"{found['before']:.1f}", *rates, f"{ratio:.2f}")
+        report.say(
+            "\nWhole commands, each in a process of its own, programs compiled before; files of designs by medians of "
+            f"{arguments.repeats} runs, those of several checkouts in turns.\n"
+        )
         report.head("command", "s", "CPU s", "peak memory, MB")
         own = site.problem
         designs = jax.tree.map(lambda leaf: leaf[: arguments.designs], site.designs)
@@ -209,7 +221,7 @@ def main() -> None:
             (f"`evaluate designs`, {arguments.bulk:,} in bulk", bulk),
             (f"`evaluate designs`, {arguments.lines:,} JSON lines", lines),
         ):
-            report.row(name, *in_turns(path, root, [None], 1)[0])
+            report.row(name, *cells(in_turns(path, root, [None], 1))[0])
         given = [(stored, "random", {"": None})]
         if arguments.front:
             others = {", `--against`": arguments.against} if arguments.against else {}
@@ -217,9 +229,15 @@ def main() -> None:
         for path, kind, packages in given:
             number = len(json.loads(path.read_bytes())["designs"])
             name = f"`evaluate designs`, designs.json of {number:,} {kind} ({path.stat().st_size / 1e6:.0f} MB)"
-            rows = in_turns(path, root, list(packages.values()), arguments.repeats)
-            for which, cells in zip(packages, rows, strict=True):
-                report.row(name + which, *cells)
+            runs = in_turns(path, root, list(packages.values()), arguments.repeats)
+            for which, row in zip(packages, cells(runs), strict=True):
+                report.row(name + which, *row)
+        if len(packages) > 1:
+            shares = runs[:, 0, 1] / runs[:, 1, 1]
+            report.say(
+                f"\nThe CPU seconds of a front's designs are {np.median(shares):.3f} of those of the other checkout, "
+                f"{shares.min():.3f} to {shares.max():.3f} in {len(shares)} pairs of runs one after the other."
+            )
     report.write(pathlib.Path(arguments.out))
 
 
