@@ -20,7 +20,6 @@ from mohamjax import door, exported
 from mohamjax.errors import InputError
 from mohamjax.hardware import load_technology
 from mohamjax.io import write_designs
-from mohamjax.mapping import Mapping
 from mohamjax.search import Settings, co_optimise
 from mohamjax.search.settings import changed
 from mohamjax.struct import Rows, stack, take
@@ -296,7 +295,7 @@ def test_wrong_shapes_are_refused_at_trace_time(problem, tables, designs, space)
         jax.eval_shape(lambda n: mj.evaluate_mappings(n, seven, arrays), nests)
     short = jax.tree.map(lambda leaf: leaf[..., :7], nests)
     with pytest.raises(ValueError, match=r"mappings\.temporal"):
-        mj.evaluate_mappings(Mapping(**dict(short.items())), layer, arrays)
+        mj.evaluate_mappings(short, layer, arrays)
     with pytest.raises(InputError, match="does not run"):
         mj.evaluate_mappings(nests, Layer("d", "dwconv", "Conv", WorkloadShape(G=4, P=4)), "eyeriss")
     with pytest.raises(ValueError, match="takes one design"):
