@@ -1,6 +1,8 @@
 """The front of evaluated designs, against its definition."""
 
+import moocore
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
@@ -30,3 +32,51 @@ def test_endless_values_count_as_values():
     values = np.array([[2, 1.0], [1, np.inf], [2, 2], [1, np.inf], [np.inf, 1]])
     assert emo.distinct_front(values).tolist() == [1, 0]
     assert emo.distinct_front(np.full((3, 2), np.inf)).tolist() == [0]
+
+
+def plane(rng, rows, m):
+    """Points none of which dominates another."""
+    points = rng.random((rows, m))
+    return points / points.sum(axis=1, keepdims=True) * (1 + 0.1 * np.abs(points - 0.5).max(axis=1, keepdims=True))
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from([2, 3]), st.integers(1, 40), st.integers(6, 20))
+def test_few_designs_stand_for_a_front(seed, m, rows, most):
+    """The best of each objective stay, and what stays is as good as what leaving one by one keeps."""
+    rng = np.random.default_rng(seed)
+    front = plane(rng, rows, m)
+    front = front[front_index(front)]
+    kept = emo.volume_subset(front, np.full(m, 1.1), most)
+    assert len(kept) == min(most, len(front)) and (np.diff(kept) > 0).all()
+    assert set(front.argmin(axis=0)) <= set(kept.tolist()) or len(front) <= most
+    if len(front) <= most:
+        assert kept.tolist() == list(range(len(front)))
+
+    def volume(rows):
+        return moocore.hypervolume(front[rows], ref=np.full(m, 1.1))
+
+    plain = list(range(len(front)))
+    best = set(front.argmin(axis=0).tolist())
+    while len(plain) > most:
+        without = {i: volume([k for k in plain if k != i]) for i in plain if i not in best}
+        plain.remove(max(without, key=lambda i: without[i]))
+    assert volume(kept) == pytest.approx(volume(plain), rel=1e-3 if m == 3 else 1e-2)
+
+
+def test_a_large_front_loses_little_and_the_same_each_time():
+    front = plane(np.random.default_rng(0), 3000, 3)
+    front = front[front_index(front)]
+    reference = np.full(3, 1.1)
+    kept = emo.volume_subset(front, reference, 256)
+    assert kept.tolist() == emo.volume_subset(front, reference, 256).tolist()
+    others = np.random.default_rng(1).choice(len(front), 256, replace=False)
+    whole, few, random = (moocore.hypervolume(points, ref=reference) for points in (front, front[kept], front[others]))
+    assert len(front) > 2000 and whole - few < 0.4 * (whole - random)
+
+
+def test_what_is_beyond_the_reference_goes_first_but_for_the_ends():
+    line = np.linspace(0, 1, 30)
+    front = np.stack([line, 1 - line], axis=1)
+    kept = front[emo.volume_subset(front, np.array([0.6, 0.9]), 8)]
+    assert [0.0, 1.0] in kept.tolist() and [1.0, 0.0] in kept.tolist()
+    assert ((kept < [0.6, 0.9]).all(axis=1)).sum() == 6

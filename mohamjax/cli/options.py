@@ -35,6 +35,7 @@ _OPTIONS = {
     "cost_model": "--cost-model",
     "designs": "--inject",
     "devices": "--devices",
+    "front": "--front",
     "limit": "--limit",
     "mappings": "--inject",
     "max_chiplets": "--max-chiplets",

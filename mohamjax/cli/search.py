@@ -130,7 +130,15 @@ def add_parser(verbs: Any) -> None:
         help="with --robust: do not search for the nominal model alone, which takes as many evaluations",
     )
     parser.add_argument(
-        "--archive", type=options.positive, help="most non-dominated designs kept per island (default 512)"
+        "--archive",
+        type=options.positive,
+        help="most non-dominated designs kept per island while it searches (default 2048; 512 with --budget tiny and "
+        "with other presets)",
+    )
+    parser.add_argument(
+        "--front",
+        type=options.positive,
+        help="most designs of the results; of more those stay that keep most of the hypervolume (default 512)",
     )
     parser.add_argument("--stop", choices=("generations", "stability"), help="when to stop (default generations)")
     parser.add_argument("--package", metavar="FILE", help="package parameters (YAML)")
@@ -181,6 +189,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         "population": arguments.population,
         "generations": arguments.generations,
         "archive": arguments.archive,
+        "front": arguments.front,
         "max_chiplets": arguments.max_chiplets,
         "islands": arguments.islands,
         "migration": arguments.migration,

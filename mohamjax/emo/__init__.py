@@ -3,7 +3,7 @@
 from mohamjax.emo._arrays import positive, with_spare_rows
 from mohamjax.emo.archive import Archive, archive_init, archive_size, archive_update
 from mohamjax.emo.feasibility import PENALTY, constrained, feasible
-from mohamjax.emo.front import distinct_front
+from mohamjax.emo.front import distinct_front, volume_subset
 from mohamjax.emo.hypervolume import hypervolume
 from mohamjax.emo.landmarks import extremes, knee_point
 from mohamjax.emo.nsga2 import NSGA2, Archived, ArchivedState, NSGA2State, evolve
@@ -34,5 +34,6 @@ __all__ = [
     "stability",
     "survive",
     "tournament",
+    "volume_subset",
     "with_spare_rows",
 ]

@@ -28,6 +28,7 @@ __all__ = [
     "MEASURES",
     "Measure",
     "box_share",
+    "box_subset",
     "check_measures",
     "kinds_of",
     "measure_named",
@@ -199,9 +200,20 @@ def box_share(values: np.ndarray, ideal: Any, reference: Any) -> float:
         ideal: `[M]` float, likewise.
         reference: `[M]` float, likewise.
     """
+    scaled = _in_box(values, ideal, reference)
+    return float(emo.hypervolume(emo.with_spare_rows(scaled), np.ones(scaled.shape[1])))
+
+
+def box_subset(values: np.ndarray, ideal: Any, reference: Any, most: int) -> np.ndarray:
+    """Rows of a front, at most so many, that keep nearly all of its `box_share` (`emo.volume_subset`); rising."""
+    scaled = _in_box(values, ideal, reference)
+    return emo.volume_subset(scaled, np.ones(scaled.shape[1]), most)
+
+
+def _in_box(values: np.ndarray, ideal: Any, reference: Any) -> np.ndarray:
+    """Values on log axes on which the ideal point is 0 and the reference point 1; nothing is below 0."""
     low, high = np.log(np.asarray(ideal, float)), np.log(np.asarray(reference, float))
-    scaled = np.maximum((np.log(values) - low) / (high - low), 0.0)
-    return float(emo.hypervolume(emo.with_spare_rows(scaled), np.ones(len(low))))
+    return np.maximum((np.log(values) - low) / (high - low), 0.0)
 
 
 def frames_per_period(application: ApplicationModel) -> np.ndarray:

@@ -5,6 +5,8 @@ Both depend on the networks, the tables and the package alone, not on a run.
 
 from __future__ import annotations
 
+from collections import abc
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,11 +16,31 @@ import numpy as np
 from mohamjax.hardware import PackageParameters, leakage, nop_energy
 from mohamjax.mapping import MappingTables, area
 from mohamjax.schedule import Workbench, alone
-from mohamjax.schedule.measures import DEFAULT, frames_per_period, kinds_of, offsets, owners
+from mohamjax.schedule.measures import DEFAULT, box_subset, frames_per_period, kinds_of, offsets, owners
 from mohamjax.search.config import MohamConfig
 from mohamjax.workload import ApplicationModel
 
-__all__ = ["search_box"]
+__all__ = ["search_box", "standing"]
+
+
+def standing(
+    values: np.ndarray, record: abc.Mapping[str, Any], most: int, announce: Callable[[str], None]
+) -> np.ndarray:
+    """Rows of a front that stand for all of it, those that keep most of its hypervolume; rising.
+
+    Args:
+        values: `[N, M]` float, objectives with their offsets, none of which dominates another.
+        record: of the search, with the box in which it measures hypervolume.
+        most: rows that stand for all, at most.
+        announce: told where not all do.
+    """
+    few = box_subset(values, record["ideal_point"], record["reference_point"], most)
+    if len(few) < len(values):
+        announce(
+            f"{len(few):,} designs stand for {len(values):,} that do not dominate one another; the argument `front` "
+            "says how many do"
+        )
+    return few
 
 
 def search_box(

@@ -42,6 +42,7 @@ from mohamjax.schedule.ensemble import own_tables, own_wires
 from mohamjax.schedule.front import front_index
 from mohamjax.schedule.measures import DEFAULT, box_share, check_measures, measure_named, of_frames, offsets
 from mohamjax.schedule.periods import frame_jobs
+from mohamjax.search.box import standing
 from mohamjax.search.config import MapperProgress, MohamConfig, Rates
 from mohamjax.search.context import build_context, check_tables, staffed
 from mohamjax.search.injection import check_injected, inject
@@ -383,14 +384,16 @@ def co_optimise(
         if not within.size:
             raise unmet(explored.site, *reached)
         front = within[front_index(evaluated.take(within).objectives)]
+        whole = evaluated.take(front)
+        few = standing(whole.objectives + whole.offsets, explored.config, settings.moham.front, listener.announce)
         return SearchResult(
-            front=evaluated.take(front),
+            front=whole.take(few),
             history=explored.history,
             config=explored.config,
             timings={**explored.timings, "reevaluation_s": time.perf_counter() - tick},
             tables=explored.tables,
             interrupted=explored.interrupted,
-            plans=None if explored.plans is None else take(explored.plans, front),
+            plans=None if explored.plans is None else take(explored.plans, front[few]),
         )
 
 

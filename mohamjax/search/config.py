@@ -69,7 +69,8 @@ class MohamConfig:
         immigrants: random individuals added to each generation, as a share of the population.
         tiles: tiles of the package, S.
         max_chiplets: most chiplets of a design.
-        archive: most designs kept; beyond it the front is thinned by crowding.
+        archive: most designs kept while it searches; beyond it the front is thinned by crowding.
+        front: most designs in the end; of more those stay that keep most of the hypervolume.
         genes: `plans` to search chiplets and let list scheduling place and map the layers (`search.plans`), or `layers`
             to move single layers with MOHaM's operators.
         islands: populations that evolve side by side, each from its own random numbers; their archives are merged in
@@ -102,6 +103,7 @@ class MohamConfig:
     tiles: int = 16
     max_chiplets: int = 16
     archive: int = 512
+    front: int = 512
     genes: str = "plans"
     islands: int = 1
     migration: int = 0
@@ -121,8 +123,8 @@ class MohamConfig:
     def __post_init__(self) -> None:
         """Checks the values that a user can set."""
         least = {
-            "population": 4, "generations": 0, "max_chiplets": 1, "archive": 8, "islands": 1, "seed_batches": 1,
-            "migration": 0, "periods": 2,
+            "population": 4, "generations": 0, "max_chiplets": 1, "archive": 8, "front": 8, "islands": 1,
+            "seed_batches": 1, "migration": 0, "periods": 2,
         }  # fmt: skip
         for name, low in least.items():
             if getattr(self, name) < low:

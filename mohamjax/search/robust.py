@@ -29,6 +29,7 @@ from mohamjax.schedule.ensemble import own_tables, reevaluate_models
 from mohamjax.schedule.front import front_index
 from mohamjax.schedule.measures import DEFAULT
 from mohamjax.schedule.price import ALL, Comparison
+from mohamjax.search.box import standing
 from mohamjax.search.codesign import Listener, SearchResult, Silent, co_optimise, explore, prepare, runnable
 from mohamjax.search.context import check_tables, staffed
 from mohamjax.search.mapper import map_layers
@@ -265,6 +266,8 @@ def robust_search(
     reevaluation_s = time.perf_counter() - tick
     assert explored.plans is not None
     chosen, objectives = _front(ensemble, site, evaluated)
+    few = standing(objectives + evaluated[0].offsets, explored.config, settings.moham.front, listener.announce)
+    chosen, objectives = chosen[few], objectives[few]
     models = tuple(own.take(chosen) for own in evaluated)
     plans: Plan = take(explored.plans, chosen)
 

@@ -38,11 +38,13 @@ BUDGETS = {
     ),
     "small": Budget(
         MapperConfig(population=96, generations=15),
-        MohamConfig(population=250, generations=200),
+        MohamConfig(population=250, generations=200, archive=2048),
         RemapConfig(every=70),  # two rounds; after one, chiplets of data-center gain another 5 % from the next
     ),
     "paper": Budget(
-        MapperConfig(population=120, generations=15), MohamConfig(population=250, generations=300), RemapConfig()
+        MapperConfig(population=120, generations=15),
+        MohamConfig(population=250, generations=300, archive=2048),
+        RemapConfig(),
     ),
 }
 """Named budgets of the command line: `tiny` for a look, `small` the default, `paper` that of MOHaM's Table 4."""
@@ -106,7 +108,7 @@ class Settings:
         chosen = BUDGETS[budget]
         base = cls(budget=budget, mapper=chosen.mapper, moham=chosen.moham, remap=chosen.remap)
         if preset != "default":
-            moham = dataclasses.replace(base.moham, genes="layers", seeded=True)
+            moham = dataclasses.replace(base.moham, genes="layers", seeded=True, archive=512)
             base = dataclasses.replace(base, moham=moham, remap=RemapConfig(every=0))
         if preset == "paper":
             base = dataclasses.replace(
