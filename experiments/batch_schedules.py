@@ -171,6 +171,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5, help="runs of designs.json files by each checkout")
     parser.add_argument("--out", default=str(pathlib.Path(__file__).parent / "results" / "batch_schedules.md"))
     arguments = parser.parse_args()
+    if arguments.front:
+        arguments.front = arguments.front.resolve()  # the other checkout is where its command runs
     site = prepare(arguments.scenario, arguments.mappings, max(arguments.bulk, arguments.lines, arguments.designs))
     report = Report()
     report.say(f"# Imported schedules of `{arguments.scenario}` per CPU second")

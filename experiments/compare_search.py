@@ -1,7 +1,8 @@
 """The co-optimiser against its parts and its baselines at equal evaluations, on the packaged scenarios.
 
 Hypervolume on log axes, as the share of the scenario's box over the mapping tables that all seeds search (those of
-`--budget`, seed 0), without mapping again. "mohamjax" is the default: plans, some children adjusted parents. Its parts
+`--budget`, seed 0), without mapping again. "mohamjax" is the default, but for its archive
+(`--archive`): plans, some children adjusted parents. Its parts
 alone: "plans not refitted" are plans as they were first thought of, a cap on the area of a mapping's own hardware in
 the place of what fits the chiplet as it stands, single layers never adjusted; "adjusting alone" does nothing else than
 adjust them, from random designs on, which immigrants are as well; "random plans" decodes random plans, and keeps the

@@ -292,3 +292,16 @@ def test_what_is_to_be_done_at_the_end_is_done(thread):
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (ended.returncode, ended.stderr) == (3, "")
     assert ended.stdout.split("\n") == ["said", *["thread"] * thread, "at the end", ""]
+
+
+def test_few_designs_stand_for_the_front_and_resuming_gives_the_others_back(networks, done, capsys):
+    whole = table(done / "front.csv")
+    assert len(whole) > 12
+    assert resumed(networks, done, "--front", "8") == 0
+    assert "--front keeps more than 8" in capsys.readouterr().err
+    few = table(done / "front.csv")
+    assert len(few) == 8
+    for column in ("latency_s", "energy_J", "area_mm2"):
+        assert min(float(row[column]) for row in few) == min(float(row[column]) for row in whole)
+    assert resumed(networks, done) == 0
+    assert table(done / "front.csv") == whole

@@ -52,7 +52,9 @@ def leave_at_once() -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """Ends the process; what is stopped by hand waits for no thread that still compiles.
+    """Ends the process, once what waits for its end has been called; files must have been closed.
+
+    What is stopped by hand waits for no thread that still compiles.
 
     Args:
         code: exit code.

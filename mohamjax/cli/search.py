@@ -133,12 +133,12 @@ def add_parser(verbs: Any) -> None:
         "--archive",
         type=options.positive,
         help="most non-dominated designs kept per island while it searches (default 2048; 512 with --budget tiny and "
-        "with other presets)",
+        "with other presets); the results hold no more than --front",
     )
     parser.add_argument(
         "--front",
         type=options.positive,
-        help="most designs of the results; of more those stay that keep most of the hypervolume (default 512)",
+        help="most designs of the results; of more those stay that hold most of the hypervolume (default 512)",
     )
     parser.add_argument("--stop", choices=("generations", "stability"), help="when to stop (default generations)")
     parser.add_argument("--package", metavar="FILE", help="package parameters (YAML)")

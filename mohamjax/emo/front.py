@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 
 __all__ = ["distinct_front", "volume_subset"]
@@ -28,29 +30,35 @@ def distinct_front(objectives: np.ndarray) -> np.ndarray:
     return keep[:count]
 
 
-_AT_ONCE = 50  # of what is still too many, one in so many leaves before volumes are measured again
+_ONE_BY_ONE = 4096  # rows too many of a front, up to which they leave one by one; a minute for ten times as many
 
 
-def volume_subset(front: np.ndarray, reference: np.ndarray, most: int) -> np.ndarray:
-    """Rows of a front that keep nearly all of its hypervolume.
+def volume_subset(front: np.ndarray, reference: np.ndarray, most: int, keep: Collection[int] = ()) -> np.ndarray:
+    """Rows of a front that hold nearly all of its hypervolume.
 
-    Those leave whose own volumes are least, a few at a time (greedy reduction, as Bradstreet, Barone and While, 2006,
-    have it one by one); rows that are best in some objective stay. Crowding distance, by which archives are thinned,
-    costs ten times as much volume.
+    One after another the row leaves whose own volume is least (greedy reduction: Bradstreet, Barone and While, 2006).
+    Of fronts that are larger by far, several leave at a time. Crowding distance, by which archives are thinned, costs
+    ten times as much volume.
 
     Args:
         front: `[N, M]` float, M of 2 or more, mutually non-dominated, all minimised.
         reference: `[M]` float, the reference point; what is not below it has no volume.
-        most: rows that stay at most, not fewer than the best of every objective.
+        most: rows that stay at most.
+        keep: rows that stay in any case, not more than `most`.
 
     Returns:
         `[K]` int, rising; all rows where they are not too many.
-    """
-    rows = np.arange(len(front))
-    best = np.isin(rows, front.argmin(axis=0))
-    while (excess := len(rows) - most) > 0:
-        from moocore import hv_contributions  # takes 0.1 s to import, and few searches need it
 
-        own = np.where(best[rows], np.inf, hv_contributions(front[rows], ref=reference))
-        rows = np.delete(rows, np.argsort(own, kind="stable")[: 1 + (excess - 1) // _AT_ONCE])
+    Raises:
+        ValueError: more rows are to stay than may.
+    """
+    if len(set(keep)) > most:
+        raise ValueError(f"most: {len(set(keep))} rows are to stay, more than {most}")
+    rows = np.arange(len(front))
+    held = np.isin(rows, list(keep))
+    while (excess := len(rows) - most) > 0:
+        from moocore import hv_contributions  # takes a quarter of a second to import, and few searches need it
+
+        own = np.where(held[rows], np.inf, hv_contributions(front[rows], ref=reference))
+        rows = np.delete(rows, np.argsort(own, kind="stable")[: 1 + excess // _ONE_BY_ONE])
     return rows

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -204,10 +204,13 @@ def box_share(values: np.ndarray, ideal: Any, reference: Any) -> float:
     return float(emo.hypervolume(emo.with_spare_rows(scaled), np.ones(scaled.shape[1])))
 
 
-def box_subset(values: np.ndarray, ideal: Any, reference: Any, most: int) -> np.ndarray:
-    """Rows of a front, at most so many, that keep nearly all of its `box_share` (`emo.volume_subset`); rising."""
+def box_subset(values: np.ndarray, ideal: Any, reference: Any, most: int, keep: Collection[int]) -> np.ndarray:
+    """Rows of a front, at most so many and some in any case, that hold nearly all of its `box_share`; rising.
+
+    See `emo.volume_subset`.
+    """
     scaled = _in_box(values, ideal, reference)
-    return emo.volume_subset(scaled, np.ones(scaled.shape[1]), most)
+    return emo.volume_subset(scaled, np.ones(scaled.shape[1]), most, keep)
 
 
 def _in_box(values: np.ndarray, ideal: Any, reference: Any) -> np.ndarray:

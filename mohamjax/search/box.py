@@ -5,7 +5,6 @@ Both depend on the networks, the tables and the package alone, not on a run.
 
 from __future__ import annotations
 
-from collections import abc
 from collections.abc import Callable
 from typing import Any
 
@@ -16,29 +15,45 @@ import numpy as np
 from mohamjax.hardware import PackageParameters, leakage, nop_energy
 from mohamjax.mapping import MappingTables, area
 from mohamjax.schedule import Workbench, alone
+from mohamjax.schedule.front import landmarks
 from mohamjax.schedule.measures import DEFAULT, box_subset, frames_per_period, kinds_of, offsets, owners
 from mohamjax.search.config import MohamConfig
+from mohamjax.search.settings import Settings
 from mohamjax.workload import ApplicationModel
 
 __all__ = ["search_box", "standing"]
 
 
 def standing(
-    values: np.ndarray, record: abc.Mapping[str, Any], most: int, announce: Callable[[str], None]
+    objectives: np.ndarray,
+    offset: Any,
+    box: tuple[Any, Any],
+    settings: Settings,
+    announce: Callable[[str], None],
 ) -> np.ndarray:
-    """Rows of a front that stand for all of it, those that keep most of its hypervolume; rising.
+    """Rows of a front that stand for all of it, `front` of the settings at most: those that hold most hypervolume.
+
+    What is best in some objective stays, and the knee, and where a product is minimised its least.
 
     Args:
-        values: `[N, M]` float, objectives with their offsets, none of which dominates another.
-        record: of the search, with the box in which it measures hypervolume.
-        most: rows that stand for all, at most.
-        announce: told where not all do.
+        objectives: `[N, M]` float, none of which dominates another.
+        offset: `[M]` float, with which they have a logarithm.
+        box: ideal and reference point, with their offsets.
+        settings: of the search.
+        announce: told where not all stay.
+
+    Returns:
+        `[K]` int, rising.
     """
-    few = box_subset(values, record["ideal_point"], record["reference_point"], most)
+    config, values = settings.moham, objectives + offset
+    keep = set(landmarks(objectives, config.objectives, offset).values())
+    if config.objective == "product":
+        keep.add(int(np.argmin(np.log(values) @ np.asarray(settings.weights))))
+    few = box_subset(values, *box, config.front, keep)
     if len(few) < len(values):
         announce(
             f"{len(few):,} designs stand for {len(values):,} that do not dominate one another; the argument `front` "
-            "says how many do"
+            f"keeps more than {config.front}"
         )
     return few
 

@@ -232,7 +232,7 @@ def fingerprint(
 ) -> str:
     """Hash of the inputs and settings that decide what a search does; a checkpoint goes on only under the same one."""
     moham = dataclasses.asdict(settings.moham)
-    for loose in ("generations", "chunk", "stop", "window", "delta"):
+    for loose in ("generations", "front", "chunk", "stop", "window", "delta"):
         moham.pop(loose)
     if settings.moham.islands == 1 or not settings.moham.migration:
         moham.pop("migration")
@@ -385,7 +385,7 @@ def co_optimise(
             raise unmet(explored.site, *reached)
         front = within[front_index(evaluated.take(within).objectives)]
         whole = evaluated.take(front)
-        few = standing(whole.objectives + whole.offsets, explored.config, settings.moham.front, listener.announce)
+        few = standing(whole.objectives, whole.offsets, explored.box, settings, listener.announce)
         return SearchResult(
             front=whole.take(few),
             history=explored.history,
@@ -424,6 +424,11 @@ class Explored:
     timings: dict[str, float]
     interrupted: bool
     rehearsal: Rehearsal | None
+
+    @property
+    def box(self) -> tuple[Any, Any]:
+        """Ideal and reference point of the hypervolume."""
+        return self.config["ideal_point"], self.config["reference_point"]
 
 
 def explore(

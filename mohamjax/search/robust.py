@@ -266,7 +266,7 @@ def robust_search(
     reevaluation_s = time.perf_counter() - tick
     assert explored.plans is not None
     chosen, objectives = _front(ensemble, site, evaluated)
-    few = standing(objectives + evaluated[0].offsets, explored.config, settings.moham.front, listener.announce)
+    few = standing(objectives, evaluated[0].offsets, explored.box, settings, listener.announce)
     chosen, objectives = chosen[few], objectives[few]
     models = tuple(own.take(chosen) for own in evaluated)
     plans: Plan = take(explored.plans, chosen)
