@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import pathlib
 from collections import abc
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -23,7 +23,7 @@ from mohamjax.plot.style import known_format, rendered
 from mohamjax.schedule import Certificate, Evaluated
 from mohamjax.schedule.price import Comparison
 
-__all__ = ["plot_evaluated", "plot_results", "plot_robust", "save"]
+__all__ = ["drawn_front", "plot_evaluated", "plot_results", "plot_robust", "save"]
 
 
 def save(figure: Figure, path: str | pathlib.Path) -> pathlib.Path:
@@ -40,7 +40,10 @@ def save(figure: Figure, path: str | pathlib.Path) -> pathlib.Path:
         InputError: the suffix is no format, or the file cannot be written.
     """
     path = pathlib.Path(path)
-    data = rendered(figure, path.suffix.removeprefix(".").lower())
+    return _write(path, rendered(figure, path.suffix.removeprefix(".").lower()))
+
+
+def _write(path: pathlib.Path, data: bytes) -> pathlib.Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -51,10 +54,34 @@ def save(figure: Figure, path: str | pathlib.Path) -> pathlib.Path:
     return path
 
 
-def _save_all(figures: Iterable[tuple[str, Figure]], out: pathlib.Path, formats: Sequence[str]) -> list[pathlib.Path]:
-    """Every figure in every format."""
+def _drawn(figures: Iterable[tuple[str, Figure]], formats: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    """Names and contents of files: every figure in every format."""
     suffixes = [known_format(name) for name in formats]
-    return [save(figure, out / f"{name}.{suffix}") for name, figure in figures for suffix in suffixes]
+    for name, figure in figures:
+        for suffix in suffixes:
+            yield f"{name}.{suffix}", rendered(figure, suffix)
+
+
+def _write_all(files: Iterable[tuple[str, bytes]], out: pathlib.Path) -> list[pathlib.Path]:
+    return [_write(out / name, data) for name, data in files]
+
+
+def drawn_front(
+    evaluated: Evaluated,
+    *,
+    title: str,
+    history: Sequence[abc.Mapping[str, float]] | None = None,
+    formats: Sequence[str] = ("png",),
+    certificate: Certificate | None = None,
+) -> Iterator[tuple[str, bytes]]:
+    """What `plot_evaluated` writes: names and contents of its files.
+
+    Args:
+        evaluated: as there, like all that follows.
+    """
+    view = functools.partial(design_view, evaluated)
+    figures = result_figures(front_of(evaluated), view, title=title, history=history, certificate=certificate)
+    return _drawn(figures, formats)
 
 
 def plot_evaluated(
@@ -85,9 +112,8 @@ def plot_evaluated(
     Raises:
         InputError: a format does not exist, or a file cannot be written.
     """
-    view = functools.partial(design_view, evaluated)
-    figures = result_figures(front_of(evaluated), view, title=title, history=history, certificate=certificate)
-    return _save_all(figures, pathlib.Path(out), formats)
+    files = drawn_front(evaluated, title=title, history=history, formats=formats, certificate=certificate)
+    return _write_all(files, pathlib.Path(out))
 
 
 def plot_robust(
@@ -122,7 +148,7 @@ def plot_robust(
     view = functools.partial(design_view, nominal)
     figures = [("price", price_figure(comparisons, title=title))]
     figures += result_figures(front, view, title=title, history=history)
-    return _save_all(figures, pathlib.Path(out), formats)
+    return _write_all(_drawn(figures, formats), pathlib.Path(out))
 
 
 def plot_results(
@@ -172,4 +198,4 @@ def plot_results(
     figures = [*result_figures(front, view, title=files.title, history=files.history, certificate=files.certificate)]
     if "robust" in files.config:
         figures.append(("price", price_figure(read_comparisons(files.folder), title=files.title)))
-    return _save_all(figures, out, formats)
+    return _write_all(_drawn(figures, formats), out)

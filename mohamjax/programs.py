@@ -18,13 +18,13 @@ from mohamjax import __version__, exported
 from mohamjax.errors import InputError
 from mohamjax.folders import cache_folder
 
-__all__ = ["LIGHT", "PROGRAMS", "brief_jit", "lean_jit", "light_jit", "machinery", "once", "use_cache"]
+__all__ = ["PROGRAMS", "brief_jit", "lean_jit", "light_jit", "machinery", "once", "use_cache"]
 
-LIGHT: dict[str, Any] = {"xla_backend_optimization_level": 1}
-_LEAN: dict[str, Any] = {**LIGHT, "xla_cpu_use_fusion_emitters": False}
+_LIGHT: dict[str, Any] = {"xla_backend_optimization_level": 1}
+_LEAN: dict[str, Any] = {**_LIGHT, "xla_cpu_use_fusion_emitters": False}
 _BRIEF: dict[str, Any] = {**_LEAN, "xla_backend_optimization_level": 0}
 
-light_jit = functools.partial(exported.exported_jit, compiler_options=LIGHT)
+light_jit = functools.partial(exported.exported_jit, compiler_options=_LIGHT)
 """`exported_jit` for programs of many small loops, such as the loop-nest model: LLVM's dearest passes make these no
 faster, but take as long again.
 
@@ -65,7 +65,7 @@ def use_cache(folder: str | os.PathLike[str] | None = None) -> pathlib.Path:
     """Keeps compiled programs on disk, so that the next process finds them: what the command line does anyway.
 
     Call it before anything is compiled: JAX decides once whether it has a cache. It sets two settings of JAX, for all
-    that this process compiles: `jax_compilation_cache_dir`, and that what took half a second is kept.
+    that this process compiles: `jax_compilation_cache_dir`, and that what took a twentieth of a second is kept.
 
     Args:
         folder: where; default the folder of the command line, `compiled` in the user's cache folder.
@@ -89,7 +89,7 @@ def use_cache(folder: str | os.PathLike[str] | None = None) -> pathlib.Path:
             f"the folder cannot be made ({error.strerror})", file=path, remedy="name another one"
         ) from None
     jax.config.update("jax_compilation_cache_dir", str(path))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
     exported.keep_in(path / "traced")
     return path
 

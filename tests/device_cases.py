@@ -24,7 +24,7 @@ os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + FLAGS
 
 from mohamjax import programs  # noqa: E402
 
-for own in (programs.LIGHT, programs._LEAN):
+for own in (programs._LIGHT, programs._LEAN):
     own["xla_backend_optimization_level"] = 0
 
 import jax  # noqa: E402

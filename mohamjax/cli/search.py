@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import pathlib
 import time
@@ -18,10 +19,11 @@ from mohamjax.errors import InputError
 from mohamjax.text import plural
 
 if TYPE_CHECKING:
+    from mohamjax.artist import Artist
     from mohamjax.devices import Devices
     from mohamjax.hardware import Template
-    from mohamjax.schedule import Certificate, DesignFile, Requirements
-    from mohamjax.search import ExpectedCost, SearchResult, Settings
+    from mohamjax.schedule import DesignFile, Requirements
+    from mohamjax.search import ExpectedCost, Settings
     from mohamjax.workload import ApplicationModel
 
 __all__ = ["add_parser", "run"]
@@ -266,6 +268,7 @@ def _run(arguments: argparse.Namespace, terminal: Terminal, devices: Devices | N
     if arguments.no_price:
         raise InputError("is for --robust", item="--no-price", remedy="leave it out, or add --robust FILE")
 
+    from mohamjax.artist import Artist
     from mohamjax.search import check_islands, expected_cost, prepare, runnable
 
     def read() -> Any:
@@ -293,7 +296,10 @@ def _run(arguments: argparse.Namespace, terminal: Terminal, devices: Devices | N
         return 0
 
     out = pathlib.Path(arguments.out or pathlib.Path("results") / f"{application.name}-{arguments.budget}")
-    with spread.held(devices, lambda: results_folder(out)) as own:
+    alone = devices is None or devices.is_first
+    with contextlib.ExitStack() as held:
+        own = held.enter_context(spread.held(devices, lambda: results_folder(out)))
+        artist = held.enter_context(Artist()) if alone and not arguments.no_figures else None
         terminal.line(
             f"{application.name}: {plural(len(application.networks), 'network')}, "
             f"{plural(len(application.layers), 'layer')}, "
@@ -302,7 +308,9 @@ def _run(arguments: argparse.Namespace, terminal: Terminal, devices: Devices | N
             + (f"; {plural(len(devices), 'device')}" if devices is not None else "")
         )
         folder = out if own is None else own
-        return _searched(arguments, terminal, application, templates, settings, designs, inputs, folder, devices)
+        return _searched(
+            arguments, terminal, application, templates, settings, designs, inputs, folder, devices, artist
+        )
 
 
 def _searched(
@@ -315,6 +323,7 @@ def _searched(
     inputs: dict[str, Any],
     folder: pathlib.Path,
     devices: Devices | None,
+    artist: Artist | None,
 ) -> int:
     """The search itself, into a folder that is ours, and what there is to tell of it."""
     from mohamjax.io import CheckpointFile, mapping_cache, write_front_arrays, write_results
@@ -348,6 +357,9 @@ def _searched(
             limits = result.front.front_bounds(settings.moham.max_chiplets)
             box = config["ideal_point"], config["reference_point"]
             certificate = certify(limits, result.front.reports.objectives, *box)
+        title = f"{application.name}, budget {arguments.budget}, seed {arguments.seed}"
+        if artist is not None:
+            artist.draw(result.front, title=title, history=result.history, certificate=certificate)
         try:
             write_results(folder, result.front, result.history, config, bounds, certificate)
             if arguments.bulk:
@@ -361,8 +373,9 @@ def _searched(
     except KeyboardInterrupt:
         return stopped(terminal, checkpoint, folder if version_of(folder / "front.csv") != before else None)
     drawn = time.perf_counter()
-    if not arguments.no_figures:
-        _draw(arguments, terminal, application, result, certificate, folder)
+    if artist is not None:
+        with drawing(terminal, folder):
+            artist.write(folder / "figures")
     ended = time.perf_counter()
     timings = {**result.timings, "figures_s": ended - drawn, "total_s": ended - began}
     steps = {
@@ -401,21 +414,6 @@ def _print_front(arguments: argparse.Namespace, front: Any) -> None:
     from mohamjax.io import front_csv, front_rows
 
     print(json.dumps({"front": front_rows(front)}) if arguments.json else front_csv(front), flush=True)
-
-
-def _draw(
-    arguments: argparse.Namespace,
-    terminal: Terminal,
-    application: ApplicationModel,
-    result: SearchResult,
-    certificate: Certificate | None,
-    folder: pathlib.Path,
-) -> None:
-    from mohamjax.figures import plot_evaluated
-
-    title = f"{application.name}, budget {arguments.budget}, seed {arguments.seed}"
-    with drawing(terminal, folder):
-        plot_evaluated(result.front, folder / "figures", title=title, history=result.history, certificate=certificate)
 
 
 def _inputs(arguments: argparse.Namespace, application: ApplicationModel) -> dict[str, Any]:

@@ -15,7 +15,6 @@ import numpy as np
 
 from mohamjax.blocks import in_fitting_blocks
 from mohamjax.dims import P, Q, R, S
-from mohamjax.exported import exported_jit
 from mohamjax.hardware import Machine, Technology, TemplateArrays, resize
 from mohamjax.mapping.accesses import AccessCounts, count_accesses, outermost
 from mohamjax.mapping.cost import (
@@ -31,7 +30,7 @@ from mohamjax.mapping.cost import (
     validity,
 )
 from mohamjax.mapping.nest import LayerArrays, Mapping
-from mohamjax.programs import LIGHT
+from mohamjax.programs import lean_jit
 from mohamjax.struct import record, take
 from mohamjax.workload import DIMS
 
@@ -295,7 +294,7 @@ def need_children(along: Any) -> np.ndarray:
     return np.any((wide[..., P] & wide[..., R]) | (wide[..., Q] & wide[..., S]), axis=-1)
 
 
-@exported_jit(static_argnames=("fixed", "max_children"), compiler_options=LIGHT)
+@lean_jit(static_argnames=("fixed", "max_children"))
 def _evaluate_rows(
     layers: LayerArrays,
     templates: TemplateArrays,

@@ -27,6 +27,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mohamjax.exported import exported_jit
 from mohamjax.hardware import (
     PackageParameters,
     Technology,
@@ -126,7 +127,7 @@ def layer_copies(application: ApplicationModel) -> np.ndarray:
 # ---------------------------------------------------------------- every design
 
 
-@jax.jit
+@exported_jit
 def _machines(templates: Any, technology: Any, capacity: jax.Array, fanout: jax.Array) -> Any:
     """Machines of every mapping's own sizes: `[T, E, V]` capacities, `[T, E, V, 2]` fanouts -> `[T, E, ...]`."""
     sizes = jax.vmap(resize, in_axes=(None, None, 0, 0))
@@ -388,26 +389,32 @@ def design_bounds(
     Returns:
         N bounds.
     """
-    count, tiles = np.shape(designs.template)
-    copies = layer_copies(application)
+    count, copies = len(designs.template), layer_copies(application)
+    # Chiplets of a design stand side by side here, wherever their tiles are.
+    standing = np.asarray(chips.occupied)
+    of_design, of_tile = np.nonzero(standing)
+    place = (np.cumsum(standing, axis=1) - 1)[of_design, of_tile]
     entries: dict[int, _Entries] = {}
-    least = np.full((3, count, len(copies), tiles), np.inf)
-    for n in range(count):
-        own = jax.tree.map(lambda leaf, n=n: leaf[n], chips)
-        for tile in np.flatnonzero(designs.template[n] >= 0):
-            kind = int(designs.template[n, tile])
-            if kind not in entries:
-                entries[kind] = _entries(tables, wires, package, kind)
-            costs = _on_chiplet(entries[kind], own, int(tile), package.hop_energy)
-            for row, values in zip(least, costs, strict=True):
-                row[n, entries[kind].layers, tile] = values
+    known: dict[Any, tuple[np.ndarray, ...]] = {}  # designs of a front share many of their chiplets
+    least = np.full((3, count, len(copies), int(standing.sum(axis=1).max())), np.inf)
+    for n, tile, k in zip(of_design, of_tile, place, strict=True):
+        kind = int(designs.template[n, tile])
+        if kind not in entries:
+            entries[kind] = _entries(tables, wires, package, kind)
+        sizes = chips.capacity[n, tile].tobytes(), chips.fanout[n, tile].tobytes(), float(chips.hops[n, tile])
+        if (kind, *sizes) not in known:
+            own = jax.tree.map(lambda leaf, n=n: leaf[n], chips)
+            known[kind, *sizes] = _on_chiplet(entries[kind], own, int(tile), package.hop_energy)
+        for row, values in zip(least, known[kind, *sizes], strict=True):
+            row[n, entries[kind].layers, k] = values
     duration, traffic, energy = least
 
     # The interfaces that the design has, and the DRAM behind them.
-    standing = np.asarray(chips.occupied)
     interfaces = package.max_interfaces
-    on_interface = standing[..., None] & (np.asarray(chips.interface)[..., None] == np.arange(interfaces))
-    uses = np.concatenate([on_interface, standing[..., None]], axis=2)
+    uses = np.zeros((count, least.shape[3], interfaces + 1), bool)
+    uses[of_design, place, np.asarray(chips.interface)[of_design, of_tile]] = True
+    uses[of_design, place, interfaces] = True
+    on_interface = uses[..., :interfaces]
     bandwidth = np.append(np.full(interfaces, package.interface_bandwidth), dram_bandwidth(package))
     reached = on_interface.any(axis=1).sum(axis=1) * package.interface_bandwidth
 

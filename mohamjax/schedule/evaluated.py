@@ -11,11 +11,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from mohamjax.exported import exported_jit
 from mohamjax.hardware import PackageParameters, Technology, Template, template_arrays
 from mohamjax.mapping import Mapping, MappingTables, Wires, stacked_layers, tabulate
 from mohamjax.platforms import accelerated
-from mohamjax.programs import LIGHT
+from mohamjax.programs import lean_jit
 from mohamjax.schedule.bounds import Bounds, design_bounds, scenario_bounds
 from mohamjax.schedule.design import CYCLE_S, Design, DesignReport, report
 from mohamjax.schedule.front_bounds import FrontBounds, front_bounds
@@ -104,7 +103,7 @@ class Evaluated:
         return design_bounds(self.application, self.package, self.tables, self.wires, self.designs, chips, area)
 
 
-@exported_jit(compiler_options=LIGHT)
+@lean_jit
 def _reports(designs: Design, capacity: jax.Array, fanout: jax.Array, bench: Any) -> DesignReport:
     one = functools.partial(report, bench=bench)
     return jax.vmap(lambda design, c, f: one(design, sizes=(c, f)))(designs, capacity, fanout)

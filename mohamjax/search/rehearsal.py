@@ -177,7 +177,9 @@ class Rehearsal:
             self._go_on()
             state = refitted(state, context, config, rates=self._rates, devices=self._devices)
         self._tables = tables
-        self._designs = take(jax.device_get(designs_of(state.population.genes)), (slice(1), 0))
+        # As many as there may be in the end, in batches as wide; more of them make the same programs.
+        several = np.zeros(min(config.islands * config.archive, 512), int)
+        self._designs = take(jax.device_get(designs_of(state.population.genes)), (several, 0))
 
     def _report(self) -> None:
         if self._tables is None:
@@ -185,11 +187,11 @@ class Rehearsal:
                 raise RuntimeError("the rehearsal of the search failed")
             return  # rehearsed before
         tables, package, templates = self._tables, self._settings.package, self._site.templates
-        first = dataclasses.replace(self._designs, mapping=np.zeros_like(self._designs.mapping))
+        designs = dataclasses.replace(self._designs, mapping=np.zeros_like(self._designs.mapping))
         few = np.minimum(np.asarray(tables.count), 1)
         moham = self._settings.moham
         found = reevaluate(
-            self._application, templates, self._technology, package, tables.mapping, few, first,
+            self._application, templates, self._technology, package, tables.mapping, few, designs,
             measures=moham.objectives, periods=moham.periods,
         )  # fmt: skip
         scenario_bounds(self._application, templates, self._technology, package, found.tables, found.wires)
