@@ -49,9 +49,8 @@ class Artist:
     def __exit__(self, *_: object) -> None:
         process, self._process = self._process, None
         if process is not None:
-            process.kill()
-            with contextlib.suppress(OSError, ValueError):  # what it has not read, or what is closed already
-                process.communicate()
+            with contextlib.suppress(OSError), process:  # of what it has not read
+                process.kill()
 
     def draw(self, evaluated: Evaluated, **what: Any) -> None:
         """Begins to draw.

@@ -4,6 +4,8 @@ import dataclasses
 import io
 import json
 import math
+import shutil
+import sys
 
 import matplotlib
 import numpy as np
@@ -14,6 +16,7 @@ from matplotlib.image import imread
 from toy_designs import toy_designs
 
 from mohamjax import figures, plot
+from mohamjax.artist import Artist
 from mohamjax.errors import InputError
 from mohamjax.io.results import write_results
 from mohamjax.plot import style
@@ -446,6 +449,31 @@ def test_figures_of_a_folder_equal_those_in_memory(folder, tmp_path, evaluated, 
     direct = figures.plot_evaluated(evaluated, tmp_path / "direct", **more, certificate=certificate)
     assert [p.name for p in read] == [p.name for p in direct]
     assert [p.name for p, q in zip(read, direct, strict=True) if p.read_bytes() != q.read_bytes()] == []
+
+
+PYTHON = sys.executable
+
+
+@pytest.mark.parametrize("python", [PYTHON, "/no/such/python", shutil.which("false")])
+def test_figures_drawn_beside_are_those_drawn_here(tmp_path, evaluated, monkeypatch, python):
+    """Also where the other process never was, or died."""
+    monkeypatch.setattr(sys, "executable", python)
+    paths = figures.plot_evaluated(evaluated, tmp_path / "here", title=TITLE, history=HISTORY)
+    here = []
+    monkeypatch.setattr(figures, "drawn_front", lambda *a, f=figures.drawn_front, **k: here.append(1) or f(*a, **k))
+    with Artist() as artist:
+        artist.draw(evaluated, title=TITLE, history=HISTORY)
+        artist.write(tmp_path / "beside")
+    assert {path.name for path in (tmp_path / "beside").iterdir()} == {path.name for path in paths}
+    assert [p.name for p in paths if p.read_bytes() != (tmp_path / "beside" / p.name).read_bytes()] == []
+    assert bool(here) == (python != PYTHON)
+
+
+def test_an_artist_is_gone_in_the_end():
+    with Artist() as artist:
+        process = artist._process
+        assert process.poll() is None
+    assert process.poll() is not None
 
 
 @pytest.mark.parametrize("name", ["front.csv", "designs.json", "history.csv", "config.yaml"])
