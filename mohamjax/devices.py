@@ -64,6 +64,12 @@ class Devices:
         """Whether this is the process that reads, writes and talks for all."""
         return jax.process_index() == 0
 
+    @functools.cached_property
+    def own(self) -> Devices | None:
+        """Those of this process; None where that is the one that JAX takes by itself."""
+        mine = tuple(device for device in self.ring if device.process_index == jax.process_index())
+        return None if mine in ((), (jax.local_devices()[0],)) else Devices(mine)
+
     def split(self, tree: Any) -> Any:
         """A pytree of arrays, spread along their leading axis, which the number of devices divides.
 
@@ -74,6 +80,23 @@ class Devices:
     def copied(self, tree: Any) -> Any:
         """A pytree of arrays, whole on every device; otherwise as `split`."""
         return self._put(tree, NamedSharding(self.mesh, _COPIED))
+
+    def split_shapes(self, tree: Any) -> Any:
+        """Shapes of arrays that lie as `split` puts them, of such or of shapes."""
+        return self._shapes(tree, _SPLIT)
+
+    def copied_shapes(self, tree: Any) -> Any:
+        """Likewise as `copied`."""
+        return self._shapes(tree, _COPIED)
+
+    def _shapes(self, tree: Any, spec: PartitionSpec) -> Any:
+        where = NamedSharding(self.mesh, spec)
+
+        def shape(leaf: Any) -> jax.ShapeDtypeStruct:
+            own = jax.typeof(leaf)
+            return jax.ShapeDtypeStruct(own.shape, own.dtype, sharding=where)
+
+        return jax.tree.map(shape, tree)
 
     def _put(self, tree: Any, where: NamedSharding) -> Any:
         if not self.several_processes:

@@ -15,7 +15,7 @@ import numpy as np
 from jax import core as jax_core
 
 from mohamjax.blocks import in_blocks
-from mohamjax.devices import DevicesLike
+from mohamjax.devices import DevicesLike, chosen_devices
 from mohamjax.errors import InputError
 from mohamjax.hardware import (
     PackageParameters,
@@ -470,6 +470,7 @@ def map_layers(
     config: MapperConfig | None = None,
     progress: Callable[[MapperProgress], None] | None = None,
     cache: bool | str | os.PathLike[str] = False,
+    devices: DevicesLike = None,
 ) -> MappingTables:
     """Searches the Pareto set of mappings of every layer on every template that runs it (MEDEA).
 
@@ -482,12 +483,13 @@ def map_layers(
         config: sizes of the mapper in the place of the budget's.
         progress: called with a `MapperProgress` after every generation of a block, from worker threads.
         cache: keep and reuse sets on disk: a folder, or True for the user's cache folder.
+        devices: a number of devices, `all`, or a list of them, that search side by side; one by default.
 
     Returns:
-        The tables, `[U, T, M, ...]`, NumPy leaves.
+        The tables, `[U, T, M, ...]`, NumPy leaves; the same for any devices.
 
     Raises:
-        InputError: there is no such budget.
+        InputError: there is no such budget, or there are not so many devices.
 
     Example:
         >>> found = mj.map_layers(problem, budget="tiny", seed=0)
@@ -505,6 +507,7 @@ def map_layers(
         config,
         progress=progress,
         cache=_store(cache),
+        devices=chosen_devices(devices),
     )
 
 

@@ -35,7 +35,7 @@ import mohamjax as mj  # noqa: E402
 from mohamjax.cli import main  # noqa: E402
 from mohamjax.devices import chosen_devices, join  # noqa: E402
 from mohamjax.io import CheckpointFile  # noqa: E402
-from mohamjax.search import co_optimise, moham  # noqa: E402
+from mohamjax.search import MapperConfig, co_optimise, moham  # noqa: E402
 from mohamjax.search.codesign import Silent  # noqa: E402
 from mohamjax.search.plan_operators import PlanRates  # noqa: E402
 from mohamjax.search.settings import Settings, changed  # noqa: E402
@@ -142,6 +142,14 @@ def tables_of_files():
     return written[0] == written[1]
 
 
+def mapped():
+    """Whether layers have the same mappings from several devices as from one."""
+    own = mj.DesignProblem(problem().application, ("simba", "eyeriss"), mj.Package(max_tiles=2))
+    sizes = MapperConfig(population=8, generations=2, immigrants=2, descent=2, archive=8, entries=6, block=1)
+    one, several = (mj.map_layers(own, config=sizes, devices=devices) for devices in (None, jax.devices()[3:]))
+    return bool(jax.tree.all(jax.tree.map(np.array_equal, one, several)))
+
+
 def refused(*words):
     """Exit code and words of a command."""
     said = io.StringIO()
@@ -175,6 +183,8 @@ def eight():
     told("evaluation")
     tables = tables_of_files()
     told("tables")
+    mappings = mapped()
+    told("mappings")
     return {
         "front": len(plain.front),
         "same": [np.array_equal(plain.front.objectives, run.front.objectives) for run in (eight, resumed)],
@@ -185,6 +195,7 @@ def eight():
         "collectives": [collectives(islands), collectives(single)],
         "evaluations": evaluation,
         "tables": tables,
+        "mappings": mappings,
         "refused": [refused("--devices", "8", "--islands", "7"), refused("--devices", "9"), refused("--devices", "0")],
     }
 

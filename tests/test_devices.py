@@ -102,6 +102,11 @@ def test_a_table_of_many_entries_is_the_same_over_devices(eight):
 
 
 @pytest.mark.slow
+def test_layers_have_the_same_mappings_from_any_devices(eight):
+    assert eight["mappings"]
+
+
+@pytest.mark.slow
 def test_what_eight_devices_cannot_share_is_refused(eight):
     islands, many, none = eight["refused"]
     assert islands[0] == many[0] == none[0] == 2

@@ -23,7 +23,7 @@ from mohamjax.mapping import evaluate_batch
 from mohamjax.mapping.space import decode, sample, stack_spaces
 from mohamjax.platforms import accelerated, by_platform, short_scan, traced
 from mohamjax.schedule.fluid import _link, _link_at_once, completion, predecessor_bits
-from mohamjax.search import mapper, mapper_context
+from mohamjax.search import mapper
 from mohamjax.search.config import MapperConfig, MohamConfig, Rates
 from mohamjax.search.context import build_context
 from mohamjax.search.jobs.genetic import DEFAULT_RATES, gsharp_problem
@@ -231,7 +231,6 @@ def mapping():
     """The programs of a mapper's generation, with their arguments."""
     spaces, templates = problems()
     single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
-    own = mapper_context.MapperContext(space=spaces, template=templates, technology=single)
     search = mapper.mapping_search(8, 2, 12, True, jnp.dtype(jnp.float32))
     keys = jax.random.split(jax.random.key(0), SPACES)
     rates = jax.tree.map(jnp.float32, MapperRates())
@@ -240,7 +239,7 @@ def mapping():
     tried, exists = (jax.ShapeDtypeStruct((SPACES, n), bool) for n in (12, 10))
     return {
         "ask": (mapper._ask, (state, spaces, rates), {"search": search}),
-        "evaluate": (mapper._evaluate, (genes, own), {"fixed": False, "max_children": 0}),
+        "evaluate": (mapper._evaluate, (genes, spaces, templates, single), {"fixed": False, "max_children": 0}),
         "tell": (mapper._tell, (state, genes, values), {"search": search}),
         "neighbours": (mapper._neighbours, (state.archive, tried, spaces), {"count": 10}),
         "enter": (mapper._enter, (state.archive, tried, genes, exists, values), {}),

@@ -8,7 +8,7 @@ import pathlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from mohamjax.cli import options
+from mohamjax.cli import options, spread
 from mohamjax.cli.inputs import application_of, technology_of, templates_of
 from mohamjax.cli.options import refuse
 from mohamjax.cli.outputs import probe, write
@@ -61,6 +61,7 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("--figure", metavar="FILE", help="draw the sets of the largest layers (.png, .svg or .pdf)")
     parser.add_argument("--timeloop", metavar="FOLDER", help="export every mapping as Timeloop's YAML files")
     parser.add_argument("--no-mapping-cache", action="store_true", help="neither read nor keep mapping tables on disk")
+    spread.add_devices(parser, "spread the layers")
     options.add_workload(parser)
     options.add_common(
         parser, "JSON file for the Pareto sets with their loop nests; - for standard output", random=True
@@ -97,9 +98,11 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             "is for a search, not for an enumeration",
             budget=arguments.budget,
             no_mapping_cache=arguments.no_mapping_cache,
+            devices=arguments.devices,
         )
     else:
         refuse("is for an enumeration", "add --exhaustive, or leave it out", limit=arguments.limit)
+    devices = spread.devices_of(arguments)
     settings = Settings.preset(arguments.budget or "small")
     application, technology = application_of(arguments), technology_of(arguments)
     templates = templates_of(arguments, application)
@@ -141,6 +144,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
                 given=given,
                 progress=terminal.mapping,
                 cache=None if arguments.no_mapping_cache else mapping_cache(),
+                devices=devices,
             )
     except KeyboardInterrupt:
         kept = not (arguments.exhaustive or arguments.no_mapping_cache)

@@ -502,7 +502,7 @@ def explore(
         sets = agreed(
             lambda: map_layers(
                 map_key, application.unique_layers, templates, technology, settings.mapper, progress=mapping,
-                cache=cache,
+                cache=cache, devices=devices,
             ),
             devices,
         )  # fmt: skip

@@ -13,6 +13,7 @@ import concurrent.futures
 import dataclasses
 import functools
 import hashlib
+import inspect
 import json
 import os
 import threading
@@ -26,6 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax import emo
+from mohamjax.devices import Devices
 from mohamjax.dims import WINDOWS
 from mohamjax.hardware import Technology, Template, TemplateArrays, fits, technology_hash, template_arrays
 from mohamjax.mapping.cost import MAX_CHILDREN
@@ -101,14 +103,22 @@ def _ask(state: emo.ArchivedState, space: MapSpace, rates: MapperRates, *, searc
 
 
 @functools.partial(light_jit, static_argnames=("fixed", "max_children"))
-def _evaluate(genes: MappingGenes, context: MapperContext, *, fixed: bool, max_children: int) -> Array:
+def _evaluate(
+    genes: MappingGenes,
+    space: MapSpace,
+    template: TemplateArrays,
+    technology: Technology,
+    *,
+    fixed: bool,
+    max_children: int,
+) -> Array:
     """Their objectives, `[B, N, 3]`."""
 
     def one(genes: MappingGenes, space: MapSpace, template: TemplateArrays) -> Array:
-        own = MapperContext(space=space, template=template, technology=context.technology)
+        own = MapperContext(space=space, template=template, technology=technology)
         return objectives(genes, own, fixed=fixed, max_children=max_children)
 
-    return jax.vmap(one)(genes, context.space, context.template)
+    return jax.vmap(one)(genes, space, template)
 
 
 @functools.partial(lean_jit, static_argnames=("search",))
@@ -228,6 +238,18 @@ def _pairs(
     return out
 
 
+def _compiled_over(
+    devices: Devices, function: Any, rows: tuple[Any, ...], rest: tuple[Any, ...], static: dict[str, Any]
+) -> Any:
+    """A program of a block, compiled for devices each of which has its part of the problems; arguments as before."""
+    plain = functools.partial(inspect.unwrap(function), **static)
+    program = devices.over(lambda rows, *rest: plain(*rows, *rest)).lower(
+        devices.split_shapes(rows), *devices.copied_shapes(rest)
+    )
+    compiled = program.compile()
+    return lambda *arguments: compiled(arguments[: len(rows)], *arguments[len(rows) :])
+
+
 class _Search:
     """The blocks of one call of `map_layers`, run by some threads; holds what they share."""
 
@@ -239,8 +261,9 @@ class _Search:
         problems: int,
         cached: int,
         max_children: int,
+        devices: Devices | None = None,
     ) -> None:
-        self.config, self.rates, self.progress = config, rates, progress
+        self.config, self.rates, self.progress, self.devices = config, rates, progress, devices
         self.problems, self.cached, self.done, self.evaluations = problems, cached, cached, 0
         self.total = (problems - cached) * config.evaluations
         self.max_children = max_children
@@ -263,12 +286,22 @@ class _Search:
                     )
                 )  # fmt: skip
 
-    def program(self, function: Any, *args: Any, **static: Any) -> Any:
-        """A jitted function compiled for these shapes."""
-        leaves, tree = jax.tree.flatten(args)
+    def program(self, function: Any, rows: tuple[Any, ...], rest: tuple[Any, ...] = (), **static: Any) -> Any:
+        """A jitted function compiled for arguments of these shapes.
+
+        Args:
+            function: of a block's problems, and of what all of them share.
+            rows: arguments or their shapes, leading axis `[B]`, which devices share out.
+            rest: likewise, whole on every device.
+            static: of the function.
+        """
+        leaves, tree = jax.tree.flatten((rows, rest))
         shapes = tuple(jax.typeof(leaf) for leaf in leaves)
-        key = function, tuple(sorted(static.items(), key=lambda item: item[0])), tree, shapes
-        return once(key, lambda: function.compiled(*args, **static))
+        key = function, tuple(sorted(static.items(), key=lambda item: item[0])), tree, shapes, self.devices
+        devices = self.devices
+        if devices is None:
+            return once(key, lambda: function.compiled(*rows, *rest, **static))
+        return once(key, lambda: _compiled_over(devices, function, rows, rest, static))
 
     def compile_tables(self, context: MapperContext) -> None:
         """Compiles what evaluates the sets, by nests of ones; where the spaces have such, also by one with a window."""
@@ -303,23 +336,26 @@ class _Search:
         kind = {"fixed": config.fixed, "max_children": self.max_children}
         count = config.population + config.immigrants
         began = time.perf_counter()
-        space = context.space
+        space, template = context.space, context.template
         state, genes = _start.eval_shape(keys, space, given, is_given, search=search)
-        values = _evaluate.eval_shape(genes, context, **kind)
+        values = _evaluate.eval_shape(genes, space, template, context.technology, **kind)
         tried, exists = (jax.ShapeDtypeStruct((values.shape[0], n), bool) for n in (config.archive, count))
-        wanted: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]] = {  # the slowest first
-            "ask": (_ask, (state, space, self.rates), {"search": search}),
-            "evaluate": (_evaluate, (genes, context), kind),
-            "start": (_start, (keys, space, given, is_given), {"search": search}),
-            "tell": (_tell, (state, genes, values), {"search": search}),
-            "finish": (_finish, (state.archive, space), {"entries": config.entries}),
+        wanted: dict[str, tuple[Any, tuple[Any, ...], tuple[Any, ...], dict[str, Any]]] = {  # the slowest first
+            "ask": (_ask, (state, space), (self.rates,), {"search": search}),
+            "evaluate": (_evaluate, (genes, space, template), (context.technology,), kind),
+            "start": (_start, (keys, space, given, is_given), (), {"search": search}),
+            "tell": (_tell, (state, genes, values), (), {"search": search}),
+            "finish": (_finish, (state.archive, space), (), {"entries": config.entries}),
         }
         if config.descent:
-            wanted["neighbours"] = (_neighbours, (state.archive, tried, space), {"count": count})
-            wanted["enter"] = (_enter, (state.archive, tried, genes, exists, values), {})
+            wanted["neighbours"] = (_neighbours, (state.archive, tried, space), (), {"count": count})
+            wanted["enter"] = (_enter, (state.archive, tried, genes, exists, values), (), {})
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             tables = pool.submit(self.compile_tables, context)
-            made = {name: pool.submit(self.program, f, *args, **static) for name, (f, args, static) in wanted.items()}
+            made = {
+                name: pool.submit(self.program, f, rows, rest, **static)
+                for name, (f, rows, rest, static) in wanted.items()
+            }
             tables.result()
             programs = {name: future.result() for name, future in made.items()}
         with self.lock:
@@ -331,21 +367,25 @@ class _Search:
         self, keys: Array, context: MapperContext, given: MappingGenes | None, is_given: Any, real: int
     ) -> MappingTables | None:
         """Searches one block of which `real` problems are no padding; None if stopped on the way."""
-        config = self.config
+        config, rates = self.config, self.rates
         count = config.population + config.immigrants
         call = self.programs(keys, context, given, is_given)
-        space = context.space
+        space, template, technology = context.space, context.template, context.technology
+        tried = jnp.zeros((len(keys), config.archive), bool)
+        if self.devices is not None:
+            split = keys, space, template, given, is_given, tried
+            keys, space, template, given, is_given, tried = self.devices.split(split)
+            technology, rates = self.devices.copied((technology, rates))
         state, genes = call["start"](keys, space, given, is_given)
         for generation in range(config.generations + 1):  # the first evaluates the first population
             if self.stop.is_set():
                 return None
             if generation:
-                genes = call["ask"](state, space, self.rates)
-            state = call["tell"](state, genes, call["evaluate"](genes, context))
+                genes = call["ask"](state, space, rates)
+            state = call["tell"](state, genes, call["evaluate"](genes, space, template, technology))
             jax.block_until_ready(state)
             self.report(real * count)
         archive = state.archive
-        tried = jnp.zeros(archive.valid.shape, bool)
         for round_ in range(config.descent):
             if self.stop.is_set():
                 return None
@@ -354,11 +394,12 @@ class _Search:
             if tries == 0:
                 self.report(spared=(config.descent - round_) * real * count)
                 break
-            archive, tried = call["enter"](archive, tried, genes, exists, call["evaluate"](genes, context))
+            values = call["evaluate"](genes, space, template, technology)
+            archive, tried = call["enter"](archive, tried, genes, exists, values)
             self.report(tries, spared=real * count - tries)
         sets, count = call["finish"](archive, space)
         layers, templates, sets, count = jax.tree.map(
-            lambda leaf: leaf[:real], jax.device_get((space.layer, context.template, sets, count))
+            lambda leaf: leaf[:real], jax.device_get((context.space.layer, context.template, sets, count))
         )
         table = tabulate_sets(layers, templates, context.technology, sets, count, fixed=config.fixed)
         self.report(done=real)
@@ -380,6 +421,7 @@ def map_layers(
     levels: int | None = None,
     max_children: int | None = None,
     dtype: Any = jnp.float32,
+    devices: Devices | None = None,
 ) -> MappingTables:
     """Searches the Pareto set of mappings of every layer on every template that can run it (MEDEA).
 
@@ -403,6 +445,7 @@ def map_layers(
         max_children: of the cost model, at least what `children_room` says; default just that. One number for several
             calls lets them share their programs.
         dtype: float dtype of the search; float64 needs JAX's x64 mode.
+        devices: those of them that this process has search side by side, each its part of every block.
 
     Returns:
         `MappingTables` `[U, T, M, ...]`, NumPy arrays. Sets are mutually non-dominated, ordered by latency and hold
@@ -430,11 +473,13 @@ def map_layers(
     spaces = _spaces(open_, layers, templates, arrays)
     most_given = max([0, *(len(v) for v in given.values())])
     room = MAX_CHILDREN if config.fixed else max(_room_of(spaces), max_children or 0)
-    search = _Search(config, rates, progress, len(pairs), len(found), room)
+    own = None if devices is None else devices.own
+    search = _Search(config, rates, progress, len(pairs), len(found), room, own)
     search.report()
     tech = cast(technology, dtype)
 
-    width = config.problems_at_once(len(open_))
+    shares = 1 if own is None else len(own)
+    width = shares * config.problems_at_once(-(-len(open_) // shares))
 
     def run(block: list[_Pair]) -> None:
         padded = block + [block[-1]] * (width - len(block))
@@ -450,7 +495,7 @@ def map_layers(
                 cache.write(pair.digest, found[pair])
 
     blocks = [open_[i : i + width] for i in range(0, len(open_), width)]
-    threads = min(config.blocks_at_once(), max(1, len(blocks)))
+    threads = min(config.blocks_at_once(), max(1, len(blocks))) if own is None else 1
     with concurrent.futures.ThreadPoolExecutor(threads) as pool:
         futures = [pool.submit(run, block) for block in blocks]
         try:

@@ -146,6 +146,7 @@ def map_again(
     room: int | np.ndarray,
     max_children: int = 0,
     progress: Callable[[MapperProgress], None] | None = None,
+    devices: Devices | None = None,
 ) -> tuple[MappingTables, int]:
     """Maps layers on chiplets that exist; what is better there than all that the sets hold joins them.
 
@@ -161,6 +162,7 @@ def map_again(
         room: most mappings that join a set, one number or `[U, T]` int.
         max_children: of the programs of an earlier call of the mapper.
         progress: as in `map_layers`.
+        devices: likewise.
 
     Returns:
         The tables, and how many mappings joined.
@@ -173,7 +175,7 @@ def map_again(
     levels, dtype = tables.capacity.shape[3], tables.cycles.dtype
     found = map_layers(
         key, layers, made, technology, config, wanted=sample.runs, progress=progress, levels=levels,
-        max_children=max_children, dtype=dtype,
+        max_children=max_children, dtype=dtype, devices=devices,
     )  # fmt: skip
 
     most = np.broadcast_to(room, tables.count.shape)
@@ -370,7 +372,7 @@ class Remapper:
                 lambda: map_again(
                     jax.random.fold_in(self._key, self.rounds), sample, spaces, self._templates, self._technology,
                     self.tables, self._package, self._mapper, room=room,
-                    max_children=self._max_children, progress=self._progress,
+                    max_children=self._max_children, progress=self._progress, devices=self._devices,
                 ),
                 self._devices,
             )  # fmt: skip

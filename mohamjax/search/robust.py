@@ -325,7 +325,7 @@ def _mapped(
     def mapped() -> MappingTables:
         return map_layers(
             key, application.unique_layers, templates, technology, settings.mapper, progress=listener.mapping,
-            cache=cache,
+            cache=cache, devices=devices,
         )  # fmt: skip
 
     return mapped() if devices is None else devices.from_first(mapped)
