@@ -140,19 +140,19 @@ def mapping(scenario: str) -> list[Part]:
     sizes = config.population, config.immigrants, config.archive, config.distinct
     search = {"search": mapper.mapping_search(*sizes, jnp.dtype(jnp.float32))}
     kind = {"fixed": False, "max_children": mapper._room_of(spaces)}
-    traced = jax.tree.map(jnp.float32, rates)
+    traced, own = jax.tree.map(jnp.float32, rates), (context.space, context.template, context.technology)
 
     def drawn() -> tuple[Any, Any]:
         return jax.jit(functools.partial(mapper._start.__wrapped__, **search))(keys, context.space, None, None)
 
     def told() -> tuple[Any, ...]:
         state, genes = drawn()
-        values = jax.jit(functools.partial(mapper._evaluate.__wrapped__, **kind))(genes, context)
+        values = jax.jit(functools.partial(mapper._evaluate.__wrapped__, **kind))(genes, *own)
         return state, genes, values
 
     return [
         (mapper._ask.__wrapped__, lambda: (drawn()[0], context.space, traced), search),
-        (mapper._evaluate.__wrapped__, lambda: (drawn()[1], context), kind),
+        (mapper._evaluate.__wrapped__, lambda: (drawn()[1], *own), kind),
         (mapper._tell.__wrapped__, told, search),
     ]
 
