@@ -28,7 +28,7 @@ TEMPLATES = tuple(load_templates(["eyeriss", "simba", "shidiannao"]))
 TECHNOLOGY = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), load_technology())
 MAPPER = BUDGETS["tiny"].mapper  # of the sizes of other files, so that its programs are compiled once
 KEPT, ROOM = 96, 32  # together as many places as sets have elsewhere, for the same reason
-REMAP = RemapConfig(every=3, chiplets=4, entries=ROOM, generations=1, descent=1)
+REMAP = RemapConfig(every=3, polish=1, settle=2, chiplets=4, entries=ROOM, generations=1, descent=1)
 
 
 def same(a, b) -> bool:
@@ -267,7 +267,7 @@ def test_a_search_with_rounds_can_be_interrupted_anywhere(application, small_tab
 
     result, arrays, rows = searched(application, tmp_path / "whole", listener=Told())
     compiled = light_generations._cache_size()
-    assert sum("mapping again" in text for text in said) == 2
+    assert sum("mapping again" in text for text in said) == 3 and len(rows) == 7 + 2 + 1
     assert len(result.front.reports.objectives) > 3
 
     def equal(other):
@@ -302,17 +302,32 @@ def test_a_search_with_rounds_can_be_interrupted_anywhere(application, small_tab
     stopped, _, _ = searched(application, tmp_path / "within")
     assert stopped.interrupted and len(stopped.history) == 7
     equal(searched(application, tmp_path / "within", resume=True))
-    assert len(calls) == 3
+    assert len(calls) == 4
     assert light_generations._cache_size() == compiled, "a round or a resumed search compiled the generation again"
 
 
-def test_what_joined_is_restored_to_the_bit(application, mapped):
-    def remapper():
-        return Remapper(
-            jax.random.key(1), application, TEMPLATES, TECHNOLOGY, PACKAGE, MAPPER, REMAP, 12, cut(mapped, KEPT)
-        )
+def remapper(application, mapped, config=REMAP, generations=12):
+    tables = cut(mapped, KEPT)
+    return Remapper(
+        jax.random.key(1), application, TEMPLATES, TECHNOLOGY, PACKAGE, MAPPER, config, generations, tables
+    )  # fmt: skip
 
-    one = remapper()
+
+def test_polishing_goes_on_until_a_round_gains_next_to_nothing(application, mapped):
+    one = remapper(application, mapped, dataclasses.replace(REMAP, polish=3, settle=5), 7)
+    assert one.schedule == [3, 6, 7, 12, 17] and one.end == 22
+    volumes = {0: 0.1, 3: 0.1, 6: 0.1, 7: 0.1, 12: 0.2, 17: 0.2 * 1.0001, 22: 0.2}
+    settled = []
+    for one.rounds in range(6):
+        settled.append(one.settled(volumes))
+    # Rounds of the search itself end nothing; the second of those after it gained too little; after the last all ends.
+    assert settled == [False, False, False, False, True, False]
+    one.rounds = 4
+    assert not one.settled({**volumes, 17: 0.21}) and not one.settled({12: 0.2})
+
+
+def test_what_joined_is_restored_to_the_bit(application, mapped):
+    one = remapper(application, mapped)
     assert not one.due(2) and one.due(3)
     shapes = jax.tree.map(np.shape, one.saved())
     for seed in (3, 4):
@@ -321,7 +336,7 @@ def test_what_joined_is_restored_to_the_bit(application, mapped):
         assert joined > 0
     assert not one.due(8) and one.due(9)
     assert jax.tree.map(np.shape, one.saved()) == shapes
-    two = remapper()
+    two = remapper(application, mapped)
     two.restore(one.saved())
     assert two.rounds == 2 and same(one.tables, two.tables)
     before = two.saved()

@@ -37,6 +37,9 @@ __all__ = ["ChipletSample", "Remapper", "chiplets_of", "map_again", "with_room"]
 _LEAST_GAIN = 1e-3
 """A mapping joins a set where it lowers the logarithm of a score on some chiplet by this much."""
 
+_POLISHED = 2e-4
+"""Share of the hypervolume by which a round of polishing must raise it for another one to follow."""
+
 
 @dataclasses.dataclass(frozen=True)
 class ChipletSample:
@@ -349,7 +352,7 @@ class Remapper:
         if self.rounds <= len(self._searching) or self.rounds == len(self.schedule):
             return False
         before, after = (hypervolume.get(at, np.inf) for at in self.schedule[self.rounds - 1 : self.rounds + 1])
-        return after < before * 1.001 < np.inf
+        return after < before * (1 + _POLISHED) < np.inf
 
     def grown(self, state: SearchState, context: MohamContext) -> MohamContext:
         """Does a round on chiplets of the archives' designs.
