@@ -12,11 +12,11 @@ import dataclasses
 import os
 import pathlib
 import pickle
+import signal
 import subprocess
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
-
-from mohamjax.io.files import prepare_folder, write_together
 
 if TYPE_CHECKING:
     from mohamjax.schedule import Evaluated
@@ -35,45 +35,59 @@ class Artist:
         self._front: tuple[Any, dict[str, Any]] | None = None
 
     def __enter__(self) -> Artist:
-        # This package from where it is, no accelerator, and no Ctrl-C: that is for the search, which ends it.
-        home = str(pathlib.Path(__file__).resolve().parents[1])
-        paths = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH", "")]))
-        with contextlib.suppress(OSError):
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
-                env={**os.environ, "PYTHONPATH": paths, "JAX_PLATFORMS": "cpu"},
-            )  # fmt: skip
+        if sys.executable:  # none where Python is part of another program
+            with contextlib.suppress(OSError):
+                # It imports from where this process does, asks for no accelerator, and Ctrl-C is for the search.
+                self._process = subprocess.Popen(
+                    [sys.executable, "-P", __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL, start_new_session=True, env={**os.environ, "JAX_PLATFORMS": "cpu"},
+                )  # fmt: skip
+                self._tell(sys.path)
         return self
 
     def __exit__(self, *_: object) -> None:
         process, self._process = self._process, None
         if process is not None:
-            with contextlib.suppress(OSError), process:  # of what it has not read
+            with contextlib.suppress(OSError, ValueError), process:  # of what it has not read
                 process.kill()
 
     def draw(self, evaluated: Evaluated, **what: Any) -> None:
-        """Begins to draw.
+        """Begins to draw; waits for nothing.
 
         Args:
             evaluated: as of `figures.drawn_front`.
             what: likewise.
         """
         self._front = evaluated, what
+        threading.Thread(target=self._send, name="artist", daemon=True).start()
+
+    def _send(self) -> None:
+        assert self._front is not None
+        evaluated, what = self._front
         # Figures show neither loop nests nor wires, which are most of it.
         tables = dataclasses.replace(evaluated.tables, mapping=None)
-        shown = dataclasses.replace(evaluated, wires=None, tables=tables)
+        # Whatever goes wrong, the process finds nothing to draw.
+        with contextlib.suppress(Exception):
+            self._tell((dataclasses.replace(evaluated, wires=None, tables=tables), what))
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            self._process.stdin.close()  # pyright: ignore[reportOptionalMemberAccess]
+
+    def _tell(self, content: Any) -> None:
         if self._process is not None and self._process.stdin is not None:
-            with contextlib.suppress(OSError):
-                self._process.stdin.write(pickle.dumps((shown, what), pickle.HIGHEST_PROTOCOL))
-                self._process.stdin.close()
+            pickle.dump(content, self._process.stdin, pickle.HIGHEST_PROTOCOL)
+            self._process.stdin.flush()
 
     def write(self, folder: pathlib.Path) -> None:
-        """Writes the figures to a folder, once they are drawn.
+        """Writes the figures to a folder, all or none, once they are drawn.
+
+        Args:
+            folder: created.
 
         Raises:
             InputError: they cannot be written.
         """
+        from mohamjax.io.files import write_folder
+
         assert self._front is not None
         evaluated, what = self._front
         files = self._drawn()
@@ -81,8 +95,7 @@ class Artist:
             from mohamjax.figures import drawn_front
 
             files = dict(drawn_front(evaluated, **what))
-        prepare_folder(folder)
-        write_together({folder / name: data for name, data in files.items()})
+        write_folder(folder, files)
 
     def _drawn(self) -> dict[str, bytes] | None:
         """Names and contents of the files; None where something went wrong."""
@@ -93,17 +106,20 @@ class Artist:
 
 
 def _main() -> int:
-    with os.fdopen(os.dup(1), "wb") as answer:
-        os.dup2(2, 1)  # whatever is printed is none
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    answer = os.dup(1)
+    os.dup2(2, 1)  # whatever is printed is none
+    try:
+        sys.path[:] = pickle.load(sys.stdin.buffer)
         from mohamjax.figures import drawn_front
         from mohamjax.plot.style import new_figure, rendered
 
         rendered(new_figure(1, 1), "png")  # the first figure of a process takes longer
-        try:
-            evaluated, what = pickle.load(sys.stdin.buffer)
-            answer.write(pickle.dumps(dict(drawn_front(evaluated, **what))))
-        except Exception:  # nobody asked, or the search meets it again itself
-            return 1
+        evaluated, what = pickle.load(sys.stdin.buffer)
+        with os.fdopen(answer, "wb") as stream:
+            pickle.dump(dict(drawn_front(evaluated, **what)), stream)
+    except Exception:  # nobody asked, or the search meets it again itself
+        return 1
     return 0
 
 

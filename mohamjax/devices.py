@@ -81,23 +81,6 @@ class Devices:
         """A pytree of arrays, whole on every device; otherwise as `split`."""
         return self._put(tree, NamedSharding(self.mesh, _COPIED))
 
-    def split_shapes(self, tree: Any) -> Any:
-        """Shapes of arrays that lie as `split` puts them, of such or of shapes."""
-        return self._shapes(tree, _SPLIT)
-
-    def copied_shapes(self, tree: Any) -> Any:
-        """Likewise as `copied`."""
-        return self._shapes(tree, _COPIED)
-
-    def _shapes(self, tree: Any, spec: PartitionSpec) -> Any:
-        where = NamedSharding(self.mesh, spec)
-
-        def shape(leaf: Any) -> jax.ShapeDtypeStruct:
-            own = jax.typeof(leaf)
-            return jax.ShapeDtypeStruct(own.shape, own.dtype, sharding=where)
-
-        return jax.tree.map(shape, tree)
-
     def _put(self, tree: Any, where: NamedSharding) -> Any:
         if not self.several_processes:
             return jax.device_put(tree, where)
@@ -182,6 +165,26 @@ class Devices:
             function: of rows `[N, ...]` and whatever else, to rows.
         """
         return _over(function, self.mesh)
+
+    def compiled(
+        self, function: Callable[..., Any], rows: Any, rest: Sequence[Any], options: dict[str, Any] | None = None
+    ) -> Callable[..., Any]:
+        """What `over` makes of a function, compiled for arguments of such shapes; arrays must be in place.
+
+        Args:
+            function: `(rows, *rest) -> rows`.
+            rows: arrays or their shapes, for `split`.
+            rest: likewise, for `copied`.
+            options: of the compiler.
+        """
+
+        def placed(tree: Any, spec: PartitionSpec) -> Any:
+            where = NamedSharding(self.mesh, spec)
+            shapes = jax.tree.map(jax.typeof, tree)
+            return jax.tree.map(lambda own: jax.ShapeDtypeStruct(own.shape, own.dtype, sharding=where), shapes)
+
+        spread = _over.__wrapped__(function, self.mesh)
+        return spread.lower(placed(rows, _SPLIT), *placed(rest, _COPIED)).compile(compiler_options=options)
 
 
 class SharedError(InputError):

@@ -486,7 +486,7 @@ def map_layers(
         devices: a number of devices, `all`, or a list of them, that search side by side; one by default.
 
     Returns:
-        The tables, `[U, T, M, ...]`, NumPy leaves; the same for any devices.
+        The tables, `[U, T, M, ...]`, NumPy leaves; the same for any devices, but for rounding on accelerators.
 
     Raises:
         InputError: there is no such budget, or there are not so many devices.

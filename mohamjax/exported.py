@@ -223,6 +223,11 @@ class _Exported:
         self._known: dict[Any, _Program | None] = {}
         functools.update_wrapper(self, function)
 
+    @property
+    def compiler_options(self) -> dict[str, Any] | None:
+        """Those that it was made with."""
+        return self._options
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._jitted, name)
 

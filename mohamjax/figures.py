@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from mohamjax.errors import InputError
 from mohamjax.hardware import Technology
-from mohamjax.io.files import prepare_folder, write_bytes
+from mohamjax.io.files import prepare_folder, write_folder
 from mohamjax.io.results_reader import evaluate_results, read_results
 from mohamjax.io.robust import read_comparisons
 from mohamjax.plot.design import DesignView, design_view
@@ -40,18 +39,7 @@ def save(figure: Figure, path: str | pathlib.Path) -> pathlib.Path:
         InputError: the suffix is no format, or the file cannot be written.
     """
     path = pathlib.Path(path)
-    return _write(path, rendered(figure, path.suffix.removeprefix(".").lower()))
-
-
-def _write(path: pathlib.Path, data: bytes) -> pathlib.Path:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"cannot be created ({error.strerror})", file=path.parent, remedy="name a folder that can be written"
-        ) from None
-    write_bytes(path, data)
-    return path
+    return write_folder(path.parent, {path.name: rendered(figure, path.suffix.removeprefix(".").lower())})[0]
 
 
 def _drawn(figures: Iterable[tuple[str, Figure]], formats: Sequence[str]) -> Iterator[tuple[str, bytes]]:
@@ -62,10 +50,6 @@ def _drawn(figures: Iterable[tuple[str, Figure]], formats: Sequence[str]) -> Ite
             yield f"{name}.{suffix}", rendered(figure, suffix)
 
 
-def _write_all(files: Iterable[tuple[str, bytes]], out: pathlib.Path) -> list[pathlib.Path]:
-    return [_write(out / name, data) for name, data in files]
-
-
 def drawn_front(
     evaluated: Evaluated,
     *,
@@ -74,10 +58,16 @@ def drawn_front(
     formats: Sequence[str] = ("png",),
     certificate: Certificate | None = None,
 ) -> Iterator[tuple[str, bytes]]:
-    """What `plot_evaluated` writes: names and contents of its files.
+    """What `plot_evaluated` writes: names and contents of its files, drawn one by one.
 
     Args:
         evaluated: as there, like all that follows.
+
+    Yields:
+        Names and contents.
+
+    Raises:
+        InputError: a format does not exist; as soon as one asks for the first.
     """
     view = functools.partial(design_view, evaluated)
     figures = result_figures(front_of(evaluated), view, title=title, history=history, certificate=certificate)
@@ -113,7 +103,7 @@ def plot_evaluated(
         InputError: a format does not exist, or a file cannot be written.
     """
     files = drawn_front(evaluated, title=title, history=history, formats=formats, certificate=certificate)
-    return _write_all(files, pathlib.Path(out))
+    return write_folder(out, dict(files))
 
 
 def plot_robust(
@@ -148,7 +138,7 @@ def plot_robust(
     view = functools.partial(design_view, nominal)
     figures = [("price", price_figure(comparisons, title=title))]
     figures += result_figures(front, view, title=title, history=history)
-    return _write_all(_drawn(figures, formats), pathlib.Path(out))
+    return write_folder(out, dict(_drawn(figures, formats)))
 
 
 def plot_results(
@@ -198,4 +188,4 @@ def plot_results(
     figures = [*result_figures(front, view, title=files.title, history=files.history, certificate=files.certificate)]
     if "robust" in files.config:
         figures.append(("price", price_figure(read_comparisons(files.folder), title=files.title)))
-    return _write_all(_drawn(figures, formats), out)
+    return write_folder(out, dict(_drawn(figures, formats)))

@@ -94,6 +94,9 @@ def test_two_processes_go_on_from_a_kill_and_equal_one(eight, folder, tmp_path):
     one, two = (json.loads(out.splitlines()[-1]) for out, _ in found)
     assert one == two and one["generation"] == 6
     assert np.array_equal(np.load(own / "pair.npy"), np.load(own / "plain.npy"))
+    # Each maps on the two devices of its own.
+    mapped = np.load(own / "mapped.npy")
+    assert all(np.array_equal(np.load(own / f"mapped-{i}.npy"), mapped) for i in range(2))
 
 
 @pytest.mark.slow

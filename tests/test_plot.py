@@ -454,9 +454,11 @@ def test_figures_of_a_folder_equal_those_in_memory(folder, tmp_path, evaluated, 
 PYTHON = sys.executable
 
 
-@pytest.mark.parametrize("python", [PYTHON, "/no/such/python", shutil.which("false")])
+@pytest.mark.parametrize("python", [PYTHON, "/no/such/python", shutil.which("false"), None])
 def test_figures_drawn_beside_are_those_drawn_here(tmp_path, evaluated, monkeypatch, python):
-    """Also where the other process never was, or died."""
+    """Also where the other process never was, or died; and whatever lies in the folder where one works."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "matplotlib.py").write_text("raise SystemExit(3)")
     monkeypatch.setattr(sys, "executable", python)
     paths = figures.plot_evaluated(evaluated, tmp_path / "here", title=TITLE, history=HISTORY)
     here = []

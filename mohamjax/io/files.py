@@ -414,6 +414,26 @@ def write_bytes(path: str | pathlib.Path, data: bytes) -> None:
     write_together({path: data})
 
 
+def write_folder(folder: str | pathlib.Path, files: abc.Mapping[str, bytes]) -> list[pathlib.Path]:
+    """Writes files of these names to a folder, which is created, as `write_together` does.
+
+    Returns:
+        Their paths.
+
+    Raises:
+        InputError: the folder cannot be made, or a file cannot be written.
+    """
+    folder = pathlib.Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"cannot be created ({error.strerror})", file=folder, remedy="name a folder that can be written"
+        ) from None
+    write_together({folder / name: data for name, data in files.items()})
+    return [folder / name for name in files]
+
+
 def write_together(files: abc.Mapping[Any, bytes | str]) -> None:
     """Writes several files so that either all are new or all are as they were before.
 

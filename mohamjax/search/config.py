@@ -211,8 +211,9 @@ class MapperConfig:
         archive: A, non-dominated mappings remembered per problem during the search.
         entries: M, mappings of a Pareto set that are handed on.
         block: B, problems searched in one call; 0 for 32 on a processor, and on an accelerator for all, up to 1,024.
-            What is found does not depend on it.
-        threads: blocks searched at a time; 0 for the number of cores, and on an accelerator for one.
+            Of every device where there are several. What is found does not depend on it, but for rounding.
+        threads: blocks searched at a time; 0 for the number of cores, and on an accelerator for one; always one where
+            several devices share it.
         fixed: evaluate on the templates as they are at their largest sizes, with the limits of their own off-chip
             memory, instead of on each mapping's minimal hardware. Area is then the template's, and the search's third
             objective the energy-delay product.

@@ -243,10 +243,7 @@ def _compiled_over(
 ) -> Any:
     """A program of a block, compiled for devices each of which has its part of the problems; arguments as before."""
     plain = functools.partial(inspect.unwrap(function), **static)
-    program = devices.over(lambda rows, *rest: plain(*rows, *rest)).lower(
-        devices.split_shapes(rows), *devices.copied_shapes(rest)
-    )
-    compiled = program.compile()
+    compiled = devices.compiled(lambda rows, *rest: plain(*rows, *rest), rows, rest, function.compiler_options)
     return lambda *arguments: compiled(arguments[: len(rows)], *arguments[len(rows) :])
 
 
@@ -445,7 +442,9 @@ def map_layers(
         max_children: of the cost model, at least what `children_room` says; default just that. One number for several
             calls lets them share their programs.
         dtype: float dtype of the search; float64 needs JAX's x64 mode.
-        devices: those of them that this process has search side by side, each its part of every block.
+        devices: those of them that this process has search side by side, one block at a time, each its part of it:
+            as many problems as one device would take by itself. On accelerators, where that depends on how many there
+            are, a last bit may round otherwise than on one.
 
     Returns:
         `MappingTables` `[U, T, M, ...]`, NumPy arrays. Sets are mutually non-dominated, ordered by latency and hold

@@ -3,7 +3,8 @@
 Programs depend on shapes alone, and those of a search follow from networks, templates and settings before any layer is
 mapped. A rehearsal goes the whole way with tables of these shapes, in a thread of its own: the search's programs first,
 then those that evaluate its front in double precision. Nothing of what it finds is used. Where it guessed a shape wrong
-(templates with axes of more than 16 children, `wires`), the program is compiled when it is needed, as without.
+(templates with axes of more than 16 children, `wires`; a front much smaller than its archive), the program is compiled
+when it is needed, as without.
 """
 
 from __future__ import annotations
@@ -177,8 +178,8 @@ class Rehearsal:
             self._go_on()
             state = refitted(state, context, config, rates=self._rates, devices=self._devices)
         self._tables = tables
-        # As many as there may be in the end, in batches as wide; more of them make the same programs.
-        several = np.zeros(min(config.islands * config.archive, 512), int)
+        # As many as there may be in the end, so that batches are as wide; none is wider than those of so many.
+        several = np.zeros(min(config.islands * config.archive, 2048), int)
         self._designs = take(jax.device_get(designs_of(state.population.genes)), (several, 0))
 
     def _report(self) -> None:
