@@ -132,7 +132,7 @@ def test_a_front_that_cannot_be_written_is_printed(networks, done, monkeypatch, 
 
 def test_figures_that_cannot_be_drawn_cost_no_results(networks, done, monkeypatch, capsys):
     for error, word in ((FULL, "warning: a file: cannot be written"), (KeyboardInterrupt(), "stopped by hand; the")):
-        monkeypatch.setattr("mohamjax.artist.write_together", raising(error))
+        monkeypatch.setattr("mohamjax.io.files.write_folder", raising(error))
         assert search(networks, done, "--resume") == 0
         out, err = capsys.readouterr()
         assert word in err and f"`mohamjax plot {done}` draws the figures" in err
