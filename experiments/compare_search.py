@@ -7,8 +7,9 @@ alone: "plans not refitted" are plans as they were first thought of, a cap on th
 the place of what fits the chiplet as it stands, single layers never adjusted; "adjusting alone" does nothing else than
 adjust them, from random designs on, which immigrants are as well; "random plans" decodes random plans, and keeps the
 front; "refitting alone" is the archive of "layers", each design as it is and with all layers on the best mapping that
-fits their chiplet, under every weight, for which "layers" searches as many evaluations less. "plans alone" is the
-default without one of its parts: single layers are never adjusted. "layers" is the default of 84a5f18, from list
+fits their chiplet, under every weight, for which "layers" searches as many evaluations less. "plans alone" and
+"survival by crowding" are the default without one of its parts: single layers are never adjusted; the first front is
+sorted, and the archive thinned, by crowding. "layers" is the default of 84a5f18, from list
 schedules on; so is "NSGA-II with our seeds". Every method is evaluated under the default package; the `paper` preset
 searches under its own contention and its archive is evaluated again. Evaluations count all that is evaluated, list
 schedules too; each method stops before the first generation that would take it beyond `--evaluations`, random search
@@ -79,7 +80,7 @@ from mohamjax.workload import SCENARIOS
 OURS = "mohamjax"
 UNSEEDED = "layers without seeds"
 METHODS = (
-    OURS, "plans not refitted", "plans alone", "adjusting alone", "random plans", "refitting alone", LAYERS, UNSEEDED,
+    OURS, "survival by crowding", "plans not refitted", "plans alone", "adjusting alone", "random plans", "refitting alone", LAYERS, UNSEEDED,
     "NSGA-II with our seeds", "NSGA-II", "paper preset", "random search", "HEFT lists alone", "LPT-EFT lists alone",
 )  # fmt: skip
 OPERATORS = tuple(field.name for field in dataclasses.fields(Rates) if field.name != "least_layers")
@@ -125,6 +126,7 @@ def measure(scenario: str, arguments: argparse.Namespace) -> tuple[dict[str, lis
     default = with_sizes(Settings.preset(arguments.budget))
     seeds = schedules(case, with_sizes(Settings.preset(arguments.budget, preset="layers")))
     given = 1 if seeds is None else -(-len(seeds.template) // arguments.population)
+    crowded = dataclasses.replace(default, moham=dataclasses.replace(default.moham, survival="crowding"))
     layers = with_sizes(Settings.preset(arguments.budget, preset="layers"), given)
     shorter = with_sizes(layers, given, less=len(WEIGHTS) * arguments.archive)
     plain = with_sizes(layers)
@@ -179,6 +181,7 @@ def measure(scenario: str, arguments: argparse.Namespace) -> tuple[dict[str, lis
 
     methods = {
         OURS: lambda: search(OURS, default),
+        "survival by crowding": lambda: search("survival by crowding", crowded),
         "plans not refitted": lambda: search("plans not refitted", plans_alone, context=under_caps(case)),
         "plans alone": lambda: search("plans alone", plans_alone),
         "adjusting alone": lambda: search("adjusting alone", default, problem=direct_problem(default.moham)),

@@ -131,16 +131,19 @@ def batches(kind, rows):
     return [(np.round(b, 2) + 0.01 if kind == "ties" else b).astype(np.float32) for b in out]
 
 
+@pytest.mark.parametrize("guarded", [False, True])
 @pytest.mark.parametrize(("kind", "log"), [("distinct", False), ("ties", True)])
-def test_the_archive_keeps_the_same_rows(kind, log):
+def test_the_archive_keeps_the_same_rows(kind, log, guarded):
+    box = (np.full(3, 1e-3, np.float32), np.full(3, 1.5, np.float32)) if guarded else None
+
     def fill(capacity, given):
         archive, first = emo.archive_init(capacity, np.int32(0), 3), 0
         for batch in given:
             ids = np.arange(first, first + len(batch), dtype=np.int32)
-            archive, first = emo.archive_update(archive, ids, batch, log_crowding=log), first + len(batch)
+            archive, first = emo.archive_update(archive, ids, batch, log_crowding=log, box=box), first + len(batch)
         return archive
 
-    for capacity, rows in ((12, 40), (40, 1100)):
+    for capacity, rows in ((7, 40), (12, 40), (40, 1100)):
         one, other = in_both(fill, capacity, batches(kind, rows))
         assert one.thinned == other.thinned > 0
         same(one.valid, other.valid)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["as_objectives", "positive", "precision", "with_spare_rows"]
+__all__ = ["as_objectives", "measured", "positive", "precision", "with_spare_rows"]
 
 
 def precision(objectives: ArrayLike) -> contextlib.AbstractContextManager:
@@ -49,6 +49,11 @@ def positive(objectives: Any) -> Any:
     """
     library = np if isinstance(objectives, np.ndarray | np.floating) else jnp
     return library.maximum(objectives, library.finfo(objectives.dtype).tiny)
+
+
+def measured(objectives: jax.Array, log: bool) -> jax.Array:
+    """Objectives as distances between them are measured: their logarithms, or themselves."""
+    return jnp.log(positive(objectives)) if log else objectives
 
 
 def with_spare_rows(objectives: Any) -> np.ndarray:

@@ -14,7 +14,8 @@ from jax import lax
 from jax.tree_util import keystr, tree_leaves_with_path
 from numpy.typing import ArrayLike
 
-from mohamjax.emo._arrays import as_objectives, positive
+from mohamjax.emo._arrays import as_objectives, measured
+from mohamjax.emo.exclusive import guarded
 from mohamjax.emo.wide import enter_chunks
 from mohamjax.platforms import by_platform
 from mohamjax.struct import record
@@ -76,7 +77,14 @@ def archive_size(archive: Archive) -> jax.Array:
 
 
 @functools.partial(jax.jit, static_argnames="log_crowding")
-def archive_update(archive: Archive, genes: Any, objectives: ArrayLike, *, log_crowding: bool = False) -> Archive:
+def archive_update(
+    archive: Archive,
+    genes: Any,
+    objectives: ArrayLike,
+    *,
+    log_crowding: bool = False,
+    box: tuple[ArrayLike, ArrayLike] | None = None,
+) -> Archive:
     """Enter a batch; jitted, B, C and M static, vmappable over archives.
 
     A row enters if all its objectives are finite and no row of archive or batch dominates or (an earlier one)
@@ -84,7 +92,8 @@ def archive_update(archive: Archive, genes: Any, objectives: ArrayLike, *, log_c
     distance (as `crowding_distance`, over the remaining rows as one front; ties: the oldest slot) leaves, its
     neighbours' distances are brought up to date, and so on until C remain: the extremes of every objective
     have infinite distance and stay. A design given up so is forgotten, hence a later one that only it
-    dominates may enter. Large batches enter in chunks of 512 rows, in order, and are thinned after each.
+    dominates may enter. With a box those that reach furthest in it along one of C / 2 directions stay as well, 1,024 at
+    most (`emo.exclusive`): along these the hypervolume never falls. Large batches enter in chunks of 512 rows, in order, and are thinned after each.
     Accelerators do so in other steps (`emo.wide`) and keep the same rows.
 
     Args:
@@ -93,6 +102,7 @@ def archive_update(archive: Archive, genes: Any, objectives: ArrayLike, *, log_c
         objectives: `[B, M]` floats, cast to the archive's dtype.
         log_crowding: static; thin by the crowding of the objectives' logarithms, which keeps a front over several
             orders of magnitude evenly filled. Objectives must then not be negative.
+        box: ideal and reference point, `[M]` each, in units of the objectives; measured on logarithms likewise.
 
     Raises:
         ValueError: If the number of objectives is not the archive's, or the genes have other shapes.
@@ -114,27 +124,28 @@ def archive_update(archive: Archive, genes: Any, objectives: ArrayLike, *, log_c
     chunks = -(-batch // chunk)
     padded = jnp.pad(new, ((0, chunks * chunk - batch), (0, 0)), constant_values=jnp.inf)
     source = jnp.arange(chunks * chunk, dtype=jnp.int32) + capacity
+    corners = None if box is None else measured(jnp.stack([jnp.asarray(x, new.dtype) for x in box]), log_crowding)
     state = (archive.objectives, archive.valid, jnp.arange(capacity, dtype=jnp.int32), archive.thinned)
     rows = (padded.reshape(chunks, chunk, m), source.reshape(chunks, chunk))
     enter = functools.partial(_enter_chunks, log_crowding=log_crowding)
     wide = functools.partial(enter_chunks, log_crowding=log_crowding)
-    kept, valid, origin, thinned = by_platform(*state, *rows, cpu=enter, wide=wide)
+    kept, valid, origin, thinned = by_platform(*state, *rows, corners, cpu=enter, wide=wide)
     # Only unused slots could still point at a row of the padding.
     origin = jnp.where(valid, origin, 0)
     held = jax.tree.map(lambda old, add: jnp.concatenate([old, add])[origin], archive.genes, genes)
     return Archive(genes=held, objectives=kept, valid=valid, thinned=thinned)
 
 
-def _enter_chunks(kept, valid, origin, thinned, rows, source, *, log_crowding):
+def _enter_chunks(kept, valid, origin, thinned, rows, source, corners, *, log_crowding):
     """Chunks `[chunks, R, M]` into the archive one after another; as `wide.enter_chunks`."""
 
     def enter(state, rows):
-        return _enter(*state, *rows, log_crowding=log_crowding), None
+        return _enter(*state, *rows, corners, log_crowding=log_crowding), None
 
     return lax.scan(enter, (kept, valid, origin, thinned), (rows, source))[0]
 
 
-def _enter(kept, valid, origin, thinned, rows, source, *, log_crowding):
+def _enter(kept, valid, origin, thinned, rows, source, corners, *, log_crowding):
     """One chunk into the archive: `(objectives [C, M], valid [C], origin [C], thinned)`."""
     capacity, chunk = kept.shape[0], rows.shape[0]
     candidate = jnp.all(jnp.isfinite(rows), axis=1)
@@ -152,7 +163,8 @@ def _enter(kept, valid, origin, thinned, rows, source, *, log_crowding):
     objectives = jnp.concatenate([kept, rows])
     alive = jnp.concatenate([valid & ~leaves, enters])
     excess = jnp.maximum(jnp.sum(alive, dtype=jnp.int32) - capacity, 0)
-    alive = _thin(jnp.log(positive(objectives)) if log_crowding else objectives, alive, excess)
+    values = measured(objectives, log_crowding)
+    alive = _thin(values, alive, excess, guarded(values, alive, corners, capacity))
     slot = jnp.argsort(~alive, stable=True)[:capacity]
     valid = alive[slot]
     kept = jnp.where(valid[:, None], objectives[slot], jnp.inf)
@@ -167,8 +179,8 @@ def _covers(a: jax.Array, b: jax.Array) -> jax.Array:
     return result
 
 
-def _thin(objectives: jax.Array, alive: jax.Array, excess: jax.Array) -> jax.Array:
-    """Take `excess` rows out of the `alive` ones, always the most crowded of those left.
+def _thin(objectives: jax.Array, alive: jax.Array, excess: jax.Array, guard: jax.Array) -> jax.Array:
+    """Take `excess` rows out of the `alive` ones, always the most crowded of those left; those of `guard` stay.
 
     Every objective is a doubly linked list of the alive rows in sorted order, so that a removal touches two
     neighbours per objective instead of sorting anew.
@@ -200,7 +212,8 @@ def _thin(objectives: jax.Array, alive: jax.Array, excess: jax.Array) -> jax.Arr
         share = jnp.where(has_span[:, None], gap / jnp.where(has_span, span, 1)[:, None], 0)
         return jnp.sum(jnp.where(border, jnp.inf, share), axis=0)
 
-    crowding = jnp.where(alive, distance(place, previous, following), jnp.inf)
+    falls = alive & ~guard
+    crowding = jnp.where(falls, distance(place, previous, following), jnp.inf)
 
     def remove(_, state):
         alive, crowding, previous, following = state
@@ -212,7 +225,7 @@ def _thin(objectives: jax.Array, alive: jax.Array, excess: jax.Array) -> jax.Arr
         crowding = crowding.at[row].set(jnp.inf)
         touched = jnp.concatenate([low, high])
         inside = jnp.minimum(touched, n - 1)
-        renewed = jnp.where(alive[inside], distance(inside, previous, following), jnp.inf)
+        renewed = jnp.where(alive[inside] & ~guard[inside], distance(inside, previous, following), jnp.inf)
         crowding = crowding.at[touched].set(renewed, mode="drop")
         return alive, crowding, previous, following
 

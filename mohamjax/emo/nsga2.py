@@ -44,7 +44,7 @@ class NSGA2State:
         genes: pytree of `[P, ...]`, the survivors.
         objectives: `[P, M]` float, +inf as long as not so many were told.
         rank: `[P]` int32, non-dominated front of each, 0 is best.
-        crowding: `[P]` float, crowding distance within the front.
+        crowding: `[P]` float, crowding distance within the front, or what stands in its place (`survive`).
     """
 
     key: jax.Array
@@ -72,9 +72,11 @@ class NSGA2:
             remain only where there are too few.
         grow: `(drafts [N, ...], **context) -> genes [N, ...]`, what `sample` and `vary` leave to do. It is called once
             for all candidates, so that a program holds it once, whatever made them. None: drafts are genes.
+        box: `(**context) -> (ideal [M], reference [M])`, in units of the objectives: within the first front, what a row
+            adds to the hypervolume in it decides before its crowding (`survive`). None: crowding alone.
 
     `context` is what the caller hands to `init`, `ask` and `tell` by name, for arrays that `sample`, `vary`,
-    `grow` and `fitness` read, rates of operators among them: arguments, so that a change of their values compiles
+    `grow`, `fitness` and `box` read, rates of operators among them: arguments, so that a change of their values compiles
     nothing anew.
     Objectives under constraints are those of `emo.constrained`.
 
@@ -106,6 +108,7 @@ class NSGA2:
     fitness: Callable[..., jax.Array] | None = None
     distinct: bool = False
     grow: Callable[..., Genes] | None = None
+    box: Callable[..., tuple[jax.Array, jax.Array]] | None = None
 
     def __post_init__(self) -> None:
         """Checks the sizes; raises ValueError."""
@@ -232,7 +235,11 @@ class NSGA2:
         if self.distinct:
             again = by_platform(values, cpu=_repeated, wide=repeated)
             values = jnp.where(again[:, None], jnp.inf, values)
-        index, rank, crowding = survive(self.judge(values, **context), self.population)
+        corners = None
+        if self.box is not None:
+            best, worst = self.judge(jnp.stack(self.box(**context)).astype(values.dtype), **context)
+            corners = best, worst
+        index, rank, crowding = survive(self.judge(values, **context), self.population, box=corners)
         return NSGA2State(
             key=state.key,
             generation=state.generation + 1,
@@ -310,7 +317,8 @@ class ArchivedState:
 class Archived:
     """A search that remembers the front of all it was told, beside its population; otherwise as the search.
 
-    What breaks a limit (`emo.constrained`) may live on in the population, but never enters the archive.
+    What breaks a limit (`emo.constrained`) may live on in the population, but never enters the archive. The search's box
+    is the archive's as well.
 
     Attributes:
         search: the search.
@@ -352,7 +360,8 @@ class Archived:
         population = self.search.tell(state.population, candidates, objectives, **context)
         values = jnp.asarray(objectives)
         found = jnp.where(feasible(values)[:, None], values, jnp.inf)
-        archive = archive_update(state.archive, candidates, found, log_crowding=self.log_crowding)
+        box = None if self.search.box is None else self.search.box(**context)
+        archive = archive_update(state.archive, candidates, found, log_crowding=self.log_crowding, box=box)
         return ArchivedState(population=population, archive=archive)
 
 

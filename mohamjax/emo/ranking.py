@@ -15,6 +15,7 @@ from jax import lax
 from numpy.typing import ArrayLike
 
 from mohamjax.emo._arrays import as_objectives, precision
+from mohamjax.emo.exclusive import depth, exclusive_volume
 from mohamjax.emo.wide import chains, lexicographic
 from mohamjax.platforms import by_platform
 
@@ -210,18 +211,25 @@ def _crowding(f: jax.Array, rank: jax.Array) -> jax.Array:
     return jnp.sum(jax.vmap(one_objective, in_axes=1)(jnp.clip(f, -limit, limit)), axis=0)
 
 
-def survive(objectives: ArrayLike, n: int, *, method: str = "auto") -> tuple[jax.Array, jax.Array, jax.Array]:
+def survive(
+    objectives: ArrayLike, n: int, *, method: str = "auto", box: tuple[ArrayLike, ArrayLike] | None = None
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The n best rows of a merged population: whole fronts by rank, the last by crowding.
+
+    With a box, rows of the first front that add something to the hypervolume in it come by how much that is
+    (`emo.exclusive`), before the others and after the ends of the front.
 
     Args:
         objectives: `[N, M]` floats, minimised, of parents, offspring and immigrants together.
         n: Static, the number of survivors.
         method: Static, of `non_dominated_rank`.
+        box: ideal and reference point, `[M]` each.
 
     Returns:
         `index` `[n]` int32, rows that survive, by rank, then by falling crowding, then by row index; `rank`
         `[n]` int32 and `crowding` `[n]`, both as they were in the merged population (crowding is not
-        recomputed among the survivors).
+        recomputed among the survivors). With a box `crowding` is what a row adds, where it adds something, and
+        below 0 elsewhere, but inf at the ends of fronts.
 
     Raises:
         ValueError: If n is negative or larger than N.
@@ -230,13 +238,22 @@ def survive(objectives: ArrayLike, n: int, *, method: str = "auto") -> tuple[jax
         f = as_objectives(objectives)
         if not 0 <= n <= f.shape[0]:
             raise ValueError(f"n: expected 0 to {f.shape[0]} survivors, got {n}")
-        return _survive(f, n, method)
+        if box is not None:
+            box = jnp.asarray(box[0], f.dtype), jnp.asarray(box[1], f.dtype)
+        return _survive(f, n, box, method)
 
 
 @functools.partial(jax.jit, static_argnames=("n", "method"))
-def _survive(f: jax.Array, n: int, method: str) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _survive(
+    f: jax.Array, n: int, box: tuple[jax.Array, jax.Array] | None, method: str
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     rank = non_dominated_rank(f, method=method)
     crowding = crowding_distance(f, rank)
+    if box is not None:
+        own = exclusive_volume(jnp.where((rank == 0)[:, None], depth(f, box), 0))
+        # A finite crowding is M at most: below 0, in the same order.
+        others = crowding - (f.shape[1] + 1)
+        crowding = jnp.where(jnp.isinf(crowding), crowding, jnp.where(own > 0, own, others))
     index = jnp.arange(f.shape[0], dtype=jnp.int32)
     rank, crowding, index = lax.sort((rank, -crowding, index), num_keys=2, is_stable=True)
     return index[:n], rank[:n], -crowding[:n]

@@ -19,7 +19,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from mohamjax.blocks import varying
-from mohamjax.emo._arrays import positive
+from mohamjax.emo._arrays import measured
+from mohamjax.emo.exclusive import guarded
 
 __all__ = ["chains", "enter_chunks", "lexicographic", "profiles", "repeated"]
 
@@ -173,6 +174,7 @@ def enter_chunks(
     thinned: jax.Array,
     rows: jax.Array,
     source: jax.Array,
+    corners: jax.Array | None,
     *,
     log_crowding: bool,
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
@@ -188,6 +190,7 @@ def enter_chunks(
         thinned: `[]` int32.
         rows: `[chunks, R, M]`, the batch; +inf in padding.
         source: `[chunks, R]` int32, where the genes of each row come from.
+        corners: `[2, M]`, of the box in which rows are guarded, on the axes of crowding; or None.
         log_crowding: static, as in `archive_update`.
 
     Returns:
@@ -213,12 +216,13 @@ def enter_chunks(
         objectives = jnp.concatenate([kept, new])
         alive = jnp.concatenate([valid & ~leaves, enters])
         excess = jnp.maximum(jnp.sum(alive, dtype=jnp.int32) - capacity, 0)
-        measured = jnp.log(positive(objectives)) if log_crowding else objectives
-        measure = _measure(measured, alive)
-        begun = _begun(measure, alive)
+        values = measured(objectives, log_crowding)
+        guard = guarded(values, alive, corners, capacity)
+        measure = _measure(values, alive)
+        begun = _begun(measure, alive, guard)
         thinning = jax.tree.map(lambda old, new: jnp.where(busy, old, new), thinning, begun)
         for _ in range(_ROUNDS):
-            thinning = _round(thinning, measure, alive)
+            thinning = _round(thinning, measure, alive, guard)
         gone, done = _least(thinning, alive, excess)
         alive &= ~gone
         ahead = jnp.sum(alive[:, None] & (place[:, None] < place), axis=0, dtype=jnp.int32)
@@ -281,7 +285,7 @@ def _distance(measure: _Measure, previous: jax.Array, following: jax.Array) -> j
     return jnp.sum(jnp.where(border, jnp.inf, share), axis=0)
 
 
-def _begun(measure: _Measure, alive: jax.Array) -> _Thinning:
+def _begun(measure: _Measure, alive: jax.Array, guard: jax.Array) -> _Thinning:
     """Every row in its place, by counting: a sort takes longer than comparing so few rows with each other."""
     half = measure.half
     n = half.shape[1]
@@ -295,12 +299,12 @@ def _begun(measure: _Measure, alive: jax.Array) -> _Thinning:
         return jnp.min(jnp.where(is_it, place[:, None], n), axis=1)
 
     previous, following = neighbour(-1), neighbour(1)
-    crowding = jnp.where(alive, _distance(measure, previous, following), jnp.inf)
+    crowding = jnp.where(alive & ~guard, _distance(measure, previous, following), jnp.inf)
     return _Thinning(gone=jnp.zeros(n, bool), crowding=crowding, previous=previous, following=following)
 
 
-def _round(thinning: _Thinning, measure: _Measure, alive: jax.Array) -> _Thinning:
-    """All rows leave that are more crowded than each of their neighbours.
+def _round(thinning: _Thinning, measure: _Measure, alive: jax.Array, guard: jax.Array) -> _Thinning:
+    """All rows leave that are more crowded than each of their neighbours; those of `guard` stay.
 
     A row that leaves makes its neighbours less crowded, never more. So one that is more crowded than all its neighbours
     leaves before them, with the crowding that it has, whatever else leaves in between: nobody need wait.
@@ -324,7 +328,7 @@ def _round(thinning: _Thinning, measure: _Measure, alive: jax.Array) -> _Thinnin
     gone |= falls
     previous, following = beyond(previous), beyond(following)
     renewed = _distance(measure, previous, following)
-    crowding = jnp.where(alive & ~gone, renewed, crowding)
+    crowding = jnp.where(alive & ~gone & ~guard, renewed, crowding)
     return _Thinning(gone=gone, crowding=crowding, previous=previous, following=following)
 
 

@@ -96,7 +96,9 @@ def _entered(
     found = jnp.where(emo.feasible(objectives)[..., None], objectives, jnp.inf)
     if valid is not None:
         found = jnp.where(valid[..., None], found, jnp.inf)
-    archive = jax.vmap(functools.partial(emo.archive_update, log_crowding=problem.log_archive))(archive, genes, found)
+    box = None if problem.box is None else problem.box(context)
+    enter = functools.partial(emo.archive_update, log_crowding=problem.log_archive, box=box)
+    archive = jax.vmap(enter)(archive, genes, found)
     return archive, jax.vmap(lambda front: log_hypervolume(front, context))(archive.objectives)
 
 

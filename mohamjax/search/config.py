@@ -69,8 +69,10 @@ class MohamConfig:
         immigrants: random individuals added to each generation, as a share of the population.
         tiles: tiles of the package, S.
         max_chiplets: most chiplets of a design.
-        archive: most designs kept while it searches; beyond it the front is thinned by crowding.
+        archive: most designs kept while it searches; beyond it the front is thinned.
         front: most designs in the end; of more those stay that keep most of the hypervolume.
+        survival: what decides within the first front, and what a full archive keeps: `hypervolume`, in the search's box
+            (`emo.exclusive`), or crowding distance alone, `crowding`. Where one number is minimised it is the latter.
         genes: `plans` to search chiplets and let list scheduling place and map the layers (`search.plans`), or `layers`
             to move single layers with MOHaM's operators.
         islands: populations that evolve side by side, each from its own random numbers; their archives are merged in
@@ -104,6 +106,7 @@ class MohamConfig:
     max_chiplets: int = 16
     archive: int = 512
     front: int = 512
+    survival: str = "hypervolume"
     genes: str = "plans"
     islands: int = 1
     migration: int = 0
@@ -142,6 +145,7 @@ class MohamConfig:
             measure_named(name)
         words = {
             "genes": ("plans", "layers"),
+            "survival": ("hypervolume", "crowding"),
             "rate_unit": ("layer", "individual"),
             "stop": ("generations", "stability"),
             "objective": ("front", "product", *self.objectives),

@@ -57,6 +57,7 @@ class Problem:
         distinct: as of `emo.NSGA2`.
         grow: `(drafts [N, ...], context, rates) -> genes [N, ...]`, what `sample` and `vary` leave to do, for all
             candidates at once; `rates` is None where all drafts are of `sample`. None: drafts are genes.
+        box: `context -> (ideal [M], reference [M])`, as of `emo.NSGA2`.
     """
 
     sample: Callable[[jax.Array, Context], Genes]
@@ -67,6 +68,7 @@ class Problem:
     log_archive: bool = False
     distinct: bool = False
     grow: Callable[[Any, Context, Rates | None], Genes] | None = None
+    box: Callable[[Context], tuple[jax.Array, jax.Array]] | None = None
 
     def random(self, keys: jax.Array, context: Context) -> Genes:
         """Random individuals `[N, ...]`, one for each of the keys `[N]`, which are consumed."""
@@ -83,7 +85,7 @@ class Problem:
             objectives: M.
             dtype: of the objectives.
         """
-        fitness, grow = self.fitness, self.grow
+        fitness, grow, box = self.fitness, self.grow, self.box
         search = emo.NSGA2(
             sample=lambda key, context, rates=None: self.sample(key, context),
             vary=lambda key, a, b, context, rates: self.vary(key, a, b, context, rates),
@@ -94,6 +96,7 @@ class Problem:
             fitness=None if fitness is None else lambda values, context: fitness(values, context),
             distinct=self.distinct,
             grow=None if grow is None else lambda drafts, context, rates=None: grow(drafts, context, rates),
+            box=None if box is None else lambda context: box(context),
         )
         return emo.Archived(search, archive, self.log_archive)
 

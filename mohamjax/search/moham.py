@@ -186,6 +186,11 @@ def _fitness(objectives: jax.Array, context: MohamContext, *, scalar: bool, log:
     return jnp.where(emo.feasible(objectives)[..., None], values, objectives[..., : values.shape[-1]])
 
 
+def _box(context: MohamContext) -> tuple[jax.Array, jax.Array]:
+    """The box that the search's hypervolume is measured in."""
+    return context.ideal, context.reference
+
+
 def designs_of(genes: Any) -> Design:
     """The designs of individuals, whatever they are searched as."""
     return genes.design if isinstance(genes, Planned) else genes
@@ -199,7 +204,14 @@ def _sample_layers(key: jax.Array, context: MohamContext, *, tiles: int, project
 
 @functools.cache
 def _problem(
-    genes: str, tiles: int, per_layer: bool, scalar: bool, log: bool, projects: bool, kinds: tuple[str, ...]
+    genes: str,
+    tiles: int,
+    per_layer: bool,
+    scalar: bool,
+    log: bool,
+    projects: bool,
+    kinds: tuple[str, ...],
+    by_volume: bool,
 ) -> Problem:
     def evaluate_one(individual: Design | Planned, context: MohamContext) -> jax.Array:
         design = designs_of(individual)
@@ -225,6 +237,7 @@ def _problem(
         fitness=functools.partial(_fitness, scalar=scalar, log=log) if scalar or log else None,
         log_archive=log,
         grow=None if layers else grow_plans,
+        box=_box if by_volume else None,
     )
 
 
@@ -237,9 +250,10 @@ def design_problem(config: MohamConfig, projects: bool = False) -> Problem:
     """
     scalar, log = config.objective != "front", config.scale == "log"
     kinds = kinds_of(config.objectives)
+    by_volume = config.survival == "hypervolume" and not scalar
     if config.genes == "plans":
-        return _problem("plans", 0, False, scalar, log, False, kinds)
-    return _problem("layers", config.tiles, config.rate_unit == "layer", scalar, log, projects, kinds)
+        return _problem("plans", 0, False, scalar, log, False, kinds, by_volume)
+    return _problem("layers", config.tiles, config.rate_unit == "layer", scalar, log, projects, kinds, by_volume)
 
 
 # ---------------------------------------------------------------- running

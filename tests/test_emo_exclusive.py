@@ -1,0 +1,127 @@
+"""What rows add to the hypervolume along directions: estimates, survival and archives by it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import plain_emo
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from mohamjax import emo
+from mohamjax.emo import exclusive
+from mohamjax.search import MohamConfig, Settings, design_problem
+
+BOX = (np.zeros(3, np.float32), np.ones(3, np.float32))
+GRID = st.sampled_from([0.0, 0.125, 0.25, 0.5, 0.75, 0.875, 1.0])
+
+
+def inverse(count, m):
+    return exclusive._inverse_directions(count, m).astype(np.float32)
+
+
+def plain_holders(inside, count):
+    """Row, reach and second reach of every direction, one by one."""
+    found = []
+    for direction in inverse(count, inside.shape[1]):
+        rays = (inside * direction).min(axis=1)
+        longest = rays.max(initial=0)
+        row = int(np.argmax(rays == longest)) if longest > 0 else len(inside)
+        found.append((row, longest, rays[rays < longest].max(initial=0)))
+    return found
+
+
+@pytest.mark.parametrize("m", [1, 2, 3, 4])
+def test_directions_are_unit_vectors_spread_evenly(m):
+    unit = 1 / exclusive._inverse_directions(4096, m)
+    np.testing.assert_allclose((unit**2).sum(axis=1), 1, atol=1e-6)
+    assert (unit > 0).all()
+    # On average over the orthant, every component squared is 1 / M; so it is of the first few.
+    for some in (unit, unit[:256]):
+        np.testing.assert_allclose((some**2).mean(axis=0), 1 / m, atol=0.03)
+
+
+@pytest.mark.parametrize("m", [1, 2, 3])
+def test_the_holder_of_a_direction_is_the_first_that_reaches_furthest(m):
+    @settings(max_examples=40, deadline=None)
+    @given(hnp.arrays(np.float32, (7, m), elements=GRID))
+    def check(inside):
+        row, reach, second = exclusive.holders(jnp.asarray(inside), 24)
+        want = plain_holders(inside, 24)
+        np.testing.assert_array_equal(row, [w[0] for w in want])
+        np.testing.assert_array_equal(reach, np.asarray([w[1] for w in want], np.float32))
+        np.testing.assert_array_equal(second, np.asarray([w[2] for w in want], np.float32))
+
+    check()
+
+
+def test_blocks_of_directions_change_nothing(monkeypatch):
+    inside = jnp.asarray(np.random.default_rng(0).random((50, 3)), jnp.float32)
+    whole = exclusive.exclusive_volume(inside, 200)
+    monkeypatch.setattr(exclusive, "_PAIRS", 50 * 7)
+    np.testing.assert_array_equal(exclusive.exclusive_volume(inside, 200), whole)
+    several = jax.vmap(lambda rows: exclusive.exclusive_volume(rows, 200))(jnp.stack([inside, inside[::-1]]))
+    np.testing.assert_array_equal(several[0], whole)
+    np.testing.assert_array_equal(several[1], whole[::-1])
+
+
+@pytest.mark.parametrize("m", [2, 3])
+def test_estimates_are_near_the_volumes_that_rows_add(m):
+    rng = np.random.default_rng(m)
+    front = rng.random((400, m)) ** 0.5
+    front = (1 - front / np.linalg.norm(front, axis=1, keepdims=True))[:40]  # on a sphere around the reference point
+    front = front[plain_emo.rank(front) == 0]
+    whole = float(emo.hypervolume(front, np.ones(m)))
+    exact = np.asarray([whole - float(emo.hypervolume(np.delete(front, i, 0), np.ones(m))) for i in range(len(front))])
+    got = np.asarray(exclusive.exclusive_volume(jnp.asarray(1 - front, jnp.float32), 1 << 14))
+    exact, got = exact / exact.sum(), got / got.sum()
+    assert np.abs(got - exact).max() < 0.15 * exact.max()
+    assert np.corrcoef(got, exact)[0, 1] > 0.98
+
+
+def test_of_equal_rows_the_first_counts():
+    inside = np.asarray([[0.5, 0.5, 0.5], [0.9, 0.1, 0.1], [0.5, 0.5, 0.5], [0.0, 1.0, 1.0]], np.float32)
+    got = np.asarray(exclusive.exclusive_volume(jnp.asarray(inside)))
+    alone = np.asarray(exclusive.exclusive_volume(jnp.asarray(inside[[0, 1, 3]])))
+    assert got[0] > 0 and got[1] > 0
+    np.testing.assert_array_equal(got, [*alone[:2], 0, 0])
+
+
+@settings(max_examples=60, deadline=None)
+@given(hnp.arrays(np.float32, (12, 3), elements=st.one_of(GRID, st.just(np.float32(np.inf)))))
+def test_survivors_of_the_first_front_come_by_what_they_add(f):
+    index, rank, value = (np.asarray(x) for x in emo.survive(f, 8, box=BOX))
+    ranks = plain_emo.rank(f)
+    crowding = np.asarray(emo.crowding_distance(f, ranks))
+    inside = np.where((ranks == 0)[:, None], 1 - np.clip(f, 0, 1), 0)
+    own = np.asarray(exclusive.exclusive_volume(jnp.asarray(inside, jnp.float32)))
+    want = np.where(np.isinf(crowding), np.inf, np.where(own > 0, own, crowding - 4))
+    np.testing.assert_array_equal(index, np.lexsort((np.arange(12), -want, ranks))[:8])
+    np.testing.assert_array_equal(rank, ranks[index])
+    np.testing.assert_array_equal(value, want[index])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(12, 40))
+def test_an_archive_never_reaches_less_far(seed, capacity):
+    rng = np.random.default_rng(seed)
+    archive = emo.archive_init(capacity, np.int32(0), 3)
+    count = min(capacity // 2, capacity - 6)
+    furthest = np.zeros(count, np.float32)
+    for _ in range(4):
+        batch = rng.dirichlet(np.ones(3), 60).astype(np.float32) * (1 + 0.2 * rng.random((60, 1), np.float32))
+        archive = emo.archive_update(archive, np.zeros(60, np.int32), batch, box=BOX)
+        both = [exclusive.depth(jnp.asarray(rows), BOX) for rows in (archive.objectives, batch)]
+        held, entered = (np.asarray(exclusive.holders(rows, count)[1]) for rows in both)
+        np.testing.assert_array_equal(held, np.maximum(furthest, entered))
+        furthest = held
+    assert archive.thinned > 0 and archive.valid.all()
+
+
+def test_the_box_decides_where_the_front_is_searched():
+    default = Settings.preset("tiny").moham
+    assert default.survival == "hypervolume" and design_problem(default).box is not None
+    assert design_problem(MohamConfig(objective="product")).box is None
+    assert design_problem(Settings.preset("tiny", preset="layers").moham).box is None
+    assert design_problem(Settings.preset("tiny", preset="paper").moham).box is None
