@@ -80,7 +80,8 @@ from mohamjax.workload import SCENARIOS
 OURS = "mohamjax"
 UNSEEDED = "layers without seeds"
 METHODS = (
-    OURS, "survival by crowding", "plans not refitted", "plans alone", "adjusting alone", "random plans", "refitting alone", LAYERS, UNSEEDED,
+    OURS, "survival by crowding", "plans not refitted", "plans alone", "adjusting alone", "random plans",
+    "refitting alone", LAYERS, UNSEEDED,
     "NSGA-II with our seeds", "NSGA-II", "paper preset", "random search", "HEFT lists alone", "LPT-EFT lists alone",
 )  # fmt: skip
 OPERATORS = tuple(field.name for field in dataclasses.fields(Rates) if field.name != "least_layers")

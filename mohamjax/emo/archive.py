@@ -93,8 +93,8 @@ def archive_update(
     neighbours' distances are brought up to date, and so on until C remain: the extremes of every objective
     have infinite distance and stay. A design given up so is forgotten, hence a later one that only it
     dominates may enter. With a box those that reach furthest in it along one of C / 2 directions stay as well, 1,024 at
-    most (`emo.exclusive`): along these the hypervolume never falls. Large batches enter in chunks of 512 rows, in order, and are thinned after each.
-    Accelerators do so in other steps (`emo.wide`) and keep the same rows.
+    most (`emo.exclusive`): along these the hypervolume never falls. Large batches enter in chunks of 512 rows, in
+    order, and are thinned after each. Accelerators do so in other steps (`emo.wide`) and keep the same rows.
 
     Args:
         archive: From `archive_init` or an earlier update.

@@ -90,7 +90,8 @@ def exclusive_volume(inside: jax.Array, directions: int = DIRECTIONS) -> jax.Arr
     """Share of the box that each row dominates alone, `[N]`, estimated; but for a factor that all rows share.
 
     Of a ray the part that is the row's own counts, times its reach to the power M - 1: to first order the difference of
-    the M-th powers, and without an addition that compilers might contract. Of rows that are equal the first counts, as if the others were not there.
+    the M-th powers, and without an addition that compilers might contract. Of rows that are equal the first counts, as
+    if the others were not there.
 
     Args:
         inside: as for `holders`.

@@ -76,8 +76,8 @@ class NSGA2:
             adds to the hypervolume in it decides before its crowding (`survive`). None: crowding alone.
 
     `context` is what the caller hands to `init`, `ask` and `tell` by name, for arrays that `sample`, `vary`,
-    `grow`, `fitness` and `box` read, rates of operators among them: arguments, so that a change of their values compiles
-    nothing anew.
+    `grow`, `fitness` and `box` read, rates of operators among them: arguments, so that a change of their values
+    compiles nothing anew.
     Objectives under constraints are those of `emo.constrained`.
 
     Example:
@@ -317,8 +317,8 @@ class ArchivedState:
 class Archived:
     """A search that remembers the front of all it was told, beside its population; otherwise as the search.
 
-    What breaks a limit (`emo.constrained`) may live on in the population, but never enters the archive. The search's box
-    is the archive's as well.
+    What breaks a limit (`emo.constrained`) may live on in the population, but never enters the archive. The
+    search's box is the archive's as well.
 
     Attributes:
         search: the search.
