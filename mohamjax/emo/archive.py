@@ -140,12 +140,12 @@ def _enter_chunks(kept, valid, origin, thinned, rows, source, corners, *, log_cr
     """Chunks `[chunks, R, M]` into the archive one after another; as `wide.enter_chunks`."""
 
     def enter(state, rows):
-        return _enter(*state, *rows, corners, log_crowding=log_crowding), None
+        return _enter(*state, *rows, corners=corners, log_crowding=log_crowding), None
 
     return lax.scan(enter, (kept, valid, origin, thinned), (rows, source))[0]
 
 
-def _enter(kept, valid, origin, thinned, rows, source, corners, *, log_crowding):
+def _enter(kept, valid, origin, thinned, rows, source, *, corners, log_crowding):
     """One chunk into the archive: `(objectives [C, M], valid [C], origin [C], thinned)`."""
     capacity, chunk = kept.shape[0], rows.shape[0]
     candidate = jnp.all(jnp.isfinite(rows), axis=1)
