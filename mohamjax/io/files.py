@@ -366,12 +366,15 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise InputError("is packed in a way that NumPy does not know", item=member.filename)
     with archive.open(member) as stream:
-        shape, _, dtype = array_header(stream, member)
-        if math.prod(shape) * dtype.itemsize > member.file_size:
+        shape, fortran, dtype = array_header(stream, member)
+        size = math.prod(shape) * dtype.itemsize
+        if size > member.file_size:
             raise InputError("an array claims more bytes than the file has")
-    with archive.open(member) as stream, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return np.lib.format.read_array(stream, allow_pickle=False)
+        data = bytearray(stream.read(size))
+        stream.read(1)  # at the end the checksum is looked at
+    if len(data) < size:
+        raise EOFError("cut off")
+    return np.ndarray(shape, dtype, data, order="F" if fortran else "C")
 
 
 def check_format(document: Any, known: Iterable[str], file: object) -> str:

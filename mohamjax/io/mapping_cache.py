@@ -51,6 +51,9 @@ _FIELDS = tuple(f.name for f in dataclasses.fields(MappingTables) if f.name != "
 _MAPPING_FIELDS = tuple(f.name for f in dataclasses.fields(Mapping))
 
 
+_RECORD = "set"
+
+
 class MappingCache:
     """A folder of Pareto sets, as `search.map_layers` takes it (`search.stores.TableStore`).
 
@@ -68,7 +71,7 @@ class MappingCache:
         """One set `[M, ...]`, or None where there is none or the file is damaged (it is then written anew)."""
         path = self._path(digest)
         try:
-            data = read_arrays(path)
+            data = read_arrays(path)[_RECORD]
             mapping = Mapping(**{name: data[f"mapping.{name}"] for name in _MAPPING_FIELDS})
             return MappingTables(mapping=mapping, **{name: data[name] for name in _FIELDS})
         except FileNotFoundError:
@@ -85,8 +88,13 @@ class MappingCache:
         """
         arrays = {f"mapping.{name}": getattr(table.mapping, name) for name in _MAPPING_FIELDS}
         arrays |= {name: getattr(table, name) for name in _FIELDS}
+        arrays = {name: np.asarray(array) for name, array in arrays.items()}
+        # One record of all arrays: of sixteen, each with a header of its own, a search would read thousands.
+        record = np.zeros((), [(name, array.dtype, array.shape) for name, array in arrays.items()])
+        for name, array in arrays.items():
+            record[name] = array
         buffer = io.BytesIO()
-        np.savez_compressed(buffer, **arrays)
+        np.savez_compressed(buffer, **{_RECORD: record})
         write_bytes(self._path(digest), buffer.getvalue())
 
 
