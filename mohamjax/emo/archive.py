@@ -92,9 +92,10 @@ def archive_update(
     distance (as `crowding_distance`, over the remaining rows as one front; ties: the oldest slot) leaves, its
     neighbours' distances are brought up to date, and so on until C remain: the extremes of every objective
     have infinite distance and stay. A design given up so is forgotten, hence a later one that only it
-    dominates may enter. With a box those that reach furthest in it along one of C / 2 directions stay as well, 1,024 at
-    most (`emo.exclusive`): along these the hypervolume never falls. Large batches enter in chunks of 512 rows, in
-    order, and are thinned after each. Accelerators do so in other steps (`emo.wide`) and keep the same rows.
+    dominates may enter. With a box those that reach furthest in it along one of some directions stay as well
+    (`emo.exclusive`; of 1,024, but C / 2 and C - 2 M at most): along these the hypervolume never falls. Large batches
+    enter in chunks of 512 rows, in order, and are thinned after each.
+    Accelerators do so in other steps (`emo.wide`) and keep the same rows.
 
     Args:
         archive: From `archive_init` or an earlier update.
@@ -102,7 +103,8 @@ def archive_update(
         objectives: `[B, M]` floats, cast to the archive's dtype.
         log_crowding: static; thin by the crowding of the objectives' logarithms, which keeps a front over several
             orders of magnitude evenly filled. Objectives must then not be negative.
-        box: ideal and reference point, `[M]` each, in units of the objectives; measured on logarithms likewise.
+        box: ideal and reference point, `[M]` each, the latter larger, in units of the objectives; measured on
+            logarithms likewise.
 
     Raises:
         ValueError: If the number of objectives is not the archive's, or the genes have other shapes.
@@ -164,7 +166,11 @@ def _enter(kept, valid, origin, thinned, rows, source, *, corners, log_crowding)
     alive = jnp.concatenate([valid & ~leaves, enters])
     excess = jnp.maximum(jnp.sum(alive, dtype=jnp.int32) - capacity, 0)
     values = measured(objectives, log_crowding)
-    alive = _thin(values, alive, excess, guarded(values, alive, corners, capacity))
+    # Where nothing has to leave, as in most generations of a search whose archive is large, no ray is drawn.
+    guard = lax.cond(
+        excess > 0, lambda: guarded(values, alive, corners, capacity), lambda: jnp.zeros(alive.shape, bool)
+    )
+    alive = _thin(values, alive, excess, guard)
     slot = jnp.argsort(~alive, stable=True)[:capacity]
     valid = alive[slot]
     kept = jnp.where(valid[:, None], objectives[slot], jnp.inf)

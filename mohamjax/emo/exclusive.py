@@ -68,7 +68,7 @@ def holders(inside: jax.Array, directions: int) -> tuple[jax.Array, jax.Array, j
 
     Returns:
         `row` `[D]` int32, the first of the rows that reach furthest, N where none reaches anywhere; `reach` `[D]`, how
-        far; `second` `[D]`, how far the next shorter ray reaches.
+        far; `second` `[D]`, how far the others reach.
     """
     rows, objectives = inside.shape
     inverse = jnp.asarray(_inverse_directions(directions, objectives), inside.dtype)
@@ -77,9 +77,9 @@ def holders(inside: jax.Array, directions: int) -> tuple[jax.Array, jax.Array, j
     def held(inverse: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         columns = [inside[:, None, k] * inverse[:, k] for k in range(objectives)]
         rays = functools.reduce(jnp.minimum, columns)  # [N, D]
-        longest = jnp.max(rays, axis=0)
-        first = jnp.min(jnp.where(rays == longest, place[:, None], rows), axis=0)
-        second = jnp.max(jnp.where(rays < longest, rays, 0), axis=0)
+        longest = jnp.max(rays, axis=0, initial=0)
+        first = jnp.min(jnp.where(rays == longest, place[:, None], rows), axis=0, initial=rows)
+        second = jnp.max(jnp.where(place[:, None] == first, 0, rays), axis=0, initial=0)
         return jnp.where(longest > 0, first, rows), longest, second
 
     most, wide = (max(1, pairs // max(rows, 1)) for pairs in (_PAIRS, _WIDE_PAIRS))
@@ -90,8 +90,7 @@ def exclusive_volume(inside: jax.Array, directions: int = DIRECTIONS) -> jax.Arr
     """Share of the box that each row dominates alone, `[N]`, estimated; but for a factor that all rows share.
 
     Of a ray the part that is the row's own counts, times its reach to the power M - 1: to first order the difference of
-    the M-th powers, and without an addition that compilers might contract. Of rows that are equal the first counts, as
-    if the others were not there.
+    the M-th powers, and without an addition that compilers might contract. Of equal rows none has a volume of its own.
 
     Args:
         inside: as for `holders`.

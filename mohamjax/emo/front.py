@@ -37,8 +37,8 @@ def volume_subset(front: np.ndarray, reference: np.ndarray, most: int, keep: Col
     """Rows of a front that hold nearly all of its hypervolume.
 
     One after another the row leaves whose own volume is least (greedy reduction: Bradstreet, Barone and While, 2006).
-    Of fronts that are larger by far, several leave at a time. Crowding distance, by which archives are thinned, costs
-    ten times as much volume.
+    Of fronts that are larger by far, several leave at a time. Crowding distance alone
+    costs ten times as much volume.
 
     Args:
         front: `[N, M]` float, M of 2 or more, mutually non-dominated, all minimised.

@@ -72,8 +72,9 @@ class NSGA2:
             remain only where there are too few.
         grow: `(drafts [N, ...], **context) -> genes [N, ...]`, what `sample` and `vary` leave to do. It is called once
             for all candidates, so that a program holds it once, whatever made them. None: drafts are genes.
-        box: `(**context) -> (ideal [M], reference [M])`, in units of the objectives: within the first front, what a row
-            adds to the hypervolume in it decides before its crowding (`survive`). None: crowding alone.
+        box: `(**context) -> (ideal [M], reference [M])`, in units of the objectives, of which `fitness` is finite:
+            within the first front, what a row adds to the hypervolume in it decides before its crowding (`survive`).
+            None: crowding alone.
 
     `context` is what the caller hands to `init`, `ask` and `tell` by name, for arrays that `sample`, `vary`,
     `grow`, `fitness` and `box` read, rates of operators among them: arguments, so that a change of their values

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from mohamjax.emo._arrays import as_objectives, precision
 from mohamjax.emo.exclusive import depth, exclusive_volume
-from mohamjax.emo.wide import chains, lexicographic
+from mohamjax.emo.wide import chains, lexicographic, repeated
 from mohamjax.platforms import by_platform
 
 __all__ = ["crowding_distance", "non_dominated_rank", "survive", "tournament"]
@@ -214,22 +214,21 @@ def _crowding(f: jax.Array, rank: jax.Array) -> jax.Array:
 def survive(
     objectives: ArrayLike, n: int, *, method: str = "auto", box: tuple[ArrayLike, ArrayLike] | None = None
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The n best rows of a merged population: whole fronts by rank, the last by crowding.
+    """The n best rows of a merged population: whole fronts by rank, the last by crowding or by what its rows add.
 
-    With a box, rows of the first front that add something to the hypervolume in it come by how much that is
-    (`emo.exclusive`), before the others and after the ends of the front.
+    With a box, rows of the first front that add something to the hypervolume in it (`emo.exclusive`) come by how much
+    that is, after the ends of the front and before its other rows.
 
     Args:
         objectives: `[N, M]` floats, minimised, of parents, offspring and immigrants together.
         n: Static, the number of survivors.
         method: Static, of `non_dominated_rank`.
-        box: ideal and reference point, `[M]` each.
+        box: ideal and reference point, `[M]` each, finite, the latter larger.
 
     Returns:
         `index` `[n]` int32, rows that survive, by rank, then by falling crowding, then by row index; `rank`
         `[n]` int32 and `crowding` `[n]`, both as they were in the merged population (crowding is not
-        recomputed among the survivors). With a box `crowding` is what a row adds, where it adds something, and
-        below 0 elsewhere, but inf at the ends of fronts.
+        recomputed among the survivors). With a box `crowding` falls from n to 1: who comes first, and no more.
 
     Raises:
         ValueError: If n is negative or larger than N.
@@ -249,14 +248,25 @@ def _survive(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     rank = non_dominated_rank(f, method=method)
     crowding = crowding_distance(f, rank)
-    if box is not None:
-        own = exclusive_volume(jnp.where((rank == 0)[:, None], depth(f, box), 0))
-        # A finite crowding is M at most: below 0, in the same order.
-        others = crowding - (f.shape[1] + 1)
-        crowding = jnp.where(jnp.isinf(crowding), crowding, jnp.where(own > 0, own, others))
     index = jnp.arange(f.shape[0], dtype=jnp.int32)
-    rank, crowding, index = lax.sort((rank, -crowding, index), num_keys=2, is_stable=True)
-    return index[:n], rank[:n], -crowding[:n]
+    if box is None:
+        rank, crowding, index = lax.sort((rank, -crowding, index), num_keys=2, is_stable=True)
+        return index[:n], rank[:n], -crowding[:n]
+    kind, value = _standing(f, rank, crowding, box)
+    rank, _, _, index = lax.sort((rank, -kind, -value, index), num_keys=3, is_stable=True)
+    return index[:n], rank[:n], jnp.arange(n, 0, -1, dtype=f.dtype)
+
+
+def _standing(
+    f: jax.Array, rank: jax.Array, crowding: jax.Array, box: tuple[jax.Array, jax.Array]
+) -> tuple[jax.Array, jax.Array]:
+    """What rows of one rank are sorted by, both falling: `[N]` the kind of their value, and the value.
+
+    Ends of a front come first; then what adds to the hypervolume, by how much; then the others, by crowding.
+    """
+    own = exclusive_volume(jnp.where(((rank == 0) & ~repeated(f))[:, None], depth(f, box), 0))
+    end, adds = jnp.isinf(crowding), own > 0
+    return jnp.where(end, 2, adds.astype(jnp.int32)), jnp.where(adds & ~end, own, crowding)
 
 
 def tournament(key: jax.Array, rank: ArrayLike, crowding: ArrayLike, count: int) -> jax.Array:

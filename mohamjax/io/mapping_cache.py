@@ -51,9 +51,6 @@ _FIELDS = tuple(f.name for f in dataclasses.fields(MappingTables) if f.name != "
 _MAPPING_FIELDS = tuple(f.name for f in dataclasses.fields(Mapping))
 
 
-_RECORD = "set"
-
-
 class MappingCache:
     """A folder of Pareto sets, as `search.map_layers` takes it (`search.stores.TableStore`).
 
@@ -71,7 +68,7 @@ class MappingCache:
         """One set `[M, ...]`, or None where there is none or the file is damaged (it is then written anew)."""
         path = self._path(digest)
         try:
-            data = read_arrays(path)[_RECORD]
+            data = read_arrays(path)["set"]
             mapping = Mapping(**{name: data[f"mapping.{name}"] for name in _MAPPING_FIELDS})
             return MappingTables(mapping=mapping, **{name: data[name] for name in _FIELDS})
         except FileNotFoundError:
@@ -94,7 +91,7 @@ class MappingCache:
         for name, array in arrays.items():
             record[name] = array
         buffer = io.BytesIO()
-        np.savez_compressed(buffer, **{_RECORD: record})
+        np.savez_compressed(buffer, set=record)
         write_bytes(self._path(digest), buffer.getvalue())
 
 

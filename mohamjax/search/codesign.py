@@ -236,6 +236,8 @@ def fingerprint(
         moham.pop(loose)
     if settings.moham.islands == 1 or not settings.moham.migration:
         moham.pop("migration")
+    if settings.moham.survival == "crowding" or settings.moham.objective != "front":
+        moham.pop("survival")
     if settings.moham.objectives == DEFAULT:
         moham.pop("objectives")
     if not of_frames(settings.moham.objectives):

@@ -86,8 +86,8 @@ class MohamConfig:
         objective: `front` for the Pareto front of all objectives, or one number that selection minimises: one of
             `objectives`, or `product` (weighted, `MohamContext.weights`). The archive keeps the front of what was seen
             in any case.
-        scale: `log` to measure crowding on the logarithms of the objectives, which fronts over orders of magnitude
-            need, or `linear`.
+        scale: `log` to measure crowding and hypervolumes on the logarithms of the objectives, which fronts over orders
+            of magnitude need, or `linear`.
         rate_unit: `layer` or `individual`: what the scheduling, mapping and assignment mutation rates count.
         seeded: start from list schedules on homogeneous and mixed packages, which pays off where layers are searched.
         seed_batches: populations of list schedules that are evaluated before the first generation, at most: the first

@@ -257,7 +257,7 @@ def generations(
     A generation evaluates the candidates that wait, lets them compete with the population for survival, enters them
     into the archive, and asks for the next ones: offspring (as many as parents) and random immigrants (MOHaM, Section
     V-B; docs/concepts/designs.md). What is to be evaluated in any case, seeds for instance, is put in the place of the
-    candidates. Every `migration` generations the best of every island (by rank, then crowding) take the places of the
+    candidates. Every `migration` generations the best of every island (as survival sorts them) take the places of the
     random immigrants of the next one, those of the last one on the first: a ring. They compete there as candidates do.
 
     Args:
