@@ -232,16 +232,13 @@ def fingerprint(
 ) -> str:
     """Hash of the inputs and settings that decide what a search does; a checkpoint goes on only under the same one."""
     moham = dataclasses.asdict(settings.moham)
-    for loose in ("generations", "front", "chunk", "stop", "window", "delta"):
-        moham.pop(loose)
-    if settings.moham.islands == 1 or not settings.moham.migration:
-        moham.pop("migration")
-    if settings.moham.survival == "crowding" or settings.moham.objective != "front":
-        moham.pop("survival")
-    if settings.moham.objectives == DEFAULT:
-        moham.pop("objectives")
-    if not of_frames(settings.moham.objectives):
-        moham.pop("periods")
+    loose = ["generations", "front", "chunk", "stop", "window", "delta"]
+    loose += ["migration"] * (settings.moham.islands == 1 or not settings.moham.migration)
+    loose += ["survival"] * (settings.moham.survival == "crowding" or settings.moham.objective != "front")
+    loose += ["objectives"] * (settings.moham.objectives == DEFAULT)
+    loose += ["periods"] * (not of_frames(settings.moham.objectives))
+    for name in loose:
+        moham.pop(name)
     record = {
         "layers": [plain(layer) for layer in application.layers],
         "templates": [t.content_hash() for t in templates],
