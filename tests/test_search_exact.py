@@ -27,7 +27,7 @@ INSTANCES = {
         PackageParameters(max_tiles=2, contention="interface"),
     ),
 }
-CONFIG = MohamConfig(population=128, generations=200, tiles=2, max_chiplets=2, seeded=False, chunk=25)
+CONFIG = MohamConfig(population=128, generations=275, tiles=2, max_chiplets=2, seeded=False, chunk=25)
 ENTRIES = 2
 
 

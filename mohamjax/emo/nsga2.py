@@ -33,6 +33,9 @@ State = Any
 _FIRST = 2**31 - 1
 """What the key is folded with for the first population: no generation has this number."""
 
+_PAIRWISE = 1024
+"""Rows up to which a processor compares all pairs faster than it sorts."""
+
 
 @record
 class NSGA2State:
@@ -234,7 +237,8 @@ class NSGA2:
         merged = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), state.genes, candidates)
         values = jnp.concatenate([state.objectives, found])
         if self.distinct:
-            again = by_platform(values, cpu=_repeated, wide=repeated)
+            few = values.shape[0] <= _PAIRWISE
+            again = by_platform(values, cpu=_repeated if few else repeated, wide=repeated)
             values = jnp.where(again[:, None], jnp.inf, values)
         corners = None
         if self.box is not None:

@@ -238,6 +238,7 @@ def _problem(
         log_archive=log,
         grow=None if layers else grow_plans,
         box=_box if by_volume else None,
+        distinct=by_volume,
     )
 
 

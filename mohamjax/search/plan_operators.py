@@ -54,10 +54,11 @@ class PlanRates:
         thrift: probability of another exponent of energy.
         adjusting: probability that a child is one of its parents with single layers changed, instead of a new plan; the
             more, the fewer layers there are (`adjusting_share`).
-        layers: layers that move, or are mapped anew, in such a child: from one to so many, or half of all, evenly over
-            logarithms.
+        layers: layers that move, or are mapped anew, in such a child: from one to so many, or a fifth of all, evenly
+            over logarithms.
         moving: probability that layers move.
         founding: probability that they move to a new chiplet.
+        turning: probability that the chiplet which they move to, if it is not new, takes another template.
         anything: share of the layers mapped anew that take any mapping, and not the best that fits.
         swapping: probability that two layers change places in the order, and that its end follows a random order.
     """
@@ -77,10 +78,11 @@ class PlanRates:
     thrift: jax.typing.ArrayLike = 0.15
     adjusting: jax.typing.ArrayLike = 0.1
     layers: jax.typing.ArrayLike = 16.0
-    moving: jax.typing.ArrayLike = 0.4
+    moving: jax.typing.ArrayLike = 0.8
     founding: jax.typing.ArrayLike = 0.1
-    anything: jax.typing.ArrayLike = 0.3
-    swapping: jax.typing.ArrayLike = 0.3
+    turning: jax.typing.ArrayLike = 0.1
+    anything: jax.typing.ArrayLike = 0.5
+    swapping: jax.typing.ArrayLike = 0.5
 
 
 MOST_RATES = {
@@ -303,8 +305,8 @@ def adjustment(
 
     Moved layers take the best mapping that fits the chiplet as it stands; so do layers that are mapped anew, under
     the chiplet's weight or another one; some take any mapping. Two layers may change places in the order, or its end
-    may follow another order. The chiplet that layers move to may be a new one. The plan keeps its weights and follows
-    the design's sizes.
+    may follow another order. The chiplet that layers move to may be a new one, or take another template with all its
+    layers (MOHaM's template mutation). The plan keeps its weights and follows the design's sizes.
 
     Args:
         key: typed key, consumed.
@@ -316,12 +318,12 @@ def adjustment(
     plan, design = individual.plan, individual.design
     layers, tiles = design.order.shape[0], plan.template.shape[0]
     draw_key, swap_key = jax.random.split(key)
-    draws = _Draws(draw_key, 4 * layers + 4 * tiles + 10)
+    draws = _Draws(draw_key, 4 * layers + 4 * tiles + 11)
     real = _real(genetics)
 
     def some() -> jax.Array:
         """`[L]` bool, layers: one to `rates.layers` of them on average, evenly over logarithms."""
-        number = jnp.exp(draws.uniform() * jnp.log(jnp.maximum(jnp.minimum(rates.layers, genetics.layers / 2), 1.0)))
+        number = jnp.exp(draws.uniform() * jnp.log(jnp.maximum(jnp.minimum(rates.layers, genetics.layers / 5), 1.0)))
         return (draws.uniform(layers) < number / genetics.layers) & real
 
     vacant = (plan.template < 0) & (genetics.site == FREE)
@@ -334,8 +336,16 @@ def adjustment(
     standing = template >= 0
     nth = jnp.searchsorted(jnp.cumsum(standing), 1 + draws.below(jnp.maximum(jnp.sum(standing), 1)))
     target = jnp.where(jnp.any(opens), jnp.argmax(opens), jnp.minimum(nth, tiles - 1)).astype(jnp.int32)
+    there = real & (design.assignment == target)
+    runs = jnp.all(genetics.able[:, new_template[target]] | ~there)
+    free = (genetics.site[target] == FREE) & (genetics.homogeneous < 0) & ~jnp.any(opens)
+    turns = draws.happens(rates.turning) & runs & free
+    turned = turns & (jnp.arange(tiles) == target)
+    template = jnp.where(turned, new_template, template)
+    size = jnp.where(turned[:, None], new_size, size)
     free = (genetics.pin < 0) | (genetics.pin == target)
     moves = some() & genetics.able[:, jnp.maximum(template[target], 0)] & free & draws.happens(rates.moving)
+    moves |= turns & there
     assignment = jnp.where(moves, target, design.assignment)
 
     own = jnp.maximum(template, 0)
@@ -352,7 +362,9 @@ def adjustment(
     swapped = scheduling_mutation(swap_key, changed, genetics)
     order = jnp.where(draws.happens(rates.swapping), swapped.order, changed.order)
     other = genetics.orders[draws.below(genetics.orders.shape[0])]
-    order = jnp.where(draws.happens(rates.swapping), spliced(order, other, draws.below(genetics.layers)), order)
+    # From some layer on; of a few layers the whole order, which neighbours on the front seldom share.
+    first = draws.below(jnp.maximum(genetics.layers - 4, 1))
+    order = jnp.where(draws.happens(rates.swapping), spliced(order, other, first), order)
     changed = dataclasses.replace(changed, order=order)
     grown = used_sizes(changed, genetics, tables)
     plan = dataclasses.replace(
