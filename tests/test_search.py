@@ -11,8 +11,9 @@ import yaml
 from plain_design import problems
 from small_search import objectives, rewritten, search, table
 
+import mohamjax as mj
 from mohamjax.cli import main
-from mohamjax.io import designs_document, evaluate_designs, read_checkpoint, read_timeloop
+from mohamjax.io import designs_document, dump_json, evaluate_designs, read_checkpoint, read_timeloop
 from mohamjax.mapping import Sample, predict
 from mohamjax.search.loop import light_generations
 
@@ -85,9 +86,16 @@ def test_every_design_passes_the_plain_checker(results):
         assert problems(document, design) == [], design["design_id"]
 
 
-def test_designs_under_contention_of_the_mesh_pass_the_plain_checker(results, tmp_path):
-    """A package of narrow links to one wide interface: the file says so, and what reads it keeps to it."""
-    document = json.loads((results / "designs.json").read_text())
+def test_designs_under_contention_of_the_mesh_pass_the_plain_checker(networks, tmp_path):
+    """A package of narrow links to one wide interface: the file says so, and what reads it keeps to it.
+
+    Random designs: links are shared from four chiplets on, of which a front may have none.
+    """
+    problem = mj.DesignProblem(mj.load_onnx(*networks))
+    tables = mj.sample_mappings(problem, 4)
+    designs = mj.sample_designs(jax.random.key(0), problem.arrays(tables), 24)
+    mj.write_designs(tmp_path / "designs.npz", problem, tables, designs)
+    document = json.loads(dump_json(designs_document(evaluate_designs(tmp_path / "designs.npz")[1], "small")))
     changes = {"link_bytes_per_cycle": 0.05, "interface_bytes_per_cycle": 0.4, "interface_counts": [[None, 1]]}
     found = {}
     for contention in ("all", "mesh"):
