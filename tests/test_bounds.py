@@ -10,7 +10,7 @@ from design_cases import TECHNOLOGY, TEMPLATES, application, bench, chains, rand
 
 from mohamjax.hardware import PackageParameters
 from mohamjax.schedule import Design
-from mohamjax.schedule.bounds import design_bounds, scenario_bounds
+from mohamjax.schedule.bounds import design_bounds, least_area, scenario_bounds
 
 SLACK = 1 + 1e-9
 SMALL = PackageParameters(max_tiles=4, dram_bandwidth=6.0, router_area=1e4)
@@ -145,6 +145,33 @@ def test_energy_and_area_are_tight_for_one_layer():
     values, every, own = both(problem, made, design([0], [0]), SMALL, 1)
     np.testing.assert_allclose(every.objectives, values, rtol=1e-12)
     np.testing.assert_allclose(own.objectives, values, rtol=1e-12)
+
+
+@pytest.mark.parametrize("extra", [0.0, 2.0])
+def test_theleast_area_is_that_of_all_ways_to_share_layers_out(extra):
+    rng = np.random.default_rng(0)
+    several = 0
+    for _ in range(200):
+        layers, kinds = rng.integers(1, 7), rng.integers(1, 4)
+        need = rng.random((layers, kinds)) * 10 ** rng.integers(0, 2, kinds)
+        need[rng.random(need.shape) < 0.3] = np.inf
+        need[np.arange(layers), rng.integers(0, kinds, layers)] = rng.random(layers)
+        best = np.inf
+        for ways in itertools.product(range(kinds), repeat=layers):
+            own = need[np.arange(layers), ways]
+            chips = [own[np.equal(ways, t)].max() + extra for t in set(ways)]
+            best = min(best, sum(chips))
+        found = least_area(need, extra)
+        assert found == pytest.approx(best, rel=1e-12)
+        several += found > need.min(axis=1).max() + extra
+    assert several > 20
+
+
+def test_more_ways_than_can_be_looked_at_leave_the_layer_that_needs_most(monkeypatch):
+    need = np.random.default_rng(1).random((80, 6))
+    assert least_area(need, 0.0) > need.min(axis=1).max()
+    monkeypatch.setattr("mohamjax.schedule.bounds._WAYS", 2)
+    assert least_area(need, 0.5) == need.min(axis=1).max() + 0.5
 
 
 def test_prices_see_that_only_some_chiplets_run_a_layer():

@@ -12,7 +12,8 @@ by
   is busy for at least the price-weighted mean of all, and every layer costs at least its cheapest choice under the
   prices (the dual of the assignment problem's linear relaxation; any prices give a bound).
 
-The energy is bounded by the most frugal choice of every layer, the area by the layer that needs the largest chiplet.
+The energy is bounded by the most frugal choice of every layer, the area by the least chiplets that hold all layers
+where each is as large as its most demanding layer alone needs (`least_area`).
 
 Axes: U unique layers, T templates, M mappings, V levels, E mappings that exist, S tiles, N designs. Host-side NumPy.
 """
@@ -27,6 +28,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mohamjax import emo
 from mohamjax.exported import exported_jit
 from mohamjax.hardware import (
     PackageParameters,
@@ -49,6 +51,9 @@ _MIXES = 65
 
 _ROUNDS = 60
 """Rounds of improving the prices of a design's chiplets and interfaces."""
+
+_WAYS = 128
+"""Ways to share layers out among templates that the bound of the area looks at side by side."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -236,8 +241,37 @@ def scenario_bounds(
     return _bounds(
         latency,
         float(copies @ energy.min(axis=(1, 2))),
-        float(area.min(axis=(1, 2)).max()) + package.router_area + package.transceiver_area,
+        least_area(area.min(axis=2), package.router_area + package.transceiver_area),
     )
+
+
+def least_area(need: np.ndarray, extra: float) -> float:
+    """Area [um^2] below which no package is that runs every layer.
+
+    Some chiplet of the template on which a design runs layer u takes at least `need[u, t]`. So where the layers of
+    template t are a set U_t, the design takes at least the sum over the templates in use of max need[U_t, t], and what
+    comes with a chiplet. The least of these sums over all ways to share the layers out: layer by layer, of the ways so
+    far only those stay whose chiplets are not all larger than another's. Where there are too many of these, the bound is
+    the layer that needs the largest chiplet.
+
+    Args:
+        need: `[U, T]` area of the smallest chiplet that runs a layer alone, inf where none does.
+        extra: of each chiplet, for its router and transceiver.
+    """
+    hardest = np.argsort(-need.min(axis=1), kind="stable")
+    alone = float(need.max(axis=0).min()) + extra  # one chiplet for all layers
+    ways = np.full((1, need.shape[1]), -np.inf)  # area of each template's chiplet, -inf where it has none yet
+    for row in need[hardest]:
+        taken = [t for t in range(len(row)) if np.isfinite(row[t])]
+        grown = np.repeat(ways[None], len(taken), axis=0)
+        for i, t in enumerate(taken):
+            grown[i, :, t] = np.maximum(ways[:, t], row[t])
+        grown = grown.reshape(-1, need.shape[1])
+        grown = grown[np.where(grown >= 0, grown + extra, 0).sum(axis=1) <= alone]
+        ways = grown[emo.distinct_front(grown)]
+        if len(ways) > _WAYS:
+            return float(need.min(axis=1).max()) + extra
+    return float(np.where(ways >= 0, ways + extra, 0).sum(axis=1).min(initial=alone))
 
 
 def _bounds(latency: Sequence[float], energy: float, area: float) -> Bounds:

@@ -179,7 +179,7 @@ def sample_plan(key: jax.Array, genetics: Genetics, tables: PlanTables) -> Plan:
 def drawn_plan(key: jax.Array, genetics: Genetics, tables: PlanTables) -> Plan:
     """A random plan, not completed: one to `max_chiplets` chiplets, evenly over logarithms, of one to four kinds.
 
-    One plan in sixteen has a single chiplet of the least size instead: that end of a front is a narrow one.
+    One plan in sixteen has a single chiplet, of the least size of its template: that end of a front is a narrow one.
 
     Args:
         key: typed key, consumed.
@@ -196,7 +196,7 @@ def drawn_plan(key: jax.Array, genetics: Genetics, tables: PlanTables) -> Plan:
     standing = jnp.cumsum(genetics.site == FREE) <= chips - jnp.sum(genetics.site >= 0)
     return Plan(
         template=jnp.where(standing, template, -1),
-        size=jnp.where(least, 0, size),
+        size=jnp.where(least, tables.library[template, -2], size),
         weight=weight,
         thrift=draws.below(len(tables.thrift)),
     )

@@ -56,6 +56,7 @@ THRIFT = (0.0, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.5)
 _THRESHOLDS = 64
 _CAPS = 24
 _WORD = 32
+_TRIED = 512
 
 
 @record
@@ -97,7 +98,7 @@ class PlanTables:
         log_energy: `[T, M, U]` float, logarithm of the energy on the mapping's own hardware; inf in padding.
         need: `[T, M, U, C]` int32, least threshold of each component that the mapping does not pass.
         library: `[T, H, C]` int32, sizes to start from: of chiplets that run every layer on its best mapping under a
-            cap on area and a weight.
+            cap on area and a weight, then the least and the largest.
         thrift: `[K]` float, `THRIFT`.
     """
 
@@ -208,7 +209,7 @@ def _library(need: np.ndarray, scores: list[np.ndarray], area: np.ndarray) -> np
     """`[T, H, C]` int32: per cap and weight the least size on which all layers have their best mapping under the cap.
 
     Caps are spread evenly on a log axis, from the least hardware that any layer needs at all to the largest mapping.
-    The last two sizes are the least of all, on which layers take their smallest mappings, and the largest.
+    The last two sizes are the least that is known to hold all layers (`_least_sizes`), and the largest.
     """
     least = area.min(axis=2)
     runs = np.isfinite(least)
@@ -220,7 +221,32 @@ def _library(need: np.ndarray, scores: list[np.ndarray], area: np.ndarray) -> np
             best = np.take_along_axis(need, allowed.argmin(axis=2)[..., None, None], axis=2)[:, :, 0]
             rows.append(np.where(np.isfinite(allowed.min(axis=2))[..., None], best, 0).max(axis=0))
     largest = np.where(np.isfinite(area)[..., None], need, 0).max(axis=(0, 2))
-    return np.stack([*rows, np.zeros_like(largest), largest], axis=1)
+    return np.stack([*rows, _least_sizes(need, area), largest], axis=1)
+
+
+def _least_sizes(need: np.ndarray, area: np.ndarray) -> np.ndarray:
+    """`[T, C]` int32: of each template the hardware of that mapping of least area on which all its layers fit.
+
+    No design of a chiplet of this template can be smaller than the least area of its most demanding layer; where that
+    layer's smallest mapping holds the others, this is it. 0 where no mapping tried does: layers then take their smallest
+    mappings, and the chiplet grows.
+    """
+    exists = np.isfinite(area)
+    sizes = np.zeros((need.shape[1], need.shape[3]), np.int32)
+    for t in range(need.shape[1]):
+        layers = exists[:, t].any(axis=1)
+        if not layers.any():
+            continue
+        own = np.where(exists[layers, t, :, None], need[layers, t], _THRESHOLDS)  # [U, M, C]
+        candidates = own[exists[layers, t]]
+        candidates = candidates[np.argsort(area[layers, t][exists[layers, t]], kind="stable")]
+        # A layer needs of every component what the least demanding of its mappings needs.
+        possible = candidates[(candidates >= own.min(axis=1).max(axis=0)).all(axis=1)]
+        for size in possible[:_TRIED]:
+            if (own <= size).all(axis=2).any(axis=1).all():
+                sizes[t] = size
+                break
+    return sizes
 
 
 # ---------------------------------------------------------------- decoding
