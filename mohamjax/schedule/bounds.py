@@ -251,8 +251,8 @@ def least_area(need: np.ndarray, extra: float) -> float:
     Some chiplet of the template on which a design runs layer u takes at least `need[u, t]`. So where the layers of
     template t are a set U_t, the design takes at least the sum over the templates in use of max need[U_t, t], and what
     comes with a chiplet. The least of these sums over all ways to share the layers out: layer by layer, of the ways so
-    far only those stay whose chiplets are not all larger than another's. Where there are too many of these, the bound is
-    the layer that needs the largest chiplet.
+    far only those stay whose chiplets are not all larger than another's. Where these are too many, the bound is the
+    layer that needs the largest chiplet.
 
     Args:
         need: `[U, T]` area of the smallest chiplet that runs a layer alone, inf where none does.

@@ -227,8 +227,8 @@ def _library(need: np.ndarray, scores: list[np.ndarray], area: np.ndarray) -> np
 def _least_sizes(need: np.ndarray, area: np.ndarray) -> np.ndarray:
     """`[T, C]` int32: of each template the hardware of that mapping of least area on which all its layers fit.
 
-    No design of a chiplet of this template can be smaller than the least area of its most demanding layer; where that
-    layer's smallest mapping holds the others, this is it. 0 where no mapping tried does: layers then take their smallest
+    No chiplet of the template can be smaller than the least area of its most demanding layer; where that layer's
+    smallest mapping holds the others, this is it. 0 where no mapping tried does: layers then take their smallest
     mappings, and the chiplet grows.
     """
     exists = np.isfinite(area)
