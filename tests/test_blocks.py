@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mohamjax.blocks import in_blocks, short_argsort, steady_sum
+from mohamjax.blocks import in_blocks, short_argsort, side_by_side_argsort, steady_sum
 
 
 @settings(max_examples=8, deadline=None)
@@ -70,3 +70,14 @@ def test_a_short_argsort_is_the_stable_one(seed, rows, count, kinds):
         assert found.dtype == jnp.int32
         np.testing.assert_array_equal(found, np.argsort(keys, axis=-1, kind="stable"))
         np.testing.assert_array_equal(jax.jit(jax.vmap(short_argsort))(jnp.asarray(keys)), found)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**16), count=st.sampled_from([1, 2, 31, 192, 1025]), columns=st.sampled_from([1, 3, 8]))
+def test_columns_side_by_side_are_sorted_stably(seed, count, columns):
+    """Ties, both zeros and infinities; more keys than are counted, too."""
+    rng = np.random.default_rng(seed)
+    keys = rng.choice([-np.inf, -1.5, -0.0, 0.0, 2.0, np.inf, *rng.random(count)], (count, columns)).astype(np.float32)
+    np.testing.assert_array_equal(side_by_side_argsort(jnp.asarray(keys)), np.argsort(keys, axis=0, kind="stable"))
+    whole = rng.integers(0, 5, (count, columns), dtype=np.int32)
+    np.testing.assert_array_equal(side_by_side_argsort(jnp.asarray(whole)), np.argsort(whole, axis=0, kind="stable"))

@@ -24,7 +24,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mohamjax.blocks import side_by_side_argsort
 from mohamjax.mapping import MappingTables
+from mohamjax.platforms import by_platform
 from mohamjax.schedule import Design
 from mohamjax.search.operators import Genetics
 from mohamjax.search.seeds import size_caps
@@ -403,7 +405,7 @@ def by_upward_rank(times: jax.Array, genetics: Genetics) -> jax.Array:
     last = 1.0
     if genetics.urgency is not None:
         rank, last = rank + genetics.urgency[:, None], jnp.inf
-    order = jnp.argsort(jnp.where(layers < genetics.layers, -rank.T, last), axis=1, stable=True).astype(jnp.int32)
+    order = side_by_side_argsort(jnp.where((layers < genetics.layers)[:, None], -rank, last)).T
     if genetics.model is None:
         return order
     return jnp.take_along_axis(order, jnp.argsort(genetics.model[order], axis=1, stable=True), axis=1)
@@ -422,35 +424,53 @@ def placed(order: jax.Array, times: jax.Array, costs: jax.Array, genetics: Genet
     """
     plans, layers, tiles = times.shape
     index, lane = jnp.arange(layers, dtype=jnp.int32), jnp.arange(plans, dtype=jnp.int32)
-    place = jnp.zeros_like(order).at[lane[:, None], order].set(index, unique_indices=True)
-    before = genetics.predecessors[order]
-    # The last end is 0, for padding.
-    before = jnp.where(before >= 0, place[lane[:, None, None], jnp.maximum(before, 0)], layers)
-    rows = [jnp.take_along_axis(x, order[:, :, None], axis=1) for x in (times, costs)]
     tile_of = jnp.broadcast_to(jnp.arange(tiles, dtype=jnp.int32)[:, None], (tiles, plans))
-
-    never = jnp.asarray(jnp.inf, times.dtype)
-    none = never, jnp.int32(tiles), never
-
-    def better(a: tuple[jax.Array, ...], b: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        less = (b[0] < a[0]) | ((b[0] == a[0]) & (b[1] < a[1]))
-        return tuple(jnp.where(less, y, x) for x, y in zip(a, b, strict=True))
+    # The last end is 0, for padding.
+    before = jnp.where(genetics.predecessors >= 0, genetics.predecessors, layers)
 
     def put(
         carry: tuple[jax.Array, jax.Array], at: tuple[jax.Array, ...]
     ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
         free, end = carry  # [S, N], [L + 1, N]
-        now, times, costs, before, *begins = at
+        layer, times, costs, *begins = at
         if begins:
             free = jnp.where(begins[0], 0.0, free)
-        finish = jnp.maximum(free, jnp.max(end[before, lane], axis=0)) + times
-        _, tile, least = jax.lax.reduce((jnp.log(finish) + costs, tile_of, finish), none, better, (0,))
+        finish = jnp.maximum(free, jnp.max(end[before[layer].T, lane], axis=0)) + times
+        tile, least = by_platform(jnp.log(finish) + costs, finish, tile_of, cpu=_least_of_columns, wide=_least_at_once)
         free = jnp.where(tile_of == tile, least, free)
-        return (free, jax.lax.dynamic_update_index_in_dim(end, least, now, 0)), tile
+        return (free, end.at[layer, lane].set(least, unique_indices=True)), tile
 
     start = jnp.zeros((tiles, plans), times.dtype), jnp.zeros((layers + 1, plans), times.dtype)
-    ordered = [jnp.moveaxis(x, 0, -1) for x in (*rows, before)]
+    # Rows in order; indices are what they say.
+    rows = [x.at[lane[:, None], order].get(mode="promise_in_bounds") for x in (times, costs)]
+    ordered = [order.T, *(jnp.moveaxis(x, 0, -1) for x in rows)]
     if genetics.model is not None:
         ordered.append(jnp.diff(genetics.model, prepend=genetics.model[:1]) != 0)
-    _, tile = jax.lax.scan(put, start, (index, *ordered))
-    return jnp.where(index < genetics.layers, jnp.take_along_axis(tile.T, place, axis=1), 0)
+    _, tile = jax.lax.scan(put, start, tuple(ordered))
+    chosen = jnp.zeros_like(order).at[lane[:, None], order].set(tile.T, unique_indices=True)
+    return jnp.where(index < genetics.layers, chosen, 0)
+
+
+def _least_of_columns(score: jax.Array, finish: jax.Array, tile_of: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Per column of `[S, N]` the first tile of least score and its finish; S and inf where all scores are inf.
+
+    One number after the other: a processor does not take several numbers side by side in one reduction.
+    """
+    best = jnp.min(score, axis=0)
+    first = jnp.min(jnp.where(score == best, tile_of, score.shape[0]), axis=0)
+    tile = jnp.where(best < jnp.inf, first, score.shape[0])
+    return tile, jnp.min(jnp.where(tile_of == tile, finish, jnp.inf), axis=0)
+
+
+def _least_at_once(score: jax.Array, finish: jax.Array, tile_of: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """As `_least_of_columns`, in one reduction, which is one kernel."""
+    never = jnp.asarray(jnp.inf, score.dtype)
+
+    def better(a: tuple[jax.Array, ...], b: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        less = (b[0] < a[0]) | ((b[0] == a[0]) & (b[1] < a[1]))
+        return tuple(jnp.where(less, y, x) for x, y in zip(a, b, strict=True))
+
+    best, tile, least = jax.lax.reduce(
+        (score, tile_of, finish), (never, jnp.int32(score.shape[0]), never), better, (0,)
+    )
+    return jnp.where(best < jnp.inf, tile, score.shape[0]), least
