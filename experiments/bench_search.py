@@ -1,18 +1,21 @@
-"""Designs per second of the co-optimiser against the size of its population, evaluation alone and whole generations.
+"""Designs per second of whole generations of the co-optimiser, against the size of its population, and where they go.
 
-A whole generation is selection, variation, evaluation, ranking, survival and the archive. Where its time goes: breeding
-(tournament, operators, immigrants), evaluation, and survival (ranking, crowding, archive, metrics), each compiled by
-itself, in percent of their sum. Every size runs in a process of its own, which also states the memory that it took at
-most; run time is the median of interleaved repeats, compile time stands apart, and a second call with other keys, rates
-and designs must not compile again. Mapping tables: tiny budget, seed 0.
+A whole generation is selection, variation, evaluation, ranking, survival and the archive, as `search.run` makes it: the
+candidates of a call over its seconds, the median of the calls after the first two; compile time stands apart. The
+program is that of long searches, of more than 250,000 designs; shorter ones run one that compiles sooner and takes a
+seventh longer. Every figure is of a process of its own, which also states the memory that it took at most; with
+`--against` each is followed by one of the other checkout, the pair `--repeats` times over, and the ratio is the median
+of the pairs'. Where this checkout's time goes: breeding (tournament, operators, decoding), evaluation, and survival
+(ranking, hypervolume, archive), each compiled by itself, in percent of their sum. Mapping tables: those of the budget
+`tiny`, seed 0, each checkout's own.
 
-    python experiments/bench_search.py --scenario ar-vr --populations 256,1024,4096,16384,65536
+    python experiments/bench_search.py --scenarios ar-vr,edge --populations 256,1024,16384 --against ../before
 """
 
 import argparse
 import dataclasses
-import functools
 import json
+import os
 import pathlib
 import resource
 import statistics
@@ -24,123 +27,135 @@ import jax
 import jax.numpy as jnp
 from report import Report, when_and_where
 
-from mohamjax.emo import ArchivedState
-from mohamjax.hardware import load_technology, load_templates
-from mohamjax.io import mapping_cache
-from mohamjax.search import (
-    BUDGETS,
-    PAPER_RATES,
-    Rates,
-    Settings,
-    anywhere,
-    build_context,
-    design_problem,
-    map_layers,
-    seed_designs,
-)
-from mohamjax.search.loop import generations, start
-from mohamjax.workload import load_scenario
-
-PARTS = ("breeding", "evaluation of offspring", "survival")
+HERE = pathlib.Path(__file__).resolve().parents[1]
+PARTS = ("breeding", "evaluation", "survival")
 
 
-def measure(scenario: str, population: int, repeats: int) -> dict[str, float]:
+def measure(scenario: str, population: int, genes: str, parts: bool) -> dict[str, float]:
+    """What one process finds. Uses only names that older checkouts have as well, but for `parts`."""
+    from mohamjax.hardware import load_technology, load_templates
+    from mohamjax.search import BUDGETS, Settings, anywhere, build_context, map_layers, run
+    from mohamjax.workload import load_scenario
+
     application = load_scenario(scenario)
     templates, technology = load_templates(), load_technology()
     single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), technology)
     map_key, context_key, key = jax.random.split(jax.random.key(0), 3)
-    tables = map_layers(
-        map_key, application.unique_layers, templates, technology, BUDGETS["tiny"].mapper, cache=mapping_cache()
-    )
-    settings = Settings.preset("tiny")
-    config = dataclasses.replace(settings.moham, population=population)
-    context = build_context(context_key, application, templates, single, tables, settings.package, config)
+    tables = map_layers(map_key, application.unique_layers, templates, technology, BUDGETS["tiny"].mapper)
+    settings = Settings.preset("tiny", preset="default" if genes == "plans" else "layers")
+    calls, each = (10, 10) if population < 4096 else (6, 2)
+    long = 300_000 // population + calls * each
+    sizes = {"population": population, "generations": long, "chunk": each, "seeded": False, "archive": 512}
+    config = dataclasses.replace(settings.moham, **sizes)
     site = anywhere(application, templates, config)
-    # As many list schedules as a small population has: the rest is random, as for every size.
-    few = dataclasses.replace(config, population=min(population, 128), seed_batches=1)
-    seeds = seed_designs(application, tables, settings.package, few, context.bench.unique.shape[0], site)
+    context = build_context(context_key, application, templates, single, tables, settings.package, config, site)
+    speeds, told, compile_s, state = [], 0, 0.0, None
+    for state, progress in run(key, context, config):  # noqa: B007
+        speeds.append((progress.evaluations - told) / progress.step_s)
+        told, compile_s = progress.evaluations, progress.compile_s
+        if len(speeds) == calls:
+            break
+    found = {"generation": statistics.median(speeds[2:]), "compile_s": compile_s}
+    found["memory_MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return found | (shares(state, context, config, settings) if parts else {})
+
+
+def shares(state, context, config, settings) -> dict[str, float]:
+    """Percent of a generation's time by part, each a program of its own."""
+    from mohamjax.emo import ArchivedState
+    from mohamjax.search import design_problem
+
     problem = design_problem(config)
-    rates = jax.tree.map(jnp.float32, Rates())
-    fixed = {"problem": problem, "chunk": 1}
-    sizes = {"population": population, "immigrants": config.immigrant_count, "archive": config.archive}
-    first = jax.jit(functools.partial(start, problem=problem, islands=1, **sizes))
-    state = first(key, context)
-    joined = jax.tree.map(lambda s, c: jnp.concatenate([s[None], c[:, len(s) :]], axis=1), seeds, state.candidates)
-    state = dataclasses.replace(state, candidates=joined)
-
-    def step(state, rates=rates, count=1):
-        return generations(state, context, rates, jnp.int32(count), jnp.bool_(True), **fixed)[0]
-
-    began = time.perf_counter()
-    jax.block_until_ready(step(state, count=0))
-    compile_s = time.perf_counter() - began
-    state = jax.block_until_ready(step(state))
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # before the parts are compiled by themselves
-    search = problem.search(**sizes, objectives=3, dtype=jnp.float32)
+    rates = jax.tree.map(jnp.float32, settings.plan_rates if config.genes == "plans" else settings.rates)
+    search = problem.search(
+        population=config.population, immigrants=config.immigrant_count, archive=config.archive, objectives=3,
+        dtype=jnp.float32,
+    )  # fmt: skip
     own = jax.tree.map(lambda leaf: leaf[0], ArchivedState(population=state.population, archive=state.archive))
     breeding = jax.jit(lambda own, context, rates: search.ask(own, context=context, rates=rates))
     evaluation = jax.jit(problem.evaluate)
     survival = jax.jit(lambda own, children, values, context: search.tell(own, children, values, context=context))
     children = breeding(own, context, rates)
     values = evaluation(children, context)
-    parts = {
-        "breeding": lambda: breeding(own, context, rates),
-        "evaluation of offspring": lambda: evaluation(children, context),
-        "survival": lambda: survival(own, children, values, context),
-        "evaluation": lambda: evaluation(own.population.genes, context),
-    }
-    for part in parts.values():
-        jax.block_until_ready(part())
-    seconds: dict[str, list[float]] = {name: [] for name in ("generation", *parts)}
-    for _ in range(repeats):
+    parts = dict(
+        zip(
+            PARTS,
+            (
+                lambda: breeding(own, context, rates),
+                lambda: evaluation(children, context),
+                lambda: survival(own, children, values, context),
+            ),
+            strict=True,
+        )
+    )
+    seconds: dict[str, list[float]] = {name: [] for name in PARTS}
+    for turn in range(6):
         for name, part in parts.items():
             tick = time.perf_counter()
             jax.block_until_ready(part())
-            seconds[name].append(time.perf_counter() - tick)
-        tick = time.perf_counter()
-        state = jax.block_until_ready(step(state))
-        seconds["generation"].append(time.perf_counter() - tick)
-    # Another key, other rates and other designs: the same program.
-    step(first(jax.random.key(1), context), jax.tree.map(jnp.float32, PAPER_RATES))
-    assert generations._cache_size() == 1, "a generation was compiled again"
-    spent = {name: statistics.median(seconds[name]) for name in PARTS}
-    return {
-        **{name: 100 * part / sum(spent.values()) for name, part in spent.items()},
-        "population": population,
-        "compile_s": compile_s,
-        "evaluation": population / statistics.median(seconds["evaluation"]),
-        "generation": (population + config.immigrant_count) / statistics.median(seconds["generation"]),
-        "memory_MB": memory,
-    }
+            if turn:  # the first compiles
+                seconds[name].append(time.perf_counter() - tick)
+    spent = {name: statistics.median(values) for name, values in seconds.items()}
+    return {name: 100 * part / sum(spent.values()) for name, part in spent.items()}
+
+
+def one(checkout: pathlib.Path, scenario: str, population: int, genes: str, parts: bool) -> dict[str, float]:
+    """A process that measures a checkout."""
+    command = [sys.executable, __file__, "--one", "--populations", str(population), "--scenarios", scenario]
+    command += ["--genes", genes] + ["--parts"] * parts
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(checkout), str(HERE / "experiments")])}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=checkout)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scenario", default="ar-vr")
+    parser.add_argument("--scenarios", default="ar-vr")
     parser.add_argument("--populations", default="256,1024,4096,16384,65536")
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--genes", default="plans", choices=("plans", "layers"))
+    parser.add_argument("--repeats", type=int, default=1, help="pairs of processes")
+    parser.add_argument("--against", type=pathlib.Path, help="another checkout, measured in turns with this one")
     parser.add_argument("--out", type=pathlib.Path, help="write the table as Markdown")
     parser.add_argument("--one", action="store_true", help="measure in this process, print JSON")
+    parser.add_argument("--parts", action="store_true", help="with --one: where the time goes, too")
     arguments = parser.parse_args()
-    sizes = [int(n) for n in arguments.populations.split(",")]
+    scenarios, sizes = arguments.scenarios.split(","), [int(n) for n in arguments.populations.split(",")]
     if arguments.one:
-        print(json.dumps(measure(arguments.scenario, sizes[0], arguments.repeats)))
+        print(json.dumps(measure(scenarios[0], sizes[0], arguments.genes, arguments.parts)))
         return
     report = Report()
-    report.say(f"{when_and_where()}; {arguments.scenario}.", "", (__doc__ or "").split("\n\n")[1].strip(), "")
-    report.head(
-        "population", "designs/s, evaluation", "designs/s, generation", "breeding / evaluation / survival [%]",
-        "compile [s]", "memory [MB]",
-    )  # fmt: skip
-    for size in sizes:
-        command = [sys.executable, __file__, "--one", "--populations", str(size), "--scenario", arguments.scenario]
-        done = subprocess.run(
-            [*command, "--repeats", str(arguments.repeats)], check=True, capture_output=True, text=True
-        )
-        row = json.loads(done.stdout.splitlines()[-1])
-        speeds = [f"{row[name]:,.0f}" for name in ("evaluation", "generation")]
-        parts = " / ".join(f"{row[name]:.0f}" for name in PARTS)
-        report.row(f"{size:,}", *speeds, parts, f"{row['compile_s']:.0f}", f"{row['memory_MB']:,.0f}")
+    report.say(f"{when_and_where()}; {arguments.genes}.", "", (__doc__ or "").split("\n\n")[1].strip(), "")
+    heads = [
+        "scenario",
+        "population",
+        "designs/s",
+        "breeding / evaluation / survival [%]",
+        "compile [s]",
+        "memory [MB]",
+    ]
+    report.head(*heads, *(["designs/s of the other", "ratio"] if arguments.against else []))
+    for scenario in scenarios:
+        for size in sizes:
+            ours, theirs = [], []
+            for turn in range(arguments.repeats):
+                ours.append(one(HERE, scenario, size, arguments.genes, turn == 0))
+                if arguments.against:
+                    theirs.append(one(arguments.against.resolve(), scenario, size, arguments.genes, False))
+            middle = {name: statistics.median(row[name] for row in ours) for name in ("generation", "compile_s")}
+            parts = " / ".join(f"{ours[0][name]:.0f}" for name in PARTS)
+            cells = [
+                f"{middle['generation']:,.0f}",
+                parts,
+                f"{middle['compile_s']:.0f}",
+                f"{ours[0]['memory_MB']:,.0f}",
+            ]
+            if theirs:
+                ratios = [a["generation"] / b["generation"] for a, b in zip(ours, theirs, strict=True)]
+                cells += [f"{statistics.median(row['generation'] for row in theirs):,.0f}"]
+                cells += [f"{statistics.median(ratios):.2f}"]
+            report.row(scenario, f"{size:,}", *cells)
     report.write(arguments.out)
 
 

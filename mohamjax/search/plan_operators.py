@@ -76,7 +76,7 @@ class PlanRates:
     closing: jax.typing.ArrayLike = 0.15
     shuffling: jax.typing.ArrayLike = 0.05
     thrift: jax.typing.ArrayLike = 0.15
-    adjusting: jax.typing.ArrayLike = 0.1
+    adjusting: jax.typing.ArrayLike = 0.03
     layers: jax.typing.ArrayLike = 16.0
     moving: jax.typing.ArrayLike = 0.8
     founding: jax.typing.ArrayLike = 0.1
