@@ -12,7 +12,7 @@ area of a chiplet (with its share of the package) that runs c, and e for the lea
 (`bounds.least_costs`). Then
 
 1. *Room.* s + r <= A, where r is 0 if c's template runs every layer, else the least s of the dearest layer that it
-   does not run: that one stands on a chiplet of another template.
+   does not run: that one stands on a chiplet of another template. No A is below `bounds.least_area`.
 2. *Path.* The d of the layers on any path of the graph add up to at most T. So every d is at most T less the least
    durations of the other layers on the longest path through l.
 3. *Work.* A chiplet runs one layer at a time: all d together are at most n T with n <= N chiplets that run something,
@@ -49,7 +49,7 @@ import numpy as np
 
 from mohamjax.hardware import PackageParameters, Technology, Template, package_tables
 from mohamjax.mapping import MappingTables, Wires
-from mohamjax.schedule.bounds import alone, dram_bandwidth, layer_copies, least_costs, valid_mappings
+from mohamjax.schedule.bounds import alone, dram_bandwidth, layer_copies, least_area, least_costs, valid_mappings
 from mohamjax.schedule.design import CYCLE_S, OBJECTIVES
 from mohamjax.workload import ApplicationModel
 
@@ -389,6 +389,7 @@ def _mappings(
     # The dearest layer that a template does not run, on the cheapest of the others.
     cheapest = chip.min(axis=(1, 2))
     room = chip + np.where(valid.any(axis=2), 0.0, cheapest[:, None]).max(axis=0)[:, None]
+    room = np.maximum(room, least_area(chip.min(axis=2), 0.0))
     columns = (room, alone(tables, package), energy, chip, np.asarray(tables.offchip_bytes, np.float64))
     kept = []
     for u in range(len(chip)):
