@@ -148,7 +148,7 @@ def test_energy_and_area_are_tight_for_one_layer():
 
 
 @pytest.mark.parametrize("extra", [0.0, 2.0])
-def test_theleast_area_is_that_of_all_ways_to_share_layers_out(extra):
+def test_the_least_area_is_that_of_all_ways_to_share_layers_out(extra):
     rng = np.random.default_rng(0)
     several = 0
     for _ in range(200):
@@ -167,11 +167,11 @@ def test_theleast_area_is_that_of_all_ways_to_share_layers_out(extra):
     assert several > 20
 
 
-def test_more_ways_than_can_be_looked_at_leave_the_layer_that_needs_most(monkeypatch):
+def test_more_ways_than_can_be_looked_at_leave_what_the_most_demanding_layers_need(monkeypatch):
     need = np.random.default_rng(1).random((80, 6))
-    assert least_area(need, 0.0) > need.min(axis=1).max()
+    whole = least_area(need, 0.5)
     monkeypatch.setattr("mohamjax.schedule.bounds._WAYS", 2)
-    assert least_area(need, 0.5) == need.min(axis=1).max() + 0.5
+    assert need.min(axis=1).max() + 0.5 <= least_area(need, 0.5) < whole
 
 
 def test_prices_see_that_only_some_chiplets_run_a_layer():

@@ -247,6 +247,16 @@ def test_equal_individuals_count_once_where_that_is_asked():
         assert (first == 0).all() and int(jnp.sum(state.objectives[:, 0] == 0)) == best
 
 
+def test_what_breaks_limits_alike_is_not_equal():
+    """Its objectives say by how much it breaks them, and no more."""
+    search = small(distinct=True)
+    genes = jnp.tile(jnp.arange(12.0)[:, None], (1, 5)) / 12
+    values = emo.constrained(jnp.tile(jnp.arange(12.0)[:, None], (1, 2)), jnp.where(jnp.arange(12) < 8, 1.0, 7.0))
+    state = search.tell(search.init(jax.random.key(13)), genes, values)
+    np.testing.assert_array_equal(state.objectives, values[:7])
+    assert len(np.unique(state.genes, axis=0)) == 7
+
+
 def test_wrong_genes_are_refused():
     search = small()
     state = search.init(jax.random.key(12))

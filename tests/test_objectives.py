@@ -230,13 +230,13 @@ def dated():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("names", "genes", "generations", "missing"),
-    [(LATE, "layers", 275, 0), (LATE, "plans", 275, 1), (("period", "energy"), "plans", 100, 0)],
+    [(LATE, "layers", 275, 0), (LATE, "plans", 275, 0), (("period", "energy"), "plans", 100, 0)],
 )
 def test_the_search_finds_the_front_over_any_objectives_from_ten_seeds(dated, names, genes, generations, missing):
     """Every design is tried. With the default rates; seeds are islands.
 
     What is least of each objective, the least lateness above all, is found from every seed, and so is the whole
-    front; but one seed in thirty of plans misses one of the 63 designs over lateness, which no list schedule is near.
+    front: thirty other seeds had it after 150 generations of plans.
     """
     problem, package, made, designs = dated
     config = dataclasses.replace(CONFIG, objectives=names, genes=genes, generations=generations)

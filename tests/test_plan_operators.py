@@ -17,10 +17,11 @@ from mohamjax.search.plan_operators import (
     adjusting_share,
     adjustment,
     crossover,
+    drawn_plan,
     mutation,
     sample_plan,
 )
-from mohamjax.search.plans import Plan
+from mohamjax.search.plans import LEAST, WEIGHTS, Plan
 
 seeds = st.integers(0, 2**16)
 demanded = st.sampled_from(["", "f", "fc", "fcp", "h", "ch"])
@@ -36,6 +37,7 @@ def rates(**chosen) -> PlanRates:
 WILD = rates(**{name: MOST_RATES.get(name, 1.0) / 4 for name in NAMES})
 
 _SAMPLE = jax.jit(jax.vmap(sample_plan, in_axes=(0, None, None)))
+_DRAW = jax.jit(jax.vmap(drawn_plan, in_axes=(0, None, None)))
 _CROSS = jax.jit(jax.vmap(crossover, in_axes=(0, 0, 0, None)))
 _MUTATE = jax.jit(jax.vmap(mutation, in_axes=(0, 0, None, None, None)))
 _ADJUST = jax.jit(jax.vmap(adjustment, in_axes=(0, 0, None, None, None)))
@@ -345,6 +347,42 @@ def test_turning_gives_one_chiplet_another_template_and_moves_no_layer():
         assert broken(b, C.genetics) == []
         turned += len(tiles)
     assert turned > BATCH // 4
+
+
+def test_layers_of_a_turned_chiplet_take_the_best_that_fits_it():
+    """But for those that are mapped anew anyway, of which there are few, and some of these take anything."""
+    best = every = 0
+    for seed in range(6):
+        for before, after in adjusted(seed, turning=1.0, anything=1.0):
+            a, b = before.design, after.design
+            (tiles,) = np.nonzero(a.template != b.template)
+            for i in np.flatnonzero(np.isin(b.assignment[: int(C.genetics.layers)], tiles)):
+                t, u = b.template[b.assignment[i]], C.genetics.unique[i]
+                scores = [C.score(int(u), int(t), w) for w in range(len(WEIGHTS))]
+                needs = np.asarray(C.plans.need)[t, : C.tables.count[u, t], u]
+                fits = (needs <= after.plan.size[b.assignment[i]]).all(axis=1)
+                every += 1
+                best += any(x[b.mapping[i]] == x[: len(fits)][fits].min() for x in scores)
+    assert every > 50 and best > 0.6 * every
+
+
+@pytest.mark.parametrize("demands", ["", "fc", "h"])
+def test_single_chiplets_of_the_least_size_have_that_of_the_template_that_stands(demands):
+    found = 0
+    for seed in range(8):
+        c = case(seed, demands=demands)
+        drawn = _DRAW(keys(seed), c.genetics, c.plans)
+        sampled = _SAMPLE(keys(seed), c.genetics, c.plans)
+        for rough, plan in zip(each(drawn), each(sampled), strict=True):
+            assert (plan.size >= 0).all()
+            if (rough.size == LEAST).all():
+                found += 1
+                assert (rough.template >= 0).sum() <= 1
+                least = np.asarray(c.plans.library)[np.maximum(plan.template, 0), -2]
+                np.testing.assert_array_equal(plan.size, least)
+            else:
+                assert (rough.size >= 0).all()
+    assert found > 2
 
 
 def test_without_moving_and_swapping_layers_stay_and_take_the_best_that_fits():

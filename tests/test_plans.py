@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plan_cases import BATCH, ENTRIES, S, T, U, broken, case, decode_all, each, random_plans, sets
 
-from mohamjax.search.plans import THRIFT, WEIGHTS, Plan, Planned, decode, fitting, plan_of, plan_tables
+from mohamjax.platforms import traced
+from mohamjax.search.plans import THRIFT, WEIGHTS, Plan, Planned, decode, fitting, placed, plan_of, plan_tables
 
 seeds = st.integers(0, 2**16)
 demanded = st.sampled_from(["", "f", "fc", "fcp", "h", "ch"])
@@ -413,3 +414,19 @@ def test_layers_that_one_template_runs_go_there():
         assert broken(individual.design, g) == []
         same = unique[:n] == unique[0]
         assert (individual.design.template[individual.design.assignment[:n]][same] == 1).all()
+
+
+@pytest.mark.parametrize("form", ["cpu", "wide"])
+def test_what_waits_for_a_layer_that_runs_nowhere_takes_no_time_from_others(form):
+    """Layer 1 waits for layer 0, which runs nowhere; layers 2 and 3 share the tiles as if they were alone."""
+    c = case(0)
+    layers = c.genetics.unique.shape[0]
+    predecessors = np.full(c.genetics.predecessors.shape, -1, np.int32)
+    predecessors[1, 0] = 0
+    genetics = dataclasses.replace(c.genetics, layers=jnp.int32(4), predecessors=jnp.asarray(predecessors))
+    times = np.full((1, layers, 2), np.inf, np.float32)
+    times[0, 1:4] = [[1, 2], [2, 3], [2, 3]]
+    order = np.arange(layers, dtype=np.int32)[None]
+    with traced(form):
+        tile = jax.jit(placed)(order, times, np.zeros_like(times), genetics)
+    assert np.asarray(tile)[0, :4].tolist() == [0, 0, 0, 1]

@@ -27,6 +27,7 @@ INSTANCES = {
         PackageParameters(max_tiles=2, contention="interface"),
     ),
 }
+# Some seeds in a hundred need more than 200 generations.
 CONFIG = MohamConfig(population=128, generations=275, tiles=2, max_chiplets=2, seeded=False, chunk=25)
 ENTRIES = 2
 

@@ -71,8 +71,8 @@ class NSGA2:
         dtype: of the objectives.
         fitness: `(objectives [N, M], **context) -> [N, F]`, what selection and survival minimise in the place of the
             objectives: their logarithms, or one of them. None takes the objectives themselves.
-        distinct: of individuals that are equal in all objectives only the oldest takes part in survival; the others
-            remain only where there are too few.
+        distinct: of individuals that are equal in all objectives, and keep every limit, only the oldest takes part in
+            survival; the others remain only where there are too few.
         grow: `(drafts [N, ...], **context) -> genes [N, ...]`, what `sample` and `vary` leave to do. It is called once
             for all candidates, so that a program holds it once, whatever made them. None: drafts are genes.
         box: `(**context) -> (ideal [M], reference [M])`, in units of the objectives, of which `fitness` is finite:
@@ -239,7 +239,8 @@ class NSGA2:
         if self.distinct:
             few = values.shape[0] <= _PAIRWISE
             again = by_platform(values, cpu=_repeated if few else repeated, wide=repeated)
-            values = jnp.where(again[:, None], jnp.inf, values)
+            # What breaks limits has its violation for objectives: equal ones may be quite different.
+            values = jnp.where((again & feasible(values))[:, None], jnp.inf, values)
         corners = None
         if self.box is not None:
             best, worst = self.judge(jnp.stack(self.box(**context)).astype(values.dtype), **context)

@@ -251,8 +251,8 @@ def least_area(need: np.ndarray, extra: float) -> float:
     Some chiplet of the template on which a design runs layer u takes at least `need[u, t]`. So where the layers of
     template t are a set U_t, the design takes at least the sum over the templates in use of max need[U_t, t], and what
     comes with a chiplet. The least of these sums over all ways to share the layers out: layer by layer, of the ways so
-    far only those stay whose chiplets are not all larger than another's. Where these are too many, the bound is the
-    layer that needs the largest chiplet.
+    far only those stay whose chiplets are not all larger than another's. Where these are too many, the layers so far
+    count, the most demanding ones.
 
     Args:
         need: `[U, T]` area of the smallest chiplet that runs a layer alone, inf where none does.
@@ -270,7 +270,7 @@ def least_area(need: np.ndarray, extra: float) -> float:
         grown = grown[np.where(grown >= 0, grown + extra, 0).sum(axis=1) <= alone]
         ways = grown[emo.distinct_front(grown)]
         if len(ways) > _WAYS:
-            return float(need.min(axis=1).max()) + extra
+            break  # the layers so far need no less than that
     return float(np.where(ways >= 0, ways + extra, 0).sum(axis=1).min(initial=alone))
 
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from mohamjax.schedule import Design
 from mohamjax.search.operators import Genetics, scheduling_mutation, spliced
-from mohamjax.search.plans import Plan, Planned, PlanTables, fitting, used_sizes
+from mohamjax.search.plans import LEAST, Plan, Planned, PlanTables, fitting, sized, used_sizes
 from mohamjax.search.requirements import FREE
 from mohamjax.struct import record
 
@@ -58,8 +58,9 @@ class PlanRates:
             over logarithms.
         moving: probability that layers move.
         founding: probability that they move to a new chiplet.
-        turning: probability that the chiplet which they move to, if it is not new, takes another template.
-        anything: share of the layers mapped anew that take any mapping, and not the best that fits.
+        turning: probability that the chiplet which they would move to, if it is not new, takes another template with
+            all its layers, each on the best mapping that fits.
+        anything: share of the layers moved or mapped anew that take any mapping, and not the best that fits.
         swapping: probability that two layers change places in the order, and that its end follows a random order.
     """
 
@@ -172,14 +173,14 @@ def _new_chiplets(draws: _Draws, number: int, tables: PlanTables) -> tuple[jax.A
 
 
 def sample_plan(key: jax.Array, genetics: Genetics, tables: PlanTables) -> Plan:
-    """A random plan: `drawn_plan`, completed."""
-    return completed(drawn_plan(key, genetics, tables), genetics)
+    """A random plan: `drawn_plan`, completed, with all sizes."""
+    return sized(completed(drawn_plan(key, genetics, tables), genetics), tables)
 
 
 def drawn_plan(key: jax.Array, genetics: Genetics, tables: PlanTables) -> Plan:
     """A random plan, not completed: one to `max_chiplets` chiplets, evenly over logarithms, of one to four kinds.
 
-    One plan in sixteen has a single chiplet, of the least size of its template: that end of a front is a narrow one.
+    One plan in sixteen has a single chiplet, of size `LEAST`: that end of a front is a narrow one.
 
     Args:
         key: typed key, consumed.
@@ -196,7 +197,7 @@ def drawn_plan(key: jax.Array, genetics: Genetics, tables: PlanTables) -> Plan:
     standing = jnp.cumsum(genetics.site == FREE) <= chips - jnp.sum(genetics.site >= 0)
     return Plan(
         template=jnp.where(standing, template, -1),
-        size=jnp.where(least, tables.library[template, -2], size),
+        size=jnp.where(least, LEAST, size),
         weight=weight,
         thrift=draws.below(len(tables.thrift)),
     )
@@ -318,7 +319,7 @@ def adjustment(
     plan, design = individual.plan, individual.design
     layers, tiles = design.order.shape[0], plan.template.shape[0]
     draw_key, swap_key = jax.random.split(key)
-    draws = _Draws(draw_key, 4 * layers + 4 * tiles + 11)
+    draws = _Draws(draw_key, 4 * layers + 4 * tiles + 12)
     real = _real(genetics)
 
     def some() -> jax.Array:
@@ -337,15 +338,15 @@ def adjustment(
     nth = jnp.searchsorted(jnp.cumsum(standing), 1 + draws.below(jnp.maximum(jnp.sum(standing), 1)))
     target = jnp.where(jnp.any(opens), jnp.argmax(opens), jnp.minimum(nth, tiles - 1)).astype(jnp.int32)
     there = real & (design.assignment == target)
-    runs = jnp.all(genetics.able[:, new_template[target]] | ~there)
-    free = (genetics.site[target] == FREE) & (genetics.homogeneous < 0) & ~jnp.any(opens)
-    turns = draws.happens(rates.turning) & runs & free
+    kinds = tables.library.shape[0]
+    other = (template[target] + 1 + draws.below(max(kinds - 1, 1))) % kinds
+    turns = draws.happens(rates.turning) & jnp.all(genetics.able[:, other] | ~there) & ~jnp.any(opens)
+    turns &= (genetics.site[target] == FREE) & (genetics.homogeneous < 0) & (other != template[target])
     turned = turns & (jnp.arange(tiles) == target)
-    template = jnp.where(turned, new_template, template)
-    size = jnp.where(turned[:, None], new_size, size)
-    free = (genetics.pin < 0) | (genetics.pin == target)
-    moves = some() & genetics.able[:, jnp.maximum(template[target], 0)] & free & draws.happens(rates.moving)
-    moves |= turns & there
+    template = jnp.where(turned, other, template)
+    size = jnp.where(turned[:, None], tables.library[other, draws.below(tables.library.shape[1])], size)
+    allowed = (genetics.pin < 0) | (genetics.pin == target)
+    moves = some() & genetics.able[:, jnp.maximum(template[target], 0)] & allowed & draws.happens(rates.moving)
     assignment = jnp.where(moves, target, design.assignment)
 
     own = jnp.maximum(template, 0)
@@ -354,15 +355,15 @@ def adjustment(
     count = genetics.count[genetics.unique, own[assignment]]
     anything = draws.below(jnp.maximum(count, 1), layers)
     anew = some()
-    drawn = jnp.where(draws.happens(rates.anything, layers), anything, best)
-    mapping = jnp.where(real & (moves | anew), drawn, design.mapping)
+    drawn = jnp.where(draws.happens(rates.anything, layers) & (moves | anew), anything, best)
+    mapping = jnp.where(real & (moves | anew | (turns & there)), drawn, design.mapping)
     used = jnp.zeros(tiles, bool).at[jnp.where(real, assignment, tiles)].set(True, mode="drop")
     template = jnp.where(used | (genetics.site >= 0), template, -1)
     changed = Design(order=design.order, assignment=assignment, mapping=mapping, template=template)
     swapped = scheduling_mutation(swap_key, changed, genetics)
     order = jnp.where(draws.happens(rates.swapping), swapped.order, changed.order)
     other = genetics.orders[draws.below(genetics.orders.shape[0])]
-    # From some layer on; of a few layers the whole order, which neighbours on the front seldom share.
+    # Never the last four layers alone: neighbours on the front seldom share the order of a few layers.
     first = draws.below(jnp.maximum(genetics.layers - 4, 1))
     order = jnp.where(draws.happens(rates.swapping), spliced(order, other, first), order)
     changed = dataclasses.replace(changed, order=order)

@@ -23,7 +23,7 @@ from mohamjax.search.plan_operators import (
     drawn_plan,
     mutated,
 )
-from mohamjax.search.plans import Plan, Planned, decode
+from mohamjax.search.plans import Plan, Planned, decode, sized
 from mohamjax.struct import record, take
 
 __all__ = ["Draft", "draft_plan", "grow_plans", "vary_plans"]
@@ -98,7 +98,8 @@ def grow_plans(drafts: Draft, context: MohamContext, rates: PlanRates | None = N
 
 def _decoded(plans: Plan, context: MohamContext) -> Planned:
     genetics = context.genetics
-    return decode(jax.vmap(completed, in_axes=(0, None))(plans, genetics), genetics, context.plans)
+    whole = jax.vmap(lambda plan: sized(completed(plan, genetics), context.plans))(plans)
+    return decode(whole, genetics, context.plans)
 
 
 def _adjusted(drafts: Draft, context: MohamContext, rates: PlanRates) -> Planned:

@@ -33,6 +33,7 @@ from mohamjax.search.seeds import size_caps
 from mohamjax.struct import put, record
 
 __all__ = [
+    "LEAST",
     "THRIFT",
     "WEIGHTS",
     "Plan",
@@ -46,6 +47,7 @@ __all__ = [
     "plan_of",
     "plan_tables",
     "refit",
+    "sized",
     "used_sizes",
 ]
 
@@ -54,6 +56,9 @@ WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 THRIFT = (0.0, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.5)
 """Exponents of energy when a layer is placed, K of them."""
+
+LEAST = -1
+"""A size to be found once the templates stand (`sized`)."""
 
 _THRESHOLDS = 64
 _CAPS = 24
@@ -68,7 +73,8 @@ class Plan:
     Attributes:
         template: `[S]` int32, template on each tile, -1 where the tile is empty.
         size: `[S, C]` int32 in 0..R-1, threshold of each component that mappings on the tile must not pass. Layers
-            that fit no chiplet may pass it.
+            that fit no chiplet may pass it. `LEAST` in a plan that is not completed yet: the least size that holds all
+            layers, of whichever template will stand there.
         weight: `[S]` int32 in 0..W-1, by which score the tile's layers choose their mappings.
         thrift: `[]` int32 in 0..K-1, exponent of energy when layers are placed.
     """
@@ -280,6 +286,12 @@ def fitting(template: jax.Array, size: jax.Array, weight: jax.Array, tables: Pla
     return jnp.where(found, best, tables.smallest[template]), found
 
 
+def sized(plan: Plan, tables: PlanTables) -> Plan:
+    """The plan with the size of its template in the place of every `LEAST`."""
+    least = tables.library[jnp.maximum(plan.template, 0), -2]
+    return dataclasses.replace(plan, size=jnp.where(plan.size == LEAST, least, plan.size))
+
+
 def decode(plans: Plan, genetics: Genetics, tables: PlanTables) -> Planned:
     """The designs that plans mean, and the plans with the sizes that their chiplets came to have.
 
@@ -414,7 +426,8 @@ def by_upward_rank(times: jax.Array, genetics: Genetics) -> jax.Array:
 def placed(order: jax.Array, times: jax.Array, costs: jax.Array, genetics: Genetics) -> jax.Array:
     """`[N, L]` int32, tile of each layer: in order, each where log finish time + cost is least.
 
-    Every application model finds all chiplets free (`Genetics.model`). A layer that may run nowhere has tile S.
+    Every application model finds all chiplets free (`Genetics.model`). A layer that may run nowhere has tile 0, and so
+    have those that wait for it; they take no time from others.
 
     Args:
         order: `[N, L]` int32, of `by_upward_rank`.
@@ -448,11 +461,11 @@ def placed(order: jax.Array, times: jax.Array, costs: jax.Array, genetics: Genet
         ordered.append(jnp.diff(genetics.model, prepend=genetics.model[:1]) != 0)
     _, tile = jax.lax.scan(put, start, tuple(ordered))
     chosen = jnp.zeros_like(order).at[lane[:, None], order].set(tile.T, unique_indices=True)
-    return jnp.where(index < genetics.layers, chosen, 0)
+    return jnp.where((index < genetics.layers) & (chosen < tiles), chosen, 0)
 
 
 def _least_of_columns(score: jax.Array, finish: jax.Array, tile_of: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Per column of `[S, N]` the first tile of least score and its finish; S and inf where all scores are inf.
+    """Per column of `[S, N]`, without NaN, the first tile of least score and its finish; S and inf where all are inf.
 
     One number after the other: a processor does not take several numbers side by side in one reduction.
     """
