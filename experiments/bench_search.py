@@ -6,8 +6,8 @@ program is that of long searches, of more than 250,000 designs; shorter ones run
 seventh longer. Every figure is of a process of its own, which also states the memory that it took at most; with
 `--against` each is followed by one of the other checkout, the pair `--repeats` times over, and the ratio is the median
 of the pairs'. Where this checkout's time goes: breeding (tournament, operators, decoding), evaluation, and survival
-(ranking, hypervolume, archive), each compiled by itself, in percent of their sum. Mapping tables: those of the budget
-`tiny`, seed 0, each checkout's own.
+(ranking, hypervolume, archive), each compiled by itself, in percent of their sum. Another key, other rates and other
+designs must not compile again. Mapping tables: those of the budget `tiny`, seed 0, each checkout's own.
 
     python experiments/bench_search.py --scenarios ar-vr,edge --populations 256,1024,16384 --against ../before
 """
@@ -63,10 +63,14 @@ def measure(scenario: str, population: int, genes: str, parts: bool) -> dict[str
 def shares(state, context, config, settings) -> dict[str, float]:
     """Percent of a generation's time by part, each a program of its own."""
     from mohamjax.emo import ArchivedState
-    from mohamjax.search import design_problem
+    from mohamjax.search import design_problem, run
+    from mohamjax.search.loop import generations
 
     problem = design_problem(config)
     rates = jax.tree.map(jnp.float32, settings.plan_rates if config.genes == "plans" else settings.rates)
+    # Another key, other rates and other designs: the same program.
+    next(run(jax.random.key(1), context, config, rates=jax.tree.map(lambda rate: rate / 2, rates)))
+    assert generations._cache_size() == 1, "a generation was compiled again"
     search = problem.search(
         population=config.population, immigrants=config.immigrant_count, archive=config.archive, objectives=3,
         dtype=jnp.float32,
@@ -77,17 +81,11 @@ def shares(state, context, config, settings) -> dict[str, float]:
     survival = jax.jit(lambda own, children, values, context: search.tell(own, children, values, context=context))
     children = breeding(own, context, rates)
     values = evaluation(children, context)
-    parts = dict(
-        zip(
-            PARTS,
-            (
-                lambda: breeding(own, context, rates),
-                lambda: evaluation(children, context),
-                lambda: survival(own, children, values, context),
-            ),
-            strict=True,
-        )
-    )
+    parts = {
+        "breeding": lambda: breeding(own, context, rates),
+        "evaluation": lambda: evaluation(children, context),
+        "survival": lambda: survival(own, children, values, context),
+    }
     seconds: dict[str, list[float]] = {name: [] for name in PARTS}
     for turn in range(6):
         for name, part in parts.items():

@@ -339,12 +339,12 @@ def adjustment(
     target = jnp.where(jnp.any(opens), jnp.argmax(opens), jnp.minimum(nth, tiles - 1)).astype(jnp.int32)
     there = real & (design.assignment == target)
     kinds = tables.library.shape[0]
-    other = (template[target] + 1 + draws.below(max(kinds - 1, 1))) % kinds
-    turns = draws.happens(rates.turning) & jnp.all(genetics.able[:, other] | ~there) & ~jnp.any(opens)
-    turns &= (genetics.site[target] == FREE) & (genetics.homogeneous < 0) & (other != template[target])
+    kind = (template[target] + 1 + draws.below(max(kinds - 1, 1))) % kinds
+    turns = draws.happens(rates.turning) & jnp.all(genetics.able[:, kind] | ~there) & ~jnp.any(opens)
+    turns &= (genetics.site[target] == FREE) & (genetics.homogeneous < 0) & (kind != template[target])
     turned = turns & (jnp.arange(tiles) == target)
-    template = jnp.where(turned, other, template)
-    size = jnp.where(turned[:, None], tables.library[other, draws.below(tables.library.shape[1])], size)
+    template = jnp.where(turned, kind, template)
+    size = jnp.where(turned[:, None], tables.library[kind, draws.below(tables.library.shape[1])], size)
     allowed = (genetics.pin < 0) | (genetics.pin == target)
     moves = some() & genetics.able[:, jnp.maximum(template[target], 0)] & allowed & draws.happens(rates.moving)
     assignment = jnp.where(moves, target, design.assignment)
