@@ -193,14 +193,19 @@ def main() -> None:
     parser.add_argument("--generations", type=int, help="default those of the budget")
     parser.add_argument("--designs", type=int, default=10, help="whose chiplets are mapped on")
     parser.add_argument("--out", type=pathlib.Path, help="write the table as Markdown")
-    parser.add_argument("--csv", type=pathlib.Path, help="write the figures of every seed, as they come")
+    parser.add_argument("--csv", type=pathlib.Path, help="the figures of every seed, as they come; seeds there are kept")
     arguments = parser.parse_args()
     templates, technology, rows, clock = load_templates(), load_technology(), [], Clock()
     given = {name: getattr(arguments, name) for name in ("population", "generations")}
     changes = {name: value for name, value in given.items() if value is not None}
+    if arguments.csv is not None and arguments.csv.exists():
+        with open(arguments.csv, newline="") as file:
+            rows = [{name: value if name == "scenario" else float(value) for name, value in row.items()}
+                    for row in csv.DictReader(file)]  # fmt: skip
+    there = {(row["scenario"], int(row["seed"])) for row in rows}
     for scenario in arguments.scenarios.split(","):
         application = load_scenario(scenario)
-        for seed in range(arguments.seeds):
+        for seed in (seed for seed in range(arguments.seeds) if (scenario, seed) not in there):
             settings = Settings.preset(arguments.budget, seed=seed, technology=technology)
             settings = dataclasses.replace(settings, moham=dataclasses.replace(settings.moham, **changes))
             result = co_optimise(application, templates, settings, cache=mapping_cache())
@@ -230,7 +235,7 @@ def main() -> None:
         "least area within 0.5 % of the bound", "most frugal [% above bound]", "smallest [% above bound]",
     )  # fmt: skip
     for scenario in arguments.scenarios.split(","):
-        own = [row for row in rows if row["scenario"] == scenario]
+        own = [row for row in rows if row["scenario"] == scenario and row["seed"] < arguments.seeds]
         of = {name: float(np.median([row[name] for row in own])) for name in own[0] if name != "scenario"}
         report.row(
             scenario, f"{of['hypervolume']:.4f}", f"{of['refitted_pct']:.2f}", f"{of['dominated_pct']:.1f}",
