@@ -10,7 +10,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-from test_operators import FREE, L, S, T, U, genetics, problems
+from test_operators import FREE, L, S, T, U, genetics, kinds, problems
 
 from mohamjax.mapping import MappingTables
 from mohamjax.search.plan_operators import completed, sample_plan
@@ -102,7 +102,7 @@ def case(seed: int, layers: int = 13, chips: int = S, blocked: bool = True, dema
         cover[np.flatnonzero(site == FREE)[0]] = 1
     g = dataclasses.replace(
         g, count=jnp.asarray(count), site=jnp.asarray(site), pin=jnp.asarray(pin), cover=jnp.asarray(cover),
-        homogeneous=jnp.int32(1 if "h" in demands else -1),
+        homogeneous=jnp.int32(1 if "h" in demands else -1), kinds=kinds(layers, g.unique, g.able, pin),
     )  # fmt: skip
     return Case(g, plan_tables(tables, duration), tables, duration)
 

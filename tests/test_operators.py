@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from mohamjax.schedule import Design
 from mohamjax.search import operators
 from mohamjax.search.context import mapping_transform, random_orders
+from mohamjax.search.kinds import kinds_of
 from mohamjax.search.operators import Genetics
 from mohamjax.search.requirements import FREE
 
@@ -52,13 +53,21 @@ def genetics(seed: int, layers: int = 13, edges: float = 0.15, blocked: bool = T
     )
 
 
+def kinds(layers, unique, able, pin):
+    """Kinds of layers as operators read them, from what they read of single layers."""
+    columns = (np.asarray(x)[:layers] for x in (unique, able, pin, able))
+    return kinds_of(*columns, len(unique))
+
+
 def unrestricted(count, unique, layers, tiles=S):
     """What a user demands where nothing is demanded."""
     able = (count[unique] > 0) & (np.arange(len(unique)) < layers)[:, None]
+    pin = np.full(len(unique), -1)
     return {
         "able": jnp.asarray(able),
+        "kinds": kinds(layers, unique, able, pin),
         "site": jnp.full(tiles, FREE),
-        "pin": jnp.full(len(unique), -1),
+        "pin": jnp.asarray(pin),
         "homogeneous": jnp.int32(-1),
     }
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plan_cases import BATCH, ENTRIES, S, T, U, broken, case, decode_all, each, random_plans, sets
+from plan_cases import BATCH, ENTRIES, S, T, U, broken, case, decode_all, each, kinds, random_plans, sets
 
 from mohamjax.platforms import traced
 from mohamjax.search.plans import THRIFT, WEIGHTS, Plan, Planned, decode, fitting, placed, plan_of, plan_tables
@@ -292,9 +292,11 @@ def test_padding_changes_nothing(seed, demands):
         leaf = np.asarray(leaf)
         return jnp.asarray(np.pad(leaf, [(0, more)] + [(0, 0)] * (leaf.ndim - 1), constant_values=fill))
 
+    of_layer = longer(g.kinds.of_layer, len(g.kinds.layers) - 1)
     padded = dataclasses.replace(
         g, unique=longer(g.unique, 2), able=longer(g.able, False), pin=longer(g.pin, -1),
         predecessors=longer(g.predecessors, -1), successors=longer(g.successors, -1),
+        kinds=dataclasses.replace(g.kinds, of_layer=of_layer),
     )  # fmt: skip
     # Other rubbish where no mapping is, and more room for mappings.
     other, _ = sets(seed + 1, np.zeros((U, T), np.int32), 60)
@@ -406,7 +408,9 @@ def test_layers_that_one_template_runs_go_there():
     tables = dataclasses.replace(c.tables, count=count)
     unique, n = np.asarray(c.genetics.unique), int(c.genetics.layers)
     able = (count[unique] > 0) & (np.arange(16) < n)[:, None]
-    g = dataclasses.replace(c.genetics, count=jnp.asarray(count), able=jnp.asarray(able))
+    g = dataclasses.replace(
+        c.genetics, count=jnp.asarray(count), able=jnp.asarray(able), kinds=kinds(n, unique, able, c.genetics.pin)
+    )
     only = dataclasses.replace(c, genetics=g, plans=plan_tables(tables, c.duration), tables=tables)
     assert np.isfinite(np.asarray(only.plans.library)).all()
     for individual in each(decode_all(random_plans(6, only), g, only.plans)):
@@ -428,5 +432,5 @@ def test_what_waits_for_a_layer_that_runs_nowhere_takes_no_time_from_others(form
     times[0, 1:4] = [[1, 2], [2, 3], [2, 3]]
     order = np.arange(layers, dtype=np.int32)[None]
     with traced(form):
-        tile = jax.jit(placed)(order, times, np.zeros_like(times), genetics)
+        tile = jax.jit(placed)(order, times, np.zeros_like(times), np.arange(layers), genetics)
     assert np.asarray(tile)[0, :4].tolist() == [0, 0, 0, 1]

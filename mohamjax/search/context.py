@@ -20,6 +20,7 @@ from mohamjax.schedule.ensemble import Models, models_of, own_tables
 from mohamjax.schedule.measures import DEFAULT, of_frames, offsets, owners
 from mohamjax.search.box import search_box
 from mohamjax.search.config import MohamConfig
+from mohamjax.search.kinds import immediate, kinds_of
 from mohamjax.search.operators import Genetics
 from mohamjax.search.plans import PlanTables, plan_tables
 from mohamjax.search.requirements import Site, survey
@@ -190,7 +191,7 @@ def build_context(
     total = bench.unique.shape[0]
     padding = total - len(able)
     runs_all = np.flatnonzero(able.all(axis=0))
-    predecessors = [layer.predecessors for layer in application.layers]
+    predecessors = immediate([layer.predecessors for layer in application.layers])
     successors: list[list[int]] = [[] for _ in predecessors]
     for layer, needs in enumerate(predecessors):
         for p in needs:
@@ -218,6 +219,7 @@ def build_context(
         successors=put(padded_rows(successors, total, -1)),
         count=put(tables.count),
         able=put(np.pad(able, ((0, padding), (0, 0)))),
+        kinds=kinds_of(np.array(application.unique_of_layer), site.allowed, site.pin, able, total),
         transform=put(mapping_transform(np.asarray(tables.objectives), count)),
         cover=put(cover),
         rules=put(np.stack(list_scheduler(application, tables, package, site).rules())),

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from mohamjax.schedule import Design
+from mohamjax.search.kinds import Kinds
 from mohamjax.search.requirements import FREE
 from mohamjax.struct import record
 
@@ -46,10 +47,11 @@ class Genetics:
     Attributes:
         layers: `[]` int32, number of layers; the rest of L is padding.
         unique: `[L]` int32, unique layer of each layer.
-        predecessors: `[L, A]` int32, direct predecessors, padded with -1.
-        successors: `[L, B]` int32, direct successors, padded with -1.
+        predecessors: `[L, A]` int32, immediate predecessors (`kinds.immediate`), padded with -1.
+        successors: `[L, B]` int32, layers whose immediate predecessor it is, padded with -1.
         count: `[U, T]` int32, size of each Pareto set; 0 where the template cannot run the layer.
         able: `[L, T]` bool, the template runs the layer and the user's pins allow it; False where padded.
+        kinds: layers that are alike.
         transform: `[U, T, M, T]` int32, mapping transform: most similar mapping on another template.
         rules: `[H, U, T]` int32, mappings under one rule for all layers, e.g. the fastest within an area.
         cover: `[S]` int32, a package of few chiplets that together run every layer, -1 where empty.
@@ -71,6 +73,7 @@ class Genetics:
     successors: jax.Array
     count: jax.Array
     able: jax.Array
+    kinds: Kinds
     transform: jax.Array
     rules: jax.Array
     cover: jax.Array

@@ -136,10 +136,10 @@ def completed(plan: Plan, genetics: Genetics) -> Plan:
     has no chiplet that may run it, the template that runs most of those layers is added on an empty tile, or put in
     the place of a free chiplet; where that does not help, the package that `Genetics.cover` knows is taken.
     """
-    site = genetics.site
+    site, kinds = genetics.site, genetics.kinds
     free = site == FREE
-    real = _real(genetics)
-    runs_all = jnp.all(genetics.able | ~real[:, None], axis=0)
+    there = kinds.layers > 0
+    runs_all = jnp.all(kinds.able | ~there[:, None], axis=0)
     template = jnp.where(free, plan.template, site)
     template = jnp.where(template >= 0, template, -1)
     leads = (template >= 0) & runs_all[jnp.maximum(template, 0)]
@@ -150,13 +150,14 @@ def completed(plan: Plan, genetics: Genetics) -> Plan:
     tiles = jnp.arange(site.shape[0])
 
     def lonely(template: jax.Array) -> jax.Array:
-        standing = jnp.where(template >= 0, genetics.able[:, jnp.maximum(template, 0)], False)
-        return real & ~jnp.any(standing, axis=1)
+        standing = jnp.where(template >= 0, kinds.able[:, jnp.maximum(template, 0)], False)
+        return there & ~jnp.any(standing, axis=1)
 
-    common = jnp.sum(genetics.able, axis=0)
-    for k in range(min(genetics.able.shape[1], site.shape[0])):
+    number = jnp.where(kinds.able, kinds.layers[:, None], 0)
+    common = jnp.sum(number, axis=0)
+    for k in range(min(kinds.able.shape[1], site.shape[0])):
         alone = lonely(template)
-        useful = jnp.sum(genetics.able & alone[:, None], axis=0) * (alone.shape[0] + 1) + common
+        useful = jnp.sum(jnp.where(alone[:, None], number, 0), axis=0) * (genetics.able.shape[0] + 1) + common
         vacant, standing = free & (template < 0), free & (template >= 0)
         add = jnp.any(vacant) & (jnp.sum(template >= 0) < genetics.max_chiplets)
         at = jnp.where(add, tiles == jnp.argmax(vacant), standing & (jnp.cumsum(standing) == k + 1))

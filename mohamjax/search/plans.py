@@ -10,9 +10,10 @@ chiplet's weight, that would fit.
 Whether a mapping fits is a bit. For every template, weight, size component and threshold there is a set of mappings,
 ordered by their score under the weight: the best mapping that fits a chiplet is the lowest bit of an intersection.
 
-Axes: L layers (padded), S tiles, U unique layers, T templates, M mappings of a Pareto set, C components of a size (the
-capacities and fanouts that differ between mappings), R thresholds of a component, W weights, H sizes in the library,
-K exponents of energy, B words of 32 bits, N plans. Functions are for one plan, callers vmap; but `decode` takes many.
+Axes: L layers (padded), Q kinds of layers, S tiles, U unique layers, T templates, M mappings of a Pareto set, C
+components of a size (the capacities and fanouts that differ between mappings), R thresholds of a component, W weights,
+H sizes in the library, K exponents of energy, B words of 32 bits, N plans. Functions are for one plan, callers vmap;
+but `decode` takes many.
 """
 
 from __future__ import annotations
@@ -306,28 +307,29 @@ def decode(plans: Plan, genetics: Genetics, tables: PlanTables) -> Planned:
     """
     one = functools.partial(jax.vmap, in_axes=(0, None, None))
     mapping, times, costs = one(_durations)(plans, genetics, tables)
-    order = by_upward_rank(times, genetics)
-    assignment = placed(order, times, costs, genetics)
+    order = by_upward_rank(times, genetics.kinds.of_layer, genetics)
+    assignment = placed(order, times, costs, genetics.kinds.of_layer, genetics)
     return jax.vmap(_settled, in_axes=(0, 0, 0, 0, None, None))(plans, mapping, order, assignment, genetics, tables)
 
 
 def _durations(plan: Plan, genetics: Genetics, tables: PlanTables) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Of one plan the best fitting mappings `[S, U]`, and of its layers durations and costs of energy, `[L, S]` each.
+    """Of one plan the best fitting mappings `[S, U]`; of all kinds of layers durations and costs of energy, `[Q, S]`.
 
     Durations are infinite where a layer may not run.
     """
+    kinds = genetics.kinds
     template = jnp.maximum(plan.template, 0)
     mapping, found = fitting(template, plan.size, plan.weight, tables)
     unique = jnp.arange(mapping.shape[1])
     time, energy = (column[template[:, None], mapping, unique] for column in (tables.time, tables.log_energy))
     tiles = jnp.arange(template.shape[0], dtype=jnp.int32)
-    runs = jnp.where(plan.template >= 0, genetics.able[:, template], False)
-    runs &= (genetics.pin < 0)[:, None] | (genetics.pin[:, None] == tiles)
-    fits = runs & found.T[genetics.unique]
+    runs = jnp.where(plan.template >= 0, kinds.able[:, template], False)
+    runs &= (kinds.pin < 0)[:, None] | (kinds.pin[:, None] == tiles)
+    fits = runs & found.T[kinds.unique]
     # A layer that fits nowhere goes where it can run at all, and the chiplet grows.
     possible = jnp.where(jnp.any(fits, axis=1, keepdims=True), fits, runs)
-    times = jnp.where(possible, time.T[genetics.unique], jnp.inf)
-    costs = energy.T[genetics.unique] * tables.thrift[plan.thrift]
+    times = jnp.where(possible, time.T[kinds.unique], jnp.inf)
+    costs = energy.T[kinds.unique] * tables.thrift[plan.thrift]
     return mapping, times, jnp.where(jnp.isfinite(times), costs, 0.0)
 
 
@@ -396,15 +398,20 @@ def used_sizes(design: Design, genetics: Genetics, tables: PlanTables) -> jax.Ar
 # Loops over layers keep plans on the last axis: XLA makes faster code of it than of a batch axis in front.
 
 
-def by_upward_rank(times: jax.Array, genetics: Genetics) -> jax.Array:
-    """`[N, L]` int32, layers by falling longest remaining path of mean durations `[N, L, S]`; padded ones last.
+def by_upward_rank(times: jax.Array, rows: jax.Array, genetics: Genetics) -> jax.Array:
+    """`[N, L]` int32, layers by falling longest remaining path of mean durations; padded ones last.
 
     With deadlines (`Genetics.urgency`) by the latest start that keeps them: deadline less remaining path. Where there
     are several application models (`Genetics.model`), the layers of one come after those of another.
+
+    Args:
+        times: `[N, Q, S]` float, inf where a layer may not run.
+        rows: `[L]` int32, row of `times` of each layer.
+        genetics: the problem.
     """
     possible = jnp.isfinite(times)
     mean = jnp.sum(jnp.where(possible, times, 0.0), axis=2) / jnp.maximum(jnp.sum(possible, axis=2), 1)
-    layers = jnp.arange(times.shape[1], dtype=jnp.int32)
+    layers = jnp.arange(rows.shape[0], dtype=jnp.int32)
 
     def longest(rank: jax.Array, at: tuple[jax.Array, ...]) -> tuple[jax.Array, None]:
         layer, after, mean = at
@@ -412,7 +419,7 @@ def by_upward_rank(times: jax.Array, genetics: Genetics) -> jax.Array:
         return jax.lax.dynamic_update_index_in_dim(rank, mean + rest, layer, 0), None
 
     # Layers are numbered in a topological order; equal ranks (time lost in rounding) keep it, as the sort is stable.
-    mean = mean.T
+    mean = mean.T[rows]
     rank, _ = jax.lax.scan(longest, jnp.zeros_like(mean), (layers, genetics.successors, mean), reverse=True)
     last = 1.0
     if genetics.urgency is not None:
@@ -423,7 +430,7 @@ def by_upward_rank(times: jax.Array, genetics: Genetics) -> jax.Array:
     return jnp.take_along_axis(order, jnp.argsort(genetics.model[order], axis=1, stable=True), axis=1)
 
 
-def placed(order: jax.Array, times: jax.Array, costs: jax.Array, genetics: Genetics) -> jax.Array:
+def placed(order: jax.Array, times: jax.Array, costs: jax.Array, rows: jax.Array, genetics: Genetics) -> jax.Array:
     """`[N, L]` int32, tile of each layer: in order, each where log finish time + cost is least.
 
     Every application model finds all chiplets free (`Genetics.model`). A layer that may run nowhere has tile 0, and so
@@ -431,11 +438,12 @@ def placed(order: jax.Array, times: jax.Array, costs: jax.Array, genetics: Genet
 
     Args:
         order: `[N, L]` int32, of `by_upward_rank`.
-        times: `[N, L, S]` float, inf where a layer may not run.
-        costs: `[N, L, S]` float, finite.
+        times: `[N, Q, S]` float, inf where a layer may not run.
+        costs: `[N, Q, S]` float, finite.
+        rows: `[L]` int32, row of `times` of each layer.
         genetics: the problem.
     """
-    plans, layers, tiles = times.shape
+    (plans, layers), tiles = order.shape, times.shape[2]
     index, lane = jnp.arange(layers, dtype=jnp.int32), jnp.arange(plans, dtype=jnp.int32)
     tile_of = jnp.broadcast_to(jnp.arange(tiles, dtype=jnp.int32)[:, None], (tiles, plans))
     # The last end is 0, for padding.
@@ -455,8 +463,9 @@ def placed(order: jax.Array, times: jax.Array, costs: jax.Array, genetics: Genet
 
     start = jnp.zeros((tiles, plans), times.dtype), jnp.zeros((layers + 1, plans), times.dtype)
     # Rows in order; indices are what they say.
-    rows = [x.at[lane[:, None], order].get(mode="promise_in_bounds") for x in (times, costs)]
-    ordered = [order.T, *(jnp.moveaxis(x, 0, -1) for x in rows)]
+    own = rows[order]
+    taken = [x.at[lane[:, None], own].get(mode="promise_in_bounds") for x in (times, costs)]
+    ordered = [order.T, *(jnp.moveaxis(x, 0, -1) for x in taken)]
     if genetics.model is not None:
         ordered.append(jnp.diff(genetics.model, prepend=genetics.model[:1]) != 0)
     _, tile = jax.lax.scan(put, start, tuple(ordered))

@@ -29,6 +29,7 @@ from mohamjax.schedule import reevaluate, scenario_bounds
 from mohamjax.schedule.measures import of_frames
 from mohamjax.schedule.periods import frame_jobs
 from mohamjax.search.context import build_context
+from mohamjax.search.kinds import alike, immediate
 from mohamjax.search.moham import designs_of, refitted, run
 from mohamjax.search.requirements import Site
 from mohamjax.search.settings import Settings
@@ -121,13 +122,15 @@ class Rehearsal:
 
     def _mark(self) -> tuple[Any, ...]:
         """What the shapes depend on."""
-        layers, settings = self._application.layers, self._settings
-        after = np.bincount([p for layer in layers for p in layer.predecessors], minlength=1)
+        layers, settings, site = self._application.layers, self._settings, self._site
+        before = immediate([layer.predecessors for layer in layers])
+        after = np.bincount([p for needs in before for p in needs], minlength=1)
+        kinds, _ = alike(np.array(self._application.unique_of_layer), site.allowed, site.pin)
         return (
             "rehearsal", len(layers), len(self._application.unique_layers),
-            max(len(layer.predecessors) for layer in layers), int(after.max()),
-            tuple(template.content_hash() for template in self._site.templates),
-            settings.moham, settings.mapper.entries, settings.remap, settings.package, self._site.projects,
+            max(map(len, before)), int(after.max()), len(kinds),
+            tuple(template.content_hash() for template in site.templates),
+            settings.moham, settings.mapper.entries, settings.remap, settings.package, site.projects,
             self._devices, self._frames,
         )  # fmt: skip
 

@@ -209,8 +209,9 @@ def _designs(
 
 @light_jit
 def _scheduled(times: jax.Array, costs: jax.Array, genetics: Genetics) -> tuple[jax.Array, jax.Array]:
-    order = by_upward_rank(times, genetics)
-    return order, placed(order, times, costs, genetics)
+    rows = jnp.arange(times.shape[1], dtype=jnp.int32)
+    order = by_upward_rank(times, rows, genetics)
+    return order, placed(order, times, costs, rows, genetics)
 
 
 def _fitting(packages: Packages, plans: PlanTables, tables: MappingTables) -> tuple[np.ndarray, np.ndarray]:
