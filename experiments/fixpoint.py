@@ -193,9 +193,7 @@ def main() -> None:
     parser.add_argument("--generations", type=int, help="default those of the budget")
     parser.add_argument("--designs", type=int, default=10, help="whose chiplets are mapped on")
     parser.add_argument("--out", type=pathlib.Path, help="write the table as Markdown")
-    parser.add_argument(
-        "--csv", type=pathlib.Path, help="figures of every seed; those there are kept"
-    )
+    parser.add_argument("--csv", type=pathlib.Path, help="figures of every seed; those there are kept")
     arguments = parser.parse_args()
     templates, technology, rows, clock = load_templates(), load_technology(), [], Clock()
     given = {name: getattr(arguments, name) for name in ("population", "generations")}
