@@ -7,8 +7,10 @@ before the results are.
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import dataclasses
+import functools
 import os
 import pathlib
 import pickle
@@ -19,7 +21,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mohamjax.schedule import Evaluated
+    from mohamjax.schedule import Certificate, Evaluated
 
 __all__ = ["Artist"]
 
@@ -33,6 +35,7 @@ class Artist:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._front: tuple[Any, dict[str, Any]] | None = None
+        self._certificate: concurrent.futures.Future[Certificate | None] = concurrent.futures.Future()
 
     def __enter__(self) -> Artist:
         if sys.executable:  # none where Python is part of another program
@@ -46,13 +49,14 @@ class Artist:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._certificate.cancel()
         process, self._process = self._process, None
         if process is not None:
             with contextlib.suppress(OSError, ValueError), process:  # of what it has not read
                 process.kill()
 
     def draw(self, evaluated: Evaluated, **what: Any) -> None:
-        """Begins to draw; waits for nothing.
+        """Begins to draw, all but what shows bounds; waits for nothing.
 
         Args:
             evaluated: as of `figures.drawn_front`.
@@ -60,6 +64,10 @@ class Artist:
         """
         self._front = evaluated, what
         threading.Thread(target=self._send, name="artist", daemon=True).start()
+
+    def certify(self, certificate: Certificate | None) -> None:
+        """Gives the bounds to draw beside the front, once; `write` waits for them."""
+        self._certificate.set_result(certificate)
 
     def _send(self) -> None:
         assert self._front is not None
@@ -69,6 +77,7 @@ class Artist:
         # Whatever goes wrong, the process finds nothing to draw.
         with contextlib.suppress(Exception):
             self._tell((dataclasses.replace(evaluated, wires=None, tables=tables), what))
+            self._tell(self._certificate.result())
         with contextlib.suppress(OSError, ValueError, AttributeError):
             self._process.stdin.close()  # pyright: ignore[reportOptionalMemberAccess]
 
@@ -94,7 +103,7 @@ class Artist:
         if files is None:
             from mohamjax.figures import drawn_front
 
-            files = dict(drawn_front(evaluated, **what))
+            files = dict(drawn_front(evaluated, certificate=self._certificate.result, **what))
         write_folder(folder, files)
 
     def _drawn(self) -> dict[str, bytes] | None:
@@ -116,12 +125,14 @@ def _main() -> int:
 
         rendered(new_figure(1, 1), "png")  # the first figure of a process takes longer
         evaluated, what = pickle.load(sys.stdin.buffer)
+        certificate = functools.partial(pickle.load, sys.stdin.buffer)
+        files = dict(drawn_front(evaluated, certificate=certificate, **what))
         with os.fdopen(answer, "wb") as stream:
-            pickle.dump(dict(drawn_front(evaluated, **what)), stream)
+            pickle.dump(files, stream)
     except Exception:  # nobody asked, or the search meets it again itself
         return 1
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(_main())
+    os._exit(_main())  # nothing is left to do; taking JAX apart takes a third of a second

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import pathlib
 from collections import abc
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -56,12 +56,16 @@ def drawn_front(
     title: str,
     history: Sequence[abc.Mapping[str, float]] | None = None,
     formats: Sequence[str] = ("png",),
-    certificate: Certificate | None = None,
+    certificate: Certificate | Callable[[], Certificate | None] | None = None,
 ) -> Iterator[tuple[str, bytes]]:
     """What `plot_evaluated` writes: names and contents of its files, drawn one by one.
 
     Args:
-        evaluated: as there, like all that follows.
+        evaluated: as there, like what follows.
+        title: likewise.
+        history: likewise.
+        formats: likewise.
+        certificate: as there; or what gives it, asked when all else is drawn.
 
     Yields:
         Names and contents.

@@ -460,11 +460,15 @@ def test_figures_drawn_beside_are_those_drawn_here(tmp_path, evaluated, monkeypa
     monkeypatch.chdir(tmp_path)
     (tmp_path / "matplotlib.py").write_text("raise SystemExit(3)")
     monkeypatch.setattr(sys, "executable", python)
-    paths = figures.plot_evaluated(evaluated, tmp_path / "here", title=TITLE, history=HISTORY)
+    low, high = evaluated.reports.objectives.min(axis=0), evaluated.reports.objectives.max(axis=0)
+    certificate = certify(evaluated.front_bounds(), evaluated.reports.objectives, low / 2, high * 2)
+    what = {"title": TITLE, "history": HISTORY}
+    paths = figures.plot_evaluated(evaluated, tmp_path / "here", **what, certificate=certificate)
     here = []
     monkeypatch.setattr(figures, "drawn_front", lambda *a, f=figures.drawn_front, **k: here.append(1) or f(*a, **k))
     with Artist() as artist:
-        artist.draw(evaluated, title=TITLE, history=HISTORY)
+        artist.draw(evaluated, **what)
+        artist.certify(certificate)
         artist.write(tmp_path / "beside")
     assert {path.name for path in (tmp_path / "beside").iterdir()} == {path.name for path in paths}
     assert [p.name for p in paths if p.read_bytes() != (tmp_path / "beside" / p.name).read_bytes()] == []

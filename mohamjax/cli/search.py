@@ -350,6 +350,9 @@ def _searched(
         )
         if devices is not None and not devices.is_first:
             return 0
+        title = f"{application.name}, budget {arguments.budget}, seed {arguments.seed}"
+        if artist is not None:
+            artist.draw(result.front, title=title, history=result.history)
         bounds = result.front.bounds(settings.moham.max_chiplets)
         config = {**result.config, "inputs": inputs}
         certificate = None
@@ -357,9 +360,8 @@ def _searched(
             limits = result.front.front_bounds(settings.moham.max_chiplets)
             box = config["ideal_point"], config["reference_point"]
             certificate = certify(limits, result.front.reports.objectives, *box)
-        title = f"{application.name}, budget {arguments.budget}, seed {arguments.seed}"
         if artist is not None:
-            artist.draw(result.front, title=title, history=result.history, certificate=certificate)
+            artist.certify(certificate)
         try:
             write_results(folder, result.front, result.history, config, bounds, certificate)
             if arguments.bulk:

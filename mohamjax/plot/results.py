@@ -36,16 +36,16 @@ def result_figures(
     *,
     title: str,
     history: Sequence[abc.Mapping[str, float]] | None = None,
-    certificate: Certificate | None = None,
+    certificate: Certificate | Callable[[], Certificate | None] | None = None,
 ) -> Iterator[tuple[str, Figure]]:
-    """Draws `front`, `convergence` (where there is a history) and `gantt`, `area` and `energy` of the landmarks.
+    """Draws `gantt`, `area` and `energy` of the landmarks, `convergence` (where there is a history) and `front`.
 
     Args:
         front: the front, at least one design.
         view: what is drawn of a design, by its row.
         title: scenario and budget.
         history: rows as in `history.csv`.
-        certificate: bounds to draw beside the front.
+        certificate: bounds to draw beside the front; or what gives them, asked when all else is drawn.
 
     Yields:
         Names, e.g. `gantt_knee`, and figures; one with several roles comes by the name of each.
@@ -57,12 +57,13 @@ def result_figures(
     # Two networks whose names differ in punctuation alone.
     files = [name if files.count(name) == 1 else f"{name}_{i}" for i, name in enumerate(files)]
     file_of_role = {**{kind.role: name for kind, name in zip(kinds, files, strict=True)}, "knee": "knee"}
-    yield "front", front_projections(front, title=title, certificate=certificate)
-    if history is not None:
-        yield "convergence", convergence(history, title=title)
     for one, roles in chosen:
         one = dataclasses.replace(one, design_id=f"{one.design_id} ({', '.join(roles)})")
         for name, draw in _FIGURES.items():
             figure = draw(one, title=title)
             for role in roles:
                 yield f"{name}_{file_of_role[role]}", figure
+    if history is not None:
+        yield "convergence", convergence(history, title=title)
+    bounds = certificate() if callable(certificate) else certificate
+    yield "front", front_projections(front, title=title, certificate=bounds)
