@@ -108,7 +108,8 @@ def steady_sum(terms: jax.Array, axis: int = -1) -> jax.Array:
         terms: 0 and above; inf and NaN are passed on.
         axis: static, along which.
     """
-    return pairwise_sum(not_negative(jnp.moveaxis(terms, axis, -1)))
+    # Terms are there before they are added: else an accelerator gathers them anew for each of the first halvings.
+    return pairwise_sum(jax.lax.optimization_barrier(not_negative(jnp.moveaxis(terms, axis, -1))))
 
 
 def short_argsort(keys: jax.Array) -> jax.Array:

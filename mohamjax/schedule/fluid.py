@@ -179,7 +179,7 @@ class _Fixed(NamedTuple):
     base: jax.Array  # [B] i32, where the records of a schedule begin
     bits: jax.Array  # [W * J] or [B * W * J] u32, the predecessor bits
     bits_base: jax.Array  # [B] i32, where the bits of a schedule begin
-    uses: jax.Array  # [A, R, B] 0 or 1
+    uses: jax.Array  # [A, R, B] 0 or 1, or bool
     shared: jax.Array  # [R, B] bandwidth; +inf where there is none (see inverse_private)
     inverse_private: jax.Array  # [A, B] 1 / bandwidth; +inf where some resource of the accelerator has none
     jobs: int
@@ -309,6 +309,11 @@ def _initial(place: jax.Array, fixed: _Fixed) -> _State:
     return varying(state, place, fixed)
 
 
+def _used(uses: jax.Array, value: jax.Array) -> jax.Array:
+    """`value` where a resource is used, else 0."""
+    return jnp.where(uses, value, 0.0) if uses.dtype == bool else uses * value
+
+
 def _step(state: _State, fixed: _Fixed) -> tuple[_State, tuple[jax.Array, jax.Array, jax.Array]]:
     """Runs until the next job ends, ends it, and puts the next job of its accelerator at the head.
 
@@ -322,11 +327,11 @@ def _step(state: _State, fixed: _Fixed) -> tuple[_State, tuple[jax.Array, jax.Ar
     # it again for each accelerator.
     running = state.pending == 0
     asking = jnp.where(running, state.demand, 0.0)
-    asked = functools.reduce(jnp.add, [asking[a][None, :] * fixed.uses[a] for a in range(accelerators)])
+    asked = functools.reduce(jnp.add, [_used(fixed.uses[a], asking[a][None, :]) for a in range(accelerators)])
     congestion = asked / fixed.shared
     slowdown = jnp.maximum(jnp.where(state.demand > 0, state.demand * fixed.inverse_private, 1.0), 1.0)
     for r in range(resources):
-        slowdown = jnp.maximum(slowdown, fixed.uses[:, r] * congestion[r][None, :])
+        slowdown = jnp.maximum(slowdown, _used(fixed.uses[:, r], congestion[r][None, :]))
 
     # Who ends first; nobody (-1) once all is done or in a deadlock: then nothing changes any more.
     def earlier(a, b):
@@ -367,11 +372,16 @@ def _step(state: _State, fixed: _Fixed) -> tuple[_State, tuple[jax.Array, jax.Ar
     return after, (jnp.where(ends, ended, fixed.jobs), start, time)
 
 
-def _block(arguments: tuple[jax.Array, ...], link: Callable[..., Any] = _link, unroll: int = 1) -> _Outcome:
-    """Simulates B schedules side by side; the arguments of `simulate` with a leading axis of B or 1 each."""
+def _block(
+    arguments: tuple[jax.Array, ...], link: Callable[..., Any] = _link, unroll: int = 1, compact: bool = False
+) -> _Outcome:
+    """Simulates B schedules side by side; the arguments of `simulate` with a leading axis of B or 1 each.
+
+    What accelerators use is kept as bytes where it must be `compact`: a processor multiplies by numbers faster.
+    """
     duration, traffic, bits, accelerator, order, uses, shared, private, mask = arguments
     dtype = duration.dtype
-    uses = uses.astype(dtype)
+    uses = uses.astype(bool)
     lanes = max(x.shape[0] for x in arguments)
     words = bits.shape[2]
     accelerators, jobs = uses.shape[1], order.shape[1]
@@ -388,13 +398,13 @@ def _block(arguments: tuple[jax.Array, ...], link: Callable[..., Any] = _link, u
         [following.T.astype(dtype), whole(order).astype(dtype), ordered(duration), ordered(at_full)], axis=-1
     )
     lane = jnp.arange(lanes, dtype=jnp.int32)
-    has_all = (private > 0) & jnp.all((uses == 0) | (shared > 0)[:, None, :], axis=2)
+    has_all = (private > 0) & jnp.all(~uses | (shared > 0)[:, None, :], axis=2)
     fixed = _Fixed(
         records=records.reshape(-1),
         base=lane * jobs,
         bits=bits.reshape(-1),
         bits_base=lane * (jobs * words) if bits.shape[0] > 1 else jnp.zeros_like(lane),
-        uses=jnp.moveaxis(whole(uses), 0, -1),
+        uses=jnp.moveaxis(whole(uses if compact else uses.astype(dtype)), 0, -1),
         shared=whole(jnp.where(shared > 0, shared, jnp.inf)).T.astype(dtype),
         inverse_private=whole(jnp.where(has_all, 1.0 / private, jnp.inf)).T.astype(dtype),
         jobs=jobs,
@@ -442,7 +452,7 @@ def _population(*arguments: jax.Array) -> _Outcome:
     One schedule is a population of one. That way a caller's `jax.vmap(simulate)` meets code whose trailing axis
     is the population, which compiles to several times faster loops on a CPU than XLA's own batching does.
     """
-    wide = functools.partial(_block, link=_link_at_once, unroll=_UNROLL)
+    wide = functools.partial(_block, link=_link_at_once, unroll=_UNROLL, compact=True)
     return by_platform(arguments, cpu=_blocks, wide=wide, both=True)
 
 
