@@ -28,6 +28,7 @@ from search_problem import TUNED, Clock, arguments_of, command, merit, paragraph
 
 from mohamjax.hardware import PackageParameters, load_technology, load_templates
 from mohamjax.io import mapping_cache
+from mohamjax.io.files import write_text
 from mohamjax.mapping import MappingTables
 from mohamjax.schedule import Design, Evaluated, alone, reevaluate
 from mohamjax.search import BUDGETS, MapperConfig, SearchResult, Settings, co_optimise
@@ -184,6 +185,18 @@ def measured(result: SearchResult, settings: Settings, number: int) -> dict[str,
     }
 
 
+def kept(file: pathlib.Path | None, made_by: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of a file that a run with the same settings left, as they stand there."""
+    if file is None or not file.exists():
+        return []
+    with open(file, newline="") as opened:
+        rows: list[dict[str, Any]] = list(csv.DictReader(opened))
+    for row in rows:
+        if {name: row.get(name) for name in made_by} != {name: str(value) for name, value in made_by.items()}:
+            raise SystemExit(f"{file} holds seeds of other settings than {made_by}: name another file")
+    return rows
+
+
 def main() -> None:
     parser = arguments_of(__doc__)
     parser.add_argument("--scenarios", default=",".join(SCENARIOS))
@@ -195,13 +208,15 @@ def main() -> None:
     parser.add_argument("--out", type=pathlib.Path, help="write the table as Markdown")
     parser.add_argument("--csv", type=pathlib.Path, help="figures of every seed; those there are kept")
     arguments = parser.parse_args()
-    templates, technology, rows, clock = load_templates(), load_technology(), [], Clock()
+    templates, technology, clock = load_templates(), load_technology(), Clock()
     given = {name: getattr(arguments, name) for name in ("population", "generations")}
     changes = {name: value for name, value in given.items() if value is not None}
-    if arguments.csv is not None and arguments.csv.exists():
-        with open(arguments.csv, newline="") as file:
-            rows = [{name: value if name == "scenario" else float(value) for name, value in row.items()}
-                    for row in csv.DictReader(file)]  # fmt: skip
+    made_by = {
+        "budget": arguments.budget,
+        "designs_mapped": arguments.designs,
+        **{n: v or "" for n, v in given.items()},
+    }
+    rows = kept(arguments.csv, made_by)
     there = {(row["scenario"], int(row["seed"])) for row in rows}
     for scenario in arguments.scenarios.split(","):
         application = load_scenario(scenario)
@@ -212,14 +227,11 @@ def main() -> None:
             clock.say(f"{scenario}, seed {seed}: searched")
             found = measured(result, settings, arguments.designs)
             figures = {name: round(float(value), 5) for name, value in found.items()}
-            rows.append({"scenario": scenario, "seed": seed, **figures})
+            rows.append({"scenario": scenario, "seed": seed, **made_by, **figures})
             clock.say(f"{scenario}, seed {seed}: {figures}")
             if arguments.csv is not None:
-                arguments.csv.parent.mkdir(parents=True, exist_ok=True)
-                with open(arguments.csv, "w", newline="") as file:
-                    writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-                    writer.writeheader()
-                    writer.writerows(rows)
+                lines = [",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]
+                write_text(arguments.csv, "\n".join(lines) + "\n")
     report = Report()
     sizes = "".join(f", {name} {value}" for name, value in changes.items())
     report.say(
@@ -235,8 +247,8 @@ def main() -> None:
         "least area within 0.5 % of the bound", "most frugal [% above bound]", "smallest [% above bound]",
     )  # fmt: skip
     for scenario in arguments.scenarios.split(","):
-        own = [row for row in rows if row["scenario"] == scenario and row["seed"] < arguments.seeds]
-        of = {name: float(np.median([row[name] for row in own])) for name in own[0] if name != "scenario"}
+        own = [row for row in rows if row["scenario"] == scenario and int(row["seed"]) < arguments.seeds]
+        of = {n: float(np.median([float(row[n]) for row in own])) for n in own[0] if n not in ("scenario", *made_by)}
         report.row(
             scenario, f"{of['hypervolume']:.4f}", f"{of['refitted_pct']:.2f}", f"{of['dominated_pct']:.1f}",
             f"{of['no_dearer_median_pct']:.1f}, {of['no_dearer_most_pct']:.1f}",

@@ -1,4 +1,4 @@
-"""A process beside a search that draws its figures while the search writes its results.
+"""A process beside a search that draws its figures while the search computes bounds and writes its results.
 
 Drawing takes seconds of Python, which the threads of one process would only share. The process loads what it needs as
 soon as it is there, and waits for a front; what it draws comes back as the bytes of files, so that nothing is written
@@ -60,7 +60,7 @@ class Artist:
 
         Args:
             evaluated: as of `figures.drawn_front`.
-            what: likewise.
+            what: likewise, without the certificate.
         """
         self._front = evaluated, what
         threading.Thread(target=self._send, name="artist", daemon=True).start()
@@ -87,7 +87,7 @@ class Artist:
             self._process.stdin.flush()
 
     def write(self, folder: pathlib.Path) -> None:
-        """Writes the figures to a folder, all or none, once they are drawn.
+        """Writes the figures to a folder, all or none, once they are drawn; `certify` comes before.
 
         Args:
             folder: created.
@@ -97,13 +97,13 @@ class Artist:
         """
         from mohamjax.io.files import write_folder
 
-        assert self._front is not None
+        assert self._front is not None and self._certificate.done()
         evaluated, what = self._front
         files = self._drawn()
         if files is None:
             from mohamjax.figures import drawn_front
 
-            files = dict(drawn_front(evaluated, certificate=self._certificate.result, **what))
+            files = dict(drawn_front(evaluated, certificate=self._certificate.result(), **what))
         write_folder(folder, files)
 
     def _drawn(self) -> dict[str, bytes] | None:

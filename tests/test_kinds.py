@@ -57,8 +57,8 @@ def test_layers_of_a_kind_are_alike_and_others_are_not(seed, layers, more):
         for b in range(layers):
             alike = unique[a] == unique[b] and pin[a] == pin[b] and (allowed[a] == allowed[b]).all()
             assert (k == of_layer[b]) == alike
-    counts = np.bincount(of_layer[:layers], minlength=len(kinds.layers))
-    np.testing.assert_array_equal(kinds.layers, counts)
-    assert (of_layer[layers:] == len(kinds.layers) - 1).all()
-    assert not np.asarray(kinds.able)[-1].any()
-    assert kinds.layers[-1] == 0
+    counts = np.bincount(of_layer[:layers], minlength=len(kinds.number))
+    np.testing.assert_array_equal(kinds.number, counts)
+    assert (of_layer[layers:] == len(kinds.number) - 1).all()
+    assert not np.asarray(kinds.able)[np.asarray(kinds.number) == 0].any()
+    assert kinds.number[-1] == 0 and len(kinds.number) % 16 == 0

@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 from plan_cases import BATCH, ENTRIES, S, T, U, broken, case, decode_all, each, kinds, random_plans, sets
 
 from mohamjax.platforms import traced
+from mohamjax.search.context import random_orders
+from mohamjax.search.kinds import Kinds, immediate
+from mohamjax.search.operators import scheduling_mutation
 from mohamjax.search.plans import THRIFT, WEIGHTS, Plan, Planned, decode, fitting, placed, plan_of, plan_tables
 
 seeds = st.integers(0, 2**16)
@@ -139,6 +142,7 @@ def test_sizes_mean_the_same_over_tables_that_have_grown():
 
 # ---------------------------------------------------------------- what fits
 
+SWAPPED = jax.jit(jax.vmap(scheduling_mutation, in_axes=(0, 0, None)))
 FITTING = jax.jit(fitting)
 
 
@@ -292,7 +296,7 @@ def test_padding_changes_nothing(seed, demands):
         leaf = np.asarray(leaf)
         return jnp.asarray(np.pad(leaf, [(0, more)] + [(0, 0)] * (leaf.ndim - 1), constant_values=fill))
 
-    of_layer = longer(g.kinds.of_layer, len(g.kinds.layers) - 1)
+    of_layer = longer(g.kinds.of_layer, len(g.kinds.number) - 1)
     padded = dataclasses.replace(
         g, unique=longer(g.unique, 2), able=longer(g.able, False), pin=longer(g.pin, -1),
         predecessors=longer(g.predecessors, -1), successors=longer(g.successors, -1),
@@ -317,6 +321,42 @@ def test_padding_changes_nothing(seed, demands):
             np.testing.assert_array_equal(getattr(a.design, name)[:n], getattr(b.design, name)[:n])
         np.testing.assert_array_equal(b.design.order[n:], np.arange(n, 16 + more))
         assert not b.design.mapping[n:].any()
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=seeds, demands=demanded)
+def test_kinds_and_immediate_predecessors_change_nothing(seed, demands):
+    """Equal to the bit: layers that share a kind or have one each, and all predecessors or the immediate ones."""
+    c = case(seed, demands=demands)
+    g, n = c.genetics, int(c.genetics.layers)
+    plans = random_plans(seed, c)
+    unique, able, pin = (np.asarray(x) for x in (g.unique, g.able, g.pin))
+    room = np.asarray(g.kinds.number).size
+    assert room > n
+    alone = Kinds(  # of the same shapes: nothing is compiled again
+        of_layer=jnp.where(jnp.arange(16) < n, jnp.arange(16), room - 1),
+        number=jnp.asarray(np.arange(room) < n, jnp.int32),
+        unique=jnp.asarray(np.resize(np.where(np.arange(16) < n, unique, 0), room)),
+        able=jnp.asarray(np.concatenate([able, np.zeros((room - 16, T), bool)])),
+        pin=jnp.asarray(np.resize(pin, room)),
+    )
+    before = immediate([[int(p) for p in row if p >= 0] for row in np.asarray(g.predecessors)[:n]])
+    after = [[j for j in range(n) if i in before[j]] for i in range(n)]
+    few = {"predecessors": before, "successors": after}
+    lists = {name: np.full(g.predecessors.shape, -1, np.int32) for name in few}
+    for name, rows in few.items():
+        for row, values in zip(lists[name], rows, strict=False):
+            row[: len(values)] = values
+    other = dataclasses.replace(g, kinds=alone, **{name: jnp.asarray(leaf) for name, leaf in lists.items()})
+    keys = jax.random.split(jax.random.key(seed), BATCH)
+    results = [decode_all(plans, g, c.plans), decode_all(plans, other, c.plans)]
+    for one, two in zip(*map(jax.tree.leaves, results), strict=True):
+        np.testing.assert_array_equal(one, two)
+    designs = results[0].design
+    for one, two in zip(*(jax.tree.leaves(SWAPPED(keys, designs, x)) for x in (g, other)), strict=True):
+        np.testing.assert_array_equal(one, two)
+    orders = [random_orders(keys[0], x.predecessors, x.layers, count=8) for x in (g, other)]
+    np.testing.assert_array_equal(*orders)
 
 
 def test_a_decoded_plan_is_the_same_without_jit():

@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 import sys
+import threading
 
 import matplotlib
 import numpy as np
@@ -475,11 +476,16 @@ def test_figures_drawn_beside_are_those_drawn_here(tmp_path, evaluated, monkeypa
     assert bool(here) == (python != PYTHON)
 
 
-def test_an_artist_is_gone_in_the_end():
+@pytest.mark.parametrize("begun", [False, True])
+def test_an_artist_is_gone_in_the_end(evaluated, begun):
+    """Also where bounds never came."""
     with Artist() as artist:
         process = artist._process
         assert process.poll() is None
+        if begun:
+            artist.draw(evaluated, title=TITLE, history=HISTORY)
     assert process.poll() is not None
+    assert [thread.name for thread in threading.enumerate() if thread.name == "artist" and thread.is_alive()] == []
 
 
 @pytest.mark.parametrize("name", ["front.csv", "designs.json", "history.csv", "config.yaml"])

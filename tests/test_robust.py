@@ -282,7 +282,7 @@ def test_plans_place_every_model_on_an_idle_package():
         needs = {name: own(getattr(genetics, name), empty=-1) for name in ("predecessors", "successors")}
         needs = {name: jnp.where(leaf >= 0, leaf - first, -1) for name, leaf in needs.items()}
         kinds = genetics.kinds
-        of_layer = own(kinds.of_layer, empty=len(kinds.layers) - 1)
+        of_layer = own(kinds.of_layer, empty=len(kinds.number) - 1)
         apart = dataclasses.replace(
             genetics, layers=jnp.int32(count), unique=own(genetics.unique), able=own(genetics.able),
             pin=own(genetics.pin, empty=-1), kinds=dataclasses.replace(kinds, of_layer=of_layer), model=None, **needs,

@@ -310,8 +310,8 @@ def _initial(place: jax.Array, fixed: _Fixed) -> _State:
 
 
 def _used(uses: jax.Array, value: jax.Array) -> jax.Array:
-    """`value` where a resource is used, else 0."""
-    return jnp.where(uses, value, 0.0) if uses.dtype == bool else uses * value
+    """`value` where a resource is used, else 0 (a product, so that NaN and infinity are what they are everywhere)."""
+    return uses.astype(value.dtype) * value
 
 
 def _step(state: _State, fixed: _Fixed) -> tuple[_State, tuple[jax.Array, jax.Array, jax.Array]]:

@@ -12,33 +12,41 @@ import numpy as np
 
 from mohamjax.struct import put, record
 
-__all__ = ["Kinds", "alike", "immediate", "kinds_of"]
+__all__ = ["Kinds", "immediate", "kinds_of", "room_for"]
+
+_ROOM = 16
+"""Kinds are padded to a multiple, so that a few pins more or less change no shape."""
 
 
 @record
 class Kinds:
-    """Layers that may go to the same chiplets, and take the same there. The last kind is padding, and runs nowhere.
+    """Layers that may go to the same chiplets, and take the same there. The last kinds, one at least, are padding.
 
     Attributes:
         of_layer: `[L]` int32, kind of each layer.
-        layers: `[Q]` int32, number of layers; 0 of padding.
+        number: `[Q]` int32, how many layers there are of it; 0 of padding.
         unique: `[Q]` int32, their unique layer.
-        able: `[Q, T]` bool, the template runs them and the user's pins allow it.
+        able: `[Q, T]` bool, the template runs them and the user's pins allow it; False of padding.
         pin: `[Q]` int32, tile that they must run on, -1 where they are free.
     """
 
     of_layer: jax.Array
-    layers: jax.Array
+    number: jax.Array
     unique: jax.Array
     able: jax.Array
     pin: jax.Array
 
 
-def alike(unique: np.ndarray, allowed: np.ndarray, pin: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _alike(unique: np.ndarray, allowed: np.ndarray, pin: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The first layer of every kind, and the kind of every layer `[layers]`; arguments as of `kinds_of`."""
     rows = np.column_stack([unique, pin, allowed])
     _, first, kind = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     return first, kind.reshape(-1)
+
+
+def room_for(unique: np.ndarray, allowed: np.ndarray, pin: np.ndarray) -> int:
+    """Q, kinds of layers with padding; arguments as of `kinds_of`."""
+    return -(-(len(_alike(unique, allowed, pin)[0]) + 1) // _ROOM) * _ROOM
 
 
 def kinds_of(unique: np.ndarray, allowed: np.ndarray, pin: np.ndarray, able: np.ndarray, padded: int) -> Kinds:
@@ -53,14 +61,15 @@ def kinds_of(unique: np.ndarray, allowed: np.ndarray, pin: np.ndarray, able: np.
         able: `[layers, T]` bool, templates that may run it: among those allowed, a matter of its unique layer.
         padded: L.
     """
-    first, kind = alike(unique, allowed, pin)
-    number = len(first)
+    first, kind = _alike(unique, allowed, pin)
+    room = room_for(unique, allowed, pin)
+    more = (0, room - len(first))
     return Kinds(
-        of_layer=put(np.pad(kind, (0, padded - len(kind)), constant_values=number), np.int32),
-        layers=put(np.append(np.bincount(kind, minlength=number), 0), np.int32),
-        unique=put(np.append(unique[first], 0), np.int32),
-        able=put(np.pad(able[first], ((0, 1), (0, 0)))),
-        pin=put(np.append(pin[first], -1), np.int32),
+        of_layer=put(np.pad(kind, (0, padded - len(kind)), constant_values=room - 1), np.int32),
+        number=put(np.bincount(kind, minlength=room), np.int32),
+        unique=put(np.pad(unique[first], more), np.int32),
+        able=put(np.pad(able[first], (more, (0, 0)))),
+        pin=put(np.pad(pin[first], more, constant_values=-1), np.int32),
     )
 
 

@@ -316,7 +316,7 @@ def generations(
 
 
 light_generations = lean_jit(inspect.unwrap(generations), static_argnames=("problem", "chunk", "migration", "spread"))
-"""`generations`, compiled in two thirds of the time and slower by a seventh: for all but long searches."""
+"""`generations`, compiled in two fifths of the time and slower by up to two thirds: for all but long searches."""
 
 
 def _migrated(population: emo.NSGA2State, candidates: Genes, spread: Spread | None) -> Genes:

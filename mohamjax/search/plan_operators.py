@@ -138,7 +138,7 @@ def completed(plan: Plan, genetics: Genetics) -> Plan:
     """
     site, kinds = genetics.site, genetics.kinds
     free = site == FREE
-    there = kinds.layers > 0
+    there = kinds.number > 0
     runs_all = jnp.all(kinds.able | ~there[:, None], axis=0)
     template = jnp.where(free, plan.template, site)
     template = jnp.where(template >= 0, template, -1)
@@ -153,7 +153,7 @@ def completed(plan: Plan, genetics: Genetics) -> Plan:
         standing = jnp.where(template >= 0, kinds.able[:, jnp.maximum(template, 0)], False)
         return there & ~jnp.any(standing, axis=1)
 
-    number = jnp.where(kinds.able, kinds.layers[:, None], 0)
+    number = jnp.where(kinds.able, kinds.number[:, None], 0)
     common = jnp.sum(number, axis=0)
     for k in range(min(kinds.able.shape[1], site.shape[0])):
         alone = lonely(template)

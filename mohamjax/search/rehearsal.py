@@ -1,10 +1,10 @@
 """A search rehearsed on made-up tables while the layer mapper works: its programs are there when it begins.
 
-Programs depend on shapes alone, and those of a search follow from networks, templates and settings before any layer is
-mapped. A rehearsal goes the whole way with tables of these shapes, in a thread of its own: the search's programs first,
-then those that evaluate its front in double precision. Nothing of what it finds is used. Where it guessed a shape wrong
-(templates with axes of more than 16 children, `wires`; a front much smaller than its archive), the program is compiled
-when it is needed, as without.
+Programs depend on shapes alone, and those of a search follow from networks, templates, requirements and settings before
+any layer is mapped. A rehearsal goes the whole way with tables of these shapes, in a thread of its own: the search's
+programs first, then those that evaluate its front in double precision. Nothing of what it finds is used. Where it
+guessed a shape wrong (templates with axes of more than 16 children, `wires`; a front much smaller than its archive),
+the program is compiled when it is needed, as without.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mohamjax.schedule import reevaluate, scenario_bounds
 from mohamjax.schedule.measures import of_frames
 from mohamjax.schedule.periods import frame_jobs
 from mohamjax.search.context import build_context
-from mohamjax.search.kinds import alike, immediate
+from mohamjax.search.kinds import immediate, room_for
 from mohamjax.search.moham import designs_of, refitted, run
 from mohamjax.search.requirements import Site
 from mohamjax.search.settings import Settings
@@ -125,10 +125,10 @@ class Rehearsal:
         layers, settings, site = self._application.layers, self._settings, self._site
         before = immediate([layer.predecessors for layer in layers])
         after = np.bincount([p for needs in before for p in needs], minlength=1)
-        kinds, _ = alike(np.array(self._application.unique_of_layer), site.allowed, site.pin)
+        kinds = room_for(np.array(self._application.unique_of_layer), site.allowed, site.pin)
         return (
             "rehearsal", len(layers), len(self._application.unique_layers),
-            max(map(len, before)), int(after.max()), len(kinds),
+            max(map(len, before)), int(after.max()), kinds,
             tuple(template.content_hash() for template in site.templates),
             settings.moham, settings.mapper.entries, settings.remap, settings.package, site.projects,
             self._devices, self._frames,
