@@ -3,7 +3,7 @@
 Each run is `mohamjax search` in a process and a cache folder of its own, mapping and compiling included, as a user
 meets it; methods take turns, scenario by scenario. "layers" is the default of 84a5f18. "fixed tables" is the default
 without mapping again, "default" maps again every 100 generations, "until nothing improves" goes on so after the last
-generation until a round gains less than a five-thousandth (`--polish`). Hypervolumes are those of `bounds.json`: on
+generation until a round gains less than a ten-thousandth (`--polish`). Hypervolumes are those of `bounds.json`: on
 log axes in the box of the search's first tables, which are equal for all methods of a scenario. "asked": 0.02 above
 what was asked of 16,000 evaluations over fixed tables for "default", 0.03 for the last.
 

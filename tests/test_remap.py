@@ -316,7 +316,7 @@ def remapper(application, mapped, config=REMAP, generations=12):
 def test_polishing_goes_on_until_a_round_gains_next_to_nothing(application, mapped):
     one = remapper(application, mapped, dataclasses.replace(REMAP, polish=3, settle=5), 7)
     assert one.schedule == [3, 6, 7, 12, 17] and one.end == 22
-    volumes = {0: 0.1, 3: 0.1, 6: 0.1, 7: 0.1, 12: 0.2, 17: 0.2 * 1.0001, 22: 0.2}
+    volumes = {0: 0.1, 3: 0.1, 6: 0.1, 7: 0.1, 12: 0.2, 17: 0.2 * 1.00005, 22: 0.2}
     settled = []
     for one.rounds in range(6):
         settled.append(one.settled(volumes))

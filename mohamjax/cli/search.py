@@ -61,7 +61,7 @@ def add_parser(verbs: Any) -> None:
         type=options.natural,
         metavar="N",
         help="after the last generation, map again on chiplets of the front up to N times, 100 generations each, until "
-        "that gains less than a five-thousandth of the hypervolume (default 0)",
+        "that gains less than a ten-thousandth of the hypervolume (default 0)",
     )
     parser.add_argument("--population", type=options.positive, help="designs per generation (overrides the budget)")
     parser.add_argument("--generations", type=options.positive, help="most generations (overrides the budget)")

@@ -176,7 +176,7 @@ class RemapConfig:
     Attributes:
         every: generations from one round to the next; 0 has no rounds while the search goes on.
         polish: most rounds after the last generation, each with `settle` generations; they end when one of them raises
-            the hypervolume by less than a five-thousandth.
+            the hypervolume by less than a ten-thousandth.
         settle: generations after each of those.
         chiplets: chiplets that stand for those of the front, and are mapped on.
         entries: mappings that sets may grow by, in all rounds together.

@@ -37,7 +37,7 @@ __all__ = ["ChipletSample", "Remapper", "chiplets_of", "map_again", "with_room"]
 _LEAST_GAIN = 1e-3
 """A mapping joins a set where it lowers the logarithm of a score on some chiplet by this much."""
 
-_POLISHED = 2e-4
+_POLISHED = 1e-4
 """Share of the hypervolume by which a round of polishing must raise it for another one to follow."""
 
 
