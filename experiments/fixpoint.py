@@ -15,7 +15,6 @@ largest fall of the ten. (3) Ends: excess of the fastest, most frugal and smalle
     python experiments/fixpoint.py --scenarios ar-vr --seeds 2 --budget tiny --population 32 --generations 20
 """
 
-import csv
 import dataclasses
 import pathlib
 from typing import Any
@@ -24,11 +23,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from report import Report, when_and_where
-from search_problem import TUNED, Clock, arguments_of, command, merit, paragraphs
+from search_problem import TUNED, Clock, arguments_of, command, merit, paragraphs, read_rows
 
 from mohamjax.hardware import PackageParameters, load_technology, load_templates
 from mohamjax.io import mapping_cache
-from mohamjax.io.files import write_text
+from mohamjax.io.files import csv_text, write_text
 from mohamjax.mapping import MappingTables
 from mohamjax.schedule import Design, Evaluated, alone, reevaluate
 from mohamjax.search import BUDGETS, MapperConfig, SearchResult, Settings, co_optimise
@@ -187,10 +186,7 @@ def measured(result: SearchResult, settings: Settings, number: int) -> dict[str,
 
 def kept(file: pathlib.Path | None, made_by: dict[str, Any]) -> list[dict[str, Any]]:
     """The rows of a file that a run with the same settings left, as they stand there."""
-    if file is None or not file.exists():
-        return []
-    with open(file, newline="") as opened:
-        rows: list[dict[str, Any]] = list(csv.DictReader(opened))
+    rows: list[dict[str, Any]] = [] if file is None else [*read_rows(file)]
     for row in rows:
         if {name: row.get(name) for name in made_by} != {name: str(value) for name, value in made_by.items()}:
             raise SystemExit(f"{file} holds seeds of other settings than {made_by}: name another file")
@@ -230,8 +226,7 @@ def main() -> None:
             rows.append({"scenario": scenario, "seed": seed, **made_by, **figures})
             clock.say(f"{scenario}, seed {seed}: {figures}")
             if arguments.csv is not None:
-                lines = [",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]
-                write_text(arguments.csv, "\n".join(lines) + "\n")
+                write_text(arguments.csv, csv_text(rows))
     report = Report()
     sizes = "".join(f", {name} {value}" for name, value in changes.items())
     report.say(

@@ -16,7 +16,6 @@ spent so far per scenario and method, of the 5,000,000 each that are meant to be
     python experiments/reference_fronts.py --evaluations 0
 """
 
-import csv
 import dataclasses
 import pathlib
 
@@ -36,6 +35,7 @@ from search_problem import (
     paragraphs,
     prepared,
     read_front,
+    read_rows,
     schedules,
     searched,
     sized,
@@ -43,6 +43,7 @@ from search_problem import (
     write_fronts,
 )
 
+from mohamjax.io.files import csv_text, write_text
 from mohamjax.schedule import reevaluate
 from mohamjax.schedule.front import front_index
 from mohamjax.search import BUDGETS, Settings
@@ -106,21 +107,6 @@ def thinned(objectives: np.ndarray, most: int) -> np.ndarray:
     return np.sort(chosen)
 
 
-def read_runs(file: pathlib.Path) -> list[dict[str, str]]:
-    """Runs done so far."""
-    if not file.exists():
-        return []
-    with open(file, newline="") as text:
-        return list(csv.DictReader(text))
-
-
-def write_runs(file: pathlib.Path, runs: list[dict[str, str]]) -> None:
-    with open(file, "w", newline="") as text:
-        writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(runs)
-
-
 def main() -> None:
     parser = arguments_of(__doc__)
     parser.add_argument("--scenarios", default=",".join(SCENARIOS))
@@ -144,7 +130,7 @@ def main() -> None:
     if arguments.budget != "paper" and any(given.resolve() == committed for given, committed in files.items()):
         parser.error("--budget: what is committed is of the budget `paper`; give --front, --runs and --out as well")
 
-    clock, runs = Clock(), read_runs(arguments.runs)
+    clock, runs = Clock(), read_rows(arguments.runs)
     fronts = {name: read_front(name, arguments.front) for name in sorted({*SCENARIOS, *scenarios})}
     cases: dict[str, Case] = {}
     for scenario in scenarios:
@@ -174,7 +160,7 @@ def main() -> None:
             values = [*identity, done, arguments.precision, f"{own:.5f}", f"{union:.5f}", f"{unthinned:.5f}"]
             runs.append(dict(zip(COLUMNS, map(str, values), strict=True)))
             write_fronts({name: front for name, front in fronts.items() if len(front[0])}, arguments.front)
-            write_runs(arguments.runs, runs)
+            write_text(arguments.runs, csv_text(runs, COLUMNS))
             clock.say(f"{scenario}, {label}, seed {seed}: {done:,} evaluations, {own:.5f}, union {union:.5f}")
 
     report = Report()

@@ -222,6 +222,14 @@ REFERENCE = RESULTS / "reference_fronts.csv.gz"
 FRONT_COLUMNS = ("scenario", "latency_s", "energy_J", "area_mm2", "method", "seed")
 
 
+def read_rows(file: pathlib.Path) -> list[dict[str, str]]:
+    """The rows of a CSV file as they stand there, from which an experiment goes on; none where there is no file."""
+    if not file.exists():
+        return []
+    with open(file, newline="") as text:
+        return list(csv.DictReader(text))
+
+
 def read_front(scenario: str, file: pathlib.Path = REFERENCE) -> tuple[np.ndarray, list[tuple[str, str]]]:
     """Objectives `[N, 3]` of a scenario's reference front, with method and seed of each; empty where there is none."""
     if not file.exists():

@@ -16,6 +16,7 @@ from mohamjax.search.context import random_orders
 from mohamjax.search.kinds import Kinds, immediate
 from mohamjax.search.operators import scheduling_mutation
 from mohamjax.search.plans import THRIFT, WEIGHTS, Plan, Planned, decode, fitting, placed, plan_of, plan_tables
+from mohamjax.search.seeds import padded_rows
 
 seeds = st.integers(0, 2**16)
 demanded = st.sampled_from(["", "f", "fc", "fcp", "h", "ch"])
@@ -342,12 +343,12 @@ def test_kinds_and_immediate_predecessors_change_nothing(seed, demands):
     )
     before = immediate([[int(p) for p in row if p >= 0] for row in np.asarray(g.predecessors)[:n]])
     after = [[j for j in range(n) if i in before[j]] for i in range(n)]
-    few = {"predecessors": before, "successors": after}
-    lists = {name: np.full(g.predecessors.shape, -1, np.int32) for name in few}
-    for name, rows in few.items():
-        for row, values in zip(lists[name], rows, strict=False):
-            row[: len(values)] = values
-    other = dataclasses.replace(g, kinds=alone, **{name: jnp.asarray(leaf) for name, leaf in lists.items()})
+    few = {"predecessors": padded_rows(before, 16, -1), "successors": padded_rows(after, 16, -1)}
+    lists = {
+        name: jnp.asarray(np.pad(rows, ((0, 0), (0, g.predecessors.shape[1] - rows.shape[1])), constant_values=-1))
+        for name, rows in few.items()
+    }
+    other = dataclasses.replace(g, kinds=alone, **lists)
     keys = jax.random.split(jax.random.key(seed), BATCH)
     results = [decode_all(plans, g, c.plans), decode_all(plans, other, c.plans)]
     for one, two in zip(*map(jax.tree.leaves, results), strict=True):

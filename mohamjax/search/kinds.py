@@ -46,7 +46,11 @@ def _alike(unique: np.ndarray, allowed: np.ndarray, pin: np.ndarray) -> tuple[np
 
 def room_for(unique: np.ndarray, allowed: np.ndarray, pin: np.ndarray) -> int:
     """Q, kinds of layers with padding; arguments as of `kinds_of`."""
-    return -(-(len(_alike(unique, allowed, pin)[0]) + 1) // _ROOM) * _ROOM
+    return _padded(len(_alike(unique, allowed, pin)[0]))
+
+
+def _padded(kinds: int) -> int:
+    return -(-(kinds + 1) // _ROOM) * _ROOM
 
 
 def kinds_of(unique: np.ndarray, allowed: np.ndarray, pin: np.ndarray, able: np.ndarray, padded: int) -> Kinds:
@@ -62,7 +66,7 @@ def kinds_of(unique: np.ndarray, allowed: np.ndarray, pin: np.ndarray, able: np.
         padded: L.
     """
     first, kind = _alike(unique, allowed, pin)
-    room = room_for(unique, allowed, pin)
+    room = _padded(len(first))
     more = (0, room - len(first))
     return Kinds(
         of_layer=put(np.pad(kind, (0, padded - len(kind)), constant_values=room - 1), np.int32),
