@@ -34,11 +34,14 @@ import numpy as np  # noqa: E402
 import mohamjax as mj  # noqa: E402
 from mohamjax.cli import main  # noqa: E402
 from mohamjax.devices import chosen_devices, join  # noqa: E402
+from mohamjax.hardware import load_technology  # noqa: E402
 from mohamjax.io import CheckpointFile  # noqa: E402
 from mohamjax.search import MapperConfig, co_optimise, moham  # noqa: E402
 from mohamjax.search.codesign import Silent  # noqa: E402
+from mohamjax.search.mapper import map_layers  # noqa: E402
 from mohamjax.search.plan_operators import PlanRates  # noqa: E402
 from mohamjax.search.settings import Settings, changed  # noqa: E402
+from mohamjax.struct import take  # noqa: E402
 from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape  # noqa: E402
 
 COLLECTIVE = re.compile(
@@ -143,10 +146,21 @@ def tables_of_files():
 
 
 def mapped(devices):
-    """Objectives of mappings of four problems."""
+    """Objectives of mappings of four problems, and of what a descent from all of them, twice, in two batches finds."""
     own = mj.DesignProblem(problem().application, ("simba", "eyeriss"), mj.Package(max_tiles=2))
     sizes = MapperConfig(population=8, generations=2, immigrants=2, descent=2, archive=8, entries=6, block=1)
-    return mj.map_layers(own, config=sizes, devices=devices).objectives
+    first = mj.map_layers(own, config=sizes, devices=devices)
+    given = {
+        (int(u), int(t)): [take(take(first.mapping, (u, t)), m) for m in range(first.count[u, t])] * 2
+        for u, t in np.argwhere(first.count > 0)
+    }
+    assert max(map(len, given.values())) > sizes.population + sizes.immigrants
+    technology = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), load_technology())
+    second = map_layers(
+        jax.random.key(0), own.application.unique_layers, own.templates, technology, sizes, given=given,
+        from_given=True, devices=chosen_devices(devices),
+    )  # fmt: skip
+    return np.stack([first.objectives, second.objectives])
 
 
 def refused(*words):

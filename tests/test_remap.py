@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from mohamjax.hardware import PackageParameters, load_technology, load_templates
 from mohamjax.io import CheckpointFile, mapping_cache
 from mohamjax.mapping import MappingTables, stacked_layers, tabulate
+from mohamjax.programs import PROGRAMS
 from mohamjax.schedule import alone, workbench
 from mohamjax.search import BUDGETS, Settings, co_optimise, codesign, moham, remap
 from mohamjax.search.config import RemapConfig
@@ -28,7 +29,7 @@ TEMPLATES = tuple(load_templates(["eyeriss", "simba", "shidiannao"]))
 TECHNOLOGY = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), load_technology())
 MAPPER = BUDGETS["tiny"].mapper  # of the sizes of other files, so that its programs are compiled once
 KEPT, ROOM = 96, 32  # together as many places as sets have elsewhere, for the same reason
-REMAP = RemapConfig(every=3, polish=1, settle=2, chiplets=4, entries=ROOM, generations=1, descent=1)
+REMAP = RemapConfig(every=3, polish=1, settle=2, chiplets=4, entries=ROOM, generations=0, descent=1)
 
 
 def same(a, b) -> bool:
@@ -144,7 +145,7 @@ def sampled(application, tables, seed, count) -> ChipletSample:
 
 
 def again(application, tables, sample, room):
-    config = dataclasses.replace(MAPPER, generations=REMAP.generations, descent=REMAP.descent)
+    config = dataclasses.replace(MAPPER, generations=1, descent=REMAP.descent)
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)  # numbers without meaning would be said to the user
         return map_again(
@@ -189,6 +190,50 @@ def test_what_joins_is_better_than_all_before_on_some_chiplet(application, mappe
     for a, b in zip(jax.tree.leaves(columns(once)), jax.tree.leaves(columns(tables)), strict=True):
         np.testing.assert_array_equal(a[new], b[new])
     assert np.isfinite(tables.objectives[new]).all()
+
+
+def test_without_generations_rounds_go_on_from_what_the_sets_hold(application, mapped):
+    """No set gets worse for a layer on its chiplet, no random number is drawn, and the mapper's programs serve."""
+    sample = sampled(application, mapped, 3, 6)
+    config = dataclasses.replace(MAPPER, generations=0, descent=2)
+
+    def round_(key, progress=None):
+        return map_again(
+            key, sample, application.unique_layers, TEMPLATES, TECHNOLOGY, mapped, PACKAGE, config, room=ROOM,
+            progress=progress,
+        )  # fmt: skip
+
+    again(application, mapped, sample, ROOM)
+    compiled, told = set(PROGRAMS), []
+    tables, joined = round_(jax.random.key(1), told.append)
+    assert set(PROGRAMS) == compiled
+    others, number = round_(jax.random.key(2))
+    assert same(tables, others) and joined == number > 5
+    assert 0 < told[-1].evaluations == told[-1].total < told[-1].problems * config.evaluations
+    given = remap._best_known(mapped, sample, PACKAGE)
+    assert set(given) == {(int(u), int(k)) for u, k in np.argwhere(sample.runs)}
+    for (u, k), mappings in given.items():
+        t, n = sample.template[k], mapped.count[u, sample.template[k]]
+        fits = (mapped.capacity[u, t, :n] <= sample.capacity[k]).all(axis=-1)
+        fits &= (mapped.fanout[u, t, :n] <= sample.fanout[k]).all(axis=(-2, -1))
+        assert (1 if fits.any() else 0) <= len(mappings) <= min(fits.sum(), len(WEIGHTS))
+
+
+def test_mappings_that_the_mapper_would_not_make_are_no_start(application, mapped):
+    """A set may hold a user's mapping with other data kept: a descent leaves it out, and has no set without others."""
+    strange, known = (jax.tree.map(lambda leaf, m=m: leaf[0, 0, m], mapped.mapping) for m in (0, 1))
+    strange = dataclasses.replace(strange, keep=~np.asarray(strange.keep))
+    config = dataclasses.replace(MAPPER, descent=1)
+    found = [
+        map_layers(
+            jax.random.key(0), application.unique_layers[:2], TEMPLATES[:1], TECHNOLOGY, config,
+            given={(0, 0): own, (1, 0): []}, from_given=True,
+        )
+        for own in ([known], [strange, known], [strange])
+    ]  # fmt: skip
+    assert [table.count[0, 0] > 0 for table in found] == [True, True, False]
+    assert same(found[0], found[1]) and not any(table.count[1, 0] for table in found)
+    assert found[0].objectives[0, 0, : found[0].count[0, 0]].min(axis=0)[0] <= mapped.objectives[0, 0, 1, 0]
 
 
 @pytest.mark.parametrize("room", [0, 1])

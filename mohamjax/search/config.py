@@ -180,17 +180,18 @@ class RemapConfig:
         settle: generations after each of those.
         chiplets: chiplets that stand for those of the front, and are mapped on.
         entries: mappings that sets may grow by, in all rounds together.
-        generations: of the mapper, instead of its own number.
+        generations: of the mapper, instead of its own number; 0: its descent alone, from the mappings of the sets that
+            are best on a chiplet.
         descent: rounds of the mapper's descent, likewise.
     """
 
     every: int = 100
     polish: int = 0
     settle: int = 100
-    chiplets: int = 12
+    chiplets: int = 24
     entries: int = 128
-    generations: int = 4
-    descent: int = 8
+    generations: int = 0
+    descent: int = 4
 
     def __post_init__(self) -> None:
         """Checks the values that a user can set."""

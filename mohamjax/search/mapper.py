@@ -29,6 +29,7 @@ import numpy as np
 from mohamjax import emo
 from mohamjax.devices import Devices
 from mohamjax.dims import WINDOWS
+from mohamjax.errors import InputError
 from mohamjax.hardware import Technology, Template, TemplateArrays, fits, technology_hash, template_arrays
 from mohamjax.mapping.cost import MAX_CHILDREN
 from mohamjax.mapping.nest import Array, Mapping
@@ -259,10 +260,14 @@ class _Search:
         cached: int,
         max_children: int,
         devices: Devices | None = None,
+        batches: int = 0,
     ) -> None:
         self.config, self.rates, self.progress, self.devices = config, rates, progress, devices
         self.problems, self.cached, self.done, self.evaluations = problems, cached, cached, 0
-        self.total = (problems - cached) * config.evaluations
+        self.count = config.population + config.immigrants
+        self.batches = batches  # of given mappings that a descent alone begins with; 0: a search
+        each = (batches + config.descent) * self.count if batches else config.evaluations
+        self.total = (problems - cached) * each
         self.max_children = max_children
         self.began = time.perf_counter()
         self.compile_s = 0.0
@@ -325,28 +330,28 @@ class _Search:
         self, keys: Array, context: MapperContext, given: MappingGenes | None, is_given: Any
     ) -> dict[str, Any]:
         """The programs of a block by name, compiled side by side."""
-        config = self.config
-        search = mapping_search(
-            config.population, config.immigrants, config.archive, config.distinct,
-            context.template.machine.capacity.dtype,
-        )  # fmt: skip
+        config, count = self.config, self.count
+        dtype = context.template.machine.capacity.dtype
+        search = mapping_search(config.population, config.immigrants, config.archive, config.distinct, dtype)
         kind = {"fixed": config.fixed, "max_children": self.max_children}
-        count = config.population + config.immigrants
         began = time.perf_counter()
         space, template = context.space, context.template
-        state, genes = _start.eval_shape(keys, space, given, is_given, search=search)
-        values = _evaluate.eval_shape(genes, space, template, context.technology, **kind)
-        tried, exists = (jax.ShapeDtypeStruct((values.shape[0], n), bool) for n in (config.archive, count))
+        genes, archive = _blank(space, count), _empty(space, config.archive, dtype)
+        values = jax.ShapeDtypeStruct((len(keys), count, 3), dtype)
+        tried, exists = (jax.ShapeDtypeStruct((len(keys), n), bool) for n in (config.archive, count))
         wanted: dict[str, tuple[Any, tuple[Any, ...], tuple[Any, ...], dict[str, Any]]] = {  # the slowest first
-            "ask": (_ask, (state, space), (self.rates,), {"search": search}),
             "evaluate": (_evaluate, (genes, space, template), (context.technology,), kind),
-            "start": (_start, (keys, space, given, is_given), (), {"search": search}),
-            "tell": (_tell, (state, genes, values), (), {"search": search}),
-            "finish": (_finish, (state.archive, space), (), {"entries": config.entries}),
         }
+        if not self.batches:
+            state, _ = _start.eval_shape(keys, space, given, is_given, search=search)
+            wanted["ask"] = (_ask, (state, space), (self.rates,), {"search": search})
+            wanted["start"] = (_start, (keys, space, given, is_given), (), {"search": search})
+            wanted["tell"] = (_tell, (state, genes, values), (), {"search": search})
+        wanted["finish"] = (_finish, (archive, space), (), {"entries": config.entries})
         if config.descent:
-            wanted["neighbours"] = (_neighbours, (state.archive, tried, space), (), {"count": count})
-            wanted["enter"] = (_enter, (state.archive, tried, genes, exists, values), (), {})
+            wanted["neighbours"] = (_neighbours, (archive, tried, space), (), {"count": count})
+        if config.descent or self.batches:
+            wanted["enter"] = (_enter, (archive, tried, genes, exists, values), (), {})
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             tables = pool.submit(self.compile_tables, context)
             made = {
@@ -364,25 +369,38 @@ class _Search:
         self, keys: Array, context: MapperContext, given: MappingGenes | None, is_given: Any, real: int
     ) -> MappingTables | None:
         """Searches one block of which `real` problems are no padding; None if stopped on the way."""
-        config, rates = self.config, self.rates
-        count = config.population + config.immigrants
+        config, rates, count = self.config, self.rates, self.count
         call = self.programs(keys, context, given, is_given)
         space, template, technology = context.space, context.template, context.technology
-        tried = jnp.zeros((len(keys), config.archive), bool)
+        archive = _empty(space, config.archive, template.machine.capacity.dtype)
+        tried = np.zeros((len(keys), config.archive), bool)
+        batches: list[tuple[MappingGenes, Array]] = []
+        if self.batches:
+            cuts = [slice(i * count, (i + 1) * count) for i in range(self.batches)]
+            batches = [jax.tree.map(lambda leaf, cut=cut: leaf[:, cut], (given, is_given)) for cut in cuts]
+            given = is_given = None
         if self.devices is not None:
-            split = keys, space, template, given, is_given, tried
-            keys, space, template, given, is_given, tried = self.devices.split(split)
+            split = keys, space, template, given, is_given, archive, tried, batches
+            keys, space, template, given, is_given, archive, tried, batches = self.devices.split(split)
             technology, rates = self.devices.copied((technology, rates))
-        state, genes = call["start"](keys, space, given, is_given)
-        for generation in range(config.generations + 1):  # the first evaluates the first population
+        for genes, exists in batches:
             if self.stop.is_set():
                 return None
-            if generation:
-                genes = call["ask"](state, space, rates)
-            state = call["tell"](state, genes, call["evaluate"](genes, space, template, technology))
-            jax.block_until_ready(state)
-            self.report(real * count)
-        archive = state.archive
+            values = call["evaluate"](genes, space, template, technology)
+            archive, tried = call["enter"](archive, tried, genes, exists, values)
+            tries = int(np.sum(np.asarray(exists)[:real]))
+            self.report(tries, spared=real * count - tries)
+        if not batches:
+            state, genes = call["start"](keys, space, given, is_given)
+            for generation in range(config.generations + 1):  # the first evaluates the first population
+                if self.stop.is_set():
+                    return None
+                if generation:
+                    genes = call["ask"](state, space, rates)
+                state = call["tell"](state, genes, call["evaluate"](genes, space, template, technology))
+                jax.block_until_ready(state)
+                self.report(real * count)
+            archive = state.archive
         for round_ in range(config.descent):
             if self.stop.is_set():
                 return None
@@ -412,6 +430,7 @@ def map_layers(
     *,
     rates: MapperRates | None = None,
     given: Dict[tuple[int, int], Sequence[Mapping]] | None = None,
+    from_given: bool = False,
     wanted: np.ndarray | None = None,
     progress: Callable[[MapperProgress], None] | None = None,
     cache: TableStore | None = None,
@@ -435,6 +454,8 @@ def map_layers(
         rates: probabilities of the operators; default the MEDEA paper's.
         given: mappings by (index of the layer, index of the template) that join the first population; L levels as
             the deepest template has.
+        from_given: no population: the descent goes on from the given mappings alone, any number of them, and draws
+            nothing. Those that the mapper itself would not make are left out; pairs without any are not searched.
         wanted: `[U, T]` bool, pairs to search; default all that can be.
         progress: called from worker threads, one call at a time, after every generation of a block.
         cache: where finished sets are kept between runs (`io.MappingCache`); None neither reads nor writes any.
@@ -451,7 +472,7 @@ def map_layers(
         the extremes of all three objectives that the search met.
 
     Raises:
-        InputError: a given mapping does not fit its layer and template.
+        InputError: a given mapping does not fit its layer and template, and not `from_given`.
     """
     config = config or MapperConfig()
     rates = rates or MapperRates()
@@ -460,9 +481,13 @@ def map_layers(
     deep = arrays.component.shape[1]
     primes = prime_slots(layers)
     layout = {"levels": deep, "primes": primes, "dtype": jnp.dtype(dtype).name}
+    if from_given:
+        layout["from_given"] = True
     pairs = _pairs(key, layers, templates, technology, config, rates, given, layout)
     if wanted is not None:
         pairs = [pair for pair in pairs if wanted[pair.layer, pair.template]]
+    if from_given:
+        pairs = [pair for pair in pairs if given.get((pair.layer, pair.template))]
 
     found: dict[_Pair, MappingTables] = {}
     if cache is not None:
@@ -470,10 +495,14 @@ def map_layers(
     open_ = [pair for pair in pairs if pair not in found]
 
     spaces = _spaces(open_, layers, templates, arrays)
-    most_given = max([0, *(len(v) for v in given.values())])
+    most_given, batches = max([0, *(len(v) for v in given.values())]), 0
+    if from_given:
+        count = config.population + config.immigrants
+        batches = -(-most_given // count)
+        most_given = batches * count
     room = MAX_CHILDREN if config.fixed else max(_room_of(spaces), max_children or 0)
     own = None if devices is None else devices.own
-    search = _Search(config, rates, progress, len(pairs), len(found), room, own)
+    search = _Search(config, rates, progress, len(pairs), len(found), room, own, batches)
     search.report()
     tech = cast(technology, dtype)
 
@@ -484,7 +513,7 @@ def map_layers(
         padded = block + [block[-1]] * (width - len(block))
         keys, context = _block(key, padded, spaces, arrays, tech)
         names = [template.name for template in templates]
-        seeds, is_seed = _given_genes(padded, given, spaces, names, most_given)
+        seeds, is_seed = _given_genes(padded, given, spaces, names, most_given, lenient=from_given)
         result = search.block(keys, context, seeds, is_seed, len(block))
         if result is None:
             return
@@ -573,21 +602,47 @@ def _given_genes(
     spaces: dict[_Pair, MapSpace],
     names: Sequence[str],
     most: int,
+    *,
+    lenient: bool = False,
 ) -> tuple[MappingGenes | None, np.ndarray | None]:
-    """Given mappings of a block as genes `[B, K, ...]`, and which of them exist `[B, K]`; K = 0: None."""
+    """Given mappings of a block as genes `[B, K, ...]`, and which of them exist `[B, K]`; K = 0: None.
+
+    What no genes of its space describe is refused, or left out if `lenient`.
+    """
     if most == 0:
         return None, None
-    rows, exists = [], np.zeros((len(block), most), bool)
+    exists = np.zeros((len(block), most), bool)
+    rows = _blank(stack_spaces([spaces[pair] for pair in block]), most)
     for i, pair in enumerate(block):
-        space = spaces[pair]
         item = f"layer {pair.layer} on template {names[pair.template]}"
-        genes = [encode(m, space, item=item) for m in given.get((pair.layer, pair.template), ())]
-        exists[i, : len(genes)] = True
-        levels, dims = space.constraints.order.shape
-        blank = MappingGenes(
-            slot=np.full(space.prime.shape, space.outermost, np.int32),
-            order=np.tile(np.arange(dims, dtype=np.int32), (levels, 1)),
-            spatial_order=np.tile(np.arange(dims, dtype=np.int32), (2, levels, 1)),
-        )
-        rows.append(jax.tree.map(lambda *x: np.stack(x), *genes, *[blank] * (most - len(genes))))
-    return jax.tree.map(lambda *x: np.stack(x), *rows), exists
+        for k, mapping in enumerate(given.get((pair.layer, pair.template), ())):
+            try:
+                genes = encode(mapping, spaces[pair], item=item)
+            except InputError:
+                if not lenient:
+                    raise
+                continue
+            for leaf, own in zip(jax.tree.leaves(rows), jax.tree.leaves(genes), strict=True):
+                leaf[i, k] = own
+            exists[i, k] = True
+    return rows, exists
+
+
+def _blank(space: MapSpace, count: int) -> MappingGenes:
+    """Genes of a block `[B, count, ...]` with all factors outermost; NumPy arrays."""
+    size, primes = np.shape(space.prime)
+    levels, dims = np.shape(space.constraints.order)[1:]
+    order = np.broadcast_to(np.arange(dims, dtype=np.int32), (size, count, 3, levels, dims))
+    slot = np.broadcast_to(np.asarray(space.outermost, np.int32).reshape(-1, 1, 1), (size, count, primes))
+    return MappingGenes(slot=slot.copy(), order=order[:, :, 0].copy(), spatial_order=order[:, :, 1:].copy())
+
+
+def _empty(space: MapSpace, capacity: int, dtype: Any) -> emo.Archive:
+    """Empty archives of a block, `[B, A, ...]`; NumPy arrays."""
+    size = len(space.prime)
+    values: dict[str, Any] = {
+        "objectives": np.full((size, capacity, 3), np.inf, dtype),
+        "valid": np.zeros((size, capacity), bool),
+        "thinned": np.zeros(size, np.int32),
+    }
+    return emo.Archive(genes=_blank(space, capacity), **values)

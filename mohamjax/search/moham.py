@@ -544,7 +544,7 @@ def _refit_all(individuals: Planned, weight: jax.Array, context: MohamContext) -
     return jax.vmap(jax.vmap(one))(individuals)
 
 
-@brief_jit
+@light_jit
 def _decode_all(plans: Plan, context: MohamContext) -> Planned:
     """Plans `[I, P, ...]` decoded."""
     return jax.vmap(lambda plans: decode(plans, context.genetics, context.plans))(plans)

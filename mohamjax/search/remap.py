@@ -21,7 +21,7 @@ import numpy as np
 
 from mohamjax.devices import Devices, agreed
 from mohamjax.hardware import PackageParameters, Technology, Template, template_arrays
-from mohamjax.mapping import MappingTables, stacked_layers, tabulate, tabulate_sets
+from mohamjax.mapping import Mapping, MappingTables, stacked_layers, tabulate, tabulate_sets
 from mohamjax.schedule import Chiplets, Design, Workbench, alone, chiplets, uncontended, workbench
 from mohamjax.search.config import MapperConfig, MapperProgress, RemapConfig
 from mohamjax.search.context import MohamContext
@@ -161,7 +161,7 @@ def map_again(
         technology: energy and area tables.
         tables: sets of mappings so far, with padding to grow into (`with_room`).
         package: package parameters.
-        config: settings of the mapper.
+        config: settings of the mapper; without generations it goes on from what the sets hold, by descent.
         room: most mappings that join a set, one number or `[U, T]` int.
         max_children: of the programs of an earlier call of the mapper.
         progress: as in `map_layers`.
@@ -176,9 +176,10 @@ def map_again(
     ]
     tables = jax.tree.map(np.array, tables)  # they are written to
     levels, dtype = tables.capacity.shape[3], tables.cycles.dtype
+    given = _best_known(tables, sample, package) if not config.generations else None
     found = map_layers(
-        key, layers, made, technology, config, wanted=sample.runs, progress=progress, levels=levels,
-        max_children=max_children, dtype=dtype, devices=devices,
+        key, layers, made, technology, config, given=given, from_given=given is not None, wanted=sample.runs,
+        progress=progress, levels=levels, max_children=max_children, dtype=dtype, devices=devices,
     )  # fmt: skip
 
     most = np.broadcast_to(room, tables.count.shape)
@@ -202,6 +203,42 @@ def map_again(
 def _entries(tables: MappingTables) -> dict[str, Any]:
     """What the tables hold of every entry, by name."""
     return {field.name: getattr(tables, field.name) for field in dataclasses.fields(tables) if field.name != "count"}
+
+
+def _scores(
+    entries: dict[str, Any], capacity: np.ndarray, fanout: np.ndarray, package: PackageParameters
+) -> np.ndarray:
+    """Scores of n mappings of a layer on chiplets under each weight, `[n, K, W]`; inf where one does not fit.
+
+    Args:
+        entries: of the mappings by name.
+        capacity: `[K, V]`, of the chiplets.
+        fanout: `[K, V, 2]`.
+        package: package parameters.
+    """
+    fits = (entries["capacity"][:, None] <= capacity).all(axis=-1)
+    fits &= (entries["fanout"][:, None] <= fanout).all(axis=(-2, -1))
+    time = uncontended(entries["cycles"], entries["offchip_bytes"], package)
+    found = np.stack(mapping_scores(time, entries["objectives"][:, 1]), axis=-1)
+    return np.where(fits[..., None], found[:, None], np.inf)
+
+
+def _best_known(
+    tables: MappingTables, sample: ChipletSample, package: PackageParameters
+) -> dict[tuple[int, int], list[Mapping]]:
+    """Of every layer and a chiplet that it runs on, the mappings of its set that are best there under some weight.
+
+    By (index of the layer, index of the chiplet), as `map_layers(given=)` has it; none where none fits: the layer runs
+    on a larger chiplet that this one stands for.
+    """
+    out = {}
+    for u, k in zip(*np.nonzero(sample.runs), strict=True):
+        at = u, sample.template[k]
+        known = jax.tree.map(lambda leaf, n=tables.count[at], at=at: leaf[at][:n], _entries(tables))
+        score = _scores(known, sample.capacity[k : k + 1], sample.fanout[k : k + 1], package)[:, 0]
+        best = {int(i) for i in score.argmin(axis=0)}
+        out[int(u), int(k)] = [take(known["mapping"], i) for i in sorted(best) if np.isfinite(score[i]).all()]
+    return out
 
 
 def _best_on_each(
@@ -259,16 +296,8 @@ def _that_help(
         Indices of the new ones.
     """
 
-    def scores(entries: dict[str, Any]) -> np.ndarray:
-        """`[n, K, W]`, inf where the mapping does not fit the chiplet."""
-        fits = (entries["capacity"][:, None] <= capacity).all(axis=-1)
-        fits &= (entries["fanout"][:, None] <= fanout).all(axis=(-2, -1))
-        time = uncontended(entries["cycles"], entries["offchip_bytes"], package)
-        found = np.stack(mapping_scores(time, entries["objectives"][:, 1]), axis=-1)
-        return np.where(fits[..., None], found[:, None], np.inf)
-
-    best = scores(known).min(axis=0, initial=np.inf)
-    score = scores(new)
+    best = _scores(known, capacity, fanout, package).min(axis=0, initial=np.inf)
+    score = _scores(new, capacity, fanout, package)
     taken: list[int] = []
     while len(taken) < len(score):
         fits = np.isfinite(score)
