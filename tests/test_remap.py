@@ -144,8 +144,8 @@ def sampled(application, tables, seed, count) -> ChipletSample:
     return chiplets_of(designs, np.arange(16), bench, count)
 
 
-def again(application, tables, sample, room):
-    config = dataclasses.replace(MAPPER, generations=1, descent=REMAP.descent)
+def again(application, tables, sample, room, generations=1):
+    config = dataclasses.replace(MAPPER, generations=generations, descent=REMAP.descent)
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)  # numbers without meaning would be said to the user
         return map_again(
@@ -161,10 +161,11 @@ def again(application, tables, sample, room):
         )
 
 
-def test_what_joins_is_better_than_all_before_on_some_chiplet(application, mapped):
+@pytest.mark.parametrize("generations", [0, 1])
+def test_what_joins_is_better_than_all_before_on_some_chiplet(application, mapped, generations):
     sample = sampled(application, mapped, 3, 6)
     before = jax.tree.map(np.copy, mapped)
-    tables, joined = again(application, mapped, sample, ROOM)
+    tables, joined = again(application, mapped, sample, ROOM, generations)
     assert same(mapped, before), "the tables that were given have changed"
     grown = tables.count - mapped.count
     assert joined == grown.sum() > 5 and (grown >= 0).all() and (grown <= ROOM).all()
@@ -193,7 +194,7 @@ def test_what_joins_is_better_than_all_before_on_some_chiplet(application, mappe
 
 
 def test_without_generations_rounds_go_on_from_what_the_sets_hold(application, mapped):
-    """No set gets worse for a layer on its chiplet, no random number is drawn, and the mapper's programs serve."""
+    """Where they begin is what is best on the chiplet; no random number is drawn, and the mapper's programs serve."""
     sample = sampled(application, mapped, 3, 6)
     config = dataclasses.replace(MAPPER, generations=0, descent=2)
 
@@ -212,11 +213,34 @@ def test_without_generations_rounds_go_on_from_what_the_sets_hold(application, m
     assert 0 < told[-1].evaluations == told[-1].total < told[-1].problems * config.evaluations
     given = remap._best_known(mapped, sample, PACKAGE)
     assert set(given) == {(int(u), int(k)) for u, k in np.argwhere(sample.runs)}
+    score = np.stack(mapping_scores(alone(mapped, PACKAGE), mapped.objectives[..., 1].astype(float)), axis=-1)
     for (u, k), mappings in given.items():
         t, n = sample.template[k], mapped.count[u, sample.template[k]]
         fits = (mapped.capacity[u, t, :n] <= sample.capacity[k]).all(axis=-1)
         fits &= (mapped.fanout[u, t, :n] <= sample.fanout[k]).all(axis=(-2, -1))
-        assert (1 if fits.any() else 0) <= len(mappings) <= min(fits.sum(), len(WEIGHTS))
+        best = sorted(
+            {min(np.flatnonzero(fits), key=lambda m, own=own: own[m]) for own in score[u, t, :n].T}
+            if fits.any()
+            else ()
+        )
+        starts = [jax.tree.map(lambda leaf, at=(u, t, m): leaf[at], mapped.mapping) for m in best]
+        assert same(mappings, starts)
+
+
+def test_a_chiplet_that_stands_for_another_template_has_no_start_there(application, mapped):
+    """Of a layer that its own template does not run nothing is mapped on it, and the others are."""
+    sample = sampled(application, mapped, 3, 6)
+    lost = int(np.flatnonzero(sample.runs[:, 0])[0])
+    count = mapped.count.copy()
+    count[lost, sample.template[0]] = 0
+    poorer = dataclasses.replace(mapped, count=count)
+    known = remap._best_known(poorer, sample, PACKAGE)
+    assert (lost, 0) not in known and 0 < len(known) < sample.runs.sum()
+    config = dataclasses.replace(MAPPER, generations=0, descent=2)
+    tables, joined = map_again(
+        jax.random.key(1), sample, application.unique_layers, TEMPLATES, TECHNOLOGY, poorer, PACKAGE, config, room=ROOM
+    )
+    assert joined > 0 and tables.count[lost, sample.template[0]] == 0
 
 
 def test_mappings_that_the_mapper_would_not_make_are_no_start(application, mapped):

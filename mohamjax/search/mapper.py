@@ -372,7 +372,7 @@ class _Search:
         config, rates, count = self.config, self.rates, self.count
         call = self.programs(keys, context, given, is_given)
         space, template, technology = context.space, context.template, context.technology
-        archive = _empty(space, config.archive, template.machine.capacity.dtype)
+        archive = _empty(space, config.archive, template.machine.capacity.dtype) if self.batches else None
         tried = np.zeros((len(keys), config.archive), bool)
         batches: list[tuple[MappingGenes, Array]] = []
         if self.batches:

@@ -232,7 +232,8 @@ def _best_known(
     on a larger chiplet that this one stands for.
     """
     out = {}
-    for u, k in zip(*np.nonzero(sample.runs), strict=True):
+    # A chiplet may stand for one of another template, where there are fewer than templates: not all sets exist.
+    for u, k in zip(*np.nonzero(sample.runs & (tables.count[:, sample.template] > 0)), strict=True):
         at = u, sample.template[k]
         known = jax.tree.map(lambda leaf, n=tables.count[at], at=at: leaf[at][:n], _entries(tables))
         score = _scores(known, sample.capacity[k : k + 1], sample.fanout[k : k + 1], package)[:, 0]
