@@ -144,12 +144,12 @@ def sampled(application, tables, seed, count) -> ChipletSample:
     return chiplets_of(designs, np.arange(16), bench, count)
 
 
-def again(application, tables, sample, room, generations=1):
-    config = dataclasses.replace(MAPPER, generations=generations, descent=REMAP.descent)
+def again(application, tables, sample, room, *, generations=1, descent=REMAP.descent, key=5, progress=None):
+    config = dataclasses.replace(MAPPER, generations=generations, descent=descent)
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)  # numbers without meaning would be said to the user
         return map_again(
-            jax.random.key(5),
+            jax.random.key(key),
             sample,
             application.unique_layers,
             TEMPLATES,
@@ -158,6 +158,7 @@ def again(application, tables, sample, room, generations=1):
             PACKAGE,
             config,
             room=room,
+            progress=progress,
         )
 
 
@@ -165,7 +166,7 @@ def again(application, tables, sample, room, generations=1):
 def test_what_joins_is_better_than_all_before_on_some_chiplet(application, mapped, generations):
     sample = sampled(application, mapped, 3, 6)
     before = jax.tree.map(np.copy, mapped)
-    tables, joined = again(application, mapped, sample, ROOM, generations)
+    tables, joined = again(application, mapped, sample, ROOM, generations=generations)
     assert same(mapped, before), "the tables that were given have changed"
     grown = tables.count - mapped.count
     assert joined == grown.sum() > 5 and (grown >= 0).all() and (grown <= ROOM).all()
@@ -196,21 +197,19 @@ def test_what_joins_is_better_than_all_before_on_some_chiplet(application, mappe
 def test_without_generations_rounds_go_on_from_what_the_sets_hold(application, mapped):
     """Where they begin is what is best on the chiplet; no random number is drawn, and the mapper's programs serve."""
     sample = sampled(application, mapped, 3, 6)
-    config = dataclasses.replace(MAPPER, generations=0, descent=2)
-
-    def round_(key, progress=None):
-        return map_again(
-            key, sample, application.unique_layers, TEMPLATES, TECHNOLOGY, mapped, PACKAGE, config, room=ROOM,
-            progress=progress,
-        )  # fmt: skip
-
+    round_ = functools.partial(again, application, mapped, sample, ROOM, generations=0, descent=2)
     again(application, mapped, sample, ROOM)
     compiled, told = set(PROGRAMS), []
-    tables, joined = round_(jax.random.key(1), told.append)
+    tables, joined = round_(key=1, progress=told.append)
     assert set(PROGRAMS) == compiled
-    others, number = round_(jax.random.key(2))
+    others, number = round_(key=2)
     assert same(tables, others) and joined == number > 5
-    assert 0 < told[-1].evaluations == told[-1].total < told[-1].problems * config.evaluations
+    assert (
+        0
+        < told[-1].evaluations
+        == told[-1].total
+        < told[-1].problems * dataclasses.replace(MAPPER, generations=0, descent=2).evaluations
+    )
     given = remap._best_known(mapped, sample, PACKAGE)
     assert set(given) == {(int(u), int(k)) for u, k in np.argwhere(sample.runs)}
     score = np.stack(mapping_scores(alone(mapped, PACKAGE), mapped.objectives[..., 1].astype(float)), axis=-1)
@@ -236,10 +235,7 @@ def test_a_chiplet_that_stands_for_another_template_has_no_start_there(applicati
     poorer = dataclasses.replace(mapped, count=count)
     known = remap._best_known(poorer, sample, PACKAGE)
     assert (lost, 0) not in known and 0 < len(known) < sample.runs.sum()
-    config = dataclasses.replace(MAPPER, generations=0, descent=2)
-    tables, joined = map_again(
-        jax.random.key(1), sample, application.unique_layers, TEMPLATES, TECHNOLOGY, poorer, PACKAGE, config, room=ROOM
-    )
+    tables, joined = again(application, poorer, sample, ROOM, generations=0, descent=2)
     assert joined > 0 and tables.count[lost, sample.template[0]] == 0
 
 

@@ -332,22 +332,28 @@ class _Search:
         """The programs of a block by name, compiled side by side."""
         config, count = self.config, self.count
         dtype = context.template.machine.capacity.dtype
-        search = mapping_search(config.population, config.immigrants, config.archive, config.distinct, dtype)
         kind = {"fixed": config.fixed, "max_children": self.max_children}
         began = time.perf_counter()
         space, template = context.space, context.template
-        genes, archive = _blank(space, count), _empty(space, config.archive, dtype)
         values = jax.ShapeDtypeStruct((len(keys), count, 3), dtype)
         tried, exists = (jax.ShapeDtypeStruct((len(keys), n), bool) for n in (config.archive, count))
-        wanted: dict[str, tuple[Any, tuple[Any, ...], tuple[Any, ...], dict[str, Any]]] = {  # the slowest first
-            "evaluate": (_evaluate, (genes, space, template), (context.technology,), kind),
-        }
-        if not self.batches:
-            state, _ = _start.eval_shape(keys, space, given, is_given, search=search)
+        wanted: dict[str, tuple[Any, tuple[Any, ...], tuple[Any, ...], dict[str, Any]]] = {}  # the slowest first
+        if self.batches:
+            archive = jax.eval_shape(functools.partial(_empty, capacity=config.archive, dtype=dtype), given)
+            genes = jax.eval_shape(lambda given: jax.tree.map(lambda leaf: leaf[:, :count], given), given)
+        else:
+            search = mapping_search(config.population, config.immigrants, config.archive, config.distinct, dtype)
+            state, genes = _start.eval_shape(keys, space, given, is_given, search=search)
+            archive = state.archive
             wanted["ask"] = (_ask, (state, space), (self.rates,), {"search": search})
             wanted["start"] = (_start, (keys, space, given, is_given), (), {"search": search})
             wanted["tell"] = (_tell, (state, genes, values), (), {"search": search})
-        wanted["finish"] = (_finish, (archive, space), (), {"entries": config.entries})
+        evaluate = (_evaluate, (genes, space, template), (context.technology,), kind)
+        wanted = {
+            "evaluate": evaluate,
+            **wanted,
+            "finish": (_finish, (archive, space), (), {"entries": config.entries}),
+        }
         if config.descent:
             wanted["neighbours"] = (_neighbours, (archive, tried, space), (), {"count": count})
         if config.descent or self.batches:
@@ -372,12 +378,13 @@ class _Search:
         config, rates, count = self.config, self.rates, self.count
         call = self.programs(keys, context, given, is_given)
         space, template, technology = context.space, context.template, context.technology
-        archive = _empty(space, config.archive, template.machine.capacity.dtype) if self.batches else None
+        archive = None
         tried = np.zeros((len(keys), config.archive), bool)
         batches: list[tuple[MappingGenes, Array]] = []
         if self.batches:
             cuts = [slice(i * count, (i + 1) * count) for i in range(self.batches)]
             batches = [jax.tree.map(lambda leaf, cut=cut: leaf[:, cut], (given, is_given)) for cut in cuts]
+            archive = _empty(given, config.archive, template.machine.capacity.dtype)
             given = is_given = None
         if self.devices is not None:
             split = keys, space, template, given, is_given, archive, tried, batches
@@ -637,12 +644,6 @@ def _blank(space: MapSpace, count: int) -> MappingGenes:
     return MappingGenes(slot=slot.copy(), order=order[:, :, 0].copy(), spatial_order=order[:, :, 1:].copy())
 
 
-def _empty(space: MapSpace, capacity: int, dtype: Any) -> emo.Archive:
-    """Empty archives of a block, `[B, A, ...]`; NumPy arrays."""
-    size = len(space.prime)
-    values: dict[str, Any] = {
-        "objectives": np.full((size, capacity, 3), np.inf, dtype),
-        "valid": np.zeros((size, capacity), bool),
-        "thinned": np.zeros(size, np.int32),
-    }
-    return emo.Archive(genes=_blank(space, capacity), **values)
+def _empty(genes: MappingGenes | None, capacity: int, dtype: Any) -> emo.Archive:
+    """Empty archives of a block, `[B, A, ...]`, for genes such as `[B, K, ...]`."""
+    return jax.vmap(lambda genes: emo.archive_init(capacity, take(genes, 0), 3, dtype))(genes)
