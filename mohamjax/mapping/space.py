@@ -29,7 +29,7 @@ from mohamjax.errors import InputError
 from mohamjax.hardware.machine import Machine
 from mohamjax.mapping.nest import Array, LayerArrays, Mapping
 from mohamjax.programs import light_jit
-from mohamjax.struct import record
+from mohamjax.struct import record, take
 
 if TYPE_CHECKING:
     from mohamjax.hardware import Template
@@ -47,6 +47,7 @@ __all__ = [
     "encode",
     "evict",
     "extents",
+    "genes_of",
     "layer_arrays",
     "map_space",
     "move",
@@ -502,25 +503,54 @@ def encode(mapping: Mapping, space: MapSpace, *, source: object = None, item: ob
                     f"{fanout[axis, level]:g}",
                     remedy="lower them",
                 )
-    order = orders[0].copy()
+    genes = take(genes_of(*jax.tree.map(lambda leaf: np.asarray(leaf)[None], (mapping, space))), 0)
     for level in range(levels):
-        named = [d for d in np.asarray(space.constraints.order)[level] if d >= 0]
-        row = [*named, *(d for d in order[level] if d not in named)]
         loops = factors[0, level] > 1  # the place of a loop of bound 1 means nothing
-        if [d for d in row if loops[d]] != [d for d in order[level] if loops[d]]:
+        if [d for d in genes.order[level] if loops[d]] != [d for d in orders[0, level] if loops[d]]:
+            named = [DIMS[d] for d in np.asarray(space.constraints.order)[level] if d >= 0]
             raise fail(
                 f"level {level}: the loop order differs from the one that the template prescribes",
-                remedy=f"innermost first: {' '.join(DIMS[d] for d in named)}",
+                remedy=f"innermost first: {' '.join(named)}",
             )
-        order[level] = row
-    slot = np.full(space.prime.shape[0], space.outermost, np.int32)
-    pool: dict[tuple[int, int], list[int]] = {}
-    for i, pair in enumerate(zip(np.asarray(space.dim), np.asarray(space.prime), strict=True)):
-        pool.setdefault((int(pair[0]), int(pair[1])), []).append(i)
-    for axis, level, d in np.argwhere(factors > 1):
-        for p in prime_factors(int(factors[axis, level, d])):
-            slot[pool[int(d), p].pop()] = axis * levels + level
-    over = np.asarray(_overflows_of(slot, space))
+    over = np.asarray(_overflows_of(genes.slot, space))
     if over.any():
         raise fail(f"level {np.flatnonzero(over)[0]}: the tiles exceed the capacity", remedy="lower the factors")
-    return MappingGenes(slot=slot, order=order, spatial_order=orders[1:])
+    return genes
+
+
+def genes_of(nests: Mapping, spaces: MapSpace) -> MappingGenes:
+    """Genes of many loop nests, each of which lies in its space (`membership.lie_in`); NumPy, not jittable.
+
+    Of equal primes of a dimension the first go to the outermost of their slots. Dimensions that a level's order
+    prescribes stand where it wants them, the others as they are.
+
+    Args:
+        nests: leading axis `[n]`, padded to the levels of the spaces.
+        spaces: the space of each, `[n, ...]`.
+
+    Returns:
+        `[n, ...]`, NumPy arrays.
+    """
+    nests, spaces = (jax.tree.map(np.asarray, tree) for tree in (nests, spaces))
+    count, levels, dims = nests.order.shape
+    factors = np.concatenate([nests.temporal[:, None], nests.spatial], axis=1).reshape(count, 3 * levels, dims)
+    own = np.take_along_axis(factors, spaces.dim[:, None], axis=2)  # [n, S, F]
+    prime = np.where(spaces.prime > 1, spaces.prime, 2).astype(np.int64)
+    here, power = np.zeros(own.shape, np.int32), prime  # copies of each prime in each slot
+    while (held := own % power[:, None] == 0).any():
+        here += held
+        power = np.minimum(power, 2**31) * prime
+    before = np.tril(spaces.group[:, :, None] == spaces.group[:, None], -1).sum(axis=2)  # equal ones, [n, F]
+    outside = np.cumsum(here[:, ::-1], axis=1)[:, ::-1]  # copies in a slot and those after it
+    slot = (outside > before[:, None]).sum(axis=1) - 1
+    slot = np.where(spaces.prime > 1, slot, spaces.outermost.reshape(-1, 1)).astype(np.int32)
+
+    prescribed = spaces.constraints.order  # [n, L, D]
+    places = np.arange(dims)
+    named = prescribed[..., None] == places  # position, dimension
+    wanted = np.where(named.any(axis=2), named.argmax(axis=2), dims + np.argsort(nests.order, axis=2))
+    return MappingGenes(
+        slot=slot,
+        order=np.argsort(wanted, axis=2).astype(np.int32),
+        spatial_order=nests.spatial_order.astype(np.int32),
+    )

@@ -42,6 +42,12 @@ _LAYER_EVALUATIONS_PER_S = 2e6
 _RUNS = 0.65  # share of the layers that some chiplet of a front runs (ar-vr), which mapping again counts with
 
 
+_DESCENDED = 31  # neighbours that a round of a descent from known mappings finds for a problem (ar-vr)
+
+
+_DESCENDED_PER_S = 2.5e4  # fewer than of others: most places of a batch are empty
+
+
 _FINISH_S = 8.0  # the front in double precision, its bounds, figures and files
 
 
@@ -64,21 +70,29 @@ def expected_cost(application: ApplicationModel, pairs: int, settings: Settings)
     mappings = pairs * mapper.evaluations
     offspring = moham.islands * (moham.population + moham.immigrant_count)
     batches = moham.generations + (moham.seed_batches if moham.seeded else 1)
-    layers, entries = len(application.layers), mapper.entries
+    layers, entries, descended = len(application.layers), mapper.entries, 0
     if plans and (remap.every or remap.polish):
         rounds = ((moham.generations - 1) // remap.every if remap.every else 0) + remap.polish
         batches += remap.polish * remap.settle + rounds * -(-moham.archive // moham.population)
-        short = dataclasses.replace(mapper, generations=remap.generations, descent=remap.descent)
-        mappings += rounds * int(_RUNS * remap.chiplets * len(application.unique_layers)) * short.evaluations
+        again = rounds * int(_RUNS * remap.chiplets * len(application.unique_layers))
+        if remap.generations:
+            short = dataclasses.replace(mapper, generations=remap.generations, descent=remap.descent)
+            mappings += again * short.evaluations
+        else:
+            descended = again * _DESCENDED * remap.descent
         entries += remap.entries
     designs = batches * offspring
     if of_frames(moham.objectives):  # a design's timeline has the jobs of all frames in flight besides
         layers += len(frame_jobs(application, moham.periods).layer)
-    seconds = mappings / _MAPPINGS_PER_S + designs * layers / _LAYER_EVALUATIONS_PER_S + _FINISH_S
+    seconds = mappings / _MAPPINGS_PER_S + descended / _DESCENDED_PER_S + designs * layers / _LAYER_EVALUATIONS_PER_S
     # Per design: genes, one row of the tables per layer, and the fluid model's state; single precision.
     per_design = 4 * (layers * (3 + 40) + moham.tiles * 100)
     tables = 4 * pairs * entries * 400
     total = per_design * (moham.islands * (moham.population + moham.archive) + offspring) + tables
     return ExpectedCost(
-        mappings=mappings, designs=designs, seconds=seconds, compile_s=_COMPILE_S, memory_MB=_BASE_MB + total / 1e6
+        mappings=mappings + descended,
+        designs=designs,
+        seconds=seconds + _FINISH_S,
+        compile_s=_COMPILE_S,
+        memory_MB=_BASE_MB + total / 1e6,
     )

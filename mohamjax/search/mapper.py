@@ -29,11 +29,11 @@ import numpy as np
 from mohamjax import emo
 from mohamjax.devices import Devices
 from mohamjax.dims import WINDOWS
-from mohamjax.errors import InputError
 from mohamjax.hardware import Technology, Template, TemplateArrays, fits, technology_hash, template_arrays
 from mohamjax.mapping.cost import MAX_CHILDREN
+from mohamjax.mapping.membership import lie_in
 from mohamjax.mapping.nest import Array, Mapping
-from mohamjax.mapping.space import MappingGenes, MapSpace, decode, encode, sample, stack_spaces
+from mohamjax.mapping.space import MappingGenes, MapSpace, decode, encode, genes_of, sample, stack_spaces
 from mohamjax.mapping.tables import MappingTables, assemble, tabulate_sets
 from mohamjax.programs import lean_jit, light_jit, once
 from mohamjax.search.config import MapperConfig, MapperProgress
@@ -502,6 +502,8 @@ def map_layers(
     open_ = [pair for pair in pairs if pair not in found]
 
     spaces = _spaces(open_, layers, templates, arrays)
+    if from_given:
+        given = {(pair.layer, pair.template): given[pair.layer, pair.template] for pair in open_}
     most_given, batches = max([0, *(len(v) for v in given.values())]), 0
     if from_given:
         count = config.population + config.immigrants
@@ -618,20 +620,25 @@ def _given_genes(
     """
     if most == 0:
         return None, None
-    exists = np.zeros((len(block), most), bool)
-    rows = _blank(stack_spaces([spaces[pair] for pair in block]), most)
-    for i, pair in enumerate(block):
-        item = f"layer {pair.layer} on template {names[pair.template]}"
-        for k, mapping in enumerate(given.get((pair.layer, pair.template), ())):
-            try:
-                genes = encode(mapping, spaces[pair], item=item)
-            except InputError:
-                if not lenient:
-                    raise
-                continue
-            for leaf, own in zip(jax.tree.leaves(rows), jax.tree.leaves(genes), strict=True):
-                leaf[i, k] = own
-            exists[i, k] = True
+    stacked = stack_spaces([spaces[pair] for pair in block])
+    exists, rows = np.zeros((len(block), most), bool), _blank(stacked, most)
+    own = [given.get((pair.layer, pair.template), ()) for pair in block]
+    listed = [(i, k, mapping) for i, mappings in enumerate(own) for k, mapping in enumerate(mappings)]
+    if not listed:
+        return rows, exists
+    which, place = np.asarray([(i, k) for i, k, _ in listed]).T
+    nests = jax.tree.map(lambda *leaves: np.stack(leaves), *[mapping for *_, mapping in listed])
+    good = lie_in(nests, [spaces[pair] for pair in block], which)
+    if not lenient:
+        for i, _, mapping in (listed[n] for n in np.flatnonzero(~good)):
+            pair = block[i]
+            encode(mapping, spaces[pair], item=f"layer {pair.layer} on template {names[pair.template]}")  # says why
+        good[:] = True
+    which, place = which[good], place[good]
+    genes = genes_of(take(nests, good), take(stacked, which))
+    for leaf, own in zip(jax.tree.leaves(rows), jax.tree.leaves(genes), strict=True):
+        leaf[which, place] = own
+    exists[which, place] = True
     return rows, exists
 
 
