@@ -256,6 +256,50 @@ def test_mappings_that_the_mapper_would_not_make_are_no_start(application, mappe
     assert found[0].objectives[0, 0, : found[0].count[0, 0]].min(axis=0)[0] <= mapped.objectives[0, 0, 1, 0]
 
 
+@pytest.mark.parametrize("fixed", [False, True])
+def test_given_mappings_alone_are_kept_where_nothing_descends(application, mapped, fixed):
+    """Without rounds of descent a set is the front of its starts; others' mappings change nothing, a cache neither."""
+    config = dataclasses.replace(MAPPER, descent=0, fixed=fixed)
+    starts = [jax.tree.map(lambda leaf, m=m: leaf[0, 0, m], mapped.mapping) for m in (3, 0, 1, 3)]
+    kept: dict = {}
+
+    class Store:
+        def read(self, digest):
+            return kept.get(digest)
+
+        def write(self, digest, table):
+            kept[digest] = table
+
+    def found(given, cache=None):
+        return map_layers(
+            jax.random.key(0), application.unique_layers[:2], TEMPLATES[:1], TECHNOLOGY, config, given=given,
+            from_given=True, cache=cache,
+        )  # fmt: skip
+
+    alone_, store = found({(0, 0): starts}), Store()
+    count = alone_.count[0, 0]
+    own = [jax.tree.map(lambda leaf, m=m: leaf[0, 0, m], alone_.mapping) for m in range(count)]
+    assert 1 <= count <= 3 and not alone_.count[1, 0]
+    assert all(any(same(nest, start) for start in starts) for nest in own)
+    if not fixed:  # all three are of a Pareto set, by latency
+        assert count == 3 and same(own, [starts[i] for i in (1, 2, 0)])
+        for name, column in columns(mapped).items():
+            if name != "mapping":
+                np.testing.assert_allclose(getattr(alone_, name)[0, 0, :3], column[0, 0, [0, 1, 3]], rtol=1e-6)
+    assert same(found({(0, 0): starts}, store), alone_) and len(kept) == 1
+    assert same(found({(0, 0): starts}, store), alone_) and len(kept) == 1
+    # Of another start another set: what was kept is not taken for it.
+    assert not same(found({(0, 0): starts[:1]}, store), alone_) and len(kept) == 2
+    # A pair that is not searched may have any number.
+    many = {(0, 0): starts, (1, 0): [starts[0]] * 500}
+    wanted = np.asarray([[True], [False]])
+    less = map_layers(
+        jax.random.key(0), application.unique_layers[:2], TEMPLATES[:1], TECHNOLOGY, config, given=many,
+        from_given=True, wanted=wanted,
+    )  # fmt: skip
+    assert same(less, alone_)
+
+
 @pytest.mark.parametrize("room", [0, 1])
 def test_no_more_join_than_there_is_room_for(application, mapped, room):
     tables, joined = again(application, mapped, sampled(application, mapped, 3, 6), room)

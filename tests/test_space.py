@@ -24,6 +24,7 @@ from mohamjax.mapping.space import (
     encode,
     evict,
     extents,
+    genes_of,
     map_space,
     move,
     nest,
@@ -32,6 +33,7 @@ from mohamjax.mapping.space import (
     respects,
     sample,
     slot_factors,
+    stack_spaces,
 )
 from mohamjax.workload import DIMS, WorkloadShape
 
@@ -215,6 +217,33 @@ def test_encoding_a_mapping_gives_it_back(seed, template):
         mapping = jax.device_get(decode(one(genes, i), problem))
         again = jax.device_get(decode(jax.tree.map(jnp.asarray, encode(mapping, problem)), problem))
         for a, b in zip(jax.tree.leaves(mapping), jax.tree.leaves(again), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=SEEDS)
+def test_genes_of_many_mappings_are_those_of_each(seed):
+    """Of several layers and templates, side by side; equal primes of a dimension, the first outermost."""
+    rng = np.random.default_rng(seed)
+    problems = [jax.device_get(space(t, random_shape(rng))) for t in (0, 1, 0)]
+    drawn = [samples(jax.random.key(seed + i), problem) for i, problem in enumerate(problems)]
+    which = np.asarray([2, 0, 1, 1, 2])
+    nests = [jax.device_get(decode(one(drawn[k], i), problems[k])) for i, k in enumerate(which)]
+    found = genes_of(
+        jax.tree.map(lambda *leaves: np.stack(leaves), *nests),
+        jax.tree.map(lambda leaf: leaf[which], stack_spaces(problems)),
+    )
+    for i, (k, own) in enumerate(zip(which, nests, strict=True)):
+        genes, problem = one(found, i), problems[k]
+        single = encode(own, problem)
+        for a, b in zip(jax.tree.leaves(genes), jax.tree.leaves(single), strict=True):
+            np.testing.assert_array_equal(a, b)
+            assert a.dtype == np.int32
+        for group in range(problem.group.max() + 1):
+            slots = genes.slot[(problem.group == group) & (problem.prime > 1)]
+            assert (np.diff(slots) <= 0).all()
+        again = jax.device_get(decode(jax.tree.map(jnp.asarray, genes), problem))
+        for a, b in zip(jax.tree.leaves(own), jax.tree.leaves(again), strict=True):
             np.testing.assert_array_equal(a, b)
 
 
