@@ -534,7 +534,7 @@ def genes_of(nests: Mapping, spaces: MapSpace) -> MappingGenes:
     nests, spaces = (jax.tree.map(np.asarray, tree) for tree in (nests, spaces))
     count, levels, dims = nests.order.shape
     factors = np.concatenate([nests.temporal[:, None], nests.spatial], axis=1).reshape(count, 3 * levels, dims)
-    own = np.take_along_axis(factors, spaces.dim[:, None], axis=2)  # [n, S, F]
+    own = np.take_along_axis(factors, np.asarray(spaces.dim)[:, None], axis=2)  # [n, S, F]
     prime = np.where(spaces.prime > 1, spaces.prime, 2).astype(np.int64)
     here, power = np.zeros(own.shape, np.int32), prime  # copies of each prime in each slot
     while (held := own % power[:, None] == 0).any():
