@@ -9,7 +9,7 @@ import numpy as np
 
 from mohamjax.dims import ALL, tensor_words
 from mohamjax.mapping.nest import Mapping
-from mohamjax.mapping.space import MapSpace, stack_spaces
+from mohamjax.mapping.space import MapSpace, prescribed_places, stack_spaces
 from mohamjax.struct import take
 
 __all__ = ["lie_in"]
@@ -70,11 +70,9 @@ def _ordered(order: np.ndarray, loops: np.ndarray, named: np.ndarray) -> np.ndar
         named: `[n, L, D]`, dimensions innermost first, -1 where free.
     """
     dims = named.shape[-1]
-    wanted = np.full((*named.shape[:-1], dims + 1), -1)  # the last column takes what names none
-    np.put_along_axis(wanted, np.where(named >= 0, named, dims), np.broadcast_to(np.arange(dims), named.shape), axis=-1)
     order = np.clip(order, 0, dims - 1)
-    at = np.take_along_axis(wanted, order, axis=2)
-    at = np.where(at >= 0, at, dims + np.arange(dims))
+    at = np.take_along_axis(prescribed_places(named), order, axis=2)
+    at = np.where(at < dims, at, dims + np.arange(dims))
     at = np.where(np.take_along_axis(loops, order, axis=2), at, -1)
     rising = at >= np.maximum.accumulate(at, axis=2)
     return np.asarray((rising | (at < 0)).all(axis=(1, 2)))

@@ -53,6 +53,7 @@ __all__ = [
     "move",
     "nest",
     "overflows",
+    "prescribed_places",
     "prime_factors",
     "random_orders",
     "respects",
@@ -518,6 +519,18 @@ def encode(mapping: Mapping, space: MapSpace, *, source: object = None, item: ob
     return genes
 
 
+def prescribed_places(order: np.ndarray) -> np.ndarray:
+    """Where a level prescribes each dimension, `[..., D]` int, D where it leaves it free; on the host.
+
+    Args:
+        order: `[..., D]` int, as in `Constraints`.
+    """
+    dims = order.shape[-1]
+    places = np.full((*order.shape[:-1], dims + 1), dims)  # the last column takes what names none
+    np.put_along_axis(places, np.where(order >= 0, order, dims), np.broadcast_to(np.arange(dims), order.shape), axis=-1)
+    return places[..., :dims]
+
+
 def genes_of(nests: Mapping, spaces: MapSpace) -> MappingGenes:
     """Genes of many loop nests, each of which lies in its space (`membership.lie_in`); NumPy, not jittable.
 
@@ -545,12 +558,10 @@ def genes_of(nests: Mapping, spaces: MapSpace) -> MappingGenes:
     slot = (outside > before[:, None]).sum(axis=1) - 1
     slot = np.where(spaces.prime > 1, slot, spaces.outermost.reshape(-1, 1)).astype(np.int32)
 
-    prescribed = spaces.constraints.order  # [n, L, D]
-    places = np.arange(dims)
-    named = prescribed[..., None] == places  # position, dimension
-    wanted = np.where(named.any(axis=2), named.argmax(axis=2), dims + np.argsort(nests.order, axis=2))
+    places = prescribed_places(np.asarray(spaces.constraints.order))
+    places = np.where(places < dims, places, dims + np.argsort(nests.order, axis=2))
     return MappingGenes(
         slot=slot,
-        order=np.argsort(wanted, axis=2).astype(np.int32),
+        order=np.argsort(places, axis=2).astype(np.int32),
         spatial_order=nests.spatial_order.astype(np.int32),
     )

@@ -45,7 +45,7 @@ _RUNS = 0.65  # share of the layers that some chiplet of a front runs (ar-vr), w
 _DESCENDED = 31  # neighbours that a round of a descent from known mappings finds for a problem (ar-vr)
 
 
-_DESCENDED_PER_S = 2.5e4  # fewer than of others: most places of a batch are empty
+_DESCENDED_PER_S = 2.5e4  # fewer than those of a search: most places of their batches are empty
 
 
 _FINISH_S = 8.0  # the front in double precision, its bounds, figures and files
@@ -84,7 +84,7 @@ def expected_cost(application: ApplicationModel, pairs: int, settings: Settings)
     designs = batches * offspring
     if of_frames(moham.objectives):  # a design's timeline has the jobs of all frames in flight besides
         layers += len(frame_jobs(application, moham.periods).layer)
-    seconds = mappings / _MAPPINGS_PER_S + descended / _DESCENDED_PER_S + designs * layers / _LAYER_EVALUATIONS_PER_S
+    mapping_s = mappings / _MAPPINGS_PER_S + descended / _DESCENDED_PER_S
     # Per design: genes, one row of the tables per layer, and the fluid model's state; single precision.
     per_design = 4 * (layers * (3 + 40) + moham.tiles * 100)
     tables = 4 * pairs * entries * 400
@@ -92,7 +92,7 @@ def expected_cost(application: ApplicationModel, pairs: int, settings: Settings)
     return ExpectedCost(
         mappings=mappings + descended,
         designs=designs,
-        seconds=seconds + _FINISH_S,
+        seconds=mapping_s + designs * layers / _LAYER_EVALUATIONS_PER_S + _FINISH_S,
         compile_s=_COMPILE_S,
         memory_MB=_BASE_MB + total / 1e6,
     )

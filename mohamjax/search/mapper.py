@@ -502,9 +502,8 @@ def map_layers(
     open_ = [pair for pair in pairs if pair not in found]
 
     spaces = _spaces(open_, layers, templates, arrays)
-    if from_given:
-        given = {(pair.layer, pair.template): given[pair.layer, pair.template] for pair in open_}
-    most_given, batches = max([0, *(len(v) for v in given.values())]), 0
+    asked = [given[pair.layer, pair.template] for pair in open_] if from_given else given.values()
+    most_given, batches = max([0, *map(len, asked)]), 0
     if from_given:
         count = config.population + config.immigrants
         batches = -(-most_given // count)
@@ -622,8 +621,8 @@ def _given_genes(
         return None, None
     stacked = stack_spaces([spaces[pair] for pair in block])
     exists, rows = np.zeros((len(block), most), bool), _blank(stacked, most)
-    own = [given.get((pair.layer, pair.template), ()) for pair in block]
-    listed = [(i, k, mapping) for i, mappings in enumerate(own) for k, mapping in enumerate(mappings)]
+    sets = [given.get((pair.layer, pair.template), ()) for pair in block]
+    listed = [(i, k, mapping) for i, mappings in enumerate(sets) for k, mapping in enumerate(mappings)]
     if not listed:
         return rows, exists
     which, place = np.asarray([(i, k) for i, k, _ in listed]).T
