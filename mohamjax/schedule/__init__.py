@@ -15,7 +15,7 @@ from mohamjax.schedule.design import (
 )
 from mohamjax.schedule.evaluated import DesignFile, Evaluated, network_latencies, reevaluate
 from mohamjax.schedule.explain import explain_design, explanation_text
-from mohamjax.schedule.fluid import Completion, Timeline, completion, predecessor_bits, simulate
+from mohamjax.schedule.fluid import Completion, Timeline, completion, padded_jobs, predecessor_bits, simulate
 from mohamjax.schedule.front import ROLES, landmarks, non_dominated
 from mohamjax.schedule.front_bounds import Certificate, FrontBounds, FrontCurves, Staircase, certify, front_bounds
 from mohamjax.schedule.periods import PeriodicSchedule, run_periods
@@ -61,6 +61,7 @@ __all__ = [
     "network_latencies",
     "non_dominated",
     "package_arrays",
+    "padded_jobs",
     "predecessor_bits",
     "reevaluate",
     "report",

@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,7 +25,7 @@ from mohamjax.mapping import Mapping, MappingTables, Wires
 from mohamjax.programs import light_jit
 from mohamjax.schedule.design import CYCLE_S, Chiplets, Design, DesignReport, Workbench, chiplets, report_on
 from mohamjax.schedule.evaluated import Evaluated, evaluated_on_bench
-from mohamjax.schedule.fluid import predecessor_bits
+from mohamjax.schedule.fluid import padded_jobs, predecessor_bits
 from mohamjax.schedule.tenants import tenant_report, tenants_of
 from mohamjax.struct import record, take
 from mohamjax.workload import ApplicationModel
@@ -74,7 +73,7 @@ def models_of(
         dtype: of the weights.
     """
     counts = [len(application.layers) for application in applications]
-    room = 32 * math.ceil(max(counts) / 32)
+    room = padded_jobs(max(counts))
     bits = [predecessor_bits([layer.predecessors for layer in x.layers], room) for x in applications]
     weight = np.full(len(counts), 1 / len(counts)) if ensemble is None else ensemble.weights
     return Models(

@@ -39,6 +39,7 @@ __all__ = [
     "Completion",
     "Timeline",
     "completion",
+    "padded_jobs",
     "predecessor_bits",
     "simulate",
     "split_resources",
@@ -98,6 +99,11 @@ class Timeline:
     def ok(self) -> jax.Array:
         """`[]` bool, whether every job ended."""
         return self.reason == DONE
+
+
+def padded_jobs(jobs: int) -> int:
+    """Jobs after padding to whole words of predecessor bits, at least one: numbers near each other share a program."""
+    return 32 * max(1, -(-jobs // 32))
 
 
 def predecessor_bits(predecessors: Sequence[Sequence[int]], padded_jobs: int | None = None) -> np.ndarray:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from typing import NamedTuple
 
 import jax
@@ -18,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.devices import Devices
-from mohamjax.schedule.fluid import Timeline, completion, predecessor_bits, simulate, split_resources
+from mohamjax.schedule.fluid import Timeline, completion, padded_jobs, predecessor_bits, simulate, split_resources
 from mohamjax.struct import record
 
 __all__ = ["JobArrays", "JobObjectives", "JobTable", "evaluate_jobs", "evaluate_table", "job_arrays", "job_timeline"]
@@ -142,7 +141,7 @@ def job_arrays(table: JobTable, jobs: int | None = None, dtype: jax.typing.DType
         ValueError: `jobs` is too small.
     """
     count = len(table.jobs)
-    padded = 32 * max(1, math.ceil(count / 32)) if jobs is None else jobs
+    padded = padded_jobs(count) if jobs is None else jobs
     bits = predecessor_bits(table.predecessors, padded)
     uses, shared, private = split_resources(table.resources_of_accelerator, table.bandwidth)
 

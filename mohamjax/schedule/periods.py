@@ -20,7 +20,7 @@ from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters
 from mohamjax.schedule.design import CYCLE_S
 from mohamjax.schedule.explain import shared_resources
-from mohamjax.schedule.fluid import REASONS, predecessor_bits, simulate, split_resources
+from mohamjax.schedule.fluid import REASONS, padded_jobs, predecessor_bits, simulate, split_resources
 from mohamjax.schedule.in_flight import FrameJobs
 from mohamjax.schedule.segments import flow
 from mohamjax.workload import ApplicationModel
@@ -155,7 +155,7 @@ def frame_jobs(application: ApplicationModel, periods: int) -> FrameJobs:
     period = np.minimum(frames.release * rates[rates > 0].min() + 1e-9, periods - 1).astype(np.int32)
     period = np.asarray(np.where(rates[frames.network] > 0, period, -1))[frame]
     _, turn = np.unique(frames.release, return_inverse=True)
-    padded = 32 * -(-len(layer) // 32)
+    padded = padded_jobs(len(layer))
     room = 0, padded - len(layer)
     columns: dict[str, Any] = {
         "layer": np.pad(layer.astype(np.int32), room),
@@ -212,7 +212,7 @@ def run_periods(
     order = np.lexsort((place[layer], frames.release[frame]))
     names, uses, bandwidth = shared_resources(package, report.chiplets)
 
-    padded = 32 * -(-total // 32)
+    padded = padded_jobs(total)
     room = padded - total
 
     def column(of_layer: Any, of_tick: Any, dtype: Any, rest: Any = 0) -> np.ndarray:

@@ -13,7 +13,7 @@ import numpy as np
 from mohamjax.hardware import PackageParameters, Technology, Template, TemplateArrays, package_tables, template_arrays
 from mohamjax.mapping import MappingTables, wires
 from mohamjax.schedule.design import Package, Workbench
-from mohamjax.schedule.fluid import predecessor_bits
+from mohamjax.schedule.fluid import padded_jobs, predecessor_bits
 from mohamjax.schedule.periods import frame_jobs
 from mohamjax.schedule.tenants import tenants_of
 from mohamjax.struct import cast
@@ -65,7 +65,7 @@ def workbench(
         periods: of the slowest network whose frames are in flight together; None where that is not measured.
     """
     layers = len(application.layers)
-    total = padded_layers or 32 * math.ceil(layers / 32)
+    total = padded_layers or padded_jobs(layers)
     unique = np.zeros(total, np.int32)
     unique[:layers] = application.unique_of_layer
     network = np.full(total, -1, np.int32)

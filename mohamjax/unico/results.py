@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from mohamjax import emo
-from mohamjax.schedule import Design, Evaluated, reevaluate
+from mohamjax.schedule import Design, Evaluated, padded_jobs, reevaluate
 from mohamjax.search.seeding import padded
 from mohamjax.unico.protocol import Axes, hypervolume
 from mohamjax.unico.search import CodesignResult
@@ -79,7 +79,7 @@ def evaluated_front(result: CodesignResult) -> tuple[Evaluated, np.ndarray]:
 
 def _padded(designs: Any, layers: int) -> Any:
     """Designs with as many layers as the evaluation pads to."""
-    return padded(designs, 32 * -(-layers // 32))
+    return padded(designs, padded_jobs(layers))
 
 
 def power_of(result: CodesignResult, evaluated: Evaluated) -> np.ndarray:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.errors import InputError
+from mohamjax.schedule.fluid import padded_jobs
 from mohamjax.schedule.job_table import JobTable
 from mohamjax.schedule.shared_link import PRIORITY_LEVELS, link_ends, link_fits, link_makespan
 from mohamjax.struct import record
@@ -27,7 +28,6 @@ __all__ = [
     "informed_accelerator",
     "job_problem",
     "objective_names",
-    "padded_jobs",
 ]
 
 OBJECTIVES = ("makespan", "energy", "edp", "unsatisfied", "tardiness", "mean-end", "lateness", "missed")
@@ -80,11 +80,6 @@ class JobProblem:
     weight: jax.Array
     deadline: jax.Array
     target: jax.Array
-
-
-def padded_jobs(jobs: int) -> int:
-    """Jobs with padding: tables of nearly equal size share one program."""
-    return 32 * -(-jobs // 32)
 
 
 def check_size(jobs: int, accelerators: int) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from mohamjax import emo
 from mohamjax.errors import InputError
+from mohamjax.schedule.fluid import padded_jobs
 from mohamjax.schedule.job_table import JobTable
 from mohamjax.schedule.shared_link import priority_order
 from mohamjax.search.jobs.baselines import LIBRARY_METHODS, library_search
@@ -29,7 +30,7 @@ from mohamjax.search.jobs.genetic import (
     standard_problem,
 )
 from mohamjax.search.jobs.heuristics import HEURISTICS, Plan, run_heuristic
-from mohamjax.search.jobs.problem import OBJECTIVES, JobGenes, JobProblem, evaluate, padded_jobs
+from mohamjax.search.jobs.problem import OBJECTIVES, JobGenes, JobProblem, evaluate
 from mohamjax.search.jobs.reinforcement import LEARNING_METHODS, learning_search
 from mohamjax.search.loop import Problem, evolved, island_keys
 from mohamjax.struct import take
