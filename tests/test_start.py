@@ -18,12 +18,12 @@ from mohamjax import benchmark
 from mohamjax.cli import main
 from mohamjax.cli.bench import _lines
 from mohamjax.errors import InputError
-from mohamjax.hardware import load_technology, load_templates
+from mohamjax.hardware import fits, load_technology, load_templates
 from mohamjax.programs import PROGRAMS, use_cache
 from mohamjax.search import MapperProgress, Settings, co_optimise, compile_search, map_layers, moham, rehearsal
 from mohamjax.search.loop import light_generations
 from mohamjax.search.moham import design_problem
-from mohamjax.search.rehearsal import Rehearsal, made_up_tables
+from mohamjax.search.rehearsal import Rehearsal, made_up_designs, made_up_tables
 from mohamjax.struct import cast
 from mohamjax.workload import load_scenario
 
@@ -151,6 +151,18 @@ def test_made_up_tables_have_the_shapes_of_real_ones(application, settings, temp
     for a, b in zip(jax.tree.leaves(made), jax.tree.leaves(real), strict=True):
         assert a.shape == b.shape and a.dtype == b.dtype
     assert np.array_equal(made.count > 0, real.count > 0)
+
+
+def test_made_up_designs_have_the_shapes_of_real_ones(application, settings, templates):
+    """Shapes alone would do; that each layer runs where it stands spares the evaluation numbers that are none."""
+    real = co_optimise(application, templates, settings).front.designs
+    made = made_up_designs(application, templates, settings.moham.tiles, 5)
+    for a, b in zip(jax.tree.leaves(made), jax.tree.leaves(real), strict=True):
+        assert a.shape == (5, *b.shape[1:]) and a.dtype == b.dtype
+    for layer, u in enumerate(application.unique_of_layer):
+        stands, unique = templates[made.template[0, made.assignment[0, layer]]], application.unique_layers[u]
+        assert fits(stands, unique.type, unique.shape) is None
+    assert sorted(made.order[0]) == list(range(made.order.shape[1]))
 
 
 def test_individuals_grown_together_are_those_grown_one_by_one(application, settings, templates):

@@ -12,9 +12,9 @@ import numpy as np
 
 from mohamjax.blocks import in_blocks
 from mohamjax.errors import InputError
-from mohamjax.exported import exported_jit
 from mohamjax.hardware import PackageParameters, Technology, Template, TemplateArrays, check_tiles
 from mohamjax.mapping import MappingTables
+from mohamjax.programs import lean_jit
 from mohamjax.schedule import CYCLE_S, Requirements, Workbench, alone, workbench
 from mohamjax.schedule.ensemble import Models, models_of, own_tables
 from mohamjax.schedule.measures import DEFAULT, of_frames, offsets, owners
@@ -88,7 +88,7 @@ class MohamContext:
     measures: MeasureArrays | None = None
 
 
-@functools.partial(exported_jit, static_argnames=("count",))
+@functools.partial(lean_jit, static_argnames=("count",))
 def random_orders(key: jax.Array, predecessors: jax.Array, layers: jax.Array, *, count: int) -> jax.Array:
     """Random topological orders by Kahn's algorithm with random priorities.
 

@@ -2,7 +2,8 @@
 
 Programs depend on shapes alone, and those of a search follow from networks, templates, requirements and settings before
 any layer is mapped. A rehearsal goes the whole way with tables of these shapes, in a thread of its own: the search's
-programs first, then those that evaluate its front in double precision. Nothing of what it finds is used. Where it
+programs first, then those that evaluate its front in double precision; where somebody waits for the first already, both
+side by side. Nothing of what it finds is used. Where it
 guessed a shape wrong (templates with axes of more than 16 children, `wires`; a front much smaller than its archive),
 the program is compiled when it is needed, as without.
 """
@@ -11,9 +12,8 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import dataclasses
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -25,18 +25,23 @@ from mohamjax.hardware import Technology, Template, fits, template_arrays
 from mohamjax.mapping import Mapping, MappingTables
 from mohamjax.mapping.tables import column_shapes
 from mohamjax.programs import once
-from mohamjax.schedule import reevaluate, scenario_bounds
+from mohamjax.schedule import Design, padded_jobs, reevaluate, scenario_bounds
 from mohamjax.schedule.measures import of_frames
 from mohamjax.schedule.periods import frame_jobs
 from mohamjax.search.context import build_context
 from mohamjax.search.kinds import immediate, room_for
-from mohamjax.search.moham import designs_of, refitted, run
+from mohamjax.search.moham import refitted, run
 from mohamjax.search.requirements import Site
 from mohamjax.search.settings import Settings
-from mohamjax.struct import cast, take
+from mohamjax.struct import cast
 from mohamjax.workload import DIMS, ApplicationModel, UniqueLayer
 
 __all__ = ["Rehearsal", "made_up_tables"]
+
+
+def _runs(layers: Sequence[UniqueLayer], templates: Sequence[Template]) -> np.ndarray:
+    """Which templates run each layer, `[U, T]` bool."""
+    return np.array([[fits(template, x.type, x.shape) is None for template in templates] for x in layers])
 
 
 def made_up_tables(
@@ -66,7 +71,7 @@ def made_up_tables(
     capacity = np.where(np.isfinite(machine.capacity) & machine.level_mask, machine.capacity, 0.0)
     columns["capacity"][...] = np.minimum(1 + step[:, None], capacity[:, None])
     columns["fanout"][...] = 1 + step[:, None, None] % np.maximum(machine.fanout, 1)[:, None]
-    runs = np.array([[fits(template, x.type, x.shape) is None for template in templates] for x in layers])
+    runs = _runs(layers, templates)
     bounds = np.array([x.shape.bounds for x in layers], np.int32)
     unit = np.arange(len(DIMS), dtype=np.int32)
     temporal = np.ones((*lead, levels, len(DIMS)), np.int32)
@@ -83,8 +88,38 @@ def made_up_tables(
     return MappingTables(mapping=nests, **columns)
 
 
+def made_up_designs(application: ApplicationModel, templates: Sequence[Template], tiles: int, number: int) -> Design:
+    """Equal designs of the shapes that a search's have, on few chiplets.
+
+    Args:
+        application: the networks.
+        templates: T templates; each layer stands on the first of those that run most layers.
+        tiles: S, of the package.
+        number: N.
+
+    Returns:
+        Designs `[N, ...]`, NumPy arrays.
+    """
+    layers = len(application.layers)
+    able = _runs(application.unique_layers, templates)[np.asarray(application.unique_of_layer)]
+    favour = np.argsort(-able.sum(axis=0), kind="stable")
+    chosen, tile = np.unique(favour[np.argmax(able[:, favour], axis=1)], return_inverse=True)
+    order = np.arange(padded_jobs(layers), dtype=np.int32)
+    assignment = np.zeros_like(order)
+    assignment[:layers] = tile % tiles
+    template = np.full(tiles, -1, np.int32)
+    template[: len(chosen)] = chosen[:tiles]
+    genes: dict[str, Any] = {
+        name: np.broadcast_to(leaf, (number, *leaf.shape))
+        for name, leaf in (
+            ("order", order), ("assignment", assignment), ("mapping", np.zeros_like(order)), ("template", template),
+        )
+    }  # fmt: skip
+    return Design(**genes)
+
+
 class Rehearsal:
-    """A rehearsal in two parts, one after the other in a thread beside the caller's."""
+    """A rehearsal in two parts, the search and the evaluation of its front, in threads beside the caller's."""
 
     def __init__(
         self,
@@ -112,13 +147,13 @@ class Rehearsal:
         self._frames = ()
         if of_frames(settings.moham.objectives):
             self._frames = frame_jobs(application, settings.moham.periods).layer.shape
-        self._tables: MappingTables | None = None
-        self._designs: Any = None
-        self._began, self._ended = False, threading.Event()
+        # While layers are mapped one part at a time leaves them a processor.
+        self._both, self._ended = threading.Event(), threading.Event()
         mark = self._mark()
-        self._pool = concurrent.futures.ThreadPoolExecutor(1, "rehearsal")
-        parts: tuple[Callable[[], None], ...] = (self._search, self._report)
-        self._parts = [self._pool.submit(once, (part.__name__, *mark), part) for part in parts]
+        self._pool = concurrent.futures.ThreadPoolExecutor(2, "rehearsal")
+        self._parts = [
+            self._pool.submit(self._first, ("_search", *mark)), self._pool.submit(self._second, ("_report", *mark)),
+        ]  # fmt: skip
 
     def _mark(self) -> tuple[Any, ...]:
         """What the shapes depend on."""
@@ -136,6 +171,7 @@ class Rehearsal:
 
     def searched(self) -> None:
         """Waits until the search's programs are there; what went wrong is raised here."""
+        self._both.set()
         self._wait(0)
 
     def reported(self) -> None:
@@ -150,6 +186,7 @@ class Rehearsal:
     def end(self) -> None:
         """Begins nothing more; a compile under way ends by itself."""
         self._ended.set()
+        self._both.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _go_on(self, _: str = "") -> None:
@@ -157,46 +194,51 @@ class Rehearsal:
         if self._ended.is_set():
             raise concurrent.futures.CancelledError
 
+    def _first(self, key: tuple[Any, ...]) -> None:
+        once(key, self._search)
+        self._both.set()
+
+    def _second(self, key: tuple[Any, ...]) -> None:
+        self._both.wait()
+        self._go_on()
+        once(key, self._report)
+
+    def _made_up(self) -> MappingTables:
+        settings = self._settings
+        grows = settings.moham.genes == "plans" and bool(settings.remap.every or settings.remap.polish)
+        entries = settings.mapper.entries + (settings.remap.entries if grows else 0)
+        single = cast(self._technology, jnp.float32)
+        return made_up_tables(self._application.unique_layers, self._site.templates, single, entries)
+
     def _search(self) -> None:
-        self._began = True
         settings, site = self._settings, self._site
         config = settings.moham
-        plans = config.genes == "plans"
-        grows = plans and bool(settings.remap.every or settings.remap.polish)
-        entries = settings.mapper.entries + (settings.remap.entries if grows else 0)
         self._go_on()
         single = cast(self._technology, jnp.float32)
-        tables = made_up_tables(self._application.unique_layers, site.templates, single, entries)
-        key = jax.random.key(0)
         context = build_context(
-            key, self._application, site.templates, single, tables, settings.package, config, site, settings.weights
-        )
+            jax.random.key(0), self._application, site.templates, single, self._made_up(), settings.package, config,
+            site, settings.weights,
+        )  # fmt: skip
         # It announces each compile.
         steps = run(
-            key, context, config, rates=self._rates, projects=site.projects, announce=self._go_on, devices=self._devices
-        )
+            jax.random.key(0), context, config, rates=self._rates, projects=site.projects, announce=self._go_on,
+            devices=self._devices,
+        )  # fmt: skip
         state, _ = next(steps)
         state = gathered(state, self._devices)
-        if plans:
+        if config.genes == "plans":
             self._go_on()
-            state = refitted(state, context, config, rates=self._rates, devices=self._devices)
-        self._tables = tables
-        # As many as there may be in the end, so that batches are as wide; none is wider than those of so many.
-        several = np.zeros(min(config.islands * config.archive, 2048), int)
-        self._designs = take(jax.device_get(designs_of(state.population.genes)), (several, 0))
+            refitted(state, context, config, rates=self._rates, devices=self._devices)
 
     def _report(self) -> None:
-        if self._tables is None:
-            if self._began:  # nothing is marked as rehearsed that was not
-                raise RuntimeError("the rehearsal of the search failed")
-            return  # rehearsed before
-        tables, package, templates = self._tables, self._settings.package, self._site.templates
-        designs = dataclasses.replace(self._designs, mapping=np.zeros_like(self._designs.mapping))
+        settings, templates, tables = self._settings, self._site.templates, self._made_up()
+        config, package = settings.moham, settings.package
+        # As many as there may be in the end, so that batches are as wide; none is wider than those of so many.
+        number = min(config.islands * config.archive, 2048)
+        designs = made_up_designs(self._application, templates, config.tiles, number)
         few = np.minimum(np.asarray(tables.count), 1)
-        moham = self._settings.moham
         found = reevaluate(
             self._application, templates, self._technology, package, tables.mapping, few, designs,
-            measures=moham.objectives, periods=moham.periods,
+            measures=config.objectives, periods=config.periods,
         )  # fmt: skip
         scenario_bounds(self._application, templates, self._technology, package, found.tables, found.wires)
-        self._tables = self._designs = None
