@@ -14,6 +14,7 @@ from mohamjax.platforms import by_platform
 __all__ = [
     "DESIGNS",
     "WIDE",
+    "first_true",
     "in_blocks",
     "in_fitting_blocks",
     "not_negative",
@@ -129,6 +130,23 @@ def short_argsort(keys: jax.Array) -> jax.Array:
     before = (other < one) | ((other == one) & (place < place[:, None]))
     rank = jnp.sum(before, axis=-1, dtype=jnp.int32)
     return jnp.sum(jnp.where(rank[..., None, :] == place[:, None], place, 0), axis=-1, dtype=jnp.int32)
+
+
+def first_true(mask: jax.Array, count: int) -> jax.Array:
+    """What `jnp.flatnonzero(mask, size=count, fill_value=n)` gives, by looking up each place in a running sum.
+
+    The library's writes every place one after the other: eight times as long on a processor for some thousand.
+
+    Args:
+        mask: `[n]` bool.
+        count: static, places to find.
+
+    Returns:
+        `[count]` int32, where the first, second, ... true one is; n where there are no more.
+    """
+    rank = jnp.cumsum(mask, dtype=jnp.int32)
+    place = jnp.searchsorted(rank, 1 + jnp.arange(count, dtype=jnp.int32), method="scan_unrolled")
+    return place.astype(jnp.int32)
 
 
 _COUNTED = 1024  # keys up to which counting takes less than a processor's sort, of a hundred columns

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mohamjax.blocks import in_blocks, short_argsort, side_by_side_argsort, steady_sum
+from mohamjax.blocks import first_true, in_blocks, short_argsort, side_by_side_argsort, steady_sum
 
 
 @settings(max_examples=8, deadline=None)
@@ -70,6 +70,17 @@ def test_a_short_argsort_is_the_stable_one(seed, rows, count, kinds):
         assert found.dtype == jnp.int32
         np.testing.assert_array_equal(found, np.argsort(keys, axis=-1, kind="stable"))
         np.testing.assert_array_equal(jax.jit(jax.vmap(short_argsort))(jnp.asarray(keys)), found)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**31), size=st.sampled_from([1, 2, 31, 192]), share=st.sampled_from([0.0, 0.1, 0.5, 1.0]))
+def test_first_places_are_those_of_the_library(seed, size, share):
+    mask = np.random.default_rng(seed).random((3, size)) < share
+    for count in (1, size, size + 7):
+        found = jax.jit(jax.vmap(lambda row, count=count: first_true(row, count)))(mask)
+        assert found.dtype == jnp.int32
+        for row, own in zip(mask, found, strict=True):
+            np.testing.assert_array_equal(own, jnp.flatnonzero(row, size=count, fill_value=size))
 
 
 @settings(max_examples=20, deadline=None)

@@ -20,10 +20,14 @@ from mohamjax.mapping.space import (
     slot_factors,
     tile_words,
 )
+from mohamjax.platforms import traced
 from mohamjax.search.mapping_operators import (
+    Draft,
     MapperRates,
     crossover,
+    draw,
     fill,
+    grow,
     mutate,
     neighbour,
     neighbours,
@@ -63,9 +67,16 @@ tiles = quick_jit(lambda slot, problem: jax.vmap(lambda s: tile_words(extents(s,
 
 
 @quick_jit
-def vary_all(key, a, b, problem, rates):
+def drafts_all(key, a, b, problem, rates):
     keys = jax.random.split(key, COUNT)
     return jax.vmap(vary, in_axes=(0, 0, 0, None, None))(keys, a, b, problem, rates)
+
+
+grow_all = quick_jit(grow)
+
+
+def vary_all(key, a, b, problem, rates):
+    return tuple(grow_all(draft, problem) for draft in drafts_all(key, a, b, problem, rates))
 
 
 def rates(**given):
@@ -278,12 +289,12 @@ def test_each_rate_switches_its_operator(name):
 
 
 def test_rates_layers_and_templates_are_data():
-    before = vary_all._cache_size()
+    before = drafts_all._cache_size(), grow_all._cache_size()
     for template, c, fill_rate in ((0, 12, 0.1), (1, 16, 0.2), (TOY, 7, 0.3)):
         problem = space(template, WorkloadShape(K=16, C=c))
         a, b = (samples(jax.random.key(i), problem) for i in range(2))
         vary_all(jax.random.key(0), a, b, problem, rates(fill=fill_rate))
-    assert vary_all._cache_size() - before <= 1
+    assert drafts_all._cache_size() - before[0] <= 1 and grow_all._cache_size() - before[1] <= 1
 
 
 def test_same_key_same_children():
@@ -294,6 +305,43 @@ def test_same_key_same_children():
     )
     assert equal(one, again)
     assert not equal(one, other)
+
+
+@quick_jit
+def one_by_one(drafts, problem):
+    """Drafts grown by the operators alone, whether wanted or not, and chosen from afterwards."""
+
+    def one(draft):
+        genes = draft.genes
+        for i, operator in enumerate((fill, parallelise)):
+            changed = operator(draft.keys[i], genes, problem)
+            genes = jax.tree.map(lambda new, old, i=i: jnp.where(draft.wanted[i], new, old), changed, genes)
+        return genes
+
+    return jax.vmap(one)(drafts)
+
+
+@pytest.mark.parametrize("form", ["cpu", "wide"])
+def test_drafts_grow_in_their_order_however_many_are_wanted(form):
+    """More than one pass takes are wanted, just as many, one, none; problems side by side differ in it."""
+    number = 70
+    problem = space(0, WorkloadShape(K=16, C=12, P=14, R=3))
+    keys = jax.random.split(jax.random.key(3), number)
+    drafts = jax.vmap(draw, in_axes=(0, None))(keys, problem)
+    assert not drafts.wanted.any() and equal(drafts.genes, jax.vmap(sample, in_axes=(0, None))(keys, problem))
+    shares = (
+        np.random.default_rng(0).random((5, number, 2)) < np.array([1.0, 24 / number, 0.5, 0.02, 0.0])[:, None, None]
+    )
+    drafts = jax.tree.map(lambda leaf: jnp.stack([leaf] * 5), drafts)
+    drafts = Draft(
+        genes=drafts.genes, keys=jax.vmap(jax.vmap(lambda k: jax.random.split(k[0])))(drafts.keys), wanted=shares
+    )
+    with traced(form):
+        found = jax.jit(jax.vmap(grow, in_axes=(0, None)))(drafts, problem)
+    expected = jax.vmap(one_by_one, in_axes=(0, None))(drafts, problem)
+    assert equal(found, expected)
+    changed = (np.asarray(found.slot) != np.asarray(drafts.genes.slot)).any(axis=-1)
+    assert not changed[~shares.any(axis=-1)].any() and changed[0].sum() > number / 2
 
 
 neighbours_one = quick_jit(neighbours)

@@ -27,6 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax import emo
+from mohamjax.blocks import first_true
 from mohamjax.devices import Devices
 from mohamjax.dims import WINDOWS
 from mohamjax.hardware import Technology, Template, TemplateArrays, fits, technology_hash, template_arrays
@@ -38,7 +39,7 @@ from mohamjax.mapping.tables import MappingTables, assemble, tabulate_sets
 from mohamjax.programs import lean_jit, light_jit, once
 from mohamjax.search.config import MapperConfig, MapperProgress
 from mohamjax.search.mapper_context import MapperContext, children_room, objectives, pair_space, prime_slots
-from mohamjax.search.mapping_operators import MapperRates, neighbour, neighbours, vary
+from mohamjax.search.mapping_operators import MapperRates, draw, grow, neighbour, neighbours, vary
 from mohamjax.search.stores import TableStore
 from mohamjax.struct import cast, put, take
 from mohamjax.workload import DIMS, UniqueLayer
@@ -60,8 +61,9 @@ def mapping_search(population: int, immigrants: int, archive: int, distinct: boo
         dtype: of the objectives.
     """
     search = emo.NSGA2(
-        sample=lambda key, space, rates=None: sample(key, space),
+        sample=lambda key, space, rates=None: draw(key, space),
         vary=lambda key, a, b, space, rates: vary(key, a, b, space, rates),
+        grow=lambda drafts, space, rates=None: grow(drafts, space),
         population=population,
         objectives=3,
         immigrants=immigrants,
@@ -151,11 +153,12 @@ def _neighbours(
         pick = jnp.argsort(~open_, stable=True)[:_MEMBERS]
         members: Any = take(archive.genes, pick)
         steps = jax.vmap(neighbours, in_axes=(0, None))(members, space) & open_[pick, None]
-        place = jnp.nonzero(steps.ravel(), size=count, fill_value=-1)[0]
-        member, step = jnp.divmod(jnp.maximum(place, 0), steps.shape[1])
+        place = first_true(steps.ravel(), count)
+        exists = place < steps.size
+        member, step = jnp.divmod(jnp.where(exists, place, 0), steps.shape[1])
         genes = jax.vmap(neighbour, in_axes=(0, 0, None))(take(members, member), step, space)
         whole = (jnp.cumsum(jnp.sum(steps, axis=1)) <= count).at[0].set(True)
-        return genes, place >= 0, tried.at[pick].set(tried[pick] | whole)
+        return genes, exists, tried.at[pick].set(tried[pick] | whole)
 
     return jax.vmap(one)(archive, tried, space)
 

@@ -9,22 +9,28 @@ Axes as in `mapping.space`: F primes, S slots, L levels, D dimensions. Functions
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mohamjax.blocks import short_argsort
+from mohamjax.blocks import first_true, short_argsort
 from mohamjax.dims import RELEVANCE
 from mohamjax.mapping.nest import Array
-from mohamjax.mapping.space import MappingGenes, MapSpace, Nest, admits, evict, move, nest, room, slot_level
-from mohamjax.struct import record
+from mohamjax.mapping.space import MappingGenes, MapSpace, Nest, admits, evict, move, nest, room, sample, slot_level
+from mohamjax.platforms import by_platform
+from mohamjax.struct import record, take
 
 __all__ = [
     "PAPER_RATES",
+    "Draft",
     "MapperRates",
     "crossover",
+    "draw",
     "fill",
+    "grow",
     "mutate",
     "neighbour",
     "neighbours",
@@ -35,6 +41,8 @@ __all__ = [
 _FILL_RATE = 3.5
 _MORE = 1.5
 _MOST = 8
+_PASSES = 4  # in which a mutation takes a population that it takes whole: by default it takes a fifth, in one pass
+_Mutation = Callable[[Array, MappingGenes, MapSpace], MappingGenes]
 
 
 @record
@@ -237,23 +245,76 @@ def parallelise(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGene
     return dataclasses.replace(genes, slot=state.slot)
 
 
-def vary(
-    key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace, rates: MapperRates
-) -> tuple[MappingGenes, MappingGenes]:
+@record
+class Draft:
+    """An individual with what is left to do to it: `grow` does that to the few that it is drawn for.
+
+    Attributes:
+        genes: so far.
+        keys: `[2]` typed keys of `fill` and `parallelise`.
+        wanted: `[2]` bool, which of the two are drawn for it.
+    """
+
+    genes: MappingGenes
+    keys: Array
+    wanted: Array
+
+
+def vary(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace, rates: MapperRates) -> tuple[Draft, Draft]:
     """Two children of two parents: crossover, then each mutation, each with its probability; the key is consumed."""
     coin_key, cross_key, child_key = jax.random.split(key, 3)
     pair = _select(jax.random.bernoulli(coin_key, rates.crossover), crossover(cross_key, a, b, space), (a, b))
 
-    def mutations(key: Array, genes: MappingGenes) -> MappingGenes:
-        coins, *keys = jax.random.split(key, 4)
+    def draft(key: Array, genes: MappingGenes) -> Draft:
+        coins, random_key, *keys = jax.random.split(key, 4)
         draws = jax.random.uniform(coins, (3,))
-        steps = ((mutate, rates.random), (fill, rates.fill), (parallelise, rates.parallelise))
-        for i, (operator, rate) in enumerate(steps):
-            genes = _select(draws[i] < rate, operator(keys[i], genes, space), genes)
-        return genes
+        genes = _select(draws[0] < rates.random, mutate(random_key, genes, space), genes)
+        wanted = draws[1:] < jnp.stack([jnp.asarray(rate, draws.dtype) for rate in (rates.fill, rates.parallelise)])
+        return Draft(genes=genes, keys=jnp.stack(keys), wanted=wanted)
 
-    children = jax.vmap(mutations)(jax.random.split(child_key), jax.tree.map(lambda x, y: jnp.stack([x, y]), *pair))
+    children = jax.vmap(draft)(jax.random.split(child_key), jax.tree.map(lambda x, y: jnp.stack([x, y]), *pair))
     return jax.tree.map(lambda leaf: leaf[0], children), jax.tree.map(lambda leaf: leaf[1], children)
+
+
+def draw(key: Array, space: MapSpace) -> Draft:
+    """A random individual to which nothing is left to do; the key is consumed."""
+    return Draft(genes=sample(key, space), keys=jnp.stack([key, key]), wanted=jnp.zeros(2, bool))
+
+
+def grow(drafts: Draft, space: MapSpace) -> MappingGenes:
+    """The genes of drafts `[N, ...]`, in the order of the drafts: filled, then parallelised where that is wanted."""
+    genes = drafts.genes
+    for i, operator in enumerate((fill, parallelise)):
+        arguments = drafts.keys[:, i], drafts.wanted[:, i], genes, space
+        few, all_ = (functools.partial(form, operator) for form in (_few, _all))
+        genes = dataclasses.replace(genes, slot=by_platform(*arguments, cpu=few, wide=all_))
+    return genes
+
+
+def _all(operator: _Mutation, keys: Array, wanted: Array, genes: MappingGenes, space: MapSpace) -> Array:
+    """Slots `[N, F]` of genes after a mutation that changes nothing else, where it is wanted."""
+    slot = jax.vmap(operator, in_axes=(0, 0, None))(keys, genes, space).slot
+    return jnp.where(wanted[:, None], slot, genes.slot)
+
+
+def _few(operator: _Mutation, keys: Array, wanted: Array, genes: MappingGenes, space: MapSpace) -> Array:
+    """The same, those for which it is wanted a few at a time: on a processor what is thrown away takes as long."""
+    number = wanted.shape[0]
+    width = 8 * max(1, -(-number // _PASSES // 8))
+    if width >= number:
+        return _all(operator, keys, wanted, genes, space)
+    rank = jnp.cumsum(wanted)  # from 1
+    place = first_true(jnp.asarray(wanted), number + width)
+
+    def step(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        first, slot = carry
+        rows = jnp.minimum(jax.lax.dynamic_slice(place, (first,), (width,)), number - 1)
+        changed = jax.vmap(operator, in_axes=(0, 0, None))(keys[rows], take(genes, rows), space).slot
+        own = rank - 1 - first
+        here = wanted & (own >= 0) & (own < width)
+        return first + width, jnp.where(here[:, None], changed[jnp.clip(own, 0, width - 1)], slot)
+
+    return jax.lax.while_loop(lambda carry: carry[0] < rank[-1], step, (jnp.int32(0), genes.slot))[1]
 
 
 def _loop_orders(genes: MappingGenes, space: MapSpace) -> tuple[Array, Array]:
