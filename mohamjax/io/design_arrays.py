@@ -43,7 +43,7 @@ from mohamjax.io.designs_reader import DesignHeader, layer_row, read_header
 from mohamjax.io.files import open_arrays, parse_json
 from mohamjax.io.formats import DESIGN_ARRAYS_FORMAT, DESIGNS_FORMAT
 from mohamjax.io.mapped_arrays import MAX_MAPPED, mapped_arrays, write_arrays
-from mohamjax.mapping import Mapping, MappingTables, mapping_to_dict
+from mohamjax.mapping import Mapping, MappingTables, mappings_to_dicts
 from mohamjax.schedule import Design, DesignFile, Evaluated
 from mohamjax.schedule.batch import gene_fault, sound_genes
 from mohamjax.struct import take
@@ -97,12 +97,11 @@ def nest_rows(
         templates: T templates.
         places: which of them: unique layer, template, number.
     """
-    rows = []
-    for place in places:
-        nest = jax.tree.map(lambda leaf, place=place: np.asarray(leaf)[place], mappings)
-        template = templates[place[1]]
-        rows.append({"template": template.name, **mapping_to_dict(nest, template.level_names)})
-    return rows
+    at = np.asarray(list(places), int).reshape(-1, 3)
+    nests = jax.tree.map(lambda leaf: np.asarray(leaf)[tuple(at.T)], mappings)
+    own = [templates[t] for t in at[:, 1]]
+    rows = mappings_to_dicts(nests, [template.level_names for template in own])
+    return [{"template": template.name, **row} for template, row in zip(own, rows, strict=True)]
 
 
 def _small(values: Any) -> np.ndarray:

@@ -17,7 +17,7 @@ from mohamjax.mapping.cost import (
 )
 from mohamjax.mapping.explain import explain, explanation_text
 from mohamjax.mapping.nest import LayerArrays, Mapping
-from mohamjax.mapping.notation import loop_nest, mapping_from_dict, mapping_to_dict
+from mohamjax.mapping.notation import loop_nest, mapping_from_dict, mapping_to_dict, mappings_to_dicts
 from mohamjax.mapping.predict import Sample, predict
 from mohamjax.mapping.space import (
     Constraints,
@@ -61,6 +61,7 @@ __all__ = [
     "map_space",
     "mapping_from_dict",
     "mapping_to_dict",
+    "mappings_to_dicts",
     "minimal_hardware",
     "offchip_bytes",
     "on_own_hardware",

@@ -12,6 +12,7 @@ import operator
 from collections.abc import Sequence
 from typing import Annotated, Any
 
+import jax
 import msgspec
 import numpy as np
 from msgspec import Meta, field
@@ -33,6 +34,7 @@ __all__ = [
     "mapping_of",
     "mapping_to_dict",
     "mappings_of",
+    "mappings_to_dicts",
 ]
 
 
@@ -46,27 +48,37 @@ def mapping_to_dict(mapping: Mapping, level_names: Sequence[str]) -> dict[str, A
     Returns:
         `{"levels": [...]}`; factors of 1 are left out, and so are the dimensions of bound 1 at the tail of `perm`.
     """
-    m: Any = mapping
-    temporal, order, spatial = np.asarray(m.temporal), np.asarray(m.order), np.asarray(m.spatial)
-    spatial_order, keep = np.asarray(m.spatial_order), np.asarray(m.keep)
-    levels = []
-    for i, name in enumerate(level_names):
-        loops = {
-            axis: [[DIMS[d], int(spatial[x, i, d])] for d in spatial_order[x, i] if spatial[x, i, d] > 1]
-            for x, axis in enumerate("XY")
-        }
-        levels.append(
+    (row,) = mappings_to_dicts(jax.tree.map(lambda leaf: np.asarray(leaf)[None], mapping), [level_names])
+    return row
+
+
+def mappings_to_dicts(mappings: Mapping, level_names: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
+    """As `mapping_to_dict`, many mappings `[n, ...]`, each with its own names of levels."""
+    fields = [np.asarray(leaf).tolist() for leaf in (mappings.temporal, mappings.order, mappings.spatial)]
+    fields += [np.asarray(mappings.spatial_order).tolist(), np.asarray(mappings.keep).astype(int).tolist()]
+
+    def loops(factors: list[int], order: list[int]) -> list[tuple[str, int]]:
+        return [(DIMS[d], factors[d]) for d in order if factors[d] > 1]
+
+    rows = []
+    for names, temporal, order, spatial, spatial_order, keep in zip(level_names, *fields, strict=True):
+        levels = [
             {
                 "name": name,
-                "keep": [int(k) for k in keep[i]],
+                "keep": keep[i],
                 "temporal": {
-                    "factors": {DIMS[d]: int(temporal[i, d]) for d in order[i] if temporal[i, d] > 1},
-                    "perm": "".join(DIMS[d] for d in order[i]),
+                    "factors": dict(loops(temporal[i], order[i])),
+                    "perm": "".join([DIMS[d] for d in order[i]]),
                 },
-                "spatial": loops,
+                "spatial": {
+                    axis: [list(loop) for loop in loops(spatial[x][i], spatial_order[x][i])]
+                    for x, axis in enumerate("XY")
+                },
             }
-        )
-    return {"levels": levels}
+            for i, name in enumerate(names)
+        ]
+        rows.append({"levels": levels})
+    return rows
 
 
 _INNERMOST_FIRST = "the dimensions innermost first, as in PQRSCKN"
