@@ -3,7 +3,7 @@
 Every operator maps legal genes to legal genes: constraints, fanouts and capacities hold afterwards, so that no child
 has to be thrown away. Each applies with a probability of its own, which is traced.
 
-Axes as in `mapping.space`: F primes, S slots, L levels, D dimensions. Functions are for one individual or one pair.
+Axes as in `mapping.space`: F primes, S slots, L levels, D dimensions. Functions are for one individual or one pair, but `grow`.
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ class Draft:
 
     Attributes:
         genes: so far.
-        keys: `[2]` typed keys of `fill` and `parallelise`.
+        keys: `[2]` typed keys of `fill` and `parallelise`; any where neither is wanted.
         wanted: `[2]` bool, which of the two are drawn for it.
     """
 

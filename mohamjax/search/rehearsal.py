@@ -1,7 +1,7 @@
 """A search rehearsed on made-up tables while the layer mapper works: its programs are there when it begins.
 
 Programs depend on shapes alone, and those of a search follow from networks, templates, requirements and settings before
-any layer is mapped. A rehearsal goes the whole way with tables of these shapes, in a thread of its own: the search's
+any layer is mapped. A rehearsal goes the whole way with tables of these shapes, in threads beside: the search's
 programs first, then those that evaluate its front in double precision; where somebody waits for the first already, both
 side by side. Nothing of what it finds is used. Where it
 guessed a shape wrong (templates with axes of more than 16 children, `wires`; a front much smaller than its archive),
@@ -36,7 +36,7 @@ from mohamjax.search.settings import Settings
 from mohamjax.struct import cast
 from mohamjax.workload import DIMS, ApplicationModel, UniqueLayer
 
-__all__ = ["Rehearsal", "made_up_tables"]
+__all__ = ["Rehearsal", "made_up_designs", "made_up_tables"]
 
 
 def _runs(layers: Sequence[UniqueLayer], templates: Sequence[Template]) -> np.ndarray:
@@ -176,6 +176,7 @@ class Rehearsal:
 
     def reported(self) -> None:
         """Waits until the programs of the evaluation in double precision are there, likewise."""
+        self._both.set()
         self._wait(1)
 
     def _wait(self, part: int) -> None:
@@ -195,8 +196,13 @@ class Rehearsal:
             raise concurrent.futures.CancelledError
 
     def _first(self, key: tuple[Any, ...]) -> None:
-        once(key, self._search)
-        self._both.set()
+        try:
+            once(key, self._search)
+        except BaseException:
+            self._ended.set()  # no report is compiled in vain
+            raise
+        finally:
+            self._both.set()
 
     def _second(self, key: tuple[Any, ...]) -> None:
         self._both.wait()
@@ -231,6 +237,7 @@ class Rehearsal:
             refitted(state, context, config, rates=self._rates, devices=self._devices)
 
     def _report(self) -> None:
+        self._go_on()
         settings, templates, tables = self._settings, self._site.templates, self._made_up()
         config, package = settings.moham, settings.package
         # As many as there may be in the end, so that batches are as wide; none is wider than those of so many.
@@ -241,4 +248,5 @@ class Rehearsal:
             self._application, templates, self._technology, package, tables.mapping, few, designs,
             measures=config.objectives, periods=config.periods,
         )  # fmt: skip
+        self._go_on()
         scenario_bounds(self._application, templates, self._technology, package, found.tables, found.wires)
