@@ -3,7 +3,7 @@
 Every operator maps legal genes to legal genes: constraints, fanouts and capacities hold afterwards, so that no child
 has to be thrown away. Each applies with a probability of its own, which is traced.
 
-Axes as in `mapping.space`: F primes, S slots, L levels, D dimensions. Functions but `grow` are for one individual or pair.
+Axes as in `mapping.space`: F primes, S slots, L levels, D dimensions. All but `grow` are for one individual or pair.
 """
 
 from __future__ import annotations
