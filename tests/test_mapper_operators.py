@@ -25,13 +25,13 @@ from mohamjax.search.mapping_operators import (
     Draft,
     MapperRates,
     crossover,
-    draw,
     fill,
     grow,
     mutate,
     neighbour,
     neighbours,
     parallelise,
+    random_draft,
     vary,
 )
 from mohamjax.workload import DIMS, WorkloadShape
@@ -327,7 +327,7 @@ def test_drafts_grow_in_their_order_however_many_are_wanted(form):
     number = 70
     problem = space(0, WorkloadShape(K=16, C=12, P=14, R=3))
     keys = jax.random.split(jax.random.key(3), number)
-    drafts = jax.vmap(draw, in_axes=(0, None))(keys, problem)
+    drafts = jax.vmap(random_draft, in_axes=(0, None))(keys, problem)
     assert not drafts.wanted.any() and equal(drafts.genes, jax.vmap(sample, in_axes=(0, None))(keys, problem))
     shares = (
         np.random.default_rng(0).random((5, number, 2)) < np.array([1.0, 24 / number, 0.5, 0.02, 0.0])[:, None, None]

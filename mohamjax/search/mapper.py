@@ -39,7 +39,7 @@ from mohamjax.mapping.tables import MappingTables, assemble, tabulate_sets
 from mohamjax.programs import lean_jit, light_jit, once
 from mohamjax.search.config import MapperConfig, MapperProgress
 from mohamjax.search.mapper_context import MapperContext, children_room, objectives, pair_space, prime_slots
-from mohamjax.search.mapping_operators import MapperRates, draw, grow, neighbour, neighbours, vary
+from mohamjax.search.mapping_operators import MapperRates, grow, neighbour, neighbours, random_draft, vary
 from mohamjax.search.stores import TableStore
 from mohamjax.struct import cast, put, take
 from mohamjax.workload import DIMS, UniqueLayer
@@ -61,7 +61,7 @@ def mapping_search(population: int, immigrants: int, archive: int, distinct: boo
         dtype: of the objectives.
     """
     search = emo.NSGA2(
-        sample=lambda key, space, rates=None: draw(key, space),
+        sample=lambda key, space, rates=None: random_draft(key, space),
         vary=lambda key, a, b, space, rates: vary(key, a, b, space, rates),
         grow=lambda drafts, space, rates=None: grow(drafts, space),
         population=population,
@@ -85,6 +85,10 @@ def _start(
     Given mappings `[B, K, ...]` take part where `is_given` `[B, K]`.
     """
 
+    # Random mappings are whole as they are drawn: nothing that grows children is compiled here.
+    drawing = dataclasses.replace(search.search, sample=lambda key, space: sample(key, space), grow=None)
+    opened = dataclasses.replace(search, search=drawing)
+
     def one(
         key: jax.Array, space: MapSpace, given: MappingGenes | None, is_given: Array | None
     ) -> tuple[emo.ArchivedState, MappingGenes]:
@@ -94,7 +98,7 @@ def _start(
             drawn = jax.vmap(sample, in_axes=(0, None))(keys, space)
             pick = jax.vmap(lambda use, a, b: jax.tree.map(lambda x, y: jnp.where(use, x, y), a, b))
             seeds = pick(is_given, given, drawn)
-        return search.opening(key, seeds, space=space)
+        return opened.opening(key, seeds, space=space)
 
     return jax.vmap(one)(keys, space, given, is_given)
 

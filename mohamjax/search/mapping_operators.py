@@ -28,13 +28,13 @@ __all__ = [
     "Draft",
     "MapperRates",
     "crossover",
-    "draw",
     "fill",
     "grow",
     "mutate",
     "neighbour",
     "neighbours",
     "parallelise",
+    "random_draft",
     "vary",
 ]
 
@@ -276,7 +276,7 @@ def vary(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace, rates: M
     return jax.tree.map(lambda leaf: leaf[0], children), jax.tree.map(lambda leaf: leaf[1], children)
 
 
-def draw(key: Array, space: MapSpace) -> Draft:
+def random_draft(key: Array, space: MapSpace) -> Draft:
     """A random individual to which nothing is left to do; the key is consumed."""
     return Draft(genes=sample(key, space), keys=jnp.stack([key, key]), wanted=jnp.zeros(2, bool))
 
@@ -303,7 +303,7 @@ def _few(operator: _Mutation, keys: Array, wanted: Array, genes: MappingGenes, s
     width = 8 * max(1, -(-number // _PASSES // 8))
     if width >= number:
         return _all(operator, keys, wanted, genes, space)
-    rank = jnp.cumsum(wanted)  # from 1
+    rank = jnp.cumsum(wanted, dtype=jnp.int32)  # from 1
     place = first_true(jnp.asarray(wanted), number + width)
 
     def step(carry: tuple[Array, Array]) -> tuple[Array, Array]:

@@ -188,7 +188,7 @@ class Rehearsal:
         """Begins nothing more; a compile under way ends by itself."""
         self._ended.set()
         self._both.set()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.shutdown(wait=False)
 
     def _go_on(self, _: str = "") -> None:
         """Raises where nobody waits any more."""
@@ -237,7 +237,6 @@ class Rehearsal:
             refitted(state, context, config, rates=self._rates, devices=self._devices)
 
     def _report(self) -> None:
-        self._go_on()
         settings, templates, tables = self._settings, self._site.templates, self._made_up()
         config, package = settings.moham, settings.package
         # As many as there may be in the end, so that batches are as wide; none is wider than those of so many.

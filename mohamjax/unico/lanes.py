@@ -25,7 +25,7 @@ from mohamjax.mapping.children import MAX_CHILDREN
 from mohamjax.mapping.space import MappingGenes, MapSpace, constraints, decode, map_space, prime_factors, sample
 from mohamjax.programs import light_jit
 from mohamjax.schedule.workbench import package_arrays
-from mohamjax.search.mapping_operators import MapperRates, draw, grow, vary
+from mohamjax.search.mapping_operators import MapperRates, grow, random_draft, vary
 from mohamjax.struct import record, take
 from mohamjax.unico.robustness import Tail, tail_init, tail_update
 from mohamjax.unico.space import HardwareSpace, SpaceArrays, machine_of
@@ -288,7 +288,7 @@ def _costs(
 def _search(config: LaneConfig) -> emo.NSGA2:
     """The loop of a lane."""
     return emo.NSGA2(
-        sample=lambda key, space, rates: draw(key, space),
+        sample=lambda key, space, rates: random_draft(key, space),
         vary=lambda key, a, b, space, rates: vary(key, a, b, space, rates),
         grow=lambda drafts, space, rates: grow(drafts, space),
         population=config.population,
