@@ -19,6 +19,7 @@ from mohamjax.search.plan_operators import (
     crossover,
     drawn_plan,
     mutation,
+    neighbour,
     sample_plan,
 )
 from mohamjax.search.plans import LEAST, WEIGHTS, Plan
@@ -443,3 +444,81 @@ def test_the_fewer_layers_the_more_children_are_adjusted(layers, share):
     assert float(adjusting_share(rates(adjusting=0.1), g)) == pytest.approx(share)
     assert float(adjusting_share(rates(adjusting=0.9), g)) == pytest.approx(0.9)
     assert float(adjusting_share(rates(), g)) == 0
+
+
+# ---------------------------------------------------------------- neighbours
+
+
+_NEIGHBOUR = jax.jit(jax.vmap(neighbour, in_axes=(0, 0, None)))
+
+
+def changes(before: Plan, after: Plan) -> list[tuple[str, int]]:
+    """What a single change has to explain: names of fields and tiles (-1 for none) that differ."""
+    differ = [("thrift", -1)] if before.thrift != after.thrift else []
+    for name in ("template", "size", "weight"):
+        own, new = getattr(before, name), getattr(after, name)
+        rows = np.flatnonzero((own != new).reshape(len(own), -1).any(axis=1))
+        differ += [(name, int(row)) for row in rows]
+    return differ
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=seeds, chips=chiplets, demands=demanded)
+def test_a_neighbour_differs_in_one_chiplet_or_in_thrift(seed, chips, demands):
+    c = case(seed, chips=chips, demands=demands)
+    plans = random_plans(seed, c)
+    most = c.plans.fits.shape[3] - 1
+    for before, after in zip(each(plans), each(_NEIGHBOUR(keys(seed + 1), plans, c.plans)), strict=True):
+        differ = changes(before, after)
+        assert len({tile for _, tile in differ}) <= 1
+        if ("thrift", -1) in differ:
+            continue
+        assert (after.size >= 0).all() and (after.size <= most).all() and (after.template >= 0).any()
+        for tile in {tile for _, tile in differ}:
+            assert before.template[tile] >= 0, "an empty tile changed"
+            if after.template[tile] < 0:
+                assert differ == [("template", tile)]
+                continue
+            own = [name for name, _ in differ]
+            copies = [
+                k
+                for k in range(S)
+                if before.template[k] == after.template[tile]
+                and np.array_equal(before.size[k], after.size[tile])
+                and before.weight[k] == after.weight[tile]
+            ]
+            step = np.unique(np.abs(after.size[tile] - before.size[tile]))
+            at_an_end = ((after.size[tile] == 0) | (after.size[tile] == most)).any()
+            stepped = set(step) <= {0, 1, 2, 4, 8} or at_an_end
+            assert copies or own == ["weight"] or (own == ["size"] and stepped)
+    completed_too = completed_all(_NEIGHBOUR(keys(seed + 1), plans, c.plans), c.genetics)
+    assert all(unfit(plan, c) == [] for plan in each(completed_too))
+
+
+def test_every_kind_of_neighbour_is_drawn():
+    c = case(5, blocked=False, chips=S)
+    seen = set()
+    for seed in range(40):
+        plans = random_plans(seed, c)
+        for before, after in zip(each(plans), each(_NEIGHBOUR(keys(seed + 1), plans, c.plans)), strict=True):
+            differ = changes(before, after)
+            if len(differ) == 1:
+                (name, tile), moved = differ[0], None
+                if name == "size":
+                    step = after.size[tile] - before.size[tile]
+                    moved = "all" if (step != 0).all() else "one" if np.count_nonzero(step) == 1 else "some"
+                    moved += "up" if step.sum() > 0 else "down"
+                seen.add((name, after.template[tile] < 0 if name == "template" else moved))
+            elif len(differ) > 1:
+                seen.add("copy")
+    assert {
+        ("thrift", None), ("weight", None), ("template", True), "copy", ("size", "oneup"), ("size", "onedown"),
+        ("size", "allup"), ("size", "alldown"),
+    } <= seen  # fmt: skip
+
+
+def test_the_last_chiplet_stays():
+    c = case(3, blocked=False, chips=1)
+    for seed in range(20):
+        plans = random_plans(seed, c)
+        assert all((plan.template >= 0).sum() == 1 for plan in each(_NEIGHBOUR(keys(seed), plans, c.plans)))

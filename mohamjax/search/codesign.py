@@ -45,10 +45,11 @@ from mohamjax.schedule.periods import frame_jobs
 from mohamjax.search.box import standing
 from mohamjax.search.config import MapperProgress, MohamConfig, Rates
 from mohamjax.search.context import build_context, check_tables, staffed
+from mohamjax.search.finish import finished
 from mohamjax.search.injection import check_injected, inject
 from mohamjax.search.loop import SearchState
 from mohamjax.search.mapper import compile_mapper, map_layers
-from mohamjax.search.moham import LIMIT_TOLERANCE, Progress, designs_of, refitted, run, state_like
+from mohamjax.search.moham import LIMIT_TOLERANCE, Progress, designs_of, run, state_like
 from mohamjax.search.plan_operators import PlanRates
 from mohamjax.search.plans import Plan
 from mohamjax.search.rehearsal import Rehearsal
@@ -232,7 +233,7 @@ def fingerprint(
 ) -> str:
     """Hash of the inputs and settings that decide what a search does; a checkpoint goes on only under the same one."""
     moham = dataclasses.asdict(settings.moham)
-    loose = ["generations", "front", "chunk", "stop", "window", "delta"]
+    loose = ["generations", "front", "chunk", "stop", "window", "delta", "descent"]
     loose += ["migration"] * (settings.moham.islands == 1 or not settings.moham.migration)
     loose += ["survival"] * (settings.moham.survival == "crowding" or settings.moham.objective != "front")
     loose += ["objectives"] * (settings.moham.objectives == DEFAULT)
@@ -588,7 +589,7 @@ def explore(
         sets, context = remapper.tables, remapper.context(context)
     if plans and not interrupted:
         # For the front alone: the checkpoint stays as the search left it, so that more generations go on from there.
-        state = refitted(state, context, config, rates=settings.plan_rates, devices=devices)
+        state = finished(state, context, config, rates=settings.plan_rates, devices=devices)
 
     if thinned := int(np.asarray(state.archive.thinned).sum()):
         listener.announce(

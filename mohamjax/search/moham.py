@@ -20,21 +20,30 @@ import numpy as np
 from mohamjax import emo
 from mohamjax.blocks import DESIGNS, in_fitting_blocks
 from mohamjax.devices import Devices, gathered
-from mohamjax.programs import brief_jit, light_jit
+from mohamjax.programs import brief_jit
 from mohamjax.schedule import Design, TenantReport, report
 from mohamjax.schedule.ensemble import model_reports, over_models
 from mohamjax.schedule.measures import DEFAULT, kinds_of, measured
 from mohamjax.schedule.tenants import tenant_excess
 from mohamjax.search import operators
+from mohamjax.search.batches import (
+    archived,
+    as_candidates,
+    decode_all,
+    entered,
+    opening,
+    program_of,
+    random_candidates,
+    sizes_of,
+)
 from mohamjax.search.config import MohamConfig, Rates
 from mohamjax.search.context import MohamContext
-from mohamjax.search.loop import Metrics, Problem, SearchState, generations, light_generations, start
+from mohamjax.search.loop import Metrics, Problem, SearchState, start
 from mohamjax.search.operators import Genetics
 from mohamjax.search.plan_operators import PlanRates
 from mohamjax.search.plan_variation import draft_plan, grow_plans, vary_plans
-from mohamjax.search.plans import WEIGHTS, Plan, Planned, decode, plan_of, refit
+from mohamjax.search.plans import Planned, plan_of
 from mohamjax.search.remap import Remapper
-from mohamjax.search.spread import SpreadGenerations
 from mohamjax.struct import take
 
 __all__ = [
@@ -42,9 +51,7 @@ __all__ = [
     "Progress",
     "design_problem",
     "designs_of",
-    "generations_of",
     "log_hypervolume",
-    "refitted",
     "run",
     "state_like",
     "violation",
@@ -289,30 +296,6 @@ class Progress:
     best: tuple[float, ...]
 
 
-_LONG = 250_000
-
-
-def generations_of(config: MohamConfig, devices: Devices | None = None) -> Any:
-    """The program of a search's generations: `generations` where it evaluates so many designs that its speed pays.
-
-    Args:
-        config: settings.
-        devices: on which it runs; None for the one that JAX takes by itself.
-    """
-    each = config.islands * (config.population + config.immigrant_count)
-    light = config.generations * each <= _LONG
-    if devices is not None:
-        return SpreadGenerations(devices, config.islands, light=light)
-    return light_generations if light else generations
-
-
-def _program(config: MohamConfig, problem: Problem, devices: Devices | None) -> Callable[..., Any]:
-    """That program with its static arguments."""
-    return functools.partial(
-        generations_of(config, devices), problem=problem, chunk=config.chunk, migration=config.migration
-    )
-
-
 def run(
     key: jax.Array,
     context: MohamContext,
@@ -363,12 +346,12 @@ def run(
     batches = 1 if seeds is None else -(-jax.tree.leaves(seeds)[0].shape[0] // config.population)
     if resume is None:
         announce("drawing the first population")
-        state = _first(key, context, np.int32(0), **_sizes(config, problem))
+        state = opening(key, context, np.int32(0), **sizes_of(config, problem))
     else:
         state = resume
     announce(f"compiling the generation of {config.population} designs")
     # No generations: this compiles, or finds the program of an earlier search of the same shapes.
-    program = _program(config, problem, devices)
+    program = program_of(config, problem, devices)
     jax.block_until_ready(program(state, context, rates, np.int32(0), np.bool_(True)))
     compile_s = time.perf_counter() - began
     per_generation = config.islands * (config.population + config.immigrant_count)
@@ -380,7 +363,7 @@ def run(
             # The first population is what survives of all that was given; the last batch waits for its evaluation.
             *before, last = _batches(key, seeds, context, config, problem)
             for batch in before:
-                state = _entered(state, batch, context, rates, program)
+                state = entered(state, batch, context, rates, program)
             state = dataclasses.replace(state, candidates=last)
         begun -= batches - 1
     end = config.generations if remapper is None else remapper.end
@@ -406,10 +389,10 @@ def run(
                 announce(f"mapping again on chiplets of the front, round {remapper.rounds + 1}")
                 state = gathered(state, devices)
                 context = remapper.grown(state, context)
-                drawn = _drawn(state.population.key[0], context, config, problem)
+                drawn = random_candidates(state.population.key[0], context, config, problem)
                 for batch in _decoded_again(state, context):
-                    candidates = _joined(batch, drawn, population=config.population)
-                    state = _entered(state, candidates, context, rates, program)
+                    candidates = as_candidates(batch, drawn, population=config.population)
+                    state = entered(state, candidates, context, rates, program)
             count = min(count, remapper.until_next(done))
         previous = state
         state, metrics = advance(previous, count)
@@ -444,110 +427,15 @@ def run(
         )
 
 
+def _decoded_again(state: SearchState, context: MohamContext) -> list[Planned]:
+    """The plans of the archives, decoded over tables that have grown, as batches `[I, P, ...]`."""
+    return [decode_all(batch.plan, context) for batch in archived(state)]
+
+
 @brief_jit
 def _planned(designs: Design, context: MohamContext) -> Planned:
     """Designs `[K, ...]` with a plan for each."""
     return jax.vmap(plan_of, in_axes=(0, None, None))(designs, context.genetics, context.plans)
-
-
-def refitted(
-    state: SearchState,
-    context: MohamContext,
-    config: MohamConfig,
-    *,
-    rates: PlanRates | None = None,
-    devices: Devices | None = None,
-) -> SearchState:
-    """A search of plans, with every design of its archives refitted under each weight (`plans.refit`).
-
-    By the program of the search's generations. What the designs leave unused of their chiplets is then used, whatever
-    weights their plans had.
-
-    Args:
-        state: at the end of a search, whole.
-        context: its problem.
-        config: its settings.
-        rates: those of the search; they decide nothing here, but their program is there.
-        devices: likewise.
-
-    Returns:
-        The state, whole.
-    """
-    rates = jax.tree.map(np.float32, PlanRates() if rates is None else rates)
-    problem = design_problem(config)
-    drawn = _drawn(state.population.key[0], context, config, problem)
-    individuals, program = _archived(state), _program(config, problem, devices)
-    for weight in range(len(WEIGHTS)):
-        for batch in individuals:
-            refit = _joined(_refit_all(batch, np.int32(weight), context), drawn, population=config.population)
-            state = _entered(state, refit, context, rates, program)
-    return gathered(state, devices)
-
-
-def _entered(
-    state: SearchState, candidates: Any, context: MohamContext, rates: Any, program: Callable[..., Any]
-) -> SearchState:
-    """The state after individuals `[I, N, ...]` took part in survival and archive; generations are not counted."""
-    waiting = dataclasses.replace(state, candidates=candidates)
-    return program(waiting, context, rates, np.int32(1), np.bool_(False))[0]
-
-
-def _drawn(key: jax.Array, context: MohamContext, config: MohamConfig, problem: Problem, number: int = 0) -> Any:
-    """Random individuals `[I, N, ...]`: the first population, and the immigrants of a number (`loop.start`)."""
-    return _first(key, context, np.int32(number), **_sizes(config, problem)).candidates
-
-
-@functools.partial(brief_jit, static_argnames="population")
-def _joined(batch: Any, drawn: Any, *, population: int) -> Any:
-    """Individuals `[I, K, ...]`, K <= P, as candidates `[I, N, ...]`: with them random ones up to P, and immigrants."""
-
-    def join(own: jax.Array, drawn: jax.Array) -> jax.Array:
-        return jnp.concatenate([own, drawn[:, : population - own.shape[1]], drawn[:, population:]], axis=1)
-
-    return jax.tree.map(join, batch, drawn)
-
-
-@brief_jit
-def _archived(state: SearchState) -> list[Planned]:
-    """The individuals of the archives as batches `[I, P, ...]`; empty slots hold individuals of the population."""
-    genes: Any = state.archive.genes
-    size, capacity = state.population.rank.shape[1], state.archive.valid.shape[1]
-    slots = np.arange(-(-capacity // size) * size)
-    filler = slots % size
-    missing = len(slots) - capacity
-    valid = jnp.pad(state.archive.valid, ((0, 0), (0, missing)))
-
-    def filled(own: jax.Array, other: jax.Array) -> jax.Array:
-        own = jnp.pad(own, ((0, 0), (0, missing), *[(0, 0)] * (own.ndim - 2)))
-        return jnp.where(valid.reshape(*valid.shape, *[1] * (own.ndim - 2)), own, other[:, filler])
-
-    everyone = jax.tree.map(filled, genes, state.population.genes)
-    return [jax.tree.map(lambda leaf, i=i: leaf[:, i : i + size], everyone) for i in range(0, len(slots), size)]
-
-
-def _decoded_again(state: SearchState, context: MohamContext) -> list[Planned]:
-    """The plans of the archives, decoded over tables that have grown, as batches `[I, P, ...]`."""
-    return [_decode_all(batch.plan, context) for batch in _archived(state)]
-
-
-@light_jit
-def _refit_all(individuals: Planned, weight: jax.Array, context: MohamContext) -> Planned:
-    """Individuals `[I, P, ...]` refitted."""
-
-    def one(individual: Planned) -> Planned:
-        design = refit(individual.design, weight, context.genetics, context.plans)
-        made = plan_of(design, context.genetics, context.plans)
-        # What the design is now: for who decodes its plan for other networks.
-        own = jnp.full_like(made.plan.weight, weight)
-        return dataclasses.replace(made, plan=dataclasses.replace(made.plan, weight=own, thrift=individual.plan.thrift))
-
-    return jax.vmap(jax.vmap(one))(individuals)
-
-
-@light_jit
-def _decode_all(plans: Plan, context: MohamContext) -> Planned:
-    """Plans `[I, P, ...]` decoded."""
-    return jax.vmap(lambda plans: decode(plans, context.genetics, context.plans))(plans)
 
 
 def _batches(key: jax.Array, seeds: Any, context: MohamContext, config: MohamConfig, problem: Problem) -> Iterator[Any]:
@@ -560,7 +448,7 @@ def _batches(key: jax.Array, seeds: Any, context: MohamContext, config: MohamCon
     for i in range(total):
         rows = take(seeds, slice(i * size, (i + 1) * size))
         shared = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (config.islands, *leaf.shape)), rows)
-        yield _joined(shared, _drawn(key, context, config, problem, i - total + 1), population=size)
+        yield as_candidates(shared, random_candidates(key, context, config, problem, i - total + 1), population=size)
 
 
 def _best_island(metrics: Metrics) -> Metrics:
@@ -576,22 +464,7 @@ def _best_island(metrics: Metrics) -> Metrics:
     return Metrics(**values)
 
 
-def _sizes(config: MohamConfig, problem: Problem) -> dict[str, Any]:
-    """Static arguments of `_first`."""
-    return {
-        "problem": problem,
-        "islands": config.islands,
-        "population": config.population,
-        "immigrants": config.immigrant_count,
-        "archive": config.archive,
-    }
-
-
-_first = brief_jit(start, static_argnames=("problem", "islands", "population", "immigrants", "archive"))
-"""The state before the first generation, all candidates random."""
-
-
 def state_like(context: MohamContext, config: MohamConfig) -> SearchState:
     """Shapes and dtypes of the search's state, for reading a checkpoint back."""
-    first = functools.partial(start, **_sizes(config, design_problem(config)))
+    first = functools.partial(start, **sizes_of(config, design_problem(config)))
     return jax.eval_shape(first, jax.random.key(0), context, np.int32(0))

@@ -30,6 +30,7 @@ __all__ = [
     "drawn_plan",
     "mutated",
     "mutation",
+    "neighbour",
     "sample_plan",
 ]
 
@@ -288,6 +289,48 @@ def mutated(key: jax.Array, plan: Plan, tables: PlanTables, rates: PlanRates) ->
     seats = jnp.where(draws.happens(rates.shuffling), seats, jnp.arange(tiles))
     thrift = jnp.where(draws.happens(rates.thrift), draws.below(len(tables.thrift)), plan.thrift)
     return Plan(template=template[seats], size=size[seats], weight=weight[seats], thrift=thrift)
+
+
+_CLOSE, _COPY, _WEIGHT, _THRIFT, _SCALE, _STEP = range(6)
+_CHANGES = (_CLOSE, *[_COPY] * 2, *[_WEIGHT] * 2, _THRIFT, *[_SCALE] * 4, *[_STEP] * 6)
+
+
+def neighbour(key: jax.Array, plan: Plan, tables: PlanTables) -> Plan:
+    """The plan with a single change, not completed: what a descent tries.
+
+    A chiplet goes, becomes a copy of another, takes another weight, or takes a step of 1, 2, 4 or 8 thresholds in all
+    components of its size or in one, three of five downward; or layers are placed with another exponent of energy.
+
+    Args:
+        key: typed key, consumed.
+        plan: with a chiplet at least.
+        tables: sets of mappings.
+    """
+    tiles, room = plan.size.shape
+    draws = _Draws(key, 8)
+    standing = plan.template >= 0
+    number = jnp.cumsum(standing)
+
+    def chiplet() -> jax.Array:
+        nth = 1 + draws.below(jnp.maximum(number[-1], 1))
+        return jnp.minimum(jnp.searchsorted(number, nth), tiles - 1).astype(jnp.int32)
+
+    change = jnp.asarray(_CHANGES)[draws.below(len(_CHANGES))]
+    at, other = jnp.arange(tiles) == chiplet(), chiplet()
+    step = jnp.left_shift(1, draws.below(4))
+    step = jnp.where(draws.happens(0.6), -step, step)
+    stepping = (change == _SCALE) | ((change == _STEP) & (jnp.arange(room) == draws.below(room)))
+    size = jnp.clip(plan.size + jnp.where(at[:, None] & stepping, step, 0), 0, tables.fits.shape[3] - 1)
+    weights, exponents = tables.fits.shape[1], len(tables.thrift)
+    turned = (plan.weight + 1 + draws.below(weights - 1)) % weights
+    copied = at & (change == _COPY)
+    template = jnp.where(at & (change == _CLOSE) & (number[-1] > 1), -1, plan.template)
+    return Plan(
+        template=jnp.where(copied, plan.template[other], template),
+        size=jnp.where(copied[:, None], plan.size[other], size),
+        weight=jnp.where(copied, plan.weight[other], jnp.where(at & (change == _WEIGHT), turned, plan.weight)),
+        thrift=jnp.where(change == _THRIFT, (plan.thrift + 1 + draws.below(exponents - 1)) % exponents, plan.thrift),
+    )
 
 
 def adjusting_share(rates: PlanRates, genetics: Genetics) -> jax.Array:

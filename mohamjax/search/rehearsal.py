@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import dataclasses
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -29,8 +30,9 @@ from mohamjax.schedule import Design, padded_jobs, reevaluate, scenario_bounds
 from mohamjax.schedule.measures import of_frames
 from mohamjax.schedule.periods import frame_jobs
 from mohamjax.search.context import build_context
+from mohamjax.search.finish import finished
 from mohamjax.search.kinds import immediate, room_for
-from mohamjax.search.moham import refitted, run
+from mohamjax.search.moham import run
 from mohamjax.search.requirements import Site
 from mohamjax.search.settings import Settings
 from mohamjax.struct import cast
@@ -234,7 +236,8 @@ class Rehearsal:
         state = gathered(state, self._devices)
         if config.genes == "plans":
             self._go_on()
-            refitted(state, context, config, rates=self._rates, devices=self._devices)
+            once_each = dataclasses.replace(config, descent=min(config.descent, 1))
+            finished(state, context, once_each, rates=self._rates, devices=self._devices)
 
     def _report(self) -> None:
         settings, templates, tables = self._settings, self._site.templates, self._made_up()

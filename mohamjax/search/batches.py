@@ -1,0 +1,122 @@
+"""Batches of individuals that enter a search beside its generations: seeds, designs decoded again, neighbours.
+
+They wait in the place of candidates, and take part in survival and archive by the program of the generations.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.devices import Devices
+from mohamjax.programs import brief_jit, light_jit
+from mohamjax.search.config import MohamConfig
+from mohamjax.search.context import MohamContext
+from mohamjax.search.loop import Problem, SearchState, generations, light_generations, start
+from mohamjax.search.plans import Plan, Planned, decode
+from mohamjax.search.spread import SpreadGenerations
+
+__all__ = [
+    "archived",
+    "as_candidates",
+    "decode_all",
+    "entered",
+    "generations_of",
+    "opening",
+    "program_of",
+    "random_candidates",
+    "sizes_of",
+]
+
+_LONG = 250_000
+
+
+def generations_of(config: MohamConfig, devices: Devices | None = None) -> Any:
+    """The program of a search's generations: `generations` where it evaluates so many designs that its speed pays.
+
+    Args:
+        config: settings.
+        devices: on which it runs; None for the one that JAX takes by itself.
+    """
+    each = config.islands * (config.population + config.immigrant_count)
+    light = config.generations * each <= _LONG
+    if devices is not None:
+        return SpreadGenerations(devices, config.islands, light=light)
+    return light_generations if light else generations
+
+
+def program_of(config: MohamConfig, problem: Problem, devices: Devices | None) -> Callable[..., Any]:
+    """That program with its static arguments."""
+    return functools.partial(
+        generations_of(config, devices), problem=problem, chunk=config.chunk, migration=config.migration
+    )
+
+
+def sizes_of(config: MohamConfig, problem: Problem) -> dict[str, Any]:
+    """Static arguments of `opening`."""
+    return {
+        "problem": problem,
+        "islands": config.islands,
+        "population": config.population,
+        "immigrants": config.immigrant_count,
+        "archive": config.archive,
+    }
+
+
+opening = brief_jit(start, static_argnames=("problem", "islands", "population", "immigrants", "archive"))
+"""The state before the first generation, all candidates random."""
+
+
+def entered(
+    state: SearchState, candidates: Any, context: MohamContext, rates: Any, program: Callable[..., Any]
+) -> SearchState:
+    """The state after individuals `[I, N, ...]` took part in survival and archive; generations are not counted."""
+    waiting = dataclasses.replace(state, candidates=candidates)
+    return program(waiting, context, rates, np.int32(1), np.bool_(False))[0]
+
+
+def random_candidates(
+    key: jax.Array, context: MohamContext, config: MohamConfig, problem: Problem, number: int = 0
+) -> Any:
+    """Random individuals `[I, N, ...]`: the first population, and the immigrants of a number (`loop.start`)."""
+    return opening(key, context, np.int32(number), **sizes_of(config, problem)).candidates
+
+
+@functools.partial(brief_jit, static_argnames="population")
+def as_candidates(batch: Any, drawn: Any, *, population: int) -> Any:
+    """Individuals `[I, K, ...]`, K <= P, as candidates `[I, N, ...]`: with them random ones up to P, and immigrants."""
+
+    def join(own: jax.Array, drawn: jax.Array) -> jax.Array:
+        return jnp.concatenate([own, drawn[:, : population - own.shape[1]], drawn[:, population:]], axis=1)
+
+    return jax.tree.map(join, batch, drawn)
+
+
+@brief_jit
+def archived(state: SearchState) -> list[Planned]:
+    """The individuals of the archives as batches `[I, P, ...]`; empty slots hold individuals of the population."""
+    genes: Any = state.archive.genes
+    size, capacity = state.population.rank.shape[1], state.archive.valid.shape[1]
+    slots = np.arange(-(-capacity // size) * size)
+    filler = slots % size
+    missing = len(slots) - capacity
+    valid = jnp.pad(state.archive.valid, ((0, 0), (0, missing)))
+
+    def filled(own: jax.Array, other: jax.Array) -> jax.Array:
+        own = jnp.pad(own, ((0, 0), (0, missing), *[(0, 0)] * (own.ndim - 2)))
+        return jnp.where(valid.reshape(*valid.shape, *[1] * (own.ndim - 2)), own, other[:, filler])
+
+    everyone = jax.tree.map(filled, genes, state.population.genes)
+    return [jax.tree.map(lambda leaf, i=i: leaf[:, i : i + size], everyone) for i in range(0, len(slots), size)]
+
+
+@light_jit
+def decode_all(plans: Plan, context: MohamContext) -> Planned:
+    """Plans `[I, P, ...]` decoded."""
+    return jax.vmap(lambda plans: decode(plans, context.genetics, context.plans))(plans)

@@ -1,0 +1,148 @@
+"""The end of a search of plans, after its last generation: descent at the fast end of the front, then refitting.
+
+Survival by hypervolume keeps next to no designs that are as fast as the fastest and smaller, as these add next to no
+volume; but whoever asks for the fastest design asks for them. Plans with single changes find them: of a few designs
+near that end, `MohamConfig.descent` batches, each from what the archive holds by then.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax import emo
+from mohamjax.devices import Devices, gathered
+from mohamjax.programs import brief_jit, light_jit
+from mohamjax.search.batches import archived, as_candidates, decode_all, entered, program_of, random_candidates
+from mohamjax.search.config import MohamConfig
+from mohamjax.search.context import MohamContext
+from mohamjax.search.loop import SearchState
+from mohamjax.search.moham import design_problem
+from mohamjax.search.plan_operators import PlanRates, completed, neighbour
+from mohamjax.search.plans import WEIGHTS, Plan, Planned, plan_of, refit, sized
+from mohamjax.struct import take
+
+__all__ = ["finished"]
+
+_AS_FAST = 1.005
+"""Latency, in that of the fastest design, up to which the smaller design is the better one."""
+
+_BAND = 1.02
+"""Latency up to which designs are changed: what is a little too slow may become as fast by growing."""
+
+_STARTS = 5
+"""Designs that are changed in a batch."""
+
+_DRAWS = 2**30
+"""Random numbers of the first batch; no search has so many generations."""
+
+
+def finished(
+    state: SearchState,
+    context: MohamContext,
+    config: MohamConfig,
+    *,
+    rates: PlanRates | None = None,
+    devices: Devices | None = None,
+) -> SearchState:
+    """A search of plans when it ends: after descent at the fast end, and with every design of its archives refitted.
+
+    By the program of the search's generations. Descent is for fronts over latency and area; other searches have none.
+    Refitted (`plans.refit`) is under each weight: what the designs leave unused of their chiplets is then used,
+    whatever weights their plans had.
+
+    Args:
+        state: at the end of a search, whole.
+        context: its problem.
+        config: its settings.
+        rates: those of the search; they decide nothing here, but their program is there.
+        devices: likewise.
+
+    Returns:
+        The state, whole.
+    """
+    rates = jax.tree.map(np.float32, PlanRates() if rates is None else rates)
+    problem, size = design_problem(config), config.population
+    drawn = random_candidates(state.population.key[0], context, config, problem)
+    program = program_of(config, problem, devices)
+
+    def tried(state: SearchState, batch: Planned) -> SearchState:
+        return entered(state, as_candidates(batch, drawn, population=size), context, rates, program)
+
+    if config.objective == "front" and {"latency", "area"} <= set(config.objectives):
+        columns = config.objectives.index("latency"), config.objectives.index("area")
+        for batch in range(config.descent):
+            plans = _neighbours(state, context, np.int32(batch), population=size, columns=columns)
+            state = gathered(tried(state, decode_all(plans, context)), devices)
+    individuals = archived(state)
+    for weight in range(len(WEIGHTS)):
+        for batch in individuals:
+            state = tried(state, _refit_all(batch, np.int32(weight), context))
+    return gathered(state, devices)
+
+
+@functools.partial(brief_jit, static_argnames=("population", "columns"))
+def _neighbours(
+    state: SearchState, context: MohamContext, number: jax.Array, *, population: int, columns: tuple[int, int]
+) -> Plan:
+    """Plans `[I, P, ...]` with single changes, of designs at the fast end of every island's archive.
+
+    Args:
+        state: of a search of plans.
+        context: its problem.
+        number: `[]` int32, of the batch.
+        population: P.
+        columns: of latency and area among the objectives.
+    """
+
+    def changed(key: jax.Array, plan: Plan) -> Plan:
+        return sized(completed(neighbour(key, plan, context.plans), context.genetics), context.plans)
+
+    def one(key: jax.Array, archive: emo.Archive) -> Plan:
+        rows, there = _fast_end(archive.objectives[:, columns[0]], archive.objectives[:, columns[1]])
+        which_key, change_key = jax.random.split(jax.random.fold_in(key, _DRAWS + number))
+        which = jax.random.randint(which_key, (population,), 0, jnp.maximum(jnp.sum(there), 1))
+        return jax.vmap(changed)(jax.random.split(change_key, population), take(archive.genes.plan, rows[which]))
+
+    return jax.vmap(one)(state.population.key, state.archive)
+
+
+def _fast_end(latency: jax.Array, area: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The smallest of the designs that are as fast as the fastest, and the next ones that are smaller and slower.
+
+    Args:
+        latency: `[A]` float, inf where there is no design.
+        area: `[A]` float.
+
+    Returns:
+        `[_STARTS]` int, rows, and `[_STARTS]` bool, the first of them that mean something. None does where there is no
+        design at all.
+    """
+    best = jnp.min(latency)
+    near = (latency <= best * _BAND) & jnp.isfinite(latency)
+    steps = jnp.where(near, jnp.maximum(latency, best * _AS_FAST), jnp.inf)
+    order = jnp.lexsort((area, steps))
+    smaller = jnp.where(near, area, jnp.inf)[order]
+    before = jnp.concatenate([jnp.full(1, jnp.inf, area.dtype), jax.lax.cummin(smaller)[:-1]])
+    ranks = jnp.cumsum(smaller < before)
+    numbers = jnp.arange(1, _STARTS + 1)
+    rows = order[jnp.minimum(jnp.searchsorted(ranks, numbers), len(order) - 1)]
+    return rows, numbers <= ranks[-1]
+
+
+@light_jit
+def _refit_all(individuals: Planned, weight: jax.Array, context: MohamContext) -> Planned:
+    """Individuals `[I, P, ...]` refitted."""
+
+    def one(individual: Planned) -> Planned:
+        design = refit(individual.design, weight, context.genetics, context.plans)
+        made = plan_of(design, context.genetics, context.plans)
+        # What the design is now: for who decodes its plan for other networks.
+        own = jnp.full_like(made.plan.weight, weight)
+        return dataclasses.replace(made, plan=dataclasses.replace(made.plan, weight=own, thrift=individual.plan.thrift))
+
+    return jax.vmap(jax.vmap(one))(individuals)

@@ -1,0 +1,108 @@
+"""The end of a search: descent at the fast end of the front loses nothing, and finds what is as fast and smaller."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from design_cases import TECHNOLOGY, TEMPLATES, application, recast, tables
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mohamjax.hardware import PackageParameters
+from mohamjax.search import finish
+from mohamjax.search.config import MohamConfig
+from mohamjax.search.context import build_context
+from mohamjax.search.finish import finished
+from mohamjax.search.moham import run
+
+CONFIG = MohamConfig(population=16, generations=4, archive=512, islands=2, chunk=2)
+
+
+@pytest.fixture(scope="module")
+def problem():
+    layers = application([[], [0], [0], [1, 2], [3]], [[], [0], [1], [1]])
+    made = recast(tables(layers, 3, entries=12, templates=TEMPLATES[:2], blocked=False, least=2), np.float32)
+    technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
+
+    def context(config):
+        return build_context(
+            jax.random.key(0), layers, TEMPLATES[:2], technology, made, PackageParameters(), config
+        )  # fmt: skip
+
+    return context
+
+
+def searched(context, config):
+    *_, (state, _) = run(jax.random.key(1), context, config)
+    return state
+
+
+@pytest.fixture(scope="module")
+def state(problem):
+    return searched(problem(CONFIG), CONFIG)
+
+
+def fronts(state):
+    """What each island's archive holds, `[n, M]` each."""
+    archive = jax.device_get(state.archive)
+    return [objectives[valid] for objectives, valid in zip(archive.objectives, archive.valid, strict=True)]
+
+
+def as_fast(front):
+    """The least area of what is as fast as the fastest."""
+    return front[front[:, 0] <= front[:, 0].min() * 1.005, 2].min()
+
+
+def test_descent_loses_nothing_and_repeats_itself(problem, state):
+    context = problem(CONFIG)
+    alone = finished(state, context, CONFIG)
+    config = dataclasses.replace(CONFIG, descent=12)
+    descended = finished(state, context, config)
+    again = finished(state, context, config)
+    better = 0
+    for before, after, twice in zip(fronts(alone), fronts(descended), fronts(again), strict=True):
+        assert np.array_equal(after, twice)
+        # Areas move in the last digit with the shape of a batch.
+        assert (after[None] <= before[:, None] * (1 + 1e-6)).all(axis=-1).any(axis=1).all()
+        assert as_fast(after) <= as_fast(before) * (1 + 1e-6)
+        better += int(not np.array_equal(after, before))
+    assert better
+
+
+def test_the_generation_counts_as_before(problem, state):
+    """Descent draws random numbers of its own: the search may go on from the same state."""
+    config = dataclasses.replace(CONFIG, descent=2)
+    after = finished(state, problem(CONFIG), config)
+    assert np.array_equal(after.population.generation, state.population.generation)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"objectives": ("latency", "energy")}, {"objective": "energy"}], ids=["no area", "one number"]
+)
+def test_searches_of_other_things_have_no_descent(problem, monkeypatch, changes):
+    config = dataclasses.replace(CONFIG, islands=1, descent=3, **changes)
+    context = problem(config)
+    monkeypatch.setattr(finish, "_neighbours", None)
+    finished(searched(context, config), context, config)
+
+
+ROWS = st.lists(
+    st.tuples(st.sampled_from([1.0, 1.002, 1.0049, 1.006, 1.01, 1.0199, 1.03, 2.0, np.inf]), st.integers(1, 9)),
+    min_size=1, max_size=24,
+)  # fmt: skip
+
+
+@given(rows=ROWS)
+@settings(max_examples=60, deadline=None)
+def test_the_fast_end_is_that_of_a_plain_search(rows):
+    """Of what is near the fastest, whatever nothing is both faster and smaller than, but for half a percent of time."""
+    latency, area = (np.asarray(column, np.float32) for column in zip(*rows, strict=True))
+    area = np.where(np.isfinite(latency), area, np.inf).astype(np.float32)
+    taken, there = (np.asarray(x) for x in finish._fast_end(jnp.asarray(latency), jnp.asarray(area)))
+    steps = np.maximum(latency, latency.min() * np.float32(1.005))
+    near = [(step, size) for step, size in zip(steps, area, strict=True) if step <= latency.min() * 1.02 < np.inf]
+    expected = sorted({a for a in near if not any(b[0] <= a[0] and b[1] <= a[1] and a != b for b in near)})[:5]
+    assert [(steps[i], area[i]) for i in taken[there]] == expected
+    assert not there[len(expected) :].any()
