@@ -31,10 +31,10 @@ __all__ = ["finished"]
 _AS_FAST = 1.005
 """Latency, in that of the fastest design, up to which the smaller design is the better one."""
 
-_BAND = 1.02
+_BAND = 1.05
 """Latency up to which designs are changed: what is a little too slow may become as fast by growing."""
 
-_STARTS = 5
+_STARTS = 10
 """Designs that are changed in a batch."""
 
 _DRAWS = 2**30
