@@ -203,10 +203,11 @@ def rows(real: bool) -> list[Row]:
     ]
 
 
-def chosen(real: bool, only: list[str]) -> list[Row]:
+def chosen(real: bool, only: list[str], kernels: bool) -> list[Row]:
     """The lines asked for."""
     found = [row for part in only for row in rows(real) if part in row.name]
-    return list({row.name: row for row in found}.values())
+    found = list({row.name: row for row in found}.values())
+    return [dataclasses.replace(row, name=f"{row.name}, timeline in registers") for row in found] if kernels else found
 
 
 def mapping_units(scenario: str) -> int:
@@ -265,7 +266,7 @@ def estimate(row: Row, where: Any, report: Report, hlo: pathlib.Path | None) -> 
 
 def measure(row: Row, report: Report, repeats: int) -> None:
     """Runs the programs of a line, beside the processor where they are small."""
-    seconds, apart, checked = 0.0, 0.0, row.name in SMALL
+    seconds, apart, checked = 0.0, 0.0, row.name.startswith(SMALL)
     for function, arguments, static in row.parts():
         program = jax.jit(functools.partial(function, **static))
         given = jax.block_until_ready(arguments())
@@ -304,16 +305,18 @@ def main() -> None:
         "--only", nargs="+", default=[""], help="lines whose name has one of these in it, in this order"
     )
     parser.add_argument("--hlo", type=pathlib.Path, help="keep the compiled programs in this folder")
+    parser.add_argument("--kernels", action="store_true", help="with kernels of our own where there are some")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--out", type=pathlib.Path, help="write the table as Markdown")
     options = parser.parse_args()
+    platforms.use_kernels(options.kernels)
     real = jax.default_backend() != "cpu"
     report = Report()
     report.say(f"{when_and_where()}.", "")
     if real:
         report.say("Measured. `apart`: share of results that differ from the processor's by more than 1e-5.", "")
         report.head("one generation or batch of", "ms", "million/s", "peak GB", "apart", "target", "verdict")
-        for row in chosen(True, options.only):
+        for row in chosen(True, options.only, options.kernels):
             measure(row, report, options.repeats)
     else:
         report.say(
@@ -328,7 +331,7 @@ def main() -> None:
         )  # fmt: skip
         where = gpu_model.device()
         with platforms.traced("both"):
-            for row in chosen(False, options.only):
+            for row in chosen(False, options.only, options.kernels):
                 estimate(row, where, report, options.hlo)
                 report.write(options.out)
     report.write(options.out)

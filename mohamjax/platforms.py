@@ -8,27 +8,49 @@ Where the process has an accelerator, both forms are traced, and the choice fall
 platform that it is lowered for: so the processor beside a GPU still has its own form. Where there is none, only the
 processor's form is traced, but where `both` is asked for. `traced("both")` says otherwise, for those who export
 programs or compile them for a device that is not there.
+
+Of a few forms there is a kernel for NVIDIA GPUs as well. It is taken where the variable `MOHAMJAX_KERNELS` of the
+environment is 1 or `use_kernels(True)` was called: no such kernel has run on a GPU yet.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 from jax import lax
 
-__all__ = ["accelerated", "as_usual", "by_platform", "short_scan", "traced"]
+__all__ = ["accelerated", "as_usual", "by_platform", "short_scan", "traced", "use_kernels"]
 
 _UNROLL = 8  # steps that an accelerator takes as one; more hardly save kernels and take long to compile
 
 _FORMS = ("cpu", "wide", "both")
 _traced: list[str] = []
+_kernels = os.environ.get("MOHAMJAX_KERNELS", "0") not in ("", "0")
 
 
-def by_platform(*arguments: Any, cpu: Callable[..., Any], wide: Callable[..., Any], both: bool = False) -> Any:
+def use_kernels(on: bool) -> None:
+    """Whether programs that are traced from now on take kernels on NVIDIA GPUs, where there are any; empties caches.
+
+    They need a compute capability of 8.0 or more.
+    """
+    global _kernels
+    if on != _kernels:
+        _kernels = on
+        jax.clear_caches()
+
+
+def by_platform(
+    *arguments: Any,
+    cpu: Callable[..., Any],
+    wide: Callable[..., Any],
+    kernel: Callable[..., Any] | None = None,
+    both: bool = False,
+) -> Any:
     """What `cpu` returns where a program runs on a processor, and what `wide` returns on anything else.
 
     Traceable, vmappable.
@@ -37,13 +59,15 @@ def by_platform(*arguments: Any, cpu: Callable[..., Any], wide: Callable[..., An
         arguments: pytrees of arrays for both; other arrays may be closed over.
         cpu: the form for processors.
         wide: the form for accelerators; a pytree of the same shapes and dtypes.
+        kernel: one for NVIDIA GPUs in its place, where kernels are used (`use_kernels`); likewise.
         both: static; both forms are traced even where there is no accelerator. The choice between them is then part
             of the program, at which the compiler begins new loops: what is compared bit by bit between versions of a
             program needs the same.
     """
     form = "both" if both and not _traced else _form()
     if form == "both":
-        return lax.platform_dependent(*arguments, cpu=cpu, default=wide)
+        forms = {"cpu": cpu, "cuda": kernel} if kernel is not None and _kernels else {"cpu": cpu}
+        return lax.platform_dependent(*arguments, **forms, default=wide)
     return (cpu if form == "cpu" else wide)(*arguments)
 
 

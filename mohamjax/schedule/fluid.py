@@ -28,6 +28,7 @@ from numpy.typing import ArrayLike
 
 from mohamjax.blocks import in_blocks, varying
 from mohamjax.platforms import by_platform
+from mohamjax.schedule.timeline import Fixed, Steps, reduced, scan, set_bits
 from mohamjax.struct import record
 
 __all__ = [
@@ -178,59 +179,11 @@ _RUN = 32  # places that an accelerator compares with each other at once
 _UNROLL = 8  # steps that it takes as one
 
 
-class _Fixed(NamedTuple):
-    """What stays the same during the schedules; the trailing axis B counts them."""
-
-    records: jax.Array  # [B * J * 4] following place, job, duration, demand for each place of the order
-    base: jax.Array  # [B] i32, where the records of a schedule begin
-    bits: jax.Array  # [W * J] or [B * W * J] u32, the predecessor bits
-    bits_base: jax.Array  # [B] i32, where the bits of a schedule begin
-    uses: jax.Array  # [A, R, B] 0 or 1, or bool
-    shared: jax.Array  # [R, B] bandwidth; +inf where there is none (see inverse_private)
-    inverse_private: jax.Array  # [A, B] 1 / bandwidth; +inf where some resource of the accelerator has none
-    jobs: int
-    words: int
-
-
-class _State(NamedTuple):
-    """The head of every accelerator, that is the job that it runs or waits to run."""
-
-    time: jax.Array  # [B]
-    following: jax.Array  # [A, B] i32, place in the order of the job after the head; J where there is none
-    job: jax.Array  # [A, B] i32, the head; undefined where no job is left
-    remaining: jax.Array  # [A, B] remaining time at full rate
-    demand: jax.Array  # [A, B] bytes per time unit at full rate
-    pending: jax.Array  # [A, B] i32, predecessors of the head that have not ended; J + 1 where no job is left
-    started: jax.Array  # [A, B] when the head first ran
-    done: jax.Array  # [W, B] u32, jobs that have ended
-
-
 class _Outcome(NamedTuple):
     start: jax.Array  # [B, J]
     end: jax.Array  # [B, J]
     makespan: jax.Array  # [B]
     reason: jax.Array  # [B] i32
-
-
-def _take(flat: jax.Array, index: jax.Array) -> jax.Array:
-    return flat.at[index].get(mode="promise_in_bounds")
-
-
-def _reduce(operator, start, operand):
-    """`lax.reduce` over the leading axis of a tuple of arrays.
-
-    Written out because XLA's CPU compiler neither fuses such a reduction into what uses it (and so computes it
-    once) nor, unlike `jnp.min` and `jnp.sum`, hands it to a library that is slow on short axes.
-    """
-    return lax.reduce(
-        operand, tuple(jnp.asarray(s, x.dtype) for s, x in zip(start, operand, strict=True)), operator, (0,)
-    )
-
-
-def _count(words: jax.Array) -> jax.Array:
-    """Number of bits set, over the leading axis."""
-    ones = lax.population_count(words).astype(jnp.int32)
-    return _reduce(lambda a, b: (a[0] + b[0],), (0,), (ones,))[0]
 
 
 def _link(accelerator_at: jax.Array, accelerators: int) -> tuple[jax.Array, jax.Array]:
@@ -250,7 +203,7 @@ def _link(accelerator_at: jax.Array, accelerators: int) -> tuple[jax.Array, jax.
         place, accelerator = at
         mine = ids == accelerator[None, :]
         seen = jnp.where(mine, first, places)
-        (following,) = _reduce(lambda a, b: (jnp.minimum(a[0], b[0]),), (places,), (seen,))
+        (following,) = reduced(lambda a, b: (jnp.minimum(a[0], b[0]),), (places,), (seen,))
         return jnp.where(mine, place, first), following
 
     first = varying(jnp.full((accelerators, lanes), places, jnp.int32), accelerator_at)
@@ -277,109 +230,11 @@ def _link_at_once(accelerator_at: jax.Array, accelerators: int) -> tuple[jax.Arr
     return jnp.min(first, axis=0), following.reshape(-1, lanes)[:places]
 
 
-def _fetch(place: jax.Array, done: jax.Array, fixed: _Fixed):
-    """The job at a place: its following place, index, duration, demand and number of pending predecessors.
-
-    Args:
-        place: `[..., B]` i32, J where no job is left.
-        done: `[W, ..., B]` u32.
-        fixed: the schedules.
-
-    Returns:
-        Five arrays `[..., B]`.
-    """
-    flat = (1,) * (place.ndim - 1) + (-1,)
-    record = (jnp.minimum(place, fixed.jobs - 1) + fixed.base.reshape(flat)) * 4
-    following = _take(fixed.records, record).astype(jnp.int32)
-    job = _take(fixed.records, record + 1).astype(jnp.int32)
-    word = jnp.arange(fixed.words, dtype=jnp.int32).reshape((fixed.words,) + (1,) * place.ndim)
-    before = _take(fixed.bits, (job * fixed.words + fixed.bits_base.reshape(flat))[None] + word)
-    pending = jnp.where(place < fixed.jobs, _count(before & ~done), fixed.jobs + 1)
-    return following, job, _take(fixed.records, record + 2), _take(fixed.records, record + 3), pending
-
-
-def _initial(place: jax.Array, fixed: _Fixed) -> _State:
-    lanes = place.shape[-1]
-    done = jnp.zeros((fixed.words, lanes), jnp.uint32)
-    following, job, duration, demand, pending = _fetch(place, done[:, None, :], fixed)
-    state = _State(
-        time=jnp.zeros((lanes,), duration.dtype),
-        following=following,
-        job=job,
-        remaining=duration,
-        demand=demand,
-        pending=pending,
-        started=jnp.zeros(place.shape, duration.dtype),
-        done=done,
-    )
-    return varying(state, place, fixed)
-
-
-def _used(uses: jax.Array, value: jax.Array) -> jax.Array:
-    """`value` where a resource is used, else 0 (a product, so that NaN and infinity are what they are everywhere)."""
-    return uses.astype(value.dtype) * value
-
-
-def _step(state: _State, fixed: _Fixed) -> tuple[_State, tuple[jax.Array, jax.Array, jax.Array]]:
-    """Runs until the next job ends, ends it, and puts the next job of its accelerator at the head.
-
-    Returns:
-        The state, and the job that ended (J if none could) with its start and end, `[B]` each.
-    """
-    accelerators, resources, lanes = fixed.uses.shape
-    ids = jnp.broadcast_to(jnp.arange(accelerators, dtype=jnp.int32)[:, None], (accelerators, lanes))
-
-    # Who runs how fast. The sum is written out, and divided, so that the compiler keeps it and does not compute
-    # it again for each accelerator.
-    running = state.pending == 0
-    asking = jnp.where(running, state.demand, 0.0)
-    asked = functools.reduce(jnp.add, [_used(fixed.uses[a], asking[a][None, :]) for a in range(accelerators)])
-    congestion = asked / fixed.shared
-    slowdown = jnp.maximum(jnp.where(state.demand > 0, state.demand * fixed.inverse_private, 1.0), 1.0)
-    for r in range(resources):
-        slowdown = jnp.maximum(slowdown, _used(fixed.uses[:, r], congestion[r][None, :]))
-
-    # Who ends first; nobody (-1) once all is done or in a deadlock: then nothing changes any more.
-    def earlier(a, b):
-        less = b[0] < a[0]
-        return tuple(jnp.where(less, y, x) for x, y in zip(a, b, strict=True))
-
-    left = jnp.where(running, state.remaining * slowdown, jnp.inf)
-    elapsed, winner, place, ended, start = _reduce(
-        earlier, (jnp.inf, -1, fixed.jobs, 0, 0), (left, ids, state.following, state.job, state.started)
-    )
-    ends = elapsed < jnp.inf
-    elapsed = jnp.where(ends, elapsed, 0.0)
-    time = state.time + elapsed
-    remaining = jnp.maximum(state.remaining - jnp.where(running, elapsed[None, :] / slowdown, 0.0), 0.0)
-
-    # What its end releases.
-    word, shift = ended >> 5, (ended & 31).astype(jnp.uint32)
-    bit = jnp.where(ends, jnp.left_shift(jnp.uint32(1), shift), jnp.uint32(0))
-    mine = jnp.arange(fixed.words, dtype=jnp.int32)[:, None] == word[None, :]
-    done = state.done | jnp.where(mine, bit[None, :], jnp.uint32(0))
-    awaited = _take(fixed.bits, state.job * fixed.words + (word + fixed.bits_base)[None, :])
-    pending = state.pending - ((awaited & bit[None, :]) != 0).astype(jnp.int32)
-
-    # What comes next on its accelerator.
-    following, job, duration, demand, awaits = _fetch(place, done, fixed)
-    ending = ids == winner[None, :]
-    after = _State(
-        time=time,
-        following=jnp.where(ending, following[None, :], state.following),
-        job=jnp.where(ending, job[None, :], state.job),
-        remaining=jnp.where(ending, duration[None, :], remaining),
-        demand=jnp.where(ending, demand[None, :], state.demand),
-        pending=jnp.where(ending, awaits[None, :], pending),
-        # A head starts at the event that makes it ready; until then it carries the time of the last event.
-        started=jnp.where(running & ~ending, state.started, time[None, :]),
-        done=done,
-    )
-    return after, (jnp.where(ends, ended, fixed.jobs), start, time)
-
-
 def _block(
-    arguments: tuple[jax.Array, ...], link: Callable[..., Any] = _link, unroll: int = 1, compact: bool = False
+    arguments: tuple[jax.Array, ...],
+    link: Callable[..., Any] = _link,
+    steps: Callable[[jax.Array, Fixed], Steps] = scan,
+    compact: bool = False,
 ) -> _Outcome:
     """Simulates B schedules side by side; the arguments of `simulate` with a leading axis of B or 1 each.
 
@@ -405,7 +260,7 @@ def _block(
     )
     lane = jnp.arange(lanes, dtype=jnp.int32)
     has_all = (private > 0) & jnp.all(~uses | (shared > 0)[:, None, :], axis=2)
-    fixed = _Fixed(
+    fixed = Fixed(
         records=records.reshape(-1),
         base=lane * jobs,
         bits=bits.reshape(-1),
@@ -416,16 +271,14 @@ def _block(
         jobs=jobs,
         words=words,
     )
-    state, (ended, starts, ends) = lax.scan(
-        lambda state, _: _step(state, fixed), _initial(first, fixed), None, length=jobs, unroll=unroll
-    )
+    state, ended, starts, ends = steps(first, fixed)
 
     never = whole(jnp.where(mask, jnp.inf, 0.0).astype(dtype))
     end = never.at[lane[None, :], ended].set(ends, mode="drop")
     running = state.pending == 0
     start = never.at[lane[None, :], jnp.where(running, state.job, jobs)].set(state.started, mode="drop")
     start = start.at[lane[None, :], ended].set(starts, mode="drop")
-    all_ended = _count(state.done) == jnp.sum(mask, axis=1, dtype=jnp.int32)
+    all_ended = set_bits(state.done) == jnp.sum(mask, axis=1, dtype=jnp.int32)
     placed = jnp.all(~mask | ((accelerator >= 0) & (accelerator < accelerators)), axis=1)
     waiting = jnp.any(state.pending <= jobs, axis=0)
     stuck = jnp.where(jnp.any(running, axis=0), ENDLESS, jnp.where(placed & waiting, DEADLOCK, UNPLACED))
@@ -458,8 +311,16 @@ def _population(*arguments: jax.Array) -> _Outcome:
     One schedule is a population of one. That way a caller's `jax.vmap(simulate)` meets code whose trailing axis
     is the population, which compiles to several times faster loops on a CPU than XLA's own batching does.
     """
-    wide = functools.partial(_block, link=_link_at_once, unroll=_UNROLL, compact=True)
-    return by_platform(arguments, cpu=_blocks, wide=wide, both=True)
+    at_once = functools.partial(_block, link=_link_at_once, compact=True)
+    wide = functools.partial(at_once, steps=functools.partial(scan, unroll=_UNROLL))
+    kernel = functools.partial(at_once, steps=_in_registers) if arguments[0].dtype == jnp.float32 else None
+    return by_platform(arguments, cpu=_blocks, wide=wide, kernel=kernel, both=True)
+
+
+def _in_registers(first: jax.Array, fixed: Fixed) -> Steps:
+    from mohamjax.schedule.timeline_kernel import run  # Pallas takes time to import
+
+    return run(first, fixed)
 
 
 @_population.def_vmap

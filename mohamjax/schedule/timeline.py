@@ -1,0 +1,227 @@
+"""The loop of the fluid model: many schedules side by side, in each of them one job ends per step.
+
+The state of a schedule is one waiting or running job (the head) per accelerator. A step says who runs how fast, ends
+what ends first, releases what waited for it, and puts the next job of its accelerator at the head. `scan` takes the
+steps as array operations; `schedule.timeline_kernel` takes the same steps in a GPU's registers. What the two write
+differently are `Means`.
+
+Axes: B schedules, J jobs (padded), W words of 32 bits of predecessors, A accelerators (padded), R shared resources.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from mohamjax.blocks import varying
+
+__all__ = ["Fixed", "Means", "State", "Steps", "initial", "reduced", "scan", "set_bits", "step"]
+
+
+class Fixed(NamedTuple):
+    """What stays the same during the schedules; the trailing axis B counts them."""
+
+    records: Any  # [B * J * 4] following place, job, duration, demand for each place of the order
+    base: jax.Array  # [B] i32, where the records of a schedule begin
+    bits: Any  # [W * J] or [B * W * J] u32, the predecessor bits
+    bits_base: jax.Array  # [B] i32, where the bits of a schedule begin
+    uses: Any  # [A, R, B] 0 or 1, or bool
+    shared: Any  # [R, B] bandwidth; +inf where there is none (see inverse_private)
+    inverse_private: jax.Array  # [A, B] 1 / bandwidth; +inf where some resource of the accelerator has none
+    jobs: int
+    words: int
+
+
+class State(NamedTuple):
+    """The head of every accelerator, that is the job that it runs or waits to run."""
+
+    time: jax.Array  # [B]
+    following: jax.Array  # [A, B] i32, place in the order of the job after the head; J where there is none
+    job: jax.Array  # [A, B] i32, the head; undefined where no job is left
+    remaining: jax.Array  # [A, B] remaining time at full rate
+    demand: jax.Array  # [A, B] bytes per time unit at full rate
+    pending: jax.Array  # [A, B] i32, predecessors of the head that have not ended; J + 1 where no job is left
+    started: jax.Array  # [A, B] when the head first ran
+    done: jax.Array  # [W, B] u32, jobs that have ended
+
+
+class Steps(NamedTuple):
+    """What the steps ended, and the state after the last of them."""
+
+    state: State
+    ended: jax.Array  # [J, B] i32, the job that each step ended; J if none could
+    starts: jax.Array  # [J, B] its start
+    ends: jax.Array  # [J, B] its end
+
+
+class Means(NamedTuple):
+    """What a step is written with, where array operations and a kernel differ."""
+
+    take: Callable[[Any, jax.Array], jax.Array]
+    """Elements of a flat array at indices within it."""
+    count: Callable[[jax.Array], jax.Array]
+    """Number of bits set, over the leading axis."""
+    contended: Callable[[jax.Array, jax.Array, Fixed], jax.Array]
+    """Slowdown `[A, B]` by the shared resources as well, from what heads ask for `[A, B]` and from that so far."""
+    first: Callable[[jax.Array, tuple[jax.Array, ...], tuple[int, ...]], tuple[jax.Array, ...]]
+    """Of times `[A, B]` the least, whose it is (-1 where none is finite), and its values of some arrays, or others."""
+
+
+def _take(flat: jax.Array, index: jax.Array) -> jax.Array:
+    return flat.at[index].get(mode="promise_in_bounds")
+
+
+def reduced(operator, start, operand):
+    """`lax.reduce` over the leading axis of a tuple of arrays.
+
+    Written out because XLA's CPU compiler neither fuses such a reduction into what uses it (and so computes it
+    once) nor, unlike `jnp.min` and `jnp.sum`, hands it to a library that is slow on short axes.
+    """
+    return lax.reduce(
+        operand, tuple(jnp.asarray(s, x.dtype) for s, x in zip(start, operand, strict=True)), operator, (0,)
+    )
+
+
+def set_bits(words: jax.Array) -> jax.Array:
+    """Number of bits set, over the leading axis."""
+    ones = lax.population_count(words).astype(jnp.int32)
+    return reduced(lambda a, b: (a[0] + b[0],), (0,), (ones,))[0]
+
+
+def _fetch(place: jax.Array, done: jax.Array, fixed: Fixed, means: Means):
+    """The job at a place: its following place, index, duration, demand and number of pending predecessors.
+
+    Args:
+        place: `[..., B]` i32, J where no job is left.
+        done: `[W, ..., B]` u32.
+        fixed: the schedules.
+        means: to read and count with.
+
+    Returns:
+        Five arrays `[..., B]`.
+    """
+    flat = (1,) * (place.ndim - 1) + (-1,)
+    record = (jnp.minimum(place, fixed.jobs - 1) + fixed.base.reshape(flat)) * 4
+    following = means.take(fixed.records, record).astype(jnp.int32)
+    job = means.take(fixed.records, record + 1).astype(jnp.int32)
+    word = jnp.arange(fixed.words, dtype=jnp.int32).reshape((fixed.words,) + (1,) * place.ndim)
+    before = means.take(fixed.bits, (job * fixed.words + fixed.bits_base.reshape(flat))[None] + word)
+    pending = jnp.where(place < fixed.jobs, means.count(before & ~done), fixed.jobs + 1)
+    return following, job, means.take(fixed.records, record + 2), means.take(fixed.records, record + 3), pending
+
+
+def initial(place: jax.Array, fixed: Fixed) -> State:
+    """The state before the first step, from the first place `[A, B]` i32 of every accelerator, J where it has none."""
+    lanes = place.shape[-1]
+    done = jnp.zeros((fixed.words, lanes), jnp.uint32)
+    following, job, duration, demand, pending = _fetch(place, done[:, None, :], fixed, ARRAYS)
+    state = State(
+        time=jnp.zeros((lanes,), duration.dtype),
+        following=following,
+        job=job,
+        remaining=duration,
+        demand=demand,
+        pending=pending,
+        started=jnp.zeros(place.shape, duration.dtype),
+        done=done,
+    )
+    return varying(state, place, fixed)
+
+
+def _used(uses: jax.Array, value: jax.Array) -> jax.Array:
+    """`value` where a resource is used, else 0 (a product, so that NaN and infinity are what they are everywhere)."""
+    return uses.astype(value.dtype) * value
+
+
+def step(state: State, fixed: Fixed, means: Means) -> tuple[State, tuple[jax.Array, jax.Array, jax.Array]]:
+    """Runs until the next job ends, ends it, and puts the next job of its accelerator at the head.
+
+    Returns:
+        The state, and the job that ended (J if none could) with its start and end, `[B]` each.
+    """
+    accelerators, lanes = state.job.shape
+    ids = jnp.broadcast_to(jnp.arange(accelerators, dtype=jnp.int32)[:, None], (accelerators, lanes))
+
+    # Who runs how fast.
+    running = state.pending == 0
+    asking = jnp.where(running, state.demand, 0.0)
+    alone = jnp.maximum(jnp.where(state.demand > 0, state.demand * fixed.inverse_private, 1.0), 1.0)
+    slowdown = means.contended(asking, alone, fixed)
+
+    # Who ends first; nobody (-1) once all is done or in a deadlock: then nothing changes any more.
+    left = jnp.where(running, state.remaining * slowdown, jnp.inf)
+    elapsed, winner, place, ended, start = means.first(
+        left, (state.following, state.job, state.started), (fixed.jobs, 0, 0)
+    )
+    ends = elapsed < jnp.inf
+    elapsed = jnp.where(ends, elapsed, 0.0)
+    time = state.time + elapsed
+    remaining = jnp.maximum(state.remaining - jnp.where(running, elapsed[None, :] / slowdown, 0.0), 0.0)
+
+    # What its end releases.
+    word, shift = ended >> 5, (ended & 31).astype(jnp.uint32)
+    bit = jnp.where(ends, jnp.left_shift(jnp.uint32(1), shift), jnp.uint32(0))
+    mine = jnp.arange(fixed.words, dtype=jnp.int32)[:, None] == word[None, :]
+    done = state.done | jnp.where(mine, bit[None, :], jnp.uint32(0))
+    awaited = means.take(fixed.bits, state.job * fixed.words + (word + fixed.bits_base)[None, :])
+    pending = state.pending - ((awaited & bit[None, :]) != 0).astype(jnp.int32)
+
+    # What comes next on its accelerator.
+    following, job, duration, demand, awaits = _fetch(place, done, fixed, means)
+    ending = ids == winner[None, :]
+    after = State(
+        time=time,
+        following=jnp.where(ending, following[None, :], state.following),
+        job=jnp.where(ending, job[None, :], state.job),
+        remaining=jnp.where(ending, duration[None, :], remaining),
+        demand=jnp.where(ending, demand[None, :], state.demand),
+        pending=jnp.where(ending, awaits[None, :], pending),
+        # A head starts at the event that makes it ready; until then it carries the time of the last event.
+        started=jnp.where(running & ~ending, state.started, time[None, :]),
+        done=done,
+    )
+    return after, (jnp.where(ends, ended, fixed.jobs), start, time)
+
+
+def _contended(asking: jax.Array, slowdown: jax.Array, fixed: Fixed) -> jax.Array:
+    accelerators, resources, _ = fixed.uses.shape
+    # The sum is written out, and divided, so that the compiler keeps it and does not compute it again for each
+    # accelerator.
+    asked = functools.reduce(jnp.add, [_used(fixed.uses[a], asking[a][None, :]) for a in range(accelerators)])
+    congestion = asked / fixed.shared
+    for r in range(resources):
+        slowdown = jnp.maximum(slowdown, _used(fixed.uses[:, r], congestion[r][None, :]))
+    return slowdown
+
+
+def _first(left: jax.Array, values: tuple[jax.Array, ...], others: tuple[int, ...]) -> tuple[jax.Array, ...]:
+    ids = jnp.broadcast_to(jnp.arange(left.shape[0], dtype=jnp.int32)[:, None], left.shape)
+
+    def earlier(a, b):
+        less = b[0] < a[0]
+        return tuple(jnp.where(less, y, x) for x, y in zip(a, b, strict=True))
+
+    return reduced(earlier, (jnp.inf, -1, *others), (left, ids, *values))
+
+
+ARRAYS = Means(take=_take, count=set_bits, contended=_contended, first=_first)
+"""Array operations."""
+
+
+def scan(first: jax.Array, fixed: Fixed, unroll: int = 1) -> Steps:
+    """All steps of B schedules.
+
+    Args:
+        first: `[A, B]` i32, first place of every accelerator, J where there is none.
+        fixed: the schedules.
+        unroll: steps that are taken as one.
+    """
+    state, (ended, starts, ends) = lax.scan(
+        lambda state, _: step(state, fixed, ARRAYS), initial(first, fixed), None, length=fixed.jobs, unroll=unroll
+    )
+    return Steps(state=state, ended=ended, starts=starts, ends=ends)

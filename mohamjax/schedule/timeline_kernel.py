@@ -1,0 +1,156 @@
+"""The loop of the fluid model as one kernel: the state of a few schedules stays in a GPU's registers for all steps.
+
+As array operations every step of `schedule.timeline` writes the state of all schedules to memory and reads it again;
+that is most of what an accelerator does in a search. Here a warp takes `LANES` schedules through all their steps, and
+writes no more than what each step ended. The steps are those of `timeline.step`; sums over accelerators may be in
+another order, so that times can differ in the last digit.
+
+The kernel is written in Pallas and compiled by Triton, for NVIDIA GPUs from compute capability 8.0 on.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton
+
+from mohamjax.schedule.timeline import Fixed, Means, State, Steps, initial, step
+
+__all__ = ["LANES", "run"]
+
+LANES = 16
+"""Schedules of a warp; of twice as many the state does not fit its registers."""
+
+
+def _take(flat: Any, index: jax.Array) -> jax.Array:
+    return triton.load(flat.at[index])
+
+
+def _count(words: jax.Array) -> jax.Array:
+    # Of whole numbers with a sign, as Triton counts no others.
+    return jnp.sum(lax.population_count(lax.bitcast_convert_type(words, jnp.int32)), axis=0)
+
+
+def _contended(asking: jax.Array, slowdown: jax.Array, fixed: Fixed) -> jax.Array:
+    for uses, bandwidth in zip(fixed.uses, fixed.shared, strict=True):
+        congestion = jnp.sum(uses * asking, axis=0) / bandwidth
+        slowdown = jnp.maximum(slowdown, uses * congestion[None, :])
+    return slowdown
+
+
+def _first(left: jax.Array, values: tuple[jax.Array, ...], others: tuple[int, ...]) -> tuple[jax.Array, ...]:
+    left = jnp.where(left < jnp.inf, left, jnp.inf)  # of what is no number too
+    ids = lax.broadcasted_iota(jnp.int32, left.shape, 0)
+    least = jnp.min(left, axis=0)
+    ends = least < jnp.inf
+    winner = jnp.where(ends, jnp.argmin(left, axis=0).astype(jnp.int32), -1)
+    own = ids == winner[None, :]
+
+    def of_winner(value: jax.Array, other: int) -> jax.Array:
+        return jnp.where(
+            ends, jnp.sum(jnp.where(own, value, jnp.zeros_like(value)), axis=0), jnp.asarray(other, value.dtype)
+        )
+
+    return least, winner, *(of_winner(value, other) for value, other in zip(values, others, strict=True))
+
+
+_REGISTERS = Means(take=_take, count=_count, contended=_contended, first=_first)
+
+
+def _kernel(*refs: Any, jobs: int, words: int, resources: int, shared_bits: bool) -> None:
+    """All steps of the `LANES` schedules of a program."""
+    fields = len(State._fields)
+    records, bits, uses, shared, inverse_private, *given = refs[: 5 + fields]
+    ended, starts, ends, *final = refs[5 + fields :]
+    begin = pl.program_id(0) * LANES
+    lanes = pl.ds(begin, LANES)
+    lane = begin + jnp.arange(LANES, dtype=jnp.int32)
+    fixed = Fixed(
+        records=records,
+        base=lane * jobs,
+        bits=bits,
+        bits_base=jnp.zeros_like(lane) if shared_bits else lane * (jobs * words),
+        uses=tuple(uses[:, r, lanes] for r in range(resources)),
+        shared=tuple(shared[r, lanes] for r in range(resources)),
+        inverse_private=inverse_private[:, lanes],
+        jobs=jobs,
+        words=words,
+    )
+
+    def one(i: jax.Array, state: State) -> State:
+        state, (job, start, end) = step(state, fixed, _REGISTERS)
+        ended[i, lanes], starts[i, lanes], ends[i, lanes] = job, start, end
+        return state
+
+    state = lax.fori_loop(0, jobs, one, State(*(ref[..., lanes] for ref in given)))
+    for ref, value in zip(final, state, strict=True):
+        ref[..., lanes] = value
+
+
+def run(first: jax.Array, fixed: Fixed, *, interpret: bool = False) -> Steps:
+    """All steps of B schedules, as `timeline.scan`.
+
+    Args:
+        first: `[A, B]` i32, first place of every accelerator, J where there is none.
+        fixed: the schedules, in single precision.
+        interpret: run as array operations, on any platform: for tests.
+    """
+    accelerators, lanes = first.shape
+    jobs, words = fixed.jobs, fixed.words
+    resources = fixed.uses.shape[1]
+    shared_bits = fixed.bits.size == jobs * words and lanes > 1
+    # Triton's arrays have sizes that are powers of two; nothing runs on the accelerators that are added.
+    rows, columns = _power_of_two(accelerators) - accelerators, -lanes % LANES
+    wide = _power_of_two(words) - words
+    bits = jnp.pad(fixed.bits.reshape(-1, words), ((0, 0), (0, wide))).reshape(-1)
+    if not shared_bits:
+        bits = jnp.pad(bits, (0, columns * jobs * (words + wide)))
+
+    def padded(value: jax.Array, fill: Any = 0, by: int = 0) -> jax.Array:
+        """With `by` more rows, and columns up to whole warps."""
+        more = ((0, by), *[(0, 0)] * (value.ndim - 2), (0, columns))[-value.ndim :]
+        return jnp.pad(value, more, constant_values=fill)
+
+    state = initial(first, fixed)
+    # Of an accelerator without jobs.
+    none = {"following": jobs, "job": 0, "remaining": 0, "demand": 0, "pending": jobs + 1, "started": 0}
+    given = State(
+        time=padded(state.time),
+        done=padded(state.done, by=wide),
+        **{name: padded(getattr(state, name), fill, rows) for name, fill in none.items()},
+    )
+    dtype, total = state.time.dtype, lanes + columns
+    shapes = [jax.ShapeDtypeStruct((jobs, total), kind) for kind in (jnp.int32, dtype, dtype)]
+    shapes += [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in given]
+    ended, starts, ends, *final = pl.pallas_call(
+        functools.partial(_kernel, jobs=jobs, words=words + wide, resources=resources, shared_bits=shared_bits),
+        out_shape=shapes,
+        grid=(total // LANES,),
+        compiler_params=triton.CompilerParams(num_warps=1, num_stages=1),
+        interpret=interpret,
+        name="timeline",
+    )(
+        jnp.pad(fixed.records, (0, columns * jobs * 4)),
+        bits,
+        padded(fixed.uses.astype(dtype), by=rows),
+        padded(fixed.shared, jnp.inf),
+        padded(fixed.inverse_private, by=rows),
+        *given,
+    )
+    state = State(*final)
+    state = State(
+        time=state.time[:lanes],
+        done=state.done[:words, :lanes],
+        **{name: getattr(state, name)[:accelerators, :lanes] for name in none},
+    )
+    return Steps(state=state, ended=ended[:, :lanes], starts=starts[:, :lanes], ends=ends[:, :lanes])
+
+
+def _power_of_two(number: int) -> int:
+    """The least power of two from a number on."""
+    return 1 << (number - 1).bit_length()

@@ -1,0 +1,89 @@
+"""The kernel of the fluid model, interpreted on a processor, beside the loop of array operations and the references."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import export
+from test_fluid import _arguments, _cases, _random_population
+
+from mohamjax import platforms
+from mohamjax.schedule import fluid, timeline_kernel
+
+_scanned = jax.jit(functools.partial(fluid._block, link=fluid._link_at_once, compact=True))
+_in_registers = jax.jit(
+    functools.partial(
+        fluid._block,
+        link=fluid._link_at_once,
+        steps=functools.partial(timeline_kernel.run, interpret=True),
+        compact=True,
+    )
+)
+
+
+def columns(cases, jobs, accelerators, resources):
+    rows = [_arguments(case, jobs, accelerators, resources, np.float32) for case in cases]
+    return tuple(jnp.asarray(np.stack(column)) for column in zip(*rows, strict=True))
+
+
+def same(arguments):
+    """Outcomes of both, which must be equal to the bit; that of the kernel."""
+    one, other = (jax.device_get(run(arguments)) for run in (_scanned, _in_registers))
+    for name, a, b in zip(one._fields, one, other, strict=True):
+        np.testing.assert_array_equal(a, b, err_msg=name)
+    return other
+
+
+def test_reference_cases():
+    cases = _cases()
+    found = same(columns(cases, 100, 16, 16))
+    for i, case in enumerate(cases):
+        count = len(case["duration"])
+        np.testing.assert_allclose(found.makespan[i], case["makespan"], rtol=2e-6)
+        np.testing.assert_allclose(found.end[i, :count], case["end"], rtol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("population", "jobs", "accelerators", "resources"), [(1, 7, 3, 1), (37, 40, 5, 3), (64, 33, 16, 2)]
+)
+def test_any_sizes(population, jobs, accelerators, resources):
+    """None but the last population is a number of whole warps, none of the others powers of two."""
+    arguments, axes = _random_population(population, population, jobs, accelerators, resources)
+    own = [x if axis == 0 else x[None] for x, axis in zip(arguments, axes, strict=True)]
+    found = same(tuple(jnp.asarray(x, jnp.float32) if x.dtype.kind == "f" else jnp.asarray(x) for x in own))
+    assert (found.reason == fluid.DONE).all()
+
+
+def test_what_cannot_end():
+    """A deadlock, a job without an accelerator, a bandwidth of nothing, a duration without end, beside what ends."""
+    first = {
+        "duration": [4.0, 3.0, 2.0], "bytes": [8.0, 0.0, 4.0], "predecessors": [[], [0], [1]], "accelerator": [0, 1, 0],
+        "order": [0, 1, 2], "resources_of_accelerator": [[0, 1], [0]], "resource_bandwidth": [3.0, 5.0],
+    }  # fmt: skip
+    changes = [
+        {}, {"order": [2, 1, 0]}, {"accelerator": [0, -1, 0]}, {"resource_bandwidth": [0.0, 5.0]},
+        {"duration": [4.0, np.inf, 2.0]}, {"duration": [4.0, np.nan, 2.0]},
+    ]  # fmt: skip
+    found = same(columns([{**first, **change} for change in changes], 32, 2, 2))
+    assert found.reason.tolist() == [fluid.DONE, fluid.DEADLOCK, fluid.UNPLACED, *[fluid.ENDLESS] * 3]
+
+
+def test_a_kernel_is_taken_on_nvidia_gpus_alone_and_where_it_is_asked_for():
+    arguments, axes = _random_population(0, 3)
+    arguments = [jnp.asarray(x, jnp.float32) if x.dtype.kind == "f" else jnp.asarray(x) for x in arguments]
+
+    def text(platform):
+        program = jax.jit(jax.vmap(fluid.completion, in_axes=axes))
+        checks = [export.DisabledSafetyCheck.custom_call("__gpu$xla.gpu.triton")]
+        return export.export(program, platforms=[platform], disabled_checks=checks)(*arguments).mlir_module()
+
+    assert "triton" not in text("cuda")
+    platforms.use_kernels(True)
+    try:
+        assert "triton" in text("cuda")
+        assert "triton" not in text("cpu") and "triton" not in text("tpu")
+    finally:
+        platforms.use_kernels(False)
+    assert "triton" not in text("cuda")
