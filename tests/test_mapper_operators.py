@@ -344,6 +344,29 @@ def test_drafts_grow_in_their_order_however_many_are_wanted(form):
     assert not changed[~shares.any(axis=-1)].any() and changed[0].sum() > number / 2
 
 
+@pytest.mark.parametrize("wanted", [0, 1, 23, 24, 25, 48, 49, 70])
+def test_drafts_grow_whole_passes_of_them_and_one_more_or_less(wanted):
+    """Of 70 drafts a pass takes 24; as a block of the mapper has them, and one problem by itself."""
+    number = 70
+    problem = space(0, WorkloadShape(K=16, C=12, P=14, R=3))
+    keys = jax.random.split(jax.random.key(4), number)
+    drafts = jax.vmap(random_draft, in_axes=(0, None))(keys, problem)
+    chosen = np.zeros((2, number), bool)
+    rng = np.random.default_rng(wanted)
+    for row in chosen:
+        row[rng.permutation(number)[:wanted]] = True
+    drafts = Draft(genes=drafts.genes, keys=jax.vmap(lambda k: jax.random.split(k[0]))(drafts.keys), wanted=chosen.T)
+    expected = one_by_one(drafts, problem)
+    assert equal(grow_all(drafts, problem), expected)
+    stacked = jax.tree.map(lambda leaf: jnp.stack([leaf] * 2), drafts)
+    side_by_side = _grow_blocks(stacked, problem)
+    for i in range(2):
+        assert equal(jax.tree.map(lambda leaf, i=i: leaf[i], side_by_side), expected)
+
+
+_grow_blocks = quick_jit(jax.vmap(grow, in_axes=(0, None)))
+
+
 neighbours_one = quick_jit(neighbours)
 neighbour_all = quick_jit(jax.vmap(neighbour, in_axes=(None, 0, None)))
 

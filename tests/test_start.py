@@ -31,6 +31,7 @@ from mohamjax.search import (
     moham,
     rehearsal,
 )
+from mohamjax.search.codesign import prepare
 from mohamjax.search.loop import light_generations
 from mohamjax.search.moham import design_problem
 from mohamjax.search.rehearsal import Rehearsal, made_up_designs, made_up_tables
@@ -157,6 +158,73 @@ def test_a_stop_by_hand_ends_a_rehearsal(application, settings, templates, monke
     with pytest.raises(KeyboardInterrupt):
         co_optimise(application, templates, with_archive(settings, 18))
     assert len(ended) == 1
+    ended[0]._pool.shutdown(wait=True)
+    assert not reported
+
+
+@pytest.fixture
+def begun(application, settings, templates, monkeypatch):
+    """Begins a rehearsal whose parts are given as functions; ends all of them in the end."""
+    made = []
+
+    def begin(archive, search, report):
+        monkeypatch.setattr(Rehearsal, "_search", lambda self: search())
+        monkeypatch.setattr(Rehearsal, "_report", lambda self: report())
+        own = with_archive(settings, archive)
+        site = prepare(application, templates, own)
+        made.append(Rehearsal(application, site, own, load_technology(), own.plan_rates))
+        return made[-1]
+
+    yield begin
+    for one in made:
+        one.end()
+        one._pool.shutdown(wait=True)
+
+
+LONG = 30.0
+"""Seconds that nothing here takes."""
+
+
+def test_the_report_is_rehearsed_after_the_search(begun):
+    """While layers are mapped one thread works, and not two."""
+    order, go = [], threading.Event()
+    one = begun(20, lambda: (go.wait(LONG), order.append("search")), lambda: order.append("report"))
+    assert not one._parts[1].done() and order == []
+    go.set()
+    one._parts[1].result(LONG)
+    assert order == ["search", "report"]
+
+
+def test_the_report_is_rehearsed_beside_the_search_once_somebody_waits(begun):
+    order, reported = [], threading.Event()
+    one = begun(
+        21, lambda: (reported.wait(LONG), order.append("search")), lambda: (order.append("report"), reported.set())
+    )
+    one.searched()
+    assert order == ["report", "search"]
+    one.reported()
+
+
+def test_a_rehearsal_that_has_ended_keeps_nobody_waiting(begun):
+    reported, go = [], threading.Event()
+    one = begun(22, lambda: go.wait(LONG), lambda: reported.append(1))
+    one.end()
+    go.set()
+    one.reported()
+    assert reported == []
+
+
+def test_after_a_search_that_failed_no_report_is_rehearsed(begun):
+    reported = []
+
+    def broken():
+        raise RuntimeError("no compiler today")
+
+    one = begun(23, broken, lambda: reported.append(1))
+    with pytest.raises(RuntimeError, match="no compiler today"):
+        one.searched()
+    one.reported()
+    assert reported == []
 
 
 def test_made_up_tables_have_the_shapes_of_real_ones(application, settings, templates):

@@ -46,7 +46,7 @@ def mapping_to_dict(mapping: Mapping, level_names: Sequence[str]) -> dict[str, A
         level_names: names of the levels that exist, innermost first.
 
     Returns:
-        `{"levels": [...]}`; factors of 1 are left out, and so are the dimensions of bound 1 at the tail of `perm`.
+        `{"levels": [...]}`; factors of 1 are left out, `perm` names all dimensions.
     """
     (row,) = mappings_to_dicts(jax.tree.map(lambda leaf: np.asarray(leaf)[None], mapping), [level_names])
     return row
