@@ -197,6 +197,7 @@ def rows(real: bool) -> list[Row]:
         Row("evaluate_batch, own wires, 2^16", 1 << 16, lambda: batch(1 << 16), (1e8, "/s")),
         Row("evaluate_batch, own wires, 2^20", 1 << 20, lambda: batch(1 << 20), (1e8, "/s")),
         Row("evaluate_batch, no tables over children, 2^16", 1 << 16, lambda: batch(1 << 16, 0), (1e8, "/s")),
+        Row("evaluate_batch, no tables over children, 2^20", 1 << 20, lambda: batch(1 << 20, 0), (1e8, "/s")),
         Row("mapper, all problems of data-center", mapped, lambda: mapping("data-center"), (3e7, "/s")),
         Row("G#, two objectives, 65,536 schedules", 2 << 16, lambda: jobs(1 << 16), (2e6, "/s"), 1 << 16),
         designs("262,144 designs", "layers", 262_144, 1, (10.0, "GB")),
