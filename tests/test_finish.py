@@ -111,3 +111,16 @@ def test_the_fast_end_is_that_of_a_plain_search(rows):
     expected = sorted({a for a in near if not any(b[0] <= a[0] and b[1] <= a[1] and a != b for b in near)})[:10]
     assert [(steps[i], area[i]) for i in taken[there]] == expected
     assert not there[len(expected) :].any()
+
+
+def test_an_archive_without_designs_is_no_trouble(problem, state):
+    """Where no design keeps the requirements: the batches are valid designs all the same, and may enter."""
+    archive = dataclasses.replace(
+        state.archive,
+        valid=jnp.zeros_like(state.archive.valid),
+        objectives=jnp.full_like(state.archive.objectives, jnp.inf),
+        genes=jax.tree.map(jnp.zeros_like, state.archive.genes),
+    )
+    empty = dataclasses.replace(state, archive=archive)
+    found = fronts(finished(empty, problem(CONFIG), dataclasses.replace(CONFIG, descent=2)))
+    assert all(len(front) and np.isfinite(front).all() for front in found)
