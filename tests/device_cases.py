@@ -36,7 +36,7 @@ from mohamjax.cli import main  # noqa: E402
 from mohamjax.devices import chosen_devices, join  # noqa: E402
 from mohamjax.hardware import load_technology  # noqa: E402
 from mohamjax.io import CheckpointFile  # noqa: E402
-from mohamjax.search import MapperConfig, co_optimise, moham  # noqa: E402
+from mohamjax.search import MapperConfig, batches, co_optimise, moham  # noqa: E402
 from mohamjax.search.codesign import Silent  # noqa: E402
 from mohamjax.search.mapper import map_layers  # noqa: E402
 from mohamjax.search.plan_operators import PlanRates  # noqa: E402
@@ -95,7 +95,7 @@ def lowered_generations(islands):
     own = problem()
     space, config = own.arrays(mj.sample_mappings(own, count=8)), settings(own, islands).moham
     devices = chosen_devices(8)
-    program = moham.generations_of(config, devices)._program
+    program = batches.generations_of(config, devices)._program
     state = moham.state_like(space, config)
     rates = jax.tree.map(jnp.float32, PlanRates())
     static = {"problem": moham.design_problem(config), "chunk": config.chunk, "migration": config.migration}
