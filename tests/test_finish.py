@@ -16,6 +16,7 @@ from mohamjax.search.config import MohamConfig
 from mohamjax.search.context import build_context
 from mohamjax.search.finish import finished
 from mohamjax.search.moham import run
+from mohamjax.search.settings import Settings, changed
 
 CONFIG = MohamConfig(population=16, generations=4, archive=512, islands=2, chunk=2)
 
@@ -58,7 +59,7 @@ def as_fast(front):
 def test_descent_loses_nothing_and_repeats_itself(problem, state):
     context = problem(CONFIG)
     alone = finished(state, context, CONFIG)
-    config = dataclasses.replace(CONFIG, descent=12)
+    config = dataclasses.replace(CONFIG, end_batches=12)
     descended = finished(state, context, config)
     again = finished(state, context, config)
     better = 0
@@ -73,7 +74,7 @@ def test_descent_loses_nothing_and_repeats_itself(problem, state):
 
 def test_the_generation_counts_as_before(problem, state):
     """Descent draws random numbers of its own: the search may go on from the same state."""
-    config = dataclasses.replace(CONFIG, descent=2)
+    config = dataclasses.replace(CONFIG, end_batches=2)
     after = finished(state, problem(CONFIG), config)
     assert np.array_equal(after.population.generation, state.population.generation)
 
@@ -82,7 +83,7 @@ def test_the_generation_counts_as_before(problem, state):
     "changes", [{"objectives": ("latency", "energy")}, {"objective": "energy"}], ids=["no area", "one number"]
 )
 def test_searches_of_other_things_have_no_descent(problem, monkeypatch, changes):
-    config = dataclasses.replace(CONFIG, islands=1, descent=3, **changes)
+    config = dataclasses.replace(CONFIG, islands=1, end_batches=3, **changes)
     context = problem(config)
     monkeypatch.setattr(finish, "_neighbours", None)
     finished(searched(context, config), context, config)
@@ -122,5 +123,13 @@ def test_an_archive_without_designs_is_no_trouble(problem, state):
         genes=jax.tree.map(jnp.zeros_like, state.archive.genes),
     )
     empty = dataclasses.replace(state, archive=archive)
-    found = fronts(finished(empty, problem(CONFIG), dataclasses.replace(CONFIG, descent=2)))
+    found = fronts(finished(empty, problem(CONFIG), dataclasses.replace(CONFIG, end_batches=2)))
     assert all(len(front) and np.isfinite(front).all() for front in found)
+
+
+def test_the_descent_of_mapping_again_keeps_its_name():
+    """A name that two parts of the settings share would go to the first."""
+    plain = Settings.preset("small")
+    one, other = changed(plain, {"descent": 7}), changed(plain, {"end_batches": 7})
+    assert (one.remap.descent, one.moham) == (7, plain.moham)
+    assert (other.moham.end_batches, other.remap) == (7, plain.remap)

@@ -46,10 +46,10 @@ def test_reference_cases():
 
 
 @pytest.mark.parametrize(
-    ("population", "jobs", "accelerators", "resources"), [(1, 7, 3, 1), (37, 40, 5, 3), (64, 33, 16, 2)]
+    ("population", "jobs", "accelerators", "resources"), [(1, 7, 3, 1), (37, 40, 5, 3), (64, 33, 16, 2), (5, 70, 5, 3)]
 )
 def test_any_sizes(population, jobs, accelerators, resources):
-    """None but the last population is a number of whole warps, none of the others powers of two."""
+    """Whole warps and not; numbers that are powers of two and others: three words of predecessors are padded too."""
     arguments, axes = _random_population(population, population, jobs, accelerators, resources)
     own = [x if axis == 0 else x[None] for x, axis in zip(arguments, axes, strict=True)]
     found = same(tuple(jnp.asarray(x, jnp.float32) if x.dtype.kind == "f" else jnp.asarray(x) for x in own))

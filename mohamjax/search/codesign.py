@@ -233,7 +233,7 @@ def fingerprint(
 ) -> str:
     """Hash of the inputs and settings that decide what a search does; a checkpoint goes on only under the same one."""
     moham = dataclasses.asdict(settings.moham)
-    loose = ["generations", "front", "chunk", "stop", "window", "delta", "descent"]
+    loose = ["generations", "front", "chunk", "stop", "window", "delta", "end_batches"]
     loose += ["migration"] * (settings.moham.islands == 1 or not settings.moham.migration)
     loose += ["survival"] * (settings.moham.survival == "crowding" or settings.moham.objective != "front")
     loose += ["objectives"] * (settings.moham.objectives == DEFAULT)

@@ -95,8 +95,9 @@ class MohamConfig:
         stop: `generations`, or `stability` for Roudenko and Schoenauer's rule as well.
         window: generations that the rule looks back on.
         delta: its threshold.
-        descent: batches of plans with single changes that are tried after the last generation, of designs at the fast
-            end of the front (`search.finish`): the smallest that are as fast as the fastest.
+        end_batches: batches of plans with at most one change that are tried after the last generation, of designs at
+            the fast end of the front (`search.finish`). Only where plans are searched, for a front over latency and
+            area among others; elsewhere nothing is tried.
         orders: random topological orders that random individuals draw from.
         chunk: generations of one call of the jitted step; progress is reported between calls.
     """
@@ -122,7 +123,7 @@ class MohamConfig:
     stop: str = "generations"
     window: int = 40
     delta: float = 0.02
-    descent: int = 0
+    end_batches: int = 0
     orders: int = 512
     chunk: int = 5
 
@@ -130,7 +131,7 @@ class MohamConfig:
         """Checks the values that a user can set."""
         least = {
             "population": 4, "generations": 0, "max_chiplets": 1, "archive": 8, "front": 8, "islands": 1,
-            "seed_batches": 1, "migration": 0, "periods": 2, "descent": 0,
+            "seed_batches": 1, "migration": 0, "periods": 2, "end_batches": 0,
         }  # fmt: skip
         for name, low in least.items():
             if getattr(self, name) < low:

@@ -2,7 +2,7 @@
 
 Survival by hypervolume keeps next to no designs that are as fast as the fastest and smaller, as these add next to no
 volume; but whoever asks for the fastest design asks for them. Plans with single changes find them: of a few designs
-near that end, `MohamConfig.descent` batches, each from what the archive holds by then.
+near that end, `MohamConfig.end_batches` batches, each from what the archive holds by then.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def finished(
 
     if config.objective == "front" and {"latency", "area"} <= set(config.objectives):
         columns = config.objectives.index("latency"), config.objectives.index("area")
-        for batch in range(config.descent):
+        for batch in range(config.end_batches):
             plans = _neighbours(state, context, np.int32(batch), population=size, columns=columns)
             state = gathered(tried(state, decode_all(plans, context)), devices)
     individuals = archived(state)

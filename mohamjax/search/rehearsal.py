@@ -236,7 +236,7 @@ class Rehearsal:
         state = gathered(state, self._devices)
         if config.genes == "plans":
             self._go_on()
-            once_each = dataclasses.replace(config, descent=min(config.descent, 1))
+            once_each = dataclasses.replace(config, end_batches=min(config.end_batches, 1))
             finished(state, context, once_each, rates=self._rates, devices=self._devices)
 
     def _report(self) -> None:
