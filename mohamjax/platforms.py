@@ -9,8 +9,8 @@ platform that it is lowered for: so the processor beside a GPU still has its own
 processor's form is traced, but where `both` is asked for. `traced("both")` says otherwise, for those who export
 programs or compile them for a device that is not there.
 
-Of a few forms there is a kernel for NVIDIA GPUs as well. It is taken where the variable `MOHAMJAX_KERNELS` of the
-environment is 1 or `use_kernels(True)` was called: no such kernel has run on a GPU yet.
+Of the timeline there is a kernel for NVIDIA GPUs as well. It is taken where the variable `MOHAMJAX_KERNELS` of the
+environment is anything but 0, or `use_kernels(True)` was called: it has not run on a GPU yet.
 """
 
 from __future__ import annotations

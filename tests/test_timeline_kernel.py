@@ -79,11 +79,14 @@ def test_a_kernel_is_taken_on_nvidia_gpus_alone_and_where_it_is_asked_for():
         checks = [export.DisabledSafetyCheck.custom_call("__gpu$xla.gpu.triton")]
         return export.export(program, platforms=[platform], disabled_checks=checks)(*arguments).mlir_module()
 
-    assert "triton" not in text("cuda")
-    platforms.use_kernels(True)
+    before = platforms._kernels
     try:
+        platforms.use_kernels(False)
+        assert "triton" not in text("cuda")
+        platforms.use_kernels(True)
         assert "triton" in text("cuda")
         assert "triton" not in text("cpu") and "triton" not in text("tpu")
-    finally:
         platforms.use_kernels(False)
-    assert "triton" not in text("cuda")
+        assert "triton" not in text("cuda")
+    finally:
+        platforms.use_kernels(before)

@@ -24,11 +24,14 @@ __all__ = ["Fixed", "Means", "State", "Steps", "initial", "reduced", "scan", "se
 
 
 class Fixed(NamedTuple):
-    """What stays the same during the schedules; the trailing axis B counts them."""
+    """What stays the same during the schedules; the trailing axis B counts them.
+
+    In a kernel `records` and `bits` are references, and `uses` and `shared` tuples of R arrays.
+    """
 
     records: Any  # [B * J * 4] following place, job, duration, demand for each place of the order
     base: jax.Array  # [B] i32, where the records of a schedule begin
-    bits: Any  # [W * J] or [B * W * J] u32, the predecessor bits
+    bits: Any  # [J * W] or [B * J * W] u32, the predecessor bits
     bits_base: jax.Array  # [B] i32, where the bits of a schedule begin
     uses: Any  # [A, R, B] 0 or 1, or bool
     shared: Any  # [R, B] bandwidth; +inf where there is none (see inverse_private)
@@ -68,8 +71,8 @@ class Means(NamedTuple):
     """Number of bits set, over the leading axis."""
     contended: Callable[[jax.Array, jax.Array, Fixed], jax.Array]
     """Slowdown `[A, B]` by the shared resources as well, from what heads ask for `[A, B]` and from that so far."""
-    first: Callable[[jax.Array, tuple[jax.Array, ...], tuple[int, ...]], tuple[jax.Array, ...]]
-    """Of times `[A, B]` the least, whose it is (-1 where none is finite), and its values of some arrays, or others."""
+    first: Callable[[jax.Array, jax.Array, tuple[jax.Array, ...], tuple[int, ...]], tuple[jax.Array, ...]]
+    """Of times `[A, B]` the least, whose it is by ids (-1 where none is finite), and its values of arrays, or others."""
 
 
 def _take(flat: jax.Array, index: jax.Array) -> jax.Array:
@@ -156,7 +159,7 @@ def step(state: State, fixed: Fixed, means: Means) -> tuple[State, tuple[jax.Arr
     # Who ends first; nobody (-1) once all is done or in a deadlock: then nothing changes any more.
     left = jnp.where(running, state.remaining * slowdown, jnp.inf)
     elapsed, winner, place, ended, start = means.first(
-        left, (state.following, state.job, state.started), (fixed.jobs, 0, 0)
+        left, ids, (state.following, state.job, state.started), (fixed.jobs, 0, 0)
     )
     ends = elapsed < jnp.inf
     elapsed = jnp.where(ends, elapsed, 0.0)
@@ -199,9 +202,9 @@ def _contended(asking: jax.Array, slowdown: jax.Array, fixed: Fixed) -> jax.Arra
     return slowdown
 
 
-def _first(left: jax.Array, values: tuple[jax.Array, ...], others: tuple[int, ...]) -> tuple[jax.Array, ...]:
-    ids = jnp.broadcast_to(jnp.arange(left.shape[0], dtype=jnp.int32)[:, None], left.shape)
-
+def _first(
+    left: jax.Array, ids: jax.Array, values: tuple[jax.Array, ...], others: tuple[int, ...]
+) -> tuple[jax.Array, ...]:
     def earlier(a, b):
         less = b[0] < a[0]
         return tuple(jnp.where(less, y, x) for x, y in zip(a, b, strict=True))

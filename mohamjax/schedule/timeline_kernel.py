@@ -44,9 +44,10 @@ def _contended(asking: jax.Array, slowdown: jax.Array, fixed: Fixed) -> jax.Arra
     return slowdown
 
 
-def _first(left: jax.Array, values: tuple[jax.Array, ...], others: tuple[int, ...]) -> tuple[jax.Array, ...]:
+def _first(
+    left: jax.Array, ids: jax.Array, values: tuple[jax.Array, ...], others: tuple[int, ...]
+) -> tuple[jax.Array, ...]:
     left = jnp.where(left < jnp.inf, left, jnp.inf)  # of what is no number too
-    ids = lax.broadcasted_iota(jnp.int32, left.shape, 0)
     least = jnp.min(left, axis=0)
     ends = least < jnp.inf
     winner = jnp.where(ends, jnp.argmin(left, axis=0).astype(jnp.int32), -1)
@@ -104,7 +105,7 @@ def run(first: jax.Array, fixed: Fixed, *, interpret: bool = False) -> Steps:
     accelerators, lanes = first.shape
     jobs, words = fixed.jobs, fixed.words
     resources = fixed.uses.shape[1]
-    shared_bits = fixed.bits.size == jobs * words and lanes > 1
+    shared_bits = fixed.bits.size == jobs * words  # those of a single schedule serve the padding too
     # Triton's arrays have sizes that are powers of two; nothing runs on the accelerators that are added.
     rows, columns = _power_of_two(accelerators) - accelerators, -lanes % LANES
     wide = _power_of_two(words) - words

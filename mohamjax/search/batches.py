@@ -35,6 +35,7 @@ __all__ = [
 ]
 
 _LONG = 250_000
+"""Designs of a search from which on its generations are compiled for speed."""
 
 
 def generations_of(config: MohamConfig, devices: Devices | None = None) -> Any:

@@ -23,7 +23,7 @@ from mohamjax.search.context import MohamContext
 from mohamjax.search.loop import SearchState
 from mohamjax.search.moham import design_problem
 from mohamjax.search.plan_operators import PlanRates, completed, neighbour
-from mohamjax.search.plans import WEIGHTS, Plan, Planned, plan_of, refit, sized
+from mohamjax.search.plans import WEIGHTS, Plan, Planned, plan_of, refit
 from mohamjax.struct import take
 
 __all__ = ["finished"]
@@ -100,7 +100,7 @@ def _neighbours(
     """
 
     def changed(key: jax.Array, plan: Plan) -> Plan:
-        return sized(completed(neighbour(key, plan, context.plans), context.genetics), context.plans)
+        return completed(neighbour(key, plan, context.plans), context.genetics)
 
     def one(key: jax.Array, archive: emo.Archive) -> Plan:
         rows, there = _fast_end(archive.objectives[:, columns[0]], archive.objectives[:, columns[1]])
