@@ -72,7 +72,7 @@ class Means(NamedTuple):
     contended: Callable[[jax.Array, jax.Array, Fixed], jax.Array]
     """Slowdown `[A, B]` by the shared resources as well, from what heads ask for `[A, B]` and from that so far."""
     first: Callable[[jax.Array, jax.Array, tuple[jax.Array, ...], tuple[int, ...]], tuple[jax.Array, ...]]
-    """Of times `[A, B]` the least, whose it is by ids (-1 where none is finite), and its values of arrays, or others."""
+    """Of times `[A, B]` the least, whose it is by ids (-1 where none is finite), its values of arrays, or others."""
 
 
 def _take(flat: jax.Array, index: jax.Array) -> jax.Array:
