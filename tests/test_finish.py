@@ -14,8 +14,9 @@ from mohamjax.hardware import PackageParameters
 from mohamjax.search import finish
 from mohamjax.search.config import MohamConfig
 from mohamjax.search.context import build_context
-from mohamjax.search.finish import finished
+from mohamjax.search.finish import finished, finishing
 from mohamjax.search.moham import run
+from mohamjax.search.plans import WEIGHTS
 from mohamjax.search.settings import Settings, changed
 
 CONFIG = MohamConfig(population=16, generations=4, archive=512, islands=2, chunk=2)
@@ -59,6 +60,7 @@ def as_fast(front):
 def test_descent_loses_nothing_and_repeats_itself(problem, state):
     context = problem(CONFIG)
     alone = finished(state, context, CONFIG)
+    assert not alone.archive.thinned.any()
     config = dataclasses.replace(CONFIG, end_batches=12)
     descended = finished(state, context, config)
     again = finished(state, context, config)
@@ -72,11 +74,36 @@ def test_descent_loses_nothing_and_repeats_itself(problem, state):
     assert better
 
 
-def test_the_generation_counts_as_before(problem, state):
-    """Descent draws random numbers of its own: the search may go on from the same state."""
+def test_a_full_archive_keeps_its_fast_end(problem):
+    """For what descent finds it gives up designs in its densest places, not the smallest of the fastest."""
+    config = dataclasses.replace(CONFIG, archive=24, generations=8, end_batches=12)
+    context = problem(config)
+    before = searched(context, config)
+    after = finished(before, context, config)
+    assert before.archive.valid.all() and (after.archive.thinned > before.archive.thinned).all()
+    for old, new in zip(fronts(before), fronts(after), strict=True):
+        assert as_fast(new) <= as_fast(old) * (1 + 1e-6)
+        assert (new.min(axis=0) <= old.min(axis=0) * (1 + 1e-6)).all()
+
+
+def test_the_search_goes_on_from_where_it_was(problem, state):
+    """Batches at the end count as no generation and draw random numbers of their own."""
     config = dataclasses.replace(CONFIG, end_batches=2)
     after = finished(state, problem(CONFIG), config)
     assert np.array_equal(after.population.generation, state.population.generation)
+    assert jnp.array_equal(jax.random.key_data(after.population.key), jax.random.key_data(state.population.key))
+
+
+def test_it_goes_batch_by_batch(problem, state):
+    """Whoever stops has what the batches until then brought: the archive gets better from state to state."""
+    config = dataclasses.replace(CONFIG, end_batches=3)
+    context = problem(CONFIG)
+    steps = list(finishing(state, context, config))
+    assert len(steps) == 3 + len(WEIGHTS) * CONFIG.archive // CONFIG.population
+    for before, after in zip([state, *steps], steps, strict=False):
+        for old, new in zip(fronts(before), fronts(after), strict=True):
+            assert (new[None] <= old[:, None] * (1 + 1e-6)).all(axis=-1).any(axis=1).all()
+    assert all(map(np.array_equal, fronts(steps[-1]), fronts(finished(state, context, config))))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Nothing found is lost: full disks, Ctrl-C, two searches in one folder, edited checkpoints, closed pipes."""
 
 import errno
+import itertools
 import json
 import os
 import shutil
@@ -16,6 +17,7 @@ from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
 from mohamjax.io import checkpoint as checkpoints
 from mohamjax.io import locked_folder, write_together
+from mohamjax.search.finish import finishing
 from mohamjax.search.resumed import check_state, history_of
 
 FULL = InputError("cannot be written (No space left on device)", file="a file", remedy="name another")
@@ -163,6 +165,26 @@ def test_ctrl_c_after_the_last_generation_names_the_checkpoint(networks, done, m
     assert resumed(networks, done) == 130
     said = capsys.readouterr().err.splitlines()[-1]
     assert said == f"stopped by hand; no results are written, --resume goes on from {done / 'checkpoint.npz'}"
+    assert contents(done)["front.csv"] == before["front.csv"]
+
+
+@pytest.mark.parametrize("batches", [0, 2])
+def test_ctrl_c_while_the_front_is_finished_writes_it(networks, done, monkeypatch, capsys, batches):
+    """What the batches until then brought is in it, and going on from the checkpoint gives the whole."""
+    before = contents(done)
+
+    def hasty(*arguments, **named):
+        yield from itertools.islice(finishing(*arguments, **named), batches)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("mohamjax.search.codesign.finishing", hasty)
+        assert resumed(networks, done) == 0
+    said = capsys.readouterr().err
+    assert "refitting the front" in said and "stopped by hand; writing what was found" in said
+    assert "(stopped early; --resume goes on)" in said
+    assert contents(done)["front.csv"] != before["front.csv"]
+    assert resumed(networks, done) == 0
     assert contents(done)["front.csv"] == before["front.csv"]
 
 

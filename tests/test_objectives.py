@@ -28,10 +28,11 @@ from mohamjax.schedule import Evaluated, landmarks, network_latencies, non_domin
 from mohamjax.schedule.explain import shared_resources
 from mohamjax.schedule.measures import DEFAULT, box_share, check_measures, kinds_of, measured, offsets
 from mohamjax.schedule.periods import frame_jobs
-from mohamjax.search.codesign import Settings, fingerprint, prepare
+from mohamjax.search.codesign import Settings, prepare
 from mohamjax.search.config import MapperConfig, MohamConfig, RemapConfig
 from mohamjax.search.context import anywhere, build_context
 from mohamjax.search.remap import Remapper
+from mohamjax.search.resumed import fingerprint
 
 # ---------------------------------------------------------------- values
 

@@ -384,6 +384,7 @@ def _searched(
         "mapping": "mapping_s",
         "compiling the search": "compile_s",
         f"searching at {timings['designs_per_s']:,.0f} designs/s": "search_s",
+        "finishing the front": "finish_s",
         "evaluating the front again in double precision": "reevaluation_s",
         "drawing figures": "figures_s",
     }

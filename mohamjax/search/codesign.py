@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
-import json
 import time
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -18,7 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mohamjax import __version__
 from mohamjax.devices import Devices, DevicesLike, agreed, chosen_devices, gathered
 from mohamjax.errors import InputError
 from mohamjax.hardware import (
@@ -43,19 +40,26 @@ from mohamjax.schedule.front import front_index
 from mohamjax.schedule.measures import DEFAULT, box_share, check_measures, measure_named, of_frames, offsets
 from mohamjax.schedule.periods import frame_jobs
 from mohamjax.search.box import standing
-from mohamjax.search.config import MapperProgress, MohamConfig, Rates
-from mohamjax.search.context import build_context, check_tables, staffed
-from mohamjax.search.finish import finished
+from mohamjax.search.config import MapperProgress, MohamConfig
+from mohamjax.search.context import MohamContext, build_context, check_tables, staffed
+from mohamjax.search.finish import finishing
 from mohamjax.search.injection import check_injected, inject
 from mohamjax.search.loop import SearchState
 from mohamjax.search.mapper import compile_mapper, map_layers
 from mohamjax.search.moham import LIMIT_TOLERANCE, Progress, designs_of, run, state_like
-from mohamjax.search.plan_operators import PlanRates
 from mohamjax.search.plans import Plan
 from mohamjax.search.rehearsal import Rehearsal
 from mohamjax.search.remap import Remapper
 from mohamjax.search.requirements import Site, keeps, out_of_reach, survey, unmet
-from mohamjax.search.resumed import check_grown, check_state, history_of
+from mohamjax.search.resumed import (
+    check_grown,
+    check_same_search,
+    check_state,
+    fingerprint,
+    history_of,
+    named_rates,
+    tables_hash,
+)
 from mohamjax.search.seeding import seed_designs
 from mohamjax.search.settings import Settings
 from mohamjax.search.spread import check_islands
@@ -75,6 +79,9 @@ __all__ = [
     "prepare",
     "runnable",
 ]
+
+
+_STOPPED = "stopped by hand; writing what was found"
 
 
 class Listener(Protocol):
@@ -111,7 +118,8 @@ class SearchResult:
         front: non-dominated designs in double precision, by rising latency.
         history: one row per generation, the columns of `history.csv`.
         config: everything needed to repeat the search; plain data.
-        timings: seconds by step: `mapping_s`, `compile_s`, `search_s`, `reevaluation_s`; and `designs_per_s`.
+        timings: seconds by step: `mapping_s`, `compile_s`, `search_s`, `finish_s`, `reevaluation_s`; and
+            `designs_per_s`.
         tables: the Pareto tables that the search used.
         interrupted: the search was stopped by hand before its end.
         plans: of the front's designs, leading axis `[N]`; None for a search of layers.
@@ -223,71 +231,6 @@ def _check_fixed_area(site: Site, technology: Technology) -> None:
         )
 
 
-def fingerprint(
-    application: ApplicationModel,
-    templates: Sequence[Template],
-    settings: Settings,
-    technology: Technology,
-    designs: DesignFile | None,
-    ensemble: Ensemble | None = None,
-) -> str:
-    """Hash of the inputs and settings that decide what a search does; a checkpoint goes on only under the same one."""
-    moham = dataclasses.asdict(settings.moham)
-    loose = ["generations", "front", "chunk", "stop", "window", "delta", "end_batches"]
-    loose += ["migration"] * (settings.moham.islands == 1 or not settings.moham.migration)
-    loose += ["survival"] * (settings.moham.survival == "crowding" or settings.moham.objective != "front")
-    loose += ["objectives"] * (settings.moham.objectives == DEFAULT)
-    loose += ["periods"] * (not of_frames(settings.moham.objectives))
-    for name in loose:
-        moham.pop(name)
-    record = {
-        "layers": [plain(layer) for layer in application.layers],
-        "templates": [t.content_hash() for t in templates],
-        "technology": technology_hash(technology),
-        "static_energy": technology.static_share is not None,
-        "package": package_to_dict(settings.package),
-        "mapper": plain(settings.mapper),
-        "moham": moham,
-        "rates": _numbers(settings.rates),
-        "plan_rates": _numbers(settings.plan_rates),
-        "remap": plain(settings.remap),
-        "requirements": settings.requirements.to_dict(),
-        "weights": settings.weights,
-        "seed": settings.seed,
-        "designs": None if designs is None else designs.digest,
-        "version": __version__,
-    }
-    if any(network.asked for network in application.networks):
-        record["tenants"] = [(network.name, len(network.layers), network.asked) for network in application.networks]
-    if ensemble is not None:
-        record["models"] = [len(member.application.layers) for member in ensemble.models]
-        record["over"] = [ensemble.over, ensemble.weights.tolist()]
-    return hashlib.sha256(json.dumps(record, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def _numbers(rates: Rates | PlanRates) -> dict[str, float]:
-    """Rates by name."""
-    return {name: float(rate) for name, rate in dataclasses.asdict(rates).items()}
-
-
-def _tables_hash(tables: MappingTables, seeds: Design | None) -> str:
-    """Hash of what the mapper and the seeds made of the inputs: a checkpoint's designs point into these tables."""
-    digest = hashlib.sha256()
-    for leaf in jax.tree.leaves((tables, seeds)):
-        digest.update(np.ascontiguousarray(leaf).tobytes())
-    return digest.hexdigest()
-
-
-def _same_search(saved: Checkpoint | None, marks: dict[str, str]) -> None:
-    """Complains where a checkpoint was written under other marks."""
-    if saved is not None and any(saved.meta.get(name) != mark for name, mark in marks.items()):
-        raise InputError(
-            "the checkpoint is of a search with other inputs or settings",
-            file=saved.source,
-            remedy="give the same again, or start without the argument `resume`",
-        )
-
-
 def _record(
     application: ApplicationModel, templates: Sequence[Template], settings: Settings, technology: Technology
 ) -> dict[str, Any]:
@@ -306,8 +249,8 @@ def _record(
         "package": package_to_dict(settings.package),
         "mapper": plain(settings.mapper),
         "search": plain(settings.moham),
-        "rates": _numbers(settings.rates),
-        "plan_rates": _numbers(settings.plan_rates),
+        "rates": named_rates(settings.rates),
+        "plan_rates": named_rates(settings.plan_rates),
         "remap": plain(settings.remap),
         "requirements": settings.requirements.to_dict(),
         "weights": list(settings.weights),
@@ -476,7 +419,7 @@ def explore(
         if checkpoint is None:
             raise InputError("there is no checkpoint to go on from", item="resume", remedy="give the checkpoint")
         saved = agreed(checkpoint.read, devices)
-        _same_search(saved, marks)
+        check_same_search(saved, marks)
         if saved is None:
             # A search that was stopped before its first checkpoint: what it did is done again, with the same result.
             listener.announce("no checkpoint yet; starting from the beginning")
@@ -531,8 +474,8 @@ def explore(
         if hopeless is not None:
             raise hopeless
     seeds = seed_designs(application, sets, package, config, context.bench.unique.shape[0], site, injected=injected)
-    marks["tables"] = _tables_hash(sets, seeds)
-    _same_search(saved, marks)
+    marks["tables"] = tables_hash(sets, seeds)
+    check_same_search(saved, marks)
     state: SearchState | None = None
     history: list[dict[str, Any]] = []
     grown = {} if remapper is None else remapper.saved()
@@ -581,15 +524,17 @@ def explore(
         if state is None or (devices is not None and devices.several_processes):
             raise
         interrupted = True
-        listener.announce("stopped by hand; writing what was found")
+        listener.announce(_STOPPED)
     save()
     state = gathered(state, devices)
     assert state is not None
     if remapper is not None:
         sets, context = remapper.tables, remapper.context(context)
+    tick = time.perf_counter()
     if plans and not interrupted:
         # For the front alone: the checkpoint stays as the search left it, so that more generations go on from there.
-        state = finished(state, context, config, rates=settings.plan_rates, devices=devices)
+        state, interrupted = _finish(state, context, settings, listener, devices)
+    finish_s = time.perf_counter() - tick
 
     if thinned := int(np.asarray(state.archive.thinned).sum()):
         listener.announce(
@@ -618,11 +563,30 @@ def explore(
             "mapping_s": mapping_s,
             "compile_s": waited_s + (last.compile_s if last else 0.0),
             "search_s": last.seconds if last else 0.0,
+            "finish_s": finish_s,
             "designs_per_s": last.fresh_evaluations / max(last.seconds, 1e-9) if last else 0.0,
         },
         interrupted=interrupted,
         rehearsal=rehearsal,
     )
+
+
+def _finish(
+    state: SearchState, context: MohamContext, settings: Settings, listener: Listener, devices: Devices | None
+) -> tuple[SearchState, bool]:
+    """The state after `finish.finishing`, and whether an interrupt cut it short: then as far as it came."""
+    changed = "trying changes of the fastest designs, then " if settings.moham.end_batches else ""
+    listener.announce(f"{changed}refitting the front")
+    try:
+        for step in finishing(state, context, settings.moham, rates=settings.plan_rates, devices=devices):
+            # An interrupt is heard while one waits.
+            state = jax.block_until_ready(step)
+    except KeyboardInterrupt:
+        if devices is not None and devices.several_processes:
+            raise
+        listener.announce(_STOPPED)
+        return state, True
+    return state, False
 
 
 def _floor(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +27,7 @@ from mohamjax.search.plan_operators import PlanRates, completed, neighbour
 from mohamjax.search.plans import WEIGHTS, Plan, Planned, plan_of, refit
 from mohamjax.struct import take
 
-__all__ = ["finished"]
+__all__ = ["finished", "finishing"]
 
 _AS_FAST = 1.005
 """Latency, in that of the fastest design, up to which the smaller design is the better one."""
@@ -41,19 +42,19 @@ _DRAWS = 2**30
 """Random numbers of the first batch; no search has so many generations."""
 
 
-def finished(
+def finishing(
     state: SearchState,
     context: MohamContext,
     config: MohamConfig,
     *,
     rates: PlanRates | None = None,
     devices: Devices | None = None,
-) -> SearchState:
-    """A search of plans when it ends: after descent at the fast end, and with every design of its archives refitted.
+) -> Iterator[SearchState]:
+    """A search of plans as it ends, batch by batch: descent at the fast end, then every design refitted.
 
     By the program of the search's generations. Descent is for fronts over latency and area; other searches have none.
-    Refitted (`plans.refit`) is under each weight: what the designs leave unused of their chiplets is then used,
-    whatever weights their plans had.
+    Refitted (`plans.refit`) are the designs of the archives, under each weight: what they leave unused of their
+    chiplets is then used, whatever weights their plans had. Whoever stops in between has the state of the batches done.
 
     Args:
         state: at the end of a search, whole.
@@ -62,8 +63,8 @@ def finished(
         rates: those of the search; they decide nothing here, but their program is there.
         devices: likewise.
 
-    Returns:
-        The state, whole.
+    Yields:
+        The state after each batch, whole.
     """
     rates = jax.tree.map(np.float32, PlanRates() if rates is None else rates)
     problem, size = design_problem(config), config.population
@@ -71,18 +72,32 @@ def finished(
     program = program_of(config, problem, devices)
 
     def tried(state: SearchState, batch: Planned) -> SearchState:
-        return entered(state, as_candidates(batch, drawn, population=size), context, rates, program)
+        return gathered(entered(state, as_candidates(batch, drawn, population=size), context, rates, program), devices)
 
     if config.objective == "front" and {"latency", "area"} <= set(config.objectives):
         columns = config.objectives.index("latency"), config.objectives.index("area")
         for batch in range(config.end_batches):
             plans = _neighbours(state, context, np.int32(batch), population=size, columns=columns)
-            state = gathered(tried(state, decode_all(plans, context)), devices)
+            state = tried(state, decode_all(plans, context))
+            yield state
     individuals = archived(state)
     for weight in range(len(WEIGHTS)):
         for batch in individuals:
             state = tried(state, _refit_all(batch, np.int32(weight), context))
-    return gathered(state, devices)
+            yield state
+
+
+def finished(
+    state: SearchState,
+    context: MohamContext,
+    config: MohamConfig,
+    *,
+    rates: PlanRates | None = None,
+    devices: Devices | None = None,
+) -> SearchState:
+    """The last state of `finishing`, whose arguments it has."""
+    *_, state = finishing(state, context, config, rates=rates, devices=devices)
+    return state
 
 
 @functools.partial(brief_jit, static_argnames=("population", "columns"))

@@ -1,25 +1,120 @@
-"""What a checkpoint holds is checked before a search goes on from it: an edited one would go on to nonsense.
+"""A search goes on from a checkpoint of the same search alone, whose content is checked: edits would mislead it.
 
 Axes: N individuals, L layers (padded), S tiles, T templates, U unique layers, A predecessors.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
+import json
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from mohamjax.schedule import Design
+from mohamjax import __version__
+from mohamjax.errors import InputError
+from mohamjax.hardware import Technology, Template, package_to_dict, technology_hash
+from mohamjax.mapping import MappingTables
+from mohamjax.schedule import Design, DesignFile
+from mohamjax.schedule.measures import DEFAULT, of_frames
+from mohamjax.search.config import Rates
 from mohamjax.search.context import MohamContext
 from mohamjax.search.operators import Genetics
+from mohamjax.search.plan_operators import PlanRates
 from mohamjax.search.plans import THRIFT, WEIGHTS, Plan
+from mohamjax.search.settings import Settings
 from mohamjax.search.stores import HISTORY_COLUMNS, Checkpoint
+from mohamjax.struct import plain
+from mohamjax.workload import ApplicationModel, Ensemble
 
-__all__ = ["check_grown", "check_state", "history_of"]
+__all__ = [
+    "check_grown",
+    "check_same_search",
+    "check_state",
+    "fingerprint",
+    "history_of",
+    "named_rates",
+    "tables_hash",
+]
 
 _WHOLE = ("generation", "evaluations", "front_size")
+
+
+def fingerprint(
+    application: ApplicationModel,
+    templates: Sequence[Template],
+    settings: Settings,
+    technology: Technology,
+    designs: DesignFile | None,
+    ensemble: Ensemble | None = None,
+) -> str:
+    """Hash of the inputs and settings that decide what a search does; a checkpoint goes on only under the same one."""
+    moham = dataclasses.asdict(settings.moham)
+    loose = ["generations", "front", "chunk", "stop", "window", "delta", "end_batches"]
+    loose += ["migration"] * (settings.moham.islands == 1 or not settings.moham.migration)
+    loose += ["survival"] * (settings.moham.survival == "crowding" or settings.moham.objective != "front")
+    loose += ["objectives"] * (settings.moham.objectives == DEFAULT)
+    loose += ["periods"] * (not of_frames(settings.moham.objectives))
+    for name in loose:
+        moham.pop(name)
+    record = {
+        "layers": [plain(layer) for layer in application.layers],
+        "templates": [t.content_hash() for t in templates],
+        "technology": technology_hash(technology),
+        "static_energy": technology.static_share is not None,
+        "package": package_to_dict(settings.package),
+        "mapper": plain(settings.mapper),
+        "moham": moham,
+        "rates": named_rates(settings.rates),
+        "plan_rates": named_rates(settings.plan_rates),
+        "remap": plain(settings.remap),
+        "requirements": settings.requirements.to_dict(),
+        "weights": settings.weights,
+        "seed": settings.seed,
+        "designs": None if designs is None else designs.digest,
+        "version": __version__,
+    }
+    if any(network.asked for network in application.networks):
+        record["tenants"] = [(network.name, len(network.layers), network.asked) for network in application.networks]
+    if ensemble is not None:
+        record["models"] = [len(member.application.layers) for member in ensemble.models]
+        record["over"] = [ensemble.over, ensemble.weights.tolist()]
+    return hashlib.sha256(json.dumps(record, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def named_rates(rates: Rates | PlanRates) -> dict[str, float]:
+    """Rates by name."""
+    return {name: float(rate) for name, rate in dataclasses.asdict(rates).items()}
+
+
+def tables_hash(tables: MappingTables, seeds: Design | None) -> str:
+    """Hash of what the mapper and the seeds made of the inputs: a checkpoint's designs point into these tables."""
+    digest = hashlib.sha256()
+    for leaf in jax.tree.leaves((tables, seeds)):
+        digest.update(np.ascontiguousarray(leaf).tobytes())
+    return digest.hexdigest()
+
+
+def check_same_search(saved: Checkpoint | None, marks: dict[str, str]) -> None:
+    """Complains where a checkpoint was written under other marks.
+
+    Args:
+        saved: the checkpoint; None where a search begins.
+        marks: hashes by name, those that the search has so far.
+
+    Raises:
+        InputError: one of them is another one there.
+    """
+    if saved is not None and any(saved.meta.get(name) != mark for name, mark in marks.items()):
+        raise InputError(
+            "the checkpoint is of a search with other inputs or settings",
+            file=saved.source,
+            remedy="give the same again, or start without the argument `resume`",
+        )
 
 
 def history_of(saved: Checkpoint) -> list[dict[str, Any]]:
