@@ -178,21 +178,28 @@ def _hops(group: np.ndarray, columns: np.ndarray, rows: np.ndarray) -> np.ndarra
     return found
 
 
+@functools.lru_cache(maxsize=4096)
+def _hops_of_group(group: bytes, columns: tuple[int, ...], rows: tuple[int, ...]) -> np.ndarray:
+    """As `_hops`, of labels as bytes: many ways share groups."""
+    return _hops(np.frombuffer(group, np.int64), np.asarray(columns), np.asarray(rows))
+
+
+@functools.lru_cache(maxsize=4096)
+def _hops_of_way(way: tuple[int, ...], widths: tuple[int, ...], heights: tuple[int, ...]) -> np.ndarray:
+    """Hops of one word for every group, `[3, H, V]`; tables of the same mappings are counted several times."""
+    out = np.zeros((3, len(widths), len(heights)))
+    (across, along), groups = _groups(np.asarray(way))
+    if across * along > 1:  # a single child is not on a network
+        columns, rows = (tuple(max(n, own) for n in axis) for axis, own in ((widths, across), (heights, along)))
+        for v, group in enumerate(groups):
+            out[v] = _hops_of_group(group.astype(np.int64).tobytes(), columns, rows)
+    return out
+
+
 def _hops_of_ways(ways: np.ndarray, widths: np.ndarray, heights: np.ndarray) -> np.ndarray:
     """Hops of one word for every group, `[B, 3, H, V]` for B ways and the three data spaces."""
-    out = np.zeros((len(ways), 3, len(widths), len(heights)))
-
-    @functools.cache
-    def hops(along: tuple[int, int], group: bytes) -> np.ndarray:
-        labels = np.frombuffer(group, np.int64)
-        return _hops(labels, np.maximum(widths, along[0]), np.maximum(heights, along[1]))
-
-    for b, way in enumerate(ways):
-        along, groups = _groups(way)
-        if along != (1, 1):  # a single child is not on a network
-            for v, group in enumerate(groups):
-                out[b, v] = hops(along, group.astype(np.int64).tobytes())
-    return out
+    axes = tuple(widths.tolist()), tuple(heights.tolist())
+    return np.stack([_hops_of_way(tuple(way), *axes) for way in ways.tolist()])
 
 
 def _axis_sizes(largest: int, used: np.ndarray) -> np.ndarray:

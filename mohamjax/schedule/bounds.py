@@ -426,11 +426,12 @@ def design_bounds(
     count, copies = len(designs.template), layer_copies(application)
     # Chiplets of a design stand side by side here, wherever their tiles are.
     standing = np.asarray(chips.occupied)
+    number = standing.sum(axis=1)
     of_design, of_tile = np.nonzero(standing)
     place = (np.cumsum(standing, axis=1) - 1)[of_design, of_tile]
     entries: dict[int, _Entries] = {}
     known: dict[Any, tuple[np.ndarray, ...]] = {}  # designs of a front share many of their chiplets
-    least = np.full((3, count, len(copies), int(standing.sum(axis=1).max())), np.inf)
+    least = np.full((3, count, len(copies), int(number.max())), np.inf)
     for n, tile, k in zip(of_design, of_tile, place, strict=True):
         kind = int(designs.template[n, tile])
         if kind not in entries:
@@ -453,9 +454,14 @@ def design_bounds(
     reached = on_interface.any(axis=1).sum(axis=1) * package.interface_bandwidth
 
     path = _longest_path(duration.min(axis=2), application)
-    work = duration.min(axis=2) @ copies / standing.sum(axis=1)
+    work = duration.min(axis=2) @ copies / number
     moved = traffic.min(axis=2) @ copies / np.minimum(reached, bandwidth[-1])
-    balance = np.maximum(np.maximum(work, moved), _balance(duration, traffic, copies, uses, bandwidth))
+    priced = np.zeros(count)
+    for few in np.unique(number):  # without the places that other designs have more
+        rows = np.flatnonzero(number == few)
+        columns = (x[rows][:, :, :few] for x in (duration, traffic))
+        priced[rows] = _balance(*columns, copies, uses[rows, :few], bandwidth)
+    balance = np.maximum(np.maximum(work, moved), priced)
     spent = energy.min(axis=2) @ copies
     return [
         _bounds([float(x[n]) for x in (path, work, moved, balance)], float(spent[n]), float(area_mm2[n]) * 1e6)
