@@ -288,17 +288,17 @@ def _distance(measure: _Measure, previous: jax.Array, following: jax.Array) -> j
 def _begun(measure: _Measure, alive: jax.Array, guard: jax.Array) -> _Thinning:
     """Every row in its place, by counting: a sort takes longer than comparing so few rows with each other."""
     half = measure.half
-    n = half.shape[1]
+    m, n = half.shape
     place = jnp.arange(n, dtype=jnp.int32)
     other, own = half[:, :, None], half[:, None, :]
     before = alive[:, None] & ((other < own) | ((other == own) & (place[:, None] < place)))
     rank = jnp.sum(before, axis=1, dtype=jnp.int32)  # [M, N]
 
-    def neighbour(step: int) -> jax.Array:
-        is_it = alive[:, None] & (rank[:, :, None] == rank[:, None, :] + step)
-        return jnp.min(jnp.where(is_it, place[:, None], n), axis=1)
-
-    previous, following = neighbour(-1), neighbour(1)
+    # The row of every rank, between two that stand for "none"; rows that are not alive have no place in it.
+    axis = jnp.arange(m, dtype=jnp.int32)[:, None]
+    ordered = jnp.full((m, n + 2), n, jnp.int32)
+    ordered = ordered.at[axis, jnp.where(alive, rank + 1, n + 2 + place)].set(place, mode="drop", unique_indices=True)
+    previous, following = (jnp.take_along_axis(ordered, rank + step, axis=1) for step in (0, 2))
     crowding = jnp.where(alive & ~guard, _distance(measure, previous, following), jnp.inf)
     return _Thinning(gone=jnp.zeros(n, bool), crowding=crowding, previous=previous, following=following)
 
