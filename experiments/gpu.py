@@ -60,6 +60,7 @@ class Row:
         parts: programs of a call: function, what makes its arguments, static ones.
         target: of the issue: units per second, or milliseconds, or GB.
         entered: rows that enter an archive, of which thinning depends; 0 if none.
+        timeline: it runs the timeline of the fluid model.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Row:
     parts: Callable[[], list[Part]]
     target: tuple[float, str] | None = None
     entered: int = 0
+    timeline: bool = False
 
     @property
     def rounds(self) -> dict[str, float]:
@@ -186,7 +188,7 @@ def rows(real: bool) -> list[Row]:
     def designs(name: str, genes: str, population: int, islands: int, target: Any) -> Row:
         one = population + round(0.1 * population)
         parts = functools.partial(co_optimiser, real, genes, population, islands)
-        return Row(name, one * islands, parts, target, one)
+        return Row(name, one * islands, parts, target, one, timeline=True)
 
     mapped = mapping_units("data-center")
     return [
@@ -208,7 +210,10 @@ def chosen(real: bool, only: list[str], kernels: bool) -> list[Row]:
     """The lines asked for."""
     found = [row for part in only for row in rows(real) if part in row.name]
     found = list({row.name: row for row in found}.values())
-    return [dataclasses.replace(row, name=f"{row.name}, timeline in registers") for row in found] if kernels else found
+    return [
+        dataclasses.replace(row, name=f"{row.name}, timeline in registers") if kernels and row.timeline else row
+        for row in found
+    ]
 
 
 def mapping_units(scenario: str) -> int:

@@ -37,6 +37,9 @@ def use_kernels(on: bool) -> None:
     """Whether programs that are traced from now on take kernels on NVIDIA GPUs, where there are any; empties caches.
 
     They need a compute capability of 8.0 or more.
+
+    Args:
+        on: default what `MOHAMJAX_KERNELS` says when the package is imported.
     """
     global _kernels
     if on != _kernels:

@@ -84,6 +84,11 @@ def reduced(operator, start, operand):
 
     Written out because XLA's CPU compiler neither fuses such a reduction into what uses it (and so computes it
     once) nor, unlike `jnp.min` and `jnp.sum`, hands it to a library that is slow on short axes.
+
+    Args:
+        operator: of two tuples of scalars.
+        start: a tuple of scalars, what the operator leaves as it is.
+        operand: a tuple of arrays `[n, ...]`.
     """
     return lax.reduce(
         operand, tuple(jnp.asarray(s, x.dtype) for s, x in zip(start, operand, strict=True)), operator, (0,)
@@ -119,7 +124,12 @@ def _fetch(place: jax.Array, done: jax.Array, fixed: Fixed, means: Means):
 
 
 def initial(place: jax.Array, fixed: Fixed) -> State:
-    """The state before the first step, from the first place `[A, B]` i32 of every accelerator, J where it has none."""
+    """The state before the first step.
+
+    Args:
+        place: `[A, B]` i32, the first place of every accelerator, J where it has none.
+        fixed: the schedules.
+    """
     lanes = place.shape[-1]
     done = jnp.zeros((fixed.words, lanes), jnp.uint32)
     following, job, duration, demand, pending = _fetch(place, done[:, None, :], fixed, ARRAYS)
@@ -143,6 +153,11 @@ def _used(uses: jax.Array, value: jax.Array) -> jax.Array:
 
 def step(state: State, fixed: Fixed, means: Means) -> tuple[State, tuple[jax.Array, jax.Array, jax.Array]]:
     """Runs until the next job ends, ends it, and puts the next job of its accelerator at the head.
+
+    Args:
+        state: before the step.
+        fixed: the schedules.
+        means: what the step is written with.
 
     Returns:
         The state, and the job that ended (J if none could) with its start and end, `[B]` each.

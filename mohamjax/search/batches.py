@@ -53,7 +53,16 @@ def generations_of(config: MohamConfig, devices: Devices | None = None) -> Any:
 
 
 def program_of(config: MohamConfig, problem: Problem, devices: Devices | None) -> Callable[..., Any]:
-    """That program with its static arguments."""
+    """That program with its static arguments.
+
+    Args:
+        config: settings.
+        problem: what is searched (`design_problem`).
+        devices: as in `generations_of`.
+
+    Returns:
+        `(state, context, rates, count, breeds) -> (state, metrics)`.
+    """
     return functools.partial(
         generations_of(config, devices), problem=problem, chunk=config.chunk, migration=config.migration
     )
@@ -77,7 +86,15 @@ opening = brief_jit(start, static_argnames=("problem", "islands", "population", 
 def entered(
     state: SearchState, candidates: Any, context: MohamContext, rates: Any, program: Callable[..., Any]
 ) -> SearchState:
-    """The state after individuals `[I, N, ...]` took part in survival and archive; generations are not counted."""
+    """The state after individuals took part in survival and archive; generations are not counted.
+
+    Args:
+        state: of the search.
+        candidates: individuals `[I, N, ...]`, N the population and the immigrants (`as_candidates`).
+        context: the search's problem.
+        rates: float32 arrays; they decide nothing, as nobody breeds.
+        program: of `program_of`.
+    """
     waiting = dataclasses.replace(state, candidates=candidates)
     return program(waiting, context, rates, np.int32(1), np.bool_(False))[0]
 
@@ -85,13 +102,27 @@ def entered(
 def random_candidates(
     key: jax.Array, context: MohamContext, config: MohamConfig, problem: Problem, number: int = 0
 ) -> Any:
-    """Random individuals `[I, N, ...]`: the first population, and the immigrants of a number (`loop.start`)."""
+    """Random individuals `[I, N, ...]`: the first population, and the immigrants of a number (`loop.start`).
+
+    Args:
+        key: typed key; every island makes its own of it.
+        context: the search's problem.
+        config: settings.
+        problem: as in `program_of`.
+        number: of the immigrants; 0 those of the first population.
+    """
     return opening(key, context, np.int32(number), **sizes_of(config, problem)).candidates
 
 
 @functools.partial(brief_jit, static_argnames="population")
 def as_candidates(batch: Any, drawn: Any, *, population: int) -> Any:
-    """Individuals `[I, K, ...]`, K <= P, as candidates `[I, N, ...]`: with them random ones up to P, and immigrants."""
+    """Individuals `[I, K, ...]`, K <= P, as candidates `[I, N, ...]`: with them random ones up to P, and immigrants.
+
+    Args:
+        batch: the individuals.
+        drawn: random candidates `[I, N, ...]` (`random_candidates`).
+        population: P.
+    """
 
     def join(own: jax.Array, drawn: jax.Array) -> jax.Array:
         return jnp.concatenate([own, drawn[:, : population - own.shape[1]], drawn[:, population:]], axis=1)
@@ -101,7 +132,14 @@ def as_candidates(batch: Any, drawn: Any, *, population: int) -> Any:
 
 @brief_jit
 def archived(state: SearchState) -> list[Planned]:
-    """The individuals of the archives as batches `[I, P, ...]`; empty slots hold individuals of the population."""
+    """The individuals of the archives as batches `[I, P, ...]`; empty slots hold individuals of the population.
+
+    Args:
+        state: of a search of plans, whole.
+
+    Returns:
+        As many batches as the slots of an archive need.
+    """
     genes: Any = state.archive.genes
     size, capacity = state.population.rank.shape[1], state.archive.valid.shape[1]
     slots = np.arange(-(-capacity // size) * size)
