@@ -38,8 +38,10 @@ def use_kernels(on: bool) -> None:
 
     They need a compute capability of 8.0 or more.
 
+    Until it is called, `MOHAMJAX_KERNELS` decides, as it is when the package is imported.
+
     Args:
-        on: default what `MOHAMJAX_KERNELS` says when the package is imported.
+        on: they do.
     """
     global _kernels
     if on != _kernels:

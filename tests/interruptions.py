@@ -44,7 +44,14 @@ SEARCH = Verb(
     ("search", "--checkpoint-every", "0"),
     "search  generation",
     "double precision",
-    ("results in", "double precision", "search  generation", "compiling the generation", "mapping"),
+    (
+        "results in",
+        "double precision",
+        "refitting the front",
+        "search  generation",
+        "compiling the generation",
+        "mapping",
+    ),
 )
 CODESIGN = Verb(
     ("codesign",), "batch 1 ", "results in", ("results in", "batch 4", "batch 3", "batch 2", "batch 1", "layers on")

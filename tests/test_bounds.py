@@ -43,6 +43,20 @@ def test_no_design_is_below_a_bound(seed):
         assert min(own.objectives) > 0
 
 
+def test_bounds_of_a_design_do_not_depend_on_the_others():
+    """Whatever their numbers of chiplets."""
+    problem = chains(5)
+    made = tables(problem, 5)
+    designs = random_designs(problem, made, 5, 24, tiles=4)
+    found = evaluated(problem, made, designs, SMALL)
+    assert len(np.unique(np.asarray(found.chiplets.occupied).sum(axis=1))) > 2
+    together = of_designs(problem, made, designs, found, SMALL)
+    for n, own in enumerate(together):
+        one, of_one = jax.tree.map(lambda leaf, n=n: np.asarray(leaf)[n : n + 1], (designs, found))
+        (alone,) = of_designs(problem, made, one, of_one, SMALL)
+        np.testing.assert_allclose(dataclasses.astuple(alone), dataclasses.astuple(own), rtol=1e-12)
+
+
 def test_bounds_of_fewer_chiplets_are_higher():
     problem = chains(9)
     made = tables(problem, 9)

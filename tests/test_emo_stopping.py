@@ -71,3 +71,19 @@ def test_knee_does_not_see_units():
         knee = emo.knee_point(front, log=log)
         assert knee == emo.knee_point(front * np.array([1e9, 1e-6, 3.0]), log=log)
         assert jax.vmap(lambda rows, log=log: emo.knee_point(rows, log=log))(jnp.asarray(front)[None])[0] == knee
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_landmarks_on_the_host_are_those_of_the_jitted_functions(seed):
+    """Rows that are not finite, zeros and equal rows included."""
+    rng = np.random.default_rng(seed)
+    front = rng.integers(0, 5, (rng.integers(1, 40), 3)) * 10.0 ** rng.integers(-6, 6, 3)
+    front[rng.random(front.shape) < 0.05] = [np.nan, np.inf][seed % 2]
+    rows = [*np.asarray(emo.extremes(front)), int(emo.knee_point(emo.positive(front), log=True))]
+    assert emo.landmark_rows(front) == rows
+
+
+def test_landmarks_on_the_host_of_degenerate_fronts():
+    assert emo.landmark_rows(np.full((3, 2), np.inf)) == [0, 0, -1]
+    with pytest.raises(ValueError, match="no landmarks"):
+        emo.landmark_rows(np.zeros((0, 2)))

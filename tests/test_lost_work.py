@@ -17,6 +17,7 @@ from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
 from mohamjax.io import checkpoint as checkpoints
 from mohamjax.io import locked_folder, write_together
+from mohamjax.search import Settings, codesign
 from mohamjax.search.finish import finishing
 from mohamjax.search.resumed import check_state, history_of
 
@@ -168,24 +169,77 @@ def test_ctrl_c_after_the_last_generation_names_the_checkpoint(networks, done, m
     assert contents(done)["front.csv"] == before["front.csv"]
 
 
-@pytest.mark.parametrize("batches", [0, 2])
-def test_ctrl_c_while_the_front_is_finished_writes_it(networks, done, monkeypatch, capsys, batches):
-    """What the batches until then brought is in it, and going on from the checkpoint gives the whole."""
-    before = contents(done)
+def interrupted_after(batches):
+    """As `finishing`, with an interrupt after so many batches."""
 
     def hasty(*arguments, **named):
         yield from itertools.islice(finishing(*arguments, **named), batches)
         raise KeyboardInterrupt
 
+    return hasty
+
+
+def test_ctrl_c_while_the_front_is_finished_writes_it(networks, done, tmp_path, monkeypatch, capsys):
+    """As far as it came; going on from the checkpoint gives the whole front."""
+    out = tmp_path / "stopped"
     with monkeypatch.context() as patched:
-        patched.setattr("mohamjax.search.codesign.finishing", hasty)
-        assert resumed(networks, done) == 0
+        patched.setattr("mohamjax.search.codesign.finishing", interrupted_after(2))
+        assert search(networks, out, "--no-figures") == 0
     said = capsys.readouterr().err
     assert "refitting the front" in said and "stopped by hand; writing what was found" in said
     assert "(stopped early; --resume goes on)" in said
-    assert contents(done)["front.csv"] != before["front.csv"]
-    assert resumed(networks, done) == 0
-    assert contents(done)["front.csv"] == before["front.csv"]
+    assert len(table(out / "front.csv")) > 3 and contents(out)["front.csv"] != contents(done)["front.csv"]
+    assert resumed(networks, out) == 0
+    assert contents(out)["front.csv"] == contents(done)["front.csv"]
+
+
+def test_ctrl_c_while_a_front_that_is_there_is_finished_again_leaves_it(networks, done, monkeypatch, capsys):
+    before = contents(done)
+    monkeypatch.setattr("mohamjax.search.codesign.finishing", interrupted_after(2))
+    assert resumed(networks, done) == 130
+    assert capsys.readouterr().err.splitlines()[-1].endswith(f"--resume goes on from {done / 'checkpoint.npz'}")
+    after = contents(done)
+    assert {name: after[name] for name in before if name != "checkpoint.npz"} == {
+        name: content for name, content in before.items() if name != "checkpoint.npz"
+    }
+
+
+class Processes:
+    """Devices of so many processes, each of which has everything."""
+
+    def __init__(self, number):
+        self.several_processes = number > 1
+
+    def whole(self, tree):
+        return tree
+
+
+@pytest.mark.parametrize("where", ["between batches", "while one waits"])
+@pytest.mark.parametrize("processes", [0, 1, 2])
+@pytest.mark.parametrize("searched", [True, False])
+def test_an_interrupt_keeps_the_batches_until_then(monkeypatch, where, processes, searched):
+    """Unless another process may have done more of them, or the search had its generations from a checkpoint."""
+
+    class Slow:
+        def block_until_ready(self):
+            raise KeyboardInterrupt
+
+    def hasty(state, *_, **__):
+        yield state + 1
+        yield state + 2
+        if where == "while one waits":
+            yield Slow()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(codesign, "finishing", hasty)
+    devices = Processes(processes) if processes else None
+    what = (np.arange(3.0), None, Settings(), codesign.Silent(), devices)
+    if processes == 2 or not searched:
+        with pytest.raises(KeyboardInterrupt):
+            codesign._finish(*what, searched=searched)
+        return
+    state, interrupted = codesign._finish(*what, searched=searched)
+    assert interrupted and np.array_equal(state, np.arange(3.0) + 2)
 
 
 def test_ctrl_c_twice_names_the_checkpoint(networks, tmp_path, monkeypatch, capsys):

@@ -388,7 +388,8 @@ def _searched(
         "evaluating the front again in double precision": "reevaluation_s",
         "drawing figures": "figures_s",
     }
-    spent = ", ".join(f"{step} {timings[key]:.1f} s" for step, key in steps.items())
+    # What did not happen is left out.
+    spent = ", ".join(f"{step} {timings[key]:.1f} s" for step, key in steps.items() if timings[key])
     terminal.line(f"{spent}; {timings['total_s']:.1f} s in all")
     early = " (stopped early; --resume goes on)" if checkpoint.kept else " (stopped early)"
     terminal.line(f"results in {folder}{early if result.interrupted else ''}")

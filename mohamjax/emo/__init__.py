@@ -5,7 +5,7 @@ from mohamjax.emo.archive import Archive, archive_init, archive_size, archive_up
 from mohamjax.emo.feasibility import PENALTY, constrained, feasible
 from mohamjax.emo.front import distinct_front, volume_subset
 from mohamjax.emo.hypervolume import hypervolume
-from mohamjax.emo.landmarks import extremes, knee_point
+from mohamjax.emo.landmarks import extremes, knee_point, landmark_rows
 from mohamjax.emo.nsga2 import NSGA2, Archived, ArchivedState, NSGA2State, evolve
 from mohamjax.emo.ranking import crowding_distance, non_dominated_rank, survive, tournament
 from mohamjax.emo.stopping import should_stop, stability
@@ -28,6 +28,7 @@ __all__ = [
     "feasible",
     "hypervolume",
     "knee_point",
+    "landmark_rows",
     "non_dominated_rank",
     "positive",
     "should_stop",

@@ -59,7 +59,7 @@ def measured(objectives: jax.Array, log: bool) -> jax.Array:
 def with_spare_rows(objectives: Any) -> np.ndarray:
     """`[N, M]` objectives with rows of +inf at the end, up to a power of two: for sets of any size that come once.
 
-    Ranking, survival and landmarks, which compile per N, prefer every finite row to these. No rows stay none.
+    Ranking and survival, which compile per N, prefer every finite row to these. No rows stay none.
 
     Args:
         objectives: `[N, M]` floats, NumPy.

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from numpy.typing import ArrayLike
 
-from mohamjax.emo._arrays import as_objectives, precision
+from mohamjax.emo._arrays import as_objectives, positive, precision
 
-__all__ = ["extremes", "knee_point"]
+__all__ = ["extremes", "knee_point", "landmark_rows"]
 
 
 def knee_point(front: ArrayLike, *, log: bool = False) -> jax.Array:
@@ -35,16 +37,22 @@ def knee_point(front: ArrayLike, *, log: bool = False) -> jax.Array:
 
 @functools.partial(jax.jit, static_argnames="log")
 def _knee_point(f: jax.Array, log: bool) -> jax.Array:
+    return _knee(f, log, jnp).astype(jnp.int32)
+
+
+def _knee(f: Any, log: bool, library: Any) -> Any:
+    """The row, or -1, with JAX's or NumPy's operations."""
+    x = library
     if f.shape[0] == 0:
-        return jnp.int32(-1)
-    taken = jnp.all(jnp.isfinite(f) & (f > 0) if log else jnp.isfinite(f), axis=1)
+        return x.asarray(-1)
+    taken = x.all(x.isfinite(f) & (f > 0) if log else x.isfinite(f), axis=1)
     # Halved, so that the difference of two finite values is finite.
-    scaled = jnp.log(jnp.where(taken[:, None], f, 1)) if log else f / 2
-    ideal = jnp.min(jnp.where(taken[:, None], scaled, jnp.inf), axis=0)
-    span = jnp.max(jnp.where(taken[:, None], scaled, -jnp.inf), axis=0) - ideal
-    share = jnp.where(span > 0, (scaled - ideal) / jnp.where(span > 0, span, 1), 0)
-    distance = jnp.where(taken, jnp.sum(share**2, axis=1), jnp.inf)
-    return jnp.where(jnp.any(taken), jnp.argmin(distance), -1).astype(jnp.int32)
+    scaled = x.log(x.where(taken[:, None], f, 1)) if log else f / 2
+    ideal = x.min(x.where(taken[:, None], scaled, x.inf), axis=0)
+    span = x.max(x.where(taken[:, None], scaled, -x.inf), axis=0) - ideal
+    share = x.where(span > 0, (scaled - ideal) / x.where(span > 0, span, 1), 0)
+    distance = x.where(taken, x.sum(share**2, axis=1), x.inf)
+    return x.where(x.any(taken), x.argmin(distance), -1)
 
 
 def extremes(front: ArrayLike) -> jax.Array:
@@ -69,3 +77,21 @@ def extremes(front: ArrayLike) -> jax.Array:
 @jax.jit
 def _extremes(f: jax.Array) -> jax.Array:
     return jnp.argmin(f, axis=0).astype(jnp.int32)
+
+
+def landmark_rows(front: ArrayLike) -> list[int]:
+    """Rows as of `extremes`, and last as of `knee_point` on logarithms, on the host: nothing is compiled.
+
+    Args:
+        front: `[N, M]` floats, minimised, N >= 1, not negative; what costs nothing costs next to nothing (`positive`).
+
+    Raises:
+        ValueError: If the front is empty.
+    """
+    values = np.asarray(front)
+    if not len(values):
+        raise ValueError("front: an empty front has no landmarks")
+    values = np.where(np.isnan(values), np.inf, values)
+    with np.errstate(invalid="ignore"):  # where no row takes part
+        knee = _knee(positive(values), True, np)
+    return [*values.argmin(axis=0).tolist(), int(knee)]

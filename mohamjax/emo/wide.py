@@ -294,7 +294,8 @@ def _begun(measure: _Measure, alive: jax.Array, guard: jax.Array) -> _Thinning:
     before = alive[:, None] & ((other < own) | ((other == own) & (place[:, None] < place)))
     rank = jnp.sum(before, axis=1, dtype=jnp.int32)  # [M, N]
 
-    # The row of every rank, between two that stand for "none"; rows that are not alive have no place in it.
+    # The row of every rank, between two that stand for "none"; rows that are not alive have no place in it. Ranks of
+    # those that are, which are finite, differ.
     axis = jnp.arange(m, dtype=jnp.int32)[:, None]
     ordered = jnp.full((m, n + 2), n, jnp.int32)
     ordered = ordered.at[axis, jnp.where(alive, rank + 1, n + 2 + place)].set(place, mode="drop", unique_indices=True)

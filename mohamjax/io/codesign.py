@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import yaml
 
-from mohamjax.io.designs import designs_document
-from mohamjax.io.files import csv_text, dump_json, write_together
+from mohamjax.io.designs import designs_text
+from mohamjax.io.files import csv_text, write_together
 from mohamjax.io.results import front_rows
 from mohamjax.schedule import Evaluated
 from mohamjax.struct import plain
@@ -66,7 +66,7 @@ def write_codesign(folder: pathlib.Path, result: CodesignResult) -> list[dict[st
     write_together(
         {
             folder / "front.csv": csv_text(front),
-            folder / "designs.json": dump_json(designs_document(evaluated, result.application.name)),
+            folder / "designs.json": designs_text(evaluated, result.application.name),
             folder / "history.csv": csv_text(history_rows(result)),
             folder / "hardware.csv": csv_text(hardware_rows(result)),
             folder / "config.yaml": yaml.safe_dump(plain(result.record()), sort_keys=False, allow_unicode=True),

@@ -39,7 +39,7 @@ from mohamjax.errors import InputError
 from mohamjax.hardware import Technology
 from mohamjax.io import designs_reader
 from mohamjax.io.design_arrays import nest_rows, problem_document, read_design_arrays
-from mohamjax.io.files import csv_text, dump_json, write_text
+from mohamjax.io.files import csv_text, dump_json, uncollected, write_text
 from mohamjax.io.formats import SCHEDULE_FORMAT
 from mohamjax.io.trace import design_trace
 from mohamjax.schedule import (
@@ -57,7 +57,7 @@ from mohamjax.schedule.evaluated import misfit, misfits
 from mohamjax.schedule.measures import measure_named
 from mohamjax.schedule.view import design_view
 
-__all__ = ["choose_designs", "designs_document", "evaluate_designs", "schedules_document"]
+__all__ = ["choose_designs", "designs_document", "designs_text", "evaluate_designs", "schedules_document"]
 
 
 def _short(value: Any) -> float:
@@ -149,6 +149,14 @@ def designs_document(
         "mappings": nest_rows(evaluated.tables.mapping, templates, numbers),
         "designs": rows,
     }
+
+
+def designs_text(
+    evaluated: Evaluated, scenario: str, bounds: Bounds | None = None, names: Sequence[int] | None = None
+) -> str:
+    """The text of `designs.json`; arguments as for `designs_document`."""
+    with uncollected():
+        return dump_json(designs_document(evaluated, scenario, bounds, names))
 
 
 def _one(evaluated: Evaluated, i: int) -> tuple[Design, Any, Any]:
@@ -323,7 +331,7 @@ def evaluation_csv(rows: Sequence[abc.Mapping[str, Any]]) -> str:
 
 def write_designs(path: pathlib.Path, evaluated: Evaluated, scenario: str, bounds: Bounds | None = None) -> None:
     """Writes `designs.json` atomically; arguments as for `designs_document`."""
-    write_text(path, dump_json(designs_document(evaluated, scenario, bounds)))
+    write_text(path, designs_text(evaluated, scenario, bounds))
 
 
 EXPLANATIONS_FORMAT = "design-explanations/1"

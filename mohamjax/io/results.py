@@ -22,8 +22,8 @@ import yaml
 
 from mohamjax.errors import InputError
 from mohamjax.forms import read_form
-from mohamjax.io.designs import designs_document
-from mohamjax.io.files import check_format, csv_text, dump_json, read_json, uncollected, write_together
+from mohamjax.io.designs import designs_text
+from mohamjax.io.files import check_format, csv_text, dump_json, read_json, write_together
 from mohamjax.io.forms import BoundsForm
 from mohamjax.reader import found
 from mohamjax.schedule import Bounds, Certificate, Evaluated, network_latencies
@@ -94,11 +94,9 @@ def write_results(
     Raises:
         InputError: they cannot be written; the folder is as it was.
     """
-    with uncollected():
-        designs = dump_json(designs_document(evaluated, str(config.get("scenario", "")), bounds))
     files = {
         folder / "front.csv": front_csv(evaluated),
-        folder / "designs.json": designs,
+        folder / "designs.json": designs_text(evaluated, str(config.get("scenario", "")), bounds),
         folder / "history.csv": csv_text(history, HISTORY_COLUMNS),
         folder / "config.yaml": yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True),
     }

@@ -23,8 +23,8 @@ import numpy as np
 import yaml
 
 from mohamjax.errors import InputError
-from mohamjax.io.designs import designs_document
-from mohamjax.io.files import csv_text, dump_json, write_together
+from mohamjax.io.designs import designs_text
+from mohamjax.io.files import csv_text, write_together
 from mohamjax.io.results import BOUNDS_FILE, write_results
 from mohamjax.reader import found, read_table, read_text
 from mohamjax.schedule import OBJECTIVES
@@ -121,7 +121,7 @@ def write_robust_results(folder: pathlib.Path, result: RobustResult, config: abc
             continue
         name = own.application.name
         file = "designs.json" if a == ensemble.nominal else f"designs_{name}.json"
-        files[folder / file] = dump_json(designs_document(own.evaluated, name, names=own.rows.tolist()))
+        files[folder / file] = designs_text(own.evaluated, name, names=own.rows.tolist())
     if result.nominal is not None:
         alone = result.nominal.search
         inner = folder / NOMINAL_FOLDER

@@ -178,28 +178,27 @@ def _hops(group: np.ndarray, columns: np.ndarray, rows: np.ndarray) -> np.ndarra
     return found
 
 
-@functools.lru_cache(maxsize=4096)
-def _hops_of_group(group: bytes, columns: tuple[int, ...], rows: tuple[int, ...]) -> np.ndarray:
-    """As `_hops`, of labels as bytes: many ways share groups."""
-    return _hops(np.frombuffer(group, np.int64), np.asarray(columns), np.asarray(rows))
-
-
-@functools.lru_cache(maxsize=4096)
 def _hops_of_way(way: tuple[int, ...], widths: tuple[int, ...], heights: tuple[int, ...]) -> np.ndarray:
-    """Hops of one word for every group, `[3, H, V]`; tables of the same mappings are counted several times."""
+    """Hops of one word for every group, `[3, H, V]`."""
     out = np.zeros((3, len(widths), len(heights)))
     (across, along), groups = _groups(np.asarray(way))
     if across * along > 1:  # a single child is not on a network
-        columns, rows = (tuple(max(n, own) for n in axis) for axis, own in ((widths, across), (heights, along)))
+        columns, rows = (np.asarray([max(n, own) for n in axis]) for axis, own in ((widths, across), (heights, along)))
         for v, group in enumerate(groups):
-            out[v] = _hops_of_group(group.astype(np.int64).tobytes(), columns, rows)
+            out[v] = _hops(group, columns, rows)
+    out.flags.writeable = False
     return out
+
+
+_known_way = functools.lru_cache(maxsize=1 << 13)(_hops_of_way)
+"""As `_hops_of_way`, for axes of up to 16 sizes (6 kB each): tables of the same mappings are counted several times."""
 
 
 def _hops_of_ways(ways: np.ndarray, widths: np.ndarray, heights: np.ndarray) -> np.ndarray:
     """Hops of one word for every group, `[B, 3, H, V]` for B ways and the three data spaces."""
+    hops = _known_way if max(len(widths), len(heights)) <= _EVERY else _hops_of_way
     axes = tuple(widths.tolist()), tuple(heights.tolist())
-    return np.stack([_hops_of_way(tuple(way), *axes) for way in ways.tolist()])
+    return np.stack([hops(tuple(way), *axes) for way in ways.tolist()])
 
 
 def _axis_sizes(largest: int, used: np.ndarray) -> np.ndarray:

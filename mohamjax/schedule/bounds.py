@@ -456,11 +456,11 @@ def design_bounds(
     path = _longest_path(duration.min(axis=2), application)
     work = duration.min(axis=2) @ copies / number
     moved = traffic.min(axis=2) @ copies / np.minimum(reached, bandwidth[-1])
-    priced = np.zeros(count)
-    for few in np.unique(number):  # without the places that other designs have more
+    priced = np.full(count, np.inf)  # without a chiplet
+    for few in np.unique(number[number > 0]):  # without the places that other designs have more
         rows = np.flatnonzero(number == few)
-        columns = (x[rows][:, :, :few] for x in (duration, traffic))
-        priced[rows] = _balance(*columns, copies, uses[rows, :few], bandwidth)
+        time, load = (x[rows][:, :, :few] for x in (duration, traffic))
+        priced[rows] = _balance(time, load, copies, uses[rows, :few], bandwidth)
     balance = np.maximum(np.maximum(work, moved), priced)
     spent = energy.min(axis=2) @ copies
     return [

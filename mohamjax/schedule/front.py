@@ -29,8 +29,7 @@ def landmarks(objectives: Any, measures: Sequence[str] = DEFAULT, offset: Any = 
     Returns:
         Row of each role (`ROLES`, or those of the measures and `knee`); one row may have several.
     """
-    values = emo.with_spare_rows(np.asarray(objectives, float) + offset)
-    rows = [*(int(i) for i in emo.extremes(values)), int(emo.knee_point(emo.positive(values), log=True))]
+    rows = emo.landmark_rows(np.asarray(objectives, float) + offset)
     return dict(zip([*(measure_named(name).role for name in measures), ROLES[-1]], rows, strict=True))
 
 

@@ -61,7 +61,7 @@ def program_of(config: MohamConfig, problem: Problem, devices: Devices | None) -
         devices: as in `generations_of`.
 
     Returns:
-        `(state, context, rates, count, breeds) -> (state, metrics)`.
+        `(state, context, rates, count, counted) -> (state, metrics)`, as `loop.generations`.
     """
     return functools.partial(
         generations_of(config, devices), problem=problem, chunk=config.chunk, migration=config.migration
@@ -92,7 +92,7 @@ def entered(
         state: of the search.
         candidates: individuals `[I, N, ...]`, N the population and the immigrants (`as_candidates`).
         context: the search's problem.
-        rates: float32 arrays; they decide nothing, as nobody breeds.
+        rates: float32 arrays, with which the state's next candidates are bred.
         program: of `program_of`.
     """
     waiting = dataclasses.replace(state, candidates=candidates)

@@ -42,7 +42,7 @@ from mohamjax.schedule.periods import frame_jobs
 from mohamjax.search.box import standing
 from mohamjax.search.config import MapperProgress, MohamConfig
 from mohamjax.search.context import MohamContext, build_context, check_tables, staffed
-from mohamjax.search.finish import finishing
+from mohamjax.search.finish import descents, finishing
 from mohamjax.search.injection import check_injected, inject
 from mohamjax.search.loop import SearchState
 from mohamjax.search.mapper import compile_mapper, map_layers
@@ -274,7 +274,8 @@ def co_optimise(
 ) -> SearchResult:
     """Searches packages and schedules for networks that run together.
 
-    An interrupt (Ctrl-C) during the search ends it cleanly with what was found so far.
+    An interrupt (Ctrl-C) during the search ends it cleanly with what was found so far; where the checkpoint had all its
+    generations, and after it, it is raised, and `resume` goes on.
 
     Args:
         application: the networks.
@@ -530,11 +531,11 @@ def explore(
     assert state is not None
     if remapper is not None:
         sets, context = remapper.tables, remapper.context(context)
-    tick = time.perf_counter()
+    tick, finish_s = time.perf_counter(), 0.0
     if plans and not interrupted:
         # For the front alone: the checkpoint stays as the search left it, so that more generations go on from there.
-        state, interrupted = _finish(state, context, settings, listener, devices)
-    finish_s = time.perf_counter() - tick
+        state, interrupted = _finish(state, context, settings, listener, devices, searched=last is not None)
+        finish_s = time.perf_counter() - tick
 
     if thinned := int(np.asarray(state.archive.thinned).sum()):
         listener.announce(
@@ -572,21 +573,31 @@ def explore(
 
 
 def _finish(
-    state: SearchState, context: MohamContext, settings: Settings, listener: Listener, devices: Devices | None
+    state: SearchState,
+    context: MohamContext,
+    settings: Settings,
+    listener: Listener,
+    devices: Devices | None,
+    *,
+    searched: bool,
 ) -> tuple[SearchState, bool]:
-    """The state after `finish.finishing`, and whether an interrupt cut it short: then as far as it came."""
-    changed = "trying changes of the fastest designs, then " if settings.moham.end_batches else ""
+    """The whole state after `finish.finishing`, and whether an interrupt cut it short: then as far as it came.
+
+    Where no generation was `searched`, since a checkpoint had them all, an interrupt is raised: there may be a front
+    of them already, and a whole one.
+    """
+    changed = "trying changes of the fastest designs, then " if descents(settings.moham) else ""
     listener.announce(f"{changed}refitting the front")
     try:
         for step in finishing(state, context, settings.moham, rates=settings.plan_rates, devices=devices):
             # An interrupt is heard while one waits.
             state = jax.block_until_ready(step)
     except KeyboardInterrupt:
-        if devices is not None and devices.several_processes:
+        if not searched or (devices is not None and devices.several_processes):
             raise
         listener.announce(_STOPPED)
-        return state, True
-    return state, False
+        return gathered(state, devices), True
+    return gathered(state, devices), False
 
 
 def _floor(

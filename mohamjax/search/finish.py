@@ -7,6 +7,7 @@ near that end, `MohamConfig.end_batches` batches, each from what the archive hol
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ from mohamjax.search.plan_operators import PlanRates, completed, neighbour
 from mohamjax.search.plans import WEIGHTS, Plan, Planned, plan_of, refit
 from mohamjax.struct import take
 
-__all__ = ["finished", "finishing"]
+__all__ = ["descents", "finished", "finishing"]
 
 _AS_FAST = 1.005
 """Latency, in that of the fastest design, up to which the smaller design is the better one."""
@@ -42,6 +43,12 @@ _DRAWS = 2**30
 """Random numbers of the first batch; no search has so many generations."""
 
 
+def descents(config: MohamConfig) -> int:
+    """Batches of descent that a search of plans ends with: none but for fronts over latency and area."""
+    both = config.objective == "front" and {"latency", "area"} <= set(config.objectives)
+    return config.end_batches if both else 0
+
+
 def finishing(
     state: SearchState,
     context: MohamContext,
@@ -50,11 +57,11 @@ def finishing(
     rates: PlanRates | None = None,
     devices: Devices | None = None,
 ) -> Iterator[SearchState]:
-    """A search of plans as it ends, batch by batch: descent at the fast end, then every design refitted.
+    """A search of plans as it ends, batch by batch: descent at the fast end (`descents`), then every design refitted.
 
-    By the program of the search's generations. Descent is for fronts over latency and area; other searches have none.
-    Refitted (`plans.refit`) are the designs of the archives, under each weight: what they leave unused of their
-    chiplets is then used, whatever weights their plans had. Whoever stops in between has the state of the batches done.
+    By the program of the search's generations. Refitted (`plans.refit`) are the designs of the archives, under each
+    weight: what they leave unused of their chiplets is then used, whatever weights their plans had. Whoever stops in
+    between has the state of the batches done.
 
     Args:
         state: at the end of a search, whole.
@@ -64,7 +71,7 @@ def finishing(
         devices: likewise.
 
     Yields:
-        The state after each batch, whole.
+        The state after each batch, on the devices of the search.
     """
     rates = jax.tree.map(np.float32, PlanRates() if rates is None else rates)
     problem, size = design_problem(config), config.population
@@ -72,15 +79,15 @@ def finishing(
     program = program_of(config, problem, devices)
 
     def tried(state: SearchState, batch: Planned) -> SearchState:
-        return gathered(entered(state, as_candidates(batch, drawn, population=size), context, rates, program), devices)
+        return entered(state, as_candidates(batch, drawn, population=size), context, rates, program)
 
-    if config.objective == "front" and {"latency", "area"} <= set(config.objectives):
+    for batch in range(descents(config)):
         columns = config.objectives.index("latency"), config.objectives.index("area")
-        for batch in range(config.end_batches):
-            plans = _neighbours(state, context, np.int32(batch), population=size, columns=columns)
-            state = tried(state, decode_all(plans, context))
-            yield state
-    individuals = archived(state)
+        whole = gathered(state, devices)
+        plans = _neighbours(whole, context, np.int32(batch), population=size, columns=columns)
+        state = tried(whole, decode_all(plans, context))
+        yield state
+    individuals = archived(gathered(state, devices))
     for weight in range(len(WEIGHTS)):
         for batch in individuals:
             state = tried(state, _refit_all(batch, np.int32(weight), context))
@@ -95,9 +102,9 @@ def finished(
     rates: PlanRates | None = None,
     devices: Devices | None = None,
 ) -> SearchState:
-    """The last state of `finishing`, whose arguments it has."""
-    *_, state = finishing(state, context, config, rates=rates, devices=devices)
-    return state
+    """The last state of `finishing`, whose arguments it has, whole."""
+    last = collections.deque(finishing(state, context, config, rates=rates, devices=devices), maxlen=1)
+    return gathered(last.pop(), devices)
 
 
 @functools.partial(brief_jit, static_argnames=("population", "columns"))

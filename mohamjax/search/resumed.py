@@ -16,7 +16,6 @@ import jax
 import numpy as np
 
 from mohamjax import __version__
-from mohamjax.errors import InputError
 from mohamjax.hardware import Technology, Template, package_to_dict, technology_hash
 from mohamjax.mapping import MappingTables
 from mohamjax.schedule import Design, DesignFile
@@ -52,7 +51,16 @@ def fingerprint(
     designs: DesignFile | None,
     ensemble: Ensemble | None = None,
 ) -> str:
-    """Hash of the inputs and settings that decide what a search does; a checkpoint goes on only under the same one."""
+    """Hash of the inputs and settings that decide what a search does; a checkpoint goes on only under the same one.
+
+    Args:
+        application: the networks.
+        templates: templates to choose from.
+        settings: settings.
+        technology: energy and area tables.
+        designs: the user's own designs.
+        ensemble: application models, of which `application` is the joined one.
+    """
     moham = dataclasses.asdict(settings.moham)
     loose = ["generations", "front", "chunk", "stop", "window", "delta", "end_batches"]
     loose += ["migration"] * (settings.moham.islands == 1 or not settings.moham.migration)
@@ -92,7 +100,12 @@ def named_rates(rates: Rates | PlanRates) -> dict[str, float]:
 
 
 def tables_hash(tables: MappingTables, seeds: Design | None) -> str:
-    """Hash of what the mapper and the seeds made of the inputs: a checkpoint's designs point into these tables."""
+    """Hash of what the mapper and the seeds made of the inputs: a checkpoint's designs point into these tables.
+
+    Args:
+        tables: Pareto tables.
+        seeds: first designs of the search; None where it has none.
+    """
     digest = hashlib.sha256()
     for leaf in jax.tree.leaves((tables, seeds)):
         digest.update(np.ascontiguousarray(leaf).tobytes())
@@ -110,11 +123,7 @@ def check_same_search(saved: Checkpoint | None, marks: dict[str, str]) -> None:
         InputError: one of them is another one there.
     """
     if saved is not None and any(saved.meta.get(name) != mark for name, mark in marks.items()):
-        raise InputError(
-            "the checkpoint is of a search with other inputs or settings",
-            file=saved.source,
-            remedy="give the same again, or start without the argument `resume`",
-        )
+        raise saved.refused("of a search with other inputs or settings")
 
 
 def history_of(saved: Checkpoint) -> list[dict[str, Any]]:

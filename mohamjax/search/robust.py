@@ -207,9 +207,10 @@ def robust_search(
 ) -> RobustResult:
     """Searches packages for several application models.
 
-    An interrupt (Ctrl-C) while generations run ends it cleanly with the packages found so far: held-out models are not
-    scheduled then, and there is no price. While those of the nominal model run, it ends that search alone, and the
-    price is that of what it found. At any other time it is raised, and `resume` goes on from the checkpoint.
+    An interrupt (Ctrl-C) while generations run, or while the front of such is finished, ends it cleanly with the
+    packages found so far: held-out models are not scheduled then, and there is no price. While those of the nominal
+    model run, it ends that search alone, and the price is that of what it found. At any other time it is raised, and
+    `resume` goes on from the checkpoint.
 
     Args:
         ensemble: the application models.
