@@ -26,7 +26,7 @@ from mohamjax.schedule import alone, chiplets, report
 from mohamjax.schedule.ensemble import model_reports, models_of, over_models, own_tables
 from mohamjax.schedule.price import price, staircase
 from mohamjax.schedule.requirements import requirements_from_dict
-from mohamjax.search import Packages, Settings, build_context, prepare_robust, robust_search
+from mohamjax.search import Packages, Settings, build_context, codesign, prepare_robust, robust_search
 from mohamjax.search.codesign import Silent
 from mohamjax.search.config import MohamConfig
 from mohamjax.search.plan_operators import sample_plan
@@ -486,3 +486,21 @@ def test_a_search_that_is_stopped_has_its_packages_alone(small, tmp_path):
     write_robust_results(tmp_path, stopped, {**stopped.config, "inputs": {}})
     assert [one.model for one in read_comparisons(tmp_path)] == ["all models", "a", "ab"]
     assert [one.model for one in stopped.comparisons()] == ["all models", "a", "ab"]
+
+
+@pytest.mark.slow
+def test_a_front_of_several_models_is_finished_whole_or_as_far_as_it_came(small, tmp_path, monkeypatch):
+    """Where this run searched its generations; of those of a checkpoint there may be results, which stay."""
+    ensemble, made = small
+    joint = CheckpointFile(tmp_path / "checkpoint.npz")
+
+    def interrupted(state, *_, **__):
+        yield state
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(codesign, "finishing", interrupted)
+    stopped = robust_search(ensemble, KINDS, SETTINGS, tables=made, checkpoint=joint)
+    assert stopped.interrupted and stopped.nominal is None and len(stopped.front) > 0
+    assert stopped.history[-1]["generation"] == SETTINGS.moham.generations
+    with pytest.raises(KeyboardInterrupt):
+        robust_search(ensemble, KINDS, SETTINGS, tables=made, checkpoint=joint, resume=True)
