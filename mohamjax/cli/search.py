@@ -389,7 +389,7 @@ def _searched(
         "drawing figures": "figures_s",
     }
     # What did not happen is left out.
-    spent = ", ".join(f"{step} {timings[key]:.1f} s" for step, key in steps.items() if timings[key])
+    spent = ", ".join(f"{step} {timings[key]:.1f} s" for step, key in steps.items() if timings[key] >= 0.05)
     terminal.line(f"{spent}; {timings['total_s']:.1f} s in all")
     early = " (stopped early; --resume goes on)" if checkpoint.kept else " (stopped early)"
     terminal.line(f"results in {folder}{early if result.interrupted else ''}")
