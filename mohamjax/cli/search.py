@@ -388,7 +388,7 @@ def _searched(
         "evaluating the front again in double precision": "reevaluation_s",
         "drawing figures": "figures_s",
     }
-    # What did not happen is left out.
+    # What did not happen, or would read 0.0 s, is left out.
     spent = ", ".join(f"{step} {timings[key]:.1f} s" for step, key in steps.items() if timings[key] >= 0.05)
     terminal.line(f"{spent}; {timings['total_s']:.1f} s in all")
     early = " (stopped early; --resume goes on)" if checkpoint.kept else " (stopped early)"
