@@ -87,3 +87,6 @@ def test_landmarks_on_the_host_of_degenerate_fronts():
     assert emo.landmark_rows(np.full((3, 2), np.inf)) == [0, 0, -1]
     with pytest.raises(ValueError, match="no landmarks"):
         emo.landmark_rows(np.zeros((0, 2)))
+    for shape in ((3,), (3, 0), (2, 2, 2)):
+        with pytest.raises(ValueError, match="expected shape"):
+            emo.landmark_rows(np.ones(shape))

@@ -25,6 +25,16 @@ def precision(objectives: ArrayLike) -> contextlib.AbstractContextManager:
     return jax.enable_x64(True)
 
 
+def check_shape(objectives: Any) -> None:
+    """Complains where objectives, NumPy's or JAX's, have not two axes or are none.
+
+    Raises:
+        ValueError: If so.
+    """
+    if objectives.ndim != 2 or objectives.shape[1] == 0:
+        raise ValueError(f"objectives: expected shape [N, M] with M >= 1, got {objectives.shape}")
+
+
 def as_objectives(objectives: ArrayLike) -> jax.Array:
     """`[N, M]` floats with NaN replaced by +inf; integers become the default float.
 
@@ -32,8 +42,7 @@ def as_objectives(objectives: ArrayLike) -> jax.Array:
         ValueError: If the array has not two axes or no objective.
     """
     values = jnp.asarray(objectives)
-    if values.ndim != 2 or values.shape[1] == 0:
-        raise ValueError(f"objectives: expected shape [N, M] with M >= 1, got {values.shape}")
+    check_shape(values)
     if not jnp.issubdtype(values.dtype, jnp.floating):
         values = values.astype(jnp.result_type(float))
     return jnp.where(jnp.isnan(values), jnp.asarray(jnp.inf, values.dtype), values)
@@ -59,7 +68,8 @@ def measured(objectives: jax.Array, log: bool) -> jax.Array:
 def with_spare_rows(objectives: Any) -> np.ndarray:
     """`[N, M]` objectives with rows of +inf at the end, up to a power of two: for sets of any size that come once.
 
-    Ranking and survival, which compile per N, prefer every finite row to these. No rows stay none.
+    For what compiles per N: survival prefers every finite row to these, and no hypervolume gains by them. No rows stay
+    none.
 
     Args:
         objectives: `[N, M]` floats, NumPy.

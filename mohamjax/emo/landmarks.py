@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mohamjax.emo._arrays import as_objectives, positive, precision
+from mohamjax.emo._arrays import as_objectives, check_shape, positive, precision
 
 __all__ = ["extremes", "knee_point", "landmark_rows"]
 
@@ -85,10 +85,14 @@ def landmark_rows(front: ArrayLike) -> list[int]:
     Args:
         front: `[N, M]` floats, minimised, N >= 1, not negative; what costs nothing costs next to nothing (`positive`).
 
+    Returns:
+        M + 1 rows: of the least of each objective, and of the knee, which is -1 where no row is finite.
+
     Raises:
-        ValueError: If the front is empty.
+        ValueError: If the front is empty, has not two axes or no objective.
     """
     values = np.asarray(front)
+    check_shape(values)
     if not len(values):
         raise ValueError("front: an empty front has no landmarks")
     values = np.where(np.isnan(values), np.inf, values)

@@ -151,12 +151,20 @@ def _groups(way: np.ndarray) -> tuple[tuple[int, int], list[np.ndarray]]:
     return along, groups
 
 
-def _hops(group: np.ndarray, columns: np.ndarray, rows: np.ndarray) -> np.ndarray:
+@functools.lru_cache(maxsize=1 << 10)
+def _hops(groups: bytes, across: tuple[int, ...], along: tuple[int, ...]) -> np.ndarray:
     """Hops of one word for every group, summed, on meshes of H numbers of columns and V of rows: `[H, V]`.
 
     As `children.sorted_groups` counts them: the last column, and in each column the way from between the middle rows
-    up to the group's first and down to its last.
+    up to the group's first and down to its last. Different ways to run loops have equal groups, and so have the data
+    spaces of one: each is counted once.
+
+    Args:
+        groups: the group of each child, the bytes of int64.
+        across: numbers of columns.
+        along: numbers of rows.
     """
+    group, columns, rows = np.frombuffer(groups, np.int64), np.asarray(across), np.asarray(along)
     count = group.max() + 1
     mesh = np.arange(len(columns))[:, None]
     row, column = np.divmod(np.arange(len(group)), columns[:, None])
@@ -183,9 +191,9 @@ def _hops_of_way(way: tuple[int, ...], widths: tuple[int, ...], heights: tuple[i
     out = np.zeros((3, len(widths), len(heights)))
     (across, along), groups = _groups(np.asarray(way))
     if across * along > 1:  # a single child is not on a network
-        columns, rows = (np.asarray([max(n, own) for n in axis]) for axis, own in ((widths, across), (heights, along)))
+        columns, rows = (tuple(max(n, own) for n in axis) for axis, own in ((widths, across), (heights, along)))
         for v, group in enumerate(groups):
-            out[v] = _hops(group, columns, rows)
+            out[v] = _hops(group.astype(np.int64).tobytes(), columns, rows)
     out.flags.writeable = False
     return out
 

@@ -274,8 +274,9 @@ def co_optimise(
 ) -> SearchResult:
     """Searches packages and schedules for networks that run together.
 
-    An interrupt (Ctrl-C) during the search ends it cleanly with what was found so far; where the checkpoint had all its
-    generations, and after it, it is raised, and `resume` goes on.
+    An interrupt (Ctrl-C) while generations run, or while the front of generations of this call is finished, ends the
+    search cleanly with what was found so far. At any other time, and among several processes, it is raised; with a
+    `checkpoint`, `resume` goes on.
 
     Args:
         application: the networks.

@@ -123,7 +123,9 @@ def check_same_search(saved: Checkpoint | None, marks: dict[str, str]) -> None:
         InputError: one of them is another one there.
     """
     if saved is not None and any(saved.meta.get(name) != mark for name, mark in marks.items()):
-        raise saved.refused("of a search with other inputs or settings")
+        # Hours may be kept there: the way to keep them comes first.
+        remedy = "give the same again, or start without the argument `resume`"
+        raise saved.refused("of a search with other inputs or settings", remedy)
 
 
 def history_of(saved: Checkpoint) -> list[dict[str, Any]]:

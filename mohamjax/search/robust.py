@@ -209,8 +209,8 @@ def robust_search(
 
     An interrupt (Ctrl-C) while generations run, or while the front of such is finished, ends it cleanly with the
     packages found so far: held-out models are not scheduled then, and there is no price. While those of the nominal
-    model run, it ends that search alone, and the price is that of what it found. At any other time it is raised, and
-    `resume` goes on from the checkpoint.
+    model run, or its front is finished, it ends that search alone, and the price is that of what it found, which may
+    not be refitted. At any other time it is raised, and `resume` goes on from the checkpoint.
 
     Args:
         ensemble: the application models.

@@ -55,9 +55,8 @@ class Checkpoint:
     meta: abc.Mapping[str, Any]
     arrays: abc.Mapping[str, np.ndarray]
 
-    def refused(self, why: str) -> InputError:
-        """The complaint that this checkpoint is something that no search can go on from."""
-        remedy = "start the search again without the argument `resume`"
+    def refused(self, why: str, remedy: str = "start the search again without the argument `resume`") -> InputError:
+        """The complaint that this checkpoint is something that the search can't go on from."""
         return InputError(f"the checkpoint is {why}", file=self.source, remedy=remedy)
 
     def restore(self, like: Any) -> Any:
