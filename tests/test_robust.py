@@ -504,3 +504,24 @@ def test_a_front_of_several_models_is_finished_whole_or_as_far_as_it_came(small,
     assert stopped.history[-1]["generation"] == SETTINGS.moham.generations
     with pytest.raises(KeyboardInterrupt):
         robust_search(ensemble, KINDS, SETTINGS, tables=made, checkpoint=joint, resume=True)
+
+
+@pytest.mark.slow
+def test_where_the_front_of_the_nominal_model_is_cut_short_there_is_a_price(small, monkeypatch):
+    """The front of packages, finished before, stays whole."""
+    ensemble, made = small
+    whole, asked = codesign.finishing, []
+
+    def interrupted(*arguments, **settings):
+        asked.append(arguments)
+        yield from whole(*arguments, **settings)
+        if len(asked) > 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(codesign, "finishing", interrupted)
+    stopped = robust_search(ensemble, KINDS, SETTINGS, tables=made)
+    assert len(asked) == 2 and stopped.interrupted and stopped.nominal is not None
+    assert [(row.model, row.role) for row in stopped.comparisons()] == [
+        ("all models", "all"), ("a", "nominal"), ("ab", "searched"), ("b", "held out"),
+    ]  # fmt: skip
+    assert all(len(row.nominal) > 0 for row in stopped.comparisons())
