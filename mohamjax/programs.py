@@ -20,10 +20,7 @@ from mohamjax.folders import cache_folder
 
 __all__ = ["PROGRAMS", "brief_jit", "lean_jit", "light_jit", "machinery", "once", "use_cache"]
 
-# XLA gives LLVM up to 32 parts of a program side by side. More of them than processors only cost: every part is set up
-# and linked by itself, an eighth of what a cold search takes of two cores.
-_PARTS: dict[str, Any] = {"xla_cpu_parallel_codegen_split_count": min(os.cpu_count() or 1, 32)}
-_LIGHT: dict[str, Any] = {**_PARTS, "xla_backend_optimization_level": 1}
+_LIGHT: dict[str, Any] = {"xla_backend_optimization_level": 1}
 _LEAN: dict[str, Any] = {**_LIGHT, "xla_cpu_use_fusion_emitters": False}
 _BRIEF: dict[str, Any] = {**_LEAN, "xla_backend_optimization_level": 0}
 
