@@ -16,13 +16,11 @@ import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.io.files import parse_json, read_arrays, version_of, write_bytes
-from mohamjax.search.stores import Checkpoint, is_key, leaves_by_path
+from mohamjax.search.stores import ANEW, Checkpoint, is_key, leaves_by_path
 
 __all__ = ["CHECKPOINT_FORMAT", "CheckpointFile", "read_checkpoint", "write_checkpoint"]
 
 CHECKPOINT_FORMAT = "checkpoint/3"
-
-_REMEDY = "start the search again without the argument `resume`"
 
 
 def _digest(arrays: abc.Mapping[str, np.ndarray]) -> np.ndarray:
@@ -67,16 +65,16 @@ def read_checkpoint(path: str | pathlib.Path) -> Checkpoint:
             raise ValueError("it has no record `meta`")
         meta = parse_json(arrays.pop("meta").tobytes().decode(), path)
     except FileNotFoundError:
-        raise InputError("there is no checkpoint", file=path, remedy=_REMEDY) from None
+        raise InputError("there is no checkpoint", file=path, remedy=ANEW) from None
     except InputError as error:
         told = f"the checkpoint cannot be read (its record {error.message})"
-        raise InputError(told, file=path, remedy=_REMEDY) from None
+        raise InputError(told, file=path, remedy=ANEW) from None
     except ValueError as error:
-        raise InputError(f"the checkpoint cannot be read ({error})", file=path, remedy=_REMEDY) from None
+        raise InputError(f"the checkpoint cannot be read ({error})", file=path, remedy=ANEW) from None
     if not isinstance(meta, dict) or meta.get("format") != CHECKPOINT_FORMAT:
-        raise InputError("is no checkpoint of this version", file=path, remedy=_REMEDY)
+        raise InputError("is no checkpoint of this version", file=path, remedy=ANEW)
     if not known:
-        raise InputError("the checkpoint was changed after it was written", file=path, remedy=_REMEDY)
+        raise InputError("the checkpoint was changed after it was written", file=path, remedy=ANEW)
     return Checkpoint(path, meta, arrays)
 
 

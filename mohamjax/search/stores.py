@@ -30,6 +30,10 @@ class TableStore(Protocol):
         """Keeps a set; called from worker threads."""
 
 
+ANEW = "start the search again without the argument `resume`"
+"""What remains where a checkpoint is of no use."""
+
+
 def leaves_by_path(tree: Any) -> tuple[dict[str, Any], Any]:
     """Leaves by path, and the structure."""
     leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
@@ -55,7 +59,7 @@ class Checkpoint:
     meta: abc.Mapping[str, Any]
     arrays: abc.Mapping[str, np.ndarray]
 
-    def refused(self, why: str, remedy: str = "start the search again without the argument `resume`") -> InputError:
+    def refused(self, why: str, remedy: str = ANEW) -> InputError:
         """The complaint that this checkpoint is something that the search can't go on from."""
         return InputError(f"the checkpoint is {why}", file=self.source, remedy=remedy)
 

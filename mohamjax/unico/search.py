@@ -29,6 +29,7 @@ from mohamjax.hardware import (
     template_to_dict,
 )
 from mohamjax.programs import machinery
+from mohamjax.search.resumed import check_same_search
 from mohamjax.search.stores import Checkpoint, CheckpointStore
 from mohamjax.struct import plain
 from mohamjax.unico import fidelity, gp, proposals
@@ -374,8 +375,7 @@ class HardwareSearch:
         Raises:
             InputError: it is damaged, or of another search.
         """
-        if saved.meta.get("fingerprint") != self.fingerprint():
-            raise saved.refused("of a search with other inputs or settings")
+        check_same_search(saved, {"fingerprint": self.fingerprint()})
         try:
             rows, self.batch = int(saved.meta["rows"]), int(saved.meta["batch"])
             self.seconds = [float(s) for s in saved.meta["seconds"]]
