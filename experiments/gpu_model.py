@@ -101,7 +101,8 @@ def compiled(function, arguments, static, where):
         kind = jax.typeof(leaf) if not isinstance(leaf, jax.ShapeDtypeStruct) else leaf
         return jax.ShapeDtypeStruct(kind.shape, kind.dtype, sharding=where)
 
-    return function.lower(*jax.tree.map(shape, arguments), **static).compile()
+    with jax.sharding.use_abstract_mesh(where.mesh.abstract_mesh):  # of its devices newer Pallas asks what they are
+        return function.lower(*jax.tree.map(shape, arguments), **static).compile()
 
 
 # ---------------------------------------------------------------- reading a program

@@ -141,6 +141,18 @@ def _dtype(leaf: Any) -> str:
     return str(leaf.dtype if keys else jax.dtypes.canonicalize_dtype(leaf.dtype))
 
 
+@functools.cache
+def _has_option(name: str, value: Any) -> bool:
+    """Whether the installed XLA has an option of the compiler: its releases drop some, and refuse them then."""
+    try:
+        jax.jit(lambda: 0).lower().compile(compiler_options={name: value})
+    except jax.errors.JaxRuntimeError as error:
+        if "No such compile option" not in str(error):
+            raise
+        return False
+    return True
+
+
 class _NamelessError(Exception):
     """Something that no other process knows by a name."""
 
@@ -215,18 +227,24 @@ class _Exported:
     """A jitted function whose programs are kept; calls and attributes as of `jax.jit`'s."""
 
     def __init__(self, function: Callable[..., Any], static: Sequence[str], options: dict[str, Any] | None) -> None:
-        self._jitted: Any = jax.jit(function, static_argnames=static, compiler_options=options)
-        self._function, self._options = function, options
+        self._function, self._asked = function, options
         self._place = function.__module__, getattr(function, "__qualname__", "")
         self._called = getattr(getattr(function, "func", function), "__name__", "call")  # of a partial, what it calls
         self._static = frozenset([static] if isinstance(static, str) else static)
         self._known: dict[Any, _Program | None] = {}
         functools.update_wrapper(self, function)
 
-    @property
+    @functools.cached_property
     def compiler_options(self) -> dict[str, Any] | None:
-        """Those that it was made with."""
-        return self._options
+        """Those that it was made with, without what the installed XLA has not."""
+        if self._asked is None:
+            return None
+        return {name: value for name, value in self._asked.items() if _has_option(name, value)}
+
+    @functools.cached_property
+    def _jitted(self) -> Any:
+        # At the first use, since options are asked of the backend, which importing a package must not start.
+        return jax.jit(self._function, static_argnames=tuple(self._static), compiler_options=self.compiler_options)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._jitted, name)
@@ -281,7 +299,7 @@ class _Exported:
             return None
         if not _in_no_context() or not _unchanged():
             return None
-        known = _code(), _settings(), itself, self._options, str(tree), shapes, given
+        known = _code(), _settings(), itself, self.compiler_options, str(tree), shapes, given
         file = _folder / hashlib.sha256(repr(known).encode()).hexdigest()
         kept = _read(file)
         if kept is None:
@@ -293,7 +311,7 @@ class _Exported:
         program, out_tree = kept
         called = functools.partial(program.call)
         called.__name__ = self._called  # pyright: ignore[reportAttributeAccessIssue] -- JAX logs and keeps it by name
-        call = jax.jit(called, compiler_options=self._options)
+        call = jax.jit(called, compiler_options=self.compiler_options)
         return _Program(
             call, tuple(jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in program.out_avals), out_tree
         )
