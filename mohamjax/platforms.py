@@ -22,11 +22,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax import lax
 
-__all__ = ["accelerated", "as_usual", "by_platform", "short_scan", "traced", "use_kernels"]
+__all__ = ["FULL", "accelerated", "as_usual", "by_platform", "product", "short_scan", "traced", "use_kernels"]
 
 _UNROLL = 8  # steps that an accelerator takes as one; more hardly save kernels and take long to compile
+
+FULL = lax.Precision.HIGHEST
+"""Of every product of matrices: of numbers in single precision, NVIDIA GPUs from compute capability 8.0 on read ten
+bits unless they are told, and energies would be off by a thousandth."""
 
 _FORMS = ("cpu", "wide", "both")
 _traced: list[str] = []
@@ -101,6 +106,11 @@ def short_scan(
 
     cpu, wide = (functools.partial(scan, unroll=unroll) for unroll in (1, _UNROLL))
     return by_platform(start, xs, cpu=cpu, wide=wide)
+
+
+def product(one: Any, other: Any) -> jax.Array:
+    """`one @ other` in the precision of its operands on every platform."""
+    return jnp.matmul(one, other, precision=FULL)
 
 
 def accelerated() -> bool:

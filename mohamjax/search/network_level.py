@@ -24,6 +24,7 @@ import numpy as np
 from mohamjax import emo
 from mohamjax.hardware import Machine, Technology, Template, TemplateArrays, resize, template_arrays
 from mohamjax.mapping import ArraySizes, MappingTables, Wires, area, hop_columns, wires
+from mohamjax.platforms import product
 from mohamjax.search.loop import Problem, evolved
 from mohamjax.struct import record
 from mohamjax.workload import ApplicationModel
@@ -125,9 +126,10 @@ def _chiplet(rows: dict[str, jax.Array], context: _Context) -> tuple[jax.Array, 
 def _energy(rows: dict[str, jax.Array], machine: Machine, context: _Context) -> jax.Array:
     """Energy [pJ] of entries `[...]` at the sizes of a chiplet."""
     hops = rows["hops"][..., hop_columns(context.sizes, machine.fanout)]
-    energy = rows["macs"] * machine.mac_energy + hops @ machine.hop_energy[context.sizes.level]
-    reads, writes = (rows[name] @ machine.access_energy[:, k] for k, name in enumerate(("block_reads", "block_writes")))
-    return energy + reads + writes
+    energy = rows["macs"] * machine.mac_energy + product(hops, machine.hop_energy[context.sizes.level])
+    for k, name in enumerate(("block_reads", "block_writes")):
+        energy = energy + product(rows[name], machine.access_energy[:, k])
+    return energy
 
 
 def _merged(choice: jax.Array, context: _Context) -> tuple[jax.Array, Any]:

@@ -24,6 +24,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.scipy.special import log_ndtr
 
+from mohamjax.platforms import FULL
 from mohamjax.struct import record
 from mohamjax.unico.gp import Surrogate, kernel, latent, noise_variance, posterior_samples, standardise
 
@@ -140,7 +141,7 @@ def mesmo(
         chosen, value, free = _pick(gains(variance), certain, free)
         at = jnp.maximum(chosen, 0)
         prior = jax.vmap(lambda hyper: kernel(hyper, candidates[at][None], candidates)[0])(surrogate.hyper)
-        covariance = prior - jnp.einsum("mn,mnc->mc", explained[:, :, at], explained)
+        covariance = prior - jnp.einsum("mn,mnc->mc", explained[:, :, at], explained, precision=FULL)
         row = covariance / jnp.sqrt(variance[:, at] + noise)[:, None]
         return (
             index.at[q].set(chosen),

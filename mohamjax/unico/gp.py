@@ -31,6 +31,7 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 from jax.scipy.stats import norm
 from scipy.stats import f as f_distribution
 
+from mohamjax.platforms import product
 from mohamjax.struct import record
 
 __all__ = [
@@ -179,12 +180,12 @@ def _loss(hyper: Hyper, x: jax.Array, mask: jax.Array, target: jax.Array) -> tup
     factor = jnp.linalg.cholesky(_covariance(hyper, x, mask))
     inverse = cho_solve((factor, True), jnp.eye(x.shape[0], dtype=x.dtype))
     residual = _residual(hyper, target, mask)
-    solved = inverse @ residual
-    value = residual @ solved / 2 + jnp.sum(jnp.log(jnp.diagonal(factor)))
+    solved = product(inverse, residual)
+    value = product(residual, solved) / 2 + jnp.sum(jnp.log(jnp.diagonal(factor)))
     slope = lax.stop_gradient(inverse - jnp.outer(solved, solved))
 
     def proxy(at: Hyper) -> jax.Array:
-        linear = lax.stop_gradient(solved) @ _residual(at, target, mask)
+        linear = product(lax.stop_gradient(solved), _residual(at, target, mask))
         return jnp.sum(slope * _covariance(at, x, mask)) / 2 + linear + _penalty(at)
 
     return value + _penalty(hyper), jax.grad(proxy)(hyper)
@@ -312,7 +313,7 @@ def latent(surrogate: Surrogate, x: jax.Array) -> tuple[jax.Array, jax.Array, ja
         cross = jnp.where(surrogate.mask[:, None], kernel(hyper, surrogate.x, x), 0)
         explained = solve_triangular(factor, cross, lower=True)
         variance = jnp.exp(2 * hyper.log_amplitude) - jnp.sum(explained**2, axis=0)
-        return hyper.mean + weights @ cross, jnp.maximum(variance, 1e-9), explained
+        return hyper.mean + product(weights, cross), jnp.maximum(variance, 1e-9), explained
 
     return jax.vmap(one)(surrogate.hyper, surrogate.factor, surrogate.weights)
 
@@ -404,14 +405,14 @@ def posterior_samples(
         draw = draw * jnp.sqrt(jnp.tile(jnp.asarray(share, dtype), 2))[:, None]
 
         def prior(points: jax.Array) -> jax.Array:
-            phase = points @ frequency.T
-            return jnp.concatenate([jnp.cos(phase), jnp.sin(phase)], axis=1) @ draw
+            phase = product(points, frequency.T)
+            return product(jnp.concatenate([jnp.cos(phase), jnp.sin(phase)], axis=1), draw)
 
         noise = jax.random.normal(of_noise, (surrogate.x.shape[0], samples), dtype) * jnp.sqrt(noise_variance(hyper))
         error = jnp.where(surrogate.mask[:, None], prior(surrogate.x) + noise, 0)
         update = weights[:, None] - cho_solve((factor, True), error)
         cross = jnp.where(surrogate.mask[:, None], kernel(hyper, surrogate.x, x), 0)
-        return hyper.mean + prior(x) + cross.T @ update
+        return hyper.mean + prior(x) + product(cross.T, update)
 
     length, share = _spectrum(features // 2, x.shape[1])
     rows = (surrogate.hyper, surrogate.factor, surrogate.weights)

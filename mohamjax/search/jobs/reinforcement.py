@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mohamjax.platforms import product
 from mohamjax.search.jobs.config import JobSearchConfig
 from mohamjax.search.jobs.problem import JobGenes, JobProblem, evaluate
 
@@ -103,8 +104,8 @@ def _network(key: jax.Array, sizes: tuple[int, ...], last_scale: float) -> list[
 def _forward(network: list[tuple[jax.Array, jax.Array]], x: jax.Array) -> jax.Array:
     *hidden, (weights, bias) = network
     for w, b in hidden:
-        x = jnp.tanh(x @ w + b)
-    return x @ weights + bias
+        x = jnp.tanh(product(x, w) + b)
+    return product(x, weights) + bias
 
 
 def _features(problem: JobProblem) -> tuple[jax.Array, jax.Array]:
