@@ -1,4 +1,8 @@
-"""The kernel of the fluid model, interpreted on a processor, beside the loop of array operations and the references."""
+"""The kernel of the fluid model beside the loop of array operations and the references.
+
+It is interpreted, where there is no GPU: then it says the same to the bit. On a GPU the compiler chooses which products
+and sums are one instruction, in either form.
+"""
 
 import functools
 
@@ -12,12 +16,14 @@ from test_fluid import _arguments, _cases, _random_population
 from mohamjax import platforms
 from mohamjax.schedule import fluid, timeline_kernel
 
+_INTERPRETED = jax.default_backend() != "gpu"
+
 _scanned = jax.jit(functools.partial(fluid._block, link=fluid._link_at_once, compact=True))
 _in_registers = jax.jit(
     functools.partial(
         fluid._block,
         link=fluid._link_at_once,
-        steps=functools.partial(timeline_kernel.run, interpret=True),
+        steps=functools.partial(timeline_kernel.run, interpret=_INTERPRETED),
         compact=True,
     )
 )
@@ -29,10 +35,13 @@ def columns(cases, jobs, accelerators, resources):
 
 
 def same(arguments):
-    """Outcomes of both, which must be equal to the bit; that of the kernel."""
+    """Outcomes of both, which must be equal; that of the kernel."""
     one, other = (jax.device_get(run(arguments)) for run in (_scanned, _in_registers))
     for name, a, b in zip(one._fields, one, other, strict=True):
-        np.testing.assert_array_equal(a, b, err_msg=name)
+        if _INTERPRETED or a.dtype.kind != "f":
+            np.testing.assert_array_equal(a, b, err_msg=name)
+        else:
+            np.testing.assert_allclose(a, b, rtol=2e-6, err_msg=name)
     return other
 
 

@@ -65,6 +65,8 @@ class Steps(NamedTuple):
 class Means(NamedTuple):
     """What a step is written with, where array operations and a kernel differ."""
 
+    larger: Callable[[Any, Any], jax.Array]
+    """Of two numbers the larger; NaN where one of them is no number, so that what has no end never ends."""
     take: Callable[[Any, jax.Array], jax.Array]
     """Elements of a flat array at indices within it."""
     count: Callable[[jax.Array], jax.Array]
@@ -168,7 +170,7 @@ def step(state: State, fixed: Fixed, means: Means) -> tuple[State, tuple[jax.Arr
     # Who runs how fast.
     running = state.pending == 0
     asking = jnp.where(running, state.demand, 0.0)
-    alone = jnp.maximum(jnp.where(state.demand > 0, state.demand * fixed.inverse_private, 1.0), 1.0)
+    alone = means.larger(jnp.where(state.demand > 0, state.demand * fixed.inverse_private, 1.0), 1.0)
     slowdown = means.contended(asking, alone, fixed)
 
     # Who ends first; nobody (-1) once all is done or in a deadlock: then nothing changes any more.
@@ -179,7 +181,7 @@ def step(state: State, fixed: Fixed, means: Means) -> tuple[State, tuple[jax.Arr
     ends = elapsed < jnp.inf
     elapsed = jnp.where(ends, elapsed, 0.0)
     time = state.time + elapsed
-    remaining = jnp.maximum(state.remaining - jnp.where(running, elapsed[None, :] / slowdown, 0.0), 0.0)
+    remaining = means.larger(state.remaining - jnp.where(running, elapsed[None, :] / slowdown, 0.0), 0.0)
 
     # What its end releases.
     word, shift = ended >> 5, (ended & 31).astype(jnp.uint32)
@@ -227,7 +229,7 @@ def _first(
     return reduced(earlier, (jnp.inf, -1, *others), (left, ids, *values))
 
 
-ARRAYS = Means(take=_take, count=set_bits, contended=_contended, first=_first)
+ARRAYS = Means(larger=jnp.maximum, take=_take, count=set_bits, contended=_contended, first=_first)
 """Array operations."""
 
 

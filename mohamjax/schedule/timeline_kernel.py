@@ -28,6 +28,11 @@ LANES = 16
 """Schedules of a warp; of twice as many the state does not fit its registers."""
 
 
+def _larger(one: Any, other: Any) -> jax.Array:
+    # Not `jnp.maximum`, by which Triton passes over what is no number.
+    return jnp.where((one >= other) | (one != one), one, other)
+
+
 def _take(flat: Any, index: jax.Array) -> jax.Array:
     return triton.load(flat.at[index])
 
@@ -40,7 +45,7 @@ def _count(words: jax.Array) -> jax.Array:
 def _contended(asking: jax.Array, slowdown: jax.Array, fixed: Fixed) -> jax.Array:
     for uses, bandwidth in zip(fixed.uses, fixed.shared, strict=True):
         congestion = jnp.sum(uses * asking, axis=0) / bandwidth
-        slowdown = jnp.maximum(slowdown, uses * congestion[None, :])
+        slowdown = _larger(slowdown, uses * congestion[None, :])
     return slowdown
 
 
@@ -61,7 +66,7 @@ def _first(
     return least, winner, *(of_winner(value, other) for value, other in zip(values, others, strict=True))
 
 
-_REGISTERS = Means(take=_take, count=_count, contended=_contended, first=_first)
+_REGISTERS = Means(larger=_larger, take=_take, count=_count, contended=_contended, first=_first)
 
 
 def _kernel(*refs: Any, jobs: int, words: int, resources: int, shared_bits: bool) -> None:
