@@ -1,11 +1,13 @@
 """What a GPU makes of the programs of a search: rates, launches, memory, and whether it says what a processor says.
 
 Where JAX finds a GPU, every program runs there: small ones beside the same program on the processor, whose results must
-agree, and the sizes below timed. Where there is none, every program is compiled for an H200 all the same and counted,
-and its time estimated (`gpu_model`); such a table says so. It needs `pip install "jax[cuda12]"` and no device:
+agree, and the sizes below timed. Lines are compiled side by side, each in a process of its own, and then run one after
+another; a line that is not compiled in `--patience` seconds is left out, and the table says so. Where there is no GPU,
+every program is compiled for an H200 all the same and counted, and its time estimated (`gpu_model`); such a table says
+so. It needs `pip install "jax[cuda12]"` and no device:
 
     JAX_PLATFORMS=cpu python experiments/gpu.py --out experiments/results/gpu_estimates.md
-    python experiments/gpu.py --out experiments/results/gpu.md
+    python experiments/gpu.py --out experiments/results/gpu.md --trace traces
 
 Estimates come from tables of made-up mappings of the right shapes, measurements from those of the tiny budget. Rounds
 of loops that only the data know, as counted in searches on a processor: swaps of an individual 6, evictions of a
@@ -15,8 +17,14 @@ mapping 8; thinning takes as many steps as chunks enter the archive, and a fifth
 import argparse
 import dataclasses
 import functools
+import json
+import os
 import pathlib
+import re
 import statistics
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -46,6 +54,7 @@ from mohamjax.struct import cast
 from mohamjax.workload import load_scenario
 
 ROUNDS = {r"_swaps|scheduling_mutation": 6.0, "evict": 8.0}
+GENERATIONS = 8  # of a call that is measured
 CHUNK = 512  # rows that enter an archive at once
 Part = tuple[Any, Callable[[], tuple[Any, ...]], dict[str, Any]]
 
@@ -60,7 +69,8 @@ class Row:
         parts: programs of a call: function, what makes its arguments, static ones.
         target: of the issue: units per second, or milliseconds, or GB.
         entered: rows that enter an archive, of which thinning depends; 0 if none.
-        timeline: it runs the timeline of the fluid model.
+        generations: it is one of a loop of generations: measured, a call makes so many and its time is divided.
+        kernels: with kernels of our own (`platforms.use_kernels`): that of the fluid model's timeline.
     """
 
     name: str
@@ -68,7 +78,8 @@ class Row:
     parts: Callable[[], list[Part]]
     target: tuple[float, str] | None = None
     entered: int = 0
-    timeline: bool = False
+    generations: int = 1
+    kernels: bool = False
 
     @property
     def rounds(self) -> dict[str, float]:
@@ -91,7 +102,7 @@ def problem(scenario: str, genes: str, population: int, real: bool) -> tuple[Any
     few = dataclasses.replace(config, population=min(population, 250))
     single = cast(technology, jnp.float32)
     context = build_context(jax.random.key(0), application, templates, single, tables, settings.package, few)
-    return jax.device_get(context), config
+    return (context if real else jax.device_get(context)), config
 
 
 def co_optimiser(real: bool, genes: str, population: int, islands: int = 1) -> list[Part]:
@@ -105,7 +116,7 @@ def co_optimiser(real: bool, genes: str, population: int, islands: int = 1) -> l
         first = jax.jit(functools.partial(start, problem=searched, islands=islands, **sizes))
         return first(jax.random.key(1), context), context, rates, jnp.int32(1), jnp.bool_(True)
 
-    return [(generations.__wrapped__, arguments, {"problem": searched, "chunk": 1})]
+    return [(generations.__wrapped__, arguments, {"problem": searched, "chunk": GENERATIONS if real else 1})]
 
 
 def own_wires(layers: Any, mappings: Any, machines: Any, *, max_children: int) -> Any:
@@ -185,35 +196,32 @@ def jobs(population: int) -> list[Part]:
 def rows(real: bool) -> list[Row]:
     """The table."""
 
-    def designs(name: str, genes: str, population: int, islands: int, target: Any) -> Row:
+    def designs(name: str, genes: str, population: int, islands: int, target: Any) -> list[Row]:
         one = population + round(0.1 * population)
         parts = functools.partial(co_optimiser, real, genes, population, islands)
-        return Row(name, one * islands, parts, target, one, timeline=True)
+        plain = Row(name, one * islands, parts, target, one, generations=GENERATIONS if real else 1)
+        return [plain, dataclasses.replace(plain, name=f"{name}, timeline in registers", kernels=True)]
 
     mapped = mapping_units("data-center")
     return [
-        designs("250 designs", "layers", 250, 1, (4.0, "ms")),
-        designs("256 islands of 250 designs", "layers", 250, 256, (4e6, "/s")),
-        designs("65,536 designs", "layers", 65_536, 1, (1e6, "/s")),
-        designs("65,536 designs, plans decoded", "plans", 65_536, 1, (3e5, "/s")),
+        *designs("250 designs", "layers", 250, 1, (4.0, "ms")),
+        *designs("256 islands of 250 designs", "layers", 250, 256, (4e6, "/s")),
+        *designs("65,536 designs", "layers", 65_536, 1, (1e6, "/s")),
+        *designs("65,536 designs, plans decoded", "plans", 65_536, 1, (3e5, "/s")),
         Row("evaluate_batch, own wires, 2^16", 1 << 16, lambda: batch(1 << 16), (1e8, "/s")),
         Row("evaluate_batch, own wires, 2^20", 1 << 20, lambda: batch(1 << 20), (1e8, "/s")),
         Row("evaluate_batch, no tables over children, 2^16", 1 << 16, lambda: batch(1 << 16, 0), (1e8, "/s")),
         Row("evaluate_batch, no tables over children, 2^20", 1 << 20, lambda: batch(1 << 20, 0), (1e8, "/s")),
         Row("mapper, all problems of data-center", mapped, lambda: mapping("data-center"), (3e7, "/s")),
         Row("G#, two objectives, 65,536 schedules", 2 << 16, lambda: jobs(1 << 16), (2e6, "/s"), 1 << 16),
-        designs("262,144 designs", "layers", 262_144, 1, (10.0, "GB")),
+        *designs("262,144 designs", "layers", 262_144, 1, (10.0, "GB")),
     ]
 
 
-def chosen(real: bool, only: list[str], kernels: bool) -> list[Row]:
+def chosen(real: bool, only: list[str], without: list[str]) -> list[Row]:
     """The lines asked for."""
     found = [row for part in only for row in rows(real) if part in row.name]
-    found = list({row.name: row for row in found}.values())
-    return [
-        dataclasses.replace(row, name=f"{row.name}, timeline in registers") if kernels and row.timeline else row
-        for row in found
-    ]
+    return [row for row in dict.fromkeys(found) if not any(part in row.name for part in without)]
 
 
 def mapping_units(scenario: str) -> int:
@@ -270,38 +278,107 @@ def estimate(row: Row, where: Any, report: Report, hlo: pathlib.Path | None) -> 
     print(f"    compiled in {time.perf_counter() - began:.0f} s", flush=True)
 
 
-def measure(row: Row, report: Report, repeats: int) -> None:
-    """Runs the programs of a line, beside the processor where they are small."""
-    seconds, apart, checked = 0.0, 0.0, row.name.startswith(SMALL)
+def ready(row: Row) -> tuple[list[tuple[Any, Any]], float | None]:
+    """The programs of a line, compiled, with their arguments; share of results that differ from the processor's."""
+    platforms.use_kernels(row.kernels)
+    checked, apart, out = row.name.startswith(SMALL), list[float](), []
     for function, arguments, static in row.parts():
         program = jax.jit(functools.partial(function, **static))
         given = jax.block_until_ready(arguments())
         found = jax.block_until_ready(program(*given))
+        if checked:
+            apart.append(difference(found, program(*jax.device_put(given, jax.devices("cpu")[0]))))
+        if row.generations > 1:
+            given = (*given[:3], jnp.int32(row.generations), *given[4:])
+        out.append((program, given))
+    return out, max(apart) if checked else None
+
+
+def measure(row: Row, repeats: int, trace: pathlib.Path | None) -> list[str]:
+    """Compiles the programs of a line, says so, waits for leave and runs them: the cells of the table."""
+    began = time.perf_counter()
+    programs, apart = ready(row)
+    print(f"compiled in {time.perf_counter() - began:.0f} s", flush=True)
+    sys.stdin.readline()
+    milliseconds = 0.0
+    for program, given in programs:
         spent = []
         for _ in range(repeats):
             tick = time.perf_counter()
             jax.block_until_ready(program(*given))
             spent.append(time.perf_counter() - tick)
-        seconds += statistics.median(spent)
-        if checked:
-            on_cpu = program(*jax.device_put(given, jax.devices("cpu")[0]))
-            apart = max(apart, difference(found, on_cpu))
+        milliseconds += 1e3 * statistics.median(spent) / row.generations
     used = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0) / 1e9
-    target, verdict = met(row, 1e3 * seconds, used)
-    agrees = f"{apart:.1e}" if checked else ""
-    report.row(
-        row.name, f"{1e3 * seconds:.2f}", f"{row.units / seconds / 1e6:.3g}", f"{used:.2f}", agrees, target, verdict
-    )
+    launches, busy = "", ""
+    if trace is not None:
+        number, nanoseconds = traced_kernels(row, programs, trace)
+        launches, busy = f"{number / row.generations:,.0f}", f"{nanoseconds / row.generations / 1e6:.2f}"
+    rate, agrees = f"{row.units / milliseconds / 1e3:.3g}", "" if apart is None else f"{apart:.1e}"
+    return [row.name, f"{milliseconds:.2f}", rate, launches, busy, f"{used:.2f}", agrees, *met(row, milliseconds, used)]
+
+
+def traced_kernels(row: Row, programs: list[tuple[Any, Any]], folder: pathlib.Path) -> tuple[int, float]:
+    """Kernels and nanoseconds of a GPU that one call of all programs takes; writes a file of them by name."""
+    here = folder / re.sub(r"\W+", "_", row.name)
+    with jax.profiler.trace(str(here)):
+        for program, given in programs:
+            jax.block_until_ready(program(*given))
+    found: dict[str, list[float]] = {}
+    for file in here.rglob("*.xplane.pb"):
+        for plane in jax.profiler.ProfileData.from_file(str(file)).planes:
+            if "GPU" not in plane.name:
+                continue
+            for line in (line for line in plane.lines if line.name.startswith("Stream")):
+                for event in line.events:
+                    of_name = found.setdefault(event.name, [0, 0.0])
+                    of_name[0], of_name[1] = of_name[0] + 1, of_name[1] + event.duration_ns
+        file.unlink()
+    dearest = sorted(found.items(), key=lambda item: -item[1][1])
+    table = "".join(f"{time / 1e6:.3f} ms {count:,} times {name}\n" for name, (count, time) in dearest)
+    here.with_suffix(".txt").write_text(table)
+    return round(sum(count for count, _ in found.values())), sum(time for _, time in found.values())
+
+
+def side_by_side(names: list[str], options: argparse.Namespace, report: Report) -> None:
+    """Compiles lines in processes of their own, then lets one after another run."""
+    given = [sys.executable, __file__, "--repeats", str(options.repeats)]
+    given += ["--trace", str(options.trace)] if options.trace else []
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    children = {name: subprocess.Popen([*given, "--line", name], **pipes) for name in names}
+    answers: dict[str, str] = {}
+
+    def wait(name: str, child: Any) -> None:
+        answers[name] = child.stdout.readline().strip()
+
+    began = time.perf_counter()
+    waiting = {name: threading.Thread(target=wait, args=(name, child)) for name, child in children.items()}
+    for thread in waiting.values():
+        thread.start()
+    for name, thread in waiting.items():
+        thread.join(max(0.0, options.patience + began - time.perf_counter()))
+        print(f"    {time.perf_counter() - began:.0f} s: {name}: {answers.get(name) or 'not compiled'}", flush=True)
+        if not answers.get(name):
+            children[name].kill()
+    for name, child in children.items():
+        told = child.communicate("go\n")[0].strip() if answers.get(name) else ""
+        report.row(*(json.loads(told) if told else [name, "not compiled in time, or failed"]))
 
 
 def difference(one: Any, other: Any) -> float:
-    """Share of numbers that differ by more than rounding, over all leaves; keys as what they are made of."""
+    """Share of numbers that differ by more than rounding, over all leaves; keys as what they are made of.
+
+    Says on standard error which leaves differ, in how many numbers and by how much.
+    """
     wrong = total = 0
-    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+    (named, _), others = jax.tree_util.tree_flatten_with_path(one), jax.tree.leaves(other)
+    for (path, a), b in zip(named, others, strict=True):
         keys = jnp.issubdtype(a.dtype, jax.dtypes.prng_key)
         a, b = (np.asarray(jax.random.key_data(x) if keys else x) for x in (a, b))
-        wrong += np.sum(~np.isclose(a, b, rtol=1e-5, equal_nan=True))
-        total += a.size
+        apart = ~np.isclose(a, b, rtol=1e-5, equal_nan=True)
+        if apart.any():
+            first = a[apart][:4].tolist(), b[apart][:4].tolist()
+            print(f"{jax.tree_util.keystr(path)}: {apart.sum()} of {a.size} differ: {first}", file=sys.stderr)
+        wrong, total = wrong + apart.sum(), total + a.size
     return float(wrong / max(total, 1))
 
 
@@ -310,20 +387,41 @@ def main() -> None:
     parser.add_argument(
         "--only", nargs="+", default=[""], help="lines whose name has one of these in it, in this order"
     )
-    parser.add_argument("--hlo", type=pathlib.Path, help="keep the compiled programs in this folder")
-    parser.add_argument("--kernels", action="store_true", help="with kernels of our own where there are some")
+    parser.add_argument("--without", nargs="+", default=[], help="no lines whose name has one of these in it")
+    parser.add_argument("--hlo", type=pathlib.Path, help="keep the compiled programs in this folder (estimates)")
+    parser.add_argument("--trace", type=pathlib.Path, help="kernels of each line in this folder (measurements)")
+    parser.add_argument("--patience", type=float, default=1200, help="seconds of compiling (measurements)")
     parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--line", help=argparse.SUPPRESS)
     parser.add_argument("--out", type=pathlib.Path, help="write the table as Markdown")
     options = parser.parse_args()
-    platforms.use_kernels(options.kernels)
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several processes share a GPU
+    if options.line:
+        row = next(row for row in rows(True) if row.name == options.line)
+        print(json.dumps(measure(row, options.repeats, options.trace)))
+        return
     real = jax.default_backend() != "cpu"
     report = Report()
     report.say(f"{when_and_where()}.", "")
+    wanted = chosen(real, options.only, options.without)
     if real:
-        report.say("Measured. `apart`: share of results that differ from the processor's by more than 1e-5.", "")
-        report.head("one generation or batch of", "ms", "million/s", "peak GB", "apart", "target", "verdict")
-        for row in chosen(True, options.only, options.kernels):
-            measure(row, report, options.repeats)
+        report.say(
+            "Measured. `apart`: share of results that differ from the processor's by more than 1e-5. `kernels` and",
+            "their time, `busy`: of a further call under the profiler.",
+            "",
+        )
+        report.head(
+            "one generation or batch of",
+            "ms",
+            "million/s",
+            "kernels",
+            "busy ms",
+            "peak GB",
+            "apart",
+            "target",
+            "verdict",
+        )
+        side_by_side([row.name for row in wanted], options, report)
     else:
         report.say(
             "**Estimates, not measurements: nothing ran on a GPU.** Compiled for an H200, counted, and timed by the",
@@ -337,7 +435,8 @@ def main() -> None:
         )  # fmt: skip
         where = gpu_model.device()
         with platforms.traced("both"):
-            for row in chosen(False, options.only, options.kernels):
+            for row in wanted:
+                platforms.use_kernels(row.kernels)
                 estimate(row, where, report, options.hlo)
                 report.write(options.out)
     report.write(options.out)
