@@ -83,7 +83,8 @@ def test_blocks_and_short_loops_give_the_same_in_either_form():
     def total(x):
         return short_scan(lambda sum, y: (sum * 0.9 + y, sum), jnp.float32(0), x, reverse=True)
 
-    same(*in_both(jax.jit(total), rows))
+    # Of several steps written out the compiler may take a product and a sum as one instruction.
+    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-6), *in_both(jax.jit(total), rows))
 
 
 def test_the_mapper_searches_all_problems_at_once_on_an_accelerator():

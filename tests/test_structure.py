@@ -138,3 +138,26 @@ def test_mapping_is_a_loop_nest():
         if any((alias.asname or alias.name) == "Mapping" for alias in node.names)
     ]
     assert not bare, bare
+
+
+ON_THE_HOST = {"mohamjax.mapping.wires", "mohamjax.schedule.bounds", "mohamjax.search.box", "mohamjax.unico.space"}
+"""Modules that import `jax.numpy` and multiply matrices of NumPy."""
+
+
+def test_products_of_matrices_are_in_full_precision():
+    """Traced ones go through `platforms.product`, or say their precision: GPUs read ten bits of a factor otherwise."""
+    products = {"dot", "einsum", "inner", "matmul", "tensordot", "vdot", "vecdot"}
+    bare = []
+    for name, path in FILES.items():
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        traced = any(
+            isinstance(node, ast.Import) and any(alias.name == "jax.numpy" for alias in node.names) for node in nodes
+        )
+        for node in nodes:
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult) and traced and name not in ON_THE_HOST:
+                bare.append(f"{name}:{node.lineno} @")
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in products:
+                of_jax = isinstance(node.func.value, ast.Name) and node.func.value.id in ("jnp", "lax")
+                if of_jax and not any(keyword.arg == "precision" for keyword in node.keywords):
+                    bare.append(f"{name}:{node.lineno} {node.func.attr}")
+    assert not bare, bare
