@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from typing import NamedTuple
 
 import jax
@@ -27,6 +28,7 @@ __all__ = ["chains", "enter_chunks", "lexicographic", "profiles", "repeated"]
 _BLOCK = 256  # rows whose longest chains are known beforehand
 _SQUARED = 16  # rows of the chains that products of the matrix with itself find; beyond, halves are joined
 _GROUP = 4  # blocks after which all later rows hear of their ranks
+_AT_ONCE = 8  # dominators that a row is compared with in one step of a reduction
 _PHASES = 4  # a phase compares with the rows of its own and of later phases
 _NEVER = -(1 << 28)  # no chain; three of them still are an int32
 
@@ -109,9 +111,20 @@ def chains(f: jax.Array) -> jax.Array:
 
 
 def _told(dominators: list[jax.Array], rows: list[jax.Array], pushed: jax.Array) -> jax.Array:
-    """What the rows are told by those among the dominators `[D]` that are nowhere larger, at most; 0 if nothing."""
-    hit = functools.reduce(jnp.logical_and, [d[:, None] <= r[None, :] for d, r in zip(dominators, rows, strict=True)])
-    return jnp.max(jnp.where(hit, pushed[:, None], 0), axis=0)
+    """What the rows are told by those among the dominators `[D]` that are nowhere larger, at most; 0 if nothing.
+
+    Some dominators at once are written out, so that the reduction is over few: XLA gives a block of rows and all that
+    is reduced to a few warps, and of 1,024 dominators that was more than their registers hold.
+    """
+    some = math.gcd(pushed.shape[0], _AT_ONCE)
+    groups = [d.reshape(-1, some) for d in (*dominators, pushed)]
+
+    def by(q: int) -> jax.Array:
+        *columns, rank = (d[:, q, None] for d in groups)
+        hit = functools.reduce(jnp.logical_and, [d <= r[None, :] for d, r in zip(columns, rows, strict=True)])
+        return jnp.where(hit, rank, 0)
+
+    return jnp.max(functools.reduce(jnp.maximum, map(by, range(some))), axis=0)
 
 
 def _longest(compared: list[jax.Array], passes: jax.Array, block: int) -> jax.Array:
