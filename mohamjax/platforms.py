@@ -9,15 +9,18 @@ platform that it is lowered for: so the processor beside a GPU still has its own
 processor's form is traced, but where `both` is asked for. `traced("both")` says otherwise, for those who export
 programs or compile them for a device that is not there.
 
-Of the timeline there is a kernel for NVIDIA GPUs as well. It is taken where the variable `MOHAMJAX_KERNELS` of the
-environment is anything but 0, or `use_kernels(True)` was called: it has not run on a GPU yet.
+Of the timeline there is a kernel for NVIDIA GPUs as well, which is taken where the process has one that can run it.
+The variable `MOHAMJAX_KERNELS` of the environment, or `use_kernels`, says otherwise: 0 for never, 1 for whatever is
+lowered for such GPUs.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.util
 import os
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -35,18 +38,18 @@ bits unless they are told, and energies would be off by a thousandth."""
 
 _FORMS = ("cpu", "wide", "both")
 _traced: list[str] = []
-_kernels = os.environ.get("MOHAMJAX_KERNELS", "0") not in ("", "0")
+_CAPABILITY = 8.0  # that kernels need
+_kernels = {"": None, "0": False}.get(os.environ.get("MOHAMJAX_KERNELS", ""), True)
 
 
-def use_kernels(on: bool) -> None:
-    """Whether programs that are traced from now on take kernels on NVIDIA GPUs, where there are any; empties caches.
+def use_kernels(on: bool | None) -> None:
+    """Whether programs that are traced from now on take kernels on NVIDIA GPUs; empties caches.
 
-    They need a compute capability of 8.0 or more.
-
-    Until it is called, `MOHAMJAX_KERNELS` decides, as it is when the package is imported.
+    Until it is called, `MOHAMJAX_KERNELS` decides, as it is when the package is imported: None where it is not set.
 
     Args:
-        on: they do.
+        on: they do, wherever the program is lowered for; None where the GPUs of this process have a compute capability
+            of 8.0 or more and JAX has the compiler for kernels.
     """
     global _kernels
     if on != _kernels:
@@ -69,16 +72,30 @@ def by_platform(
         arguments: pytrees of arrays for both; other arrays may be closed over.
         cpu: the form for processors.
         wide: the form for accelerators; a pytree of the same shapes and dtypes.
-        kernel: one for NVIDIA GPUs in its place, where kernels are used (`use_kernels`); likewise.
+        kernel: one for NVIDIA GPUs in its place, where kernels are taken (`use_kernels`); likewise.
         both: static; both forms are traced even where there is no accelerator. The choice between them is then part
             of the program, at which the compiler begins new loops: what is compared bit by bit between versions of a
             program needs the same.
     """
     form = "both" if both and not _traced else _form()
     if form == "both":
-        forms = {"cpu": cpu, "cuda": kernel} if kernel is not None and _kernels else {"cpu": cpu}
+        forms = {"cpu": cpu, "cuda": kernel} if kernel is not None and _with_kernels() else {"cpu": cpu}
         return lax.platform_dependent(*arguments, **forms, default=wide)
     return (cpu if form == "cpu" else wide)(*arguments)
+
+
+def _with_kernels() -> bool:
+    return _can_run_kernels() if _kernels is None else _kernels
+
+
+@functools.cache
+def _can_run_kernels() -> bool:
+    """Whether the GPUs of this process run kernels, and JAX still has what compiles them, which it means to give up."""
+    capabilities = [getattr(device, "compute_capability", "") for device in jax.local_devices()]
+    known = all(re.fullmatch(r"\d+\.\d+", capability) for capability in map(str, capabilities))
+    if not known or min(map(float, capabilities)) < _CAPABILITY:  # processors have none, other GPUs no numbers
+        return False
+    return importlib.util.find_spec("jax.experimental.pallas.triton") is not None
 
 
 def _form() -> str:

@@ -5,12 +5,17 @@ and sums are one instruction, in either form.
 """
 
 import functools
+import importlib.util
+import inspect
+import types
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import export
+from jax.sharding import AbstractDevice, AbstractMesh
+from jax.sharding import PartitionSpec as P
 from test_fluid import _arguments, _cases, _random_population
 
 from mohamjax import platforms
@@ -79,6 +84,38 @@ def test_what_cannot_end():
     assert found.reason.tolist() == [fluid.DONE, fluid.DEADLOCK, fluid.UNPLACED, *[fluid.ENDLESS] * 3]
 
 
+def test_a_kernel_is_taken_where_gpus_can_run_it_unless_somebody_says_otherwise(monkeypatch):
+    def taken(*capabilities):
+        devices = [types.SimpleNamespace(**given) for given in capabilities]
+        monkeypatch.setattr(platforms.jax, "local_devices", lambda: devices)
+        platforms._can_run_kernels.cache_clear()
+        return platforms._with_kernels()
+
+    before = platforms._kernels
+    monkeypatch.setattr(platforms, "_kernels", None)
+    try:
+        assert not taken({})  # a processor
+        assert taken({"compute_capability": "9.0"}) and taken({"compute_capability": "12.0"})
+        assert not taken({"compute_capability": "9.0"}, {"compute_capability": "7.5"})
+        assert not taken({"compute_capability": "gfx90a"})
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+        assert not taken({"compute_capability": "9.0"})
+        for asked in (True, False):
+            monkeypatch.setattr(platforms, "_kernels", asked)
+            assert taken({"compute_capability": "9.0"}) == asked
+    finally:
+        platforms._can_run_kernels.cache_clear()
+        platforms._kernels = before
+
+
+def described_gpu():
+    """A mesh of a GPU that is not there: newer Pallas asks what it compiles for."""
+    kind = {"device_kind": "NVIDIA H200", "num_cores": 132, "platform": "gpu"}
+    known = inspect.signature(AbstractDevice).parameters
+    device = AbstractDevice(**{name: value for name, value in kind.items() if name in known})
+    return jax.sharding.use_abstract_mesh(AbstractMesh((1,), ("gpu",), abstract_device=device))
+
+
 def test_a_kernel_is_taken_on_nvidia_gpus_alone_and_where_it_is_asked_for():
     arguments, axes = _random_population(0, 3)
     arguments = [jnp.asarray(x, jnp.float32) if x.dtype.kind == "f" else jnp.asarray(x) for x in arguments]
@@ -86,7 +123,8 @@ def test_a_kernel_is_taken_on_nvidia_gpus_alone_and_where_it_is_asked_for():
     def text(platform):
         program = jax.jit(jax.vmap(fluid.completion, in_axes=axes))
         checks = [export.DisabledSafetyCheck.custom_call("__gpu$xla.gpu.triton")]
-        return export.export(program, platforms=[platform], disabled_checks=checks)(*arguments).mlir_module()
+        with described_gpu():
+            return export.export(program, platforms=[platform], disabled_checks=checks)(*arguments).mlir_module()
 
     before = platforms._kernels
     try:
@@ -97,5 +135,21 @@ def test_a_kernel_is_taken_on_nvidia_gpus_alone_and_where_it_is_asked_for():
         assert "triton" not in text("cpu") and "triton" not in text("tpu")
         platforms.use_kernels(False)
         assert "triton" not in text("cuda")
+    finally:
+        platforms.use_kernels(before)
+
+
+def test_a_kernel_runs_under_shard_map_with_its_check():
+    """What the kernel writes is marked as different from device to device; no user need switch the check off."""
+    arguments, axes = _random_population(0, 4)
+    arguments = [jnp.asarray(x, jnp.float32) if x.dtype.kind == "f" else jnp.asarray(x) for x in arguments]
+    mesh = jax.make_mesh((1,), ("designs",), axis_types=(jax.sharding.AxisType.Auto,))
+    specs = tuple(P("designs") if axis == 0 else P() for axis in axes)
+    program = jax.vmap(fluid.completion, in_axes=axes)
+    spread = jax.jit(jax.shard_map(program, mesh=mesh, in_specs=specs, out_specs=P("designs")))
+    before = platforms._kernels
+    try:
+        platforms.use_kernels(True)
+        assert "pallas_call" in str(jax.make_jaxpr(spread)(*arguments))
     finally:
         platforms.use_kernels(before)

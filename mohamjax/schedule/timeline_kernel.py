@@ -20,6 +20,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
+from mohamjax.blocks import varying
 from mohamjax.schedule.timeline import Fixed, Means, State, Steps, initial, step
 
 __all__ = ["LANES", "run"]
@@ -132,16 +133,7 @@ def run(first: jax.Array, fixed: Fixed, *, interpret: bool = False) -> Steps:
         **{name: padded(getattr(state, name), fill, rows) for name, fill in none.items()},
     )
     dtype, total = state.time.dtype, lanes + columns
-    shapes = [jax.ShapeDtypeStruct((jobs, total), kind) for kind in (jnp.int32, dtype, dtype)]
-    shapes += [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in given]
-    ended, starts, ends, *final = pl.pallas_call(
-        functools.partial(_kernel, jobs=jobs, words=words + wide, resources=resources, shared_bits=shared_bits),
-        out_shape=shapes,
-        grid=(total // LANES,),
-        compiler_params=triton.CompilerParams(num_warps=1, num_stages=1),
-        interpret=interpret,
-        name="timeline",
-    )(
+    operands = (
         jnp.pad(fixed.records, (0, columns * jobs * 4)),
         bits,
         padded(fixed.uses.astype(dtype), by=rows),
@@ -149,6 +141,18 @@ def run(first: jax.Array, fixed: Fixed, *, interpret: bool = False) -> Steps:
         padded(fixed.inverse_private, by=rows),
         *given,
     )
+    operands = varying(operands, operands)
+    shaped = functools.partial(_shaped, like=operands[0])
+    shapes = [shaped((jobs, total), kind) for kind in (jnp.int32, dtype, dtype)]
+    shapes += [shaped(leaf.shape, leaf.dtype) for leaf in given]
+    ended, starts, ends, *final = pl.pallas_call(
+        functools.partial(_kernel, jobs=jobs, words=words + wide, resources=resources, shared_bits=shared_bits),
+        out_shape=shapes,
+        grid=(total // LANES,),
+        compiler_params=triton.CompilerParams(num_warps=1, num_stages=1),
+        interpret=interpret,
+        name="timeline",
+    )(*operands)
     state = State(*final)
     state = State(
         time=state.time[:lanes],
@@ -156,6 +160,13 @@ def run(first: jax.Array, fixed: Fixed, *, interpret: bool = False) -> Steps:
         **{name: getattr(state, name)[:accelerators, :lanes] for name in none},
     )
     return Steps(state=state, ended=ended[:, :lanes], starts=starts[:, :lanes], ends=ends[:, :lanes])
+
+
+def _shaped(shape: tuple[int, ...], dtype: Any, like: jax.Array) -> jax.ShapeDtypeStruct:
+    """Of what a kernel writes: inside `jax.shard_map` it is told that this differs from device to device."""
+    kind = jax.typeof(like)
+    marks = {name: getattr(kind, name) for name in ("manual_axis_type", "vma") if hasattr(kind, name)}
+    return jax.ShapeDtypeStruct(shape, dtype, **dict(list(marks.items())[:1]))
 
 
 def _power_of_two(number: int) -> int:
