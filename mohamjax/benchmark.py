@@ -34,6 +34,9 @@ COMMITTED: dict[str, Any] = {
 alone are of 2026-11-22."""
 
 
+_FEW = 2048  # designs of a call of several generations; of more, what a call costs is next to nothing
+
+
 def bench(
     scenario: str = "ar-vr",
     populations: Sequence[int] = (256, 4096),
@@ -57,7 +60,8 @@ def bench(
         Plain data: `device`, `cores`, `versions`, `scenario`; `mapper` with `compile_s` and `mappings_per_s`;
         `populations`, for each size `compile_s`, `designs_per_s` of evaluation alone, `generation_designs_per_s` of
         whole generations, immigrants counted, and of both what `committed` has for it (None where there is nothing to
-        compare with); `memory_MB`, the most that the process has taken (None where the system does not say).
+        compare with); `memory_MB`, the most that the process has taken, and `device_memory_MB`, that arrays have taken
+        on the first device at once (None where the system or the device does not say, as processors do not).
 
     Raises:
         InputError: an unknown scenario, or sizes that are none.
@@ -98,6 +102,7 @@ def bench(
         },
         "populations": rows,
         "memory_MB": _memory_MB(),
+        "device_memory_MB": _device_memory_MB(),
     }
 
 
@@ -116,6 +121,8 @@ def _population(key: jax.Array, context: Any, config: Any, repeats: int) -> dict
     jax.block_until_ready(step(state, 0))
     compile_s = time.perf_counter() - began
     evaluate = jax.jit(problem.evaluate)
+    # A call has a price of its own, which a search pays once for its chunk; on a GPU it is that of several generations.
+    several = max(1, min(config.chunk, _FEW // config.population))
     state = step(state, 1)
     jax.block_until_ready(evaluate(jax.tree.map(lambda leaf: leaf[0], state.candidates), context))
     spent: dict[str, list[float]] = {"evaluation": [], "generation": []}
@@ -125,8 +132,8 @@ def _population(key: jax.Array, context: Any, config: Any, repeats: int) -> dict
         jax.block_until_ready(evaluate(waiting, context))
         spent["evaluation"].append(time.perf_counter() - tick)
         tick = time.perf_counter()
-        state = jax.block_until_ready(step(state, 1))
-        spent["generation"].append(time.perf_counter() - tick)
+        state = jax.block_until_ready(step(state, several))
+        spent["generation"].append((time.perf_counter() - tick) / several)
     designs = config.population + config.immigrant_count
     return {
         "population": config.population,
@@ -134,6 +141,12 @@ def _population(key: jax.Array, context: Any, config: Any, repeats: int) -> dict
         "designs_per_s": round(designs / statistics.median(spent["evaluation"])),
         "generation_designs_per_s": round(designs / statistics.median(spent["generation"])),
     }
+
+
+def _device_memory_MB() -> float | None:
+    """Most memory that arrays have taken on the first device."""
+    taken = (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
+    return None if taken is None else round(taken / 2**20)
 
 
 def _memory_MB() -> float | None:

@@ -84,5 +84,7 @@ def _lines(found: dict[str, Any]) -> list[str]:
             ],
         ]
     rows.append(["memory [MB]", number(found["memory_MB"]), ""])
+    if found["device_memory_MB"] is not None:
+        rows.append(["memory of the device [MB]", number(found["device_memory_MB"]), ""])
     machine = f"{found['device']} ({found['platform']}), {found['cores']} cores, JAX {found['versions']['jax']}"
     return [f"{machine}; {found['scenario']}", fitted(rows), f"committed: {COMMITTED['machine']}"]
