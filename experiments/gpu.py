@@ -220,8 +220,9 @@ def rows(real: bool) -> list[Row]:
 
 def chosen(real: bool, only: list[str], without: list[str]) -> list[Row]:
     """The lines asked for."""
-    found = [row for part in only for row in rows(real) if part in row.name]
-    return [row for row in dict.fromkeys(found) if not any(part in row.name for part in without)]
+    table = rows(real)
+    found = {row.name: row for part in only for row in table if part in row.name}
+    return [row for name, row in found.items() if not any(part in name for part in without)]
 
 
 def mapping_units(scenario: str) -> int:
@@ -232,6 +233,9 @@ def mapping_units(scenario: str) -> int:
     return config.problems_at_once(number) * (config.population + config.immigrants)
 
 
+COLUMNS = (
+    "one generation or batch of", "ms", "million/s", "kernels", "busy ms", "peak GB", "apart", "target", "verdict"
+)  # fmt: skip
 SMALL = ("250 designs", "evaluate_batch, own wires, 2^16", "mapper, all problems of data-center")
 """What runs on the processor too."""
 
@@ -299,7 +303,8 @@ def measure(row: Row, repeats: int, trace: pathlib.Path | None) -> list[str]:
     began = time.perf_counter()
     programs, apart = ready(row)
     print(f"compiled in {time.perf_counter() - began:.0f} s", flush=True)
-    sys.stdin.readline()
+    if not sys.stdin.readline():
+        sys.exit("nobody is there any more who gives leave")
     milliseconds = 0.0
     for program, given in programs:
         spent = []
@@ -345,23 +350,45 @@ def side_by_side(names: list[str], options: argparse.Namespace, report: Report) 
     given += ["--trace", str(options.trace)] if options.trace else []
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     children = {name: subprocess.Popen([*given, "--line", name], **pipes) for name in names}
+    try:
+        _run(children, options.patience, lambda cells: (report.row(*cells), report.write(options.out)))
+    finally:
+        for child in children.values():
+            child.kill()
+            child.wait()
+
+
+def _run(children: dict[str, Any], patience: float, tell: Callable[[list[str]], Any]) -> None:
+    """Waits until all are compiled, or as long as there is patience, and gives leave; tells the cells of each line."""
     answers: dict[str, str] = {}
 
     def wait(name: str, child: Any) -> None:
         answers[name] = child.stdout.readline().strip()
 
     began = time.perf_counter()
-    waiting = {name: threading.Thread(target=wait, args=(name, child)) for name, child in children.items()}
+    waiting = {name: threading.Thread(target=wait, args=(name, child), daemon=True) for name, child in children.items()}
     for thread in waiting.values():
         thread.start()
     for name, thread in waiting.items():
-        thread.join(max(0.0, options.patience + began - time.perf_counter()))
-        print(f"    {time.perf_counter() - began:.0f} s: {name}: {answers.get(name) or 'not compiled'}", flush=True)
-        if not answers.get(name):
-            children[name].kill()
+        thread.join(max(0.0, patience + began - time.perf_counter()))
+        said = answers.get(name, "not compiled in time") or "failed"
+        print(f"    {time.perf_counter() - began:.0f} s: {name}: {said}", flush=True)
+    late = children.keys() - answers.keys()
+    for name in late:
+        children[name].kill()  # it would compile beside those that are measured
     for name, child in children.items():
-        told = child.communicate("go\n")[0].strip() if answers.get(name) else ""
-        report.row(*(json.loads(told) if told else [name, "not compiled in time, or failed"]))
+        cells = [name, f"not compiled in {patience:.0f} s"]
+        if name not in late:
+            cells = _cells(child.communicate("go\n")[0]) or [name, f"failed, exit code {child.returncode}"]
+        tell(cells + [""] * (len(COLUMNS) - len(cells)))
+
+
+def _cells(said: str) -> list[str] | None:
+    """The last line that a process said, if it is one of the table."""
+    try:
+        return json.loads(said.strip().rsplit("\n", 1)[-1])
+    except ValueError:
+        return None
 
 
 def difference(one: Any, other: Any) -> float:
@@ -406,8 +433,8 @@ def main() -> None:
     wanted = chosen(real, options.only, options.without)
     if real:
         report.say(
-            "Measured. `apart`: share of results that differ from the processor's by more than 1e-5. `kernels` and",
-            "their time, `busy`: of a further call under the profiler.",
+            "Measured. `apart`: share of results that differ from the processor's by more than 1e-5. `kernels`, copies",
+            "among them, and their time, `busy`: of a further call, under the profiler.",
             "",
         )
         report.head(

@@ -247,6 +247,9 @@ class _Exported:
         return jax.jit(self._function, static_argnames=tuple(self._static), compiler_options=self.compiler_options)
 
     def __getattr__(self, name: str) -> Any:
+        # Whoever only looks at a function, as `inspect` does, starts no backend.
+        if name.startswith("__") or "_asked" not in self.__dict__:
+            raise AttributeError(name)
         return getattr(self._jitted, name)
 
     def _cache_size(self) -> int:

@@ -1,7 +1,9 @@
 """Programs that are traced once and kept: a file that is stale, damaged or of another make never decides a number."""
 
+import copy
 import dataclasses
 import functools
+import inspect
 import os
 import pathlib
 import subprocess
@@ -69,6 +71,23 @@ def traces(call):
 
 
 ADD = {"add": np.float32(1)}
+
+
+def test_options_that_the_compiler_has_not_are_left_out():
+    """Releases of XLA drop options; one that it has, with a value that it cannot take, is still refused."""
+    function = fresh({**OPTIONS, "xla_no_release_had_this": True})
+    assert function.compiler_options == OPTIONS
+    same(function(rows(), ADD))
+    with pytest.raises(jax.errors.JaxRuntimeError, match="xla_backend_optimization_level"):
+        fresh({"xla_backend_optimization_level": "much"})(rows(), ADD)
+
+
+def test_looking_at_a_function_makes_nothing():
+    function = fresh()
+    assert list(inspect.signature(function).parameters) == ["rows", "more", "times"]
+    assert "_jitted" not in function.__dict__ and "compiler_options" not in function.__dict__
+    assert copy.copy(function).compiler_options == OPTIONS
+    assert not hasattr(function, "__no_such_name__")
 
 
 PROCESS = """

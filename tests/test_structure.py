@@ -146,7 +146,7 @@ ON_THE_HOST = {"mohamjax.mapping.wires", "mohamjax.schedule.bounds", "mohamjax.s
 
 def test_products_of_matrices_are_in_full_precision():
     """Traced ones go through `platforms.product`, or say their precision: GPUs read ten bits of a factor otherwise."""
-    products = {"dot", "einsum", "inner", "matmul", "tensordot", "vdot", "vecdot"}
+    products = {"dot", "dot_general", "einsum", "inner", "matmul", "matvec", "tensordot", "vdot", "vecdot", "vecmat"}
     bare = []
     for name, path in FILES.items():
         nodes = list(ast.walk(ast.parse(path.read_text())))
@@ -154,7 +154,12 @@ def test_products_of_matrices_are_in_full_precision():
             isinstance(node, ast.Import) and any(alias.name == "jax.numpy" for alias in node.names) for node in nodes
         )
         for node in nodes:
-            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult) and traced and name not in ON_THE_HOST:
+            if (
+                isinstance(node, ast.BinOp | ast.AugAssign)
+                and isinstance(node.op, ast.MatMult)
+                and traced
+                and name not in ON_THE_HOST
+            ):
                 bare.append(f"{name}:{node.lineno} @")
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in products:
                 of_jax = isinstance(node.func.value, ast.Name) and node.func.value.id in ("jnp", "lax")

@@ -5,7 +5,6 @@ and sums are one instruction, in either form.
 """
 
 import functools
-import importlib.util
 import inspect
 import types
 
@@ -21,7 +20,7 @@ from test_fluid import _arguments, _cases, _random_population
 from mohamjax import platforms
 from mohamjax.schedule import fluid, timeline_kernel
 
-_INTERPRETED = jax.default_backend() != "gpu"
+_INTERPRETED = not platforms._can_run_kernels()
 
 _scanned = jax.jit(functools.partial(fluid._block, link=fluid._link_at_once, compact=True))
 _in_registers = jax.jit(
@@ -57,6 +56,31 @@ def test_reference_cases():
         count = len(case["duration"])
         np.testing.assert_allclose(found.makespan[i], case["makespan"], rtol=2e-6)
         np.testing.assert_allclose(found.end[i, :count], case["end"], rtol=2e-6)
+
+
+def test_the_kernel_takes_no_larger_number_by_what_passes_over_nan():
+    """Interpreted, `jnp.maximum` is what it is everywhere; Triton's gives the other number of one that is none."""
+    values = jnp.float32([1.0, jnp.nan, 2.0, -jnp.inf]), jnp.float32([jnp.nan, 1.0, 2.5, -1.0])
+    np.testing.assert_array_equal(timeline_kernel._larger(*values), jnp.maximum(*values))
+    arguments, axes = _random_population(0, 3, 7, 3, 1)
+    own = [x if axis == 0 else x[None] for x, axis in zip(arguments, axes, strict=True)]
+    own = [jnp.asarray(x, jnp.float32) if x.dtype.kind == "f" else jnp.asarray(x) for x in own]
+
+    def calls(jaxpr):
+        for equation in jaxpr.eqns:
+            yield equation
+            for value in equation.params.values():
+                for inner in value if isinstance(value, tuple | list) else (value,):
+                    inner = getattr(inner, "jaxpr", inner)
+                    if hasattr(inner, "eqns"):
+                        yield from calls(inner)
+
+    traced = jax.make_jaxpr(functools.partial(fluid._block, steps=timeline_kernel.run))(tuple(own))
+    (kernel,) = [equation for equation in calls(traced.jaxpr) if equation.primitive.name == "pallas_call"]
+    inside = list(calls(kernel.params["jaxpr"]))
+    assert any(equation.primitive.name == "argmin" for equation in inside)
+    larger = [e for e in inside if e.primitive.name == "max" and jnp.issubdtype(e.outvars[0].aval.dtype, jnp.floating)]
+    assert not larger, larger
 
 
 @pytest.mark.parametrize(
@@ -98,8 +122,14 @@ def test_a_kernel_is_taken_where_gpus_can_run_it_unless_somebody_says_otherwise(
         assert taken({"compute_capability": "9.0"}) and taken({"compute_capability": "12.0"})
         assert not taken({"compute_capability": "9.0"}, {"compute_capability": "7.5"})
         assert not taken({"compute_capability": "gfx90a"})
-        monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-        assert not taken({"compute_capability": "9.0"})
+        assert not taken()
+        with monkeypatch.context() as without:
+
+            def gone(name):
+                raise ModuleNotFoundError(name)
+
+            without.setattr(platforms.importlib, "import_module", gone)
+            assert not taken({"compute_capability": "9.0"})
         for asked in (True, False):
             monkeypatch.setattr(platforms, "_kernels", asked)
             assert taken({"compute_capability": "9.0"}) == asked
@@ -139,8 +169,8 @@ def test_a_kernel_is_taken_on_nvidia_gpus_alone_and_where_it_is_asked_for():
         platforms.use_kernels(before)
 
 
-def test_a_kernel_runs_under_shard_map_with_its_check():
-    """What the kernel writes is marked as different from device to device; no user need switch the check off."""
+def test_what_the_kernel_writes_is_marked_for_the_check_of_shard_map():
+    """As different from device to device; no user need switch the check off."""
     arguments, axes = _random_population(0, 4)
     arguments = [jnp.asarray(x, jnp.float32) if x.dtype.kind == "f" else jnp.asarray(x) for x in arguments]
     mesh = jax.make_mesh((1,), ("designs",), axis_types=(jax.sharding.AxisType.Auto,))

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 from typing import NamedTuple
 
 import jax
@@ -113,18 +112,17 @@ def chains(f: jax.Array) -> jax.Array:
 def _told(dominators: list[jax.Array], rows: list[jax.Array], pushed: jax.Array) -> jax.Array:
     """What the rows are told by those among the dominators `[D]` that are nowhere larger, at most; 0 if nothing.
 
-    Some dominators at once are written out, so that the reduction is over few: XLA gives a block of rows and all that
-    is reduced to a few warps, and of 1,024 dominators that was more than their registers hold.
+    D is a multiple of `_AT_ONCE`: so many are written out in a step of the reduction. XLA gives a block of rows and all
+    that is reduced to a few warps, and of 1,024 steps that was more than their registers hold.
     """
-    some = math.gcd(pushed.shape[0], _AT_ONCE)
-    groups = [d.reshape(-1, some) for d in (*dominators, pushed)]
+    groups = [d.reshape(-1, _AT_ONCE) for d in (*dominators, pushed)]
 
     def by(q: int) -> jax.Array:
         *columns, rank = (d[:, q, None] for d in groups)
         hit = functools.reduce(jnp.logical_and, [d <= r[None, :] for d, r in zip(columns, rows, strict=True)])
         return jnp.where(hit, rank, 0)
 
-    return jnp.max(functools.reduce(jnp.maximum, map(by, range(some))), axis=0)
+    return jnp.max(functools.reduce(jnp.maximum, map(by, range(_AT_ONCE))), axis=0)
 
 
 def _longest(compared: list[jax.Array], passes: jax.Array, block: int) -> jax.Array:

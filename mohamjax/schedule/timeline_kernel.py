@@ -5,8 +5,7 @@ two fifths of what a generation of islands moves, by estimate. Here a warp takes
 steps, and writes no more than what each step ended. The steps are those of `timeline.step`; sums over accelerators may
 be in another order, so that times can differ in the last digit.
 
-The kernel is written in Pallas and compiled by Triton, for NVIDIA GPUs from compute capability 8.0 on. Under
-`jax.shard_map` it needs `check_vma=False`.
+The kernel is written in Pallas and compiled by Triton, for NVIDIA GPUs from compute capability 8.0 on.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
-from mohamjax.blocks import varying
 from mohamjax.schedule.timeline import Fixed, Means, State, Steps, initial, step
 
 __all__ = ["LANES", "run"]
@@ -141,7 +139,6 @@ def run(first: jax.Array, fixed: Fixed, *, interpret: bool = False) -> Steps:
         padded(fixed.inverse_private, by=rows),
         *given,
     )
-    operands = varying(operands, operands)
     shaped = functools.partial(_shaped, like=operands[0])
     shapes = [shaped((jobs, total), kind) for kind in (jnp.int32, dtype, dtype)]
     shapes += [shaped(leaf.shape, leaf.dtype) for leaf in given]
