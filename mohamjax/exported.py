@@ -330,7 +330,8 @@ class _Exported:
         flat.__name__ = self._called
         try:
             program = jax.export.export(jax.jit(flat), platforms=("cpu",))(*leaves)
-        except (NotImplementedError, ValueError):  # something in it has no portable form
+        except (NotImplementedError, ValueError):
+            # Something in it has no portable form; or it refuses its arguments, which `jax.jit` then says.
             return None
         return program, out[0]
 

@@ -32,8 +32,8 @@ For calls from the host alone: JAX refuses a function with options of its own in
 """
 
 lean_jit = functools.partial(exported.exported_jit, compiler_options=_LEAN)
-"""As `light_jit`, and with XLA's older way of writing loops down for a processor: compiled in two fifths to two thirds
-of the time, programs run a seventh to two thirds longer."""
+"""As `light_jit`, and with XLA's older way of writing loops down for a processor, where it still has it: compiled in
+two fifths to two thirds of the time, programs run a seventh to two thirds longer."""
 
 brief_jit = functools.partial(exported.exported_jit, compiler_options=_BRIEF)
 """As `lean_jit`, for programs that run a few times: compiled in half the time, they run up to five times as long."""

@@ -38,6 +38,26 @@ def columns(cases, jobs, accelerators, resources):
     return tuple(jnp.asarray(np.stack(column)) for column in zip(*rows, strict=True))
 
 
+def drawn(*sizes):
+    """Random schedules in single precision, and which of their axes count schedules."""
+    arguments, axes = _random_population(*sizes)
+    return [jnp.asarray(x, jnp.float32) if x.dtype.kind == "f" else jnp.asarray(x) for x in arguments], axes
+
+
+def drawn_block(*sizes):
+    """As `fluid._block` takes them: with an axis of one where all schedules share something."""
+    arguments, axes = drawn(*sizes)
+    return tuple(x if axis == 0 else x[None] for x, axis in zip(arguments, axes, strict=True))
+
+
+@pytest.fixture
+def kernels():
+    """`platforms.use_kernels`, as it was afterwards."""
+    before = platforms._kernels
+    yield platforms.use_kernels
+    platforms.use_kernels(before)
+
+
 def same(arguments):
     """Outcomes of both, which must be equal; that of the kernel."""
     one, other = (jax.device_get(run(arguments)) for run in (_scanned, _in_registers))
@@ -62,9 +82,6 @@ def test_the_kernel_takes_no_larger_number_by_what_passes_over_nan():
     """Interpreted, `jnp.maximum` is what it is everywhere; Triton's gives the other number of one that is none."""
     values = jnp.float32([1.0, jnp.nan, 2.0, -jnp.inf]), jnp.float32([jnp.nan, 1.0, 2.5, -1.0])
     np.testing.assert_array_equal(timeline_kernel._larger(*values), jnp.maximum(*values))
-    arguments, axes = _random_population(0, 3, 7, 3, 1)
-    own = [x if axis == 0 else x[None] for x, axis in zip(arguments, axes, strict=True)]
-    own = [jnp.asarray(x, jnp.float32) if x.dtype.kind == "f" else jnp.asarray(x) for x in own]
 
     def calls(jaxpr):
         for equation in jaxpr.eqns:
@@ -75,7 +92,7 @@ def test_the_kernel_takes_no_larger_number_by_what_passes_over_nan():
                     if hasattr(inner, "eqns"):
                         yield from calls(inner)
 
-    traced = jax.make_jaxpr(functools.partial(fluid._block, steps=timeline_kernel.run))(tuple(own))
+    traced = jax.make_jaxpr(functools.partial(fluid._block, steps=timeline_kernel.run))(drawn_block(0, 3, 7, 3, 1))
     (kernel,) = [equation for equation in calls(traced.jaxpr) if equation.primitive.name == "pallas_call"]
     inside = list(calls(kernel.params["jaxpr"]))
     assert any(equation.primitive.name == "argmin" for equation in inside)
@@ -88,9 +105,7 @@ def test_the_kernel_takes_no_larger_number_by_what_passes_over_nan():
 )
 def test_any_sizes(population, jobs, accelerators, resources):
     """Whole warps and not; numbers that are powers of two and others: three words of predecessors are padded too."""
-    arguments, axes = _random_population(population, population, jobs, accelerators, resources)
-    own = [x if axis == 0 else x[None] for x, axis in zip(arguments, axes, strict=True)]
-    found = same(tuple(jnp.asarray(x, jnp.float32) if x.dtype.kind == "f" else jnp.asarray(x) for x in own))
+    found = same(drawn_block(population, population, jobs, accelerators, resources))
     assert (found.reason == fluid.DONE).all()
 
 
@@ -115,7 +130,6 @@ def test_a_kernel_is_taken_where_gpus_can_run_it_unless_somebody_says_otherwise(
         platforms._can_run_kernels.cache_clear()
         return platforms._with_kernels()
 
-    before = platforms._kernels
     monkeypatch.setattr(platforms, "_kernels", None)
     try:
         assert not taken({})  # a processor
@@ -135,7 +149,6 @@ def test_a_kernel_is_taken_where_gpus_can_run_it_unless_somebody_says_otherwise(
             assert taken({"compute_capability": "9.0"}) == asked
     finally:
         platforms._can_run_kernels.cache_clear()
-        platforms._kernels = before
 
 
 def described_gpu():
@@ -146,9 +159,8 @@ def described_gpu():
     return jax.sharding.use_abstract_mesh(AbstractMesh((1,), ("gpu",), abstract_device=device))
 
 
-def test_a_kernel_is_taken_on_nvidia_gpus_alone_and_where_it_is_asked_for():
-    arguments, axes = _random_population(0, 3)
-    arguments = [jnp.asarray(x, jnp.float32) if x.dtype.kind == "f" else jnp.asarray(x) for x in arguments]
+def test_a_kernel_is_taken_on_nvidia_gpus_alone_and_where_it_is_asked_for(kernels):
+    arguments, axes = drawn(0, 3)
 
     def text(platform):
         program = jax.jit(jax.vmap(fluid.completion, in_axes=axes))
@@ -156,30 +168,21 @@ def test_a_kernel_is_taken_on_nvidia_gpus_alone_and_where_it_is_asked_for():
         with described_gpu():
             return export.export(program, platforms=[platform], disabled_checks=checks)(*arguments).mlir_module()
 
-    before = platforms._kernels
-    try:
-        platforms.use_kernels(False)
-        assert "triton" not in text("cuda")
-        platforms.use_kernels(True)
-        assert "triton" in text("cuda")
-        assert "triton" not in text("cpu") and "triton" not in text("tpu")
-        platforms.use_kernels(False)
-        assert "triton" not in text("cuda")
-    finally:
-        platforms.use_kernels(before)
+    kernels(False)
+    assert "triton" not in text("cuda")
+    kernels(True)
+    assert "triton" in text("cuda")
+    assert "triton" not in text("cpu") and "triton" not in text("tpu")
+    kernels(False)
+    assert "triton" not in text("cuda")
 
 
-def test_what_the_kernel_writes_is_marked_for_the_check_of_shard_map():
+def test_what_the_kernel_writes_is_marked_for_the_check_of_shard_map(kernels):
     """As different from device to device; no user need switch the check off."""
-    arguments, axes = _random_population(0, 4)
-    arguments = [jnp.asarray(x, jnp.float32) if x.dtype.kind == "f" else jnp.asarray(x) for x in arguments]
+    arguments, axes = drawn(0, 4)
     mesh = jax.make_mesh((1,), ("designs",), axis_types=(jax.sharding.AxisType.Auto,))
     specs = tuple(P("designs") if axis == 0 else P() for axis in axes)
     program = jax.vmap(fluid.completion, in_axes=axes)
     spread = jax.jit(jax.shard_map(program, mesh=mesh, in_specs=specs, out_specs=P("designs")))
-    before = platforms._kernels
-    try:
-        platforms.use_kernels(True)
-        assert "pallas_call" in str(jax.make_jaxpr(spread)(*arguments))
-    finally:
-        platforms.use_kernels(before)
+    kernels(True)
+    assert "pallas_call" in str(jax.make_jaxpr(spread)(*arguments))

@@ -162,8 +162,8 @@ def run(first: jax.Array, fixed: Fixed, *, interpret: bool = False) -> Steps:
 def _shaped(shape: tuple[int, ...], dtype: Any, like: jax.Array) -> jax.ShapeDtypeStruct:
     """Of what a kernel writes: inside `jax.shard_map` it is told that this differs from device to device."""
     kind = jax.typeof(like)
-    marks = {name: getattr(kind, name) for name in ("manual_axis_type", "vma") if hasattr(kind, name)}
-    return jax.ShapeDtypeStruct(shape, dtype, **dict(list(marks.items())[:1]))
+    mark = "manual_axis_type" if hasattr(kind, "manual_axis_type") else "vma"  # older JAX has the latter
+    return jax.ShapeDtypeStruct(shape, dtype, **{mark: getattr(kind, mark)})
 
 
 def _power_of_two(number: int) -> int:
