@@ -38,13 +38,13 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         example_yaml,
         load_template,
         load_templates,
-        packaged_templates,
+        named_templates,
         template_to_yaml,
     )
 
     if arguments.action == "list":
         rows = [["template", "levels", "MACs", "layer types", "description"]]
-        for template in load_templates([*packaged_templates(), *arguments.files]):
+        for template in load_templates([*named_templates(), *arguments.files]):
             macs = 1
             for level in template.levels:
                 macs *= level.fanout[0] * level.fanout[1]

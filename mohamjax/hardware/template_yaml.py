@@ -40,6 +40,7 @@ __all__ = [
     "example_yaml",
     "load_template",
     "load_templates",
+    "named_templates",
     "packaged_templates",
     "template_from_dict",
     "template_of",
@@ -49,10 +50,17 @@ __all__ = [
 
 _PACKAGED = ("eyeriss", "simba", "shidiannao")
 
+_VARIANTS = ("eyeriss-released",)
+
 
 def packaged_templates() -> tuple[str, ...]:
-    """Names of the templates that come with mohamjax (Table 4 of the MOHaM paper)."""
+    """Names of the templates that a search takes by default (Table 4 of the MOHaM paper)."""
     return _PACKAGED
+
+
+def named_templates() -> tuple[str, ...]:
+    """Names of all templates that come with mohamjax: the default ones, then variants for comparisons."""
+    return _PACKAGED + _VARIANTS
 
 
 def _packaged_file(name: str) -> Any:
@@ -71,7 +79,7 @@ def load_template(name_or_path: str | pathlib.Path) -> Template:
         InputError: If there is no such template or file, or something in it is wrong.
     """
     text = str(name_or_path)
-    if text in _PACKAGED:
+    if text in named_templates():
         with importlib.resources.as_file(_packaged_file(text)) as path:
             return template_from_dict(read_yaml(path), file=text)
     path = pathlib.Path(text)
@@ -79,7 +87,7 @@ def load_template(name_or_path: str | pathlib.Path) -> Template:
         raise InputError(
             f"no packaged template and no file is called {text!r}",
             item="templates",
-            remedy=suggestion(text, _PACKAGED, "packaged templates") + " (or give the path of a YAML file)",
+            remedy=suggestion(text, named_templates(), "packaged templates") + " (or give the path of a YAML file)",
         )
     return template_from_dict(read_yaml(path), file=path)
 
@@ -91,7 +99,7 @@ def load_templates(names_or_paths: Sequence[str | pathlib.Path] = _PACKAGED) -> 
         InputError: As `load_template`, or if none is given or two have the same name.
     """
     if not names_or_paths:
-        raise InputError("no template is given", item="templates", remedy=f"packaged: {', '.join(_PACKAGED)}")
+        raise InputError("no template is given", item="templates", remedy=f"packaged: {', '.join(named_templates())}")
     out: dict[str, Template] = {}
     for source in names_or_paths:
         template = load_template(source)

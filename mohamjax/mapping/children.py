@@ -336,25 +336,49 @@ def _ways(reaches, loops, along):
     return lax.cond(jnp.all(first == second), lambda: (way(first),) * 2, lambda: (way(first), way(second)))
 
 
-def _product_hops(order, spatial, fanout):
+def _mean_last(spatial, axes):
+    """Mean over the input's groups of the last child that each reaches along a dimension: `[D, ...]`, from 0.
+
+    Where windows coincide, a group is a chain of children (`Windows`). Of n children along one dimension of a pair
+    and m along the other, with steps u and v, chains end at the places that have no next one: all n where the other
+    index is below v, and the last u where it is not. A dimension without a partner has chains of one child.
+    """
+    mean = [(spatial[d] - 1) / 2 for d in ALL]
+    for (out, tap), axis in zip(((P, R), (Q, S)), axes, strict=True):
+        chains = axis.chains(1) - axis.chains(2)
+        for d, (n, u), (m, v) in (
+            (out, (axis.out, axis.chain_out), (axis.tap, axis.chain_tap)),
+            (tap, (axis.tap, axis.chain_tap), (axis.out, axis.chain_out)),
+        ):
+            last = jnp.minimum(u, n)
+            ends = jnp.minimum(v, m) * n * (n - 1) + jnp.maximum(m - v, 0) * last * (2 * n - 1 - last)
+            mean[d] = jnp.where(chains < axis.out * axis.tap, exact_divide(ends / 2, chains), mean[d])
+    return jnp.stack(mean)
+
+
+def _product_hops(order, spatial, fanout, axes):
     """Hops summed over groups where child (x, y) stands in column x and row y: `[V, ...]`.
 
     Each group is then a product of a set of columns and a set of rows: loops that move the data space place the
-    group, the others spread it.
+    group, the others spread it. Windows may coincide between X and Y, not within one of them: a column then still
+    holds one run of rows of each of its groups, and a group's last column follows from its chain.
     """
     along = [product_over(spatial[axis]) for axis in range(2)]
     # Up to the first row of a group where that is above the middle; down to the last where that is below, which is
     # the same sum seen from the other end, since first rows lie symmetric to last rows.
     middle = (jnp.maximum(fanout[1], along[1]) - 1) / 2
     rows = sum(_ways((middle, along[1] - 1 - middle), _loops_along(order[1], spatial[1]), along[1]))
-    # The last column of a group: its place by the loops that move it, halved for the mean, and its spread.
+    # The last column of a group: its place by the loops that move it, which counts by its mean, and its spread.
+    mean = by_slot(order[0], _mean_last(spatial[0], axes))
+    is_input = jnp.arange(len(DATA_SPACES)).reshape((-1,) + (1,) * (rows.ndim - 1)) == I
 
     def last(total, loop):
-        moves, bound, stride = loop
-        return total + jnp.where(moves, 0.5, 1.0).astype(bound.dtype) * (bound - 1) * stride, None
+        (moves, bound, stride), mean = loop
+        place = jnp.where(is_input, mean, (bound - 1) / 2)
+        return total + jnp.where(moves, place, bound - 1) * stride, None
 
-    column, _ = short_scan(last, jnp.zeros_like(rows), _loops_along(order[0], spatial[0]))
-    groups = jnp.stack([product_over(spatial[0] * spatial[1], dims) for dims in RELEVANT])
+    column, _ = short_scan(last, jnp.zeros_like(rows), (_loops_along(order[0], spatial[0]), mean))
+    groups = jnp.stack(group_counts(spatial[0] * spatial[1], axes))
     return groups * column + along[0] * rows
 
 
@@ -416,9 +440,10 @@ def _gridded_hops(order, spatial, fanout, side):
 def hop_sums(order, spatial, fanout, axes, size, grid=True):
     """Hops that one word for every group of equal tiles takes, summed over the groups (section 4).
 
-    In closed form where the mesh is as wide as the level uses (or one row is used) and no windows coincide. Elsewhere
-    one level of each mapping at a time, from a grid of the mesh if windows do not coincide and it has at most the
-    square root of `size` rows and columns, else from a sorted table over all children, which takes longer.
+    In closed form where the mesh is as wide as the level uses (or one row is used) and no windows coincide within X or
+    within Y. Elsewhere one level of each mapping at a time, from a grid of the mesh if no windows coincide at all and
+    it has at most the square root of `size` rows and columns, else from a sorted table over all children, which takes
+    longer.
 
     Args:
         order: `[2, D, L, ...]` int32, loop order along X and Y.
@@ -435,10 +460,12 @@ def hop_sums(order, spatial, fanout, axes, size, grid=True):
     children = along[0] * along[1]
     columns = jnp.maximum(fanout[0], along[0])
     shared = ((axes[0].out > 1) & (axes[0].tap > 1)) | ((axes[1].out > 1) & (axes[1].tap > 1))
-    simple = ((along[1] == 1) | (columns == along[0])) & ~shared
+    one_row = (along[1] == 1) | (columns == along[0])
+    many = spatial > 1
+    tangled = jnp.any((many[:, P] & many[:, R]) | (many[:, Q] & many[:, S]), axis=0)
     alone = children == 1
-    hops = jnp.where(alone, 0, _product_hops(order, spatial, fanout))
-    pending = jnp.broadcast_to(~simple & ~alone, hops.shape[1:])
+    hops = jnp.where(alone, 0, _product_hops(order, spatial, fanout, axes))
+    pending = jnp.broadcast_to((~one_row | tangled) & ~alone, hops.shape[1:])
     if size == 0:
         return jnp.where(pending, jnp.nan, hops)
     levels = pending.shape[0]

@@ -236,7 +236,14 @@ def tabulate_sets(
     count = np.asarray(count, np.int32)
     lead = mapping.temporal.shape[:2]
     exists = np.arange(lead[1]) < count[:, None]
-    needs = np.full(lead, True) if fixed else need_children(mapping.spatial > 1)
+    along = mapping.spatial > 1
+    if fixed:
+        needs = np.full(lead, True)
+    elif templates.machine.capacity.dtype == np.float64:
+        # In double precision shares of inputs round as Timeloop's do, which takes a table wherever windows coincide.
+        needs = np.any(_windows_meet(np.any(along, axis=-3)), axis=-1)
+    else:
+        needs = need_children(along)
     columns: dict[str, Any] = {
         name: np.full((*lead, *shape), np.inf if name == "objectives" else 0.0, templates.machine.capacity.dtype)
         for name, shape in column_shapes(*mapping.keep.shape[-2:]).items()
@@ -281,8 +288,9 @@ def column_shapes(levels: int, spaces: int) -> dict[str, tuple[int, ...]]:
 def need_children(along: Any) -> np.ndarray:
     """Mappings that the cost model needs its tables over children for, on minimal hardware (`max_children` above 0).
 
-    Those of which some level runs P along its children together with R, or Q with S: nothing else needs a table where
-    the array is as large as the mapping, and the program without compiles in two thirds of the time.
+    Those of which some level runs P together with R, or Q with S, along the same axis of its children: nothing else
+    needs a table where the array is as large as the mapping, and the program without compiles in two thirds of the
+    time.
 
     Args:
         along: `[..., 2, L, D]` bool, dimensions that run along X or Y of a level's children.
@@ -290,8 +298,12 @@ def need_children(along: Any) -> np.ndarray:
     Returns:
         `[...]` bool.
     """
-    wide: Any = np.any(along, axis=-3)
-    return np.any((wide[..., P] & wide[..., R]) | (wide[..., Q] & wide[..., S]), axis=-1)
+    return np.any(_windows_meet(np.asarray(along)), axis=(-2, -1))
+
+
+def _windows_meet(along: Any) -> np.ndarray:
+    """Where P runs together with R, or Q with S: `[...]` bool of `[..., D]` bool."""
+    return (along[..., P] & along[..., R]) | (along[..., Q] & along[..., S])
 
 
 @lean_jit(static_argnames=("fixed", "max_children"))
