@@ -46,6 +46,7 @@ from mohamjax.mapping import (
     tabulate,
 )
 from mohamjax.mapping.children import MAX_CHILDREN
+from mohamjax.mapping.padding import MOST_PADDED
 from mohamjax.mapping.tables import need_children
 from mohamjax.schedule import Design
 from mohamjax.schedule.job_table import JobTable
@@ -110,17 +111,21 @@ class MappingCosts(Rows):
     """Costs of mappings, each on its own minimal hardware; leaves have the leading axes of the mappings.
 
     Attributes:
-        valid: `[]` bool, the factors multiply to the layer's bounds and all fits the template's largest sizes.
+        valid: `[]` bool, the factors multiply to the layer's bounds, or to padded ones, and all fits the template's
+            largest sizes.
+        padded: `[]` bool, they multiply to padded bounds, up to a third above the layer's (`mapping.padding`): all the
+            work of the larger problem is counted.
         objectives: `[3]` float, latency [cycles, no off-chip limit], energy [pJ], area [um^2]; +inf where not valid.
         cycles: `[]` float, with the limits of the template's own off-chip memory.
         offchip_bytes: `[]` float, read from and written to the off-chip level.
         capacity: `[V]` float, words per instance of the minimal hardware; inf where unlimited.
         fanout: `[V, 2]` float, its fanout.
         reason: `[]` int32, 0, or why the template is too small, an index into `mapping.REASONS`; -1 where the factors
-            do not multiply to the layer's bounds.
+            multiply to neither.
     """
 
     valid: jax.Array
+    padded: jax.Array
     objectives: jax.Array
     cycles: jax.Array
     offchip_bytes: jax.Array
@@ -248,11 +253,13 @@ def _costs(
         last = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1), nests)
         own = on_own_hardware(layer, last, template, technology, max_children=max_children)
         factors = jnp.prod(last.temporal, axis=0) * jnp.prod(last.spatial, axis=(0, 1))
-        whole = jnp.all(factors == jnp.asarray(layer.bounds)[:, None], axis=0)
+        bounds = jnp.asarray(layer.bounds)[:, None]
+        whole = jnp.all((factors >= bounds) & (factors <= bounds * MOST_PADDED), axis=0)
         valid = whole & (own.reason == 0)
         machine = own.machine
         costs: dict[str, Any] = {
             "valid": valid,
+            "padded": whole & jnp.any(factors > bounds, axis=0),
             "objectives": jnp.where(valid, jnp.stack([own.cycles.onchip, own.energy.total, own.area]), jnp.inf),
             "cycles": own.cycles.total,
             "offchip_bytes": offchip_bytes(own.counts, machine),
@@ -468,6 +475,7 @@ def map_layers(
     seed: int = 0,
     *,
     config: MapperConfig | None = None,
+    padding: bool | None = None,
     progress: Callable[[MapperProgress], None] | None = None,
     cache: bool | str | os.PathLike[str] = False,
     devices: DevicesLike = None,
@@ -480,7 +488,9 @@ def map_layers(
         problem: the problem.
         budget: `tiny`, `small` or `paper`.
         seed: of all randomness.
-        config: sizes of the mapper in the place of the budget's.
+        config: sizes of the mapper instead of the budget's.
+        padding: whether mappings may cover larger bounds than a layer's (docs/concepts/mapper.md); default as `config`
+            says, which is yes.
         progress: called with a `MapperProgress` after every generation of a block, from worker threads.
         cache: keep and reuse sets on disk: a folder, or True for the user's cache folder.
         devices: a number of devices, `all`, or a list of them, that search side by side; one by default.
@@ -498,6 +508,8 @@ def map_layers(
     """
     if config is None:
         config = Settings.preset(_budget(budget)).mapper
+    if padding is not None:
+        config = dataclasses.replace(config, padding=padding)
     key, _, _ = search_keys(seed)
     return search_mappings(
         key,

@@ -184,7 +184,7 @@ def test_package_owns_the_tiles(tables):
 def test_problem_refuses_what_does_not_fit(tables):
     with pytest.raises(InputError, match="no template can run this layer"):
         deep = Layer("deep", "dwconv", "Conv", WorkloadShape(G=8, P=6, Q=6, R=3, S=3))
-        mj.DesignProblem(ApplicationModel("toy", (Network("net", (deep,)),)), templates="eyeriss")
+        mj.DesignProblem(ApplicationModel("toy", (Network("net", (deep,)),)), templates="eyeriss-released")
     with pytest.raises(InputError, match="second template"):
         mj.DesignProblem(toy(), templates=("simba", "simba"))
     with pytest.raises(TypeError, match="package: expected PackageParameters"):
@@ -297,7 +297,7 @@ def test_wrong_shapes_are_refused_at_trace_time(problem, tables, designs, space)
     with pytest.raises(ValueError, match=r"mappings\.temporal"):
         mj.evaluate_mappings(short, layer, arrays)
     with pytest.raises(InputError, match="does not run"):
-        mj.evaluate_mappings(nests, Layer("d", "dwconv", "Conv", WorkloadShape(G=4, P=4)), "eyeriss")
+        mj.evaluate_mappings(nests, Layer("d", "dwconv", "Conv", WorkloadShape(G=4, P=4)), "eyeriss-released")
     with pytest.raises(ValueError, match="takes one design"):
         mj.evaluate(designs, space)
     with pytest.raises(ValueError, match=r"design\.order"):

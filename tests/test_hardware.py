@@ -57,6 +57,13 @@ def test_structure_is_table_4(index):
     architectures = next(v for v in data.values() if isinstance(v, list) and isinstance(v[0], dict))
     want, template, machine = architectures[index], TEMPLATES[index], one(index).machine
     assert template.name == want["name"] == packaged_templates()[index]
+    if template.name == "eyeriss":
+        # Table 4's sizes; the reference has the released structure, with a level per column.
+        column, buffer = (next(x for x in want["levels"] if x["name"] == n) for n in ("DummyBuffer", "shared_glb"))
+        assert template.levels[3].fanout == (buffer["fanoutX"], column["fanoutY"])
+        assert (buffer["fanoutY"], column["fanoutX"]) == (1, 1)
+        template = load_template("eyeriss-released")
+        machine = jax.tree.map(lambda leaf: leaf[0], template_arrays([template], TECHNOLOGY)).machine
     assert template.level_names == tuple(level["name"] for level in want["levels"])
     for i, level in enumerate(want["levels"]):
         assert template.levels[i].kind == level["kind"]
@@ -81,11 +88,21 @@ def test_structure_is_table_4(index):
 
 def test_layer_types_that_run():
     eyeriss, simba, shidiannao = TEMPLATES[:3]
-    assert simba.layer_types == LAYER_TYPES
-    assert eyeriss.layer_types == shidiannao.layer_types == tuple(t for t in LAYER_TYPES if t != "dwconv")
-    assert not eyeriss.runs("dwconv")
-    with pytest.raises(InputError, match="template eyeriss: does not run layers of type 'dwconv'"):
-        eyeriss.rule("dwconv")
+    assert simba.layer_types == eyeriss.layer_types == shidiannao.layer_types == LAYER_TYPES
+    released = load_template("eyeriss-released")
+    assert released.layer_types == tuple(t for t in LAYER_TYPES if t != "dwconv")
+    assert not released.runs("dwconv")
+    with pytest.raises(InputError, match="template eyeriss-released: does not run layers of type 'dwconv'"):
+        released.rule("dwconv")
+
+
+def test_the_released_eyeriss_differs_by_its_columns_alone():
+    released = load_template("eyeriss-released")
+    column = rules(released, "conv")["DummyBuffer"]
+    assert set(column.spatial_y) == {"S", "C", "K"} and not column.spatial_x
+    assert set(rules(released, "conv")["shared_glb"].spatial_x) == {"Q", "K"}
+    sizes = {level.name: level.capacity_words for level in released.levels if level.name != "DummyBuffer"}
+    assert sizes == {level.name: level.capacity_words for level in TEMPLATES[0].levels}
 
 
 def rules(template, layer_type):
@@ -99,16 +116,15 @@ def test_dataflow_constraints():
         assert set(rule["psum_spad"].temporal) == {"K"}
         assert set(rule["weights_spad"].temporal) == {"R", "C"}
         assert not rule["ifmap_spad"].temporal
-        assert set(rule["DummyBuffer"].spatial_y) == {"S", "C", "K"}
-        assert not rule["DummyBuffer"].spatial_x
-        assert set(rule["shared_glb"].spatial_x) == {"Q", "K"}
+        assert set(rule["shared_glb"].spatial_x) == {"Q", "K", "G"}
+        assert set(rule["shared_glb"].spatial_y) == {"S", "C", "K", "G"}
         assert set(rule["shared_glb"].temporal) == {"G", "N", "K", "C", "P"}
         assert rule["shared_glb"].order[:7] == tuple("QRSCPNK")
     for layer_type in LAYER_TYPES:
         rule = rules(simba, layer_type)
         assert set(rule["GlobalBuffer"].temporal) == set(DIMS) - {"R", "S"}
         assert rule["GlobalBuffer"].order[:7] == tuple("PQCRSKN")
-        assert set(rule["GlobalBuffer"].spatial_x) == set(rule["GlobalBuffer"].spatial_y) == {"C", "K"}
+        assert set(rule["GlobalBuffer"].spatial_x) == set(rule["GlobalBuffer"].spatial_y) == {"C", "K", "G"}
         assert set(rule["PEInputBuffer"].spatial_x) == {"K"}
         assert not rule["PEInputBuffer"].temporal
         assert set(rule["PEWeightBuffer"].temporal) == {"C", "R", "S"}
@@ -132,9 +148,12 @@ def test_rules_of_every_template(template):
         assert not per_level[-1].spatial_x and not per_level[-1].spatial_y
         for rule in per_level:
             assert not rule.order or sorted(rule.order) == sorted(DIMS)
-            assert "G" not in rule.spatial_x | rule.spatial_y
             if layer_type == "rnn":
                 assert "P" not in rule.spatial_x | rule.spatial_y
+        # Groups run side by side only where every child has buffers of its own for all three data spaces.
+        for i, rule in enumerate(per_level):
+            if "G" in rule.spatial_x | rule.spatial_y:
+                assert np.any([level.keep for level in template.levels[:i]], axis=0).all()
         # Groups are temporal in the off-chip memory and in the buffer next to it only.
         assert not any("G" in rule.temporal for rule in per_level[:-2])
         assert fits(template, layer_type, WorkloadShape(K=3)) is None
@@ -297,7 +316,7 @@ def test_a_template_where_nothing_fits():
     data["levels"][2] |= {"capacity_words": 2, "block_words": 1}
     with pytest.raises(InputError, match="level Weights keeps 3 data spaces and has room for 2 word"):
         template_from_dict(data, file="mine.yaml")
-    assert "does not run a dwconv layer" in str(fits(TEMPLATES[0], "dwconv"))
+    assert "does not run a dwconv layer" in str(fits(load_template("eyeriss-released"), "dwconv"))
 
 
 @pytest.mark.parametrize(

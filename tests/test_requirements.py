@@ -403,20 +403,23 @@ BAD = {
         {"package": {"chiplets": [{"template": "simba", "levels": {"GlobalBuffer": {"capacity_words": 16}}}]}},
         "less than one access",
     ),
-    "a template that cannot run what is pinned to it": ({"pin": [{"layers": "*", "templates": ["eyeriss"]}]}, "dwconv"),
+    "a template that cannot run what is pinned to it": (
+        {"pin": [{"layers": "*", "templates": ["eyeriss-released"]}]}, "dwconv",
+    ),
     "a fixed chiplet beyond the limit on area": (
         {"limits": {"area_mm2": 1.0}, "package": {"chiplets": [{"template": "simba", "sizes": "largest"}]}},
         "alone take",
     ),
     "an empty package": ({"package": {"chiplets": []}}, "package"),
-    "a closed package that cannot run a layer": ({"package": {"chiplets": [{"template": "eyeriss"}]}}, "dwconv"),
+    "a closed package that cannot run a layer": ({"package": {"chiplets": [{"template": "eyeriss-released"}]}}, "dwconv"),
 }
 
 
 @pytest.mark.parametrize("word", BAD)
 def test_bad_requirements_are_one_line(networks, tmp_path, capsys, word):
     content, named = BAD[word]
-    assert search(networks, tmp_path / "out", *demand(tmp_path, **content)) == 2
+    known = ("--templates", "eyeriss", "simba", "shidiannao", "eyeriss-released")
+    assert search(networks, tmp_path / "out", *known, *demand(tmp_path, **content)) == 2
     said = capsys.readouterr().err.strip().splitlines()
     assert len(said) == 1 and named in said[0]
 

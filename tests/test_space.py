@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from mapping_cases import ARRAYS, LEVELS, PRIMES, TEMPLATES, random_shape, space, toy, violations
 
 from mohamjax.errors import InputError
+from mohamjax.hardware import load_template
 from mohamjax.mapping import validity
 from mohamjax.mapping.accesses import count_accesses
 from mohamjax.mapping.nest import Mapping
@@ -65,12 +66,12 @@ def test_prime_factors(n):
 def test_constraints_say_what_the_template_says():
     eyeriss = TEMPLATES[0]
     limits = constraints(eyeriss, "conv", WorkloadShape(), LEVELS + 1)
-    glb, column = eyeriss.level_names.index("shared_glb"), eyeriss.level_names.index("DummyBuffer")
+    glb, spad = eyeriss.level_names.index("shared_glb"), eyeriss.level_names.index("ifmap_spad")
     assert limits.temporal_max[glb].tolist() == [UNLIMITED if d in "GNKCP" else 1 for d in DIMS]
-    assert limits.spatial_max[0, glb].tolist() == [UNLIMITED if d in "QK" else 1 for d in DIMS]
-    assert limits.spatial_max[1, column].tolist() == [UNLIMITED if d in "SCK" else 1 for d in DIMS]
+    assert limits.spatial_max[0, glb].tolist() == [UNLIMITED if d in "QKG" else 1 for d in DIMS]
+    assert limits.spatial_max[1, glb].tolist() == [UNLIMITED if d in "SCKG" else 1 for d in DIMS]
     assert "".join(DIMS[d] for d in limits.order[glb]) == "QRSCPNKG"
-    assert (limits.order[column] == -1).all()
+    assert (limits.order[spad] == -1).all()
     assert limits.keep[glb].tolist() == [False, True, True]
     assert (limits.temporal_max[-1] == 1).all() and (limits.spatial_max[:, -1] == 1).all()
     assert not limits.keep[-1].any()
@@ -78,7 +79,7 @@ def test_constraints_say_what_the_template_says():
 
 def test_a_type_that_does_not_run_is_refused():
     with pytest.raises(InputError, match="dwconv"):
-        constraints(TEMPLATES[0], "dwconv", WorkloadShape(G=8), LEVELS)
+        constraints(load_template("eyeriss-released"), "dwconv", WorkloadShape(G=8), LEVELS)
 
 
 def test_padding_must_hold_the_problem():

@@ -155,9 +155,9 @@ def test_what_is_refused():
         HardwareSpace("x", (Axis("a", ("one", "two")),), (load_template("simba"),))
     depthwise = UniqueLayer("dwconv", WorkloadShape(G=8, P=4, Q=4, R=3, S=3))
     plain = UniqueLayer("conv", WorkloadShape(K=8, C=8))
-    eyeriss = template_space(load_template("eyeriss"))
-    with pytest.raises(InputError, match="template eyeriss: cannot run 1 of 2 unique layers"):
+    eyeriss = template_space(load_template("eyeriss-released"))
+    with pytest.raises(InputError, match="template eyeriss-released: cannot run 1 of 2 unique layers"):
         check_layers([plain, depthwise], eyeriss)
-    with pytest.raises(InputError, match="template eyeriss: runs none of the layers"):
+    with pytest.raises(InputError, match="template eyeriss-released: runs none of the layers"):
         check_layers([depthwise], eyeriss)
     check_layers([plain, depthwise], named_space("unico-ci"))

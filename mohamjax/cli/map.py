@@ -60,6 +60,7 @@ def add_parser(verbs: Any) -> None:
     )
     parser.add_argument("--figure", metavar="FILE", help="draw the sets of the largest layers (.png, .svg or .pdf)")
     parser.add_argument("--timeloop", metavar="FOLDER", help="export every mapping as Timeloop's YAML files")
+    options.add_no_pad(parser)
     parser.add_argument("--no-mapping-cache", action="store_true", help="neither read nor keep mapping tables on disk")
     spread.add_devices(parser, "spread the layers")
     options.add_workload(parser)
@@ -103,7 +104,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     else:
         refuse("is for an enumeration", "add --exhaustive, or leave it out", limit=arguments.limit)
     devices = spread.devices_of(arguments)
-    settings = Settings.preset(arguments.budget or "small")
+    config = BUDGETS[Settings.preset(arguments.budget or "small").budget].mapper
+    config = dataclasses.replace(config, padding=not arguments.no_pad)
     application, technology = application_of(arguments), technology_of(arguments)
     templates = templates_of(arguments, application)
     runnable(application, templates)
@@ -127,6 +129,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
                 templates,
                 technology,
                 limit=arguments.limit or _MOST_ENUMERATED,
+                padding=config.padding,
                 progress=terminal.enumeration,
                 announce=lambda layer, template, size: terminal.line(
                     f"{layer.type} {_bounds(layer)} on {template.name}: {plural(size.mappings, 'mapping')}, "
@@ -140,7 +143,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
                 layers,
                 templates,
                 technology,
-                BUDGETS[settings.budget].mapper,
+                config,
                 given=given,
                 progress=terminal.mapping,
                 cache=None if arguments.no_mapping_cache else mapping_cache(),

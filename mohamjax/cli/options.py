@@ -12,6 +12,7 @@ __all__ = [
     "Parser",
     "add_common",
     "add_hardware",
+    "add_no_pad",
     "add_static_energy",
     "add_workload",
     "as_options",
@@ -236,6 +237,15 @@ def add_hardware(parser: argparse.ArgumentParser, *names: str) -> None:
         default="template",
         help="width of operands: the template's (default), or the widest of the model's element types, for which "
         "templates are then built: operand buffers keep their bits, MACs and accumulators grow",
+    )
+
+
+def add_no_pad(parser: argparse.ArgumentParser) -> None:
+    """Adds `--no-pad`."""
+    parser.add_argument(
+        "--no-pad",
+        action="store_true",
+        help="let mappings cover the layers' own bounds alone, and not larger ones that suit a template better",
     )
 
 

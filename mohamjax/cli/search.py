@@ -164,6 +164,7 @@ def add_parser(verbs: Any) -> None:
         "--bulk", action="store_true", help="also write the front as arrays, designs.npz (design-arrays/1)"
     )
     parser.add_argument("--no-figures", action="store_true", help="draw no figures")
+    options.add_no_pad(parser)
     parser.add_argument("--no-mapping-cache", action="store_true", help="neither read nor keep mapping tables on disk")
     options.add_workload(parser)
     options.add_hardware(parser)
@@ -205,6 +206,8 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     tiles = settings.package.max_tiles
     chosen.setdefault("max_chiplets", min(settings.moham.max_chiplets, tiles))
     changes: dict[str, Any] = {"moham": dataclasses.replace(settings.moham, tiles=tiles, **chosen)}
+    if arguments.no_pad:
+        changes["mapper"] = dataclasses.replace(settings.mapper, padding=False)
     from mohamjax.search.loop import MAX_POPULATION
 
     if arguments.migration and changes["moham"].islands == 1:

@@ -13,6 +13,8 @@ S tiles, U unique layers (in the order of their first layer), T templates, M map
 - `count`: `[U, T]` integers, loop nests of each set; `nest_temporal` and `nest_order` `[U, T, M, V, D]`, `nest_spatial`
   and `nest_spatial_order` `[U, T, M, 2, V, D]`, `nest_keep` `[U, T, M, V, 3]`: the loop nests, as `mapping.Mapping` has
   them;
+- optional: `nest_padded` `[U, T, M, D]`, bounds that a loop nest covers where they are larger than the layer's, else 1;
+  without it none does;
 - optional: `capacity` `[N, S, V]` and `fanout` `[N, S, V, 2]`, sizes that chiplets state, -1 where they are just large
   enough; `names` `[N]`, identifiers, in the place of the numbers from 0.
 """
@@ -44,6 +46,7 @@ from mohamjax.io.files import open_arrays, parse_json
 from mohamjax.io.formats import DESIGN_ARRAYS_FORMAT, DESIGNS_FORMAT
 from mohamjax.io.mapped_arrays import MAX_MAPPED, mapped_arrays, write_arrays
 from mohamjax.mapping import Mapping, MappingTables, mappings_to_dicts
+from mohamjax.mapping.nest import padded
 from mohamjax.schedule import Design, DesignFile, Evaluated
 from mohamjax.schedule.batch import gene_fault, sound_genes
 from mohamjax.struct import take
@@ -88,11 +91,15 @@ def problem_document(
 
 
 def nest_rows(
-    mappings: Mapping, templates: Sequence[Template], places: Iterable[tuple[int, int, int]]
+    application: ApplicationModel,
+    mappings: Mapping,
+    templates: Sequence[Template],
+    places: Iterable[tuple[int, int, int]],
 ) -> list[dict[str, Any]]:
     """Rows of `mappings` of a `designs/1` document.
 
     Args:
+        application: the networks of the unique layers.
         mappings: loop nests of sets, `[U, T, M]`.
         templates: T templates.
         places: which of them: unique layer, template, number.
@@ -100,8 +107,14 @@ def nest_rows(
     at = np.asarray(list(places), int).reshape(-1, 3)
     nests = jax.tree.map(lambda leaf: np.asarray(leaf)[tuple(at.T)], mappings)
     own = [templates[t] for t in at[:, 1]]
-    rows = mappings_to_dicts(nests, [template.level_names for template in own])
+    bounds = _bounds(application)[at[:, 0]]
+    rows = mappings_to_dicts(nests, [template.level_names for template in own], bounds)
     return [{"template": template.name, **row} for template, row in zip(own, rows, strict=True)]
+
+
+def _bounds(application: ApplicationModel) -> np.ndarray:
+    """`[U, D]` int, loop bounds of the unique layers."""
+    return np.array([unique.shape.bounds for unique in application.unique_layers], int)
 
 
 def _small(values: Any) -> np.ndarray:
@@ -157,8 +170,12 @@ def write_design_arrays(
         "template": _small(designs.template),
         "count": np.asarray(tables.count, np.int32),
     }
+    exists = np.arange(most) < np.asarray(tables.count)[..., None]
+    nests = jax.tree.map(lambda leaf: np.asarray(leaf)[:, :, :most], tables.mapping)
+    larger = padded(nests, _bounds(application)[:, None, None])
     for name in _LEAVES:
-        arrays[f"nest_{name}"] = np.asarray(getattr(tables.mapping, name))[:, :, :most]
+        arrays[f"nest_{name}"] = getattr(nests, name)
+    arrays["nest_padded"] = np.where(exists[..., None], larger, 1).astype(np.int32)
     if sizes is not None:
         arrays |= {"capacity": np.asarray(sizes[0]), "fanout": np.asarray(sizes[1])}
     if names is not None:
@@ -327,6 +344,7 @@ def read_design_arrays(
         "nest_spatial": (*nests, 2, levels, len(DIMS)),
         "nest_spatial_order": (*nests, 2, levels, len(DIMS)),
         "nest_keep": (*nests, levels, 3),
+        "nest_padded": (*nests, len(DIMS)),
         "capacity": (number, tiles, levels),
         "fanout": (number, tiles, levels, 2),
         "names": (number,),
@@ -355,5 +373,6 @@ def read_design_arrays(
     inside = np.nonzero(np.arange(nests[2]) < count[..., None])
     which = np.repeat(np.arange(np.count_nonzero(count)), count[count > 0])
     pairs = [(u, t) for u, t in np.argwhere(count).tolist()]
-    refused[inside] = ~rules.store.fitting(take(mappings, inside), pairs, which)
+    larger = np.array(arrays["nest_padded"], int) if "nest_padded" in arrays else np.ones((*nests, len(DIMS)), int)
+    refused[inside] = ~rules.store.fitting(take(mappings, inside), pairs, which, larger[inside])
     return DesignArrays(header, mappings, count, refused, {n: arrays[n] for n in shapes if n in arrays})

@@ -146,7 +146,7 @@ def designs_document(
         **head,
         "objectives": list(searched),
         "bounds": (evaluated.bounds() if bounds is None else bounds).to_dict(),
-        "mappings": nest_rows(evaluated.tables.mapping, templates, numbers),
+        "mappings": nest_rows(evaluated.application, evaluated.tables.mapping, templates, numbers),
         "designs": rows,
     }
 

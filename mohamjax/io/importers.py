@@ -343,7 +343,7 @@ def _designs(
         missing[f"in a form that is understood: {', '.join(unused)}"] = None
     document = problem_document(application, target.templates, target.package, target.technology, application.name)
     places = [(u, t, int(fastest[u, t])) for u, t in numbers]
-    document["mappings"] = nest_rows(tables.mapping, target.templates, places)
+    document["mappings"] = nest_rows(target.application, tables.mapping, target.templates, places)
     return Imported(document | {"designs": rows}, tuple(missing))
 
 

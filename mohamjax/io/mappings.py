@@ -28,15 +28,13 @@ from mohamjax.io.timeloop import read_timeloop
 from mohamjax.mapping import (
     Mapping,
     MappingTables,
-    constraints,
     encode,
     loop_nest,
-    map_space,
     mapping_to_dict,
-    prime_factors,
 )
-from mohamjax.mapping.notation import mapping_of
+from mohamjax.mapping.notation import mapping_of, padded_of
 from mohamjax.reader import found
+from mohamjax.search.mapper_context import pair_space, prime_slots
 from mohamjax.workload import DIMS, ApplicationModel, UniqueLayer
 
 __all__ = ["MAPPINGS_FORMAT", "best_nests", "given_mappings", "mappings_document"]
@@ -73,7 +71,7 @@ def mappings_document(
                         "energy_pJ": energy,
                         "area_um2": area,
                         "offchip_bytes": float(np.asarray(tables.offchip_bytes)[u, t, m]),
-                        **mapping_to_dict(nest, template.level_names),
+                        **mapping_to_dict(nest, template.level_names, unique.shape.bounds),
                     }
                 )
             sets.append(
@@ -145,17 +143,15 @@ class _Given:
             raise InputError(f"template {name!r} is not among those mapped", remedy=f"use {', '.join(names)}", **fail)
         return names.index(name)
 
-    def enter(self, layer: int, template: int, mapping: Mapping, fail: abc.Mapping[str, Any]) -> None:
-        """Adds a mapping if it fits its layer and template."""
+    def enter(
+        self, layer: int, template: int, mapping: Mapping, fail: abc.Mapping[str, Any], *, padding: bool = False
+    ) -> None:
+        """Adds a mapping if it fits; with `padding` it may cover the larger bounds that the mapper would try."""
         unique: UniqueLayer = self.application.unique_layers[layer]
-        chosen = self.templates[template]
-        limits = constraints(chosen, unique.type, unique.shape, self.levels)
         machine = jax.tree.map(lambda leaf: leaf[template], self.machines)
-        primes = sum(len(prime_factors(bound)) for bound in unique.shape.bounds)
-        encode(
-            mapping, map_space(unique.shape, limits, machine, max(primes, 1)),
-            source=fail["file"], item=fail["item"],
-        )  # fmt: skip
+        primes = prime_slots([unique])
+        space = pair_space(unique, self.templates[template], machine, self.levels, primes, padding=padding)
+        encode(mapping, space, source=fail["file"], item=fail["item"])
         self.found.setdefault((layer, template), []).append(mapping)
 
     def json(self, path: pathlib.Path) -> None:
@@ -180,7 +176,8 @@ class _Given:
             for m, nest in enumerate(entry.mappings):
                 item = f"sets[{n}].mappings[{m}]"
                 mapping = mapping_of(nest, template.level_names, keep, levels=self.levels, file=path, item=item)
-                self.enter(where[0], t, mapping, {"file": path, "item": item})
+                told = bool((padded_of([nest]) > 1).any())
+                self.enter(where[0], t, mapping, {"file": path, "item": item}, padding=told)
 
     def timeloop(self, paths: Sequence[pathlib.Path]) -> None:
         """One mapping in Timeloop's files."""

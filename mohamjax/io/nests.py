@@ -17,7 +17,7 @@ from mohamjax.forms import read_form
 from mohamjax.hardware import Machine, Template
 from mohamjax.mapping import Mapping, constraints, encode, map_space, prime_factors
 from mohamjax.mapping.membership import lie_in
-from mohamjax.mapping.notation import OwnedNestForm, mapping_of, mappings_of
+from mohamjax.mapping.notation import OwnedNestForm, mapping_of, mappings_of, padded_of
 from mohamjax.mapping.space import MapSpace
 from mohamjax.struct import take
 from mohamjax.workload import DIMS, ApplicationModel
@@ -49,6 +49,7 @@ class NestStore:
         self.space = functools.cache(self._space)
         self.owner: list[int] = []
         self._parts: list[Mapping] = []
+        self._padded: list[np.ndarray] = []
         self.sets: dict[tuple[int, int], list[int]] = {}
 
     def parse(self, entry: Any, item: str) -> int:
@@ -59,7 +60,7 @@ class NestStore:
             raise InputError("names no template of the file", item=item, remedy=remedy)
         owner = self._names.index(form.template)
         nest = mapping_of(form, *self._levels(owner), levels=self.levels, item=item)
-        return self._add(owner, jax.tree.map(lambda leaf: leaf[None], nest))[0]
+        return self._add(owner, jax.tree.map(lambda leaf: leaf[None], nest), padded_of([form]))[0]
 
     def parse_all(self, entries: Sequence[Any]) -> list[int]:
         """As `parse` for many entries at once; -1 where it would complain."""
@@ -74,7 +75,8 @@ class NestStore:
             owner, members = self._names.index(name), groups[name]
             nests, sound = mappings_of([forms[i] for i in members], *self._levels(owner), levels=self.levels)
             good = [i for i, fine in zip(members, sound, strict=True) if fine]
-            for i, number in zip(good, self._add(owner, take(nests, sound)) if good else (), strict=True):
+            padded = padded_of([forms[i] for i in good])
+            for i, number in zip(good, self._add(owner, take(nests, sound), padded) if good else (), strict=True):
                 found[i] = number
         return found
 
@@ -83,9 +85,9 @@ class NestStore:
         template = self.templates[owner]
         return template.level_names, [level.keep for level in template.levels]
 
-    def _add(self, owner: int, nests: Mapping) -> list[int]:
-        """Numbers of nests `[n]` for a template; those that are new are kept."""
-        rows = [np.ascontiguousarray(getattr(nests, name)).reshape(len(nests.keep), -1) for name in _LEAVES]
+    def _add(self, owner: int, nests: Mapping, padded: np.ndarray) -> list[int]:
+        """Numbers of nests `[n]` for a template, with the padded bounds `[n, D]`; those that are new are kept."""
+        rows = [np.ascontiguousarray(getattr(nests, name)).reshape(len(nests.keep), -1) for name in _LEAVES] + [padded]
         whole = np.concatenate([row.view(np.uint8) for row in rows], axis=1)
         numbers, new = [], []
         for i, row in enumerate(whole):
@@ -93,6 +95,7 @@ class NestStore:
             if key not in self._number:
                 self._number[key] = len(self.owner)
                 self.owner.append(owner)
+                self._padded.append(padded[i])
                 new.append(i)
             numbers.append(self._number[key])
         if new:
@@ -117,7 +120,8 @@ class NestStore:
         members = [nest for group in groups.values() for nest in group]
         which = np.repeat(np.arange(len(groups)), [len(group) for group in groups.values()])
         keys = list(groups)
-        good = self.fitting(take(self._nests, np.asarray(members)), keys, which)
+        padded = np.stack([self._padded[nest] for nest in members])
+        good = self.fitting(take(self._nests, np.asarray(members)), keys, which, padded)
         for nest, (unique, owner), fits in zip(members, map(keys.__getitem__, which), good.tolist(), strict=True):
             if not fits:
                 try:
@@ -129,13 +133,16 @@ class NestStore:
             self._place[nest, unique] = len(own)
             own.append(nest)
 
-    def fitting(self, nests: Mapping, keys: Sequence[tuple[int, int]], which: np.ndarray) -> np.ndarray:
+    def fitting(
+        self, nests: Mapping, keys: Sequence[tuple[int, int]], which: np.ndarray, padded: np.ndarray
+    ) -> np.ndarray:
         """Which nests fit a layer on a template at its largest sizes.
 
         Args:
             nests: leading axis `[n]`.
             keys: pairs of unique layer and template.
             which: `[n]` int, the pair of each nest.
+            padded: `[n, D]` int, bounds beyond the layer's that each covers; 1 where none.
 
         Returns:
             `[n]` bool; False where the template does not run the layer.
@@ -145,7 +152,7 @@ class NestStore:
         good = runs[which]
         if good.any():
             spaces = [self.space(*key) for key, one in zip(keys, runs, strict=True) if one]
-            good[good] = lie_in(take(nests, good), spaces, (np.cumsum(runs) - 1)[which[good]])
+            good[good] = lie_in(take(nests, good), spaces, (np.cumsum(runs) - 1)[which[good]], padded[good])
         return good
 
     def _check(self, nest: int, unique: int, item: str) -> None:
@@ -153,7 +160,9 @@ class NestStore:
         layer, kind = self.application.unique_layers[unique], self.templates[self.owner[nest]]
         if not kind.runs(layer.type):
             raise InputError(f"template {kind.name} does not run layers of type {layer.type}", item=item)
-        encode(take(self._nests, nest), self.space(unique, self.owner[nest]), item=item)
+        padded = zip(layer.shape.bounds, self._padded[nest].tolist(), strict=True)
+        bounds = tuple((own, more) if more > own else (own,) for own, more in padded)
+        encode(take(self._nests, nest), self._space(unique, self.owner[nest], bounds), item=item)
 
     def place(self, nest: int, unique: int, item: str) -> int:
         """Index of a nest in the set of the unique layer and the nest's template.
@@ -175,11 +184,14 @@ class NestStore:
         self.settle(distinct)
         return np.asarray([self._place.get(pair, -1) for pair in distinct], int)[which]
 
-    def _space(self, unique: int, owner: int) -> MapSpace:
+    def _space(self, unique: int, owner: int, bounds: Sequence[Sequence[int]] | None = None) -> MapSpace:
         layer, kind = self.application.unique_layers[unique], self.templates[owner]
         limits = constraints(kind, layer.type, layer.shape, self.levels)
         machine = jax.tree.map(lambda leaf: leaf[owner], self._largest)
-        return map_space(layer.shape, limits, machine, self._primes)
+        if bounds is None:
+            return map_space(layer.shape, limits, machine, self._primes)
+        primes = sum(max(len(prime_factors(bound)) for bound in row) for row in bounds)
+        return map_space(layer.shape, limits, machine, max(primes, self._primes), bounds, 2)
 
     @functools.cached_property
     def _primes(self) -> int:

@@ -17,7 +17,9 @@ __all__ = ["lie_in"]
 _BLOCK = 4096  # nests at once, of some ten kilobytes each
 
 
-def lie_in(nests: Mapping, spaces: Sequence[MapSpace], which: np.ndarray) -> np.ndarray:
+def lie_in(
+    nests: Mapping, spaces: Sequence[MapSpace], which: np.ndarray, padded: np.ndarray | None = None
+) -> np.ndarray:
     """Which loop nests keep the bounds, the constraints, the fanouts and the capacities of their problems.
 
     The conditions are those of `encode`, which says of a single nest what is wrong with it. On the host.
@@ -26,19 +28,21 @@ def lie_in(nests: Mapping, spaces: Sequence[MapSpace], which: np.ndarray) -> np.
         nests: leading axis `[n]`, padded to the levels of the spaces.
         spaces: problems of equal padding, one at least.
         which: `[n]` int, the problem of each nest.
+        padded: `[n, D]` int, bounds beyond the layer's that a nest is said to cover; those it may cover too. 1: none.
 
     Returns:
         `[n]` bool.
     """
+    padded = np.ones((len(which), nests.temporal.shape[-1]), int) if padded is None else padded
     stacked = stack_spaces(spaces)
     good = np.zeros(len(which), bool)
     for first in range(0, len(which), _BLOCK):
         rows = slice(first, first + _BLOCK)
-        good[rows] = _each(take(nests, rows), take(stacked, which[rows]))
+        good[rows] = _each(take(nests, rows), take(stacked, which[rows]), padded[rows])
     return good
 
 
-def _each(nests: Mapping, own: Any) -> np.ndarray:
+def _each(nests: Mapping, own: Any, padded: np.ndarray) -> np.ndarray:
     """As `lie_in`, of one problem for each nest."""
     levels, dims = own.constraints.temporal_max.shape[1:]
     temporal, spatial = np.asarray(nests.temporal), np.asarray(nests.spatial)
@@ -47,10 +51,13 @@ def _each(nests: Mapping, own: Any) -> np.ndarray:
     orders = np.concatenate([order[:, None], spatial_order], axis=1)
     everything = (1, 2, 3)
     good = (factors >= 1).all(axis=everything)
-    good &= (factors.prod(axis=(1, 2)) == own.layer.bounds).all(axis=1)
+    cover = factors.prod(axis=(1, 2))
+    known = (cover[:, None] == own.bounds).any(axis=1)
+    good &= (known | (cover == padded) & (padded > own.layer.bounds)).all(axis=1)
     good &= (np.sort(orders, axis=-1) == np.arange(dims)).all(axis=everything)
     good &= (np.asarray(nests.keep) == own.constraints.keep).all(axis=(1, 2))
-    good &= (factors <= own.limit.reshape(-1, 3, levels, dims)).all(axis=everything)
+    limit = np.concatenate([own.constraints.temporal_max[:, None], own.constraints.spatial_max], axis=1)
+    good &= (factors <= limit).all(axis=everything)
     good &= (factors.prod(axis=3) <= own.fanout.reshape(-1, 3, levels)).all(axis=(1, 2))
     good &= _ordered(order, temporal > 1, own.constraints.order)
 

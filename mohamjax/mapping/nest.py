@@ -10,7 +10,7 @@ import numpy as np
 
 from mohamjax.struct import record
 
-__all__ = ["Array", "LayerArrays", "Mapping"]
+__all__ = ["Array", "LayerArrays", "Mapping", "covered", "padded"]
 
 Array = jax.Array | np.ndarray
 """What a field may hold: on the host NumPy, else JAX."""
@@ -33,7 +33,7 @@ class LayerArrays:
 
 @record
 class Mapping:
-    """A loop nest. The product over all levels of a dimension's factors equals its bound.
+    """A loop nest. The product over all levels of a dimension's factors is its bound, or a padded, larger one.
 
     The spatial loops of a level run over its children and lie inside its temporal loops; all X loops lie inside
     all Y loops. A padded level holds factors 1.
@@ -51,3 +51,20 @@ class Mapping:
     spatial: Array
     spatial_order: Array
     keep: Array
+
+
+def covered(mapping: Mapping) -> np.ndarray:
+    """Bounds that mappings cover, `[..., D]` int64: those of their layer, or padded ones. On the host."""
+    temporal, spatial = np.asarray(mapping.temporal, np.int64), np.asarray(mapping.spatial, np.int64)
+    return temporal.prod(axis=-2) * spatial.prod(axis=(-3, -2))
+
+
+def padded(mapping: Mapping, bounds: np.ndarray) -> np.ndarray:
+    """Bounds that mappings cover where they are not the layer's, `[..., D]` int64; 1 where they are. On the host.
+
+    Args:
+        mapping: leading axes `[...]`.
+        bounds: `[..., D]` int, of the layer of each.
+    """
+    cover = covered(mapping)
+    return np.where(cover == bounds, 1, cover)

@@ -2,12 +2,14 @@
 
 The dict form is that of the reference samples: levels innermost first, each with `name`, `keep` (one flag per data
 space), `temporal.factors` (missing = 1), `temporal.perm` (dimensions innermost first) and `spatial.X`, `spatial.Y`
-(lists of [dimension, factor], innermost first).
+(lists of [dimension, factor], innermost first). A nest that covers larger bounds than its layer has names them under
+`padded`.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import operator
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -21,7 +23,7 @@ from mohamjax.dims import Dim
 from mohamjax.errors import InputError
 from mohamjax.forms import Bound, Bounds, Form, OpenForm, as_written, read_form
 from mohamjax.hardware import DATA_SPACES
-from mohamjax.mapping.nest import Mapping
+from mohamjax.mapping.nest import Mapping, covered, padded
 from mohamjax.struct import take
 from mohamjax.workload import DIMS
 
@@ -35,25 +37,33 @@ __all__ = [
     "mapping_to_dict",
     "mappings_of",
     "mappings_to_dicts",
+    "padded_of",
 ]
 
 
-def mapping_to_dict(mapping: Mapping, level_names: Sequence[str]) -> dict[str, Any]:
+def mapping_to_dict(
+    mapping: Mapping, level_names: Sequence[str], bounds: Sequence[int] | None = None
+) -> dict[str, Any]:
     """One mapping as JSON-able data.
 
     Args:
         mapping: arrays without batch axes, padded to at least `len(level_names)` levels.
         level_names: names of the levels that exist, innermost first.
+        bounds: of the layer; where the mapping covers larger ones, these are named.
 
     Returns:
-        `{"levels": [...]}`; factors of 1 are left out, `perm` names all dimensions.
+        `{"levels": [...]}`, with `padded` before where there are such bounds; factors of 1 are left out, `perm` names
+        all dimensions.
     """
-    (row,) = mappings_to_dicts(jax.tree.map(lambda leaf: np.asarray(leaf)[None], mapping), [level_names])
+    own = None if bounds is None else np.asarray(bounds)[None]
+    (row,) = mappings_to_dicts(jax.tree.map(lambda leaf: np.asarray(leaf)[None], mapping), [level_names], own)
     return row
 
 
-def mappings_to_dicts(mappings: Mapping, level_names: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
-    """As `mapping_to_dict`, many mappings `[n, ...]`, each with its own names of levels."""
+def mappings_to_dicts(
+    mappings: Mapping, level_names: Sequence[Sequence[str]], bounds: np.ndarray | None = None
+) -> list[dict[str, Any]]:
+    """As `mapping_to_dict`, many mappings `[n, ...]`, each with its own names of levels and bounds `[n, D]`."""
     fields = [np.asarray(leaf).tolist() for leaf in (mappings.temporal, mappings.order, mappings.spatial)]
     fields += [np.asarray(mappings.spatial_order).tolist(), np.asarray(mappings.keep).astype(int).tolist()]
 
@@ -61,7 +71,10 @@ def mappings_to_dicts(mappings: Mapping, level_names: Sequence[Sequence[str]]) -
         return [(DIMS[d], factors[d]) for d in order if factors[d] > 1]
 
     rows = []
-    for names, temporal, order, spatial, spatial_order, keep in zip(level_names, *fields, strict=True):
+    larger = np.ones((len(level_names), len(DIMS)), int) if bounds is None else padded(mappings, bounds)
+    for own, names, temporal, order, spatial, spatial_order, keep in zip(
+        larger.tolist(), level_names, *fields, strict=True
+    ):
         levels = [
             {
                 "name": name,
@@ -77,7 +90,8 @@ def mappings_to_dicts(mappings: Mapping, level_names: Sequence[Sequence[str]]) -
             }
             for i, name in enumerate(names)
         ]
-        rows.append({"levels": levels})
+        told = {DIMS[d]: bound for d, bound in enumerate(own) if bound > 1}
+        rows.append({"padded": told, "levels": levels} if told else {"levels": levels})
     return rows
 
 
@@ -120,12 +134,13 @@ class NestLevelForm(Form):
 
 
 class NestForm(OpenForm):
-    """A loop nest; all levels of its template, innermost first."""
+    """A loop nest; all levels of its template, innermost first; and the bounds that it covers beyond its layer's."""
 
     levels: list[NestLevelForm]
+    padded: Bounds = field(default_factory=Bounds)
 
 
-class OwnedNestForm(NestForm):
+class OwnedNestForm(NestForm, kw_only=True):
     """A loop nest on a template of the file."""
 
     template: str
@@ -236,7 +251,7 @@ def mappings_of(
     flags = [default if kept is None else kept for kept, default in keeps]
     keep = np.fromiter(itertools.chain.from_iterable(flags), bool, len(rows) * len(DATA_SPACES))
 
-    def padded(own: np.ndarray, filler: np.ndarray) -> np.ndarray:
+    def filled(own: np.ndarray, filler: np.ndarray) -> np.ndarray:
         """`[..., n, total, k]` of the rows of the nests that have all levels, `[..., rows, k]`."""
         out = np.empty((*own.shape[:-2], len(forms), total, own.shape[-1]), own.dtype)
         out[...] = filler
@@ -245,14 +260,21 @@ def mappings_of(
 
     ones, unit = np.ones(dims, np.int32), np.arange(dims, dtype=np.int32)
     arrays = Mapping(
-        temporal=padded(temporal.reshape(-1, dims), ones),
-        order=padded(order, unit),
-        spatial=padded(spatial, ones).swapaxes(0, 1),
-        spatial_order=padded(spatial_order, unit).swapaxes(0, 1),
-        keep=padded(keep.reshape(-1, len(DATA_SPACES)), np.zeros(len(DATA_SPACES), bool)),
+        temporal=filled(temporal.reshape(-1, dims), ones),
+        order=filled(order, unit),
+        spatial=filled(spatial, ones).swapaxes(0, 1),
+        spatial_order=filled(spatial_order, unit).swapaxes(0, 1),
+        keep=filled(keep.reshape(-1, len(DATA_SPACES)), np.zeros(len(DATA_SPACES), bool)),
     )
     sound[sound] = fine.reshape(shape).all(axis=1)
-    return arrays, sound
+    larger = padded_of(forms)
+    return arrays, sound & ((larger == 1) | (larger == covered(arrays))).all(axis=1)
+
+
+def padded_of(forms: Sequence[NestForm]) -> np.ndarray:
+    """Bounds beyond the layer's that loop nests name, `[n, D]` int; 1 where they name none."""
+    values = itertools.chain.from_iterable(msgspec.structs.astuple(form.padded) for form in forms)
+    return np.fromiter(values, int, len(forms) * len(DIMS)).reshape(-1, len(DIMS))
 
 
 _PLACES = np.full(256, len(DIMS))
@@ -307,6 +329,14 @@ def _fault(form: NestForm, level_names: Sequence[str], file: object, item: str) 
             if twice is not None:
                 told, remedy = f"names {twice} twice", "name each dimension once"
                 return InputError(told, file=file, item=f"{where}.{place}", remedy=remedy)
+    for d, bound in enumerate(msgspec.structs.astuple(form.padded)):
+        loops = [row.temporal.factors for row in rows]
+        product = math.prod(getattr(factors, DIMS[d]) for factors in loops)
+        spread = [loop for row in rows for loop in (*row.spatial.X, *row.spatial.Y)]
+        product *= math.prod(factor for letter, factor in spread if letter == DIMS[d])
+        if bound not in (1, product):
+            told, remedy = f"is {bound}, the factors multiply to {product}", "make both equal"
+            return InputError(told, file=file, item=f"{item}.padded.{DIMS[d]}", remedy=remedy)
     told, remedy = "is refused, and nothing wrong is found with it", "a fault of mohamjax: report it with the file"
     return InputError(told, file=file, item=item, remedy=remedy)
 

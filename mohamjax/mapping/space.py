@@ -8,12 +8,17 @@ dimension are interchangeable; `decode` gives the same `Mapping` for all their p
 Constraints mean "at most, and dividing the bound" (docs/concepts/hardware.md): a factor is a product of some of the
 bound's primes and at most the limit of its slot. Every level also keeps its spatial factors within its own fanout.
 
-Axes: F prime factors of a layer's bounds (padded with 1), S = 3 L slots, L levels (innermost first, padded
-outermost), D loop dimensions, V data spaces. Functions are for one mapping; callers vmap and jit.
+A mapping may cover a larger bound than the layer has (`mapping.padding`): a gene per dimension says which of a few.
+`covering` gives the space of mappings that cover one choice of bounds; what deals with primes takes that.
+
+Axes: A bounds that a dimension may have, F prime factors of a layer's bounds (padded with 1), S = 3 L slots, L levels
+(innermost first, padded outermost), D loop dimensions, V data spaces. Functions are for one mapping; callers vmap and
+jit.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Iterable, Sequence
@@ -27,7 +32,7 @@ from mohamjax.blocks import short_argsort
 from mohamjax.dims import ALL, DATA_SPACES, DIMS, RELEVANCE, tensor_words
 from mohamjax.errors import InputError
 from mohamjax.hardware.machine import Machine
-from mohamjax.mapping.nest import Array, LayerArrays, Mapping
+from mohamjax.mapping.nest import Array, LayerArrays, Mapping, covered
 from mohamjax.programs import light_jit
 from mohamjax.struct import record, take
 
@@ -43,6 +48,7 @@ __all__ = [
     "Nest",
     "admits",
     "constraints",
+    "covering",
     "decode",
     "encode",
     "evict",
@@ -95,9 +101,12 @@ class MapSpace:
     Attributes:
         layer: the layer.
         constraints: the template's constraints.
-        prime: `[F]` int32, prime factors of the bounds, dimension after dimension, ascending; 1 where padded.
-        dim: `[F]` int32, dimension that each belongs to; 0 where padded.
-        group: `[F]` int32, equal for equal primes of one dimension, ascending along F.
+        bounds: `[A, D]` int32, bounds that a mapping may cover, the layer's own first; the own one again in padding.
+        choices: `[D]` int32, how many of them differ, at least 1.
+        prime: `[A, F]` int32, prime factors of these bounds, dimension after dimension, ascending within each; 1 where
+            padded. `[F]` in the space of one choice (`covering`), which is what functions take that have no genes.
+        dim: `[F]` int32, dimension that each belongs to; 0 at the end, where padded.
+        group: `[A, F]` int32, equal for equal primes of one dimension, ascending along F; `[F]` likewise.
         limit: `[S, D]` int32, largest factor of each slot.
         fanout: `[S]` float, largest product of the slot's factors over the dimensions; inf for temporal slots.
         capacity: `[L]` float, words; inf where unlimited.
@@ -106,6 +115,8 @@ class MapSpace:
 
     layer: LayerArrays
     constraints: Constraints
+    bounds: Array
+    choices: Array
     prime: Array
     dim: Array
     group: Array
@@ -120,11 +131,13 @@ class MappingGenes:
     """The chromosome of a mapping; data spaces kept are the template's.
 
     Attributes:
+        cover: `[D]` int32, which of its bounds each dimension covers, below `MapSpace.choices`; 0 is the layer's own.
         slot: `[F]` int32, slot of each prime factor; the outermost temporal slot where padded.
         order: `[L, D]` int32, temporal loop order per level, innermost first.
         spatial_order: `[2, L, D]` int32, order of the X and of the Y loops.
     """
 
+    cover: Array
     slot: Array
     order: Array
     spatial_order: Array
@@ -189,34 +202,54 @@ def constraints(template: Template, layer_type: str, shape: WorkloadShape, level
     return Constraints(temporal_max=temporal, spatial_max=spatial, order=order, keep=keep)
 
 
-def map_space(shape: WorkloadShape, limits: Constraints, machine: Machine, primes: int) -> MapSpace:
+def map_space(
+    shape: WorkloadShape,
+    limits: Constraints,
+    machine: Machine,
+    primes: int,
+    bounds: Sequence[Sequence[int]] | None = None,
+    alternatives: int = 1,
+) -> MapSpace:
     """The space of one problem, as numpy arrays.
 
     Args:
         shape: the layer's loop bounds.
         limits: `constraints(...)` of the template for this layer.
         machine: the template at its maximum sizes, padded to the same L.
-        primes: F, at least the number of prime factors of the bounds.
+        primes: F, at least the number of prime factors of the bounds, of each dimension's longest list of them.
+        bounds: per dimension those that a mapping may cover (`padding.padded_bounds`); default the layer's alone.
+        alternatives: A, at least the most bounds of any dimension.
     """
     levels = limits.temporal_max.shape[0]
-    listed = [(d, p) for d, bound in enumerate(shape.bounds) for p in prime_factors(bound)]
-    if len(listed) > primes:
-        raise ValueError(f"primes is {primes}, but the bounds {shape.bounds} have {len(listed)} prime factors")
-    classes = {pair: i for i, pair in enumerate(dict.fromkeys(listed))}
-    prime, dim = np.ones(primes, np.int32), np.zeros(primes, np.int32)
-    group = np.full(primes, len(classes), np.int32)
-    for i, (d, p) in enumerate(listed):
-        prime[i], dim[i], group[i] = p, d, classes[d, p]
+    bounds = [[bound] for bound in shape.bounds] if bounds is None else bounds
+    lists = [[prime_factors(bound) for bound in row] for row in bounds]
+    room = [max(map(len, row)) for row in lists]
+    if sum(room) > primes:
+        raise ValueError(f"primes is {primes}, but the bounds {bounds} have {sum(room)} prime factors")
+    prime, group = np.ones((alternatives, primes), np.int32), np.zeros((alternatives, primes), np.int32)
+    dim, covers = np.zeros(primes, np.int32), np.empty((alternatives, len(bounds)), np.int32)
+    for a in range(alternatives):
+        first = 0
+        for d, row in enumerate(lists):
+            which = a if a < len(row) else 0
+            covers[a, d] = bounds[d][which]
+            prime[a, first : first + len(row[which])] = row[which]
+            dim[first : first + room[d]] = d
+            first += room[d]
+        # A class is called by its first place: dimensions that cover other rows keep theirs apart.
+        pairs = list(zip(np.append(dim[:first], -np.ones(primes - first)), prime[a], strict=True))
+        group[a] = [pairs.index(pair) for pair in pairs]
     limit = np.concatenate([limits.temporal_max[None], limits.spatial_max]).reshape(3 * levels, 8)
-    bounds = np.asarray(shape.bounds, np.int32)
     fanout = np.asarray(machine.fanout)
     return MapSpace(
         layer=layer_arrays(shape),
         constraints=limits,
+        bounds=covers,
+        choices=np.asarray([len(row) for row in bounds], np.int32),
         prime=prime,
         dim=dim,
         group=group,
-        limit=np.where(limit >= UNLIMITED, bounds, limit).astype(np.int32),
+        limit=np.where(limit >= UNLIMITED, covers.max(axis=0), limit).astype(np.int32),
         fanout=np.concatenate([np.full(levels, np.inf, fanout.dtype), fanout[:, 0], fanout[:, 1]]),
         capacity=np.asarray(machine.capacity),
         outermost=np.asarray(np.flatnonzero(np.asarray(machine.level_mask))[-1], np.int32),
@@ -226,6 +259,22 @@ def map_space(shape: WorkloadShape, limits: Constraints, machine: Machine, prime
 def stack_spaces(spaces: Sequence[MapSpace]) -> MapSpace:
     """Spaces of equal padding side by side, leading axis `[I]`; numpy arrays."""
     return jax.tree.map(lambda *leaves: np.stack(leaves), *spaces)
+
+
+def covering(cover: Array, space: MapSpace) -> MapSpace:
+    """The space of the mappings that cover given bounds: `prime` and `group` are `[F]`.
+
+    Args:
+        cover: `[D]` int32, as in `MappingGenes`.
+        space: the problem.
+    """
+    prime, group = space.prime[0], space.group[0]
+    if len(space.prime) > 1:
+        # Selected, not gathered: there are a few alternatives, and a gather per individual takes longer.
+        own = jnp.sum(jnp.where(space.dim[:, None] == jnp.arange(len(ALL)), cover, 0), axis=-1)
+        for a in range(1, len(space.prime)):
+            prime, group = (jnp.where(own == a, x[a], y) for x, y in ((space.prime, prime), (space.group, group)))
+    return dataclasses.replace(space, prime=prime, group=group)
 
 
 def slot_level(slot: Array, space: MapSpace) -> Array:
@@ -371,10 +420,16 @@ def sample(key: Array, space: MapSpace) -> MappingGenes:
     All factors start at the outermost level. In random order each prime tries one slot, drawn among those with
     room, and stays where it was if the buffers would overflow. Each individual has a random taste for slots, and a
     quarter of them tries spatial slots first, so that a population holds spatial and temporal, inner and outer
-    mappings. A layer whose single words do not fit
-    has no valid mapping; it comes back with all factors outermost.
+    mappings. Half of them cover the layer's own bounds, of the others every dimension one drawn at random. A layer
+    whose single words do not fit has no valid mapping; it comes back with all factors outermost.
     """
     taste_key, spatial_key, draw_key, visit_key, order_key = jax.random.split(key, 5)
+    cover = jnp.zeros(len(ALL), jnp.int32)
+    if len(space.prime) > 1:
+        pad_key, which_key = jax.random.split(jax.random.fold_in(key, 1))
+        drawn = jax.random.randint(which_key, cover.shape, 0, jnp.asarray(space.choices))
+        cover = jnp.where(jax.random.bernoulli(pad_key), drawn, cover)
+    space = covering(cover, space)
     primes, slots = space.prime.shape[0], space.limit.shape[0]
     taste = 1.5 * jax.random.normal(taste_key, (slots,))
     is_spatial = jnp.arange(slots) >= slots // 3
@@ -391,7 +446,7 @@ def sample(key: Array, space: MapSpace) -> MappingGenes:
     slot = jnp.full(primes, space.outermost, jnp.int32)
     state, _ = jax.lax.scan(step, nest(slot, space), (visit, draws))
     order, spatial_order = random_orders(order_key, space)
-    return MappingGenes(slot=state.slot, order=order, spatial_order=spatial_order)
+    return MappingGenes(cover=cover, slot=state.slot, order=order, spatial_order=spatial_order)
 
 
 def evict(key: Array, slot: Array, space: MapSpace) -> Array:
@@ -428,6 +483,7 @@ def evict(key: Array, slot: Array, space: MapSpace) -> Array:
 
 def respects(genes: MappingGenes, space: MapSpace) -> Array:
     """Whether a mapping keeps all constraints, fanouts and capacities: `[]` bool."""
+    space = covering(genes.cover, space)
     factors = slot_factors(genes.slot, space)
     within = jnp.all(factors <= space.limit)
     within &= jnp.all(jnp.prod(factors.astype(space.fanout.dtype), axis=-1) <= space.fanout)
@@ -438,6 +494,7 @@ def respects(genes: MappingGenes, space: MapSpace) -> Array:
 
 def decode(genes: MappingGenes, space: MapSpace) -> Mapping:
     """The loop nest that the genes describe."""
+    space = covering(genes.cover, space)
     levels, dims = space.constraints.temporal_max.shape
     factors = slot_factors(genes.slot, space).reshape(3, levels, dims)
     return Mapping(
@@ -450,9 +507,9 @@ def decode(genes: MappingGenes, space: MapSpace) -> Mapping:
 
 
 @light_jit
-def _overflows_of(slot: Array, space: MapSpace) -> Array:
+def _overflows_of(genes: MappingGenes, space: MapSpace) -> Array:
     """Which buffers the tiles of a mapping exceed: one program for all problems of a size."""
-    return overflows(extents(slot, space), space)
+    return overflows(extents(genes.slot, covering(genes.cover, space)), space)
 
 
 def encode(mapping: Mapping, space: MapSpace, *, source: object = None, item: object = None) -> MappingGenes:
@@ -474,11 +531,12 @@ def encode(mapping: Mapping, space: MapSpace, *, source: object = None, item: ob
     names = ("temporal", "X", "Y")
     for d in range(dims):
         column = [int(f) for f in factors[:, :, d].ravel()]
-        bound = int(space.layer.bounds[d])
-        if min(column) < 1 or math.prod(column) != bound:
+        own, *padded = dict.fromkeys(np.asarray(space.bounds)[:, d].tolist())
+        if min(column) < 1 or math.prod(column) not in (own, *padded):
             raise fail(
-                f"the factors of {DIMS[d]} multiply to {math.prod(column)}, the layer's bound is {bound}",
-                remedy="make the product over all levels equal the bound",
+                f"the factors of {DIMS[d]} multiply to {math.prod(column)}, the layer's bound is {own}",
+                remedy="make the product over all levels equal the bound"
+                + (f", or a padded one that this template takes: {', '.join(map(str, padded))}" if padded else ""),
             )
     if not (np.sort(orders, axis=-1) == np.arange(dims)).all():
         raise fail("a loop order is no permutation", remedy="name every dimension once")
@@ -513,7 +571,7 @@ def encode(mapping: Mapping, space: MapSpace, *, source: object = None, item: ob
                 f"level {level}: the loop order differs from the one that the template prescribes",
                 remedy=f"innermost first: {' '.join(named)}",
             )
-    over = np.asarray(_overflows_of(genes.slot, space))
+    over = np.asarray(_overflows_of(genes, space))
     if over.any():
         raise fail(f"level {np.flatnonzero(over)[0]}: the tiles exceed the capacity", remedy="lower the factors")
     return genes
@@ -534,7 +592,8 @@ def prescribed_places(order: np.ndarray) -> np.ndarray:
 def genes_of(nests: Mapping, spaces: MapSpace) -> MappingGenes:
     """Genes of many loop nests, each of which lies in its space (`membership.lie_in`); NumPy, not jittable.
 
-    Of equal primes of a dimension the first go to the outermost of their slots. Dimensions that a level's order
+    They cover the bound that their factors multiply to. Of equal primes of a dimension the first go to the outermost of
+    their slots. Dimensions that a level's order
     prescribes stand where it wants them, the others as they are.
 
     Args:
@@ -548,19 +607,23 @@ def genes_of(nests: Mapping, spaces: MapSpace) -> MappingGenes:
     count, levels, dims = nests.order.shape
     factors = np.concatenate([nests.temporal[:, None], nests.spatial], axis=1).reshape(count, 3 * levels, dims)
     own = np.take_along_axis(factors, np.asarray(spaces.dim)[:, None], axis=2)  # [n, S, F]
-    prime = np.where(spaces.prime > 1, spaces.prime, 2).astype(np.int64)
+    cover = np.argmax(np.asarray(spaces.bounds) == covered(nests)[:, None], axis=1).astype(np.int32)  # [n, D]
+    of_prime = np.take_along_axis(cover, np.asarray(spaces.dim), axis=1)[:, None]
+    primes, group = (np.take_along_axis(np.asarray(x), of_prime, axis=1)[:, 0] for x in (spaces.prime, spaces.group))
+    prime = np.where(primes > 1, primes, 2).astype(np.int64)
     here, power = np.zeros(own.shape, np.int32), prime  # copies of each prime in each slot
     while (held := own % power[:, None] == 0).any():
         here += held
         power = np.minimum(power, 2**31) * prime
-    before = np.tril(spaces.group[:, :, None] == spaces.group[:, None], -1).sum(axis=2)  # equal ones, [n, F]
+    before = np.tril(group[:, :, None] == group[:, None], -1).sum(axis=2)  # equal ones, [n, F]
     outside = np.cumsum(here[:, ::-1], axis=1)[:, ::-1]  # copies in a slot and those after it
     slot = (outside > before[:, None]).sum(axis=1) - 1
-    slot = np.where(spaces.prime > 1, slot, spaces.outermost.reshape(-1, 1)).astype(np.int32)
+    slot = np.where(primes > 1, slot, spaces.outermost.reshape(-1, 1)).astype(np.int32)
 
     places = prescribed_places(np.asarray(spaces.constraints.order))
     places = np.where(places < dims, places, dims + np.argsort(nests.order, axis=2))
     return MappingGenes(
+        cover=cover,
         slot=slot,
         order=np.argsort(places, axis=2).astype(np.int32),
         spatial_order=nests.spatial_order.astype(np.int32),

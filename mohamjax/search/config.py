@@ -227,6 +227,8 @@ class MapperConfig:
             memory, instead of on each mapping's minimal hardware. Area is then the template's, and the search's third
             objective the energy-delay product.
         distinct: mappings with equal objectives count once in survival.
+        padding: mappings may cover larger bounds than the layer's, a few per dimension (`mapping.padding`); all work of
+            the padded problem then counts.
     """
 
     population: int = 120
@@ -239,6 +241,7 @@ class MapperConfig:
     threads: int = 0
     fixed: bool = False
     distinct: bool = True
+    padding: bool = True
 
     @property
     def evaluations(self) -> int:

@@ -169,7 +169,7 @@ class _Radix:
 
 
 def _splits(space: MapSpace, d: int) -> np.ndarray:
-    """`[N, S]` int64: every way to deal the bound of a dimension to slots within their limits and fanouts."""
+    """`[N, S]` int64: every way to deal a bound of a dimension to slots within their limits and fanouts."""
     most = np.minimum(np.asarray(space.limit, np.float64)[:, d], np.asarray(space.fanout, np.float64))
     slots = most.shape[0]
     open_ = [s for s in range(slots) if most[s] > 1 and s != int(space.outermost)]
@@ -187,7 +187,8 @@ def _splits(space: MapSpace, d: int) -> np.ndarray:
             deal(place + 1, left // factor, row)
         row[slot] = 1
 
-    deal(0, int(np.asarray(space.layer.bounds)[d]), [1] * slots)
+    for bound in dict.fromkeys(np.asarray(space.bounds)[:, d].tolist()):
+        deal(0, bound, [1] * slots)
     return np.asarray(rows, np.int64)
 
 
@@ -311,7 +312,9 @@ def _padded(n: int, least: int = 64) -> int:
     return max(least, 1 << (n - 1).bit_length())
 
 
-def space_size(layer: UniqueLayer, template: Template, technology: Technology, *, limit: float = math.inf) -> SpaceSize:
+def space_size(
+    layer: UniqueLayer, template: Template, technology: Technology, *, limit: float = math.inf, padding: bool = True
+) -> SpaceSize:
     """Counts the mappings of one layer on one template.
 
     Args:
@@ -319,11 +322,12 @@ def space_size(layer: UniqueLayer, template: Template, technology: Technology, *
         template: a template that runs it.
         technology: energy and area tables.
         limit: stop counting once there are more classes than this.
+        padding: as in `map_exhaustively`.
 
     Raises:
         InputError: the template does not run layers of this type.
     """
-    return _Space(context(layer, template, technology)).size(limit)
+    return _Space(context(layer, template, technology, padding=padding)).size(limit)
 
 
 # ---------------------------------------------------------------- evaluation
@@ -476,6 +480,7 @@ def map_exhaustively(
     announce: Callable[[UniqueLayer, Template, SpaceSize], None] | None = None,
     dtype: Any = jnp.float32,
     threads: int = 0,
+    padding: bool = True,
 ) -> MappingTables:
     """The true Pareto sets of every layer on every template that can run it, by enumeration.
 
@@ -491,6 +496,7 @@ def map_exhaustively(
         announce: called with the size of each space before anything is evaluated.
         dtype: float dtype; float64 needs JAX's x64 mode.
         threads: batches evaluated at a time; 0 for the number of cores.
+        padding: whether mappings may cover larger bounds, as in `MapperConfig`: all that the mapper would try.
 
     Returns:
         `MappingTables` `[U, T, M, ...]` as `map_layers` gives them, with M the size of the largest set.
@@ -505,7 +511,7 @@ def map_exhaustively(
         for t, template in enumerate(templates):
             if fits(template, layer.type, layer.shape) is not None:
                 continue
-            problem = context(layer, template, technology, levels=levels, dtype=dtype)
+            problem = context(layer, template, technology, levels=levels, dtype=dtype, padding=padding)
             space = _Space(problem)
             size = space.size(limit)
             if size.classes > limit:

@@ -508,7 +508,7 @@ def map_layers(
         found = {pair: hit for pair in pairs if (hit := cache.read(pair.digest)) is not None}
     open_ = [pair for pair in pairs if pair not in found]
 
-    spaces = _spaces(open_, layers, templates, arrays)
+    spaces = _spaces(open_, layers, templates, arrays, config.padding)
     asked = [given[pair.layer, pair.template] for pair in open_] if from_given else given.values()
     most_given, batches = max([0, *map(len, asked)]), 0
     if from_given:
@@ -574,7 +574,7 @@ def compile_mapper(
     arrays = jax.device_get(template_arrays(templates, technology, None, dtype))
     key = jax.random.key(0)
     pairs = _pairs(key, layers, templates, technology, config, rates, {}, {})
-    spaces = _spaces(pairs, layers, templates, arrays)
+    spaces = _spaces(pairs, layers, templates, arrays, config.padding)
     search = _Search(config, rates, None, len(pairs), 0, MAX_CHILDREN if config.fixed else _room_of(spaces))
     block = [pairs[i % len(pairs)] for i in range(config.problems_at_once(len(pairs)))]
     search.programs(*_block(key, block, spaces, arrays, cast(technology, dtype)), None, None)
@@ -585,14 +585,14 @@ def _room_of(spaces: dict[_Pair, MapSpace]) -> int:
 
 
 def _spaces(
-    pairs: Sequence[_Pair], layers: Sequence[UniqueLayer], templates: Sequence[Template], arrays: Any
+    pairs: Sequence[_Pair], layers: Sequence[UniqueLayer], templates: Sequence[Template], arrays: Any, padding: bool
 ) -> dict[_Pair, MapSpace]:
-    """The map space of each problem, padded alike; `arrays` are those of the templates."""
+    """The map space of each problem, of equal shapes; `arrays` are those of the templates."""
     deep, primes = arrays.component.shape[1], prime_slots(layers)
 
     def space(pair: _Pair) -> MapSpace:
         machine = jax.tree.map(lambda leaf: leaf[pair.template], arrays.machine)
-        return pair_space(layers[pair.layer], templates[pair.template], machine, deep, primes)
+        return pair_space(layers[pair.layer], templates[pair.template], machine, deep, primes, padding=padding)
 
     return {pair: space(pair) for pair in pairs}
 
@@ -650,11 +650,16 @@ def _given_genes(
 
 def _blank(space: MapSpace, count: int) -> MappingGenes:
     """Genes of a block `[B, count, ...]` with all factors outermost; NumPy arrays."""
-    size, primes = np.shape(space.prime)
+    size, primes = np.shape(space.dim)
     levels, dims = np.shape(space.constraints.order)[1:]
     order = np.broadcast_to(np.arange(dims, dtype=np.int32), (size, count, 3, levels, dims))
     slot = np.broadcast_to(np.asarray(space.outermost, np.int32).reshape(-1, 1, 1), (size, count, primes))
-    return MappingGenes(slot=slot.copy(), order=order[:, :, 0].copy(), spatial_order=order[:, :, 1:].copy())
+    return MappingGenes(
+        cover=np.zeros((size, count, dims), np.int32),
+        slot=slot.copy(),
+        order=order[:, :, 0].copy(),
+        spatial_order=order[:, :, 1:].copy(),
+    )
 
 
 def _empty(genes: MappingGenes | None, capacity: int, dtype: Any) -> emo.Archive:

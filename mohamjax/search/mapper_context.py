@@ -12,6 +12,7 @@ import numpy as np
 from mohamjax import emo
 from mohamjax.hardware import Machine, Technology, Template, TemplateArrays, fits, template_arrays
 from mohamjax.mapping.cost import MAX_CHILDREN
+from mohamjax.mapping.padding import ALTERNATIVES, padded_bounds
 from mohamjax.mapping.space import MappingGenes, MapSpace, constraints, decode, map_space, prime_factors
 from mohamjax.mapping.tables import need_children, on_own_hardware
 from mohamjax.struct import cast, record
@@ -45,18 +46,20 @@ def children_room(spaces: Sequence[MapSpace]) -> int:
 
 
 def map_spaces(
-    layers: Sequence[UniqueLayer], templates: Sequence[Template], arrays: TemplateArrays
+    layers: Sequence[UniqueLayer], templates: Sequence[Template], arrays: TemplateArrays, *, padding: bool = True
 ) -> dict[tuple[int, int], MapSpace]:
-    """Map spaces of all pairs of layers and templates that can run them, equally padded, by (layer, template).
+    """Map spaces of all pairs of layers and templates that can run them, of equal shapes, by (layer, template).
 
     Args:
         layers: unique layers.
         templates: T templates.
         arrays: the templates, `[T, ...]` NumPy leaves.
+        padding: whether mappings may cover larger bounds, as in `MapperConfig`.
     """
     levels, primes = arrays.component.shape[1], prime_slots(layers)
+    machines = [jax.tree.map(lambda leaf, t=t: leaf[t], arrays.machine) for t in range(len(templates))]
     return {
-        (u, t): pair_space(layer, template, jax.tree.map(lambda leaf, t=t: leaf[t], arrays.machine), levels, primes)
+        (u, t): pair_space(layer, template, machines[t], levels, primes, padding=padding)
         for u, layer in enumerate(layers)
         for t, template in enumerate(templates)
         if fits(template, layer.type, layer.shape) is None
@@ -106,6 +109,7 @@ def context(
     *,
     levels: int | None = None,
     dtype: Any = jnp.float32,
+    padding: bool = True,
 ) -> MapperContext:
     """One problem as `objectives` takes it, for those who evaluate or enumerate mappings themselves.
 
@@ -115,13 +119,15 @@ def context(
         technology: energy and area tables.
         levels: L; default those of the template.
         dtype: float dtype of the evaluation.
+        padding: whether mappings may cover larger bounds, as in `MapperConfig`.
 
     Raises:
         InputError: the template does not run layers of this type.
     """
     arrays = template_arrays([template], technology, levels=levels, dtype=dtype)
     arrays = jax.device_get(jax.tree.map(lambda leaf: leaf[0], arrays))
-    space = pair_space(layer, template, arrays.machine, arrays.component.shape[0], prime_slots([layer]))
+    deep, primes = arrays.component.shape[0], prime_slots([layer])
+    space = pair_space(layer, template, arrays.machine, deep, primes, padding=padding)
     return MapperContext(
         space=jax.tree.map(jnp.asarray, space),
         template=jax.tree.map(jnp.asarray, arrays),
@@ -132,9 +138,29 @@ def context(
 def prime_slots(layers: Sequence[UniqueLayer]) -> int:
     """Factor slots that the layers need, rounded up."""
     longest = max([1, *(sum(len(prime_factors(bound)) for bound in layer.shape.bounds) for layer in layers)])
-    return _PRIME_STEP * -(-longest // _PRIME_STEP)
+    return _slots(longest)
 
 
-def pair_space(layer: UniqueLayer, template: Template, machine: Machine, levels: int, primes: int) -> MapSpace:
-    """The map space of one problem, NumPy arrays."""
-    return map_space(layer.shape, constraints(template, layer.type, layer.shape, levels), machine, primes)
+def _slots(factors: int) -> int:
+    return _PRIME_STEP * -(-factors // _PRIME_STEP)
+
+
+def pair_space(
+    layer: UniqueLayer, template: Template, machine: Machine, levels: int, primes: int, *, padding: bool
+) -> MapSpace:
+    """The map space of one problem, NumPy arrays.
+
+    Args:
+        layer: the layer.
+        template: the template.
+        machine: it at its largest sizes, padded to `levels`.
+        levels: L.
+        primes: F, from `prime_slots`.
+        padding: whether mappings may cover larger bounds. Which ones depends on the layer and the template alone.
+    """
+    limits = constraints(template, layer.type, layer.shape, levels)
+    if not padding:
+        return map_space(layer.shape, limits, machine, primes)
+    own = _slots(sum(len(prime_factors(bound)) for bound in layer.shape.bounds))
+    bounds = padded_bounds(layer.shape.bounds, limits, machine, own)
+    return map_space(layer.shape, limits, machine, primes, bounds, ALTERNATIVES)

@@ -1,9 +1,10 @@
-"""MEDEA's variation of mappings: level crossover, random, fill and parallelising mutation (MEDEA, Section IV).
+"""MEDEA's variation of mappings: level crossover, random, fill and parallelising mutation (MEDEA, Section IV); padding.
 
 Every operator maps legal genes to legal genes: constraints, fanouts and capacities hold afterwards, so that no child
 has to be thrown away. Each applies with a probability of its own, which is traced.
 
-Axes as in `mapping.space`: F primes, S slots, L levels, D dimensions. All but `grow` are for one individual or pair.
+Axes as in `mapping.space`: A bounds, F primes, S slots, L levels, D dimensions. All but `grow` are for one individual
+or pair.
 """
 
 from __future__ import annotations
@@ -19,7 +20,20 @@ import numpy as np
 from mohamjax.blocks import first_true, short_argsort
 from mohamjax.dims import RELEVANCE
 from mohamjax.mapping.nest import Array
-from mohamjax.mapping.space import MappingGenes, MapSpace, Nest, admits, evict, move, nest, room, sample, slot_level
+from mohamjax.mapping.space import (
+    MappingGenes,
+    MapSpace,
+    Nest,
+    admits,
+    covering,
+    evict,
+    move,
+    nest,
+    room,
+    sample,
+    slot_factors,
+    slot_level,
+)
 from mohamjax.platforms import by_platform
 from mohamjax.struct import record, take
 
@@ -33,6 +47,7 @@ __all__ = [
     "mutate",
     "neighbour",
     "neighbours",
+    "pad",
     "parallelise",
     "random_draft",
     "vary",
@@ -41,6 +56,7 @@ __all__ = [
 _FILL_RATE = 3.5
 _MORE = 1.5
 _MOST = 8
+_LONGEST = 12  # primes of one dimension that find a new slot when it is padded
 _PASSES = 4  # in which a mutation takes a population that it takes whole: by default it takes a fifth, in one pass
 _Mutation = Callable[[Array, MappingGenes, MapSpace], MappingGenes]
 
@@ -56,16 +72,20 @@ class MapperRates:
         random: random mutation.
         fill: bottom-up fill mutation.
         parallelise: parallelising mutation.
+        pad: padding mutation, in spaces where a mapping may cover several bounds.
     """
 
     crossover: jax.typing.ArrayLike = dataclasses.field(default_factory=lambda: np.float32(1.0))
     random: jax.typing.ArrayLike = dataclasses.field(default_factory=lambda: np.float32(0.8))
     fill: jax.typing.ArrayLike = dataclasses.field(default_factory=lambda: np.float32(0.2))
     parallelise: jax.typing.ArrayLike = dataclasses.field(default_factory=lambda: np.float32(0.2))
+    pad: jax.typing.ArrayLike = dataclasses.field(default_factory=lambda: np.float32(0.1))
 
 
-PAPER_RATES = MapperRates(random=np.float32(0.4), fill=np.float32(0.7), parallelise=np.float32(0.7))
-"""The MEDEA paper's probabilities (Section V); crossover always, as in the released code."""
+PAPER_RATES = MapperRates(
+    random=np.float32(0.4), fill=np.float32(0.7), parallelise=np.float32(0.7), pad=np.float32(0.0)
+)
+"""The MEDEA paper's probabilities (Section V); crossover always, as in the released code. It does not pad."""
 
 
 def _select(condition: Array, new, old):
@@ -93,7 +113,8 @@ def crossover(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace):
     temporal and spatial factors and loop orders. A factor that shrank multiplies the outermost temporal loop of its
     dimension; one that grew is taken from the other loops of its dimension from the outermost inwards, skipping the
     changed level. Because factors are primes in slots, this always succeeds; should a buffer then overflow, primes
-    are evicted from it to the outermost level.
+    are evicted from it to the outermost level. A dimension of which the parents cover different bounds keeps its own,
+    and leaves the changed level for the outermost.
 
     Args:
         key: consumed.
@@ -107,26 +128,39 @@ def crossover(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace):
     level_key, evict_key = jax.random.split(key)
     evict_keys = jax.random.split(evict_key)
     levels = space.capacity.shape[0]
-    used = space.prime > 1
-    mine = (space.dim[:, None] == jnp.arange(space.limit.shape[1])) & used[:, None]
+    dims = jnp.arange(space.limit.shape[1])
+    of_first, of_second = (covering(parent.cover, space) for parent in (a, b))
+    mine = (space.dim[:, None] == dims) & (of_first.prime > 1)[:, None]
+    same = a.cover == b.cover
+    alike = jnp.any((space.dim[:, None] == dims) & same, axis=-1)  # [F]
     free = jnp.any((space.limit > 1) & jnp.any(mine, axis=0), axis=-1).reshape(3, levels).any(axis=0)
     free &= jnp.arange(levels) < space.outermost
     draw = jax.random.uniform(level_key, (levels,))
     level = jnp.argmax(jnp.where(free, draw, -1))
 
-    def child(key: Array, own: MappingGenes, other: MappingGenes) -> MappingGenes:
-        have, get = _level_first(own.slot, level, space), _level_first(other.slot, level, space)
+    def child(key: Array, own: MappingGenes, other: MappingGenes, covers: MapSpace, others: MapSpace) -> MappingGenes:
+        have, get = _level_first(own.slot, level, covers), _level_first(other.slot, level, others)
         slot = jnp.where(slot_level(have, space) == level, space.outermost, have)
-        slot = jnp.where(slot_level(get, space) == level, get, slot)
+        slot = jnp.where((slot_level(get, space) == level) & alike, get, slot)
         row = (jnp.arange(levels) == level)[:, None]
         return MappingGenes(
-            slot=evict(key, slot, space),
+            cover=own.cover,
+            slot=evict(key, slot, covers),
             order=jnp.where(row, other.order, own.order),
             spatial_order=jnp.where(row, other.spatial_order, own.spatial_order),
         )
 
     both = jax.tree.map(lambda x, y: jnp.stack([x, y]), a, b)
-    children = jax.vmap(child)(evict_keys, both, jax.tree.map(lambda leaf: leaf[::-1], both))
+    covers = dataclasses.replace(
+        space,
+        prime=jnp.stack([of_first.prime, of_second.prime]),
+        group=jnp.stack([of_first.group, of_second.group]),
+    )
+    axes = jax.tree.map(lambda leaf: None, space)
+    axes = dataclasses.replace(axes, prime=0, group=0)
+    swapped = dataclasses.replace(covers, prime=covers.prime[::-1], group=covers.group[::-1])
+    exchanged = jax.tree.map(lambda leaf: leaf[::-1], both)
+    children = jax.vmap(child, in_axes=(0, 0, 0, axes, axes))(evict_keys, both, exchanged, covers, swapped)
     first, second = (jax.tree.map(lambda leaf, i=i: leaf[i], children) for i in range(2))
     return _select(jnp.any(free), (first, second), (a, b))
 
@@ -134,6 +168,7 @@ def crossover(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace):
 def _swap_loops(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
     """Exchanges two temporal loops of one level, drawn among the pairs of loops with a bound above 1."""
     levels, dims = genes.order.shape
+    space = covering(genes.cover, space)
     at = (genes.slot == jnp.arange(levels)[:, None]) & (space.prime > 1)  # temporal loops: slot = level
     dim_used = jnp.any(at[:, :, None] & (space.dim[:, None] == jnp.arange(dims)), axis=1)  # [L, D]
     loops = jnp.take_along_axis(dim_used, genes.order, axis=1)
@@ -153,6 +188,7 @@ def _swap_loops(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGene
 def _move_factor(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
     """Moves one prime to another slot, drawn among those that take it."""
     index_key, slot_key = jax.random.split(key)
+    space = covering(genes.cover, space)
     index = jnp.argmax(jnp.where(space.prime > 1, jax.random.uniform(index_key, space.prime.shape), -1))
     can = admits(nest(genes.slot, space), index, space)
     target = jnp.argmax(jnp.where(can, jax.random.uniform(slot_key, can.shape), -1)).astype(jnp.int32)
@@ -196,6 +232,7 @@ def fill(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
     dimension's temporal loops outside, as long as it and every buffer between still fits. The key is consumed.
     """
     level_key, dim_key, visit_key = jax.random.split(key, 3)
+    space = covering(genes.cover, space)
     levels, dims = genes.order.shape
     relevant = jnp.any(space.constraints.keep[:, :, None] & RELEVANCE, axis=1)  # [L, D]
     mine = (space.dim[:, None] == jnp.arange(dims)) & (space.prime > 1)[:, None]  # [F, D]
@@ -228,6 +265,7 @@ def parallelise(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGene
     fanout left still take them, as long as the buffers fit. The key is consumed.
     """
     visit_key, slot_key = jax.random.split(key)
+    space = covering(genes.cover, space)
     levels, dims = genes.order.shape
     wide = jnp.any((space.limit[levels:] > 1) & (space.fanout[levels:, None] > 1), axis=0)  # [D]
     candidate = (genes.slot < levels) & (space.prime > 1)
@@ -245,14 +283,48 @@ def parallelise(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGene
     return dataclasses.replace(genes, slot=state.slot)
 
 
+def pad(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
+    """Padding mutation: one dimension covers another of its bounds.
+
+    Its new primes, the largest first, are dealt to the slots anew: each goes where the old factor leaves most to fill,
+    or, by a fair coin, to spatial slots first, since filling an array is what padding is for. What finds no room stays
+    at the outermost level. Where no dimension has a choice nothing changes. The key is consumed.
+    """
+    dim_key, which_key, coin_key, draw_key = jax.random.split(key, 4)
+    levels, dims = genes.order.shape
+    slots = jnp.arange(space.limit.shape[0])
+    open_ = space.choices > 1
+    dim = jnp.argmax(jnp.where(open_, jax.random.uniform(dim_key, (dims,)), -1))
+    choices = jnp.asarray(space.choices)[dim]
+    step = jax.random.randint(which_key, (), 1, jnp.maximum(choices, 2))
+    cover = jnp.where(jnp.arange(dims) == dim, (genes.cover + step) % jnp.maximum(choices, 1), genes.cover)
+    old, space = slot_factors(genes.slot, covering(genes.cover, space))[:, dim], covering(cover, space)
+
+    first = jax.random.bernoulli(coin_key) & (slots >= levels)
+    taste = jax.random.gumbel(draw_key, slots.shape) + jnp.where(first, 8.0, 0.0)
+    index = jax.lax.top_k(jnp.where(space.dim == dim, space.prime, 0), min(_LONGEST, space.prime.shape[0]))[1]
+
+    def deal(state: Nest, index: Array) -> tuple[Nest, None]:
+        mine = (space.dim[index] == dim) & (space.prime[index] > 1)
+        left = jnp.log2(old.astype(taste.dtype)) - jnp.log2(state.factors[:, dim].astype(taste.dtype))
+        can = room(state, index, space) & (slots != space.outermost)
+        target = jnp.argmax(jnp.where(can, left + taste, -jnp.inf)).astype(jnp.int32)
+        return move(state, index, target, mine & can[target], space), None
+
+    start = jnp.where(space.dim == dim, space.outermost, genes.slot)
+    state, _ = jax.lax.scan(deal, nest(start, space), index)
+    changed = dataclasses.replace(genes, cover=cover.astype(jnp.int32), slot=state.slot)
+    return _select(jnp.any(open_), changed, genes)
+
+
 @record
 class Draft:
     """An individual with what is left to do to it: `grow` does that to the few that it is drawn for.
 
     Attributes:
         genes: so far.
-        keys: `[2]` typed keys of `fill` and `parallelise`; any where neither is wanted.
-        wanted: `[2]` bool, which of the two are drawn for it.
+        keys: `[3]` typed keys of `pad`, `fill` and `parallelise`; any where none is wanted.
+        wanted: `[3]` bool, which of the three are drawn for it.
     """
 
     genes: MappingGenes
@@ -266,10 +338,11 @@ def vary(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace, rates: M
     pair = _select(jax.random.bernoulli(coin_key, rates.crossover), crossover(cross_key, a, b, space), (a, b))
 
     def draft(key: Array, genes: MappingGenes) -> Draft:
-        coins, random_key, *keys = jax.random.split(key, 4)
-        draws = jax.random.uniform(coins, (3,))
+        coins, random_key, *keys = jax.random.split(key, 5)
+        draws = jax.random.uniform(coins, (4,))
         genes = _select(draws[0] < rates.random, mutate(random_key, genes, space), genes)
-        wanted = draws[1:] < jnp.stack([jnp.asarray(rate, draws.dtype) for rate in (rates.fill, rates.parallelise)])
+        growing = rates.pad, rates.fill, rates.parallelise
+        wanted = draws[1:] < jnp.stack([jnp.asarray(rate, draws.dtype) for rate in growing])
         return Draft(genes=genes, keys=jnp.stack(keys), wanted=wanted)
 
     children = jax.vmap(draft)(jax.random.split(child_key), jax.tree.map(lambda x, y: jnp.stack([x, y]), *pair))
@@ -278,26 +351,29 @@ def vary(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace, rates: M
 
 def random_draft(key: Array, space: MapSpace) -> Draft:
     """A random individual to which nothing is left to do; the key is consumed."""
-    return Draft(genes=sample(key, space), keys=jnp.stack([key, key]), wanted=jnp.zeros(2, bool))
+    return Draft(genes=sample(key, space), keys=jnp.stack([key] * 3), wanted=jnp.zeros(3, bool))
 
 
 def grow(drafts: Draft, space: MapSpace) -> MappingGenes:
-    """The genes of drafts `[N, ...]`, in the order of the drafts: filled, then parallelised where that is wanted."""
+    """The genes of drafts `[N, ...]`, in their order: padded, filled, then parallelised, each where it is wanted."""
     genes = drafts.genes
-    for i, operator in enumerate((fill, parallelise)):
+    for i, operator in enumerate((pad, fill, parallelise)):
+        if operator is pad and len(space.prime) == 1:
+            continue  # no layer has a choice of bounds
         arguments = drafts.keys[:, i], drafts.wanted[:, i], genes, space
         few, all_ = (functools.partial(form, operator) for form in (_few, _all))
-        genes = dataclasses.replace(genes, slot=by_platform(*arguments, cpu=few, wide=all_))
+        cover, slot = by_platform(*arguments, cpu=few, wide=all_)
+        genes = dataclasses.replace(genes, cover=cover, slot=slot)
     return genes
 
 
-def _all(operator: _Mutation, keys: Array, wanted: Array, genes: MappingGenes, space: MapSpace) -> Array:
-    """Slots `[N, F]` of genes after a mutation that changes nothing else, where it is wanted."""
-    slot = jax.vmap(operator, in_axes=(0, 0, None))(keys, genes, space).slot
-    return jnp.where(wanted[:, None], slot, genes.slot)
+def _all(operator: _Mutation, keys: Array, wanted: Array, genes: MappingGenes, space: MapSpace) -> tuple[Array, Array]:
+    """Bounds covered `[N, D]` and slots `[N, F]` after a mutation that changes nothing else, where it is wanted."""
+    changed = jax.vmap(operator, in_axes=(0, 0, None))(keys, genes, space)
+    return _select(wanted[:, None], (changed.cover, changed.slot), (genes.cover, genes.slot))
 
 
-def _few(operator: _Mutation, keys: Array, wanted: Array, genes: MappingGenes, space: MapSpace) -> Array:
+def _few(operator: _Mutation, keys: Array, wanted: Array, genes: MappingGenes, space: MapSpace) -> tuple[Array, Array]:
     """The same, those for which it is wanted a few at a time: on a processor what is thrown away takes as long."""
     number = wanted.shape[0]
     width = 8 * max(1, -(-number // _PASSES // 8))
@@ -306,15 +382,17 @@ def _few(operator: _Mutation, keys: Array, wanted: Array, genes: MappingGenes, s
     rank = jnp.cumsum(wanted, dtype=jnp.int32)  # from 1
     place = first_true(jnp.asarray(wanted), number + width)
 
-    def step(carry: tuple[Array, Array]) -> tuple[Array, Array]:
-        first, slot = carry
+    def step(carry: tuple[Array, tuple[Array, Array]]) -> tuple[Array, tuple[Array, Array]]:
+        first, kept = carry
         rows = jnp.minimum(jax.lax.dynamic_slice(place, (first,), (width,)), number - 1)
-        changed = jax.vmap(operator, in_axes=(0, 0, None))(keys[rows], take(genes, rows), space).slot
+        changed = jax.vmap(operator, in_axes=(0, 0, None))(keys[rows], take(genes, rows), space)
         own = rank - 1 - first
         here = wanted & (own >= 0) & (own < width)
-        return first + width, jnp.where(here[:, None], changed[jnp.clip(own, 0, width - 1)], slot)
+        mine = take((changed.cover, changed.slot), jnp.clip(own, 0, width - 1))
+        return first + width, _select(here[:, None], mine, kept)
 
-    return jax.lax.while_loop(lambda carry: carry[0] < rank[-1], step, (jnp.int32(0), genes.slot))[1]
+    start = jnp.int32(0), (genes.cover, genes.slot)
+    return jax.lax.while_loop(lambda carry: carry[0] < rank[-1], step, start)[1]
 
 
 def _loop_orders(genes: MappingGenes, space: MapSpace) -> tuple[Array, Array]:
@@ -337,7 +415,8 @@ def neighbours(genes: MappingGenes, space: MapSpace) -> Array:
     do not move the weights (the outputs), the innermost of their slot, which is what decides on reuse. Of equal primes
     in one slot only the first takes part. Where two change places, a buffer may overflow.
     """
-    primes, slots = space.prime.shape[0], space.limit.shape[0]
+    primes, slots = space.dim.shape[0], space.limit.shape[0]
+    space = covering(genes.cover, space)
     state = nest(genes.slot, space)
     index = jnp.arange(primes)
     move_ = jax.vmap(admits, in_axes=(None, 0, None))(state, index, space)
@@ -369,7 +448,7 @@ def neighbour(genes: MappingGenes, step: Array, space: MapSpace) -> MappingGenes
     `k` of loops becomes innermost in slot `s`, s * (D + 2) + k, where `k` is a dimension, D for all loops that leave
     the weights and D + 1 for those that leave the outputs where they are.
     """
-    primes, (slots, dims) = space.prime.shape[0], space.limit.shape
+    primes, (slots, dims) = space.dim.shape[0], space.limit.shape
     levels, kinds = space.capacity.shape[0], len(_INWARD)
     index, moves, swaps = jnp.arange(primes), primes * slots, primes * primes
     is_move, is_turn = step < moves, step >= moves + swaps
@@ -384,4 +463,4 @@ def neighbour(genes: MappingGenes, step: Array, space: MapSpace) -> MappingGenes
     rank = jnp.where(jnp.asarray(_INWARD)[kind, orders[row]], 1, 2)
     turned = orders[row][short_argsort(jnp.where(prescribed[row], 0, rank))]
     orders = jnp.where(((jnp.arange(slots) == row) & is_turn)[:, None], turned, orders).reshape(3, levels, dims)
-    return MappingGenes(slot=slot.astype(jnp.int32), order=orders[0], spatial_order=orders[1:])
+    return dataclasses.replace(genes, slot=slot.astype(jnp.int32), order=orders[0], spatial_order=orders[1:])

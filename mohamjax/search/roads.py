@@ -63,8 +63,9 @@ _ROUNDS = 4  # of as many draws as mappings are wanted
 def sample_mappings(problem: DesignProblem, count: int, seed: int = 0) -> MappingTables:
     """Random valid mappings of every layer on every template that runs it, in the place of a mapper's sets: no search.
 
-    Of each set's draws equal loop nests count once, whatever the order of loops of bound 1; those that break a
-    constraint of the template or exceed its largest sizes are left out. Small map spaces yield fewer than `count`.
+    They cover the layers' own bounds; none is padded. Of each set's draws equal loop nests count once, whatever the
+    order of loops of bound 1; those that break a constraint of the template or exceed its largest sizes are left out.
+    Small map spaces yield fewer than `count`.
 
     Args:
         problem: the problem.
@@ -89,7 +90,7 @@ def sample_mappings(problem: DesignProblem, count: int, seed: int = 0) -> Mappin
     technology = cast(problem.technology, jnp.float32)
     levels, key = arrays.component.shape[1], jax.random.fold_in(jax.random.key(seed), 1)
     draws: dict[tuple[int, int], Mapping] = {}
-    for (u, t), space in map_spaces(layers, templates, arrays).items():
+    for (u, t), space in map_spaces(layers, templates, arrays, padding=False).items():
         own = jax.random.fold_in(jax.random.fold_in(key, u), t)
         nests = jax.device_get(_drawn(own, jax.tree.map(jnp.asarray, space), count=_ROUNDS * count))
         draws[u, t] = take(nests, _distinct(nests)[: 2 * count])

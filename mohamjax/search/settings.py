@@ -91,7 +91,7 @@ class Settings:
         Args:
             budget: a key of `BUDGETS`.
             preset: `default`; `layers`: a search that moves single layers, from list schedules on, as the default was
-                before plans; or `paper`: rates, rate unit and contention as MOHaM prints them.
+                before plans; or `paper`: rates, rate unit and contention as MOHaM prints them, and no padded mappings.
             changes: further fields of `Settings`.
 
         Raises:
@@ -115,6 +115,7 @@ class Settings:
                 base,
                 moham=dataclasses.replace(base.moham, rate_unit="individual", seeded=False, scale="linear"),
                 rates=PAPER_RATES,
+                mapper=dataclasses.replace(base.mapper, padding=False),
                 package=PackageParameters(contention="interface"),
             )
         return dataclasses.replace(base, **changes)
@@ -129,7 +130,7 @@ def changed(settings: Settings, changes: dict[str, Any]) -> Settings:
     Args:
         settings: the settings.
         changes: fields of `Settings`, `MohamConfig`, `PlanRates`, `Rates` or `RemapConfig`; a name that several have is
-            that of the first.
+            that of the first. And `padding`, of the mapper.
 
     Raises:
         InputError: an unknown name, or what the problem decides.
@@ -138,11 +139,11 @@ def changed(settings: Settings, changes: dict[str, Any]) -> Settings:
         "moham": MohamConfig, "plan_rates": PlanRates, "rates": Rates, "remap": RemapConfig,
     }  # fmt: skip
     own = [field.name for field in dataclasses.fields(Settings)]
-    homes: dict[str, str] = {}
+    homes: dict[str, str] = {"padding": "mapper"}
     for part, kind in parts.items():
         for field in dataclasses.fields(kind):
             homes.setdefault(field.name, part)
-    dealt: dict[str, dict[str, Any]] = {part: {} for part in ("", *parts)}
+    dealt: dict[str, dict[str, Any]] = {part: {} for part in ("", "mapper", *parts)}
     for name, value in changes.items():
         if name in _OF_PROBLEM:
             raise InputError(
@@ -154,7 +155,7 @@ def changed(settings: Settings, changes: dict[str, Any]) -> Settings:
             raise InputError("is not known", item=f"setting {name!r}", remedy=remedy)
         dealt["" if name in own else homes[name]][name] = value
     settings = dataclasses.replace(settings, **dealt[""])
-    for part in parts:
+    for part in ("mapper", *parts):
         if dealt[part]:
             settings = dataclasses.replace(
                 settings, **{part: dataclasses.replace(getattr(settings, part), **dealt[part])}

@@ -1,0 +1,111 @@
+"""Padded loop bounds: which larger bounds of a layer a mapping may cover instead of its own.
+
+Factors have to divide their bound, so that a prime bound runs on one child of an array and fills no buffer well. A
+mapping may round a bound up and do all the work of the larger problem: 197 tokens as 208 run on 16 children in 13
+steps, in place of 197. Chosen are a few bounds per dimension that suit the fanouts and the buffers of the template.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+
+import numpy as np
+
+from mohamjax.dims import RELEVANCE, R, S
+from mohamjax.hardware.machine import Machine
+from mohamjax.mapping.space import Constraints, prime_factors
+
+__all__ = ["ALTERNATIVES", "MOST_PADDED", "padded_bounds"]
+
+ALTERNATIVES = 4
+"""Bounds per dimension that a mapping may choose from, its own among them."""
+
+_WORTH = math.log2(1.05)
+"""Least gain, over all uses of a dimension, for which a larger bound is offered: 5 % fewer steps in one of them."""
+
+MOST_PADDED = 4 / 3
+"""Largest padded bound that is offered, in layers' own bounds: 3 becomes 4, which takes two children two steps."""
+
+_FARTHEST = 64
+"""Most that is added to a bound: as wide as the widest fanouts are likely to be."""
+
+
+def padded_bounds(
+    bounds: tuple[int, ...], limits: Constraints, machine: Machine, primes: int
+) -> tuple[tuple[int, ...], ...]:
+    """Bounds that mappings of a layer may cover on a template, dimension by dimension; the layer's own come first.
+
+    A larger bound is offered where it needs fewer steps: on some of the template's fanouts, or for tiles of some size
+    in its buffers. Of several, those that gain most beside what is there already. Filter taps (R, S) are not padded:
+    that would widen the window of inputs.
+
+    Args:
+        bounds: `[D]`, of the layer.
+        limits: what the template allows a mapping of the layer.
+        machine: the template at its maximum sizes, padded to the same L.
+        primes: prime factors that all dimensions together have room for.
+
+    Returns:
+        `[D]` tuples of at most `ALTERNATIVES` bounds, ascending.
+    """
+    capacity, fanout = np.asarray(machine.capacity), np.asarray(machine.fanout)
+    across = np.minimum(limits.spatial_max, fanout.T[:, :, None])  # [2, L, D]
+    stored = np.any(np.asarray(limits.keep)[:, :, None] & RELEVANCE, axis=1) & np.isfinite(capacity)[:, None]  # [L, D]
+    buffered = np.any(stored & (np.asarray(limits.temporal_max) > 1), axis=0).tolist()
+    offers = [
+        (gain, d, padded)
+        for d, bound in enumerate(bounds)
+        if bound > 1 and d not in (R, S)
+        for gain, padded in _offers(bound, tuple(sorted(int(f) for f in across[..., d].ravel() if f > 1)), buffered[d])
+    ]
+    chosen = [[bound] for bound in bounds]
+    longest = [len(prime_factors(bound)) for bound in bounds]
+    for _, d, padded in sorted(offers, key=lambda offer: -offer[0]):
+        longer = max(longest[d], len(prime_factors(padded)))
+        if sum(longest) - longest[d] + longer <= primes:
+            longest[d] = longer
+            chosen[d].append(padded)
+    return tuple(tuple(sorted(row)) for row in chosen)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _offers(bound: int, fanouts: tuple[int, ...], buffered: bool) -> tuple[tuple[float, int], ...]:
+    """Larger bounds in the order in which they are chosen, each with what it adds: (gain, bound).
+
+    The gain is the sum of the logarithms of the steps saved over all uses of the dimension: on every choice of the
+    fanouts, and, if it is `buffered`, in tiles of about every power of two.
+    """
+    most = min(int(bound * MOST_PADDED), bound + _FARTHEST)
+    candidates = list(range(bound, most + 1))
+    uses = {part for n in range(1, len(fanouts) + 1) for part in itertools.combinations(fanouts, n)}
+    tiles = [1 << i for i in range(1, bound.bit_length())] if buffered else []
+    if not uses and not tiles:
+        return ()
+    steps = np.array(
+        [
+            [b / _widest(b, part) for part in sorted(uses)]
+            + [b / next(f for f in range(min(tile, b), 0, -1) if b % f == 0) for tile in tiles]
+            for b in candidates
+        ]
+    )
+    steps = np.log2(steps)
+    best, out = steps[0], []
+    while len(out) < ALTERNATIVES - 1:
+        gains = np.maximum(best - steps, 0).sum(axis=1)
+        pick = int(np.argmax(gains))
+        if gains[pick] < _WORTH:
+            break
+        out.append((float(gains[pick]), candidates[pick]))
+        best = np.minimum(best, steps[pick])
+    return tuple(out)
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _widest(bound: int, fanouts: tuple[int, ...]) -> int:
+    """Most children that a bound runs on: the largest product of a factor for each fanout that divides it."""
+    if not fanouts:
+        return 1
+    factors = [f for f in range(1, min(fanouts[0], bound) + 1) if bound % f == 0]
+    return max(f * _widest(bound // f, fanouts[1:]) for f in factors)
