@@ -145,6 +145,7 @@ def of_places(places: np.ndarray) -> Factors:
     if np.unique(places).size == n:
         return simplified([(n, False)])
     divisors = [d for d in range(1, n + 1) if n % d == 0]
+    primes = [p for p in divisors if p > 1 and all(p % d for d in divisors if 1 < d < p)]
 
     def repeats(size: int, stride: int) -> bool:
         blocks = places.reshape(-1, size, stride)
@@ -155,11 +156,11 @@ def of_places(places: np.ndarray) -> Factors:
     while inside < n:
         stride, size = next(
             (
-                (stride, size)
+                (stride, p)
                 for stride in divisors
                 if stride % inside == 0
-                for size in reversed(divisors)
-                if size > 1 and n % (stride * size) == 0 and repeats(size, stride)
+                for p in primes
+                if n % (stride * p) == 0 and repeats(p, stride)
             ),
             (n, 1),
         )

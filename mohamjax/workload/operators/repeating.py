@@ -91,7 +91,7 @@ def joined(call: Call, out: Tensor, parts: Sequence[Tensor], axis: int, *, stack
         return out
     alike = len({p.shape for p in parts}) == 1
     found: list[Factors] = []
-    for part in parts:
+    for part in {id(p): p for p in parts}.values():
         own = [*part.factors]
         if stack:
             own.insert(axis, ())
