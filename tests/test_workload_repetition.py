@@ -578,6 +578,16 @@ def test_heads_that_repeat_in_part_share_in_part(tmp_path):
     assert brief(read_network(save(tmp_path, proto))) == [("bmm", {"G": 4, "N": 6, "K": 5, "C": 6})]
 
 
+@pytest.mark.parametrize(("orders", "want"), [(250, ("bmm", {"G": 2, "N": 12, "K": 5, "C": 6})), (260, EVERY_HEAD)])
+def test_the_search_for_regular_orders_ends(tmp_path, orders, want):
+    """Thousands of places in each of hundreds of irregular orders: beyond about a million, heads count one by one."""
+    nodes = [node("Gather", "z irregular", f"z{i}", axis=0) for i in range(orders)]
+    nodes += [node("Gather", "k at", "kr", axis=1)]
+    irregular = const("irregular", np.random.default_rng(0).integers(0, 9, 4096))
+    proto = keys_through(nodes, [irregular, ints("at", *[0] * 4, *[1] * 4)], [info("z", (9,))])
+    assert brief(read_network(save(tmp_path, proto))) == [want]
+
+
 def test_members_of_a_sequence_that_are_alike_are_not_the_same(tmp_path):
     """Parts of one size are told apart by nothing but their place: two heads stay two, each four times."""
     nodes = [

@@ -50,14 +50,12 @@ def permuted(out: Tensor, source: Tensor, order: Sequence[int]) -> Tensor:
 
 def picked(call: Call, factors: Factors, places: np.ndarray) -> Factors:
     """What stands at some places, int64[n], of an axis that has the factors; n positive."""
-    if places.size > _MOST_PLACES or (not any(repeated for _, repeated in factors) and _distinct(places)):
-        return plain([places.size])[0]
-    call.budget.spend("entries", 4 * places.size)
-    return of_places(first_places(factors)[places])
-
-
-def _distinct(places: np.ndarray) -> bool:
-    return np.unique(places).size == places.size
+    unknown = plain([places.size])[0]
+    if places.size > _MOST_PLACES:
+        return unknown
+    if not any(repeated for _, repeated in factors) and np.unique(places).size == places.size:
+        return unknown
+    return of_places(first_places(factors)[places]) if call.budget.order(places.size) else unknown
 
 
 def chosen(call: Call, out: Tensor, source: Tensor, cuts: Sequence[slice]) -> Tensor:
