@@ -186,7 +186,10 @@ def test_deformable_convolution_is_a_convolution_with_a_warning(tmp_path):
         ((3, 5), (2, 5, 7), "a", ("fc", {"N": 14, "K": 3, "C": 5})),
         ((4, 3, 5), (2, 4, 5, 7), "a", ("fc", {"G": 4, "N": 14, "K": 3, "C": 5})),
         ((2, 4, 7, 5), (2, 4, 5, 3), "", ("bmm", {"G": 8, "N": 7, "K": 3, "C": 5})),
-        ((2, 1, 7, 5), (4, 5, 3), "", ("bmm", {"G": 8, "N": 7, "K": 3, "C": 5})),
+        ((2, 1, 7, 5), (4, 5, 3), "", ("bmm", {"N": 14, "K": 12, "C": 5})),
+        ((2, 4, 7, 5), (4, 5, 3), "", ("bmm", {"G": 4, "N": 14, "K": 3, "C": 5})),
+        ((2, 1, 7, 5), (2, 4, 5, 3), "", ("bmm", {"G": 2, "N": 7, "K": 12, "C": 5})),
+        ((7, 5), (4, 5, 3), "b", ("fc", {"N": 7, "K": 12, "C": 5})),
         ((7, 5), (5, 3), "", ("bmm", {"N": 7, "K": 3, "C": 5})),
     ],
 )
@@ -330,9 +333,10 @@ def test_attention_of_separate_operands(tmp_path, op):
     ]
     weights = [weight("wq", (32, 32)), weight("wk", (32, width)), weight("wv", (32, width))]
     network = contrib(tmp_path, nodes, [info("x", (2, 5, 32)), info("z", (2, 5, 32))], weights)
+    groups, rows = (8, 5) if op == "MultiHeadAttention" else (4, 10)
     assert brief(network)[3:] == [
-        ("bmm", {"G": 8, "N": 5, "K": 5, "C": 8}),
-        ("bmm", {"G": 8, "N": 5, "K": 8, "C": 5}),
+        ("bmm", {"G": groups, "N": rows, "K": 5, "C": 8}),
+        ("bmm", {"G": groups, "N": rows, "K": 8, "C": 5}),
     ]
     assert edges(network)["att/scores"] == {"q", "k"}
     assert edges(network)["att/context"] == {"att/scores", "v"}

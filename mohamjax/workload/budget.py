@@ -20,6 +20,7 @@ MAX_SIZE = 2**63 - 1
 MAX_FOLDED = 1 << 25
 """Values that a walk computes and keeps, in all; those of small tensors, of which shapes are made, count as entries."""
 
+_MOST_PLACES = 1 << 20
 _MOST_DECODED = 1 << 27
 _OPENING = 1 << 12  # bytes that could be read while a file is opened
 
@@ -63,6 +64,7 @@ class Budget:
         self.spent = dict.fromkeys(_LIMITS, 0)
         self.folded = 0
         self._decoded = 0
+        self._places = 0
 
     def spend(self, kind: str, amount: int = 1) -> None:
         """Counts some more of a kind.
@@ -84,6 +86,11 @@ class Budget:
         """Whether another large array of that many values may be kept; those beyond are left unknown."""
         self.folded += size
         return self.folded <= MAX_FOLDED
+
+    def order(self, size: int) -> bool:
+        """Whether a regular order may be looked for among so many places; those beyond count as irregular."""
+        self._places += size
+        return self._places <= _MOST_PLACES
 
     def left(self, kind: str) -> int:
         """How much there is left of a kind."""

@@ -264,7 +264,9 @@ def _scan(
         gathered: list[list[Tensor]] = [[] for _ in range(len(body.outputs) - states)]
         for i in range(runs[1]):
             inner = scope.inner(body.hints, f"{before}{i}/")
-            for name, value in zip(body.inputs, [*state, *slices], strict=False):
+            # The slices of two steps are alike, not the same: each step gets tensors of its own.
+            own = [None if t is None else dataclasses.replace(t) for t in slices]
+            for name, value in zip(body.inputs, [*state, *own], strict=False):
                 inner.tensors[name] = value
             made = walk.run_graph(body, inner)
             state = list(made[:states])
@@ -298,7 +300,7 @@ def _sequence_map(
         inner = scope.inner(body.hints, prefix(scope, node, f".{i}/"))
         for name, value in zip(body.inputs, inputs, strict=False):
             if value is not None and value.sequence and value.elements is not None:
-                value = value.elements[i]
+                value = dataclasses.replace(value.elements[i])  # its neighbours may be alike, and are not the same
             inner.tensors[name] = value
         walk.budget.spend("members", len(gathered))
         for bucket, value in zip(gathered, walk.run_graph(body, inner), strict=True):

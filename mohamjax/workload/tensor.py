@@ -15,6 +15,7 @@ import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.workload.budget import Budget
+from mohamjax.workload.repetition import Repetition, plain
 
 __all__ = [
     "BFLOAT16",
@@ -76,6 +77,9 @@ class Tensor:
         why: Which operator lost the shape, for error messages.
         elements: The members of a sequence (or of an optional), where known.
         sequence: Whether it is a sequence.
+        repetition: Where it repeats itself; None = nowhere that is known. A copy by `dataclasses.replace` knows of no
+            repetition and no origin, for its values may be others.
+        origin: Another tensor that holds the same values in the same row-major order; None = itself.
     """
 
     shape: Shape | None
@@ -87,6 +91,8 @@ class Tensor:
     why: str = ""
     elements: list[Tensor] | None = None
     sequence: bool = False
+    repetition: Repetition | None = dataclasses.field(default=None, init=False)
+    origin: Tensor | None = dataclasses.field(default=None, init=False)
 
     @property
     def word_bits(self) -> int:
@@ -97,6 +103,24 @@ class Tensor:
     def values_known(self) -> bool:
         """Whether every value is known."""
         return self.data is not None and self.data.dtype != object
+
+    @property
+    def factors(self) -> Repetition:
+        """The factors of each axis; every size must be known."""
+        return self.repetition or plain(self.shape)  # type: ignore[arg-type]
+
+    def repeat(self, repetition: Repetition) -> None:
+        """Notes where it repeats itself."""
+        if any(repeated for axis in repetition for _, repeated in axis) and count(self.shape):
+            self.repetition = repetition
+
+    def revised(self, **changes: Any) -> Tensor:
+        """A copy that holds the same values, of which something more or less is known."""
+        out = dataclasses.replace(self, **changes)
+        out.origin = self.origin or self
+        if out.shape == self.shape:
+            out.repetition = self.repetition
+        return out
 
 
 def is_known(shape: Shape | None) -> bool:

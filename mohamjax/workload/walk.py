@@ -255,7 +255,7 @@ class Walk:
                 tensor = made[i] if i < len(made) else self._unmade(inputs)
                 if tensor.shape is not None:
                     check_sizes(tensor.shape, label, self.file)
-                    budget.spend("entries", len(tensor.shape))
+                    budget.spend("entries", len(tensor.shape) + sum(map(len, tensor.repetition or ())))
                 scope.tensors[name] = self._overridden(name, self._hinted(name, tensor, scope), scope)
 
     def _unmade(self, inputs: list[Tensor | None]) -> Tensor:
@@ -364,9 +364,7 @@ class Walk:
             merged = tuple(b if a is None else a for a, b in zip(tensor.shape, shape, strict=True))
         else:
             merged = tensor.shape
-        return dataclasses.replace(
-            tensor, shape=merged, dtype=tensor.dtype or dtype, sequence=tensor.sequence or sequence
-        )
+        return tensor.revised(shape=merged, dtype=tensor.dtype or dtype, sequence=tensor.sequence or sequence)
 
     def _overridden(self, name: str, tensor: Tensor, scope: Scope) -> Tensor:
         if not scope.main or name not in self.shapes:
@@ -379,7 +377,7 @@ class Walk:
                 item=f"tensor {name!r}",
                 remedy="give one size per axis",
             )
-        return dataclasses.replace(tensor, shape=shape, data=None if shape != tensor.shape else tensor.data)
+        return tensor if shape == tensor.shape else dataclasses.replace(tensor, shape=shape, data=None)
 
     def _emit(
         self,
@@ -562,4 +560,4 @@ def _without_large(tensor: Tensor) -> Tensor:
     """The tensor, without its values unless they are few."""
     if tensor.data is None or tensor.data.size <= _SMALL:
         return tensor
-    return dataclasses.replace(tensor, data=None)
+    return tensor.revised(data=None)

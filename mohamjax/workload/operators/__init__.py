@@ -1,6 +1,7 @@
 """What each ONNX operator makes of its inputs: one module per family, one registry."""
 
 from mohamjax.workload.operators import (
+    attention,
     constants,
     contrib,
     elementwise,
@@ -24,4 +25,4 @@ from mohamjax.workload.operators.registry import (
 __all__ = ["CONTRIB", "PURE_RANDOM", "QUANTISED_THROUGH", "RULES", "STANDARD", "find_rule", "is_layer"]
 
 # Importing the families fills the registry.
-_FAMILIES = (constants, contrib, elementwise, movement, products, reductions, sequences, unmodelled, windows)
+_FAMILIES = (attention, constants, contrib, elementwise, movement, products, reductions, sequences, unmodelled, windows)

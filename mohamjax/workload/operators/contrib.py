@@ -6,6 +6,7 @@ import dataclasses
 
 from mohamjax.workload.operators.folding import same
 from mohamjax.workload.operators.registry import CONTRIB, RULES, STANDARD, Rule, rule
+from mohamjax.workload.operators.repeating import viewed
 from mohamjax.workload.tensor import FLOAT, INT32, TYPE_BITS, UINT8, Call, Tensor, broadcast
 
 
@@ -121,7 +122,7 @@ def _expand_dims(call: Call) -> list[Tensor]:
     if shape is None or axis is None:
         return [Tensor(None, call.get(0).dtype)]
     at = call.axis(int(axis), len(shape) + 1)
-    return [Tensor((*shape[:at], 1, *shape[at:]), call.get(0).dtype)]
+    return [viewed(Tensor((*shape[:at], 1, *shape[at:]), call.get(0).dtype), call.get(0))]
 
 
 @rule("GatherBlockQuantized", domain=CONTRIB)

@@ -8,7 +8,8 @@ import numpy as np
 
 from mohamjax.workload.operators.folding import fold_elementwise, is_small, same, tidy
 from mohamjax.workload.operators.registry import rule
-from mohamjax.workload.tensor import BOOL, FLOAT, NUMPY_TYPES, TYPE_BITS, UINT8, Call, Tensor, broadcast
+from mohamjax.workload.operators.repeating import pointwise, viewed
+from mohamjax.workload.tensor import BOOL, FLOAT, NUMPY_TYPES, TYPE_BITS, UINT8, Call, Tensor, broadcast, count
 
 
 def _truncated_div(a, b):
@@ -26,22 +27,31 @@ _UNARY: dict[str, Callable | None] = {
 }  # fmt: skip
 _UNARY |= dict.fromkeys((
     "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Celu", "Cosh", "Elu", "Erf", "Gelu", "HardSigmoid",
-    "HardSwish", "Hardmax", "LeakyRelu", "LogSoftmax", "LpNormalization", "LRN",
-    "MeanVarianceNormalization", "Mish", "Selu", "Shrink", "Sigmoid", "Sinh", "Softmax", "Softplus",
-    "Softsign", "Swish", "Tan", "ThresholdedRelu", "ImageScaler", "ParametricSoftplus", "ScaledTanh",
-    "Affine", "InstanceNormalization", "GroupNormalization", "RMSNormalization", "CumSum", "PRelu", "CumProd",
+    "HardSwish", "LeakyRelu", "Mish", "Selu", "Shrink", "Sigmoid", "Sinh", "Softplus", "Softsign", "Swish", "Tan",
+    "ThresholdedRelu", "ParametricSoftplus", "ScaledTanh", "Affine",
+))  # fmt: skip
+_LIKE_FIRST = (
+    "Hardmax", "LogSoftmax", "LpNormalization", "LRN", "MeanVarianceNormalization", "Softmax", "ImageScaler",
+    "InstanceNormalization", "GroupNormalization", "RMSNormalization", "CumSum", "PRelu", "CumProd",
     "ReverseSequence", "Scatter", "ScatterElements", "ScatterND", "TensorScatter", "Bernoulli",
     "RotaryEmbedding", "Scaler", "Normalizer", "Binarizer", "Imputer",
-))  # fmt: skip
+)  # fmt: skip
+"""Results of the first input's shape of which an entry depends on more than the same entry of it."""
 
 
 @rule(*_UNARY)
 def _unary(call: Call) -> list[Tensor]:
-    out = same(call)
+    out = pointwise(same(call), [call.get(0)])
     function = _UNARY[call.op]
     if function is not None:
         out.data = fold_elementwise(call, function, out.shape, out.dtype, [0])
-    elif call.op == "CumSum" and call.data(0) is not None and call.get(0).values_known:
+    return [out]
+
+
+@rule(*_LIKE_FIRST)
+def _like_first(call: Call) -> list[Tensor]:
+    out = same(call)
+    if call.op == "CumSum" and call.data(0) is not None and call.get(0).values_known:
         out.data = _cumsum(call)
     elif call.op == "Bernoulli" and call.attr("dtype"):
         out.dtype = call.int_attr("dtype")
@@ -63,20 +73,21 @@ def _is_something(call: Call) -> list[Tensor]:
 @rule("Identity")
 def _identity(call: Call) -> list[Tensor]:
     source = call.get(0)
-    return [Tensor(source.shape, source.dtype, data=source.data, elements=source.elements, sequence=source.sequence)]
+    out = Tensor(source.shape, source.dtype, data=source.data, elements=source.elements, sequence=source.sequence)
+    return [viewed(out, source)]
 
 
 @rule("Dropout")
 def _dropout(call: Call) -> list[Tensor]:
     first = same(call)
     if not call.has(2):  # not in training mode
-        first.data = call.data(0)
+        viewed(first, call.get(0)).data = call.data(0)
     return [first, same(call, dtype=BOOL)]
 
 
 @rule("Clip")
 def _clip(call: Call) -> list[Tensor]:
-    out = same(call)
+    out = pointwise(same(call), [call.get(0)])
     low, high = call.scalar(1), call.scalar(2)
     if (call.has(1) and low is None) or (call.has(2) and high is None):
         return [out]
@@ -105,7 +116,7 @@ def _cast(call: Call) -> list[Tensor]:
         )
     if not isinstance(target, int):
         raise call.error("attribute 'to' is missing")
-    out = same(call, dtype=target)
+    out = pointwise(same(call, dtype=target), [call.get(0)])
     data = call.data(0)
     if data is not None and NUMPY_TYPES.get(target) is not None:
         with np.errstate(all="ignore"):
@@ -138,7 +149,7 @@ def _binary(call: Call) -> list[Tensor]:
     function = _BINARY[call.op]
     if call.op == "Mod":
         function = np.fmod if call.attr("fmod") else np.mod
-    out = Tensor(shape, dtype)
+    out = pointwise(Tensor(shape, dtype), [call.get(0), call.get(1)])
     if function is not None:
         out.data = fold_elementwise(call, function, shape, dtype, [0, 1])
     return [out]
@@ -146,8 +157,9 @@ def _binary(call: Call) -> list[Tensor]:
 
 @rule("Max", "Min", "Sum", "Mean")
 def _variadic(call: Call) -> list[Tensor]:
-    shape = broadcast(*(call.get(i).shape for i in range(len(call.inputs))))
-    out = Tensor(shape, call.get(0).dtype)
+    operands = [call.get(i) for i in range(len(call.inputs))]
+    shape = broadcast(*(t.shape for t in operands))
+    out = pointwise(Tensor(shape, call.get(0).dtype), operands)
     combine = {"Max": np.maximum, "Min": np.minimum, "Sum": np.add}.get(call.op)
     if combine is not None:
 
@@ -164,7 +176,7 @@ def _variadic(call: Call) -> list[Tensor]:
 @rule("Where")
 def _where(call: Call) -> list[Tensor]:
     shape = broadcast(*(call.get(i).shape for i in range(3)))
-    out = Tensor(shape, call.get(1).dtype)
+    out = pointwise(Tensor(shape, call.get(1).dtype), [call.get(i) for i in range(3)])
     condition = call.data(0)
     if condition is not None and condition.dtype != object and is_small(shape):
         # Only the chosen side must be known: `Where(True, x, unknown)` is x.
@@ -198,14 +210,19 @@ def _layer_normalization(call: Call) -> list[Tensor]:
 @rule("QuantizeLinear")
 def _quantize(call: Call) -> list[Tensor]:
     dtype = call.get(2).dtype if call.has(2) else call.attr("output_dtype") or UINT8
-    return [same(call, dtype=dtype)]
+    return [_scaled(call, same(call, dtype=dtype))]
 
 
 @rule("DequantizeLinear")
 def _dequantize(call: Call) -> list[Tensor]:
     out = same(call, dtype=call.attr("output_dtype") or (call.get(1).dtype if call.has(1) else FLOAT))
     out.bits = TYPE_BITS.get(call.get(0).dtype)
-    return [out]
+    return [_scaled(call, out)]
+
+
+def _scaled(call: Call, out: Tensor) -> Tensor:
+    """`out`, quantised or dequantised: with one scale for the whole tensor it repeats what its input repeats."""
+    return pointwise(out, [call.get(0)]) if call.has(1) and count(call.shape(1)) == 1 else out
 
 
 @rule("DynamicQuantizeLinear")

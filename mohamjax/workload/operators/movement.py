@@ -10,6 +10,8 @@ import numpy as np
 from mohamjax.workload.operators.constants import unknown_rank
 from mohamjax.workload.operators.folding import fold_moved, fold_reshaped, is_small, same, tidy
 from mohamjax.workload.operators.registry import rule
+from mohamjax.workload.operators.repeating import chosen, joined, permuted, picked, pointwise, viewed
+from mohamjax.workload.repetition import reshaped, simplified
 from mohamjax.workload.tensor import Call, Tensor, broadcast, count, is_known, product, show
 
 __all__ = ["given_axes"]
@@ -53,7 +55,7 @@ def _reshape(call: Call) -> list[Tensor]:
             sizes[sizes.index(None)] = total // others
     elif total is not None and rest is not None and rest != total:
         raise call.error(f"{total} elements do not reshape to {target}")
-    out = Tensor(tuple(sizes), source.dtype)
+    out = viewed(Tensor(tuple(sizes), source.dtype), source)
     out.data = fold_reshaped(call, out.shape)
     return [out]
 
@@ -67,7 +69,7 @@ def _flatten(call: Call) -> list[Tensor]:
     if not -len(shape) <= axis <= len(shape):
         raise call.error(f"axis {axis} does not exist in a tensor of {len(shape)} axes")
     axis = axis + len(shape) if axis < 0 else axis
-    out = Tensor((product(shape[:axis]), product(shape[axis:])), call.get(0).dtype)
+    out = viewed(Tensor((product(shape[:axis]), product(shape[axis:])), call.get(0).dtype), call.get(0))
     out.data = fold_reshaped(call, out.shape)
     return [out]
 
@@ -80,7 +82,7 @@ def _transpose(call: Call) -> list[Tensor]:
     order = call.ints_attr("perm", range(len(shape) - 1, -1, -1)) or []
     if sorted(order) != list(range(len(shape))):
         raise call.error(f"perm {order} does not fit a tensor of {len(shape)} axes")
-    out = Tensor(tuple(shape[i] for i in order), call.get(0).dtype)
+    out = permuted(Tensor(tuple(shape[i] for i in order), call.get(0).dtype), call.get(0), order)
     out.data = fold_moved(call, lambda x: x.transpose(order), out.shape)
     return [out]
 
@@ -107,7 +109,7 @@ def _squeeze(call: Call) -> list[Tensor]:
         for a in sorted(drop):
             if shape[a] not in (1, None):
                 raise call.error(f"axis {a} has size {shape[a]}, not 1")
-    out = Tensor(tuple(d for i, d in enumerate(shape) if i not in drop), call.get(0).dtype)
+    out = viewed(Tensor(tuple(d for i, d in enumerate(shape) if i not in drop), call.get(0).dtype), call.get(0))
     out.data = fold_reshaped(call, out.shape)
     return [out]
 
@@ -124,7 +126,7 @@ def _unsqueeze(call: Call) -> list[Tensor]:
     if len(new) != rank - len(shape):
         raise call.error(f"axes {axes} repeat")
     rest = iter(shape)
-    out = Tensor(tuple(1 if i in new else next(rest) for i in range(rank)), call.get(0).dtype)
+    out = viewed(Tensor(tuple(1 if i in new else next(rest) for i in range(rank)), call.get(0).dtype), call.get(0))
     data = call.data(0)
     if data is not None:
         out.data = data.reshape([1 if d is None else d for d in out.shape or ()])
@@ -140,7 +142,7 @@ def _expand(call: Call) -> list[Tensor]:
         return [Tensor(None if longest is None else (None,) * longest, source.dtype)]
     if any(d is not None and d < 0 for d in target):
         raise call.error(f"target {target} is no shape")
-    out = Tensor(broadcast(source.shape, tuple(target)), source.dtype)
+    out = pointwise(Tensor(broadcast(source.shape, tuple(target)), source.dtype), [source])
     if is_known(out.shape):
         out.data = fold_moved(call, lambda x: np.broadcast_to(x, out.shape), out.shape)  # type: ignore[arg-type]
     return [out]
@@ -154,8 +156,10 @@ def _tile(call: Call) -> list[Tensor]:
     if len(repeats) != len(shape):
         raise call.error(f"{len(repeats)} repeats for a tensor of {len(shape)} axes")
     out = Tensor(tuple(product((d, r)) for d, r in zip(shape, repeats, strict=True)), call.get(0).dtype)
-    if is_known(out.shape):
+    if is_known(out.shape) and is_known(shape):
         out.data = fold_moved(call, lambda x: np.tile(x, [r or 0 for r in repeats]), out.shape)
+        axes = zip(repeats, call.get(0).factors, strict=True)
+        out.repeat(tuple(simplified([(r or 0, True), *factors]) for r, factors in axes))
     return [out]
 
 
@@ -211,7 +215,7 @@ def _concatenate(call: Call, parts: list[Tensor], axis: int, stack: bool = False
         if all(v is not None for v in values):
             join = np.stack if stack else np.concatenate
             out.data = tidy(join([np.asarray(v) for v in values], axis=at), dtype)
-    return out
+    return joined(call, out, parts, at, stack=stack)
 
 
 @rule("Split")
@@ -239,7 +243,8 @@ def _split(call: Call) -> list[Tensor]:
     for d in sizes:
         part = Tensor((*shape[:axis], d, *shape[axis + 1 :]), dtype)
         if d is not None and total is not None:
-            cut = (slice(None),) * axis + (slice(start, start + d),)
+            cut = tuple(slice(start, start + d) if i == axis else slice(None) for i in range(len(shape)))
+            chosen(call, part, call.get(0), cut)
             part.data = fold_moved(call, lambda x, cut=cut: x[cut], part.shape)
             start += d
         out.append(part)
@@ -300,8 +305,10 @@ def _slice(call: Call) -> list[Tensor]:
             cut = slice(start, None if step < 0 and end < -d else end, step)
             sizes[at], cuts[at] = len(range(*cut.indices(d))), cut
     out = Tensor(tuple(sizes), dtype)
-    if None not in cuts:
-        out.data = fold_moved(call, lambda x: x[tuple(c for c in cuts if c is not None)], out.shape)
+    known = [cut for cut in cuts if cut is not None]
+    if len(known) == len(cuts):
+        chosen(call, out, call.get(0), known)
+        out.data = fold_moved(call, lambda x: x[tuple(known)], out.shape)
     return [out]
 
 
@@ -319,7 +326,22 @@ def _gather(call: Call) -> list[Tensor]:
         # Never mode="wrap", which adds the size to an index until it fits.
         at = index.data.astype(np.int64)
         out.data = tidy(np.take(source.data, np.where(at < 0, at + d, at), axis=axis), source.dtype)
+    _note_gathered(call, out, axis)
     return [out]
+
+
+def _note_gathered(call: Call, out: Tensor, axis: int) -> None:
+    """Where a Gather repeats itself: as its index does, and as the axis does that the index picks from."""
+    source, index = call.get(0), call.get(1)
+    if not (is_known(source.shape) and is_known(index.shape)) or not count(out.shape):
+        return
+    factors, (d, among) = source.factors, ((source.shape or ())[axis] or 0, index.factors)
+    if index.values_known and index.data is not None and index.data.dtype.kind in "iu":
+        places = index.data.reshape(-1).astype(np.int64)
+        places = np.where(places < 0, places + d, places)
+        if ((places >= 0) & (places < d)).all():
+            among = reshaped((picked(call, factors[axis], places),), index.shape)  # type: ignore[arg-type]
+    out.repeat((*factors[:axis], *among, *factors[axis + 1 :]))
 
 
 @rule("GatherElements")

@@ -1,29 +1,36 @@
-"""The operators that are layers: convolutions, matrix products, recurrent layers, attention.
+"""The operators that are layers: convolutions, matrix products, recurrent layers (those of attention: `attention`).
 
 Each rule checks its operands, adds its layers through `Call.emit` and returns the tensors it makes. Conventions of the
 loop bounds: docs/concepts/workload.md. Channels are per group; Gemm and MatMul by a weight put rows on N; a product of
-two activations puts its independent products on G; transposed convolutions run over the input positions.
+two activations puts its independent products on G; transposed convolutions run over the input positions. An operand
+that is one for several products is read once for all of them: their rows (or columns) are those of one product.
 A product whose operands are all constants is computed ahead of time: it is no layer.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from mohamjax.workload.operators.registry import CONTRIB, rule
+from mohamjax.workload.operators.repeating import permuted
 from mohamjax.workload.operators.windows import window_output
+from mohamjax.workload.repetition import Factors, Repetition, aligned, plain, spread
 from mohamjax.workload.tensor import FLOAT, INT8, INT32, UINT8, Call, Shape, Tensor, broadcast, is_known, show
 
+__all__ = ["batch_loops", "made_by", "word_bits_of"]
 
-def _word_bits(a: Tensor, b: Tensor) -> int:
+
+def word_bits_of(a: Tensor, b: Tensor) -> int:
     """Word of a product: the weight's where one operand is a weight, otherwise the wider of the two."""
     if b.const != a.const:
         return (b if b.const else a).word_bits
     return max(a.word_bits, b.word_bits)
 
 
-def _made_by(layer: int, shape: Shape | None, dtype: int) -> Tensor:
+def made_by(layer: int, shape: Shape | None, dtype: int) -> Tensor:
+    """The result of a layer."""
     return Tensor(shape, dtype, producers=frozenset((layer,)))
 
 
@@ -84,11 +91,11 @@ def _conv(call: Call) -> list[Tensor]:
         _spatial_bounds(
             {"G": group, "N": image[0], "K": outputs // group, "C": channels // group}, out, kernel, strides, dilations
         ),
-        _word_bits(x, w),
+        word_bits_of(x, w),
         call.producers(call.inputs),
     )
     shape = (image[0], *out, outputs) if last else (image[0], outputs, *out)
-    return [_made_by(layer, shape, dtype)]
+    return [made_by(layer, shape, dtype)]
 
 
 def _spatial_axes(call: Call, image: tuple[int, ...], weight: tuple[int, ...]) -> int:
@@ -182,29 +189,48 @@ def _conv_transpose(call: Call) -> list[Tensor]:
             [1] * n,
             dilations,
         ),
-        _word_bits(x, w),
+        word_bits_of(x, w),
         call.producers(call.inputs),
     )
-    return [_made_by(layer, (image[0], outputs, *out), x.dtype)]
+    return [made_by(layer, (image[0], outputs, *out), x.dtype)]
 
 
 # --------------------------------------------------------------------------------------------- matrix products
 
 
-def _matrix_product(
-    call: Call,
-    a: Tensor,
-    b: Tensor,
-    sa: tuple[int, ...],
-    sb: tuple[int, ...],
-    dtype: int,
-    suffix: str = "",
-    others: Sequence[Tensor | None] = (),
-) -> Tensor:
-    """The layer of `a @ b` by NumPy's rules, with the shapes as they enter the product (after any transposition).
+def batch_loops(weights: Iterable[Factors], inputs: Iterable[Factors]) -> tuple[int, int, int]:
+    """How the products along some batch axes become loops of one layer.
 
-    A weight keeps its batch axes as groups and every other batch axis becomes rows: it is fetched once for all of them.
+    Where several products read one and the same weight operand, their rows are rows of one product: it is read once for
+    all of them. Where they read one input operand, their columns are columns of one product.
+
+    Args:
+        weights: The batch axes of the operand that plays the weights, all broadcast to their full sizes.
+        inputs: Those of the other operand.
+
+    Returns:
+        Factors of G, N and K.
     """
+    groups = rows = columns = 1
+    for mine, theirs in zip(weights, inputs, strict=True):
+        for size, same_weights, same_inputs in aligned(mine, theirs):
+            if same_weights:
+                rows *= size
+            elif same_inputs:
+                columns *= size
+            else:
+                groups *= size
+    return groups, rows, columns
+
+
+def _matrix_product(
+    call: Call, a: Tensor, b: Tensor, dtype: int, suffix: str = "", others: Sequence[Tensor | None] = ()
+) -> Tensor:
+    """The layer of `a @ b` by NumPy's rules, the operands as they enter the product (after any transposition).
+
+    All sizes of both are known.
+    """
+    sa, sb = tuple(d or 0 for d in a.shape or ()), tuple(d or 0 for d in b.shape or ())
     if not sa or not sb:
         raise call.error(f"a scalar operand: {show(sa)} times {show(sb)}")
     left = sa if len(sa) > 1 else (1, *sa)
@@ -212,24 +238,19 @@ def _matrix_product(
     rows, depth, columns = left[-2], left[-1], right[-1]
     if depth != right[-2]:
         raise call.error(f"channel mismatch: {show(sa)} times {show(sb)} reduce over {depth} and {right[-2]}")
-    batch = broadcast(left[:-2], right[:-2])
-    assert batch is not None
+    batch = tuple(d or 0 for d in broadcast(left[:-2], right[:-2]) or ())
     shape = batch + ((rows,) if len(sa) > 1 else ()) + ((columns,) if len(sb) > 1 else ())
     if a.const and b.const:
         call.fold_product()
         return Tensor(shape, dtype, const=True)
-    products = math.prod(batch)  # type: ignore[arg-type]
-    if b.const:
-        groups = math.prod(right[:-2])
-        bounds = {"G": groups, "N": products * rows // max(groups, 1), "C": depth, "K": columns}
-    elif a.const:
-        groups = math.prod(left[:-2])
-        bounds = {"G": groups, "N": products * columns // max(groups, 1), "C": depth, "K": rows}
-    else:
-        bounds = {"G": products, "N": rows, "C": depth, "K": columns}
+    first, second = spread(a.factors[:-2], left[:-2], batch), spread(b.factors[:-2], right[:-2], batch)
+    if a.const:  # the weight stands first: its rows are the output channels
+        first, second, rows, columns = second, first, columns, rows
+    groups, more_rows, more_columns = batch_loops(second, first)
+    bounds = {"G": groups, "N": rows * more_rows, "C": depth, "K": columns * more_columns}
     kind = "fc" if a.const or b.const else "bmm"
-    layer = call.emit(suffix, kind, bounds, _word_bits(a, b), call.producers([a, b, *others]))
-    return _made_by(layer, shape, dtype)
+    layer = call.emit(suffix, kind, bounds, word_bits_of(a, b), call.producers([a, b, *others]))
+    return made_by(layer, shape, dtype)
 
 
 # Operator -> positions of the operands.
@@ -255,19 +276,20 @@ def _matmul(call: Call) -> list[Tensor]:
     if a.const and b.const and not (is_known(a.shape) and is_known(b.shape)):
         call.fold_product()
         return [Tensor(None, dtype, const=True)]
-    sa = _turned(call.known_shape(at_a, "first operand"), call, "A")
-    sb = _turned(call.known_shape(at_b, "second operand"), call, "B")
-    out = _matrix_product(call, a, b, sa, sb, dtype, others=call.inputs)
-    return [out]
+    call.known_shape(at_a, "first operand")
+    call.known_shape(at_b, "second operand")
+    return [_matrix_product(call, _turned(a, call, "A"), _turned(b, call, "B"), dtype, others=call.inputs)]
 
 
-def _turned(shape: tuple[int, ...], call: Call, which: str) -> tuple[int, ...]:
-    """Shape after the transpositions of com.microsoft's FusedMatMul."""
+def _turned(tensor: Tensor, call: Call, which: str) -> Tensor:
+    """An operand after the transpositions of Gemm and com.microsoft's FusedMatMul."""
+    shape = tensor.shape or ()
+    order = list(range(len(shape)))
     if call.attr(f"transBatch{which}") and len(shape) > 2:  # the first axis becomes the second-last
-        shape = (*shape[1:-1], shape[0], shape[-1])
+        order = [*order[1:-1], order[0], order[-1]]
     if call.attr(f"trans{which}") and len(shape) > 1:
-        shape = (*shape[:-2], shape[-1], shape[-2])
-    return shape
+        order[-2:] = order[-1], order[-2]
+    return permuted(dataclasses.replace(tensor, shape=tuple(shape[i] for i in order), data=None), tensor, order)
 
 
 @rule("Gemm", layer=True)
@@ -282,25 +304,22 @@ def _gemm(call: Call) -> list[Tensor]:
     sa, sb = call.known_shape(at_a, "first operand"), call.known_shape(at_b, "second operand")
     if len(sb) != 2 or (call.op != "GemmFastGelu" and len(sa) != 2):
         raise call.error(f"needs two matrices, not {show(sa)} and {show(sb)}")
-    if call.attr("transA"):
-        sa = (*sa[:-2], sa[-1], sa[-2])
-    if call.attr("transB"):
-        sb = (sb[1], sb[0])
+    a, b = _turned(a, call, "A"), _turned(b, call, "B")
     if call.has(at_c):
         bias = call.get(at_c).shape
         if is_known(bias) and not call.attr("broadcast"):
-            out = (*sa[:-1], sb[-1])
+            out = (*(a.shape or ())[:-1], *(b.shape or ())[-1:])
             sizes = zip(reversed(bias or ()), reversed(out), strict=False)
             if len(bias or ()) > len(out) or any(d not in (1, n) for d, n in sizes):
                 raise call.error(f"a bias {show(bias)} for a result {show(out)}")
-    return [_matrix_product(call, a, b, sa, sb, dtype, others=call.inputs)]
+    return [_matrix_product(call, a, b, dtype, others=call.inputs)]
 
 
 @rule("MatMulNBits", "MatMulBnb4", "MatMulFpQ4", domain=CONTRIB, layer=True)
 def _packed_matmul(call: Call) -> list[Tensor]:
     """Weight-only quantisation: the weight is packed, its sizes are attributes."""
     a = call.get(0)
-    shape = call.known_shape(0, "first operand")
+    call.known_shape(0, "first operand")
     if call.op == "MatMulFpQ4":
         sizes = call.ints(2)
         if sizes is None or len(sizes) != 2 or None in sizes:
@@ -309,7 +328,15 @@ def _packed_matmul(call: Call) -> list[Tensor]:
     else:
         depth, columns = call.int_attr("K"), call.int_attr("N")
     weight = Tensor((depth, columns), a.dtype, const=True, bits=call.int_attr("bits", 4))
-    return [_matrix_product(call, a, weight, shape, (depth, columns), a.dtype, others=call.inputs)]  # type: ignore[arg-type]
+    return [_matrix_product(call, a, weight, a.dtype, others=call.inputs)]
+
+
+@rule("QOrderedMatMul", domain=CONTRIB, layer=True)
+def _ordered_matmul(call: Call) -> list[Tensor]:
+    """Inputs A, scale A, B, scale B, ...; int8 with orders that change no size."""
+    call.known_shape(0, "first operand")
+    call.known_shape(2, "second operand")
+    return [_matrix_product(call, call.get(0), call.get(2), INT8, others=call.inputs)]
 
 
 # ------------------------------------------------------------------------------------------------------ Einsum
@@ -401,13 +428,29 @@ def _contract(
             )
         return math.prod(d for d in found if d is not None)
 
-    g, m, c, n = size(batch), size(rows), size(reduced), size(columns)
+    m, c, n = size(rows), size(reduced), size(columns)
+    wide = [size([x]) for x in batch]
+    first, second = _letters(a, ta, batch, wide), _letters(b, tb, batch, wide)
     if a.const:  # the weight stands first: its rows are the output channels
-        m, n = n, m
+        m, n, first, second = n, m, second, first
     kind = "fc" if a.const or b.const else "bmm"
-    bounds = {"G": g, "N": m, "C": c, "K": n}
-    layer = call.emit(suffix, kind, bounds, _word_bits(a, b), call.producers([a, b]))
-    return _made_by(layer, None, a.dtype)
+    g, more_rows, more_columns = batch_loops(second, first)
+    bounds = {"G": g, "N": m * more_rows, "C": c, "K": n * more_columns}
+    layer = call.emit(suffix, kind, bounds, word_bits_of(a, b), call.producers([a, b]))
+    return made_by(layer, None, a.dtype)
+
+
+def _letters(tensor: Tensor, term: str, letters: Sequence[str], sizes: Sequence[int]) -> Repetition:
+    """The axes of an Einsum's operand that some letters name, broadcast to the letters' sizes.
+
+    An axis of a diagonal (a letter that comes twice) and those of a tensor that is not known repeat nothing.
+    """
+    if not is_known(tensor.shape):
+        return plain(sizes)
+    at = [term.index(x) for x in letters]
+    found = spread(tuple(tensor.factors[i] for i in at), [(tensor.shape or ())[i] or 0 for i in at], sizes)
+    own = plain(sizes)
+    return tuple(own[i] if term.count(x) > 1 else found[i] for i, x in enumerate(letters))
 
 
 # -------------------------------------------------------------------------------------------- recurrent layers
@@ -434,226 +477,8 @@ def _recurrent(call: Call) -> list[Tensor]:
     if w != (directions, gates * hidden, steps[2]) or r != (directions, gates * hidden, hidden):
         raise call.error(f"channel mismatch: an input of {steps[2]} features, weights {show(w)} and {show(r)}")
     bounds = {"N": batch, "P": length, "K": gates * hidden * directions, "C": steps[2] + hidden}
-    layer = call.emit("", "rnn", bounds, _word_bits(x, call.get(1)), call.producers(call.inputs))
+    layer = call.emit("", "rnn", bounds, word_bits_of(x, call.get(1)), call.producers(call.inputs))
     whole: Shape = (batch, length, directions, hidden) if batch_first else (length, directions, batch, hidden)
     last: Shape = (batch, directions, hidden) if batch_first else (directions, batch, hidden)
     shapes = (whole, last, last)
-    return [_made_by(layer, s, x.dtype) for s in shapes]
-
-
-# --------------------------------------------------------------------------------------------------- attention
-
-
-def _attend(
-    call: Call,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    batch: int,
-    heads: int,
-    queries: int,
-    keys: int,
-    size: int,
-    value_size: int,
-    others: Sequence[Tensor | None],
-) -> frozenset[int]:
-    """The two products of an attention: scores (queries by keys) and their product with the values."""
-    bits = max(q.word_bits, k.word_bits)
-    scores = call.emit(
-        "scores", "bmm", {"G": batch * heads, "N": queries, "C": size, "K": keys}, bits, call.producers([q, k, *others])
-    )
-    context = call.emit(
-        "context",
-        "bmm",
-        {"G": batch * heads, "N": queries, "C": keys, "K": value_size},
-        max(bits, v.word_bits),
-        frozenset((scores,)) | call.producers([v]),
-    )
-    return frozenset((context,))
-
-
-def _heads_of(call: Call, width: int, heads: int) -> int:
-    if heads < 1 or width % heads:
-        raise call.error(f"{width} channels do not divide into {heads} heads")
-    return width // heads
-
-
-@rule("Attention", "FlexAttention", layer=True)
-def _attention(call: Call) -> list[Tensor]:
-    """The standard operator (operator set 23): four axes with heads, or three with the heads as attributes."""
-    q, k, v = call.get(0), call.get(1), call.get(2)
-    sq, sk, sv = (call.known_shape(i, what) for i, what in enumerate(("query", "key", "value")))
-    if not len(sq) == len(sk) == len(sv) or len(sq) not in (3, 4):
-        raise call.error(f"query {show(sq)}, key {show(sk)} and value {show(sv)} do not fit together")
-    flat = len(sq) == 3
-    if flat:
-        heads, kv_heads = call.int_attr("q_num_heads"), call.int_attr("kv_num_heads")
-        size, value_size = _heads_of(call, sq[2], heads), _heads_of(call, sv[2], kv_heads)
-        key_size = _heads_of(call, sk[2], kv_heads)
-        batch, queries, keys = sq[0], sq[1], sk[1]
-    else:
-        batch, heads, queries, size = sq
-        kv_heads, keys, key_size, value_size = sk[1], sk[2], sk[3], sv[3]
-    if size != key_size or kv_heads < 1 or heads % kv_heads or sk[0] != batch:
-        raise call.error(f"channel mismatch: query {show(sq)} and key {show(sk)}")
-    past = call.shape(4)
-    if past is not None and len(past) == 4:
-        if past[2] is None:
-            call.known_shape(4, "past key")
-        keys += past[2] or 0
-    made = _attend(
-        call, q, k, v, batch=batch, heads=heads, queries=queries, keys=keys, size=size, value_size=value_size,
-        others=call.inputs[3:],
-    )  # fmt: skip
-    shape = (batch, queries, heads * value_size) if flat else (batch, heads, queries, value_size)
-    present = [
-        Tensor((batch, kv_heads, keys, s), t.dtype, producers=call.producers([t, p]))
-        for t, s, p in zip((k, v), (size, value_size), _pair(call, 4), strict=True)
-    ]
-    return [
-        Tensor(shape, q.dtype, producers=made),
-        *present,
-        Tensor((batch, heads, queries, keys), q.dtype, producers=made),
-    ]
-
-
-def _pair(call: Call, i: int) -> tuple[Tensor | None, Tensor | None]:
-    return (call.get(i) if call.has(i) else None, call.get(i + 1) if call.has(i + 1) else None)
-
-
-@rule(
-    "Attention",
-    "QAttention",
-    "PackedAttention",
-    "LongformerAttention",
-    "DecoderMaskedSelfAttention",
-    domain=CONTRIB,
-    layer=True,
-)
-def _contrib_attention(call: Call) -> list[Tensor]:
-    """com.microsoft Attention: one product for query, key and value, then the attention itself."""
-    x, w = call.get(0), call.get(1)
-    sx, sw = call.known_shape(0), call.known_shape(1, "weight")
-    packed = call.op == "PackedAttention" and len(sx) == 2
-    if packed:  # padding removed: one batch entry
-        sx = (1, *sx)
-    heads = call.int_attr("num_heads")
-    if len(sx) != 3 or len(sw) != 2 or sx[2] != sw[0]:
-        raise call.error(f"channel mismatch: an input {show(sx)} and a weight {show(sw)}")
-    sizes = call.ints_attr("qkv_hidden_sizes") or [sw[1] // 3] * 3
-    if len(sizes) != 3 or sum(sizes) != sw[1]:
-        raise call.error(f"sizes {sizes} of query, key and value do not add up to the weight's {sw[1]}")
-    batch, length, width = sx
-    dtype = FLOAT if call.op == "QAttention" else x.dtype
-    fused = call.emit(
-        "qkv",
-        "fc",
-        {"N": batch * length, "C": width, "K": sw[1]},
-        _word_bits(x, w),
-        call.producers([x, w, *call.inputs[2:3]]),
-    )
-    qkv = _made_by(fused, None, dtype)
-    at_past = {"QAttention": 8, "Attention": 4, "DecoderMaskedSelfAttention": 4}.get(call.op)
-    past = call.shape(at_past) if at_past is not None else None
-    keys = length
-    if past is not None and len(past) == 5 and not call.attr("past_present_share_buffer"):
-        keys += past[3] or 0
-    if call.op == "LongformerAttention":
-        call.warn(f"{call.label}: LongformerAttention is modelled with its local window only")
-        keys = min(length, 2 * call.int_attr("window") + 1)
-    made = _attend(
-        call, qkv, qkv, qkv, batch=batch, heads=heads, queries=length, keys=keys,
-        size=_heads_of(call, sizes[0], heads), value_size=_heads_of(call, sizes[2], heads), others=call.inputs[3:],
-    )  # fmt: skip
-    shape = (length, sizes[2]) if packed else (batch, length, sizes[2])
-    present = (2, batch, heads, keys, sizes[1] // heads)
-    return [Tensor(shape, dtype, producers=made), _made_by(fused, present, dtype)]
-
-
-@rule("MultiHeadAttention", "PackedMultiHeadAttention", "DecoderMaskedMultiHeadAttention", domain=CONTRIB, layer=True)
-def _multi_head_attention(call: Call) -> list[Tensor]:
-    q = call.get(0)
-    heads = call.int_attr("num_heads")
-    sq = call.known_shape(0, "query")
-    packed = call.op == "PackedMultiHeadAttention"
-    if packed:  # (tokens, ...): padding removed, one batch entry
-        sq = (1, *sq)
-    k = call.get(1) if call.has(1) else q
-    v = call.get(2) if call.has(2) else k
-    if len(sq) == 5:  # query, key and value interleaved: batch, length, heads, 3, size (tokens, heads, 3, size)
-        batch, queries, keys, size = sq[0], sq[1], sq[1], sq[4]
-        value_size = size
-    else:
-        if len(sq) != 3:
-            raise call.error(f"a query {show(sq)}")
-        batch, queries, size = sq[0], sq[1], _heads_of(call, sq[2], heads)
-        sk = call.known_shape(1, "key") if call.has(1) else sq
-        if packed and call.has(1):
-            sk = (1, *sk)
-        if len(sk) == 5:  # key and value interleaved
-            keys, key_size, value_size = sk[1], sk[4], sk[4]
-        else:
-            sv = call.known_shape(2, "value") if call.has(2) else sk
-            if packed and call.has(2):
-                sv = (1, *sv)
-            keys = sk[2] if len(sk) == 4 else sk[1]
-            key_size = sk[3] if len(sk) == 4 else _heads_of(call, sk[2], heads)
-            value_size = sv[3] if len(sv) == 4 else _heads_of(call, sv[2], heads)
-        if key_size != size:
-            raise call.error(f"channel mismatch: query {show(sq)} and key {show(sk)}")
-    at_past = {"MultiHeadAttention": 6, "DecoderMaskedMultiHeadAttention": 5}.get(call.op)
-    past = call.shape(at_past) if at_past is not None else None
-    if past is not None and len(past) == 4 and not call.attr("past_present_share_buffer"):
-        keys += past[2] or 0
-    made = _attend(
-        call, q, k, v, batch=batch, heads=heads, queries=queries, keys=keys, size=size, value_size=value_size,
-        others=call.inputs[3:],
-    )  # fmt: skip
-    shape = (queries, heads * value_size) if packed else (batch, queries, heads * value_size)
-    present = [
-        Tensor((batch, heads, keys, s), t.dtype, producers=call.producers([t])) for t, s in ((k, size), (v, value_size))
-    ]
-    return [
-        Tensor(shape, q.dtype, producers=made),
-        *present,
-        Tensor((batch, heads, queries, keys), q.dtype, producers=made),
-    ]
-
-
-@rule("GroupQueryAttention", "SparseAttention", domain=CONTRIB, layer=True)
-def _group_query_attention(call: Call) -> list[Tensor]:
-    q = call.get(0)
-    heads, kv_heads = call.int_attr("num_heads"), call.int_attr("kv_num_heads")
-    sq = call.known_shape(0, "query")
-    if len(sq) != 3 or kv_heads < 1 or heads % kv_heads:
-        raise call.error(f"a query {show(sq)} with {heads} heads over {kv_heads}")
-    k, v = (call.get(i) if call.has(i) else q for i in (1, 2))
-    batch, queries, width = sq
-    size = _heads_of(call, width, heads) if call.has(1) else _heads_of(call, width, heads + 2 * kv_heads)
-    if call.has(1) and call.known_shape(1, "key")[2] != kv_heads * size:
-        raise call.error(f"channel mismatch: query {show(sq)} and key {show(call.shape(1))}")
-    if call.op == "SparseAttention":
-        call.warn(f"{call.label}: SparseAttention is modelled as dense attention")
-    past = call.shape(3)
-    total = call.scalar(6) if call.op == "GroupQueryAttention" else call.scalar(5)
-    keys = queries
-    if total is not None:
-        keys = int(total)
-    elif past is not None and len(past) == 4:
-        keys += past[2] or 0
-    made = _attend(
-        call, q, k, v, batch=batch, heads=heads, queries=queries, keys=keys, size=size, value_size=size,
-        others=call.inputs[3:],
-    )  # fmt: skip
-    longest = max(keys, (past[2] or 0) if past is not None and len(past) == 4 else 0)
-    present = [Tensor((batch, kv_heads, longest, size), t.dtype, producers=call.producers([t])) for t in (k, v)]
-    return [Tensor((batch, queries, heads * size), q.dtype, producers=made), *present]
-
-
-@rule("QOrderedMatMul", domain=CONTRIB, layer=True)
-def _ordered_matmul(call: Call) -> list[Tensor]:
-    """Inputs A, scale A, B, scale B, ...; int8 with orders that change no size."""
-    a, b = call.get(0), call.get(2)
-    sa, sb = call.known_shape(0, "first operand"), call.known_shape(2, "second operand")
-    return [_matrix_product(call, a, b, sa, sb, INT8, others=call.inputs)]
+    return [made_by(layer, s, x.dtype) for s in shapes]

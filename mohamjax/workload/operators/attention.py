@@ -1,0 +1,291 @@
+"""Fused attention operators: their two products, Q·Kᵀ (scores) and P·V (context), and any projection in front.
+
+Where several query heads read one key head (grouped-query and multi-query attention) their queries are the rows of one
+product, so that keys and values are read once per key head: docs/concepts/workload.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from mohamjax.workload.operators.products import made_by, word_bits_of
+from mohamjax.workload.operators.registry import CONTRIB, rule
+from mohamjax.workload.repetition import Factors, common, reshaped
+from mohamjax.workload.tensor import FLOAT, Call, Tensor, is_known, show
+
+
+def _attend(
+    call: Call,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    batch: int,
+    heads: int,
+    queries: int,
+    keys: int,
+    size: int,
+    value_size: int,
+    readers: tuple[int, int] = (1, 1),
+    others: Sequence[Tensor | None],
+) -> frozenset[int]:
+    """The two products of an attention: scores (queries by keys) and their product with the values.
+
+    Args:
+        call: The operator.
+        q: The queries, for their width and what they depend on.
+        k: The keys.
+        v: The values.
+        batch: Batch entries.
+        heads: Query heads.
+        queries: Queries per head.
+        keys: Keys that each of them meets.
+        size: Channels of a query head.
+        value_size: Channels of a value head.
+        readers: How many query heads (of all batch entries) read each key head, and each value head.
+        others: What else the scores depend on.
+
+    Returns:
+        The layer that the result comes from.
+    """
+    bits = max(q.word_bits, k.word_bits)
+    for_keys, for_values = readers
+    scores = call.emit(
+        "scores",
+        "bmm",
+        {"G": batch * heads // for_keys, "N": queries * for_keys, "C": size, "K": keys},
+        bits,
+        call.producers([q, k, *others]),
+    )
+    context = call.emit(
+        "context",
+        "bmm",
+        {"G": batch * heads // for_values, "N": queries * for_values, "C": keys, "K": value_size},
+        max(bits, v.word_bits),
+        frozenset((scores,)) | call.producers([v]),
+    )
+    return frozenset((context,))
+
+
+def _copies(parts: Sequence[Tensor | None], batch: int, heads: int, size: int) -> int:
+    """How often each head of some keys or values is there: repeated over the heads and over the batch entries.
+
+    Args:
+        parts: What they consist of along their length (a cache and what is new); None for a part that is left out.
+            Of the shape batch x heads x length x size, batch x length x heads x ... x size, batch x length x
+            (heads · size), or that without the batch; any other repeats nothing.
+        batch: Batch entries.
+        heads: Heads.
+        size: Channels of a head.
+    """
+    found: tuple[Factors, Factors] | None = None
+    for part in parts:
+        if part is None:
+            continue
+        if part.repetition is None or not is_known(part.shape):
+            return 1
+        shape, axes = part.shape or (), part.repetition
+        flat = shape if len(shape) == 3 else (1, *shape)
+        if len(shape) == 4 and (shape[0], shape[1], shape[3]) == (batch, heads, size):
+            own = axes[0], axes[1]
+        elif len(shape) == 5 and (shape[0], shape[2], shape[4]) == (batch, heads, size):
+            own = axes[0], axes[2]
+        elif len(flat) == 3 and (flat[0], flat[2]) == (batch, heads * size):
+            split = reshaped(axes, (batch, flat[1] or 0, heads, size))
+            own = split[0], split[2]
+        else:
+            return 1
+        found = own if found is None else (common(found[0], own[0]), common(found[1], own[1]))
+    return math.prod(n for factors in found or () for n, repeated in factors if repeated)
+
+
+def _heads_of(call: Call, width: int, heads: int) -> int:
+    if heads < 1 or width % heads:
+        raise call.error(f"{width} channels do not divide into {heads} heads")
+    return width // heads
+
+
+@rule("Attention", "FlexAttention", layer=True)
+def _attention(call: Call) -> list[Tensor]:
+    """The standard operator (operator set 23): four axes with heads, or three with the heads as attributes."""
+    q, k, v = call.get(0), call.get(1), call.get(2)
+    sq, sk, sv = (call.known_shape(i, what) for i, what in enumerate(("query", "key", "value")))
+    if not len(sq) == len(sk) == len(sv) or len(sq) not in (3, 4):
+        raise call.error(f"query {show(sq)}, key {show(sk)} and value {show(sv)} do not fit together")
+    flat = len(sq) == 3
+    if flat:
+        heads, kv_heads = call.int_attr("q_num_heads"), call.int_attr("kv_num_heads")
+        size, value_size = _heads_of(call, sq[2], heads), _heads_of(call, sv[2], kv_heads)
+        key_size = _heads_of(call, sk[2], kv_heads)
+        batch, queries, keys = sq[0], sq[1], sk[1]
+    else:
+        batch, heads, queries, size = sq
+        kv_heads, keys, key_size, value_size = sk[1], sk[2], sk[3], sv[3]
+    if size != key_size or kv_heads < 1 or heads % kv_heads or sk[0] != batch:
+        raise call.error(f"channel mismatch: query {show(sq)} and key {show(sk)}")
+    past = call.shape(4)
+    if past is not None and len(past) == 4:
+        if past[2] is None:
+            call.known_shape(4, "past key")
+        keys += past[2] or 0
+    past_key, past_value = _pair(call, 4)
+    readers = (
+        heads // kv_heads * _copies([k, past_key], batch, kv_heads, size),
+        heads // kv_heads * _copies([v, past_value], batch, kv_heads, value_size),
+    )
+    made = _attend(
+        call, q, k, v, batch=batch, heads=heads, queries=queries, keys=keys, size=size, value_size=value_size,
+        readers=readers, others=call.inputs[3:],
+    )  # fmt: skip
+    shape = (batch, queries, heads * value_size) if flat else (batch, heads, queries, value_size)
+    present = [
+        Tensor((batch, kv_heads, keys, s), t.dtype, producers=call.producers([t, p]))
+        for t, s, p in ((k, size, past_key), (v, value_size, past_value))
+    ]
+    return [
+        Tensor(shape, q.dtype, producers=made),
+        *present,
+        Tensor((batch, heads, queries, keys), q.dtype, producers=made),
+    ]
+
+
+def _pair(call: Call, i: int) -> tuple[Tensor | None, Tensor | None]:
+    return (call.get(i) if call.has(i) else None, call.get(i + 1) if call.has(i + 1) else None)
+
+
+@rule(
+    "Attention",
+    "QAttention",
+    "PackedAttention",
+    "LongformerAttention",
+    "DecoderMaskedSelfAttention",
+    domain=CONTRIB,
+    layer=True,
+)
+def _contrib_attention(call: Call) -> list[Tensor]:
+    """com.microsoft Attention: one product for query, key and value, then the attention itself."""
+    x, w = call.get(0), call.get(1)
+    sx, sw = call.known_shape(0), call.known_shape(1, "weight")
+    packed = call.op == "PackedAttention" and len(sx) == 2
+    if packed:  # padding removed: one batch entry
+        sx = (1, *sx)
+    heads = call.int_attr("num_heads")
+    if len(sx) != 3 or len(sw) != 2 or sx[2] != sw[0]:
+        raise call.error(f"channel mismatch: an input {show(sx)} and a weight {show(sw)}")
+    sizes = call.ints_attr("qkv_hidden_sizes") or [sw[1] // 3] * 3
+    if len(sizes) != 3 or sum(sizes) != sw[1]:
+        raise call.error(f"sizes {sizes} of query, key and value do not add up to the weight's {sw[1]}")
+    batch, length, width = sx
+    dtype = FLOAT if call.op == "QAttention" else x.dtype
+    fused = call.emit(
+        "qkv",
+        "fc",
+        {"N": batch * length, "C": width, "K": sw[1]},
+        word_bits_of(x, w),
+        call.producers([x, w, *call.inputs[2:3]]),
+    )
+    qkv = made_by(fused, None, dtype)
+    at_past = {"QAttention": 8, "Attention": 4, "DecoderMaskedSelfAttention": 4}.get(call.op)
+    past = call.shape(at_past) if at_past is not None else None
+    keys = length
+    if past is not None and len(past) == 5 and not call.attr("past_present_share_buffer"):
+        keys += past[3] or 0
+    if call.op == "LongformerAttention":
+        call.warn(f"{call.label}: LongformerAttention is modelled with its local window only")
+        keys = min(length, 2 * call.int_attr("window") + 1)
+    made = _attend(
+        call, qkv, qkv, qkv, batch=batch, heads=heads, queries=length, keys=keys,
+        size=_heads_of(call, sizes[0], heads), value_size=_heads_of(call, sizes[2], heads), others=call.inputs[3:],
+    )  # fmt: skip
+    shape = (length, sizes[2]) if packed else (batch, length, sizes[2])
+    present = (2, batch, heads, keys, sizes[1] // heads)
+    return [Tensor(shape, dtype, producers=made), made_by(fused, present, dtype)]
+
+
+# Operator -> position of the bias of query, key and value.
+_AT_BIAS = {"MultiHeadAttention": 3, "PackedMultiHeadAttention": 3, "DecoderMaskedMultiHeadAttention": 10}
+
+
+@rule("MultiHeadAttention", "PackedMultiHeadAttention", "DecoderMaskedMultiHeadAttention", domain=CONTRIB, layer=True)
+def _multi_head_attention(call: Call) -> list[Tensor]:
+    q = call.get(0)
+    heads = call.int_attr("num_heads")
+    sq = call.known_shape(0, "query")
+    packed = call.op == "PackedMultiHeadAttention"
+    if packed:  # (tokens, ...): padding removed, one batch entry
+        sq = (1, *sq)
+    k = call.get(1) if call.has(1) else q
+    v = call.get(2) if call.has(2) else k
+    if len(sq) == 5:  # query, key and value interleaved: batch, length, heads, 3, size (tokens, heads, 3, size)
+        batch, queries, keys, size = sq[0], sq[1], sq[1], sq[4]
+        value_size = size
+    else:
+        if len(sq) != 3:
+            raise call.error(f"a query {show(sq)}")
+        batch, queries, size = sq[0], sq[1], _heads_of(call, sq[2], heads)
+        sk = call.known_shape(1, "key") if call.has(1) else sq
+        if packed and call.has(1):
+            sk = (1, *sk)
+        if len(sk) == 5:  # key and value interleaved
+            keys, key_size, value_size = sk[1], sk[4], sk[4]
+        else:
+            sv = call.known_shape(2, "value") if call.has(2) else sk
+            if packed and call.has(2):
+                sv = (1, *sv)
+            keys = sk[2] if len(sk) == 4 else sk[1]
+            key_size = sk[3] if len(sk) == 4 else _heads_of(call, sk[2], heads)
+            value_size = sv[3] if len(sv) == 4 else _heads_of(call, sv[2], heads)
+        if key_size != size:
+            raise call.error(f"channel mismatch: query {show(sq)} and key {show(sk)}")
+    at_past = {"MultiHeadAttention": 6, "DecoderMaskedMultiHeadAttention": 5}.get(call.op)
+    past = call.shape(at_past) if at_past is not None else None
+    if past is not None and len(past) == 4 and not call.attr("past_present_share_buffer"):
+        keys += past[2] or 0
+    readers = (1, 1)
+    if not call.has(_AT_BIAS[call.op]):  # a bias differs from head to head
+        past_key, past_value = (None, None) if at_past is None else _pair(call, at_past)
+        readers = _copies([k, past_key], batch, heads, size), _copies([v, past_value], batch, heads, value_size)
+    made = _attend(
+        call, q, k, v, batch=batch, heads=heads, queries=queries, keys=keys, size=size, value_size=value_size,
+        readers=readers, others=call.inputs[3:],
+    )  # fmt: skip
+    shape = (queries, heads * value_size) if packed else (batch, queries, heads * value_size)
+    present = [
+        Tensor((batch, heads, keys, s), t.dtype, producers=call.producers([t])) for t, s in ((k, size), (v, value_size))
+    ]
+    return [
+        Tensor(shape, q.dtype, producers=made),
+        *present,
+        Tensor((batch, heads, queries, keys), q.dtype, producers=made),
+    ]
+
+
+@rule("GroupQueryAttention", "SparseAttention", domain=CONTRIB, layer=True)
+def _group_query_attention(call: Call) -> list[Tensor]:
+    q = call.get(0)
+    heads, kv_heads = call.int_attr("num_heads"), call.int_attr("kv_num_heads")
+    sq = call.known_shape(0, "query")
+    if len(sq) != 3 or kv_heads < 1 or heads % kv_heads:
+        raise call.error(f"a query {show(sq)} with {heads} heads over {kv_heads}")
+    k, v = (call.get(i) if call.has(i) else q for i in (1, 2))
+    batch, queries, width = sq
+    size = _heads_of(call, width, heads) if call.has(1) else _heads_of(call, width, heads + 2 * kv_heads)
+    if call.has(1) and call.known_shape(1, "key")[2] != kv_heads * size:
+        raise call.error(f"channel mismatch: query {show(sq)} and key {show(call.shape(1))}")
+    if call.op == "SparseAttention":
+        call.warn(f"{call.label}: SparseAttention is modelled as dense attention")
+    past = call.shape(3)
+    total = call.scalar(6) if call.op == "GroupQueryAttention" else call.scalar(5)
+    keys = queries
+    if total is not None:
+        keys = int(total)
+    elif past is not None and len(past) == 4:
+        keys += past[2] or 0
+    made = _attend(
+        call, q, k, v, batch=batch, heads=heads, queries=queries, keys=keys, size=size, value_size=size,
+        readers=(heads // kv_heads, heads // kv_heads), others=call.inputs[3:],
+    )  # fmt: skip
+    longest = max(keys, (past[2] or 0) if past is not None and len(past) == 4 else 0)
+    present = [Tensor((batch, kv_heads, longest, size), t.dtype, producers=call.producers([t])) for t in (k, v)]
+    return [Tensor((batch, queries, heads * size), q.dtype, producers=made), *present]
