@@ -11,7 +11,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mohamjax.cli import options, robust, spread
-from mohamjax.cli.inputs import application_of, technology_of, templates_of, warn_of_slow_buffers
+from mohamjax.cli.inputs import (
+    application_of,
+    technology_of,
+    templates_of,
+    warn_of_other_memory,
+    warn_of_slow_buffers,
+)
 from mohamjax.cli.outputs import drawing, results_folder, stopped
 from mohamjax.cli.tables import fitted, landmark_table
 from mohamjax.cli.terminal import Terminal, duration
@@ -280,6 +286,7 @@ def _run(arguments: argparse.Namespace, terminal: Terminal, devices: Devices | N
         return settings, application, templates, designs, prepare(application, templates, settings, designs)
 
     settings, application, templates, designs, site = read() if devices is None else devices.in_all(read)
+    warn_of_other_memory(templates, settings.package)
     if arguments.technology and settings.technology is not None:
         warn_of_slow_buffers(site.templates, settings.technology)
     runs = runnable(application, site.templates)

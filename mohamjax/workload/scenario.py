@@ -57,7 +57,7 @@ _ELSEWHERE = {
 _OF_PACKAGES = frozenset(
     (
         "contention", "dram_bytes_per_cycle", "hop_energy_pJ_per_bit", "interface_bytes_per_cycle", "interface_counts",
-        "link_bytes_per_cycle", "max_tiles", "placement", "router_area_um2", "transceiver_area_um2",
+        "link_bytes_per_cycle", "max_tiles", "memory", "placement", "router_area_um2", "transceiver_area_um2",
     )
 )  # fmt: skip
 _OF_REQUIREMENTS = frozenset(("limits", "chiplets", "homogeneous", "package", "pin"))
