@@ -101,8 +101,9 @@ def test_latencies_at_the_interface_are_those_of_a_layer_alone(mapped, network):
     bound, free = 0, 0
     for entry in report["sets"]:
         for one in entry["mappings"]:
+            bits = jnp.asarray(predecessor_bits([()], 1))
             timeline = simulate(
-                jnp.array([one["latency_cycles"]]), jnp.array([one["offchip_bytes"]]), jnp.asarray(predecessor_bits([()], 1)),
+                jnp.array([one["latency_cycles"]]), jnp.array([one["offchip_bytes"]]), bits,
                 jnp.zeros(1, int), jnp.zeros(1, int), jnp.ones((1, 1), bool), jnp.array([4.0]), jnp.array([16.0]),
                 jnp.ones(1, bool),
             )  # fmt: skip

@@ -46,7 +46,8 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument(
         "workload",
         nargs="+",
-        help="a packaged scenario (mobile, edge, ar-vr, data-center, ar-vr-rates), a scenario YAML, or ONNX files",
+        help="a packaged scenario (mobile, edge, ar-vr, data-center, ar-vr-rates, ar-vr-unet, data-center-released), a "
+        "scenario YAML, or ONNX files",
     )
     parser.add_argument("--budget", default="small", help="tiny, small (default) or paper")
     parser.add_argument(

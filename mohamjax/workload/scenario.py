@@ -24,8 +24,9 @@ __all__ = ["SCENARIOS", "VARIANTS", "ScenarioForm", "is_packaged", "load_scenari
 SCENARIOS = ("mobile", "edge", "ar-vr", "data-center")
 """Packaged scenarios: A to D of the MOHaM paper (Table 3)."""
 
-VARIANTS = ("ar-vr-rates",)
-"""Packaged scenarios whose networks ask for something: `ar-vr` with frame rates of XRBench (sources in its file)."""
+VARIANTS = ("ar-vr-rates", "ar-vr-unet", "data-center-released")
+"""Packaged variants: `ar-vr` with frame rates of XRBench (sources in its file), and C and D with UNet where MOHaM's
+release has it: in C."""
 
 MAX_COPIES = 1000
 MAX_NETWORKS = 1000
