@@ -2,7 +2,7 @@
 
 The main roads, each with an example in its docstring (`import mohamjax as mj`):
 
-- a problem: `load_scenario`, `load_onnx`, `Package`, `DesignProblem`;
+- a problem: `load_scenario`, `load_onnx`, `Package` and its `Memory`, `DesignProblem`;
 - its mappings: `map_layers` searches them, `sample_mappings` draws some, `evaluate_mappings` costs yours;
 - its designs: `problem.arrays(tables)` is their space, `sample_designs` draws some, `evaluate` and `report` cost them;
   `decode_design` makes one of any point of the unit cube, for an optimiser of your own;
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from mohamjax.door import schedule_jobs as schedule_jobs
     from mohamjax.door import search as search
     from mohamjax.door import write_designs as write_designs
+    from mohamjax.hardware import Memory as Memory
     from mohamjax.hardware import PackageParameters as Package
     from mohamjax.programs import use_cache as use_cache
     from mohamjax.schedule import simulate as simulate
@@ -58,6 +59,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DesignProblem",
+    "Memory",
     "Package",
     "__version__",
     "codesign",
@@ -88,6 +90,7 @@ __all__ = [
 
 _ROADS = {
     "DesignProblem": "search.problem",
+    "Memory": "hardware",
     "Package": "hardware:PackageParameters",
     "codesign": "door",
     "decode_design": "search.unit_cube",

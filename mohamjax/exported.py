@@ -22,9 +22,7 @@ import importlib
 import os
 import pathlib
 import pickle
-import platform
 import re
-import sys
 import threading
 import time
 import types
@@ -35,9 +33,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import core as jax_core
-from jaxlib.version import __version__ as jaxlib_version
 
-from mohamjax import STARTED
+from mohamjax.code_hash import code_hash, code_unchanged, of_this_package
 from mohamjax.platforms import accelerated, as_usual
 
 __all__ = ["exported_jit", "keep_in"]
@@ -66,34 +63,6 @@ def keep_in(folder: pathlib.Path | None) -> None:
     """Where programs are kept from now on; None for nowhere."""
     global _folder
     _folder = folder
-
-
-@functools.cache
-def _code(root: pathlib.Path = pathlib.Path(__file__).parent) -> str:
-    """Hash of all code of a package, default this one, and of the versions that it runs by."""
-    digest = hashlib.sha256(repr((jax.__version__, jaxlib_version, np.__version__, platform.python_version())).encode())
-    for path in sorted(root.rglob("*.py")):
-        content = path.read_bytes()
-        digest.update(f"{path.relative_to(root).as_posix()} {len(content)} ".encode() + content)
-    return digest.hexdigest()
-
-
-def _unchanged(root: pathlib.Path = pathlib.Path(__file__).parent) -> bool:
-    """Whether no source file has changed since this process began to import them, so that `_code` is what runs.
-
-    Of a file that was put in place of another the change time tells, not the modification time. The second covers
-    clocks of file systems that lag.
-    """
-    loaded = [getattr(module, "__file__", None) for name, module in list(sys.modules.items()) if _ours(name)]
-    try:
-        stats = [os.stat(path) for path in {*map(str, root.rglob("*.py")), *filter(None, loaded)}]
-    except OSError:  # a module's file is gone
-        return False
-    return max(max(stat.st_mtime, stat.st_ctime) for stat in stats) < STARTED - 1
-
-
-def _ours(name: str) -> bool:
-    return name.partition(".")[0] == __name__.partition(".")[0]
 
 
 def _context() -> tuple[Any, ...]:
@@ -176,7 +145,7 @@ def _name(value: Any) -> Any:
     if isinstance(value, types.FunctionType):
         return _name_of_function(value)
     if isinstance(value, type):
-        if not _ours(value.__module__) and value.__module__ not in ("builtins", "numpy", "jax.numpy"):
+        if not of_this_package(value.__module__) and value.__module__ not in ("builtins", "numpy", "jax.numpy"):
             raise _NamelessError(value.__qualname__)
         return "type", value.__module__, value.__qualname__
     if dataclasses.is_dataclass(value):
@@ -190,7 +159,7 @@ def _name_of_function(value: types.FunctionType) -> Any:
 
     The code tells apart what begins on one line, such as two lambdas.
     """
-    if not _ours(value.__module__):
+    if not of_this_package(value.__module__):
         raise _NamelessError(value.__qualname__)
     code = value.__code__
     place = value.__module__, value.__qualname__, code.co_firstlineno, _name_of_code(code)
@@ -300,16 +269,16 @@ class _Exported:
             itself = _name(self._function) if isinstance(self._function, functools.partial) else self._place
         except (_NamelessError, RecursionError, ValueError):  # a function that holds itself, or what is not there yet
             return None
-        if not _in_no_context() or not _unchanged():
+        if not _in_no_context() or not code_unchanged():
             return None
-        known = _code(), _settings(), itself, self.compiler_options, str(tree), shapes, given
+        known = code_hash(), _settings(), itself, self.compiler_options, str(tree), shapes, given
         file = _folder / hashlib.sha256(repr(known).encode()).hexdigest()
         kept = _read(file)
         if kept is None:
             kept = self._traced(leaves, tree, static)
             if kept is None:
                 return None
-            if _unchanged():
+            if code_unchanged():
                 _write(file, kept)
         program, out_tree = kept
         called = functools.partial(program.call)

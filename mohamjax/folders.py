@@ -13,7 +13,7 @@ def cache_folder(kind: str) -> pathlib.Path:
     """Where one kind of things is kept between runs; it need not be there yet.
 
     Args:
-        kind: `mappings` or `compiled`.
+        kind: `mappings`, `compiled` or `technology`.
 
     Returns:
         On Linux `$XDG_CACHE_HOME/mohamjax/KIND`, by default in `~/.cache`; elsewhere what the system has for it.

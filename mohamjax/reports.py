@@ -94,11 +94,16 @@ def _names(files: Sequence[ResultFiles]) -> list[str]:
     return [f"{name} ({plain[: k + 1].count(name)})" if plain.count(name) > 1 else name for k, name in enumerate(plain)]
 
 
+def _plainly(value: Any) -> str:
+    """A value of a file without its braces."""
+    return " ".join(f"{key} {own}" for key, own in value.items()) if isinstance(value, dict) else str(value)
+
+
 def _facts(files: ResultFiles, designs: ResultDesigns) -> list[tuple[str, str]]:
     """What a reader asks first about where results come from; the rest is in `config.yaml`, which the page holds."""
     config, last = files.config, files.history[-1]
     search, versions = _table(config, "search"), _table(config, "versions")
-    package = ", ".join(f"{key} {value}" for key, value in _table(config, "package").items())
+    package = ", ".join(f"{key} {_plainly(value)}" for key, value in _table(config, "package").items())
     written = datetime.datetime.fromtimestamp((files.folder / "front.csv").stat().st_mtime, datetime.UTC)
     broken = sum(not row["valid"] for row in designs.rows)
     facts = [

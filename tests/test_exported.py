@@ -40,7 +40,9 @@ def rows(count=3, dtype=np.float32):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     before = exported._folder
-    monkeypatch.setattr(exported, "STARTED", time.time() + 1e6)  # who edits the package meanwhile fails no test
+    monkeypatch.setattr(
+        "mohamjax.code_hash.STARTED", time.time() + 1e6
+    )  # who edits the package meanwhile fails no test
     keep_in(tmp_path / "traced")
     TRACED.clear()
     yield tmp_path / "traced"
@@ -182,7 +184,7 @@ def test_a_damaged_file_is_traced_anew(folder, damage):
 
 def test_other_code_or_other_versions_are_traced_anew(folder, monkeypatch):
     fresh()(rows(), ADD)
-    monkeypatch.setattr(exported, "_code", lambda *_: "another version of the package")
+    monkeypatch.setattr(exported, "code_hash", lambda *_: "another version of the package")
     count, got = traces(lambda: fresh()(rows(), ADD))
     assert count == 1 and len(list(folder.iterdir())) == 2
     same(got)
@@ -196,16 +198,6 @@ def test_inside_programs_and_without_a_folder_it_is_jit(folder):
     keep_in(None)
     same(function(rows(), ADD))
     assert not folder.exists()
-
-
-def test_the_code_of_the_package_is_part_of_the_name(tmp_path):
-    names, codes = ("a.py", "sub/a.py", "sub/a.py", "sub/a.py"), ("x = 1", "x = 1", "x = 2", "x = 2 ")
-    (tmp_path / "sub").mkdir()
-    found = [exported._code.__wrapped__(tmp_path)]
-    for name, code in zip(names, codes, strict=True):
-        (tmp_path / name).write_text(code)
-        found.append(exported._code.__wrapped__(tmp_path))
-    assert len(set(found)) == len(found)
 
 
 def test_the_precision_is_part_of_the_name():
@@ -252,21 +244,12 @@ def test_code_that_changed_since_the_start_is_neither_kept_nor_taken(folder, mon
     fresh()(rows(), ADD)
     answers = iter([True, False])
     with monkeypatch.context() as patched:
-        patched.setattr(exported, "_unchanged", lambda: next(answers))
+        patched.setattr(exported, "code_unchanged", lambda: next(answers))
         same(fresh()(rows(4), ADD), count=4)  # changed while it was traced
-    monkeypatch.setattr(exported, "STARTED", 0.0)
+    monkeypatch.setattr("mohamjax.code_hash.STARTED", 0.0)
     count, got = traces(lambda: fresh()(rows(), ADD))
     assert count == 1 and len(list(folder.iterdir())) == 1
     same(got)
-
-
-def test_a_file_put_in_place_of_another_is_a_change_whatever_its_date(tmp_path, monkeypatch):
-    monkeypatch.setattr(exported, "STARTED", time.time() + 100)
-    (tmp_path / "a.py").write_text("x = 1")
-    assert exported._unchanged(tmp_path)
-    os.utime(tmp_path / "a.py", (1e9, 1e9))
-    monkeypatch.setattr(exported, "STARTED", time.time() - 10)
-    assert not exported._unchanged(tmp_path)
 
 
 def test_the_platform_is_kept_and_part_of_the_name(folder, monkeypatch):

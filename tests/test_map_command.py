@@ -15,6 +15,7 @@ from mohamjax.errors import InputError
 from mohamjax.hardware import resize, template_arrays
 from mohamjax.io import given_mappings
 from mohamjax.mapping import ArraySizes, MappingTables, Wires, area
+from mohamjax.schedule.fluid import predecessor_bits, simulate
 from mohamjax.search.network_level import NetworkConfig, choose_mappings
 from mohamjax.workload import load_scenario
 
@@ -91,6 +92,48 @@ def test_whole_networks_add_up(mapped):
     rows = np.array([[c["latency_cycles"], c["energy_pJ"], c["area_um2"]] for c in entry["choices"]])
     for a, b in itertools.permutations(rows, 2):
         assert not ((a <= b).all() and (a < b).any())
+
+
+def test_latencies_at_the_interface_are_those_of_a_layer_alone(mapped, network):
+    """As the fluid model has it for one job behind its interface, here the default one of 4 bytes per cycle."""
+    report = json.loads((mapped / "sets.json").read_text())
+    assert report["offchip_bytes_per_cycle"] == 4.0
+    bound, free = 0, 0
+    for entry in report["sets"]:
+        for one in entry["mappings"]:
+            bits = jnp.asarray(predecessor_bits([()], 1))
+            timeline = simulate(
+                jnp.array([one["latency_cycles"]]), jnp.array([one["offchip_bytes"]]), bits,
+                jnp.zeros(1, int), jnp.zeros(1, int), jnp.ones((1, 1), bool), jnp.array([4.0]), jnp.array([16.0]),
+                jnp.ones(1, bool),
+            )  # fmt: skip
+            assert one["latency_interface_cycles"] == pytest.approx(float(timeline.makespan), rel=1e-6)
+            bound += one["latency_interface_cycles"] > one["latency_cycles"]
+            free += one["latency_interface_cycles"] == one["latency_cycles"]
+    assert bound and free
+    sets = [report["sets"][u]["mappings"] for u in (0, 0, 1)]
+    for choice in report["networks"][0]["choices"]:
+        alone = sum(s[m]["latency_interface_cycles"] for s, m in zip(sets, choice["mapping"], strict=True))
+        assert choice["latency_interface_cycles"] == pytest.approx(alone)
+    assert " at the interface, " in (mapped / "nests.txt").read_text()
+
+
+def test_a_package_has_its_interface_and_its_memory(mapped, network, tmp_path, capsys):
+    package = tmp_path / "package.yaml"
+    package.write_text("interface_bytes_per_cycle: 2\nlink_bytes_per_cycle: 1\nmemory: {type: HBM2}\n")
+    out = tmp_path / "sets.json"
+    command = ["map", str(network), "--template", "simba", "--exhaustive", "--out", str(out), "--package", str(package)]
+    assert cli.main(command) == 0
+    told = capsys.readouterr()
+    assert "behind a memory of 1 GB/s" in told.out and "fastest on-chip [cycles]" in told.out
+    assert "simba: the memory of the package, HBM2, stands in" in told.err
+    report, before = json.loads(out.read_text()), json.loads((mapped / "sets.json").read_text())
+    assert report["offchip_bytes_per_cycle"] == 1.0
+    for entry, old in zip(report["sets"], before["sets"], strict=True):
+        for one in entry["mappings"]:
+            assert one["latency_interface_cycles"] == max(one["latency_cycles"], one["offchip_bytes"])
+        frugal = [min(m["energy_pJ"] for m in s["mappings"]) for s in (entry, old)]
+        assert frugal[0] < frugal[1]
 
 
 def _edit(document, change):

@@ -1,5 +1,6 @@
 """The package: meshes, interfaces and hops, computed by hand for small packages."""
 
+import dataclasses
 import itertools
 import math
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import (
+    Memory,
     PackageParameters,
     interface_positions,
     load_package,
@@ -145,8 +147,43 @@ def test_defaults_and_round_trip():
         contention="interface",
         placement="middle",
         interface_counts=((2, 1), (6, 3), (None, 6)),
+        memory=Memory(energy=4.5),
     )
     assert package_from_dict(package_to_dict(other)) == other
+
+
+@pytest.mark.parametrize("memory", [Memory("HBM2"), Memory(energy=0.0), None])
+def test_memory_round_trip(memory):
+    package = PackageParameters(memory=memory, dram_bandwidth=64.0)
+    data = package_to_dict(package)
+    assert package_from_dict(data) == package
+    # What is not given is that of the default, here another one.
+    other = PackageParameters(memory=Memory("HMC"), dram_bandwidth=2.0)
+    assert package_from_dict(data, default=other) == package
+    assert package_from_dict({"memory": {}}, default=other) == other
+    assert package_from_dict({"memory": {"bytes_per_cycle": 8}}, default=other).memory == other.memory
+    assert package_from_dict({"memory": {"type": "DDR3"}}, default=other).dram_bandwidth == 2.0
+
+
+def test_both_forms_of_the_bandwidth_say_the_same():
+    grouped = package_from_dict({"memory": {"type": "LPDDR4", "bytes_per_cycle": 32}})
+    assert grouped == package_from_dict({"dram_bytes_per_cycle": 32}) == PackageParameters(dram_bandwidth=32.0)
+    assert package_from_dict({"memory": {"bytes_per_cycle": "unlimited"}}) == PackageParameters()
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: Memory(), "neither"),
+        (lambda: Memory("HBM2", 3.9), "both"),
+        (lambda: Memory("HBM3"), "did you mean 'HBM2'"),
+        (lambda: Memory(energy=math.nan), "pJ per bit"),
+        (lambda: dataclasses.replace(PackageParameters(), memory="HBM2"), "is no memory"),
+    ],
+)
+def test_memories_of_python_are_checked(make, told):
+    with pytest.raises(InputError, match=told):
+        make()
 
 
 def test_file(tmp_path):
@@ -174,6 +211,16 @@ def test_file(tmp_path):
         ({"router_area_um2": math.nan}, ["package.router_area_um2", "expected a number"]),
         ({"contention": "none"}, ["package.contention", "known: all, interface, mesh"]),
         ({"placement": "corners"}, ["package.placement", "did you mean 'corner'"]),
+        ({"memory": "HBM2"}, ["package.memory", "expected a mapping"]),
+        ({"memory": {"type": "HBM3"}}, ["package.memory.type", "did you mean 'HBM2'"]),
+        ({"memory": {"energy": 4}}, ["package.memory.energy", "unknown key", "energy_pJ_per_bit"]),
+        ({"memory": {"energy_pJ_per_bit": -1}}, ["package.memory.energy_pJ_per_bit", "at least 0"]),
+        ({"memory": {"type": "HBM2", "energy_pJ_per_bit": 4}}, ["package.memory", "both", "keep one of the two"]),
+        ({"memory": {"bytes_per_cycle": 0}}, ["package.memory.bytes_per_cycle", "above 0"]),
+        (
+            {"memory": {"bytes_per_cycle": 8}, "dram_bytes_per_cycle": 8},
+            ["package.memory.bytes_per_cycle", "given twice", "keep one of the two"],
+        ),
         ({"interface_counts": 4}, ["package.interface_counts", "expected a list"]),
         ({"interface_counts": []}, ["package.interface_counts", "is empty"]),
         ({"interface_counts": [4]}, ["package.interface_counts[0]", "expected a list", "[most chiplets, interfaces]"]),

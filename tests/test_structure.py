@@ -14,6 +14,7 @@ MOST_LINES = 700
 
 BASE = {
     "blocks",
+    "code_hash",
     "devices",
     "dims",
     "errors",

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from mohamjax.cli import options
-from mohamjax.cli.inputs import application_of, technology_of, templates_of
+from mohamjax.cli.inputs import application_of, technology_of, templates_of, warn_of_other_memory
 from mohamjax.cli.outputs import probe, write
 from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
@@ -85,6 +85,7 @@ def _target(arguments: argparse.Namespace, terminal: Terminal) -> Target:
     application = application_of(arguments)
     templates, technology = templates_of(arguments, application), technology_of(arguments)
     problem = DesignProblem(application, templates, arguments.package, technology)
+    warn_of_other_memory(templates, problem.package)
 
     def tables() -> MappingTables:
         if arguments.sample is not None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from mohamjax.cli.terminal import warn
 
 if TYPE_CHECKING:
-    from mohamjax.hardware import Technology, Template
+    from mohamjax.hardware import PackageParameters, Technology, Template
     from mohamjax.workload import ApplicationModel
 
-__all__ = ["application_of", "technology_of", "templates_of", "warn_of_slow_buffers"]
+__all__ = ["application_of", "technology_of", "templates_of", "warn_of_other_memory", "warn_of_slow_buffers"]
 
 
 def application_of(arguments: argparse.Namespace) -> ApplicationModel:
@@ -45,6 +45,21 @@ def technology_of(arguments: argparse.Namespace) -> Technology:
     from mohamjax.hardware import load_technology
 
     return load_technology(arguments.technology, static_energy=getattr(arguments, "static_energy", False))
+
+
+def warn_of_other_memory(templates: Sequence[Template], package: PackageParameters) -> None:
+    """Says which templates name another off-chip memory than the package has, which is the one that counts."""
+    from mohamjax.hardware import with_memory
+
+    memory = package.memory
+    packaged = with_memory(templates, memory)
+    other = [own.name for own, new in zip(templates, packaged, strict=True) if own.levels[-1] != new.levels[-1]]
+    if other and memory is not None:
+        kind = memory.type or f"one of {memory.energy:g} pJ/bit"
+        warn(
+            f"{', '.join(other)}: the memory of the package, {kind}, stands in for the off-chip memory that "
+            "templates name themselves; to keep theirs, write `memory: {type: template}` in a file for --package"
+        )
 
 
 def warn_of_slow_buffers(templates: Sequence[Template], technology: Technology) -> None:

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from mohamjax.cli import options, spread
-from mohamjax.cli.inputs import application_of, technology_of, templates_of
+from mohamjax.cli.inputs import application_of, technology_of, templates_of, warn_of_other_memory
 from mohamjax.cli.options import refuse
 from mohamjax.cli.outputs import probe, write
 from mohamjax.cli.tables import choice_table, set_table
@@ -60,7 +60,16 @@ def add_parser(verbs: Any) -> None:
     )
     parser.add_argument("--figure", metavar="FILE", help="draw the sets of the largest layers (.png, .svg or .pdf)")
     parser.add_argument("--timeloop", metavar="FOLDER", help="export every mapping as Timeloop's YAML files")
+<<<<<<< HEAD
     options.add_no_pad(parser)
+=======
+    parser.add_argument(
+        "--package",
+        metavar="FILE",
+        help="package parameters (YAML): the off-chip memory, and the memory interface behind which latencies are also "
+        "told (default: the memory that templates name, and an interface of 4 GB/s)",
+    )
+>>>>>>> memory
     parser.add_argument("--no-mapping-cache", action="store_true", help="neither read nor keep mapping tables on disk")
     spread.add_devices(parser, "spread the layers")
     options.add_workload(parser)
@@ -71,10 +80,9 @@ def add_parser(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Searches or enumerates mappings; writes what is asked for and prints a table."""
-    import dataclasses
-
     import jax
 
+    from mohamjax.hardware import PackageParameters, load_package, with_memory
     from mohamjax.io import (
         best_nests,
         given_mappings,
@@ -108,6 +116,11 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     config = dataclasses.replace(config, padding=not arguments.no_pad)
     application, technology = application_of(arguments), technology_of(arguments)
     templates = templates_of(arguments, application)
+    package = PackageParameters()
+    if arguments.package is not None:
+        package = load_package(arguments.package)
+        warn_of_other_memory(templates, package)
+        templates = with_memory(templates, package.memory)
     runnable(application, templates)
     given = given_mappings(arguments.inject, application, templates, technology)
     if arguments.out == arguments.nests == "-":
@@ -155,11 +168,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         return 130
     terminal.close()
     choices = network_choices(network_key, application, templates, technology, tables)
-    report = mappings_document(application, templates, tables)
-    report["networks"] = [
-        {"network": network, "template": template, "choices": [dataclasses.asdict(choice) for choice in front]}
-        for (network, template), front in choices.items()
-    ]
+    report = mappings_document(application, templates, tables, package, choices)
     if arguments.out is not None:
         write(arguments.out, json.dumps(report, indent=1) + "\n")
     if arguments.timeloop is not None:
@@ -170,8 +179,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     stream = sys.stderr if arguments.out == "-" else sys.stdout
     text = set_table(report, stream) + "\n"
     if choices:
-        text += "\nwhole networks, one mapping per layer on one chiplet\n" + choice_table(choices, stream) + "\n"
-    nests = best_nests(application, templates, tables) if arguments.nests is not None else ""
+        text += "\nwhole networks, one mapping per layer on one chiplet\n" + choice_table(report, stream) + "\n"
+    nests = best_nests(application, templates, tables, package) if arguments.nests is not None else ""
     if arguments.nests not in (None, "-"):
         write(arguments.nests, nests)
     stream.write(text)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mohamjax.cli import options, spread
-from mohamjax.cli.inputs import application_of, templates_of, warn_of_slow_buffers
+from mohamjax.cli.inputs import application_of, templates_of, warn_of_other_memory, warn_of_slow_buffers
 from mohamjax.cli.outputs import drawing, results_folder, stopped
 from mohamjax.cli.tables import fitted
 from mohamjax.cli.terminal import Terminal, duration, warn
@@ -55,6 +55,7 @@ def run(
         return settings, ensemble, templates, prepare_robust(ensemble, templates, settings)
 
     settings, ensemble, templates, site = read() if devices is None else devices.in_all(read)
+    warn_of_other_memory(templates, settings.package)
     if arguments.technology and settings.technology is not None:
         warn_of_slow_buffers(site.templates, settings.technology)
     price = not arguments.no_price

@@ -11,7 +11,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mohamjax.cli import options, robust, spread
-from mohamjax.cli.inputs import application_of, technology_of, templates_of, warn_of_slow_buffers
+from mohamjax.cli.inputs import (
+    application_of,
+    technology_of,
+    templates_of,
+    warn_of_other_memory,
+    warn_of_slow_buffers,
+)
 from mohamjax.cli.outputs import drawing, results_folder, stopped
 from mohamjax.cli.tables import fitted, landmark_table
 from mohamjax.cli.terminal import Terminal, duration
@@ -40,7 +46,8 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument(
         "workload",
         nargs="+",
-        help="a packaged scenario (mobile, edge, ar-vr, data-center, ar-vr-rates), a scenario YAML, or ONNX files",
+        help="a packaged scenario (mobile, edge, ar-vr, data-center, ar-vr-rates, ar-vr-unet, data-center-released), a "
+        "scenario YAML, or ONNX files",
     )
     parser.add_argument("--budget", default="small", help="tiny, small (default) or paper")
     parser.add_argument(
@@ -283,6 +290,7 @@ def _run(arguments: argparse.Namespace, terminal: Terminal, devices: Devices | N
         return settings, application, templates, designs, prepare(application, templates, settings, designs)
 
     settings, application, templates, designs, site = read() if devices is None else devices.in_all(read)
+    warn_of_other_memory(templates, settings.package)
     if arguments.technology and settings.technology is not None:
         warn_of_slow_buffers(site.templates, settings.technology)
     runs = runnable(application, site.templates)

@@ -93,43 +93,53 @@ def landmark_table(landmarks: dict[str, int], front: Any, bounds: Bounds) -> str
 
 
 def set_table(report: dict[str, Any], stream: Any = None) -> str:
-    """The extremes of every Pareto set."""
+    """The extremes of every Pareto set of a `mappings/1` document, and what its two latencies are."""
+    bandwidth = report["offchip_bytes_per_cycle"]
+    limit = "one without limit" if bandwidth == "unlimited" else f"{bandwidth:g} GB/s"
     head = [
         "layer (first of its kind)",
         "type",
         "template",
         "set",
-        "fastest [cycles]",
+        "fastest on-chip [cycles]",
+        "fastest at the interface [cycles]",
         "most frugal [uJ]",
         "smallest [mm^2]",
     ]
+    keys = (
+        ("latency_cycles", 1.0, ",.0f"),
+        ("latency_interface_cycles", 1.0, ",.0f"),
+        ("energy_pJ", 1e-6, ",.4g"),
+        ("area_um2", 1e-6, ",.4g"),
+    )
     body = [
         [
             s["layer"],
             s["type"],
             s["template"],
             str(len(s["mappings"])),
-            f"{min(m['latency_cycles'] for m in s['mappings']):,.0f}",
-            f"{min(m['energy_pJ'] for m in s['mappings']) * 1e-6:,.4g}",
-            f"{min(m['area_um2'] for m in s['mappings']) * 1e-6:,.4g}",
+            *(format(min(m[key] for m in s["mappings"]) * scale, shown) for key, scale, shown in keys),
         ]
         for s in report["sets"]
     ]
-    return fitted([head, *body], stream)
+    told = f"latency on-chip: without off-chip limit; at the interface: of the layer alone behind a memory of {limit}"
+    return f"{told}\n{fitted([head, *body], stream)}"
 
 
-def choice_table(choices: dict[tuple[str, str], Any], stream: Any = None) -> str:
-    """The extremes of every network's front, and its choice of least delay times energy."""
-    rows = [["network", "template", "choice", "latency [ms]", "energy [mJ]", "area [mm^2]"]]
-    for (network, template), front in choices.items():
-        scores = {
-            "fastest": lambda c: c.latency_cycles,
-            "most frugal": lambda c: c.energy_pJ,
-            "smallest": lambda c: c.area_um2,
-            "least delay times energy": lambda c: c.latency_cycles * c.energy_pJ,
-        }
+def choice_table(report: dict[str, Any], stream: Any = None) -> str:
+    """The extremes of every network's front in a `mappings/1` document, and its choice of least delay times energy."""
+    rows = [["network", "template", "choice", "on-chip [ms]", "at the interface [ms]", "energy [mJ]", "area [mm^2]"]]
+    scores = {
+        "fastest on-chip": lambda c: c["latency_cycles"],
+        "fastest at the interface": lambda c: c["latency_interface_cycles"],
+        "most frugal": lambda c: c["energy_pJ"],
+        "smallest": lambda c: c["area_um2"],
+        "least on-chip delay times energy": lambda c: c["latency_cycles"] * c["energy_pJ"],
+    }
+    keys = (("latency_cycles", 1e-6), ("latency_interface_cycles", 1e-6), ("energy_pJ", 1e-9), ("area_um2", 1e-6))
+    for entry in report["networks"]:
         for role, score in scores.items():
-            best = min(front, key=score)
-            values = (best.latency_cycles * 1e-6, best.energy_pJ * 1e-9, best.area_um2 * 1e-6)
-            rows.append([network, template, role, *map(digits, values)])
+            best = min(entry["choices"], key=score)
+            values = [digits(best[key] * scale) for key, scale in keys]
+            rows.append([entry["network"], entry["template"], role, *values])
     return fitted(rows, stream)

@@ -10,6 +10,7 @@ from mohamjax.hardware.arrays import (
     template_structure,
 )
 from mohamjax.hardware.machine import Architecture, Machine
+from mohamjax.hardware.memory import Memory, with_memory
 from mohamjax.hardware.package import (
     PackageForm,
     PackageParameters,
@@ -77,6 +78,7 @@ __all__ = [
     "LevelRule",
     "Mac",
     "Machine",
+    "Memory",
     "PackageForm",
     "PackageParameters",
     "PackageTables",
@@ -122,5 +124,6 @@ __all__ = [
     "template_structure",
     "template_to_dict",
     "template_to_yaml",
+    "with_memory",
     "with_word_bits",
 ]

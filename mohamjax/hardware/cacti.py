@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from mohamjax.code_hash import code_hash
 from mohamjax.errors import InputError
 from mohamjax.folders import cache_folder
 from mohamjax.hardware.template import Template
@@ -80,7 +81,7 @@ def sram_figures(node_nm: float, width: int, rows: int, ports: int = 1) -> np.nd
             item=f"{node_nm:g} nm",
             remedy="ask for a smaller one, or scale that",
         )
-    file = cache_folder("technology") / version / f"sram-{node_nm:g}nm-{width}x{rows}-{ports}.json"
+    file = cache_folder("technology") / version / code_hash()[:16] / f"sram-{node_nm:g}nm-{width}x{rows}-{ports}.json"
     try:
         return np.array(json.loads(file.read_text(encoding="utf-8")), np.float64).reshape(6)
     except (OSError, ValueError):

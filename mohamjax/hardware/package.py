@@ -21,7 +21,9 @@ from msgspec import Meta
 
 from mohamjax.errors import InputError
 from mohamjax.forms import Amount, Form, Whole, read_form
+from mohamjax.hardware.memory import Bandwidth, Memory, MemoryForm, memory_of, memory_to_dict
 from mohamjax.hardware.mesh import Link, route, trunks
+from mohamjax.hardware.technology import DRAM_TYPES
 from mohamjax.reader import choice, read_yaml
 from mohamjax.struct import record
 
@@ -52,6 +54,7 @@ Contention = Literal["all", "interface", "mesh"]
 CONTENTION = get_args(Contention)
 """What binds: interfaces, chiplets' own links and the DRAM; interfaces alone; or all and every link of the mesh."""
 
+_LPDDR4 = Memory(DRAM_TYPES[0])
 _PER_ROW = 2
 _MOST_TILES = 1024
 
@@ -72,6 +75,8 @@ class PackageParameters:
         placement: One of `PLACEMENTS`.
         interface_counts: Pairs (up to so many chiplets, memory interfaces), ascending; the last pair's first
             entry is None: beyond. Never more than two per row are placed.
+        memory: What a bit costs that moves between any chiplet and the off-chip memory; None where every template has
+            the memory that it names itself. `with_memory` says what templates are in the package.
 
     Example:
         >>> PackageParameters(max_tiles=9, interface_bandwidth=8.0).max_interfaces
@@ -88,11 +93,16 @@ class PackageParameters:
     contention: str = "all"
     placement: str = "corner"
     interface_counts: tuple[tuple[int | None, int], ...] = ((4, 2), (None, 4))
+    memory: Memory | None = _LPDDR4
 
     def __post_init__(self) -> None:
         """Checks the choices; raises InputError."""
         choice(self.contention, CONTENTION, what="contention", file=None, item="package.contention")
         choice(self.placement, PLACEMENTS, what="placement", file=None, item="package.placement")
+        if not (self.memory is None or isinstance(self.memory, Memory)):
+            raise InputError(
+                f"{self.memory!r} is no memory", item="package.memory", remedy='give for example Memory("LPDDR4")'
+            )
 
     @property
     def links_contend(self) -> bool:
@@ -223,10 +233,6 @@ def nop_energy(offchip_bytes: Any, hops: Any, hop_energy: Any) -> Any:
     return offchip_bytes * 8 * hops * hop_energy
 
 
-Bandwidth = Annotated[
-    Annotated[float, Meta(gt=0)] | Literal["unlimited"], Meta(description="bytes per cycle, or `unlimited`")
-]
-
 Share = Annotated[
     tuple[Whole | None, Whole],
     Meta(description="[most chiplets, interfaces], null for the chiplets of the last one"),
@@ -242,7 +248,10 @@ class PackageForm(Form):
     max_tiles: Annotated[int, Meta(ge=1, le=_MOST_TILES)] | None = None
     link_bytes_per_cycle: Bandwidth | None = None
     interface_bytes_per_cycle: Bandwidth | None = None
-    dram_bytes_per_cycle: Bandwidth | None = None
+    memory: MemoryForm | None = None
+    dram_bytes_per_cycle: Annotated[
+        Bandwidth | None, Meta(description="the same as `bytes_per_cycle` of `memory`; give one of the two")
+    ] = None
     hop_energy_pJ_per_bit: Amount | None = None
     router_area_um2: Amount | None = None
     transceiver_area_um2: Amount | None = None
@@ -277,7 +286,7 @@ def package_from_dict(
     max_tiles: 16
     link_bytes_per_cycle: 16           # a bandwidth may be `unlimited`
     interface_bytes_per_cycle: 4
-    dram_bytes_per_cycle: unlimited
+    memory: {type: LPDDR4, bytes_per_cycle: unlimited}   # or an energy of its own: {energy_pJ_per_bit: 4.5}
     hop_energy_pJ_per_bit: 0.82
     router_area_um2: 0
     transceiver_area_um2: 0
@@ -305,12 +314,25 @@ def package_of(
     given: dict[str, Any] = {}
     for key in PackageForm.__struct_fields__:
         value = getattr(form, key)
-        if value is not None:
+        if value is not None and key != "memory":
             given[_NAMES.get(key, key)] = math.inf if value == "unlimited" else value
+    base = PackageParameters() if default is None else default
+    if form.memory is not None:
+        item = f"{where}.memory" if where else "memory"
+        given["memory"] = memory_of(form.memory, base.memory, file=file, where=item)
+        if (bandwidth := form.memory.bytes_per_cycle) is not None:
+            if form.dram_bytes_per_cycle is not None:
+                raise InputError(
+                    "is given twice: `dram_bytes_per_cycle` of the package is the same",
+                    file=file,
+                    item=f"{item}.bytes_per_cycle",
+                    remedy="keep one of the two",
+                )
+            given["dram_bandwidth"] = math.inf if bandwidth == "unlimited" else bandwidth
     if form.interface_counts is not None:
         _check_counts(form.interface_counts, file, f"{where}.interface_counts" if where else "interface_counts")
         given["interface_counts"] = tuple(form.interface_counts)
-    return dataclasses.replace(PackageParameters() if default is None else default, **given)
+    return dataclasses.replace(base, **given)
 
 
 def load_package(path: str | pathlib.Path, default: PackageParameters | None = None) -> PackageParameters:
@@ -353,7 +375,9 @@ def package_to_dict(params: PackageParameters) -> dict[str, Any]:
     for key in PackageForm.__struct_fields__:
         name = _NAMES.get(key, key)
         value = getattr(params, name)
-        if name == "interface_counts":
+        if name == "memory":
+            value = memory_to_dict(params.memory)
+        elif name == "interface_counts":
             value = [list(pair) for pair in value]
         elif isinstance(value, float) and math.isinf(value):
             value = "unlimited"

@@ -12,6 +12,7 @@ import json
 import math
 from typing import Any
 
+from mohamjax.code_hash import code_hash
 from mohamjax.errors import InputError
 from mohamjax.folders import cache_folder
 from mohamjax.hardware.cacti import LARGEST_NODE_NM, keep
@@ -55,7 +56,7 @@ def library_parts(node_nm: float) -> dict[str, dict[str, float]]:
     if not 0 < node_nm <= LARGEST_NODE_NM:
         told = f"is no node up to {LARGEST_NODE_NM} nm"
         raise InputError(told, item=f"{node_nm:g} nm", remedy="ask for a smaller one")
-    file = cache_folder("technology") / version / f"parts-{node_nm:g}nm.json"
+    file = cache_folder("technology") / version / code_hash()[:16] / f"parts-{node_nm:g}nm.json"
     try:
         kept = json.loads(file.read_text(encoding="utf-8"))
         if _whole(kept):

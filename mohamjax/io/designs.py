@@ -5,7 +5,8 @@ Format `designs/1` (JSON, one object):
 - `format`, `mohamjax` (version), `scenario`, `clock_GHz` (1, nothing else), `objectives` (names of the columns that the
   front is over, for people);
 - `technology`: `{"hash", "static_energy"}` of the energy and area tables, and whether leakage counts;
-- `templates`: list, as in a template file; `package`: package parameters;
+- `templates`: list, as in a template file; `package`: package parameters, with the memory whose price all chiplets pay
+  (without one, each template has the memory that it names: files from before packages had a memory);
 - `networks`: list of `{"name", "source"}`; `layers`: list of `{"network" (index), "name", "type", "op", "word_bits",
   "bounds" {dimension: bound}, "stride", "dilation", "predecessors" (indices into layers)}`;
 - `mappings`: list of `{"template" (name), "levels": [...]}`, loop nests as in `mapping.notation`;

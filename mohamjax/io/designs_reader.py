@@ -27,6 +27,7 @@ from mohamjax.hardware import (
     technology_hash,
     template_of,
     template_structure,
+    with_memory,
 )
 from mohamjax.io.design_rows import DesignRules, read_rows
 from mohamjax.io.files import check_format, read_json, uncollected
@@ -156,7 +157,7 @@ class DesignHeader:
 
     Attributes:
         application: networks.
-        templates: T templates.
+        templates: T templates, with the memory of the package.
         package: package parameters.
         technology: energy and area tables.
         key: equal for documents of one problem.
@@ -213,8 +214,10 @@ def read_header(
     form = read_form(head, SchedulesForm if written else DesignsForm, file=path)
     technology = _technology(form.technology or TablesForm(), path, technology, static_energy)
     application = _imported(form, path) if isinstance(form, SchedulesForm) else _application(form, path)
-    templates = _templates(form.templates, path)
-    package = package_of(form.package or PackageForm(), file=path)
+    # Searches have recorded the memory since it belongs to the package; before, templates had the one that they name.
+    default = PackageParameters() if written else PackageParameters(memory=None)
+    package = package_of(form.package or PackageForm(), file=path, default=default)
+    templates = with_memory(_templates(form.templates, path), package.memory)
     made_with = technology_hash(technology), technology.static_share is not None
     key = application, templates, package, made_with
     return DesignHeader(application, templates, package, technology, key, document["mappings"])

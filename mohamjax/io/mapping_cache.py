@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
-import importlib.metadata
-import importlib.resources
 import io
 import pathlib
 import tempfile
 import warnings
 
-import jax
 import numpy as np
 
 from mohamjax import folders
+from mohamjax.code_hash import code_hash, code_unchanged
 from mohamjax.io.files import read_arrays, write_bytes
 from mohamjax.mapping.nest import Mapping
 from mohamjax.mapping.tables import MappingTables
@@ -28,23 +25,6 @@ def cache_folder() -> pathlib.Path:
     return folders.cache_folder("mappings")
 
 
-@functools.lru_cache(maxsize=1)
-def _code_hash() -> str:
-    """Hash of everything but the inputs that decides a result: our code from the cost model up, and JAX's version."""
-    digest = hashlib.sha256(f"{jax.__version__} {importlib.metadata.version('numpy')}".encode())
-    root = importlib.resources.files("mohamjax")
-    for folder in ("emo", "hardware", "mapping", "search"):
-        for file in sorted(root.joinpath(folder).iterdir(), key=lambda f: f.name):
-            if file.name.endswith(".py") and (folder != "search" or file.name in _SEARCH_FILES):
-                digest.update(file.name.encode() + file.read_bytes())
-    for name in ("blocks.py", "dims.py", "programs.py", "struct.py"):
-        digest.update(root.joinpath(name).read_bytes())
-    return digest.hexdigest()
-
-
-_SEARCH_FILES = ("mapper.py", "mapper_context.py", "mapping_operators.py")
-
-
 _FIELDS = tuple(f.name for f in dataclasses.fields(MappingTables) if f.name != "mapping")
 
 
@@ -54,15 +34,14 @@ _MAPPING_FIELDS = tuple(f.name for f in dataclasses.fields(Mapping))
 class MappingCache:
     """A folder of Pareto sets, as `search.map_layers` takes it (`search.stores.TableStore`).
 
-    A file is named by the hash of a set's inputs and settings and of our own code, so that none outlives an edit that
-    could change it.
+    A file is named by the hash of a set's inputs and settings and of all our code (`code_hash`).
     """
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
 
     def _path(self, digest: str) -> pathlib.Path:
-        return self.folder / f"{hashlib.sha256((digest + _code_hash()).encode()).hexdigest()}.npz"
+        return self.folder / f"{hashlib.sha256((digest + code_hash()).encode()).hexdigest()}.npz"
 
     def read(self, digest: str) -> MappingTables | None:
         """One set `[M, ...]`, or None where there is none or the file is damaged (it is then written anew)."""
@@ -96,11 +75,15 @@ class MappingCache:
 
 
 def mapping_cache(folder: str | pathlib.Path | None = None) -> MappingCache | None:
-    """Opens the cache; None, with a warning, where its folder cannot be written.
+    """Opens the cache; None, with a warning, where its folder cannot be written, or the code is not what runs here.
 
     Args:
         folder: default `cache_folder()`; created.
     """
+    if not code_unchanged():
+        warnings.warn("mapping sets are not kept: the code has changed since this process began", stacklevel=2)
+        return None
+    code_hash()  # computed once, now that it is what runs
     folder = cache_folder() if folder is None else pathlib.Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -2,17 +2,21 @@
 
 `sets` has one entry per unique layer and template that runs it: `{"layer" (the first of its kind), "layers" (how many
 share it), "type", "bounds", "stride", "dilation", "template", "mappings"}`; every mapping has `latency_cycles` (without
-off-chip limits), `energy_pJ` and `area_um2` of its own minimal hardware, `offchip_bytes`, and its loop nest: `levels`.
+off-chip limits), `latency_interface_cycles` (of the layer alone behind a memory interface of the package, at
+`offchip_bytes_per_cycle` of the document), `energy_pJ` and `area_um2` of its own minimal hardware, `offchip_bytes`, and
+its loop nest: `levels`. `networks` has one entry per network and template that runs all its layers: `{"network",
+"template", "choices"}`, each choice with the sums of both latencies over the layers.
 
 A user's mappings come in the same format, of which the numbers are not read, or as Timeloop's own YAML.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 from collections import abc
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import msgspec
@@ -21,7 +25,7 @@ import numpy as np
 from mohamjax import __version__
 from mohamjax.errors import InputError
 from mohamjax.forms import read_form
-from mohamjax.hardware import Technology, Template, template_arrays
+from mohamjax.hardware import PackageParameters, Technology, Template, template_arrays
 from mohamjax.io.files import check_format, read_json
 from mohamjax.io.forms import MappingsForm
 from mohamjax.io.timeloop import read_timeloop
@@ -34,8 +38,12 @@ from mohamjax.mapping import (
 )
 from mohamjax.mapping.notation import mapping_of, padded_of
 from mohamjax.reader import found
+from mohamjax.schedule.bounds import alone, offchip_bandwidth
 from mohamjax.search.mapper_context import pair_space, prime_slots
 from mohamjax.workload import DIMS, ApplicationModel, UniqueLayer
+
+if TYPE_CHECKING:
+    from mohamjax.search.network_level import NetworkChoice
 
 __all__ = ["MAPPINGS_FORMAT", "best_nests", "given_mappings", "mappings_document"]
 
@@ -43,7 +51,11 @@ MAPPINGS_FORMAT = "mappings/1"
 
 
 def mappings_document(
-    application: ApplicationModel, templates: Sequence[Template], tables: MappingTables
+    application: ApplicationModel,
+    templates: Sequence[Template],
+    tables: MappingTables,
+    package: PackageParameters,
+    choices: abc.Mapping[tuple[str, str], Sequence[NetworkChoice]],
 ) -> dict[str, Any]:
     """The content of a `mappings/1` file.
 
@@ -51,7 +63,11 @@ def mappings_document(
         application: networks whose unique layers were mapped.
         templates: T templates.
         tables: their Pareto tables `[U, T, M, ...]`.
+        package: whose interface the layers stand behind.
+        choices: by (network, template), of `network_choices`.
     """
+    bandwidth = offchip_bandwidth(package)
+    alone_cycles = alone(tables, package)
     sets = []
     owners = application.unique_of_layer
     for u, unique in enumerate(application.unique_layers):
@@ -68,6 +84,7 @@ def mappings_document(
                 mappings.append(
                     {
                         "latency_cycles": latency,
+                        "latency_interface_cycles": float(alone_cycles[u, t, m]),
                         "energy_pJ": energy,
                         "area_um2": area,
                         "offchip_bytes": float(np.asarray(tables.offchip_bytes)[u, t, m]),
@@ -86,10 +103,33 @@ def mappings_document(
                     "mappings": mappings,
                 }
             )
-    return {"format": MAPPINGS_FORMAT, "mohamjax": __version__, "sets": sets}
+    kinds = [template.name for template in templates]
+    networks = []
+    for (network, template), front in choices.items():
+        n = next(n for n, one in enumerate(application.networks) if one.name == network)
+        mine = [u for u, owner in zip(owners, application.network_of_layer, strict=True) if owner == n]
+        cycles = alone_cycles[:, kinds.index(template)]
+        rows = [
+            {
+                "latency_cycles": choice.latency_cycles,
+                "latency_interface_cycles": float(cycles[mine, list(choice.mapping)].sum()),
+                **dataclasses.asdict(choice),
+            }
+            for choice in front
+        ]
+        networks.append({"network": network, "template": template, "choices": rows})
+    return {
+        "format": MAPPINGS_FORMAT,
+        "mohamjax": __version__,
+        "offchip_bytes_per_cycle": "unlimited" if np.isinf(bandwidth) else bandwidth,
+        "sets": sets,
+        "networks": networks,
+    }
 
 
-def best_nests(application: ApplicationModel, templates: Sequence[Template], tables: MappingTables) -> str:
+def best_nests(
+    application: ApplicationModel, templates: Sequence[Template], tables: MappingTables, package: PackageParameters
+) -> str:
     """The fastest, the most frugal and the smallest mapping of every set as loop nests, and that of least delay times
     energy; text for people.
 
@@ -97,8 +137,10 @@ def best_nests(application: ApplicationModel, templates: Sequence[Template], tab
         application: networks whose unique layers were mapped.
         templates: T templates.
         tables: their Pareto tables `[U, T, M, ...]`.
+        package: whose interface the layers stand behind.
     """
     blocks = []
+    alone_cycles = alone(tables, package)
     for u, unique in enumerate(application.unique_layers):
         name = application.layers[application.unique_of_layer.index(u)].name
         for t, template in enumerate(templates):
@@ -120,7 +162,8 @@ def best_nests(application: ApplicationModel, templates: Sequence[Template], tab
                 bounds = " ".join(f"{d}={b}" for d, b in zip(DIMS, unique.shape.bounds, strict=True) if b > 1)
                 blocks.append(
                     f"{name} ({unique.type}, {bounds or 'a single product'}) on {template.name}: {', '.join(names)}\n"
-                    f"{latency:,.0f} cycles, {energy * 1e-6:,.4g} uJ, {area * 1e-6:,.4g} mm^2\n"
+                    f"{latency:,.0f} cycles on-chip, {alone_cycles[u, t, m]:,.0f} at the interface, "
+                    f"{energy * 1e-6:,.4g} uJ, {area * 1e-6:,.4g} mm^2\n"
                     f"{loop_nest(nest, template.level_names)}\n"
                 )
     return "\n".join(blocks)

@@ -90,5 +90,9 @@ def parallel_coordinates(sets: Sequence[MappingSet], *, title: str) -> Figure:
     handles = [Line2D([], [], color=colour, lw=1.8, marker="o", ms=4) for _, colour in _ROLES]
     handles.append(Line2D([], [], color="0.6", lw=0.8))
     legend_below(figure, handles, [*(role for role, _ in _ROLES), f"others (the {_MOST} fastest)"])
-    heading(figure, title, "log axes, smaller is lower; each mapping on its own minimal hardware")
+    heading(
+        figure,
+        title,
+        "log axes, smaller is lower; latency on-chip; each mapping on its own minimal hardware",
+    )
     return figure

@@ -90,12 +90,17 @@ class Bounds:
         return {**out, "latency_parts_s": parts}
 
 
+def offchip_bandwidth(package: PackageParameters) -> float:
+    """Bytes per cycle of a layer that has its link, memory interface and DRAM for itself."""
+    if not package.links_contend:
+        return package.interface_bandwidth
+    return min(package.interface_bandwidth, package.link_bandwidth, package.dram_bandwidth)
+
+
 def uncontended(cycles: np.ndarray, offchip_bytes: np.ndarray, package: PackageParameters) -> np.ndarray:
     """Cycles of layers that have their link, memory interface and DRAM for themselves; any shape, float64."""
-    slowest = package.interface_bandwidth
-    if package.links_contend:
-        slowest = min(slowest, package.link_bandwidth, package.dram_bandwidth)
-    return np.maximum(np.asarray(cycles, np.float64), np.asarray(offchip_bytes, np.float64) / slowest)
+    traffic = np.asarray(offchip_bytes, np.float64) / offchip_bandwidth(package)
+    return np.maximum(np.asarray(cycles, np.float64), traffic)
 
 
 def alone(tables: MappingTables, package: PackageParameters) -> np.ndarray:

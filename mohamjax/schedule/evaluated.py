@@ -199,7 +199,7 @@ def reevaluate(
 
     Args:
         application: networks.
-        templates: T templates.
+        templates: T templates, with the memory of the package (`hardware.with_memory`).
         technology: energy and area tables.
         package: package parameters.
         mappings: loop nests, leading axes `[U, T, M]`.

@@ -54,7 +54,7 @@ def workbench(
 
     Args:
         application: networks; L layers.
-        templates: T templates, in the order of the tables.
+        templates: T templates, in the order of the tables, with the memory of the package (`hardware.with_memory`).
         technology: energy and area tables.
         tables: Pareto tables `[U, T, M, ...]`; their float dtype is that of the evaluation.
         package: package parameters.

@@ -31,6 +31,7 @@ from mohamjax.hardware import (
     technology_hash,
     template_arrays,
     template_to_dict,
+    with_memory,
 )
 from mohamjax.mapping import MappingTables, Wires, area, recast
 from mohamjax.programs import machinery
@@ -170,6 +171,9 @@ def prepare(
 ) -> Site:
     """Everything that can be checked before the layer mapper runs.
 
+    Here templates come into the package: those of the site have its memory (`with_memory`), for the layer mapper and
+    all that follows.
+
     Args:
         application: the networks.
         templates: templates to choose from.
@@ -185,6 +189,7 @@ def prepare(
     config = settings.moham
     check_tiles(settings.package, config.tiles)
     _check_objectives(settings, application)
+    templates = with_memory(templates, settings.package.memory)
     site = survey(settings.requirements, application, templates, config.tiles, config.max_chiplets)
     staffed(application, runnable(application, site.templates), site)
     technology = load_technology() if settings.technology is None else settings.technology

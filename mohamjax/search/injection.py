@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.errors import InputError
-from mohamjax.hardware import Technology, Template, template_arrays
+from mohamjax.hardware import DRAM_TYPES, Memory, Technology, Template, template_arrays, with_memory
 from mohamjax.mapping import Mapping, MappingTables, stacked_layers, tabulate
 from mohamjax.schedule import Design, DesignFile
 from mohamjax.search.requirements import Site
@@ -19,6 +19,7 @@ from mohamjax.workload import ApplicationModel
 
 __all__ = ["check_injected", "inject"]
 
+_ANY_MEMORY = Memory(DRAM_TYPES[0])
 _ROUND = 16  # Pareto sets grow by multiples of this, so that few sizes are compiled
 
 
@@ -129,10 +130,12 @@ def _same_networks(theirs: ApplicationModel, ours: ApplicationModel, source: str
 def _template_numbers(file: DesignFile, templates: Sequence[Template]) -> np.ndarray:
     """The search's number of each template of the file, see `check_injected`."""
     assert file.designs is not None
-    hashes = [t.content_hash() for t in templates]
+    # Another memory makes no other template: the search evaluates the designs with its own.
+    hashes = [t.content_hash() for t in with_memory(templates, _ANY_MEMORY)]
+    theirs = with_memory(file.templates, _ANY_MEMORY)
     numbers = np.full(len(file.templates) + 1, -1)
     for t in np.unique(file.designs.template[file.designs.template >= 0]):
-        own = file.templates[t].content_hash()
+        own = theirs[t].content_hash()
         if own not in hashes:
             raise InputError(
                 f"template {file.templates[t].name} is not one of those that are searched",

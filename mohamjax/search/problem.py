@@ -54,7 +54,7 @@ class DesignProblem:
         technology: energy and area tables.
         requirements: what is demanded of every design.
         site: the requirements brought together with networks and templates. Its `templates` are those that tables and
-            designs count: the given ones unless the requirements fix chiplets.
+            designs count: the given ones, with the memory of the package, unless the requirements fix chiplets.
 
     Args:
         application: from `load_scenario` or `load_onnx`.

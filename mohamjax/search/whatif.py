@@ -38,7 +38,10 @@ def _candidates(
         own = package_arrays(problem.package, bench.tables.cycles.dtype)
         pairs = zip(*map(jax.tree.leaves, (own, bench.package)), strict=True)
         same = all(np.array_equal(a, b) for a, b in pairs)
-        if not same or bench.templates.component.shape[0] != len(problem.site.templates):
+        templates = problem.template_arrays(bench.templates.component.shape[1], bench.tables.cycles.dtype)
+        made = ("component", "dram_type", "fixed")
+        same &= all(np.array_equal(getattr(bench.templates, name), getattr(templates, name)) for name in made)
+        if not same:
             raise InputError(
                 "the space has another package or other templates than the problem",
                 item="what_if",

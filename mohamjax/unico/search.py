@@ -27,6 +27,7 @@ from mohamjax.hardware import (
     package_to_dict,
     technology_hash,
     template_to_dict,
+    with_memory,
 )
 from mohamjax.programs import machinery
 from mohamjax.search.resumed import check_same_search
@@ -139,7 +140,7 @@ class HardwareSearch:
         package: PackageParameters | None = None,
         block: int = 1,
     ) -> None:
-        self.application, self.space = application, space
+        self.application = application
         self.config = config or CodesignConfig()
         self.technology = load_technology() if technology is None else technology
         if self.technology.static_share is not None:
@@ -149,6 +150,8 @@ class HardwareSearch:
                 remedy="leave static energy out, and give `leakage` in W per mm^2",
             )
         self.package = dataclasses.replace(package or PackageParameters(), max_tiles=1)
+        # Templates come into the package here: their off-chip level is its memory.
+        self.space = dataclasses.replace(space, variants=with_memory(space.variants, self.package.memory))
         check_layers(application.unique_layers, space)
         if self.config.ppa == "unico-fit" and space.name not in ("unico-edge", "unico-cloud"):
             raise InputError(
@@ -160,11 +163,11 @@ class HardwareSearch:
             objective=self.config.objective,
             max_children=wires_room(space),
         )
-        problem = lane_problem(application, space, self.technology, self.package, leakage=self.config.leakage)
+        problem = lane_problem(application, self.space, self.technology, self.package, leakage=self.config.leakage)
         seed = self.config.seed if self.config.mapping_seed is None else self.config.mapping_seed
         key = jax.random.fold_in(jax.random.key(seed), 0x11A9)
         layers = len(application.unique_layers)
-        self.lanes = MappingSearch(key, problem, space, layers, lanes, block=block)
+        self.lanes = MappingSearch(key, problem, self.space, layers, lanes, block=block)
         genes = self.lanes.begin([0]).state.network.genes
         self.history = History.empty(0, self.config.generations, genes)
         self.hyper: gp.Hyper | None = None

@@ -24,8 +24,9 @@ __all__ = ["SCENARIOS", "VARIANTS", "ScenarioForm", "is_packaged", "load_scenari
 SCENARIOS = ("mobile", "edge", "ar-vr", "data-center")
 """Packaged scenarios: A to D of the MOHaM paper (Table 3)."""
 
-VARIANTS = ("ar-vr-rates",)
-"""Packaged scenarios whose networks ask for something: `ar-vr` with frame rates of XRBench (sources in its file)."""
+VARIANTS = ("ar-vr-rates", "ar-vr-unet", "data-center-released")
+"""Packaged variants: `ar-vr` with frame rates of XRBench (sources in its file), and C and D with UNet where MOHaM's
+release has it: in C."""
 
 MAX_COPIES = 1000
 MAX_NETWORKS = 1000
@@ -57,7 +58,7 @@ _ELSEWHERE = {
 _OF_PACKAGES = frozenset(
     (
         "contention", "dram_bytes_per_cycle", "hop_energy_pJ_per_bit", "interface_bytes_per_cycle", "interface_counts",
-        "link_bytes_per_cycle", "max_tiles", "placement", "router_area_um2", "transceiver_area_um2",
+        "link_bytes_per_cycle", "max_tiles", "memory", "placement", "router_area_um2", "transceiver_area_um2",
     )
 )  # fmt: skip
 _OF_REQUIREMENTS = frozenset(("limits", "chiplets", "homogeneous", "package", "pin"))

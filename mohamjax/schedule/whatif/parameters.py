@@ -18,7 +18,7 @@ import numpy as np
 from jax import core as jax_core
 
 from mohamjax.errors import InputError
-from mohamjax.hardware import package_tables
+from mohamjax.hardware import PackageParameters, package_tables
 from mohamjax.schedule.whatif.variant import Candidates, Variant, in_precision, nominal_variant
 
 __all__ = ["Parameter", "apart", "checked_factor", "checked_value", "known_parameters", "parameter"]
@@ -112,12 +112,28 @@ def _sram(which: str) -> Scale:
     return scale
 
 
-def _stated(which: str) -> Scale:
+def _stated(which: str, memory: bool) -> Scale:
+    """Scales what templates state themselves, with the energies of their off-chip levels or without."""
+
     def scale(variant: Variant, factor: Any) -> Variant:
         mask = np.array([which == "energy", which == "area"], variant.stated.dtype)
-        return dataclasses.replace(variant, stated=variant.stated * (mask * factor + (1 - mask)))
+        stated = variant.stated * (mask * factor + (1 - mask))
+        more = {"memory": variant.memory * factor} if memory and which == "energy" else {}
+        return dataclasses.replace(variant, stated=stated, **more)
 
     return scale
+
+
+def _memory(energy: float) -> tuple[Scale, Scale]:
+    """Scales and assigns the energy that a package states for its memory, `energy` pJ per bit now."""
+
+    def scale(variant: Variant, factor: Any) -> Variant:
+        return dataclasses.replace(variant, memory=variant.memory * factor)
+
+    def assign(variant: Variant, value: Any) -> Variant:
+        return dataclasses.replace(variant, memory=_like(variant.memory, value / energy))
+
+    return scale, assign
 
 
 def _size(at: tuple[Any, ...]) -> tuple[Scale, Scale]:
@@ -184,6 +200,8 @@ def known_parameters(candidates: Candidates) -> dict[str, Parameter]:
         add(f"nop.{name}", "bandwidth", "GB_per_s", getattr(package, name), *_in("package", name))
     add("nop.interfaces", "count", "", None, *_interfaces(candidates), least=1, whole=True)
     add("nop.hop_energy", "energy", "pJ_per_bit", package.hop_energy, *_in("package", "hop_energy"))
+    if energy := _memory_energy(package):
+        add("nop.memory_energy", "energy", "pJ_per_bit", energy, *_memory(energy))
     tile_area = package.router_area + package.transceiver_area
     add("nop.tile_area", "area", "um2", tile_area, *_in("package", "tile_area"))
 
@@ -201,16 +219,19 @@ def known_parameters(candidates: Candidates) -> dict[str, Parameter]:
                 touches=touches)  # fmt: skip
     add("technology.wire_energy", "energy", "pJ_per_bit_and_mm", float(now.technology.wire[0]),
         *_component(("wire",), "energy"))  # fmt: skip
-    add("technology.dram_energy", "energy", "pJ_per_bit", None, *_in("technology", "dram"))
+    if _memory_energy(package) is None:
+        add("technology.dram_energy", "energy", "pJ_per_bit", None, *_in("technology", "dram"))
 
     stated = {
         "energy": [x for t in templates for x in (t.mac.energy_pJ, *(level.hop_energy_pJ for level in t.levels))],
         "area": [t.mac.area_um2 for t in templates],
     }
-    fixed = any(level.component.cls == "fixed" for t in templates for level in t.levels)
+    of_templates = package.memory is None
+    own = [level for t in templates for level in (t.levels if of_templates else t.levels[:-1])]
+    fixed = any(level.component.cls == "fixed" for level in own)
     for which, numbers in stated.items():
         if fixed or any(number is not None for number in numbers):
-            add(f"templates.stated_{which}", which, "", None, _stated(which), None)
+            add(f"templates.stated_{which}", which, "", None, _stated(which, of_templates), None)
 
     places = [(t, v) for t, one in enumerate(templates) for v, level in enumerate(one.levels)
               if level.capacity_words is not None and level.kind != "dummy"]  # fmt: skip
@@ -223,6 +244,11 @@ def known_parameters(candidates: Candidates) -> dict[str, Parameter]:
                 add(f"chiplet.{one.name}.{level.name}.{size}", "size", unit, None, *_size((t, v, axis)),
                     touches=[("size", t, v, axis)], least=1, whole=True)  # fmt: skip
     return {one.name: one for one in found}
+
+
+def _memory_energy(package: PackageParameters) -> float | None:
+    """pJ per bit that the package states for its memory; None where the technology knows it."""
+    return None if package.memory is None else package.memory.energy
 
 
 def apart(known: abc.Mapping[str, Parameter]) -> list[Parameter]:
@@ -248,6 +274,11 @@ def parameter(known: abc.Mapping[str, Parameter], name: str, item: str) -> Param
         raise InputError(
             f"{name} has no part in a package of `contention: interface`", item=item, remedy="set `contention: all`"
         )
+    energies = ("nop.memory_energy", "technology.dram_energy")
+    if name in energies and any(other in known for other in energies):
+        other = next(other for other in energies if other in known)
+        told = "states no energy" if other == energies[1] else "states the energy"
+        raise InputError(f"{name} has no part: the package {told} of its memory", item=item, remedy=f"use {other}")
     near = difflib.get_close_matches(name, known, 3)
     general = [n for n in known if n.count(".") < 3]
     raise InputError(f"unknown parameter {name!r}", item=item, remedy=f"use {', '.join(near or general)}")

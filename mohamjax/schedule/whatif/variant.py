@@ -76,6 +76,7 @@ class Variant(Rows):
         package: as of a `Workbench`, bandwidths in GB/s (bytes per cycle at 1 GHz).
         technology: what the components cost.
         stated: `[2]` float, factors on the energies and on the areas that templates state themselves.
+        memory: `[]` float, factor on the energy of an off-chip memory that is stated and not of a type.
         size_factor: `[T, V, 3]` float, factors on capacity, fanout along X and along Y of the chiplets.
         size: `[T, V, 3]` float, these sizes themselves [words, children, children]; -1 where they follow the factor.
     """
@@ -84,6 +85,7 @@ class Variant(Rows):
     package: Package
     technology: Components
     stated: Any
+    memory: Any
     size_factor: Any
     size: Any
 
@@ -177,6 +179,7 @@ def nominal_variant(bench: Workbench) -> Variant:
         package=jax.device_get(bench.package),
         technology=Components(sram=np.zeros(3, dtype), **own),
         stated=np.ones(2, dtype),
+        memory=np.ones((), dtype),
         size_factor=np.ones(shape, dtype),
         size=np.full(shape, -1, dtype),
     )
@@ -227,7 +230,11 @@ def on_variant(bench: Workbench, variant: Variant) -> Workbench:
         mac_energy=base.machine.mac_energy * energy,
         mac_area=base.machine.mac_area * area,
     )
-    templates = dataclasses.replace(base, machine=machine, fixed=base.fixed * jnp.stack([energy, energy, area]))
+    # Outside the outermost level there is padding only.
+    offchip = jnp.arange(base.fixed.shape[1]) == jnp.sum(base.machine.level_mask, axis=1, keepdims=True) - 1
+    access = jnp.where(offchip, variant.memory, energy)
+    factors = jnp.stack([access, access, jnp.full_like(access, area)], axis=-1)
+    templates = dataclasses.replace(base, machine=machine, fixed=base.fixed * factors)
     return dataclasses.replace(bench, package=package, technology=technology, templates=templates)
 
 

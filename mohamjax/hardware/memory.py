@@ -1,0 +1,146 @@
+"""The off-chip memory of a package, and templates as they are in a package with it.
+
+A package has one memory, so that a bit costs the same whichever chiplet moves it. A template names a memory as well,
+for mappings that are evaluated without a package. `with_memory` brings the two together. It is called where templates
+and package first meet, so that every later stage (mapper, evaluation, bounds, files, hashes) sees templates whose
+off-chip level is the memory of the package.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from mohamjax.errors import InputError
+from mohamjax.forms import Amount, Form
+from mohamjax.hardware.technology import DRAM_TYPES, DramType
+from mohamjax.hardware.template import Component, Level, Template
+from mohamjax.reader import choice
+
+__all__ = ["Bandwidth", "Memory", "MemoryForm", "memory_of", "memory_to_dict", "with_memory"]
+
+_OF_TEMPLATES = "template"
+"""Type in files of the memory that every template names for itself."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Memory:
+    """What a bit costs that is read from or written to the off-chip memory: by the memory's type, or as stated.
+
+    Attributes:
+        type: One of `technology.DRAM_TYPES`, whose energy the technology knows; None where the energy is stated.
+        energy: pJ per bit; None where it follows from the type.
+
+    Raises:
+        InputError: Both or neither are given, the type is unknown, or the energy is negative or not finite.
+
+    Example:
+        >>> Memory("HBM2")
+        Memory(type='HBM2', energy=None)
+        >>> Memory(energy=4.5).energy
+        4.5
+    """
+
+    type: str | None = None
+    energy: float | None = None
+
+    def __post_init__(self) -> None:
+        """Checks what is given; raises InputError."""
+        if (self.type is None) == (self.energy is None):
+            raise InputError(
+                f"has {'neither' if self.type is None else 'both'} of type and energy",
+                item="package.memory",
+                remedy="give one of the two",
+            )
+        if self.type is not None:
+            choice(self.type, DRAM_TYPES, what="memory type", file=None, item="package.memory.type")
+        elif not (isinstance(self.energy, int | float) and 0 <= self.energy < math.inf):
+            raise InputError(
+                f"{self.energy!r} is no energy", item="package.memory.energy", remedy="give pJ per bit, 0 or more"
+            )
+
+
+Bandwidth = Annotated[
+    Annotated[float, Meta(gt=0)] | Literal["unlimited"], Meta(description="bytes per cycle, or `unlimited`")
+]
+
+
+class MemoryForm(Form):
+    """The off-chip memory: its type, or its energy per bit, and the bandwidth of all of it."""
+
+    type: (
+        Annotated[
+            DramType | Literal["template"],
+            Meta(description="a memory that the technology knows, or `template`: each template has the one it names"),
+        ]
+        | None
+    ) = None
+    energy_pJ_per_bit: Amount | None = None
+    bytes_per_cycle: Bandwidth | None = None
+
+
+def memory_of(form: MemoryForm, default: Memory | None, *, file: object = None, where: str = "memory") -> Memory | None:
+    """What a bit costs by a form; `default` where the form says nothing about it.
+
+    Raises:
+        InputError: The form has both a type and an energy.
+    """
+    if form.type is not None and form.energy_pJ_per_bit is not None:
+        raise InputError(
+            "has both `type` and `energy_pJ_per_bit`",
+            file=file,
+            item=where,
+            remedy="keep one of the two: the technology knows the energy of a type",
+        )
+    if form.energy_pJ_per_bit is not None:
+        return Memory(energy=form.energy_pJ_per_bit)
+    if form.type is None:
+        return default
+    return None if form.type == _OF_TEMPLATES else Memory(form.type)
+
+
+def memory_to_dict(memory: Memory | None) -> dict[str, Any]:
+    """What `memory_of` reads the memory from."""
+    if memory is None:
+        return {"type": _OF_TEMPLATES}
+    return {"type": memory.type} if memory.energy is None else {"energy_pJ_per_bit": memory.energy}
+
+
+def with_memory(templates: Sequence[Template], memory: Memory | None) -> tuple[Template, ...]:
+    """Templates as they are in a package: their off-chip level is the package's memory.
+
+    Done twice, it changes nothing more. A stated energy becomes costs that the level states itself (the component class
+    `fixed`), per access of a whole row of the level.
+
+    Args:
+        templates: As users write them.
+        memory: That of the package; None leaves the templates as they are.
+
+    Returns:
+        The templates in their order; those that have this memory already are the same objects.
+    """
+    if memory is None:
+        return tuple(templates)
+    return tuple(_in_package(template, memory) for template in templates)
+
+
+def _in_package(template: Template, memory: Memory) -> Template:
+    offchip = template.levels[-1]
+    component = _component(memory, offchip)
+    if component == offchip.component:
+        return template
+    own = dataclasses.replace(offchip, component=component)
+    return dataclasses.replace(template, levels=(*template.levels[:-1], own))
+
+
+def _component(memory: Memory, level: Level) -> Component:
+    """What an off-chip level with this memory is made of."""
+    if memory.energy is None:
+        assert memory.type is not None
+        return Component("dram", dram_type=memory.type)
+    access = float(memory.energy) * level.word_bits * level.block_words
+    return Component("fixed", fixed=(access, access, 0.0))

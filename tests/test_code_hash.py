@@ -1,0 +1,97 @@
+"""One hash of all code in the names of all kept files: nothing outlives an edit that could change it."""
+
+import os
+import shutil
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+
+from mohamjax.code_hash import code_hash, code_unchanged, of_this_package
+from mohamjax.hardware import load_technology, load_templates
+from mohamjax.io import MappingCache, mapping_cache
+from mohamjax.search import BUDGETS, map_layers
+from mohamjax.workload import UniqueLayer, WorkloadShape
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    """A copy of the source of this package."""
+    folder = tmp_path_factory.mktemp("copy") / "mohamjax"
+    shutil.copytree(f"{ROOT}/mohamjax", folder, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+def test_an_edit_of_any_source_file_changes_the_hash(package):
+    fresh = code_hash.__wrapped__
+    found = {fresh(package)}
+    assert found == {code_hash()}
+    files = sorted(package.rglob("*.py"))
+    assert {"platforms.py", "layer.py", "mapper.py"} <= {file.name for file in files}
+    for number, file in enumerate(files):
+        with file.open("a") as source:
+            source.write("# edited\n")
+        found.add(fresh(package))
+        assert len(found) == number + 2, file
+
+
+def test_where_code_stands_is_part_of_the_hash(tmp_path):
+    names, codes = ("a.py", "sub/a.py", "sub/a.py", "sub/a.py"), ("x = 1", "x = 1", "x = 2", "x = 2 ")
+    (tmp_path / "sub").mkdir()
+    found = [code_hash.__wrapped__(tmp_path)]
+    for name, code in zip(names, codes, strict=True):
+        (tmp_path / name).write_text(code)
+        found.append(code_hash.__wrapped__(tmp_path))
+    assert len(set(found)) == len(found)
+
+
+def test_versions_are_part_of_the_hash(tmp_path, monkeypatch):
+    before = code_hash.__wrapped__(tmp_path)
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "0.0" if name == "jaxlib" else "1.0")
+    assert code_hash.__wrapped__(tmp_path) != before
+
+
+def test_a_file_put_in_place_of_another_is_a_change_whatever_its_date(tmp_path, monkeypatch):
+    monkeypatch.setattr("mohamjax.code_hash.STARTED", time.time() + 100)
+    (tmp_path / "a.py").write_text("x = 1")
+    assert code_unchanged(tmp_path)
+    os.utime(tmp_path / "a.py", (1e9, 1e9))
+    monkeypatch.setattr("mohamjax.code_hash.STARTED", time.time() - 10)
+    assert not code_unchanged(tmp_path)
+
+
+def test_modules_of_this_package():
+    assert of_this_package("mohamjax.search.mapper") and not of_this_package("mohamjaxlike.search")
+
+
+# ---------------------------------------------------------------- the mapper's sets
+
+
+def test_sets_of_other_code_are_not_taken(tmp_path, monkeypatch):
+    layers = [UniqueLayer("conv", WorkloadShape(K=4, C=4, P=4, Q=4))]
+    templates, technology = load_templates(["shidiannao"]), load_technology()
+    given = jax.random.key(0), layers, templates, technology, BUDGETS["tiny"].mapper
+    cached = []
+
+    def tables():
+        found = map_layers(*given, cache=MappingCache(tmp_path), progress=lambda seen: cached.append(seen.cached))
+        return np.asarray(found.objectives)
+
+    first = tables()
+    np.testing.assert_array_equal(tables(), first)
+    assert cached[-1] == 1
+    module = sys.modules["mohamjax.io.mapping_cache"]  # `io` has a function of this name
+    monkeypatch.setattr(module, "code_hash", lambda: "other code")
+    np.testing.assert_array_equal(tables(), first)
+    assert cached[-1] == 0
+
+
+def test_no_sets_are_kept_where_the_code_has_changed(tmp_path, monkeypatch):
+    assert mapping_cache(tmp_path) is not None or not code_unchanged()
+    monkeypatch.setattr("mohamjax.code_hash.STARTED", 0.0)
+    with pytest.warns(UserWarning, match="the code has changed since this process began"):
+        assert mapping_cache(tmp_path) is None

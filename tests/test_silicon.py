@@ -1,0 +1,67 @@
+"""The packaged Eyeriss at the sizes of the chip, held against what the chip was measured to do (JSSC 2017, Table V)."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from conftest import reference
+
+from mohamjax.cli import main
+from mohamjax.hardware import load_template, template_from_dict, template_to_dict, template_to_yaml
+from mohamjax.io.samples import evaluate_samples, read_architectures, read_samples
+
+CLOCK_HZ = 200e6
+CHIP = {  # words of 16 bits
+    "shared_glb": {"capacity_words": 51200, "block_words": 4, "bandwidth": [5, 5]},
+    "ifmap_spad": {"capacity_words": 12, "block_words": 1},
+    "weights_spad": {"capacity_words": 224, "block_words": 1},
+    "psum_spad": {"capacity_words": 24, "block_words": 1},
+}
+
+
+def chip_template():
+    """The packaged template with the chip's sizes; structure and dataflow as packaged."""
+    data = template_to_dict(load_template("eyeriss"))
+    levels = []
+    for level in data["levels"]:
+        own = {"granularity_rows": 0} if level["name"] in CHIP else {}
+        levels.append({**level, "word_bits": 16, **CHIP.get(level["name"], {}), **own})
+    mac = {"width_bits": 16, "accumulator_bits": 32}
+    return template_from_dict({**data, "name": "eyeriss-chip", "sizes": "fixed", "mac": mac, "levels": levels})
+
+
+def measured():
+    with reference("silicon/eyeriss_alexnet_measured.csv").open(newline="") as file:
+        return {row["Layer"]: row for row in csv.DictReader(file) if row["Layer"] != "Total"}
+
+
+def test_the_chips_own_mappings_read_and_write_the_measured_bytes():
+    architectures = read_architectures(reference("silicon/eyeriss_chip_architectures.json"))
+    template, (chip,) = chip_template(), architectures.values()
+    # What is evaluated has the structure of the packaged template: PEs directly below the global buffer.
+    assert [level.fanout for level in template.levels] == [tuple(x) for x in np.asarray(chip.machine.fanout, int)]
+    assert [level.keep for level in template.levels] == [tuple(x) for x in np.asarray(chip.machine.keep).tolist()]
+    path = reference("silicon/eyeriss_chip.jsonl")
+    groups = {row["id"]: row["layer"]["groups"] for row in map(json.loads, path.read_text().splitlines())}
+    found = evaluate_samples(read_samples(path, architectures))
+    rows = measured()
+    assert len(found) == len(rows) == 5
+    for row in found:
+        buffer = row["out"]["levels"][3]
+        moved = (buffer["reads"][1] + 2 * buffer["updates"][2]) * 2 * groups[row["id"]]
+        assert moved / 1e6 == pytest.approx(float(rows[row["id"]]["Global Buffer Accesses (MB)"]), rel=0.04)
+
+
+@pytest.mark.slow
+def test_no_layer_takes_longer_than_on_the_chip(tmp_path):
+    rows = measured()
+    (tmp_path / "chip.yaml").write_text(template_to_yaml(chip_template()))
+    network = reference("../workloads/alexnet_bvlc.onnx")
+    command = ["map", str(network), "--batch", "4", "--template", str(tmp_path / "chip.yaml"), "--budget", "small"]
+    assert main([*command, "--no-mapping-cache", "--out", str(tmp_path / "sets.json")]) == 0
+    sets = json.loads((tmp_path / "sets.json").read_text())["sets"]
+    best = [min(m["latency_cycles"] for m in s["mappings"]) for s in sets if s["type"] in ("conv", "gconv")]
+    assert len(best) == 5
+    for cycles, row in zip(best, rows.values(), strict=True):
+        assert cycles / CLOCK_HZ * 1e3 <= float(row["Processing Latency (ms)"]), row["Layer"]
