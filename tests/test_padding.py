@@ -100,7 +100,7 @@ def _everything(key, space):
     steps = neighbours(again, space)
     step = jnp.argmax(jnp.where(steps, jax.random.uniform(keys[7], steps.shape), -1))
     stepped = neighbour(again, jnp.where(jnp.any(steps), step, 0), space)
-    # Two primes that change places may overflow a buffer, which the evaluation tells: moves and turns alone are checked.
+    # Two primes that change places may overflow a buffer, which the evaluation tells: moves and turns are checked.
     primes, slots = space.dim.shape[0], space.limit.shape[0]
     is_swap = (step >= primes * slots) & (step < primes * slots + primes * primes)
     take_step = jnp.any(steps) & ~is_swap
@@ -159,7 +159,7 @@ def test_a_nest_says_which_bounds_it_pads():
     assert not lie_in(stacked, [own], np.zeros(1, int), told).any()
     told[0, DIMS.index("K")] = 8
     assert lie_in(stacked, [own], np.zeros(1, int), told).all()
-    with pytest.raises(InputError, match="padded.K: is 9, the factors multiply to 8"):
+    with pytest.raises(InputError, match=r"padded\.K: is 9, the factors multiply to 8"):
         mapping_from_dict({**written, "padded": {"K": 9}}, names, keep, item="mappings[0]")
 
 

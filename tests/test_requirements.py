@@ -404,14 +404,18 @@ BAD = {
         "less than one access",
     ),
     "a template that cannot run what is pinned to it": (
-        {"pin": [{"layers": "*", "templates": ["eyeriss-released"]}]}, "dwconv",
+        {"pin": [{"layers": "*", "templates": ["eyeriss-released"]}]},
+        "dwconv",
     ),
     "a fixed chiplet beyond the limit on area": (
         {"limits": {"area_mm2": 1.0}, "package": {"chiplets": [{"template": "simba", "sizes": "largest"}]}},
         "alone take",
     ),
     "an empty package": ({"package": {"chiplets": []}}, "package"),
-    "a closed package that cannot run a layer": ({"package": {"chiplets": [{"template": "eyeriss-released"}]}}, "dwconv"),
+    "a closed package that cannot run a layer": (
+        {"package": {"chiplets": [{"template": "eyeriss-released"}]}},
+        "dwconv",
+    ),
 }
 
 

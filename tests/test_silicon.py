@@ -9,7 +9,7 @@ from conftest import reference
 
 from mohamjax.cli import main
 from mohamjax.hardware import load_template, template_from_dict, template_to_dict, template_to_yaml
-from mohamjax.io.samples import evaluate_samples, read_architectures, read_samples
+from mohamjax.io.samples import evaluate_samples, read_architectures
 
 CLOCK_HZ = 200e6
 CHIP = {  # words of 16 bits
@@ -36,7 +36,7 @@ def measured():
         return {row["Layer"]: row for row in csv.DictReader(file) if row["Layer"] != "Total"}
 
 
-def test_the_chips_own_mappings_read_and_write_the_measured_bytes():
+def test_the_chips_own_mappings_read_and_write_the_measured_bytes(tmp_path):
     architectures = read_architectures(reference("silicon/eyeriss_chip_architectures.json"))
     template, (chip,) = chip_template(), architectures.values()
     # What is evaluated has the structure of the packaged template: PEs directly below the global buffer.
@@ -44,7 +44,8 @@ def test_the_chips_own_mappings_read_and_write_the_measured_bytes():
     assert [level.keep for level in template.levels] == [tuple(x) for x in np.asarray(chip.machine.keep).tolist()]
     path = reference("silicon/eyeriss_chip.jsonl")
     groups = {row["id"]: row["layer"]["groups"] for row in map(json.loads, path.read_text().splitlines())}
-    found = evaluate_samples(read_samples(path, architectures))
+    evaluate_samples(reference("silicon/eyeriss_chip_architectures.json"), path, tmp_path / "out.jsonl", links=False)
+    found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     rows = measured()
     assert len(found) == len(rows) == 5
     for row in found:

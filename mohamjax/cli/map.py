@@ -60,16 +60,13 @@ def add_parser(verbs: Any) -> None:
     )
     parser.add_argument("--figure", metavar="FILE", help="draw the sets of the largest layers (.png, .svg or .pdf)")
     parser.add_argument("--timeloop", metavar="FOLDER", help="export every mapping as Timeloop's YAML files")
-<<<<<<< HEAD
     options.add_no_pad(parser)
-=======
     parser.add_argument(
         "--package",
         metavar="FILE",
         help="package parameters (YAML): the off-chip memory, and the memory interface behind which latencies are also "
         "told (default: the memory that templates name, and an interface of 4 GB/s)",
     )
->>>>>>> memory
     parser.add_argument("--no-mapping-cache", action="store_true", help="neither read nor keep mapping tables on disk")
     spread.add_devices(parser, "spread the layers")
     options.add_workload(parser)
@@ -80,6 +77,8 @@ def add_parser(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Searches or enumerates mappings; writes what is asked for and prints a table."""
+    import dataclasses
+
     import jax
 
     from mohamjax.hardware import PackageParameters, load_package, with_memory
