@@ -108,7 +108,10 @@ def problems(document, design, fixed=()) -> list[str]:
             found.append(f"layer {i} has a mapping of another template")
         levels = nest["levels"]
         total = extents(levels, len(levels))
-        if any(total[d] != layers[i]["bounds"].get(d, 1) for d in WORDS):
+        # All of its bounds, or the larger ones that the nest says it covers.
+        wanted = {d: layers[i]["bounds"].get(d, 1) for d in WORDS}
+        padded = {d: bound for d, bound in nest.get("padded", {}).items() if bound > wanted[d]}
+        if any(total[d] != bound for d, bound in (wanted | padded).items()):
             found.append(f"the mapping of layer {i} does not cover it")
         steps_in_time = math.prod(f for level in levels for f in level["temporal"]["factors"].values())
         if step["alone_s"] * 1e9 < steps_in_time * (1 - 1e-6):

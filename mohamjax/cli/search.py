@@ -339,7 +339,7 @@ def _searched(
     """The search itself, into a folder that is ours, and what there is to tell of it."""
     from mohamjax.io import CheckpointFile, mapping_cache, write_front_arrays, write_results
     from mohamjax.io.files import version_of
-    from mohamjax.schedule import certify, landmarks
+    from mohamjax.schedule import LOW, certify, landmarks, layer_use, layers_of_little_use
     from mohamjax.schedule.measures import DEFAULT
     from mohamjax.search import co_optimise
 
@@ -404,6 +404,15 @@ def _searched(
     terminal.line(f"{spent}; {timings['total_s']:.1f} s in all")
     early = " (stopped early; --resume goes on)" if checkpoint.kept else " (stopped early)"
     terminal.line(f"results in {folder}{early if result.interrupted else ''}")
+    front = result.front
+    use = layer_use(application, front.tables, front.designs, front.reports)
+    idle = layers_of_little_use(application, use)
+    if idle:
+        few = f"{', '.join(idle[:3])}{', ...' if len(idle) > 3 else ''}"
+        terminal.line(
+            f"{plural(len(idle), 'layer')} below {LOW:.0%} of the MACs of the chiplet in every design: {few}; "
+            "`mohamjax evaluate designs --explain` tells more"
+        )
     roles = landmarks(result.front.objectives, result.front.measures, result.front.offsets)
     if arguments.json:
         summary = _summary(result, application, settings, roles, folder, timings)

@@ -56,6 +56,7 @@ from mohamjax.schedule import (
 )
 from mohamjax.schedule.evaluated import misfit, misfits
 from mohamjax.schedule.measures import measure_named
+from mohamjax.schedule.utilisation import layer_use
 from mohamjax.schedule.view import design_view
 
 __all__ = ["choose_designs", "designs_document", "designs_text", "evaluate_designs", "schedules_document"]
@@ -91,6 +92,8 @@ def designs_document(
     numbers: dict[tuple[int, int, int], int] = {}
     rows = []
     own_bounds = evaluated.design_bounds()
+    use = layer_use(application, evaluated.tables, evaluated.designs, reports)
+    rate, share = use.macs_per_cycle, use.utilisation
     kinds = [measure_named(name) for name in evaluated.measures]
     searched = {kind.column: values for kind, values in zip(kinds, evaluated.objectives.T, strict=True)}
     for i in range(len(evaluated)):
@@ -126,6 +129,8 @@ def designs_document(
             "end_s": (timeline.end[order] * 1e-9).tolist(),
             "alone_s": _shorts(reports.duration[i, order] * 1e-9),
             "offchip_bytes": _shorts(reports.offchip_bytes[i, order]),
+            "macs_per_cycle": [float(f"{x:.4g}") for x in rate[i, order]],
+            "utilisation": [float(f"{x:.4g}") for x in share[i, order]],
             "energy_J": _shorts((reports.layer_energy[i, order] + reports.nop_energy[i, order]) * 1e-12),
         }
         schedule = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]

@@ -8,9 +8,10 @@ from __future__ import annotations
 import jax
 import numpy as np
 
+from mohamjax.dims import DIMS
 from mohamjax.struct import record
 
-__all__ = ["Array", "LayerArrays", "Mapping", "covered", "padded"]
+__all__ = ["Array", "LayerArrays", "Mapping", "covered", "padded", "padded_names"]
 
 Array = jax.Array | np.ndarray
 """What a field may hold: on the host NumPy, else JAX."""
@@ -68,3 +69,8 @@ def padded(mapping: Mapping, bounds: np.ndarray) -> np.ndarray:
     """
     cover = covered(mapping)
     return np.where(cover == bounds, 1, cover)
+
+
+def padded_names(row: np.ndarray) -> dict[str, int]:
+    """One row of `padded` by the letters of the dimensions, those that are padded."""
+    return {DIMS[d]: int(bound) for d, bound in enumerate(row) if bound > 1}

@@ -23,7 +23,7 @@ from mohamjax.dims import Dim
 from mohamjax.errors import InputError
 from mohamjax.forms import Bound, Bounds, Form, OpenForm, as_written, read_form
 from mohamjax.hardware import DATA_SPACES
-from mohamjax.mapping.nest import Mapping, covered, padded
+from mohamjax.mapping.nest import Mapping, covered, padded, padded_names
 from mohamjax.struct import take
 from mohamjax.workload import DIMS
 
@@ -72,9 +72,7 @@ def mappings_to_dicts(
 
     rows = []
     larger = np.ones((len(level_names), len(DIMS)), int) if bounds is None else padded(mappings, bounds)
-    for own, names, temporal, order, spatial, spatial_order, keep in zip(
-        larger.tolist(), level_names, *fields, strict=True
-    ):
+    for own, names, temporal, order, spatial, spatial_order, keep in zip(larger, level_names, *fields, strict=True):
         levels = [
             {
                 "name": name,
@@ -90,7 +88,7 @@ def mappings_to_dicts(
             }
             for i, name in enumerate(names)
         ]
-        told = {DIMS[d]: bound for d, bound in enumerate(own) if bound > 1}
+        told = padded_names(own)
         rows.append({"padded": told, "levels": levels} if told else {"levels": levels})
     return rows
 

@@ -22,10 +22,12 @@ from mohamjax.schedule.periods import PeriodicSchedule, run_periods
 from mohamjax.schedule.requirements import Requirements, load_requirements
 from mohamjax.schedule.segments import Segment, segments
 from mohamjax.schedule.tenants import TenantReport, Tenants, tenant_report, tenants_of
+from mohamjax.schedule.utilisation import LOW, LayerUse, by_type, layer_use, layers_of_little_use
 from mohamjax.schedule.workbench import package_arrays, workbench
 
 __all__ = [
     "CYCLE_S",
+    "LOW",
     "OBJECTIVES",
     "ROLES",
     "Bounds",
@@ -38,6 +40,7 @@ __all__ = [
     "Evaluated",
     "FrontBounds",
     "FrontCurves",
+    "LayerUse",
     "Package",
     "PeriodicSchedule",
     "Requirements",
@@ -48,6 +51,7 @@ __all__ = [
     "Timeline",
     "Workbench",
     "alone",
+    "by_type",
     "certify",
     "chiplets",
     "completion",
@@ -57,6 +61,8 @@ __all__ = [
     "explanation_text",
     "front_bounds",
     "landmarks",
+    "layer_use",
+    "layers_of_little_use",
     "load_requirements",
     "network_latencies",
     "non_dominated",

@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from mohamjax.hardware import PackageParameters, Template, mesh_routes
 from mohamjax.mapping import MappingTables
+from mohamjax.mapping.nest import padded, padded_names
 from mohamjax.schedule.design import CYCLE_S
 from mohamjax.schedule.segments import flow
+from mohamjax.schedule.utilisation import by_type, layer_use
 from mohamjax.text import table
 from mohamjax.workload import ApplicationModel
 
@@ -138,6 +141,9 @@ def explain_design(
           `compute_s`, `onchip_limits_s` and `stalled_s` (by resource);
         - `critical_chain`: `layers` (index, name, chiplet, start and end), and parts as in `busy_s` that add up to
           the latency;
+        - `layer_types`: as `utilisation.by_type`;
+        - `layers`: per layer its index, name, type, chiplet, `busy_s`, `macs_per_cycle` and `utilisation` of its
+          chiplet over that time, and `padded`, the bounds that its mapping covers beyond its own, if any;
         - `chiplets`: each with template, interface, hops, `layers`, `time` (the parts of `busy_s`, `waiting_s` for
           predecessors, `idle_s` after its last layer: together the latency), `energy_J` and `area_mm2` by part;
         - `resources`: per interface, the DRAM, and link of the mesh where it contends, its bandwidth (None: unlimited),
@@ -150,7 +156,8 @@ def explain_design(
     timeline = report.timeline
     start, end = np.asarray(timeline.start[:layers], float), np.asarray(timeline.end[:layers], float)
     duration, traffic = (np.asarray(x[:layers], float) for x in (report.duration, report.offchip_bytes))
-    compute = np.prod(np.asarray(tables.mapping.temporal[at], float), axis=(-2, -1))
+    use = layer_use(application, tables, design, report)
+    compute = use.compute
 
     names, uses, bandwidth = shared_resources(package, report.chiplets)
     seen = flow(start, end, duration, traffic, tile, uses, bandwidth)
@@ -209,6 +216,9 @@ def explain_design(
             }
         )
     owner = np.asarray(application.network_of_layer)
+    called = [f"{application.networks[n].name}/{x.name}" for n, x in zip(owner, application.layers, strict=True)]
+    bounds = np.array([layer.shape.bounds for layer in application.layers])
+    nests = jax.tree.map(lambda leaf: np.asarray(leaf)[at], tables.mapping)
     return {
         "latency_s": latency,
         "energy_J": energy,
@@ -227,7 +237,7 @@ def explain_design(
             "layers": [
                 {
                     "layer": i,
-                    "name": f"{application.networks[owner[i]].name}/{application.layers[i].name}",
+                    "name": called[i],
                     "chiplet": number[int(tile[i])],
                     "start_s": float(start[i]) * CYCLE_S,
                     "end_s": float(end[i]) * CYCLE_S,
@@ -236,6 +246,20 @@ def explain_design(
             ],
             **seconds(np.asarray(chain)),
         },
+        "layer_types": by_type(application, use),
+        "layers": [
+            {
+                "layer": i,
+                "name": called[i],
+                "type": application.layers[i].type,
+                "chiplet": number[int(tile[i])],
+                "busy_s": float(use.busy[i]) * CYCLE_S,
+                "macs_per_cycle": float(use.macs_per_cycle[i]),
+                "utilisation": float(use.utilisation[i]),
+                **({"padded": told} if (told := padded_names(row)) else {}),
+            }
+            for i, row in enumerate(padded(nests, bounds))
+        ],
         "chiplets": chiplets,
         "resources": _resources(seen, names, bandwidth, traffic, tile, uses),
     }
@@ -300,6 +324,11 @@ def explanation_text(explanation: dict[str, Any], title: str) -> str:
         shares = percent(own[0], latency), percent(own[1], energy)
         cells = [f"{own[0]:.4g}", shares[0], f"{own[1]:.4g}", shares[1]]
         networks.append([network["name"], str(network["layers"]), *cells])
+    shares = {"compute": "compute [%]", "buffers": "buffers [%]", "offchip": "off-chip [%]"}
+    kinds = [["type", "layers", "busy [s]", "MACs/cycle", "utilisation [%]", *shares.values()]]
+    for row in explanation["layer_types"]:
+        told = [f"{100 * row[k]:.1f}" for k in ("utilisation", *shares)]
+        kinds.append([row["type"], str(row["layers"]), f"{row['busy_s']:.4g}", f"{row['macs_per_cycle']:.1f}", *told])
     parts = [["chiplet", "part", "energy [J]", "of all [%]", "area [mm^2]", "of all [%]"]]
     for k, chip in enumerate(chiplets):
         for name in dict.fromkeys((*chip["energy_J"], *chip["area_mm2"])):
@@ -317,6 +346,8 @@ def explanation_text(explanation: dict[str, Any], title: str) -> str:
             table(networks),
             "time [% of the latency]; stalls by what limits; a chiplet's row and the critical chain add up to 100\n"
             + table([head, *rows]),
+            "layers by type: MACs per cycle and utilisation of their chiplets while they run; shares of that time\n"
+            + table(kinds),
             "energy and area\n" + table(parts),
             "off-chip traffic\n" + table(resources),
         ]

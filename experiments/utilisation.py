@@ -1,0 +1,61 @@
+"""MACs per cycle and utilisation by layer type over the designs of fronts: a machine that cannot exist shows here.
+
+Of every design all layers count: with their own multiply-accumulates, without those of padding, over the time that they
+run. The shares of that time are of computing, of waiting for a port of a buffer, and of what lies off the chiplet
+(memory interface, link, DRAM).
+
+    python experiments/utilisation.py results/ar-vr-small results/mobile-small --out experiments/results/utilisation.md
+"""
+
+import argparse
+import pathlib
+import shlex
+import sys
+
+import jax
+import numpy as np
+from compare_fronts import commit
+from report import Report, when_and_where
+
+from mohamjax.io import evaluate_designs
+from mohamjax.schedule import LOW, LayerUse, layer_use, layers_of_little_use
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="+", type=pathlib.Path, help="results folders of `mohamjax search`")
+    parser.add_argument("--out", type=pathlib.Path)
+    options = parser.parse_args()
+    report = Report()
+    report.say("# What layers make of their chiplets", "")
+    report.say(f"{when_and_where()}; commit {commit()}; `python {' '.join(map(shlex.quote, sys.argv))}`.", "")
+    report.head(
+        "front", "type", "layers", "share of busy time", "MACs/cycle", "utilisation", "largest", "compute", "buffers",
+        "off-chip",
+    )  # fmt: skip
+    low = []
+    for folder in options.folders:
+        _, evaluated = evaluate_designs(folder / "designs.json")
+        if evaluated is None:
+            raise SystemExit(f"{folder}: no valid design")
+        application = evaluated.application
+        use = layer_use(application, evaluated.tables, evaluated.designs, jax.device_get(evaluated.reports))
+        kinds = np.array([layer.type for layer in application.layers])
+        for kind in dict.fromkeys(kinds.tolist()):
+            own = LayerUse(*(field[:, kinds == kind] for field in use))
+            busy = own.busy.sum()
+            shares = (own.compute.sum(), (own.alone - own.compute).sum(), (own.busy - own.alone).sum())
+            report.row(
+                folder.name, kind, int((kinds == kind).sum()), f"{busy / use.busy.sum():.1%}",
+                f"{own.macs.sum() / busy:.1f}", f"{own.macs.sum() / (own.busy * own.units).sum():.1%}",
+                f"{own.utilisation.max():.1%}", *[f"{share / busy:.1%}" for share in shares],
+            )  # fmt: skip
+        low.append((folder.name, layers_of_little_use(application, use)))
+    report.say("", f"Layers below {LOW:.0%} of the MACs of their chiplet in every design, off-chip limits aside:", "")
+    for name, layers in low:
+        report.say(f"- {name}: {len(layers)}{': ' + ', '.join(layers[:5]) if layers else ''}")
+    report.write(options.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""How much of its chiplet each layer of a design keeps busy: MACs per cycle, and their share of the chiplet's MACs.
+
+A layer counts with its own multiply-accumulates: what a padded mapping computes beyond them is work for nothing, and
+lowers the utilisation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mohamjax.schedule.design import CYCLE_S
+from mohamjax.workload import ApplicationModel
+
+__all__ = ["LOW", "LayerUse", "by_type", "layer_use", "layers_of_little_use"]
+
+LOW = 0.05
+"""Utilisation below which a layer is named."""
+
+
+class LayerUse(NamedTuple):
+    """Layers of designs, `[..., L]` for the L layers that exist; NumPy.
+
+    Attributes:
+        macs: multiply-accumulates of the layer, without those of padding.
+        busy: cycles from its start to its end.
+        alone: cycles that it would take without any off-chip limit.
+        compute: of these, cycles of computing; the others wait for a buffer's port.
+        units: MAC units of its chiplet.
+    """
+
+    macs: np.ndarray
+    busy: np.ndarray
+    alone: np.ndarray
+    compute: np.ndarray
+    units: np.ndarray
+
+    @property
+    def macs_per_cycle(self) -> np.ndarray:
+        """Over the time that it runs, `[..., L]`."""
+        return self.macs / np.maximum(self.busy, np.finfo(float).tiny)
+
+    @property
+    def utilisation(self) -> np.ndarray:
+        """Share of its chiplet's MACs that work for it while it runs, 0 to 1, `[..., L]`."""
+        return self.macs_per_cycle / self.units
+
+
+def layer_use(application: ApplicationModel, tables: Any, design: Any, report: Any) -> LayerUse:
+    """What each layer of designs makes of its chiplet.
+
+    Args:
+        application: networks, L layers.
+        tables: the Pareto tables that the designs were evaluated with, NumPy leaves.
+        design: chromosomes, leading axes `[...]`, NumPy leaves.
+        report: their reports, likewise.
+    """
+    real = len(application.layers)
+    unique = np.asarray(application.unique_of_layer)
+    tile = np.asarray(design.assignment)[..., :real]
+    template = np.take_along_axis(np.asarray(design.template), tile, axis=-1)
+    at = unique, np.maximum(template, 0), np.asarray(design.mapping)[..., :real]
+    timeline = report.timeline
+    busy = np.asarray(timeline.end, float)[..., :real] - np.asarray(timeline.start, float)[..., :real]
+    units = np.asarray(report.chiplets.machine.mac_instances, float)
+    macs = np.array([layer.shape.macs for layer in application.layers], float)
+    return LayerUse(
+        macs=np.broadcast_to(macs, busy.shape),
+        busy=busy,
+        alone=np.asarray(report.duration, float)[..., :real],
+        compute=np.prod(np.asarray(tables.mapping.temporal, float)[at], axis=(-2, -1)),
+        units=np.take_along_axis(units, tile, axis=-1),
+    )
+
+
+def by_type(application: ApplicationModel, use: LayerUse) -> list[dict[str, Any]]:
+    """Layers of one design summed by type, the types that take longest first; JSON-able.
+
+    Args:
+        application: its networks.
+        use: its layers, `[L]`.
+
+    Returns:
+        Rows of `type`, `layers`, `busy_s`, `macs_per_cycle` and `utilisation` over that time, and the shares of it
+        that go to computing (`compute`), to ports of buffers (`buffers`) and to what lies off the chiplet (`offchip`).
+    """
+    kinds = np.array([layer.type for layer in application.layers])
+    rows = []
+    for kind in dict.fromkeys(kinds.tolist()):
+        own = LayerUse(*(field[kinds == kind] for field in use))
+        busy = max(float(own.busy.sum()), np.finfo(float).tiny)
+        rows.append(
+            {
+                "type": kind,
+                "layers": len(own.macs),
+                "busy_s": busy * CYCLE_S,
+                "macs_per_cycle": float(own.macs.sum()) / busy,
+                "utilisation": float(own.macs.sum() / max((own.busy * own.units).sum(), np.finfo(float).tiny)),
+                "compute": float(own.compute.sum()) / busy,
+                "buffers": float((own.alone - own.compute).sum()) / busy,
+                "offchip": float((own.busy - own.alone).sum()) / busy,
+            }
+        )
+    return sorted(rows, key=lambda row: -row["busy_s"])
+
+
+def layers_of_little_use(application: ApplicationModel, use: LayerUse) -> Sequence[str]:
+    """Layers whose utilisation stays below `LOW` in every design, as network/layer, the one with most work first.
+
+    Off-chip limits do not count: a slow memory is no fault of the array's.
+
+    Args:
+        application: networks, L layers.
+        use: of designs, `[N, L]`.
+    """
+    most = (use.macs / np.maximum(use.alone, 1) / use.units).max(axis=0, initial=0)
+    low = np.flatnonzero(most < LOW).tolist() if len(use.macs) else []
+    low.sort(key=lambda i: -application.layers[i].shape.macs)
+    names = [application.networks[n].name for n in application.network_of_layer]
+    return [f"{names[i]}/{application.layers[i].name}" for i in low]
