@@ -108,7 +108,9 @@ class Settings:
         chosen = BUDGETS[budget]
         base = cls(budget=budget, mapper=chosen.mapper, moham=chosen.moham, remap=chosen.remap)
         if preset != "default":
-            moham = dataclasses.replace(base.moham, genes="layers", seeded=True, archive=512, survival="crowding")
+            moham = dataclasses.replace(
+                base.moham, genes="layers", seeded=True, archive=512, survival="crowding", end_rounds=0
+            )
             base = dataclasses.replace(base, moham=moham, remap=RemapConfig(every=0))
         if preset == "paper":
             base = dataclasses.replace(
