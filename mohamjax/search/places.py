@@ -30,6 +30,7 @@ import numpy as np
 
 from mohamjax import emo
 from mohamjax.blocks import DESIGNS, in_blocks, in_fitting_blocks
+from mohamjax.hardware import nop_energy
 from mohamjax.programs import lean_jit
 from mohamjax.schedule.design import CYCLE_S, Design, Package, chiplets, energy_and_area
 from mohamjax.search.config import MohamConfig
@@ -255,54 +256,91 @@ def _mergers(design: Design, own: jax.Array, context: MohamContext, objectives: 
     return jnp.moveaxis(fits, 0, -1)
 
 
-def _arranged(
-    individual: Planned, own: jax.Array, move: Move, table: Arrangements, context: MohamContext, *,
-    objectives: tuple[str, ...],
-) -> tuple[jax.Array, jax.Array]:  # fmt: skip
-    """Arrangements of a design, one of a class, that may dominate it: `[R]` bool; and all, `[R, S]` int32 places.
+@record
+class _Sized:
+    """What arrangements of a design's chiplets are judged by.
 
-    Args:
-        individual: the design and its plan.
-        own: `[M]` float, its objectives.
-        move: a chiplet to be given up before; its places mean nothing.
-        table: the arrangements.
-        context: the problem.
-        objectives: their names.
+    Attributes:
+        traffic: `[A, S]` float, off-chip bytes of the k-th chiplet.
+        fixed: `[S]` bool, whether the k-th chiplet must stay.
+        number: `[]` int32, chiplets.
+        busy: `[A]` float, cycles of the busiest chiplet.
+        energy: `[A]` float, J without leakage and without the network-on-package.
+        area: `[]` float, mm^2.
+        given_up: `[]` bool, whether a chiplet was.
     """
+
+    traffic: jax.Array
+    fixed: jax.Array
+    number: jax.Array
+    busy: jax.Array
+    energy: jax.Array
+    area: jax.Array
+    given_up: jax.Array
+
+
+def _sized(individual: Planned, move: Move, context: MohamContext) -> _Sized:
+    """A design's figures after a chiplet is given up; the places of the move mean nothing."""
     genetics, bench, tiles = context.genetics, context.bench, individual.design.template.shape[0]
     stays = dataclasses.replace(move, place=jnp.arange(tiles, dtype=jnp.int32))
     design = moved(individual, stays, context).design
     models = _models(context)
     owner = _owner(design, genetics, models)
-    template = jnp.maximum(design.template, 0)[design.assignment]
-    row = bench.unique, template, design.mapping
-    busy = _sums(bench.tables.cycles[row], owner, models, tiles)
+    row = bench.unique, jnp.maximum(design.template, 0)[design.assignment], design.mapping
     standing = design.template >= 0
     number = jnp.sum(standing)
-    tile_of = jnp.argsort(~standing, stable=True)[: table.place_group.shape[1]]
-    traffic = _sums(bench.tables.offchip_bytes[row], owner, models, tiles)[:, tile_of]  # [A, K]
-    place, there = _sorted_places(jnp.sum(traffic, axis=0), genetics.site[tile_of] >= 0, number, table, context)
+    tile_of = jnp.argsort(~standing, stable=True)
+    traffic = _sums(bench.tables.offchip_bytes[row], owner, models, tiles)[:, tile_of]
+    return _Sized(
+        traffic=traffic,
+        fixed=genetics.site[tile_of] >= 0,
+        number=number,
+        busy=jnp.max(_sums(bench.tables.cycles[row], owner, models, tiles), axis=1),
+        energy=_energies(design, context) - _of_hops(traffic, bench.package.tables.hops[number], bench.package),
+        area=energy_and_area(design, bench)[1],
+        given_up=move.source >= 0,
+    )
 
-    hops = bench.package.tables.hops[number, : traffic.shape[1]].astype(traffic.dtype)
-    joule = 8e-12 * bench.package.hop_energy
-    now = _energies(design, context) - joule * (traffic @ hops)
-    energy = _joint(now[:, None] + joule * jnp.sum(traffic[:, None] * hops[place], axis=2), context)  # [R]
-    groups = table.load.shape[1]
-    goes = table.group[number][:, :, None] == jnp.arange(groups)
-    waits = jnp.einsum("ak,rkg,gc->arc", traffic, goes.astype(traffic.dtype), table.load[number])
-    latency = jnp.maximum(jnp.max(waits, axis=2), jnp.max(busy, axis=1)[:, None])
-    kind = table.kind[number]
+
+def _of_hops(traffic: jax.Array, hops: jax.Array, package: Package) -> jax.Array:
+    """`[A, ...]` J of the network-on-package, of bytes `[A, K]` over hops `[..., K]`."""
+    bits = jnp.einsum("ak,...k->a...", traffic, hops.astype(traffic.dtype), precision="highest")
+    return nop_energy(bits, 1, package.hop_energy) * 1e-12
+
+
+def _arranged(
+    sized: _Sized, own: jax.Array, table: Arrangements, context: MohamContext, objectives: tuple[str, ...]
+) -> tuple[jax.Array, jax.Array]:
+    """Arrangements of a design, one of a class, that may dominate it: `[R]` bool; and all, `[R, S]` int8 places.
+
+    Args:
+        sized: the design, of no more chiplets than the table has.
+        own: `[M]` float, objectives of what it came from.
+        table: the arrangements.
+        context: the problem.
+        objectives: their names.
+    """
+    package, number = context.bench.package, sized.number
+    tiles, most = sized.fixed.shape[0], table.place_group.shape[1]
+    traffic = sized.traffic[:, :most]
+    place, there = _sorted_places(jnp.sum(traffic, axis=0), sized.fixed[:most], number, table, context)
+    hops = package.tables.hops[number, :most]
+    energy = _joint(sized.energy[:, None] + _of_hops(traffic, hops[place], package), context)  # [R]
+    goes = table.group[number][:, :, None] == jnp.arange(table.load.shape[1])
+    waits = jnp.einsum("ak,rkg,gc->arc", traffic, goes.astype(traffic.dtype), table.load[number], precision="highest")
+    latency = jnp.maximum(jnp.max(waits, axis=2), sized.busy[:, None])
     fits = there & _within(_joint(latency, context) * CYCLE_S, own, "latency", objectives)
-    fits &= _within(energy, own, "energy", objectives)
-    fits &= _within(energy_and_area(design, bench)[1], own, "area", objectives)
-    present = (move.source < 0) & (kind == kind[0])
-    fits &= ~present | (energy < _joint(now + joule * (traffic @ hops), context) * (1 - BETTER))
+    fits &= _within(energy, own, "energy", objectives) & _within(sized.area, own, "area", objectives)
+    # Where nothing else changes, what is of the present class has to need less energy.
+    kind = table.kind[number]
+    present = _joint(sized.energy + _of_hops(traffic, hops, package), context)
+    fits &= sized.given_up | (kind != kind[0]) | (energy < present * (1 - BETTER))
     # Of a class that of least energy, and of these the first.
     least = jnp.full(kind.shape, jnp.inf, energy.dtype).at[kind].min(jnp.where(fits, energy, jnp.inf))
     best = fits & (energy == least[kind])
     index = jnp.arange(kind.shape[0])
     first = jnp.full(kind.shape, kind.shape[0]).at[kind].min(jnp.where(best, index, kind.shape[0]))
-    return best & (index == first[kind]), jnp.pad(place, ((0, 0), (0, tiles - place.shape[1])))
+    return best & (index == first[kind]), jnp.pad(place.astype(jnp.int8), ((0, 0), (0, tiles - most)))
 
 
 def _sorted_places(
@@ -366,20 +404,21 @@ def _some_mergers(
     return in_fitting_blocks(one, _flat(archive, rows), 16)
 
 
+@lean_jit
+def _some_sized(rows: jax.Array, moves: Move, archive: emo.Archive, context: MohamContext) -> _Sized:
+    """`_sized` of rows of the archives after moves, `[B, ...]`."""
+    one = jax.vmap(lambda pair: _sized(*pair, context))
+    return in_fitting_blocks(one, (_flat(archive, rows)[0], moves), DESIGNS)
+
+
 @functools.partial(lean_jit, static_argnames="objectives")
 def _some_arranged(
-    rows: jax.Array, moves: Move, archive: emo.Archive, table: Arrangements, context: MohamContext, *,
-    objectives: tuple[str, ...],
-) -> tuple[jax.Array, jax.Array]:  # fmt: skip
-    """`_arranged` of rows of the archives, places as bytes."""
-
-    def one(entry: Any) -> tuple[jax.Array, jax.Array]:
-        chosen, place = _arranged(*entry, table, context, objectives=objectives)
-        return chosen, place.astype(jnp.int8)
-
-    individuals, own = _flat(archive, rows)
+    sized: _Sized, own: jax.Array, table: Arrangements, context: MohamContext, *, objectives: tuple[str, ...]
+) -> tuple[jax.Array, jax.Array]:
+    """`_arranged` of designs `[B, ...]`."""
     most = min(_ENTRIES, max(1, _CELLS // math.prod((*table.group.shape[1:], table.group.shape[2]))))
-    return in_blocks(jax.vmap(one), (individuals, own, moves), most)
+    one = jax.vmap(lambda pair: _arranged(*pair, table, context, objectives))
+    return in_blocks(one, (sized, own), most)
 
 
 @functools.partial(lean_jit, static_argnames="problem")
@@ -485,6 +524,8 @@ def closing(
     archive, done = state.archive, Closing()
     closed = jnp.zeros_like(archive.valid)
     for _ in range(config.end_rounds):
+        if most is None and not np.any(archive.valid & ~closed):
+            break
         rows, moves = _candidates(archive, closed, tables, context, config.objectives, most)
         tried = np.zeros((0, archive.objectives.shape[-1]), archive.objectives.dtype)
         program = functools.partial(_some_tried, problem=problem)
@@ -531,23 +572,27 @@ def _candidates(
     most: int | None,
 ) -> tuple[np.ndarray, Move]:
     """Rows of the archives and moves of them that may make a design which dominates that of the row, `[n, ...]`."""
-    entries = _entries(archive, closed, context, objectives, most)
-    rows, moves = entries
-    genes: Any = archive.genes
-    template = np.asarray(genes.design.template)
-    chips = (template.reshape(-1, template.shape[-1]) >= 0).sum(axis=1)[rows] - (moves.source >= 0)
+    rows, moves = _entries(archive, closed, context, objectives, most)
+    parts: list[Any] = []
+    for _, found in _in_batches(_some_sized, _TRIED, most, (rows, moves), (archive, context)):
+        parts.append(found)
+    rows, moves = take((rows, moves), slice(sum(len(part.number) for part in parts)))
+    sized = jax.tree.map(lambda *x: np.concatenate(x), *parts)
+    own = np.asarray(archive.objectives).reshape(-1, archive.objectives.shape[-1])[rows]
     program = functools.partial(_some_arranged, objectives=objectives)
-    parts: list[Any] = [take(entries, slice(0))]
-    least = 0
+    chosen_rows, chosen_moves, least = [rows[:0]], [take(moves, slice(0))], 0
     for table in tables:
         largest = table.place_group.shape[1]
-        some = take(entries, np.flatnonzero((least < chips) & (chips <= largest)))
+        some = np.flatnonzero((least < sized.number) & (sized.number <= largest))
         least = largest
-        for (own, what), (chosen, place) in _in_batches(program, _ENTRIES, most, some, (archive, table, context)):
-            entry, arrangement = np.nonzero(chosen)
-            places: Any = place[entry, arrangement].astype(np.int32)
-            parts.append((own[entry], dataclasses.replace(take(what, entry), place=places)))
-    return jax.tree.map(lambda *x: np.concatenate(x), *parts)
+        for (entry, *_), (chosen, place) in _in_batches(
+            lambda _, *rest: program(*rest), _ENTRIES, most, (some, *take((sized, own), some)), (table, context)
+        ):
+            k, arrangement = np.nonzero(chosen)
+            places: Any = place[k, arrangement].astype(np.int32)
+            chosen_rows.append(rows[entry[k]])
+            chosen_moves.append(dataclasses.replace(take(moves, entry[k]), place=places))
+    return np.concatenate(chosen_rows), jax.tree.map(lambda *x: np.concatenate(x), *chosen_moves)
 
 
 def _entries(
