@@ -25,6 +25,7 @@ import pathlib
 import subprocess
 import tempfile
 import time
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -95,13 +96,13 @@ class Judge:
         goes[:, tiles] = tiles[orders]
         template = np.full_like(goes, -1)
         np.put_along_axis(template, goes, np.broadcast_to(design.template, goes.shape), axis=1)
-        same = {
-            name: np.broadcast_to(getattr(design, name), (len(goes), len(design.order)))
-            for name in ("order", "mapping")
+        genes: dict[str, Any] = {
+            "order": np.broadcast_to(design.order, (len(goes), len(design.order))),
+            "assignment": goes[:, design.assignment].astype(np.int32),
+            "mapping": np.broadcast_to(design.mapping, (len(goes), len(design.order))),
+            "template": template.astype(np.int32),
         }
-        return Design(
-            assignment=goes[:, design.assignment].astype(np.int32), template=template.astype(np.int32), **same
-        )
+        return Design(**genes)
 
     def dropped(self, design: Design, sources: np.ndarray) -> list[Design]:
         """One design without each of some chiplets, its layers on each other one."""

@@ -97,9 +97,10 @@ def finishing(
             state = tried(state, _refit_all(batch, np.int32(weight), context))
             yield state
     if config.end_rounds:
+        # On one device: every process does it by itself, and all come to the same.
         for closer, done in closing(gathered(state, devices), context, config, problem):
             told(done)
-            yield closer
+            yield closer if devices is None else _spread(closer, devices, config.islands)
 
 
 def finished(
@@ -113,6 +114,11 @@ def finished(
     """The last state of `finishing`, whose arguments it has, whole."""
     last = collections.deque(finishing(state, context, config, rates=rates, devices=devices), maxlen=1)
     return gathered(last.pop(), devices)
+
+
+def _spread(state: SearchState, devices: Devices, islands: int) -> SearchState:
+    """A whole state on the devices, as generations leave it there."""
+    return devices.split(state) if islands > 1 else devices.copied(state)
 
 
 @functools.partial(brief_jit, static_argnames=("population", "columns"))

@@ -407,7 +407,7 @@ def _some_mergers(
 @lean_jit
 def _some_sized(rows: jax.Array, moves: Move, archive: emo.Archive, context: MohamContext) -> _Sized:
     """`_sized` of rows of the archives after moves, `[B, ...]`."""
-    one = jax.vmap(lambda pair: _sized(*pair, context))
+    one = jax.vmap(lambda pair: _sized(pair[0], pair[1], context))
     return in_fitting_blocks(one, (_flat(archive, rows)[0], moves), DESIGNS)
 
 
@@ -417,7 +417,7 @@ def _some_arranged(
 ) -> tuple[jax.Array, jax.Array]:
     """`_arranged` of designs `[B, ...]`."""
     most = min(_ENTRIES, max(1, _CELLS // math.prod((*table.group.shape[1:], table.group.shape[2]))))
-    one = jax.vmap(lambda pair: _arranged(*pair, table, context, objectives))
+    one = jax.vmap(lambda pair: _arranged(pair[0], pair[1], table, context, objectives))
     return in_blocks(one, (sized, own), most)
 
 
@@ -426,7 +426,7 @@ def _some_tried(
     rows: jax.Array, moves: Move, archive: emo.Archive, context: MohamContext, *, problem: Problem
 ) -> jax.Array:
     """Objectives `[B, M]` of rows of the archives after moves."""
-    one = jax.vmap(lambda pair: moved(*pair, context))
+    one = jax.vmap(lambda pair: moved(pair[0], pair[1], context))
     return problem.evaluate(in_fitting_blocks(one, (_flat(archive, rows)[0], moves), DESIGNS), context)
 
 
@@ -450,7 +450,7 @@ def _replaced(
         archive: emo.Archive, closed: jax.Array, better: jax.Array, moves: Move, objectives: jax.Array
     ) -> tuple[emo.Archive, jax.Array]:
         individuals: Any = archive.genes
-        made = jax.vmap(lambda pair: moved(*pair, context))
+        made = jax.vmap(lambda pair: moved(pair[0], pair[1], context))
         made = in_fitting_blocks(made, (individuals, moves), DESIGNS)
         left = dataclasses.replace(
             archive,

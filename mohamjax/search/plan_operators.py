@@ -393,7 +393,8 @@ def merged(
     tiles = plan.template.shape[0]
     moves = _real(genetics) & (design.assignment == source)
     size = jnp.maximum(used_sizes(design, genetics, tables), 0)
-    best = fitting(jnp.maximum(design.template, 0), size, jnp.full(tiles, weight, jnp.int32), tables)[0][target]
+    kind = jnp.maximum(design.template[target], 0)
+    best = fitting(kind[None], size[target][None], jnp.asarray(weight, jnp.int32)[None], tables)[0][0]
     template = jnp.where(jnp.arange(tiles) == source, -1, design.template)
     changed = Design(
         order=design.order,
