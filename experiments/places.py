@@ -195,9 +195,10 @@ def main() -> None:
             search = functools.partial(
                 co_optimise, application, cache=mapping_cache(), checkpoint=CheckpointFile(kept), resume=True
             )
-            without = dataclasses.replace(settings, moham=dataclasses.replace(settings.moham, end_rounds=0))
-            plain = search(settings=without)
-            closed = search(settings=settings)
+            plain, closed = (
+                search(settings=dataclasses.replace(settings, moham=dataclasses.replace(settings.moham, end_rounds=n)))
+                for n in (0, 100)
+            )
         seconds = f"{plain.history[-1]['seconds']:.0f}"
         for name, result in (("no", plain), ("yes", closed)):
             done = result.config.get("closing", {})

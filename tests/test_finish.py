@@ -20,7 +20,7 @@ from mohamjax.search.moham import run
 from mohamjax.search.plans import WEIGHTS
 from mohamjax.search.settings import Settings, changed
 
-CONFIG = MohamConfig(population=16, generations=4, archive=512, islands=2, chunk=2, end_rounds=0)
+CONFIG = MohamConfig(population=16, generations=4, archive=512, islands=2, chunk=2)
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from mohamjax.search.settings import Settings
 from mohamjax.struct import take
 
 CHIPS = 5
-CONFIG = MohamConfig(population=32, generations=6, archive=128, chunk=2, max_chiplets=CHIPS, end_rounds=0)
+CONFIG = MohamConfig(population=32, generations=6, archive=128, chunk=2, max_chiplets=CHIPS)
 CLOSED = dataclasses.replace(CONFIG, end_rounds=50)
 NARROW = PackageParameters(interface_bandwidth=0.25, hop_energy=20.0)
 
@@ -177,8 +177,8 @@ def test_it_is_the_end_of_a_search_unless_it_is_switched_off(state, context):
     off = finished(state, context, CONFIG)
     assert dominated(off, context, lambda design: permuted(design, int(context.genetics.layers))) > 0
     assert np.array_equal(last.population.generation, state.population.generation)
-    assert Settings.preset("tiny").moham.end_rounds > 0
-    assert Settings.preset("tiny", preset="paper").moham.end_rounds == 0
+    assert Settings.preset("small").moham.end_rounds > 0
+    assert Settings.preset("small", preset="paper").moham.end_rounds == 0
 
 
 def test_fixed_chiplets_stay_where_they_are(state, context):

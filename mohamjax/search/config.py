@@ -127,7 +127,7 @@ class MohamConfig:
     window: int = 40
     delta: float = 0.02
     end_batches: int = 0
-    end_rounds: int = 100
+    end_rounds: int = 0
     orders: int = 512
     chunk: int = 5
 

@@ -521,7 +521,7 @@ def closing(
     """
     began = time.perf_counter()
     tables = arrangements(context.bench.package)
-    archive, done = state.archive, Closing()
+    archive, done = jax.device_put(state.archive), Closing()
     closed = jnp.zeros_like(archive.valid)
     for _ in range(config.end_rounds):
         if most is None and not np.any(archive.valid & ~closed):

@@ -38,12 +38,12 @@ BUDGETS = {
     ),
     "small": Budget(
         MapperConfig(population=96, generations=15),
-        MohamConfig(population=250, generations=200, archive=2048, end_batches=24),
+        MohamConfig(population=250, generations=200, archive=2048, end_batches=24, end_rounds=100),
         RemapConfig(every=70),  # two rounds; after one, chiplets of data-center gain another 5 % from the next
     ),
     "paper": Budget(
         MapperConfig(population=120, generations=15),
-        MohamConfig(population=250, generations=300, archive=2048, end_batches=24),
+        MohamConfig(population=250, generations=300, archive=2048, end_batches=24, end_rounds=100),
         RemapConfig(),
     ),
 }
