@@ -387,16 +387,15 @@ def test_a_chiplet_gives_all_its_layers_to_another(seed, layers, chips, demands)
             if s != t
             and all(able[i, a.template[t]] and pin[i] in (-1, t) for i in np.flatnonzero(a.assignment[:layers] == s))
         ]
-        if not possible:
-            assert equal(before, after)
+        if equal(before, after):  # as where the chiplet that was drawn finds none that runs its layers
             continue
-        own = need(c, after)
-        used = own[:, 0] >= 0
-        np.testing.assert_array_equal(after.plan.size[used], own[used])
         (source,) = np.flatnonzero(a.template != b.template)
         gone = np.flatnonzero(a.assignment[:layers] == source)
         (target,) = set(b.assignment[gone])
         assert (source, target) in possible and b.template[source] == -1
+        np.testing.assert_array_equal(after.plan.size[target], need(c, after)[target])
+        rest = np.arange(S) != target
+        np.testing.assert_array_equal(after.plan.size[rest], before.plan.size[rest])
         others = np.setdiff1d(np.arange(layers), gone)
         assert equal([a.order, before.plan.weight], [b.order, after.plan.weight])
         assert equal([a.assignment[others], a.mapping[others]], [b.assignment[others], b.mapping[others]])
@@ -412,6 +411,12 @@ def test_a_chiplet_gives_all_its_layers_to_another(seed, layers, chips, demands)
                 assert fits[b.mapping[i]]
             else:
                 assert c.tables.objectives[u, t, b.mapping[i], 2] == c.tables.objectives[u, t, :count, 2].min()
+
+
+def test_most_designs_of_several_chiplets_can_give_one_up():
+    pairs = [pair for seed in range(3) for pair in adjusted(seed, merging=1.0)]
+    several = [(before, after) for before, after in pairs if (before.plan.template >= 0).sum() > 1]
+    assert sum(not equal(before, after) for before, after in several) == len(several) > BATCH
 
 
 def adjusted(seed, c=C, **chosen):

@@ -37,7 +37,7 @@ from mohamjax.search.config import MohamConfig
 from mohamjax.search.context import MohamContext
 from mohamjax.search.loop import Problem, SearchState
 from mohamjax.search.operators import Genetics
-from mohamjax.search.plan_operators import exchanged, merged, movable
+from mohamjax.search.plan_operators import exchanged, merged, takers
 from mohamjax.search.plans import WEIGHTS, Planned, fitting, used_sizes
 from mohamjax.struct import put, record, take
 from mohamjax.text import plural
@@ -211,7 +211,7 @@ def _joint(values: jax.Array, context: MohamContext) -> jax.Array:
     """Latencies or energies `[A, ...]` of the models as the search joins them (`schedule.ensemble.over_models`)."""
     if context.models is None:
         return values[0]
-    mean = jnp.tensordot(context.models.weight, values, axes=1)
+    mean = jnp.sum(context.models.weight.reshape(-1, *[1] * (values.ndim - 1)) * values, axis=0)
     return jnp.where(context.models.worst, jnp.max(values, axis=0), mean)
 
 
@@ -252,7 +252,8 @@ def _mergers(design: Design, own: jax.Array, context: MohamContext, objectives: 
     more, marks = jax.vmap(under)(jnp.arange(len(WEIGHTS)))  # [W, A, source, target], [W, source, target]
     latency = jax.vmap(lambda more: _joint(busy[:, None] + more, context))(more) * CYCLE_S
     known = jnp.stack([jnp.any(marks[:w] == marks[w], axis=0) for w in range(len(WEIGHTS))])
-    fits = _within(latency, own, "latency", objectives) & ~known & movable(design, genetics)
+    able = jax.vmap(lambda source: takers(design, source, genetics))(jnp.arange(tiles))
+    fits = _within(latency, own, "latency", objectives) & ~known & able
     return jnp.moveaxis(fits, 0, -1)
 
 

@@ -30,11 +30,11 @@ __all__ = [
     "drawn_plan",
     "exchanged",
     "merged",
-    "movable",
     "mutated",
     "mutation",
     "neighbour",
     "sample_plan",
+    "takers",
 ]
 
 
@@ -383,44 +383,49 @@ def merged(
 
     Args:
         individual: a valid design and its plan.
-        source: `[]` int32, tile of the chiplet; not a fixed one.
-        target: `[]` int32, tile of the other, whose template runs the layers (`movable`).
-        weight: `[]` int32, by which score they choose among its mappings.
+        source: `[]` int32, tile of the chiplet.
+        target: `[]` int32, tile of the other, one of its `takers`.
+        weight: `[]` int32, by which score the layers choose among their mappings there.
         genetics: the problem.
         tables: sets of mappings.
     """
     plan, design = individual.plan, individual.design
-    tiles = plan.template.shape[0]
-    moves = _real(genetics) & (design.assignment == source)
-    size = jnp.maximum(used_sizes(design, genetics, tables), 0)
+    real = _real(genetics)
+    stays, moves = real & (design.assignment == target), real & (design.assignment == source)
     kind = jnp.maximum(design.template[target], 0)
-    best = fitting(kind[None], size[target][None], jnp.asarray(weight, jnp.int32)[None], tables)[0][0]
-    template = jnp.where(jnp.arange(tiles) == source, -1, design.template)
+
+    def least(mapping: jax.Array, layers: jax.Array) -> jax.Array:
+        """`[C]`, what layers need of the target."""
+        return jnp.max(jnp.where(layers[:, None], tables.need[kind, mapping, genetics.unique], 0), axis=0)
+
+    size = least(design.mapping, stays)
+    best = fitting(kind[None], size[None], jnp.asarray(weight, jnp.int32)[None], tables)[0][0][genetics.unique]
+    at = jnp.arange(plan.template.shape[0])
     changed = Design(
         order=design.order,
         assignment=jnp.where(moves, target, design.assignment).astype(jnp.int32),
-        mapping=jnp.where(moves, best[genetics.unique], design.mapping),
-        template=template,
+        mapping=jnp.where(moves, best, design.mapping),
+        template=jnp.where(at == source, -1, design.template),
     )
-    grown = used_sizes(changed, genetics, tables)
-    plan = dataclasses.replace(plan, template=template, size=jnp.where(grown >= 0, grown, plan.size))
-    return Planned(plan=plan, design=changed)
+    grown = jnp.where((at == target)[:, None], jnp.maximum(size, least(best, moves)), plan.size)
+    return Planned(plan=dataclasses.replace(plan, template=changed.template, size=grown), design=changed)
 
 
-def movable(design: Design, genetics: Genetics) -> jax.Array:
-    """`[S, S]` bool, which chiplet can give all its layers to which other one: it is not fixed, and pins allow it.
+def takers(design: Design, source: jax.Array, genetics: Genetics) -> jax.Array:
+    """`[S]` bool, chiplets that may run all layers of another one; none where that is a fixed one.
+
+    Layers that are pinned to a tile stand on a fixed chiplet, and so never go.
 
     Args:
         design: a valid design.
+        source: `[]` int32, tile of the chiplet.
         genetics: the problem.
     """
-    tiles = design.template.shape[0]
-    stands = design.template >= 0
-    able = genetics.able[:, jnp.maximum(design.template, 0)]
-    able &= (genetics.pin < 0)[:, None] | (genetics.pin[:, None] == jnp.arange(tiles))
-    owner = jnp.where(_real(genetics), design.assignment, tiles)
-    can = jnp.ones((tiles, tiles), jnp.int32).at[owner].min(able.astype(jnp.int32), mode="drop") > 0
-    return can & (stands & (genetics.site == FREE))[:, None] & stands & ~jnp.eye(tiles, dtype=bool)
+    here = _real(genetics) & (design.assignment == source)
+    able = jnp.all(genetics.able | ~here[:, None], axis=0)
+    loose = (design.template[source] >= 0) & (genetics.site[source] == FREE)
+    others = (design.template >= 0) & (jnp.arange(design.template.shape[0]) != source)
+    return able[jnp.maximum(design.template, 0)] & others & loose
 
 
 def _rearranged(
@@ -434,14 +439,13 @@ def _rearranged(
     merges = ~exchanges & (coin < rates.exchanging + rates.merging)
     loose = (individual.design.template >= 0) & (genetics.site == FREE)
     chance = jnp.where(loose, draws.uniform(tiles), -1.0)
-    first = jnp.argmax(chance)
-    second = jnp.argmax(jnp.where(index == first, -1.0, chance))
-    goes = jnp.where(index == first, second, jnp.where(index == second, first, index)).astype(jnp.int32)
+    first = jnp.argmax(chance).astype(jnp.int32)
+    second = jnp.argmax(jnp.where(index == first, -1.0, chance)).astype(jnp.int32)
+    goes = jnp.where(index == first, second, jnp.where(index == second, first, index))
     goes = jnp.where(exchanges & (jnp.sum(loose) > 1), goes, index)
-    can = movable(individual.design, genetics)
-    pair = jnp.argmax(jnp.where(can, draws.uniform(tiles, tiles), -1.0)).astype(jnp.int32)
-    weight = draws.below(tables.fits.shape[1])
-    kept = merged(individual, pair // tiles, pair % tiles, weight, genetics, tables)
+    can = takers(individual.design, first, genetics)
+    target = jnp.argmax(jnp.where(can, draws.uniform(tiles), -1.0)).astype(jnp.int32)
+    kept = merged(individual, first, target, draws.below(tables.fits.shape[1]), genetics, tables)
     one = jax.tree.map(lambda a, b: jnp.where(merges & jnp.any(can), a, b), kept, individual)
     return exchanged(one, goes, genetics), exchanges | merges
 
@@ -469,7 +473,7 @@ def adjustment(
     plan, design = individual.plan, individual.design
     layers, tiles = design.order.shape[0], plan.template.shape[0]
     draw_key, swap_key = jax.random.split(key)
-    draws = _Draws(draw_key, 4 * layers + tiles * (tiles + 5) + 14)
+    draws = _Draws(draw_key, 4 * layers + 6 * tiles + 14)
     real = _real(genetics)
 
     def some() -> jax.Array:
