@@ -19,6 +19,7 @@ from mohamjax.search.moham import design_problem, run
 from mohamjax.search.places import Closing, arrangements, closing
 from mohamjax.search.settings import Settings
 from mohamjax.struct import take
+from mohamjax.workload import Ensemble, Member
 
 CHIPS = 5
 CONFIG = MohamConfig(population=32, generations=6, archive=128, chunk=2, max_chiplets=CHIPS)
@@ -26,12 +27,18 @@ CLOSED = dataclasses.replace(CONFIG, end_rounds=50)
 NARROW = PackageParameters(interface_bandwidth=0.25, hop_energy=20.0)
 
 
-@pytest.fixture(scope="module")
-def context():
-    layers = application([[], [0], [0], [1, 2], [3]], [[], [0], [1], [1]])
+def problem_of(layers, package=NARROW, ensemble=None):
+    """Arrays of a problem with made-up tables."""
     made = recast(tables(layers, 3, entries=12, templates=TEMPLATES[:2], blocked=False, least=2), np.float32)
     technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
-    return build_context(jax.random.key(0), layers, TEMPLATES[:2], technology, made, NARROW, CONFIG)
+    return build_context(
+        jax.random.key(0), layers, TEMPLATES[:2], technology, made, package, CONFIG, ensemble=ensemble
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def context():
+    return problem_of(application([[], [0], [0], [1, 2], [3]], [[], [0], [1], [1]]))
 
 
 @pytest.fixture(scope="module")
@@ -124,6 +131,31 @@ def test_no_order_of_the_chiplets_dominates_a_design_of_a_closed_front(state, cl
     layers = int(context.genetics.layers)
     assert dominated(state, context, lambda design: permuted(design, layers)) > 3, "nothing to close"
     assert dominated(closed[0], context, lambda design: permuted(design, layers)) == 0
+
+
+def models(over):
+    """Two application models on one package."""
+    one, other = application([[], [0], [0], [1, 2]]), application([[], [0], []], [[], [0]])
+    other = dataclasses.replace(other, name="other")
+    return Ensemble((Member(one, 1.0 if over == "worst" else 3.0), Member(other)), over)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["mesh", "mean", "worst"])
+def test_fronts_of_meshes_and_of_several_models_are_closed_too(kind):
+    if kind == "mesh":
+        package = dataclasses.replace(NARROW, contention="mesh", link_bandwidth=0.2)
+        own = problem_of(application([[], [0], [0], [1, 2], [3]], [[], [0], [1], [1]]), package)
+    else:
+        ensemble = models(kind)
+        own = problem_of(ensemble.joined, ensemble=ensemble)
+    *_, (searched, _) = run(jax.random.key(1), own, CONFIG)
+    *_, (after, done) = closing(searched, own, CLOSED, design_problem(CLOSED))
+    layers = int(own.genetics.layers)
+    assert done.replaced > 0
+    assert dominated(searched, own, lambda design: permuted(design, layers)) > 0
+    assert dominated(after, own, lambda design: permuted(design, layers)) == 0
+    assert dominated(after, own, lambda design: without_one(design, own)) == 0
 
 
 def test_no_chiplet_of_a_closed_front_is_idle_weight(closed, context):
