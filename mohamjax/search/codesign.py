@@ -591,7 +591,8 @@ def _finish(
     of them already, and a whole one.
     """
     changed = "trying changes of the fastest designs, then " if descents(settings.moham) else ""
-    listener.announce(f"{changed}refitting the front")
+    last = ", then closing it over places" if settings.moham.end_rounds else ""
+    listener.announce(f"{changed}refitting the front{last}")
     closed, rates = Closing(), settings.plan_rates
 
     def told(done: Closing) -> None:
