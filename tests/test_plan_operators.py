@@ -288,7 +288,9 @@ def test_thrift_changes_alone():
     assert len({int(after.thrift) for _, after in pairs}) > 4
 
 
-@pytest.mark.parametrize("rate", ["crossover", "component", "reach", "adjusting", "layers", "moving", "founding"])
+@pytest.mark.parametrize(
+    "rate", ["crossover", "component", "reach", "adjusting", "layers", "moving", "founding", "exchanging", "merging"]
+)
 def test_rates_of_other_operators_mutate_nothing(rate):
     assert all(equal(before, after) for before, after in mutants(9, C, **{rate: 1.0}))
 
@@ -313,6 +315,7 @@ def test_adjusted_designs_are_valid_and_their_plans_follow(seed, layers, chips, 
     c = case(seed, layers, chips, demands=demands)
     individuals = decode_all(random_plans(seed, c), c.genetics, c.plans)
     chosen = WILD if every else PlanRates(**{name: jnp.float32(getattr(PlanRates(), name)) for name in NAMES})
+    chosen = dataclasses.replace(chosen, exchanging=jnp.float32(0), merging=jnp.float32(0))  # see below
     for _ in range(2):  # adjusted designs are adjusted again
         before = each(individuals)
         individuals = _ADJUST(keys(seed + 1), individuals, c.genetics, c.plans, chosen)
@@ -330,6 +333,90 @@ def test_adjusted_designs_are_valid_and_their_plans_follow(seed, layers, chips, 
             assert fresh.sum() <= 1, "more than one chiplet is new, or has another template"
             (turned,) = np.nonzero(fresh & kept)
             assert all((new.design.assignment[:layers][old.design.assignment[:layers] == s] == s).all() for s in turned)
+
+
+def exchange_of(before, after) -> tuple[int, ...]:
+    """Tiles whose chiplets two individuals hold exchanged, all else being equal; () where they are equal."""
+    a, b = before.design, after.design
+    tiles = np.flatnonzero([genes(before.plan, s) != genes(after.plan, s) for s in range(S)])
+    n = int((np.asarray(a.order) >= 0).sum())
+    moved = np.flatnonzero(a.assignment[:n] != b.assignment[:n])
+    tiles = sorted({*tiles.tolist(), *a.assignment[moved].tolist()})
+    goes = np.arange(S)
+    if tiles:
+        assert len(tiles) == 2
+        goes[tiles] = tiles[::-1]
+    assert equal([a.order, a.mapping, before.plan.thrift], [b.order, b.mapping, after.plan.thrift])
+    np.testing.assert_array_equal(
+        np.where(b.assignment == a.assignment, goes[a.assignment], b.assignment), goes[a.assignment]
+    )
+    assert all(genes(before.plan, s) == genes(after.plan, goes[s]) for s in range(S))
+    np.testing.assert_array_equal(after.plan.template, b.template)
+    return tuple(tiles)
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=seeds, layers=st.integers(1, L), chips=chiplets, demands=demanded)
+def test_two_chiplets_change_places_with_all_that_is_theirs(seed, layers, chips, demands):
+    c = case(seed, layers, chips, demands=demands)
+    for before, after in adjusted(seed, c, exchanging=1.0):
+        assert broken(after.design, c.genetics) == []
+        assert unfit(after.plan, c) == []
+        tiles = exchange_of(before, after)
+        loose = (before.plan.template >= 0) & (np.asarray(c.genetics.site) < 0)
+        assert loose[list(tiles)].all()
+        if loose.sum() > 1:
+            a, b = before.design.assignment[:layers], after.design.assignment[:layers]
+            assert (a != b).any(), "every loose chiplet has layers, so that some of them move"
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=seeds, layers=st.integers(1, L), chips=chiplets, demands=demanded)
+def test_a_chiplet_gives_all_its_layers_to_another(seed, layers, chips, demands):
+    c = case(seed, layers, chips, demands=demands)
+    site, pin, able = (np.asarray(x) for x in (c.genetics.site, c.genetics.pin, c.genetics.able))
+    unique = np.asarray(c.genetics.unique)
+    for before, after in adjusted(seed, c, merging=1.0):
+        a, b = before.design, after.design
+        assert broken(b, c.genetics) == []
+        assert unfit(after.plan, c) == []
+        possible = [
+            (s, t)
+            for s in np.flatnonzero((a.template >= 0) & (site < 0))
+            for t in np.flatnonzero(a.template >= 0)
+            if s != t
+            and all(able[i, a.template[t]] and pin[i] in (-1, t) for i in np.flatnonzero(a.assignment[:layers] == s))
+        ]
+        if equal(before, after):  # as where the chiplet that was drawn finds none that runs its layers
+            continue
+        (source,) = np.flatnonzero(a.template != b.template)
+        gone = np.flatnonzero(a.assignment[:layers] == source)
+        (target,) = set(b.assignment[gone])
+        assert (source, target) in possible and b.template[source] == -1
+        np.testing.assert_array_equal(after.plan.size[target], need(c, after)[target])
+        rest = np.arange(S) != target
+        np.testing.assert_array_equal(after.plan.size[rest], before.plan.size[rest])
+        others = np.setdiff1d(np.arange(layers), gone)
+        assert equal([a.order, before.plan.weight], [b.order, after.plan.weight])
+        assert equal([a.assignment[others], a.mapping[others]], [b.assignment[others], b.mapping[others]])
+        size = need(c, before)[target]
+        for i in gone:  # the best that fits under one weight, or the smallest
+            t, u = int(b.template[target]), int(unique[i])
+            count = c.tables.count[u, t]
+            fits = (np.asarray(c.plans.need)[t, :count, u] <= np.maximum(size, 0)).all(axis=1)
+            if fits.any():
+                assert any(
+                    c.score(u, t, w)[b.mapping[i]] == c.score(u, t, w)[:count][fits].min() for w in range(len(WEIGHTS))
+                )
+                assert fits[b.mapping[i]]
+            else:
+                assert c.tables.objectives[u, t, b.mapping[i], 2] == c.tables.objectives[u, t, :count, 2].min()
+
+
+def test_most_designs_of_several_chiplets_can_give_one_up():
+    pairs = [pair for seed in range(3) for pair in adjusted(seed, merging=1.0)]
+    several = [(before, after) for before, after in pairs if (before.plan.template >= 0).sum() > 1]
+    assert sum(not equal(before, after) for before, after in several) == len(several) > BATCH
 
 
 def adjusted(seed, c=C, **chosen):

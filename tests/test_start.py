@@ -60,7 +60,7 @@ def settings():
     return replace(
         tiny,
         mapper=replace(tiny.mapper, generations=1, descent=1),
-        moham=replace(tiny.moham, population=32, generations=2, end_batches=2),
+        moham=replace(tiny.moham, population=32, generations=2, end_batches=2, end_rounds=2),
     )
 
 

@@ -166,6 +166,27 @@ def test_a_broken_nest_is_the_reason_of_every_design_that_names_it(tmp_path, doc
         assert found.designs is not None and len(found.designs) == 1
 
 
+@pytest.mark.parametrize(
+    ("tiles", "wrong"), [((1, 2), None), ((None, 0), None), ((1, None), None), ((2, 1), 1), ((1, 1), 1), ((0, 0), 1)]
+)
+def test_tiles_that_contradict_the_order_of_the_list_are_refused(tmp_path, document, tiles, wrong):
+    """The list says where a chiplet stands: tiles in another order would be passed over in silence."""
+    row = next(i for i, design in enumerate(document["designs"]) if len(design["chiplets"]) > 1)
+    shown = copy.deepcopy(document)
+    chips = shown["designs"][row]["chiplets"]
+    for chip in chips:
+        chip.pop("tile", None)
+    for chip, tile in zip(chips, tiles, strict=False):
+        chip["tile"] = tile
+    found = read(tmp_path, shown)
+    if wrong is None:
+        assert not found.reasons[row]
+    else:
+        assert f"chiplets[{wrong}]: stands on tile {tiles[wrong]}, and a chiplet before it" in found.reasons[row]
+        assert "leave `tile` out" in found.reasons[row]
+        assert not any(reason for i, reason in enumerate(found.reasons) if i != row)
+
+
 BROKEN_DESIGN = {
     "no chiplets": (("chiplets",), [], "chiplets: is empty"),
     "no such chiplet": (("schedule", 0, "chiplet"), 9, "runs on chiplet 9, which does not exist"),

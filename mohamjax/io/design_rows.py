@@ -146,6 +146,8 @@ class _Chiplets:
         self.sound = np.asarray([self._put(i, chips, rules) for i, chips in enumerate(designs)], bool)
 
     def _put(self, i: int, chips: Sequence[ChipletForm], rules: DesignRules) -> bool:
+        if _out_of_order(chips) is not None:
+            return False
         for k, chip in enumerate(chips):
             kind = rules.kinds.get(chip.template, -1)
             if kind < 0 or (chip.tile is not None and chip.tile >= rules.tiles):
@@ -258,6 +260,13 @@ def _check(form: DesignForm, nests: NestList, rules: DesignRules) -> None:
             raise InputError(f"stands on tile {chip.tile}, which does not exist", item=item)
         if chip.levels:
             _sizes(chip, templates[rules.kinds[chip.template]], item)
+    wrong = _out_of_order(chips)
+    if wrong is not None:
+        told = (
+            f"stands on tile {chips[wrong].tile}, and a chiplet before it in the list on the same tile or a later one"
+        )
+        remedy = "list the chiplets by rising tile, or leave `tile` out: the place follows from the list"
+        raise InputError(told, item=f"chiplets[{wrong}]", remedy=remedy)
     order = _order(form.schedule, rules, len(chips))
     for step, layer in zip(form.schedule, order, strict=True):
         nests.place(step.mapping, layer, rules.kinds[chips[step.chiplet].template])
@@ -288,12 +297,24 @@ def _order(steps: Sequence[StepForm], rules: DesignRules, chips: int) -> list[in
     return order
 
 
+def _out_of_order(chips: Sequence[ChipletForm]) -> int | None:
+    """The first chiplet whose tile does not come after those stated before it in the list; None where all do.
+
+    A chiplet's place is that in the list, so that another order of the tiles would say something else.
+    """
+    last = -1
+    for k, chip in enumerate(chips):
+        if chip.tile is not None:
+            if chip.tile <= last:
+                return k
+            last = chip.tile
+    return None
+
+
 def _stated_tiles(chips: Sequence[ChipletForm], tiles: int) -> np.ndarray:
     """`[S]` int, tile of each chiplet; the first tiles where a design does not state rising ones for all."""
-    stated = [chip.tile for chip in chips]
-    whole = [t for t in stated if t is not None]
-    rising = len(whole) == len(chips) and all(a < b for a, b in itertools.pairwise(whole))
+    whole = [chip.tile for chip in chips if chip.tile is not None]
     out = np.arange(tiles)
-    if rising:
+    if len(whole) == len(chips) and _out_of_order(chips) is None:
         out[: len(chips)] = whole
     return out

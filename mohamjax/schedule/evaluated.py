@@ -254,7 +254,7 @@ class DesignFile:
         designs: `Design` of those that read well, leading axis `[N]`; None where there are none.
         capacity: `[N, S, V]` words per buffer that the chiplets state, -1 where they state none.
         fanout: `[N, S, V, 2]` likewise.
-        tile: `[N, S]` int32, tile that each chiplet of a design states; where a design does not state rising tiles for
+        tile: `[N, S]` int32, tile that each chiplet of a design states, rising; where a design does not state one for
             all its chiplets, they stand on the first ones.
         source: where it was read, for complaints.
     """

@@ -48,6 +48,7 @@ from mohamjax.search.injection import check_injected, inject
 from mohamjax.search.loop import SearchState
 from mohamjax.search.mapper import compile_mapper, map_layers
 from mohamjax.search.moham import LIMIT_TOLERANCE, Progress, designs_of, run, state_like
+from mohamjax.search.places import Closing
 from mohamjax.search.plans import Plan
 from mohamjax.search.rehearsal import Rehearsal
 from mohamjax.search.remap import Remapper
@@ -119,8 +120,8 @@ class SearchResult:
         front: non-dominated designs in double precision, by rising latency.
         history: one row per generation, the columns of `history.csv`.
         config: everything needed to repeat the search; plain data.
-        timings: seconds by step: `mapping_s`, `compile_s`, `search_s`, `finish_s`, `reevaluation_s`; and
-            `designs_per_s`.
+        timings: seconds by step: `mapping_s`, `compile_s`, `search_s`, `finish_s`, of it `closing_s`,
+            `reevaluation_s`; and `designs_per_s`.
         tables: the Pareto tables that the search used.
         interrupted: the search was stopped by hand before its end.
         plans: of the front's designs, leading axis `[N]`; None for a search of layers.
@@ -537,10 +538,10 @@ def explore(
     assert state is not None
     if remapper is not None:
         sets, context = remapper.tables, remapper.context(context)
-    tick, finish_s = time.perf_counter(), 0.0
+    tick, finish_s, closed = time.perf_counter(), 0.0, Closing()
     if plans and not interrupted:
         # For the front alone: the checkpoint stays as the search left it, so that more generations go on from there.
-        state, interrupted = _finish(state, context, settings, listener, devices, searched=last is not None)
+        state, interrupted, closed = _finish(state, context, settings, listener, devices, searched=last is not None)
         finish_s = time.perf_counter() - tick
 
     if thinned := int(np.asarray(state.archive.thinned).sum()):
@@ -565,12 +566,14 @@ def explore(
         history=history,
         config=_record(application, templates, settings, technology)
         | {"reference_point": plain(context.reference), "ideal_point": plain(context.ideal)}
-        | ({} if config.objectives == DEFAULT else {"offsets": plain(offsets(config.objectives, application))}),
+        | ({} if config.objectives == DEFAULT else {"offsets": plain(offsets(config.objectives, application))})
+        | ({"closing": closed.counts} if closed.rounds else {}),
         timings={
             "mapping_s": mapping_s,
             "compile_s": waited_s + (last.compile_s if last else 0.0),
             "search_s": last.seconds if last else 0.0,
             "finish_s": finish_s,
+            "closing_s": closed.seconds,
             "designs_per_s": last.fresh_evaluations / max(last.seconds, 1e-9) if last else 0.0,
         },
         interrupted=interrupted,
@@ -586,24 +589,33 @@ def _finish(
     devices: Devices | None,
     *,
     searched: bool,
-) -> tuple[SearchState, bool]:
-    """The whole state after `finish.finishing`, and whether an interrupt cut it short: then as far as it came.
+) -> tuple[SearchState, bool, Closing]:
+    """The whole state after `finish.finishing`, whether an interrupt cut it short, and how far closing came.
 
     Where no generation was `searched`, since a checkpoint had them all, an interrupt is raised: there may be a front
     of them already, and a whole one.
     """
     changed = "trying changes of the fastest designs, then " if descents(settings.moham) else ""
-    listener.announce(f"{changed}refitting the front")
+    last = ", then closing it over places" if settings.moham.end_rounds else ""
+    listener.announce(f"{changed}refitting the front{last}")
+    closed, rates = Closing(), settings.plan_rates
+
+    def told(done: Closing) -> None:
+        nonlocal closed
+        if done.rounds != closed.rounds:
+            listener.announce(f"closing the front over places, {done}")
+        closed = done
+
     try:
-        for step in finishing(state, context, settings.moham, rates=settings.plan_rates, devices=devices):
+        for step in finishing(state, context, settings.moham, rates=rates, devices=devices, told=told):
             # An interrupt is heard while one waits.
             state = jax.block_until_ready(step)
     except KeyboardInterrupt:
         if not searched or (devices is not None and devices.several_processes):
             raise
         listener.announce(_STOPPED)
-        return gathered(state, devices), True
-    return gathered(state, devices), False
+        return gathered(state, devices), True, closed
+    return gathered(state, devices), False, closed
 
 
 def _floor(

@@ -98,6 +98,9 @@ class MohamConfig:
         end_batches: batches of plans with at most one change that are tried after the last generation, of designs at
             the fast end of the front (`search.finish`). Only where plans are searched, for a front over latency and
             area among others; elsewhere nothing is tried.
+        end_rounds: rounds of closing the front over places after that, at most: they end when no design of the archive
+            is dominated by one with other places for its chiplets, or with one chiplet less (`search.places`). Only
+            where plans are searched; 0 for none.
         orders: random topological orders that random individuals draw from.
         chunk: generations of one call of the jitted step; progress is reported between calls.
     """
@@ -124,6 +127,7 @@ class MohamConfig:
     window: int = 40
     delta: float = 0.02
     end_batches: int = 0
+    end_rounds: int = 0
     orders: int = 512
     chunk: int = 5
 
@@ -132,6 +136,7 @@ class MohamConfig:
         least = {
             "population": 4, "generations": 0, "max_chiplets": 1, "archive": 8, "front": 8, "islands": 1,
             "seed_batches": 1, "migration": 0, "periods": 2, "end_batches": 0,
+            "end_rounds": 0,
         }  # fmt: skip
         for name, low in least.items():
             if getattr(self, name) < low:

@@ -1,8 +1,9 @@
-"""The end of a search of plans, after its last generation: descent at the fast end of the front, then refitting.
+"""The end of a search of plans, after its last generation: descent at the fast end of the front, refitting, closing.
 
 Survival by hypervolume keeps next to no designs that are as fast as the fastest and smaller, as these add next to no
 volume; but whoever asks for the fastest design asks for them. Plans with single changes find them: of a few designs
-near that end, `MohamConfig.end_batches` batches, each from what the archive holds by then.
+near that end, `MohamConfig.end_batches` batches, each from what the archive holds by then. Last the front is closed
+over places (`search.places`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +25,7 @@ from mohamjax.search.config import MohamConfig
 from mohamjax.search.context import MohamContext
 from mohamjax.search.loop import SearchState
 from mohamjax.search.moham import design_problem
+from mohamjax.search.places import Closing, closing
 from mohamjax.search.plan_operators import PlanRates, completed, neighbour
 from mohamjax.search.plans import WEIGHTS, Plan, Planned, plan_of, refit
 from mohamjax.struct import take
@@ -56,12 +58,13 @@ def finishing(
     *,
     rates: PlanRates | None = None,
     devices: Devices | None = None,
+    told: Callable[[Closing], None] = lambda _: None,
 ) -> Iterator[SearchState]:
-    """A search of plans as it ends, batch by batch: descent at the fast end (`descents`), then every design refitted.
+    """A search of plans as it ends, batch by batch: descent (`descents`), refitting, closing over places.
 
-    By the program of the search's generations. Refitted (`plans.refit`) are the designs of the archives, under each
-    weight: what they leave unused of their chiplets is then used, whatever weights their plans had. Whoever stops in
-    between has the state of the batches done.
+    The first two by the program of the search's generations. Refitted (`plans.refit`) are the designs of the archives,
+    under each weight: what they leave unused of their chiplets is then used, whatever weights their plans had. Whoever
+    stops in between has the state of the batches done.
 
     Args:
         state: at the end of a search, whole.
@@ -69,6 +72,7 @@ def finishing(
         config: its settings.
         rates: those of the search; they decide nothing here, but their program is there.
         devices: likewise.
+        told: called with how far closing has come, after each of its batches.
 
     Yields:
         The state after each batch, on the devices of the search.
@@ -92,6 +96,11 @@ def finishing(
         for batch in individuals:
             state = tried(state, _refit_all(batch, np.int32(weight), context))
             yield state
+    if config.end_rounds:
+        # On one device: every process does it by itself, and all come to the same.
+        for closer, done in closing(gathered(state, devices), context, config, problem):
+            told(done)
+            yield closer if devices is None else _spread(closer, devices, config.islands)
 
 
 def finished(
@@ -105,6 +114,11 @@ def finished(
     """The last state of `finishing`, whose arguments it has, whole."""
     last = collections.deque(finishing(state, context, config, rates=rates, devices=devices), maxlen=1)
     return gathered(last.pop(), devices)
+
+
+def _spread(state: SearchState, devices: Devices, islands: int) -> SearchState:
+    """A whole state on the devices, as generations leave it there."""
+    return devices.split(state) if islands > 1 else devices.copied(state)
 
 
 @functools.partial(brief_jit, static_argnames=("population", "columns"))

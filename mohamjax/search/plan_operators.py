@@ -28,10 +28,13 @@ __all__ = [
     "completed",
     "crossover",
     "drawn_plan",
+    "exchanged",
+    "merged",
     "mutated",
     "mutation",
     "neighbour",
     "sample_plan",
+    "takers",
 ]
 
 
@@ -63,6 +66,8 @@ class PlanRates:
             all its layers, each on the best mapping that fits.
         anything: share of the layers moved or mapped anew that take any mapping, and not the best that fits.
         swapping: probability that two layers change places in the order, and that its end follows a random order.
+        exchanging: probability that instead two chiplets change places, and nothing else.
+        merging: probability that instead all layers of a chiplet go to another, and nothing else.
     """
 
     crossover: jax.typing.ArrayLike = 0.9
@@ -85,6 +90,8 @@ class PlanRates:
     turning: jax.typing.ArrayLike = 0.1
     anything: jax.typing.ArrayLike = 0.5
     swapping: jax.typing.ArrayLike = 0.5
+    exchanging: jax.typing.ArrayLike = 0.1
+    merging: jax.typing.ArrayLike = 0.1
 
 
 MOST_RATES = {
@@ -343,6 +350,106 @@ def adjusting_share(rates: PlanRates, genetics: Genetics) -> jax.Array:
     return jnp.where(jnp.asarray(rates.adjusting) > 0, share, 0.0)
 
 
+def exchanged(individual: Planned, goes: jax.Array, genetics: Genetics) -> Planned:
+    """An individual whose chiplets stand on other tiles, each with its layers; nothing else changes.
+
+    Args:
+        individual: a design and its plan.
+        goes: `[S]` int32, tile that what stands on each tile goes to: a permutation. Where it moves fixed chiplets or
+            goes to closed tiles, the design is no longer valid.
+        genetics: the problem.
+    """
+    plan, design = individual.plan, individual.design
+
+    def to(leaf: jax.Array) -> jax.Array:
+        return jnp.zeros_like(leaf).at[goes].set(leaf)
+
+    return Planned(
+        plan=dataclasses.replace(plan, template=to(plan.template), size=to(plan.size), weight=to(plan.weight)),
+        design=dataclasses.replace(
+            design,
+            assignment=jnp.where(_real(genetics), goes[design.assignment], design.assignment).astype(jnp.int32),
+            template=to(design.template),
+        ),
+    )
+
+
+def merged(
+    individual: Planned, source: jax.Array, target: jax.Array, weight: jax.Array, genetics: Genetics, tables: PlanTables
+) -> Planned:
+    """An individual that gives a chiplet up: all its layers go to another one, on the best mappings that fit it.
+
+    That one keeps the mappings of its own layers, and grows only where a layer fits it on no mapping. The order stays.
+
+    Args:
+        individual: a valid design and its plan.
+        source: `[]` int32, tile of the chiplet.
+        target: `[]` int32, tile of the other, one of its `takers`.
+        weight: `[]` int32, by which score the layers choose among their mappings there.
+        genetics: the problem.
+        tables: sets of mappings.
+    """
+    plan, design = individual.plan, individual.design
+    real = _real(genetics)
+    stays, moves = real & (design.assignment == target), real & (design.assignment == source)
+    kind = jnp.maximum(design.template[target], 0)
+
+    def least(mapping: jax.Array, layers: jax.Array) -> jax.Array:
+        """`[C]`, what layers need of the target."""
+        return jnp.max(jnp.where(layers[:, None], tables.need[kind, mapping, genetics.unique], 0), axis=0)
+
+    size = least(design.mapping, stays)
+    best = fitting(kind[None], size[None], jnp.asarray(weight, jnp.int32)[None], tables)[0][0][genetics.unique]
+    at = jnp.arange(plan.template.shape[0])
+    changed = Design(
+        order=design.order,
+        assignment=jnp.where(moves, target, design.assignment).astype(jnp.int32),
+        mapping=jnp.where(moves, best, design.mapping),
+        template=jnp.where(at == source, -1, design.template),
+    )
+    grown = jnp.where((at == target)[:, None], jnp.maximum(size, least(best, moves)), plan.size)
+    return Planned(plan=dataclasses.replace(plan, template=changed.template, size=grown), design=changed)
+
+
+def takers(design: Design, source: jax.Array, genetics: Genetics) -> jax.Array:
+    """`[S]` bool, chiplets that may run all layers of another one; none where that is a fixed one.
+
+    Layers that are pinned to a tile stand on a fixed chiplet, and so never go.
+
+    Args:
+        design: a valid design.
+        source: `[]` int32, tile of the chiplet.
+        genetics: the problem.
+    """
+    here = _real(genetics) & (design.assignment == source)
+    able = jnp.all(genetics.able | ~here[:, None], axis=0)
+    loose = (design.template[source] >= 0) & (genetics.site[source] == FREE)
+    others = (design.template >= 0) & (jnp.arange(design.template.shape[0]) != source)
+    return able[jnp.maximum(design.template, 0)] & others & loose
+
+
+def _rearranged(
+    draws: _Draws, individual: Planned, genetics: Genetics, tables: PlanTables, rates: PlanRates
+) -> tuple[Planned, jax.Array]:
+    """The individual with two chiplets exchanged or one given up, each with its probability, and whether either is."""
+    tiles = individual.design.template.shape[0]
+    index = jnp.arange(tiles, dtype=jnp.int32)
+    coin = draws.uniform()
+    exchanges = coin < rates.exchanging
+    merges = ~exchanges & (coin < rates.exchanging + rates.merging)
+    loose = (individual.design.template >= 0) & (genetics.site == FREE)
+    chance = jnp.where(loose, draws.uniform(tiles), -1.0)
+    first = jnp.argmax(chance).astype(jnp.int32)
+    second = jnp.argmax(jnp.where(index == first, -1.0, chance)).astype(jnp.int32)
+    goes = jnp.where(index == first, second, jnp.where(index == second, first, index))
+    goes = jnp.where(exchanges & (jnp.sum(loose) > 1), goes, index)
+    can = takers(individual.design, first, genetics)
+    target = jnp.argmax(jnp.where(can, draws.uniform(tiles), -1.0)).astype(jnp.int32)
+    kept = merged(individual, first, target, draws.below(tables.fits.shape[1]), genetics, tables)
+    one = jax.tree.map(lambda a, b: jnp.where(merges & jnp.any(can), a, b), kept, individual)
+    return exchanged(one, goes, genetics), exchanges | merges
+
+
 def adjustment(
     key: jax.Array, individual: Planned, genetics: Genetics, tables: PlanTables, rates: PlanRates
 ) -> Planned:
@@ -352,6 +459,9 @@ def adjustment(
     the chiplet's weight or another one; some take any mapping. Two layers may change places in the order, or its end
     may follow another order. The chiplet that layers move to may be a new one, or take another template with all its
     layers (MOHaM's template mutation). The plan keeps its weights and follows the design's sizes.
+
+    Instead two chiplets may change places or one may be given up (`merged`), and nothing else changes: a design may
+    hold a speck only because it keeps others in better places, and has to lose both at once.
 
     Args:
         key: typed key, consumed.
@@ -363,7 +473,7 @@ def adjustment(
     plan, design = individual.plan, individual.design
     layers, tiles = design.order.shape[0], plan.template.shape[0]
     draw_key, swap_key = jax.random.split(key)
-    draws = _Draws(draw_key, 4 * layers + 4 * tiles + 12)
+    draws = _Draws(draw_key, 4 * layers + 6 * tiles + 14)
     real = _real(genetics)
 
     def some() -> jax.Array:
@@ -418,4 +528,6 @@ def adjustment(
         size=jnp.where(grown >= 0, grown, size),
         weight=jnp.where(opens, new_weight, plan.weight),
     )
-    return Planned(plan=plan, design=changed)
+    rearranged, rearranges = _rearranged(draws, individual, genetics, tables, rates)
+    adjusted = Planned(plan=plan, design=changed)
+    return jax.tree.map(lambda a, b: jnp.where(rearranges, a, b), rearranged, adjusted)

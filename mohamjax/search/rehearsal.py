@@ -10,6 +10,7 @@ the program is compiled when it is needed, as without.
 
 from __future__ import annotations
 
+import collections
 import concurrent.futures
 import contextlib
 import dataclasses
@@ -32,7 +33,8 @@ from mohamjax.schedule.periods import frame_jobs
 from mohamjax.search.context import build_context
 from mohamjax.search.finish import finished
 from mohamjax.search.kinds import immediate, room_for
-from mohamjax.search.moham import run
+from mohamjax.search.moham import design_problem, run
+from mohamjax.search.places import closing
 from mohamjax.search.requirements import Site
 from mohamjax.search.settings import Settings
 from mohamjax.struct import cast
@@ -236,8 +238,12 @@ class Rehearsal:
         state = gathered(state, self._devices)
         if config.genes == "plans":
             self._go_on()
-            once_each = dataclasses.replace(config, end_batches=min(config.end_batches, 1))
-            finished(state, context, once_each, rates=self._rates, devices=self._devices)
+            once_each = dataclasses.replace(config, end_batches=min(config.end_batches, 1), end_rounds=0)
+            state = finished(state, context, once_each, rates=self._rates, devices=self._devices)
+            if config.end_rounds:
+                self._go_on()
+                once_each = dataclasses.replace(config, end_rounds=1)
+                collections.deque(closing(state, context, once_each, design_problem(config), most=1), maxlen=0)
 
     def _report(self) -> None:
         settings, templates, tables = self._settings, self._site.templates, self._made_up()

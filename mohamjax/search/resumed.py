@@ -62,7 +62,7 @@ def fingerprint(
         ensemble: application models, of which `application` is the joined one.
     """
     moham = dataclasses.asdict(settings.moham)
-    loose = ["generations", "front", "chunk", "stop", "window", "delta", "end_batches"]
+    loose = ["generations", "front", "chunk", "stop", "window", "delta", "end_batches", "end_rounds"]
     loose += ["migration"] * (settings.moham.islands == 1 or not settings.moham.migration)
     loose += ["survival"] * (settings.moham.survival == "crowding" or settings.moham.objective != "front")
     loose += ["objectives"] * (settings.moham.objectives == DEFAULT)

@@ -38,12 +38,12 @@ BUDGETS = {
     ),
     "small": Budget(
         MapperConfig(population=96, generations=15),
-        MohamConfig(population=250, generations=200, archive=2048, end_batches=24),
+        MohamConfig(population=250, generations=200, archive=2048, end_batches=24, end_rounds=100),
         RemapConfig(every=70),  # two rounds; after one, chiplets of data-center gain another 5 % from the next
     ),
     "paper": Budget(
         MapperConfig(population=120, generations=15),
-        MohamConfig(population=250, generations=300, archive=2048, end_batches=24),
+        MohamConfig(population=250, generations=300, archive=2048, end_batches=24, end_rounds=100),
         RemapConfig(),
     ),
 }
@@ -108,7 +108,9 @@ class Settings:
         chosen = BUDGETS[budget]
         base = cls(budget=budget, mapper=chosen.mapper, moham=chosen.moham, remap=chosen.remap)
         if preset != "default":
-            moham = dataclasses.replace(base.moham, genes="layers", seeded=True, archive=512, survival="crowding")
+            moham = dataclasses.replace(
+                base.moham, genes="layers", seeded=True, archive=512, survival="crowding", end_rounds=0
+            )
             base = dataclasses.replace(base, moham=moham, remap=RemapConfig(every=0))
         if preset == "paper":
             base = dataclasses.replace(

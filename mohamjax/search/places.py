@@ -1,0 +1,658 @@
+"""A front closed over places: no design is left that moving its chiplets, or giving one up, would improve throughout.
+
+A place matters by the resources that it shares with others and by its hops. Arrangements of chiplets that divide them
+among resources alike have one latency, so that of all n! only these *classes* are told apart: 45 of 720 for six
+chiplets behind four interfaces. Within a class the least energy comes from a sort, more traffic to fewer hops. A
+chiplet is given up by giving all its layers to one other, as a rule a speck that was there for its place in the mesh:
+the others then take better places, so that both moves are tried together.
+
+What cannot dominate is left out by bounds that need no schedule: energy and area are exact, and no schedule ends before
+its busiest chiplet and its busiest interface. What remains is evaluated, and a design that dominates the one it came
+from takes that one's slot in the archive, until no design has such a move.
+
+Axes: B designs of a block, S tiles, L layers (padded), U unique layers, A application models (one unless there are
+several), W weights, R arrangements of up to K chiplets, G groups of places, C resources, M objectives, I islands.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax import emo
+from mohamjax.blocks import DESIGNS, in_blocks, in_fitting_blocks
+from mohamjax.hardware import nop_energy
+from mohamjax.programs import lean_jit
+from mohamjax.schedule.design import CYCLE_S, Design, Package, chiplets, energy_and_area
+from mohamjax.search.config import MohamConfig
+from mohamjax.search.context import MohamContext
+from mohamjax.search.loop import Problem, SearchState
+from mohamjax.search.operators import Genetics
+from mohamjax.search.plan_operators import exchanged, merged, takers
+from mohamjax.search.plans import WEIGHTS, Planned, fitting, used_sizes
+from mohamjax.struct import put, record, take
+from mohamjax.text import plural
+
+__all__ = ["BETTER", "NO_WORSE", "Arrangements", "Closing", "arrangements", "closing"]
+
+NO_WORSE = 5e-6
+"""Relative excess that single precision cannot tell from none."""
+
+BETTER = 2e-5
+"""Relative gain from which on a design is better. As it is more than what two objectives may lose, no two designs can
+take each other's place for ever."""
+
+_MOST = 4096
+"""Arrangements of a number of chiplets up to which all are tried: those of nine on the default package."""
+
+_DRAWN = 1024
+"""Arrangements that are tried of more chiplets: all exchanges of two, and random ones."""
+
+_SIZES = 6, 9
+"""Numbers of chiplets up to which designs go through tables of their own: those of more would be mostly padding."""
+
+_ROWS, _ENTRIES, _TRIED = 64, 64, 2 * DESIGNS
+_CELLS = 1 << 20  # of comparisons at a time
+
+
+@record
+class Arrangements:
+    """Ways to divide up to K chiplets among the places of a package; the first axis is the number of chiplets, 0 to K.
+
+    The k-th chiplet stands on the k-th tile that is not empty. The first arrangement leaves all where they are.
+
+    Attributes:
+        group: `[K + 1, R, K]` int32, group of places that each chiplet goes to; -1 for chiplets that are not there.
+        kind: `[K + 1, R]` int32 in 0..R-1, class of an arrangement: all of a class have the same latency.
+        there: `[K + 1, R]` bool, the arrangement exists.
+        place_group: `[K + 1, K]` int32, group of each place: places of a group use the same resources.
+        load: `[K + 1, G, C]` float, cycles that a byte of a chiplet of the group keeps each resource busy; 0 where it
+            does not use it.
+    """
+
+    group: jax.Array
+    kind: jax.Array
+    there: jax.Array
+    place_group: jax.Array
+    load: jax.Array
+
+
+def arrangements(package: Package) -> tuple[Arrangements, ...]:
+    """The arrangements of a package, for few, some and all chiplets (`_SIZES`), on the host.
+
+    All of them where there are no more than 4,096 (up to nine chiplets on the default package); of more chiplets the
+    present one, all that exchange two chiplets, and random ones, the same in every search.
+    """
+    tables: Any = jax.device_get(package.tables)
+    tiles = np.shape(tables.interface_of)[1]
+    wide = np.asarray(jax.device_get(package.interface_bandwidth), float)
+    trunks = tables.trunks
+    bandwidth = wide if trunks is None else np.append(wide, np.full(trunks.shape[2], float(package.link_bandwidth)))
+    known = []
+    for n in range(1, tiles + 1):
+        uses = tables.interface_of[n, :n, None] == np.arange(len(wide))
+        uses = uses if trunks is None else np.concatenate([uses, trunks[n, :n]], axis=1)
+        own, group = np.unique(uses, axis=0, return_inverse=True)
+        rows = _divisions(group.reshape(-1), np.random.default_rng(n))
+        known.append((rows, _classes(rows, own, bandwidth), own / bandwidth))
+    sizes = sorted({min(size, tiles) for size in (*_SIZES, tiles)})
+    return tuple(_padded(known[:size], len(bandwidth)) for size in sizes)
+
+
+def _padded(known: list[tuple[np.ndarray, ...]], resources: int) -> Arrangements:
+    """Arrangements of 1 to K chiplets: divisions `[rows, n]`, their classes `[rows]`, and loads `[groups, C]`."""
+    chips = len(known)
+    most, groups = max(len(rows) for rows, *_ in known), max(len(load) for *_, load in known)
+    group, kind = np.full((chips + 1, most, chips), -1), np.zeros((chips + 1, most))
+    there, loads = np.zeros((chips + 1, most), bool), np.zeros((chips + 1, groups, resources))
+    for n, (rows, of, load) in enumerate(known, start=1):
+        group[n, : len(rows), :n], kind[n, : len(rows)], there[n, : len(rows)] = rows, of, True
+        loads[n, : len(load)] = load
+    return Arrangements(
+        group=put(group, np.int32), kind=put(kind, np.int32), there=put(there), place_group=put(group[:, 0], np.int32),
+        load=put(loads, np.float32),
+    )  # fmt: skip
+
+
+def _divisions(group: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """`[rows, n]` int, groups of n chiplets: `group` first, then all other orders of it, or a sample of them."""
+    sizes = np.bincount(group)
+    number = math.factorial(len(group)) // math.prod(math.factorial(int(size)) for size in sizes)
+    if number <= _MOST:
+        rows = np.zeros((1, 0), int)
+        for _ in group:  # each row once more for every group that has a place left
+            left = sizes - np.stack([(rows == g).sum(axis=1) for g in range(len(sizes))], axis=1)
+            row, following = np.nonzero(left)
+            rows = np.concatenate([rows[row], following[:, None]], axis=1)
+    else:
+        exchanges = [_swapped(group, i, j) for i, j in itertools.combinations(range(len(group)), 2)]
+        drawn = [rng.permutation(group) for _ in range(_DRAWN)]
+        rows = np.unique(np.stack([*exchanges, *drawn]), axis=0)
+        rows = rows[np.sort(rng.permutation(len(rows))[:_DRAWN])] if len(rows) > 2 * _DRAWN else rows
+    return np.concatenate([group[None], rows[(rows != group).any(axis=1)]])
+
+
+def _swapped(group: np.ndarray, i: int, j: int) -> np.ndarray:
+    out = group.copy()
+    out[[i, j]] = group[[j, i]]
+    return out
+
+
+def _classes(rows: np.ndarray, uses: np.ndarray, bandwidth: np.ndarray) -> np.ndarray:
+    """`[rows]` int, the class of each arrangement: which sets of chiplets share a resource of which bandwidth.
+
+    Args:
+        rows: `[rows, n]`, group of each chiplet.
+        uses: `[G, C]` bool.
+        bandwidth: `[C]` float.
+    """
+    # The chiplets on a resource as the bits of a number. Resources of one bandwidth may change places.
+    sets = (uses[rows].astype(np.int64) << np.arange(rows.shape[1])[:, None]).sum(axis=1)
+    same = [np.sort(sets[:, bandwidth == width], axis=1) for width in np.unique(bandwidth)]
+    return np.unique(np.concatenate(same, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
+
+
+# ---------------------------------------------------------------- moves and their bounds
+
+
+@record
+class Move:
+    """What is done to a design: one chiplet may be given up, then all take other places.
+
+    Attributes:
+        source: `[]` int32, tile of the chiplet that is given up; -1 for none.
+        target: `[]` int32, tile of that which takes its layers.
+        weight: `[]` int32, by which score they choose their mappings there.
+        place: `[S]` int32, place of each chiplet that is left, in the order of their tiles; the rest means nothing.
+    """
+
+    source: jax.Array
+    target: jax.Array
+    weight: jax.Array
+    place: jax.Array
+
+
+def moved(individual: Planned, move: Move, context: MohamContext) -> Planned:
+    """An individual after a move; valid where the individual is, and the target may run the source's layers."""
+    genetics = context.genetics
+    kept = merged(individual, move.source, move.target, move.weight, genetics, context.plans)
+    one = jax.tree.map(lambda a, b: jnp.where(move.source >= 0, a, b), kept, individual)
+    standing = one.design.template >= 0
+    tile_of = jnp.argsort(~standing, stable=True).astype(jnp.int32)
+    own = jnp.arange(tile_of.shape[0]) < jnp.sum(standing)
+    goes = jnp.zeros_like(tile_of).at[tile_of].set(jnp.where(own, tile_of[move.place], tile_of))
+    return exchanged(one, goes, genetics)
+
+
+def _owner(design: Design, genetics: Genetics, models: int) -> jax.Array:
+    """`[L]` int32, place of each layer in a table of model and tile; beyond it where padded."""
+    tiles = design.template.shape[0]
+    model = 0 if genetics.model is None else genetics.model
+    real = jnp.arange(design.order.shape[0]) < genetics.layers
+    return jnp.where(real, model * tiles + design.assignment, models * tiles)
+
+
+def _sums(values: jax.Array, owner: jax.Array, models: int, tiles: int) -> jax.Array:
+    """Values `[L, ...]` summed up by model and tile, `[A, S, ...]`."""
+    found = jnp.zeros((models * tiles, *values.shape[1:]), values.dtype).at[owner].add(values, mode="drop")
+    return found.reshape(models, tiles, *values.shape[1:])
+
+
+def _joint(values: jax.Array, context: MohamContext) -> jax.Array:
+    """Latencies or energies `[A, ...]` of the models as the search joins them (`schedule.ensemble.over_models`)."""
+    if context.models is None:
+        return values[0]
+    mean = jnp.sum(context.models.weight.reshape(-1, *[1] * (values.ndim - 1)) * values, axis=0)
+    return jnp.where(context.models.worst, jnp.max(values, axis=0), mean)
+
+
+def _models(context: MohamContext) -> int:
+    return 1 if context.models is None else context.models.weight.shape[0]
+
+
+def _within(bound: jax.Array, own: jax.Array, name: str, objectives: tuple[str, ...]) -> jax.Array:
+    """Whether a lower bound of an objective leaves room for a design that is no worse than `own` `[M]`."""
+    if name not in objectives:
+        return jnp.ones(jnp.shape(bound), bool)
+    return bound <= own[objectives.index(name)] * (1 + NO_WORSE)
+
+
+def _mergers(design: Design, own: jax.Array, context: MohamContext, objectives: tuple[str, ...]) -> jax.Array:
+    """`[S, S, W]` bool: which chiplet may go, to which other one, under which weight, as far as time is concerned.
+
+    Weights that choose the same mappings as one before them are left out.
+    """
+    genetics, bench, tiles = context.genetics, context.bench, design.template.shape[0]
+    models = _models(context)
+    owner = _owner(design, genetics, models)
+    template = jnp.maximum(design.template, 0)
+    size = jnp.maximum(used_sizes(design, genetics, context.plans), 0)
+    real = jnp.arange(design.order.shape[0]) < genetics.layers
+    cycles = bench.tables.cycles[bench.unique, template[design.assignment], design.mapping]
+    busy = _sums(cycles, owner, models, tiles)
+    # A number for the mappings of all layers of a chiplet, other ones for other mappings.
+    factor = (jnp.arange(design.order.shape[0], dtype=jnp.uint32) * 2 + 1) * jnp.uint32(2654435761)
+
+    def under(weight: jax.Array) -> tuple[jax.Array, jax.Array]:
+        best = fitting(template, size, jnp.full(tiles, weight, jnp.int32), context.plans)[0]
+        mapping = best[:, bench.unique].T  # [L, S]
+        cycles = bench.tables.cycles[bench.unique[:, None], template, mapping]
+        marks = _sums(mapping.astype(jnp.uint32) * factor[:, None], jnp.where(real, design.assignment, tiles), 1, tiles)
+        return _sums(cycles, owner, models, tiles), marks[0]
+
+    more, marks = jax.vmap(under)(jnp.arange(len(WEIGHTS)))  # [W, A, source, target], [W, source, target]
+    latency = jax.vmap(lambda more: _joint(busy[:, None] + more, context))(more) * CYCLE_S
+    known = jnp.stack([jnp.any(marks[:w] == marks[w], axis=0) for w in range(len(WEIGHTS))])
+    able = jax.vmap(lambda source: takers(design, source, genetics))(jnp.arange(tiles))
+    fits = _within(latency, own, "latency", objectives) & ~known & able
+    return jnp.moveaxis(fits, 0, -1)
+
+
+@record
+class _Sized:
+    """What arrangements of a design's chiplets are judged by.
+
+    Attributes:
+        traffic: `[A, S]` float, off-chip bytes of the k-th chiplet.
+        fixed: `[S]` bool, whether the k-th chiplet must stay.
+        number: `[]` int32, chiplets.
+        busy: `[A]` float, cycles of the busiest chiplet.
+        energy: `[A]` float, J without leakage and without the network-on-package.
+        area: `[]` float, mm^2.
+        given_up: `[]` bool, whether a chiplet was.
+    """
+
+    traffic: jax.Array
+    fixed: jax.Array
+    number: jax.Array
+    busy: jax.Array
+    energy: jax.Array
+    area: jax.Array
+    given_up: jax.Array
+
+
+def _sized(individual: Planned, move: Move, context: MohamContext) -> _Sized:
+    """A design's figures after a chiplet is given up; the places of the move mean nothing."""
+    genetics, bench, tiles = context.genetics, context.bench, individual.design.template.shape[0]
+    stays = dataclasses.replace(move, place=jnp.arange(tiles, dtype=jnp.int32))
+    design = moved(individual, stays, context).design
+    models = _models(context)
+    owner = _owner(design, genetics, models)
+    row = bench.unique, jnp.maximum(design.template, 0)[design.assignment], design.mapping
+    standing = design.template >= 0
+    number = jnp.sum(standing)
+    tile_of = jnp.argsort(~standing, stable=True)
+    traffic = _sums(bench.tables.offchip_bytes[row], owner, models, tiles)[:, tile_of]
+    return _Sized(
+        traffic=traffic,
+        fixed=genetics.site[tile_of] >= 0,
+        number=number,
+        busy=jnp.max(_sums(bench.tables.cycles[row], owner, models, tiles), axis=1),
+        energy=_energies(design, context) - _of_hops(traffic, bench.package.tables.hops[number], bench.package),
+        area=energy_and_area(design, bench)[1],
+        given_up=move.source >= 0,
+    )
+
+
+def _of_hops(traffic: jax.Array, hops: jax.Array, package: Package) -> jax.Array:
+    """`[A, ...]` J of the network-on-package, of bytes `[A, K]` over hops `[..., K]`."""
+    bits = jnp.einsum("ak,...k->a...", traffic, hops.astype(traffic.dtype), precision="highest")
+    return nop_energy(bits, 1, package.hop_energy) * 1e-12
+
+
+def _arranged(
+    sized: _Sized, own: jax.Array, table: Arrangements, context: MohamContext, objectives: tuple[str, ...]
+) -> tuple[jax.Array, jax.Array]:
+    """Arrangements of a design, one of a class, that may dominate it: `[R]` bool; and all, `[R, S]` int8 places.
+
+    Args:
+        sized: the design, of no more chiplets than the table has.
+        own: `[M]` float, objectives of what it came from.
+        table: the arrangements.
+        context: the problem.
+        objectives: their names.
+    """
+    package, number = context.bench.package, sized.number
+    tiles, most = sized.fixed.shape[0], table.place_group.shape[1]
+    traffic = sized.traffic[:, :most]
+    place, there = _sorted_places(jnp.sum(traffic, axis=0), sized.fixed[:most], number, table, context)
+    hops = package.tables.hops[number, :most]
+    energy = _joint(sized.energy[:, None] + _of_hops(traffic, hops[place], package), context)  # [R]
+    goes = table.group[number][:, :, None] == jnp.arange(table.load.shape[1])
+    waits = jnp.einsum("ak,rkg,gc->arc", traffic, goes.astype(traffic.dtype), table.load[number], precision="highest")
+    latency = jnp.maximum(jnp.max(waits, axis=2), sized.busy[:, None])
+    fits = there & _within(_joint(latency, context) * CYCLE_S, own, "latency", objectives)
+    fits &= _within(energy, own, "energy", objectives) & _within(sized.area, own, "area", objectives)
+    # Where nothing else changes, what is of the present class has to need less energy.
+    kind = table.kind[number]
+    present = _joint(sized.energy + _of_hops(traffic, hops, package), context)
+    fits &= sized.given_up | (kind != kind[0]) | (energy < present * (1 - BETTER))
+    # Of a class that of least energy, and of these the first.
+    least = jnp.full(kind.shape, jnp.inf, energy.dtype).at[kind].min(jnp.where(fits, energy, jnp.inf))
+    best = fits & (energy == least[kind])
+    index = jnp.arange(kind.shape[0])
+    first = jnp.full(kind.shape, kind.shape[0]).at[kind].min(jnp.where(best, index, kind.shape[0]))
+    return best & (index == first[kind]), jnp.pad(place.astype(jnp.int8), ((0, 0), (0, tiles - most)))
+
+
+def _sorted_places(
+    traffic: jax.Array, fixed: jax.Array, number: jax.Array, table: Arrangements, context: MohamContext
+) -> tuple[jax.Array, jax.Array]:
+    """`[R, K]` int32, the place of each chiplet in every arrangement, and `[R]` bool, whether it is allowed.
+
+    Within a group those with most traffic have the places of fewest hops. Fixed chiplets stay where they are.
+
+    Args:
+        traffic: `[K]` float, bytes of each chiplet.
+        fixed: `[K]` bool, chiplets that must stay.
+        number: `[]` int, chiplets.
+        table: the arrangements.
+        context: the problem.
+    """
+    index = jnp.arange(traffic.shape[0], dtype=jnp.int32)
+    free = (index < number) & ~fixed
+    group, of_place = table.group[number], table.place_group[number]
+    hops = context.bench.package.tables.hops[number, : traffic.shape[0]]
+    earlier = index[:, None] < index
+    heavier = (traffic[:, None] > traffic) | ((traffic[:, None] == traffic) & earlier)
+    nearer = (hops[:, None] < hops) | ((hops[:, None] == hops) & earlier)
+    rank = jnp.sum((group[:, :, None] == group[:, None]) & (heavier & free[:, None]), axis=1)
+    seat = jnp.sum((of_place[:, None] == of_place) & nearer & free[:, None], axis=0)
+    takes = (group[:, :, None] == of_place) & (rank[:, :, None] == seat) & free
+    place = jnp.where(free, jnp.sum(jnp.where(takes, index, 0), axis=2), index)
+    there = table.there[number] & jnp.all((group == of_place) | ~fixed | (index >= number), axis=1)
+    return place.astype(jnp.int32), there
+
+
+def _energies(design: Design, context: MohamContext) -> jax.Array:
+    """`[A]` float, energy of each application model on the design's chiplets, without leakage."""
+    bench = context.bench
+    if context.models is None:
+        return energy_and_area(design, bench)[0][None]
+    chips = chiplets(design, bench)
+
+    def of_model(model: jax.Array) -> jax.Array:
+        own = dataclasses.replace(bench, layer_mask=bench.layer_mask & (context.genetics.model == model))
+        return energy_and_area(design, own, (chips.capacity, chips.fanout))[0]
+
+    return jax.vmap(of_model)(jnp.arange(_models(context)))
+
+
+# ---------------------------------------------------------------- programs
+
+
+def _flat(archive: emo.Archive, rows: jax.Array) -> tuple[Planned, jax.Array]:
+    """Individuals and objectives of rows, counted through all islands."""
+    genes: Any = archive.genes
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[rows], (genes, archive.objectives))
+
+
+@functools.partial(lean_jit, static_argnames="objectives")
+def _some_mergers(
+    rows: jax.Array, archive: emo.Archive, context: MohamContext, *, objectives: tuple[str, ...]
+) -> jax.Array:
+    """`_mergers` of rows of the archives, `[B, S, S, W]` bool."""
+    one = jax.vmap(lambda pair: _mergers(pair[0].design, pair[1], context, objectives))
+    return in_fitting_blocks(one, _flat(archive, rows), 16)
+
+
+@lean_jit
+def _some_sized(rows: jax.Array, moves: Move, archive: emo.Archive, context: MohamContext) -> _Sized:
+    """`_sized` of rows of the archives after moves, `[B, ...]`."""
+    one = jax.vmap(lambda pair: _sized(pair[0], pair[1], context))
+    return in_fitting_blocks(one, (_flat(archive, rows)[0], moves), DESIGNS)
+
+
+@functools.partial(lean_jit, static_argnames="objectives")
+def _some_arranged(
+    sized: _Sized, own: jax.Array, table: Arrangements, context: MohamContext, *, objectives: tuple[str, ...]
+) -> tuple[jax.Array, jax.Array]:
+    """`_arranged` of designs `[B, ...]`."""
+    most = min(_ENTRIES, max(1, _CELLS // math.prod((*table.group.shape[1:], table.group.shape[2]))))
+    one = jax.vmap(lambda pair: _arranged(pair[0], pair[1], table, context, objectives))
+    return in_blocks(one, (sized, own), most)
+
+
+@functools.partial(lean_jit, static_argnames="problem")
+def _some_tried(
+    rows: jax.Array, moves: Move, archive: emo.Archive, context: MohamContext, *, problem: Problem
+) -> jax.Array:
+    """Objectives `[B, M]` of rows of the archives after moves."""
+    one = jax.vmap(lambda pair: moved(pair[0], pair[1], context))
+    return problem.evaluate(in_fitting_blocks(one, (_flat(archive, rows)[0], moves), DESIGNS), context)
+
+
+@lean_jit
+def _replaced(
+    archive: emo.Archive, closed: jax.Array, better: jax.Array, moves: Move, objectives: jax.Array,
+    context: MohamContext,
+) -> tuple[emo.Archive, jax.Array]:  # fmt: skip
+    """The archives with designs that dominate others in the others' slots, and which designs have no move left.
+
+    Args:
+        archive: of all islands, slots `[I, K]`.
+        closed: `[I, K]` bool, designs that had none before.
+        better: `[I, K]` bool, slots whose design is dominated by what a move makes of it.
+        moves: `[I, K, ...]`.
+        objectives: `[I, K, M]`, of what they make.
+        context: the problem.
+    """
+
+    def one(
+        archive: emo.Archive, closed: jax.Array, better: jax.Array, moves: Move, objectives: jax.Array
+    ) -> tuple[emo.Archive, jax.Array]:
+        individuals: Any = archive.genes
+        made = jax.vmap(lambda pair: moved(pair[0], pair[1], context))
+        made = in_fitting_blocks(made, (individuals, moves), DESIGNS)
+        left = dataclasses.replace(
+            archive,
+            genes=(individuals, closed),
+            valid=archive.valid & ~better,
+            objectives=jnp.where(better[:, None], jnp.inf, archive.objectives),
+        )
+        # No more enter than leave: nothing is thinned.
+        new = emo.archive_update(left, (made, jnp.zeros_like(closed)), jnp.where(better[:, None], objectives, jnp.inf))
+        genes, closed = new.genes
+        return dataclasses.replace(new, genes=genes), closed
+
+    return jax.vmap(one)(archive, closed, better, moves, objectives)
+
+
+# ---------------------------------------------------------------- closing
+
+
+@dataclasses.dataclass(frozen=True)
+class Closing:
+    """How far closing has come.
+
+    Attributes:
+        rounds: rounds done.
+        evaluations: designs evaluated.
+        replaced: designs whose slot another one has taken.
+        seconds: since it began.
+    """
+
+    rounds: int = 0
+    evaluations: int = 0
+    replaced: int = 0
+    seconds: float = 0.0
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """All but the seconds, by name: the same whenever the search is."""
+        return {"rounds": self.rounds, "evaluations": self.evaluations, "replaced": self.replaced}
+
+    def __str__(self) -> str:
+        """For a line of progress."""
+        return (
+            f"round {self.rounds}: {plural(self.evaluations, 'design')} tried, {self.replaced:,} replaced "
+            f"({self.seconds:.1f} s)"
+        )
+
+
+def closing(
+    state: SearchState, context: MohamContext, config: MohamConfig, problem: Problem, *, most: int | None = None
+) -> Iterator[tuple[SearchState, Closing]]:
+    """Gives designs of the archives up for those that dominate them by a move of chiplets, until none has such a move.
+
+    Arrangements of up to nine chiplets (on the default package) are tried completely, of more a sample; each together
+    with giving one chiplet's layers to another, on the best mappings that fit it as it stands, under each weight.
+    Fixed chiplets stay. A design dominates another if no objective is worse by more than single precision tells, and
+    one is better by clearly more (`NO_WORSE`, `BETTER`).
+
+    Args:
+        state: at the end of a search of plans, whole.
+        context: its problem.
+        config: its settings; `end_rounds` at most.
+        problem: what is searched (`design_problem`).
+        most: batches of every program in a round at most; default all that it takes.
+
+    Yields:
+        The state and what was done, after every batch of evaluations and after every round. The archives change from
+        round to round; whoever stops within one has the state before it.
+    """
+    began = time.perf_counter()
+    tables = arrangements(context.bench.package)
+    archive, done = jax.device_put(state.archive), Closing()
+    closed = jnp.zeros_like(archive.valid)
+    for _ in range(config.end_rounds):
+        if most is None and not np.any(archive.valid & ~closed):
+            break
+        rows, moves = _candidates(archive, closed, tables, context, config.objectives, most)
+        tried = np.zeros((0, archive.objectives.shape[-1]), archive.objectives.dtype)
+        program = functools.partial(_some_tried, problem=problem)
+        for _, reached in _in_batches(program, _TRIED, most, (rows, moves), (archive, context)):
+            tried = np.concatenate([tried, reached])
+            done = dataclasses.replace(
+                done, evaluations=done.evaluations + len(reached), seconds=time.perf_counter() - began
+            )
+            yield dataclasses.replace(state, archive=archive), done
+        rows, moves = take((rows, moves), slice(len(tried)))
+        archive, closed, replaced = _round(archive, closed, rows, moves, tried, context)
+        done = dataclasses.replace(
+            done, rounds=done.rounds + 1, replaced=done.replaced + replaced, seconds=time.perf_counter() - began
+        )
+        yield dataclasses.replace(state, archive=archive), done
+        if not replaced:
+            break
+
+
+def _in_batches(
+    program: Callable[..., Any], size: int, most: int | None, arrays: Any, rest: tuple[Any, ...]
+) -> Iterator[tuple[Any, Any]]:
+    """A program of arrays `[n, ...]` and the rest in batches of one size, the last filled up: a batch and its result.
+
+    Where there are no rows, `most` asks for one batch of zeros: what it and its result hold is then empty.
+    """
+    total = len(jax.tree.leaves(arrays)[0])
+
+    def padded(leaf: np.ndarray) -> np.ndarray:
+        return np.pad(leaf, ((0, size - len(leaf)), *[(0, 0)] * (leaf.ndim - 1)))
+
+    for first in range(0, total if most is None else max(total, 1), size)[:most]:
+        batch = take(arrays, slice(first, first + size))
+        found = jax.device_get(program(*jax.tree.map(padded, batch), *rest))
+        yield batch, take(found, slice(min(size, total - first)))
+
+
+def _candidates(
+    archive: emo.Archive,
+    closed: jax.Array,
+    tables: tuple[Arrangements, ...],
+    context: MohamContext,
+    objectives: tuple[str, ...],
+    most: int | None,
+) -> tuple[np.ndarray, Move]:
+    """Rows of the archives and moves of them that may make a design which dominates that of the row, `[n, ...]`."""
+    rows, moves = _entries(archive, closed, context, objectives, most)
+    parts: list[Any] = []
+    for _, found in _in_batches(_some_sized, _TRIED, most, (rows, moves), (archive, context)):
+        parts.append(found)
+    rows, moves = take((rows, moves), slice(sum(len(part.number) for part in parts)))
+    sized = jax.tree.map(lambda *x: np.concatenate(x), *parts)
+    own = np.asarray(archive.objectives).reshape(-1, archive.objectives.shape[-1])[rows]
+    program = functools.partial(_some_arranged, objectives=objectives)
+    chosen_rows, chosen_moves, least = [rows[:0]], [take(moves, slice(0))], 0
+    for table in tables:
+        largest = table.place_group.shape[1]
+        some = np.flatnonzero((least < sized.number) & (sized.number <= largest))
+        least = largest
+        for (entry, *_), (chosen, place) in _in_batches(
+            lambda _, *rest: program(*rest), _ENTRIES, most, (some, *take((sized, own), some)), (table, context)
+        ):
+            k, arrangement = np.nonzero(chosen)
+            places: Any = place[k, arrangement].astype(np.int32)
+            chosen_rows.append(rows[entry[k]])
+            chosen_moves.append(dataclasses.replace(take(moves, entry[k]), place=places))
+    return np.concatenate(chosen_rows), jax.tree.map(lambda *x: np.concatenate(x), *chosen_moves)
+
+
+def _entries(
+    archive: emo.Archive, closed: jax.Array, context: MohamContext, objectives: tuple[str, ...], most: int | None
+) -> tuple[np.ndarray, Move]:
+    """Rows of the archives that are not closed, each as it is and once for every chiplet that it may give up."""
+    tiles = context.genetics.site.shape[0]
+    still = np.flatnonzero(np.asarray(archive.valid & ~closed)).astype(np.int32)
+    rows, moves = [still], [np.broadcast_to(np.asarray([[-1], [0], [0]], np.int32), (3, len(still)))]
+    program = functools.partial(_some_mergers, objectives=objectives)
+    for (own,), mergers in _in_batches(program, _ROWS, most, (still,), (archive, context)):
+        row, *move = np.nonzero(mergers)
+        rows.append(own[row])
+        moves.append(np.asarray(move, np.int32).reshape(3, -1))
+    source, target, weight = np.concatenate(moves, axis=1)
+    place: Any = np.broadcast_to(np.arange(tiles, dtype=np.int32), (len(source), tiles))
+    fields: dict[str, Any] = {"source": source, "target": target, "weight": weight, "place": place}
+    return np.concatenate(rows), Move(**fields)
+
+
+def _round(
+    archive: emo.Archive, closed: jax.Array, rows: np.ndarray, moves: Move, tried: np.ndarray, context: MohamContext
+) -> tuple[emo.Archive, jax.Array, int]:
+    """The archives after a round, which of their designs have no move left, and how many were replaced.
+
+    Args:
+        archive: before it.
+        closed: `[I, K]` bool, designs that had none before; all others have been tried.
+        rows: `[n]` int, rows that moves were tried of.
+        moves: `[n, ...]`.
+        tried: `[n, M]`, objectives of what they make.
+        context: the problem.
+    """
+    slots = archive.valid.shape
+    slot, better = _dominating(rows, tried, np.asarray(archive.objectives).reshape(-1, tried.shape[1]))
+
+    def spread(values: np.ndarray) -> np.ndarray:
+        out = np.zeros((math.prod(slots), *values.shape[1:]), values.dtype)
+        out[slot] = values[better]
+        return out.reshape(*slots, *values.shape[1:])
+
+    mask, moves, tried = jax.tree.map(spread, (np.ones(len(tried), bool), moves, tried))
+    archive, closed = _replaced(archive, closed | archive.valid, mask, moves, tried, context)
+    return archive, closed, len(slot)
+
+
+def _dominating(rows: np.ndarray, tried: np.ndarray, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows `[n]` of designs that are dominated, each once, and the best of those `[n]` that dominate it.
+
+    Args:
+        rows: `[K]` int, row that each design came from.
+        tried: `[K, M]`, its objectives.
+        own: `[rows, M]`, those of the rows.
+    """
+    before = own[rows]
+    good = np.asarray(emo.feasible(tried)) & (tried <= before * (1 + NO_WORSE)).all(axis=1)
+    good &= (tried < before * (1 - BETTER)).any(axis=1)
+    index = np.flatnonzero(good)
+    gain = np.log(np.maximum(tried[index], np.finfo(tried.dtype).tiny)).sum(axis=1, dtype=np.float64)
+    index = index[np.argsort(gain, kind="stable")]
+    slot, first = np.unique(rows[index], return_index=True)
+    return slot, index[first]

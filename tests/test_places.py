@@ -1,0 +1,307 @@
+"""Fronts closed over places: by brute force nothing dominates what is left, and moves keep what is demanded."""
+
+import collections
+import dataclasses
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from design_cases import TECHNOLOGY, TEMPLATES, application, recast, tables
+
+from mohamjax.hardware import PackageParameters
+from mohamjax.schedule import workbench
+from mohamjax.search.config import MohamConfig
+from mohamjax.search.context import build_context
+from mohamjax.search.finish import finished, finishing
+from mohamjax.search.moham import design_problem, run
+from mohamjax.search.places import Closing, arrangements, closing
+from mohamjax.search.settings import Settings
+from mohamjax.struct import take
+from mohamjax.workload import Ensemble, Member
+
+CHIPS = 5
+CONFIG = MohamConfig(population=32, generations=6, archive=128, chunk=2, max_chiplets=CHIPS)
+CLOSED = dataclasses.replace(CONFIG, end_rounds=50)
+NARROW = PackageParameters(interface_bandwidth=0.25, hop_energy=20.0)
+
+
+def problem_of(layers, package=NARROW, ensemble=None):
+    """Arrays of a problem with made-up tables."""
+    made = recast(tables(layers, 3, entries=12, templates=TEMPLATES[:2], blocked=False, least=2), np.float32)
+    technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
+    return build_context(
+        jax.random.key(0), layers, TEMPLATES[:2], technology, made, package, CONFIG, ensemble=ensemble
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def context():
+    return problem_of(application([[], [0], [0], [1, 2], [3]], [[], [0], [1], [1]]))
+
+
+@pytest.fixture(scope="module")
+def state(context):
+    *_, (state, _) = run(jax.random.key(1), context, CONFIG)
+    return state
+
+
+@pytest.fixture(scope="module")
+def closed(state, context):
+    *_, last = closing(state, context, CLOSED, design_problem(CLOSED))
+    return last
+
+
+def archived(state):
+    """The designs of the archive, one by one, and their objectives `[n, M]`."""
+    archive = jax.device_get(take(state.archive, 0))
+    rows = np.flatnonzero(archive.valid)
+    return [take(archive.genes.design, i) for i in rows], archive.objectives[rows]
+
+
+# ---------------------------------------------------------------- brute force
+
+
+def permuted(design, layers):
+    """The design with its chiplets in every order."""
+    tiles = np.flatnonzero(design.template >= 0)
+    for order in itertools.permutations(tiles):
+        goes = np.arange(len(design.template))
+        goes[tiles] = order
+        template = np.full_like(design.template, -1)
+        template[goes] = design.template
+        assignment = design.assignment.copy()
+        assignment[:layers] = goes[assignment[:layers]]
+        yield dataclasses.replace(design, assignment=assignment, template=template)
+
+
+def without_one(design, context):
+    """The design without each of its chiplets, every layer of it on each other one on each of its mappings alike."""
+    layers, count = int(context.genetics.layers), np.asarray(context.genetics.count)
+    unique, need = np.asarray(context.genetics.unique), np.asarray(context.plans.need)
+    tiles = np.flatnonzero(design.template >= 0)
+    own, real = design.assignment, np.arange(len(design.order)) < layers
+    for source, target in itertools.permutations(tiles, 2):
+        t = design.template[target]
+        here = np.flatnonzero(real & (own == target))
+        size = need[t, design.mapping[here], unique[here]].max(axis=0)
+        moves = np.flatnonzero(real & (own == source))
+        choices = []
+        for i in moves:
+            fits = np.flatnonzero((need[t, : count[unique[i], t], unique[i]] <= size).all(axis=1))
+            choices.append(_ends(fits, t, unique[i], context))
+        if not all(len(choice) for choice in choices):
+            continue
+        for chosen in zip(*choices, strict=True):
+            assignment, mapping, template = own.copy(), design.mapping.copy(), design.template.copy()
+            assignment[moves], mapping[moves], template[source] = target, chosen, -1
+            yield dataclasses.replace(design, assignment=assignment, mapping=mapping, template=template)
+
+
+def _ends(fits, t, u, context):
+    """The fastest and the most frugal of mappings."""
+    time, energy = np.asarray(context.plans.time)[t, fits, u], np.asarray(context.plans.log_energy)[t, fits, u]
+    return [fits[np.argmin(time)], fits[np.argmin(energy)]] if len(fits) else []
+
+
+def evaluated(designs, context):
+    """`[n, M]`, in blocks of one size."""
+    problem = design_problem(CONFIG)
+    program = jax.jit(lambda designs: problem.evaluate(designs, context))
+    stacked = jax.tree.map(lambda *x: np.stack(x), *designs)
+    parts = []
+    for first in range(0, len(designs), 512):
+        rows = np.minimum(np.arange(first, first + 512), len(designs) - 1)
+        parts.append(np.asarray(program(take(stacked, rows))))
+    return np.concatenate(parts)[: len(designs)]
+
+
+def dominated(state, context, variants):
+    """How many designs of the archive have a variant that is worse in nothing and clearly better in something."""
+    designs, own = archived(state)
+    made = [(i, new) for i, design in enumerate(designs) for new in variants(design)]
+    rows = np.asarray([i for i, _ in made])
+    reached = evaluated([new for _, new in made], context)
+    good = (reached <= own[rows] * (1 + 1e-6)).all(axis=1) & (reached < own[rows] * (1 - 1e-4)).any(axis=1)
+    return len(set(rows[good]))
+
+
+def test_no_order_of_the_chiplets_dominates_a_design_of_a_closed_front(state, closed, context):
+    layers = int(context.genetics.layers)
+    assert dominated(state, context, lambda design: permuted(design, layers)) > 3, "nothing to close"
+    assert dominated(closed[0], context, lambda design: permuted(design, layers)) == 0
+
+
+def models(over):
+    """Two application models on one package."""
+    one, other = application([[], [0], [0], [1, 2]]), application([[], [0], []], [[], [0]])
+    other = dataclasses.replace(other, name="other")
+    return Ensemble((Member(one, 1.0 if over == "worst" else 3.0), Member(other)), over)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["mesh", "mean", "worst"])
+def test_fronts_of_meshes_and_of_several_models_are_closed_too(kind):
+    if kind == "mesh":
+        package = dataclasses.replace(NARROW, contention="mesh", link_bandwidth=0.2)
+        own = problem_of(application([[], [0], [0], [1, 2], [3]], [[], [0], [1], [1]]), package)
+    else:
+        ensemble = models(kind)
+        own = problem_of(ensemble.joined, ensemble=ensemble)
+    *_, (searched, _) = run(jax.random.key(1), own, CONFIG)
+    *_, (after, done) = closing(searched, own, CLOSED, design_problem(CLOSED))
+    layers = int(own.genetics.layers)
+    assert done.replaced > 0
+    assert dominated(searched, own, lambda design: permuted(design, layers)) > 0
+    assert dominated(after, own, lambda design: permuted(design, layers)) == 0
+    assert dominated(after, own, lambda design: without_one(design, own)) == 0
+
+
+def test_no_chiplet_of_a_closed_front_is_idle_weight(closed, context):
+    """Nor can one go where all others change places."""
+    layers = int(context.genetics.layers)
+
+    def both(design):
+        for new in without_one(design, context):
+            yield from permuted(new, layers)
+
+    assert dominated(closed[0], context, both) == 0
+
+
+def test_a_spacer_goes_and_the_others_take_its_place(state, context):
+    """A design with a chiplet more than it needs, whose layer another one runs at no cost: it loses it."""
+    designs, _ = archived(state)
+    problem = design_problem(CLOSED)
+    found = 0
+    for s, done in closing(state, context, CLOSED, problem):
+        number = [(design.template >= 0).sum() for design in archived(s)[0]]
+        found = done.replaced
+    before = [(design.template >= 0).sum() for design in designs]
+    assert found and sum(number) / len(number) <= sum(before) / len(before)
+
+
+# ---------------------------------------------------------------- what closing keeps
+
+
+def test_it_loses_nothing_counts_and_repeats_itself(state, closed, context):
+    after, done = closed
+    _, old = archived(state)
+    _, new = archived(after)
+    assert (new[None] <= old[:, None] * (1 + 1e-5)).all(axis=-1).any(axis=1).all()
+    assert done.evaluations > done.replaced > 0 and 1 < done.rounds < CLOSED.end_rounds
+    steps = list(closing(state, context, CLOSED, design_problem(CLOSED)))
+    again, twice = steps[-1]
+    assert twice.counts == done.counts and np.array_equal(archived(again)[1], new)
+    evaluations = [step.evaluations for _, step in steps]
+    assert evaluations == sorted(evaluations) and str(twice).startswith(f"round {done.rounds}: ")
+    # What is closed stays as it is.
+    *_, (still, nothing) = closing(after, context, CLOSED, design_problem(CLOSED))
+    assert nothing.rounds == 1 and nothing.replaced == 0
+    assert np.array_equal(archived(still)[1], new)
+
+
+def test_it_is_the_end_of_a_search_unless_it_is_switched_off(state, context):
+    told = []
+    *_, last = finishing(state, context, CLOSED, told=told.append)
+    assert told[-1].rounds > 1 and told[-1].replaced > 0
+    assert dominated(last, context, lambda design: permuted(design, int(context.genetics.layers))) == 0
+    off = finished(state, context, CONFIG)
+    assert dominated(off, context, lambda design: permuted(design, int(context.genetics.layers))) > 0
+    assert np.array_equal(last.population.generation, state.population.generation)
+    assert Settings.preset("small").moham.end_rounds > 0
+    assert Settings.preset("small", preset="paper").moham.end_rounds == 0
+
+
+def test_fixed_chiplets_stay_where_they_are(state, context):
+    designs, _ = archived(state)
+    (tile, kind), _ = collections.Counter(
+        (s, int(design.template[s])) for design in designs for s in np.flatnonzero(design.template >= 0)
+        if (design.template >= 0).sum() > 2
+    ).most_common(1)[0]  # fmt: skip
+    site = np.asarray(context.genetics.site).copy()
+    site[tile] = kind
+    own = dataclasses.replace(context, genetics=dataclasses.replace(context.genetics, site=jnp.asarray(site)))
+    archive = state.archive
+    held = archive.valid & (archive.genes.design.template[..., tile] == kind)
+    archive = dataclasses.replace(
+        archive, valid=held, objectives=jnp.where(held[..., None], archive.objectives, jnp.inf)
+    )
+    some = dataclasses.replace(state, archive=archive)
+    *_, (after, done) = closing(some, own, CLOSED, design_problem(CLOSED))
+    assert done.replaced
+    layers = int(context.genetics.layers)
+    unique, count = np.asarray(context.genetics.unique), np.asarray(context.genetics.count)
+    for design in archived(after)[0]:
+        assert design.template[tile] == kind
+        template = design.template[design.assignment[:layers]]
+        assert (template >= 0).all()
+        assert (design.mapping[:layers] < count[unique[:layers], template]).all()
+        assert set(np.flatnonzero(design.template >= 0)) - {tile} <= set(design.assignment[:layers])
+
+
+def test_an_archive_without_designs_is_no_trouble(state, context):
+    archive = dataclasses.replace(
+        state.archive,
+        valid=jnp.zeros_like(state.archive.valid),
+        objectives=jnp.full_like(state.archive.objectives, jnp.inf),
+    )
+    empty = dataclasses.replace(state, archive=archive)
+    assert list(closing(empty, context, CLOSED, design_problem(CLOSED))) == []
+
+
+# ---------------------------------------------------------------- arrangements
+
+
+def package_of(**changes):
+    """A package as the search has it."""
+    layers = application([[]])
+    made = recast(tables(layers, 0, entries=2, templates=TEMPLATES[:1], blocked=False), np.float32)
+    technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
+    return workbench(layers, TEMPLATES[:1], technology, made, PackageParameters(**changes)).package
+
+
+def shared(package, n, place):
+    """Which chiplets share which resource, when the k-th stands at `place[k]`; plain Python."""
+    tables = jax.device_get(package.tables)
+    sets = collections.Counter()
+    for r in range(int(tables.interfaces[n])):
+        sets["interface", frozenset(k for k in range(n) if tables.interface_of[n, place[k]] == r)] += 1
+    if tables.trunks is not None:
+        for c in range(tables.trunks.shape[2]):
+            sets["link", frozenset(k for k in range(n) if tables.trunks[n, place[k], c])] += 1
+    return frozenset((key, number) for key, number in sets.items() if key[1])
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"contention": "mesh"}, {"placement": "middle"}], ids=["all", "mesh", "middle"]
+)
+def test_every_order_of_up_to_six_chiplets_is_of_one_class(changes):
+    """Of those that share resources alike, which plain Python tells apart otherwise."""
+    package = package_of(max_tiles=7, **changes)
+    first, *_ = arrangements(package)
+    for n in range(1, 7):
+        there = np.asarray(first.there[n])
+        groups = [tuple(row[:n]) for row in np.asarray(first.group[n])[there]]
+        kind = dict(zip(groups, np.asarray(first.kind[n])[there].tolist(), strict=True))
+        own = np.asarray(first.place_group[n])[:n]
+        assert groups[0] == tuple(own) and len(kind) == len(groups)
+        classes = collections.defaultdict(set)
+        for place in itertools.permutations(range(n)):
+            classes[shared(package, n, place)].add(kind[tuple(own[list(place)])])
+        numbers = [number for found in classes.values() for number in found]
+        assert all(len(found) == 1 for found in classes.values()) and len(set(numbers)) == len(classes)
+
+
+def test_many_chiplets_have_a_sample_that_begins_with_what_stands():
+    tables = arrangements(package_of())
+    assert [table.place_group.shape[1] for table in tables] == [6, 9, 16]
+    group, there = np.asarray(tables[-1].group[16]), np.asarray(tables[-1].there[16])
+    rows = group[there]
+    np.testing.assert_array_equal(rows[0], tables[-1].place_group[16])
+    assert len(np.unique(rows, axis=0)) == len(rows) > 1000
+    assert (np.sort(rows, axis=1) == np.sort(rows[0])).all()
+
+
+def test_progress_reads_well():
+    assert str(Closing(2, 1234, 1, 0.5)) == "round 2: 1,234 designs tried, 1 replaced (0.5 s)"
