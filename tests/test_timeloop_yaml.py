@@ -256,7 +256,7 @@ def test_the_preset_problem(tmp_path):
         ("memory_depth: 16768", "memory_depth: -1", "-1 is no number of 0 or more"),
         ("memory_depth: 16768, ", "", "glb: has no size"),
         ("memory_width: 64", "memory_width: 128", "rows of 2 blocks"),
-        ("read_bandwidth: 16", "shared_bandwidth: 16", "shared_bandwidth: is not modelled"),
+        ("read_bandwidth: 16", "shared_bandwidth: 0", "shared_bandwidth: is 0"),
         ("read_bandwidth: 16", "multiple-buffering: 2", "multiple-buffering: is not modelled"),
         ("read_bandwidth: 16", "network_read: noc", "network_read: is not modelled"),
         ("read_bandwidth: 16", "read_bandwidth: 0", "read_bandwidth: is 0"),

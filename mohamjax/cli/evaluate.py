@@ -42,6 +42,11 @@ def add_parser(verbs: Any) -> None:
         default="on",
         help="count what neighbours hand on to each other where an architecture has such links (default on)",
     )
+    mappings.add_argument(
+        "--first-fills",
+        action="store_true",
+        help="fill outputs as Timeloop did before version 3.0, where the first visit of an output word is a fill too",
+    )
     mappings.add_argument("--float32", action="store_true", help="compute in single precision (default double)")
     mappings.add_argument(
         "--explain",
@@ -201,7 +206,12 @@ def _evaluate_mappings(arguments: argparse.Namespace) -> int:
     from mohamjax.io import evaluate_timeloop
     from mohamjax.io.samples import evaluate_samples
 
-    options = {"links": arguments.links == "on", "float32": arguments.float32, "explain": arguments.explain}
+    options = {
+        "links": arguments.links == "on",
+        "first_fills": arguments.first_fills,
+        "float32": arguments.float32,
+        "explain": arguments.explain,
+    }
     out = arguments.out or "-"
     pair = (arguments.architectures, arguments.samples)
     if arguments.timeloop is not None:

@@ -39,6 +39,8 @@ class Machine:
         mac_instances: `[]` float.
         mac_energy: `[]` float, pJ per multiply-accumulate.
         mac_area: `[]` float, um^2 each.
+        shared_bandwidth: `[L]` float, words per cycle and instance of one port that reads, fills and updates share, inf
+            where there is none or it is unlimited; None where no level has one.
     """
 
     level_mask: jax.Array
@@ -58,6 +60,7 @@ class Machine:
     mac_instances: jax.Array
     mac_energy: jax.Array
     mac_area: jax.Array
+    shared_bandwidth: jax.Array | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -89,6 +89,7 @@ def _level(fields: _Fields) -> dict[str, Any]:
         "mesh": [number("meshX"), number("meshY")],
         "instances": number("instances"),
         "bandwidth": [number("read_bw", unlimited=True), number("write_bw", unlimited=True)],
+        "shared_bandwidth": number("shared_bw", unlimited=True) if "shared_bw" in fields.data else math.inf,
         "reduces": fields.text("kind") != "dram",
         "access_energy": [number("energy_read_pJ", positive=False), number("energy_write_pJ", positive=False)],
         "area": number("area_um2", positive=False),
@@ -106,6 +107,7 @@ _PADDING = {
     "mesh": [math.inf, math.inf],
     "instances": math.inf,
     "bandwidth": [math.inf, math.inf],
+    "shared_bandwidth": math.inf,
     "reduces": True,
     "access_energy": [0.0, 0.0],
     "area": 0.0,
@@ -382,6 +384,7 @@ def evaluate_samples(
     out_path: str | pathlib.Path,
     *,
     links: bool = True,
+    first_fills: bool = False,
     float32: bool = False,
     explain: str | None = None,
 ) -> dict[str, Any]:
@@ -392,6 +395,7 @@ def evaluate_samples(
         samples_path: Samples file, `.jsonl` or `.jsonl.gz`.
         out_path: As in `report_samples`.
         links: As in `predict`.
+        first_fills: As in `predict`.
         float32: As in `predict`.
         explain: As in `report_samples`.
 
@@ -405,7 +409,7 @@ def evaluate_samples(
     samples = list(read_samples(samples_path, architectures))
     if not samples:
         raise InputError("holds no sample", file=samples_path, remedy="give one JSON object per line")
-    return report_samples(samples, out_path, links=links, float32=float32, explain=explain)
+    return report_samples(samples, out_path, links=links, first_fills=first_fills, float32=float32, explain=explain)
 
 
 def report_samples(
@@ -413,6 +417,7 @@ def report_samples(
     out_path: str | pathlib.Path,
     *,
     links: bool = True,
+    first_fills: bool = False,
     float32: bool = False,
     explain: str | None = None,
 ) -> dict[str, Any]:
@@ -423,6 +428,7 @@ def report_samples(
         out_path: Predictions, one JSON object per line: `id`, `ok`, `reject` (a list of `level` and `reason`, null if
             none) and `out` (Timeloop's statistics, null if rejected); `-` is standard output.
         links: As in `predict`.
+        first_fills: As in `predict`.
         float32: As in `predict`.
         explain: Also print an explanation per mapping, as a table (`text`) or a JSON object per line (`json`), to
             standard output (standard error if that takes the predictions).
@@ -434,7 +440,7 @@ def report_samples(
         InputError: the predictions cannot be written.
     """
     began = time.perf_counter()
-    results, areas = predict(samples, links=links, float32=float32)
+    results, areas = predict(samples, links=links, first_fills=first_fills, float32=float32)
     results = jax.tree.map(lambda x: x.astype(np.float64) if np.issubdtype(x.dtype, np.floating) else x, results)
     leaves, tree = jax.tree.flatten(results)
     rows, explanations, accepted = [], [], 0

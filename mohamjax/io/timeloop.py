@@ -139,6 +139,7 @@ def evaluate_timeloop(
     out_path: str | pathlib.Path,
     *,
     links: bool = True,
+    first_fills: bool = False,
     float32: bool = False,
     explain: str | None = None,
 ) -> dict[str, Any]:
@@ -148,6 +149,7 @@ def evaluate_timeloop(
         paths: As `read_timeloop` takes them; with an architecture, a problem and a mapping among them.
         out_path: As in `report_samples`; the `id` is the name of the file with the mapping.
         links: Count link transfers, as Timeloop does by default.
+        first_fills: Fill outputs by the rule of Timeloop before 3.0.
         float32: Count in single instead of double precision.
         explain: As in `report_samples`.
 
@@ -175,7 +177,7 @@ def evaluate_timeloop(
         warnings.warn(f"{listed}: {told}", stacklevel=2)
     name = next(str(path) for path in paths if any(key == "mapping" for key, _ in _documents(pathlib.Path(path))))
     sample = Sample(name, given.architecture, given.shape, given.mapping)
-    return report_samples([sample], out_path, links=links, float32=float32, explain=explain)
+    return report_samples([sample], out_path, links=links, first_fills=first_fills, float32=float32, explain=explain)
 
 
 def _obey(mapping: Mapping, limits: Constraints, architecture: Architecture, file: str) -> None:

@@ -15,7 +15,7 @@ from mohamjax.hardware import Architecture
 from mohamjax.hardware.machine import Machine
 from mohamjax.io.timeloop_place import DIGITS, LARGEST_WHOLE, At, kept
 
-__all__ = ["read_architecture", "read_tables"]
+__all__ = ["BANDWIDTHS", "read_architecture", "read_tables"]
 
 
 _RANGE = re.compile(r"^(?P<name>.+?)\s*\[\s*(?P<first>\d+)\s*\.\.\s*(?P<last>\d+)\s*\]$")
@@ -31,15 +31,18 @@ _WORD_BITS = ("word-bits", "word_bits", "word_width", "datawidth")
 _BLOCK = ("block-size", "block_size", "n_words")
 
 
-_WIDTH = ("memory_width", "width")
+_WIDTH = ("width", "memory_width", "data_storage_width")
 
 
-_DEPTH = ("memory_depth", "depth")
+_DEPTH = ("depth", "memory_depth", "data_storage_depth")
+
+
+BANDWIDTHS = ("read_bandwidth", "write_bandwidth", "shared_bandwidth")
+"""Attributes of a level that limit its ports: `Machine.bandwidth` and `Machine.shared_bandwidth`."""
 
 
 _REFUSED = {
     "bandwidth": "give read_bandwidth and write_bandwidth",
-    "shared_bandwidth": "give read_bandwidth and write_bandwidth",
     "network_read": "leave networks to Timeloop's default",
     "network_fill": "leave networks to Timeloop's default",
     "network_drain": "leave networks to Timeloop's default",
@@ -232,6 +235,28 @@ def _mesh(part: _Component) -> tuple[int, int]:
     return mesh
 
 
+def _block(at: At, word_bits: float, block: float | None, clusters: float | None, width: float | None) -> float:
+    """Words of a block. A row of the memory (`width`) is a cluster of blocks; without any sizes it is one block."""
+    if width and width % (word_bits * (block or 1)):
+        raise at.error(
+            f"a width of {width:g} bits is no multiple of {word_bits:g} bits of a word times the block size",
+            "make the width a whole number of blocks",
+        )
+    if width and block is None:
+        block = width / (word_bits * (clusters or 1))
+    found = width / (word_bits * (block or 1)) if width else clusters or 1
+    if found not in (1, clusters):
+        told = f"rows of {found:g} blocks (width over word bits times block size)"
+        if clusters is not None:
+            raise at.error(f"{told} are not the cluster size of {clusters:g}", "leave out the cluster size")
+    if found != 1 or (clusters or 1) != 1:
+        raise at.error(
+            f"rows of {found:g} blocks (width over word bits times block size) are clusters, which are not modelled",
+            "set the block size to width over word bits",
+        )
+    return block or 1.0
+
+
 def _storage(
     part: _Component, mesh: tuple[int, int], fanout: list[float], energy: dict[str, float], area: dict[str, float]
 ) -> dict[str, Any]:
@@ -250,14 +275,8 @@ def _storage(
                 return (at / key).number(attributes[key], whole=True)
         return None
 
-    word_bits, block = first(_WORD_BITS) or 16.0, first(_BLOCK) or 1.0
-    width = first(_WIDTH)
-    clusters = first(("cluster-size", "cluster_size")) or (width / (word_bits * block) if width else 1)
-    if clusters != 1:
-        raise at.error(
-            f"rows of {clusters:g} blocks (width over word bits times block size) are clusters, which are not modelled",
-            "set the block size to width over word bits",
-        )
+    word_bits = first(_WORD_BITS) or 16.0
+    block = _block(at, word_bits, first(_BLOCK), first(("cluster-size", "cluster_size")), first(_WIDTH))
     depth, entries, kilobytes = first(_DEPTH), first(("entries",)), first(("sizeKB",))
     dram = "DRAM" in part.kind.upper()
     capacity = math.inf
@@ -269,8 +288,8 @@ def _storage(
         capacity = math.floor(kilobytes * 1024 * 8 / word_bits)
     elif not dram:
         raise at.error("has no size", "give entries, depth or sizeKB")
-    bandwidth = [math.inf, math.inf]
-    for i, key in enumerate(("read_bandwidth", "write_bandwidth")):
+    bandwidth = [math.inf] * len(BANDWIDTHS)
+    for i, key in enumerate(BANDWIDTHS):
         if key in attributes:
             bandwidth[i] = (at / key).number(attributes[key])
             if bandwidth[i] == 0:
@@ -289,7 +308,8 @@ def _storage(
         "fanout": [float(f) for f in fanout],
         "mesh": [float(m) for m in mesh],
         "instances": float(mesh[0] * mesh[1]),
-        "bandwidth": bandwidth,
+        "bandwidth": bandwidth[:2],
+        "shared_bandwidth": bandwidth[2],
         "reduces": not dram,
         "access_energy": [read, write or base],
         "area": area.get("area", 0.0),

@@ -25,6 +25,7 @@ import yaml
 from mohamjax.errors import InputError
 from mohamjax.hardware import DATA_SPACES, Architecture, Machine, Technology, Template, resize, template_arrays
 from mohamjax.io.files import csv_text, write_text
+from mohamjax.io.timeloop_architecture import BANDWIDTHS
 from mohamjax.io.timeloop_loops import SECOND
 from mohamjax.mapping import Mapping, MappingTables
 from mohamjax.schedule import Evaluated
@@ -101,9 +102,10 @@ def _machine_documents(architecture: Architecture) -> dict[str, dict[str, Any]]:
         }
         if np.isfinite(machine.capacity[i]):
             attributes["entries"] = _plain(machine.capacity[i])
-        for k, key in enumerate(("read_bandwidth", "write_bandwidth")):
-            if np.isfinite(machine.bandwidth[i, k]):
-                attributes[key] = _plain(machine.bandwidth[i, k])
+        limits = [*machine.bandwidth[i], *([] if machine.shared_bandwidth is None else [machine.shared_bandwidth[i]])]
+        for key, limit in zip(BANDWIDTHS, limits, strict=False):
+            if np.isfinite(limit):
+                attributes[key] = _plain(limit)
         count = _plain(machine.instances[i])
         local.append({"name": f"{name}[0..{count - 1}]", "class": "DRAM" if dram else "SRAM", "attributes": attributes})
     count = _plain(machine.mac_instances)

@@ -40,11 +40,9 @@ class Sample:
     mapping: Mapping
 
 
-@functools.partial(jax.jit, static_argnames=("links", "max_children", "block_size"))
-def _evaluate(layers, mappings, machines, links, max_children, block_size):
-    return evaluate_batch(
-        layers, mappings, machines, links=links, max_children=max_children, block_size=block_size
-    ), jax.vmap(area)(machines)
+@functools.partial(jax.jit, static_argnames=("links", "first_fills", "max_children", "block_size"))
+def _evaluate(layers, mappings, machines, **static):
+    return evaluate_batch(layers, mappings, machines, **static), jax.vmap(area)(machines)
 
 
 def _stack(trees: Sequence[Any]) -> Any:
@@ -70,12 +68,15 @@ def _table_size(samples: Sequence[Sample]) -> int:
     return 1 << (most - 1).bit_length()
 
 
-def predict(samples: Sequence[Sample], *, links: bool = True, float32: bool = False) -> tuple[Evaluation, np.ndarray]:
+def predict(
+    samples: Sequence[Sample], *, links: bool = True, first_fills: bool = False, float32: bool = False
+) -> tuple[Evaluation, np.ndarray]:
     """Evaluates samples.
 
     Args:
         samples: At least one.
         links: Count link transfers, as Timeloop does by default.
+        first_fills: Fill outputs by the rule of Timeloop before 3.0, as in `count_accesses`.
         float32: Count in single instead of double precision; only quotients whose whole part matters stay double.
 
     Returns:
@@ -85,12 +86,12 @@ def predict(samples: Sequence[Sample], *, links: bool = True, float32: bool = Fa
     chunk = _chunk_size(len(samples))
     size = _table_size(samples)
     # Link transfers are rare: looked for one mapping at a time, a mapping without any costs almost nothing.
-    static = {"links": links, "max_children": size, "block_size": 1 if links else 64}
+    static = {"links": links, "first_fills": first_fills, "max_children": size, "block_size": 1 if links else 64}
 
     def cast(machine):
         """The machine in the precision of the counts; what quotients that become whole numbers need stays exact."""
         single = jax.tree.map(lambda x: x.astype(dtype) if np.issubdtype(x.dtype, np.floating) else x, machine)
-        return dataclasses.replace(single, bandwidth=machine.bandwidth)
+        return dataclasses.replace(single, bandwidth=machine.bandwidth, shared_bandwidth=machine.shared_bandwidth)
 
     results = []
     with jax.enable_x64(True):
