@@ -39,6 +39,8 @@ class Machine:
         mac_instances: `[]` float.
         mac_energy: `[]` float, pJ per multiply-accumulate.
         mac_area: `[]` float, um^2 each.
+        update_energy: `[L]` float, pJ per block updated where that differs from a block filled; None where all levels
+            take `access_energy`.
         shared_bandwidth: `[L]` float, words per cycle and instance of one port that reads, fills and updates share, inf
             where there is none or it is unlimited; None where no level has one.
     """
@@ -60,6 +62,7 @@ class Machine:
     mac_instances: jax.Array
     mac_energy: jax.Array
     mac_area: jax.Array
+    update_energy: jax.Array | None = None
     shared_bandwidth: jax.Array | None = None
 
 

@@ -284,12 +284,15 @@ def _traffic(result: Any, sample: Sample, level: int) -> dict[str, Any]:
                 sent = 2 * sent - counts.partition[level, v]
             entries.append([members, number, whole(sent), whole(hops) if len(sizes) == 1 else None])
         ingresses.append(entries)
-    reductions = (max(classes[2]) - 1) * counts.network[level, 2]
+    words = counts.network[level].copy()
+    if not reduces:
+        # Both are of what enters the network; MACs just under such a memory that hand on sums have no classes.
+        words[2] = 2 * words[2] - counts.partition[level, 2]
+    reductions = (max(classes[2]) - 1) * words[2]
     if counts.link_transfers[level, 2] > 0:
         # Partial sums that MACs hand on are not added on the network; all others are, down to one per group.
         summed = counts.delivered[level, 2] * children - counts.link_transfers[level, 2]
         reductions = summed - counts.ingress[level, 2]
-    words = counts.network[level]
     return {
         "multicast_max": [max(sizes) for sizes in classes],
         "ingresses": ingresses,

@@ -51,6 +51,7 @@ class TimeloopInput:
         mapping: The loop nest, NumPy arrays.
         constraints: Limits of the map space, NumPy arrays. "= n" above 1 is read as "at most n", as everywhere here.
         tables: Which of ERT (energies) and ART (areas) were there.
+        notes: Lines about what was passed over.
     """
 
     architecture: Architecture | None = None
@@ -58,6 +59,7 @@ class TimeloopInput:
     mapping: Mapping | None = None
     constraints: Constraints | None = None
     tables: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class _Loader(StrictLoader):
@@ -113,10 +115,10 @@ def read_timeloop(*paths: str | pathlib.Path) -> TimeloopInput:
                 found[kind] = (at, value)
 
     architecture = shape = mapping = limits = None
-    depthwise, spaces = False, DATA_SPACES
+    depthwise, spaces, notes = False, DATA_SPACES, ()
     tables = {name: read_tables(*found[name]) for name in _TABLES if name in found}
     if "architecture" in found:
-        architecture = read_architecture(*found["architecture"], tables.get("ERT", {}), tables.get("ART", {}))
+        architecture, notes = read_architecture(*found["architecture"], tables.get("ERT"), tables.get("ART"))
     if "problem" in found:
         shape, depthwise, spaces = read_problem(*found["problem"])
     if "mapping" in found:
@@ -130,7 +132,12 @@ def read_timeloop(*paths: str | pathlib.Path) -> TimeloopInput:
             raise at.error("need an architecture", "give its file too")
         limits = read_constraints(rows, architecture, depthwise, spaces)
     return TimeloopInput(
-        architecture=architecture, shape=shape, mapping=mapping, constraints=limits, tables=tuple(tables)
+        architecture=architecture,
+        shape=shape,
+        mapping=mapping,
+        constraints=limits,
+        tables=tuple(tables),
+        notes=notes,
     )
 
 
@@ -214,12 +221,3 @@ def _obey(mapping: Mapping, limits: Constraints, architecture: Architecture, fil
                 item=f"mapping, {name}",
                 remedy="change one of the two",
             )
-
-
-# Architecture
-
-
-# Problem
-
-
-# Mapping and constraints

@@ -117,6 +117,8 @@ def _machine_documents(architecture: Architecture) -> dict[str, dict[str, Any]]:
     for i, name in enumerate(architecture.level_names):
         read, write = (_plain(e) for e in machine.access_energy[i])
         actions = [("read", read), ("write", write), ("update", write)]
+        if machine.update_energy is not None:
+            actions[2] = ("random_update", _plain(machine.update_energy[i]))
         energies.append({"name": f"system.{name}", "actions": [{"name": a, "energy": e} for a, e in actions]})
         areas.append({"name": f"system.{name}", "area": _plain(machine.area[i])})
     mac = f"system.{architecture.mac_name}"

@@ -185,8 +185,12 @@ def energy(counts: AccessCounts, machine: Machine) -> EnergyBreakdown:
     """
     block = machine.block_words[:, None]
     read, write = machine.access_energy[:, 0][:, None], machine.access_energy[:, 1][:, None]
-    writes = jnp.ceil(counts.fills / block) + jnp.ceil(counts.updates / block)
-    level = (jnp.ceil(counts.reads / block) * read + writes * write) * counts.instances_used[:, None]
+    fills, updates = jnp.ceil(counts.fills / block), jnp.ceil(counts.updates / block)
+    if machine.update_energy is None:
+        written = (fills + updates) * write
+    else:
+        written = fills * write + updates * machine.update_energy[:, None]
+    level = (jnp.ceil(counts.reads / block) * read + written) * counts.instances_used[:, None]
     network = jnp.sum(counts.hops + counts.link_transfers, axis=1) * machine.hop_energy * counts.instances_used
     mac = counts.macs * machine.mac_energy
     total = mac + jnp.sum(level, axis=(0, 1)) + jnp.sum(network, axis=0)

@@ -20,7 +20,12 @@ def template_of(architecture: Architecture, dataflows: Sequence[Dataflow]) -> Te
     Args:
         architecture: a machine whose outermost level is its off-chip memory.
         dataflows: what its loops may be, per layer type; one rule per level, innermost first.
+
+    Raises:
+        ValueError: an update costs another energy than a fill there, which no template can say.
     """
+    if architecture.machine.update_energy is not None:
+        raise ValueError(f"{architecture.name}: templates have one energy for fills and updates")
     machine = architecture.machine
     shared = machine.shared_bandwidth
 
