@@ -1,10 +1,13 @@
 """Which keys of Timeloop's files are taken, by its rules, and which are told or refused; exports as a whole."""
 
+import csv
+import dataclasses
 import itertools
 import json
 import math
 import re
 
+import jax
 import numpy as np
 import pytest
 import yaml
@@ -12,7 +15,12 @@ from conftest import reference
 
 from mohamjax.cli import main
 from mohamjax.errors import InputError
-from mohamjax.io.timeloop import read_timeloop
+from mohamjax.hardware import example_yaml, load_technology, load_template, packaged_templates, template_arrays
+from mohamjax.io.samples import read_architectures, read_samples
+from mohamjax.io.timeloop import evaluate_timeloop, read_timeloop
+from mohamjax.io.timeloop_writer import write_timeloop, write_timeloop_mappings
+from mohamjax.mapping import Mapping, MappingTables, constraints, predict
+from mohamjax.workload import DIMS, ApplicationModel, Layer, Network, WorkloadShape
 
 ARCHITECTURE = """
 architecture:
@@ -226,3 +234,141 @@ mapping:
     assert network["ingresses"][2] == [[2, 1, entered, network["ingresses"][2][0][3]]]
     assert network["spatial_reductions"] == [0, 0, entered]
     assert network["avg_hops"][2] == network["ingresses"][2][0][3] / entered
+
+
+@pytest.fixture(scope="module")
+def export(tmp_path_factory):
+    """A folder of reference samples as `map --timeloop` lays them out, and the samples."""
+    folder = tmp_path_factory.mktemp("export")
+    machines = read_architectures(reference("timeloop/architectures.json"))
+    samples = list(read_samples(reference("timeloop/samples_smoke.jsonl"), machines))[::4]
+    for n, sample in enumerate(samples):
+        write_timeloop(folder / f"{n:03d}-layer" / "a-00", sample.architecture, sample.shape, sample.mapping)
+    return folder, samples
+
+
+def test_a_folder_of_mappings_is_one_evaluation(export, tmp_path, capsys):
+    folder, samples = export
+    assert len({len(s.architecture.level_names) for s in samples}) > 1
+    out = tmp_path / "out.jsonl"
+    assert main(["evaluate", "mappings", "--links", "off", "--timeloop", str(folder), "--out", str(out)]) == 0
+    assert "warning" not in capsys.readouterr().err
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row["id"] for row in rows] == [f"{n:03d}-layer/a-00" for n in range(len(samples))]
+    found, areas = predict(samples, links=False)
+    for n, row in enumerate(rows):
+        assert row["ok"] == (found.reason[n] == 0)
+        if row["ok"]:
+            assert row["out"]["cycles"] == found.cycles.total[n]
+            assert row["out"]["energy_pJ"] == pytest.approx(found.energy.total[n], rel=1e-12)
+            assert row["out"]["area_um2"] == pytest.approx(areas[n], rel=1e-12)
+
+
+def test_several_mappings_share_what_is_named_beside_them(tmp_path):
+    home = tmp_path / "home"
+    (home / "fast").mkdir(parents=True)
+    (home / "fast" / "mapping.yaml").write_text(MAPPING)
+    slow = MAPPING.replace("P=4 C=2, permutation: PC", "P=4 C=2, permutation: CP")
+    for path, text in (("arch", ARCHITECTURE), ("ert", tables(read=1, write=2)), ("problem", PROBLEM), ("slow", slow)):
+        (home / f"{path}.yaml").write_text(text)
+    together, apart = tmp_path / "together.jsonl", tmp_path / "apart.jsonl"
+    named = [str(home / name) for name in ("arch.yaml", "slow.yaml", "problem.yaml", "fast/mapping.yaml", "ert.yaml")]
+    for out, paths in ((together, [str(home)]), (apart, named)):
+        with pytest.warns(UserWarning, match="there is no ART"):
+            evaluate_timeloop(paths, out, links=False)
+    first, second = ([json.loads(line) for line in out.read_text().splitlines()] for out in (together, apart))
+    assert [row["id"] for row in first] == ["fast", "slow.yaml"]
+    assert [row["id"] for row in second] == [str(home / "slow.yaml"), str(home / "fast" / "mapping.yaml")]
+    assert [row["out"] for row in first] == [row["out"] for row in reversed(second)]
+    assert first[0]["out"] != first[1]["out"]
+    with pytest.raises(InputError, match="there is no mapping"):
+        evaluate_timeloop([str(home / "arch.yaml")], tmp_path / "out.jsonl")
+
+
+def _tables(template, nests, technology):
+    """Pareto tables of one layer on one template, as far as an export looks at them; sizes are the largest."""
+    machine = jax.tree.map(lambda leaf: np.asarray(leaf)[0], template_arrays([template], technology)).machine
+    mapping = jax.tree.map(lambda *leaves: np.stack(leaves)[None, None], *nests)
+    fields = dict.fromkeys(field.name for field in dataclasses.fields(MappingTables))
+    fields |= {"mapping": mapping, "count": np.array([[len(nests)]])}
+    for name in ("capacity", "fanout"):
+        leaf = getattr(machine, name)
+        fields[name] = np.broadcast_to(leaf, (1, 1, len(nests), *leaf.shape))
+    return MappingTables(**fields)
+
+
+def test_what_cannot_be_said_is_left_out_and_listed(tmp_path):
+    layer = Layer("first layer", "conv", "Conv", WorkloadShape(P=8, K=3 * 2**20, C=5))
+    application = ApplicationModel("one", (Network("net", (layer,)),))
+    template, technology = load_template(packaged_templates()[0]), load_technology()
+    levels, dims = len(template.levels), len(DIMS)
+    temporal = np.ones((levels, dims), np.int32)
+    for letter, bound in zip(DIMS, layer.shape.bounds, strict=True):
+        temporal[-1, DIMS.index(letter)] = bound
+    order = np.tile(np.arange(dims, dtype=np.int32), (levels, 1))
+    keep = np.array([level.keep for level in template.levels])
+    spatial = np.ones((2, levels, dims), np.int32)
+    good = Mapping(temporal=temporal, order=order, spatial=spatial, spatial_order=np.stack([order] * 2), keep=keep)
+    wide = next(i for i, level in enumerate(template.levels) if max(level.fanout) > 1)
+    p = DIMS.index("P")
+    both = spatial.copy()
+    both[:, wide, p] = 2
+    outer = temporal.copy()
+    outer[-1, p] = 2
+    bad = good.replace(spatial=both, temporal=outer)
+    made = _tables(template, [bad, good, bad], technology)
+    exported = write_timeloop_mappings(tmp_path, application, [template], technology, made)
+    assert exported.written == 1
+    assert len(exported.skipped) == 2
+    assert all("P runs along both X and Y" in text for text in exported.skipped)
+    assert (tmp_path / "skipped.txt").read_text().splitlines() == list(exported.skipped)
+    with (tmp_path / "index.csv").open() as stream:
+        (row,) = csv.DictReader(stream)
+    place = f"000-first_layer/{template.name}-01"
+    assert (row["network"], row["layer"], row["template"], row["folder"]) == (
+        "net",
+        "first layer",
+        template.name,
+        place,
+    )
+    # More cycles than single precision counts by one.
+    assert float(row["cycles"]) == float(row["latency_cycles"]) == 8 * 3 * 2**20 * 5
+    evaluate_timeloop([tmp_path], tmp_path / "out.jsonl", links=False)
+    back = json.loads((tmp_path / "out.jsonl").read_text())
+    assert back["id"] == place
+    assert back["out"]["cycles"] == float(row["cycles"])
+    assert back["out"]["energy_pJ"] == pytest.approx(float(row["energy_pJ"]), rel=1e-12)
+    assert back["out"]["area_um2"] == pytest.approx(float(row["area_um2"]), rel=1e-12)
+    assert "TIMELOOP_DISABLE_LINK_TRANSFERS=1" in (tmp_path / "README.txt").read_text()
+    with pytest.raises(InputError, match="no mapping that Timeloop's files can say"):
+        write_timeloop_mappings(
+            tmp_path / "none", application, [template], technology, _tables(template, [bad], technology)
+        )
+
+
+@pytest.mark.parametrize("name", [*packaged_templates(), "example"])
+def test_a_template_with_its_dataflows(name, tmp_path):
+    if name == "example":
+        name = tmp_path / "example.yaml"
+        name.write_text(example_yaml())
+    template, folder = load_template(name), tmp_path / "out"
+    assert main(["templates", "export", str(name), "--out", str(folder)]) == 0
+    rules = sorted(folder.glob("constraints*.yaml"))
+    assert len(rules) == len(template.dataflows)
+    full = template_arrays([template], load_technology())
+    machine = jax.tree.map(lambda leaf: np.asarray(leaf)[0], full.machine)
+    for layer_type in template.layer_types:
+        (own,) = [path for path in rules if len(rules) == 1 or layer_type in path.stem.split("-")]
+        given = read_timeloop(*(folder / f"{part}.yaml" for part in ("arch", "ERT", "ART")), own)
+        assert not given.notes
+        np.testing.assert_allclose(given.architecture.machine.capacity, machine.capacity)
+        np.testing.assert_array_equal(given.architecture.machine.fanout, machine.fanout)
+        np.testing.assert_allclose(given.architecture.machine.access_energy, machine.access_energy, rtol=1e-5)
+        wanted, got = constraints(template, layer_type, WorkloadShape(), len(template.levels)), given.constraints
+        for field in ("temporal_max", "order"):
+            np.testing.assert_array_equal(getattr(got, field), getattr(wanted, field), err_msg=field)
+        np.testing.assert_array_equal(got.keep[:-1], wanted.keep[:-1])
+        limits = np.where(machine.fanout.T[:, :, None] > 1, wanted.spatial_max, 1)
+        choice = (limits > 1).all(axis=0).any(axis=1)  # levels where a dimension may run along either axis
+        np.testing.assert_array_equal(got.spatial_max[:, ~choice], limits[:, ~choice])
+        np.testing.assert_array_equal(got.spatial_max.max(axis=0), limits.max(axis=0))

@@ -12,7 +12,7 @@ from typing import Any
 from mohamjax.cli import options, spread, what_if
 from mohamjax.cli.inputs import technology_of, warn_of_slow_buffers
 from mohamjax.cli.options import refuse
-from mohamjax.cli.outputs import probe, write
+from mohamjax.cli.outputs import probe, tell_export, write
 from mohamjax.cli.terminal import Terminal, warn
 from mohamjax.errors import InputError
 from mohamjax.text import plural
@@ -33,8 +33,9 @@ def add_parser(verbs: Any) -> None:
     mappings.add_argument(
         "--timeloop",
         nargs="+",
-        metavar="FILE",
-        help="Timeloop's own YAML instead: architecture, problem, mapping and, if any, ERT, ART and constraints",
+        metavar="FILE|FOLDER",
+        help="Timeloop's own YAML instead: architecture, problem, mappings and, if any, ERT, ART and constraints; or "
+        "folders of such files, as `map --timeloop` writes them",
     )
     mappings.add_argument(
         "--links",
@@ -338,7 +339,9 @@ def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
         if arguments.timeloop is not None:
             from mohamjax.io import write_timeloop_designs
 
-            write_timeloop_designs(arguments.timeloop, evaluated)
+            names = [row["design_id"] for row in rows if row["valid"]]
+            exported = write_timeloop_designs(arguments.timeloop, evaluated, names)
+            tell_export(terminal, "design", exported, arguments.timeloop)
         if arguments.periods is not None:
             from mohamjax.io.periods import write_periods
 

@@ -18,12 +18,13 @@ import numpy as np
 
 from mohamjax.dims import DATA_SPACES, RELEVANT, WINDOWS, C, G, K, N, O, W
 from mohamjax.errors import InputError
-from mohamjax.hardware.machine import Architecture, Machine
+from mohamjax.hardware.machine import Architecture, Machine, pad_machine
 from mohamjax.io.files import dump_json, parse_json, read_json, write_text
 from mohamjax.mapping import Sample, predict
 from mohamjax.mapping.explain import explain_evaluation, explanation_text, rejection, whole
 from mohamjax.mapping.nest import Mapping
 from mohamjax.mapping.notation import mapping_from_dict
+from mohamjax.mapping.predict import alike
 from mohamjax.reader import read_lines
 from mohamjax.workload.layer import DIMS, WorkloadShape
 
@@ -97,24 +98,6 @@ def _level(fields: _Fields) -> dict[str, Any]:
     }
 
 
-_PADDING = {
-    "level_mask": False,
-    "keep": [False] * len(DATA_SPACES),
-    "capacity": math.inf,
-    "word_bits": 8.0,
-    "block_words": 1.0,
-    "fanout": [1.0, 1.0],
-    "mesh": [math.inf, math.inf],
-    "instances": math.inf,
-    "bandwidth": [math.inf, math.inf],
-    "shared_bandwidth": math.inf,
-    "reduces": True,
-    "access_energy": [0.0, 0.0],
-    "area": 0.0,
-    "hop_energy": 0.0,
-}
-
-
 def read_architectures(path: str | pathlib.Path) -> dict[str, Architecture]:
     """Reads an architectures file.
 
@@ -148,15 +131,14 @@ def read_architectures(path: str | pathlib.Path) -> dict[str, Architecture]:
             raise InputError("the name comes twice", file=path, item=name, remedy="rename one")
         if len(set(level_names)) < len(level_names):
             raise InputError("two levels share a name", file=path, item=name, remedy="rename one")
-        padded = [*levels, *[_PADDING] * (most - len(levels))]
-        arrays: dict[str, Any] = {key: np.array([level[key] for level in padded]) for key in _PADDING}
+        arrays: dict[str, Any] = {key: np.array([level[key] for level in levels]) for key in levels[0]}
         arrays |= {
             "mac_mesh": np.array([mac.number("meshX"), mac.number("meshY")]),
             "mac_instances": np.array(mac.number("instances")),
             "mac_energy": np.array(mac.number("energy_pJ", positive=False)),
             "mac_area": np.array(mac.number("area_um2", positive=False)),
         }
-        machine = Machine(**arrays)
+        machine = pad_machine(Machine(**arrays), most)
         result[name] = Architecture(name, tuple(level_names), mac.text("name"), machine)
     return result
 
@@ -443,6 +425,7 @@ def report_samples(
         InputError: the predictions cannot be written.
     """
     began = time.perf_counter()
+    samples = alike(samples)
     results, areas = predict(samples, links=links, first_fills=first_fills, float32=float32)
     results = jax.tree.map(lambda x: x.astype(np.float64) if np.issubdtype(x.dtype, np.floating) else x, results)
     leaves, tree = jax.tree.flatten(results)

@@ -328,7 +328,7 @@ def read_architecture(
         "mac_area": np.array((art or {}).get(mac.name, {}).get("area", mac.value("area") or 0.0)),
     }
     names = tuple(part.name for part in reversed(storage))
-    return Architecture(str(at.file), names, mac.name, Machine(**arrays)), tuple(f"{at.file}: {note}" for note in notes)
+    return Architecture(str(at.file), names, mac.name, Machine(**arrays)), tuple(notes)
 
 
 def _check_attributes(part: _Component, is_mac: bool) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from mohamjax.struct import record
 
-__all__ = ["Array", "LayerArrays", "Mapping"]
+__all__ = ["Array", "LayerArrays", "Mapping", "pad_mapping"]
 
 Array = jax.Array | np.ndarray
 """What a field may hold: on the host NumPy, else JAX."""
@@ -51,3 +51,27 @@ class Mapping:
     spatial: Array
     spatial_order: Array
     keep: Array
+
+
+def pad_mapping(mapping: Mapping, levels: int) -> Mapping:
+    """A loop nest, of NumPy arrays without a batch axis, with loops of bound 1 behind its outermost level.
+
+    Args:
+        mapping: At most `levels` levels.
+        levels: L of the result.
+    """
+    missing = levels - len(mapping.keep)
+    unit = np.arange(np.shape(mapping.temporal)[-1])
+
+    def padded(leaf: Array, axis: int, fill: object) -> np.ndarray:
+        leaf = np.asarray(leaf)
+        shape = (*leaf.shape[:axis], missing, *leaf.shape[axis + 1 :])
+        return np.concatenate([leaf, np.broadcast_to(np.asarray(fill, leaf.dtype), shape)], axis=axis)
+
+    return Mapping(
+        temporal=padded(mapping.temporal, 0, 1),
+        order=padded(mapping.order, 0, unit),
+        spatial=padded(mapping.spatial, 1, 1),
+        spatial_order=padded(mapping.spatial_order, 1, unit),
+        keep=padded(mapping.keep, 0, False),
+    )

@@ -10,12 +10,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from mohamjax.hardware.machine import Architecture
+from mohamjax.hardware.machine import Architecture, pad_machine
 from mohamjax.mapping.cost import Evaluation, area, evaluate_batch
-from mohamjax.mapping.nest import LayerArrays, Mapping
+from mohamjax.mapping.nest import LayerArrays, Mapping, pad_mapping
 from mohamjax.workload.layer import WorkloadShape
 
-__all__ = ["Sample", "predict"]
+__all__ = ["Sample", "alike", "predict"]
 
 
 _CHUNK = 4096
@@ -68,6 +68,23 @@ def _table_size(samples: Sequence[Sample]) -> int:
     return 1 << (most - 1).bit_length()
 
 
+def alike(samples: Sequence[Sample]) -> list[Sample]:
+    """Samples of one number of levels, all of which state what any of them states."""
+    levels = max(len(sample.mapping.keep) for sample in samples)
+    machines = [sample.architecture.machine for sample in samples]
+    if all(len(m.level_mask) == levels and m.update_energy is None for m in machines):
+        return list(samples)
+    any_updates = any(m.update_energy is not None for m in machines)
+    result = []
+    for sample, machine in zip(samples, machines, strict=True):
+        if any_updates and machine.update_energy is None:
+            machine = dataclasses.replace(machine, update_energy=np.asarray(machine.access_energy)[:, 1])
+        architecture = dataclasses.replace(sample.architecture, machine=pad_machine(machine, levels))
+        mapping = pad_mapping(sample.mapping, levels)
+        result.append(dataclasses.replace(sample, architecture=architecture, mapping=mapping))
+    return result
+
+
 def predict(
     samples: Sequence[Sample], *, links: bool = True, first_fills: bool = False, float32: bool = False
 ) -> tuple[Evaluation, np.ndarray]:
@@ -82,6 +99,7 @@ def predict(
     Returns:
         (`Evaluation` with a leading axis over the samples, areas `[samples]` um^2), NumPy arrays.
     """
+    samples = alike(samples)
     dtype = np.float32 if float32 else np.float64
     chunk = _chunk_size(len(samples))
     size = _table_size(samples)
