@@ -96,7 +96,10 @@ class StrictLoader(_Strict, yaml.SafeLoader):
     """As `_Strict`, in Python, with PyYAML's words on what is wrong."""
 
 
-class QuickLoader(_Strict, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+_QuickBase: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class QuickLoader(_Strict, _QuickBase):
     """As `StrictLoader`, several times as fast where PyYAML has libyaml, whose complaints are other ones."""
 
 
