@@ -23,6 +23,7 @@ from mohamjax.errors import InputError
 __all__ = [
     "MOST_DIGITS",
     "NO_UNICODE",
+    "QuickLoader",
     "StrictLoader",
     "check_digits",
     "choice",
@@ -61,41 +62,53 @@ MAX_LINES_BYTES = 1 << 32
 _MOST_LINES = 10**7
 
 
-class StrictLoader(yaml.SafeLoader):
-    """SafeLoader that refuses what would be lost in silence or take the machine down.
+class _Strict:
+    """A safe loader of PyYAML that refuses what would be lost in silence or take the machine down.
 
     That is a key written twice (PyYAML takes the last), integers that no float holds, texts that are no Unicode (a lone
     surrogate), a node inside itself, and aliases that stand for more than `_MOST_NODES` nodes: a few hundred bytes can
     stand for more than any memory holds.
     """
 
-    def get_single_node(self) -> yaml.Node | None:
+    def get_single_node(self: Any) -> yaml.Node | None:
         """The document's node graph, checked before anything is built of it."""
-        node = super().get_single_node()
+        node = super().get_single_node()  # type: ignore[misc]
         if node is not None:
             _count_nodes(node, {})
         return node
 
-    def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
+    def construct_yaml_float(self: Any, node: yaml.ScalarNode) -> float:
         """A number; one with an exponent is an integer where it is whole, so that 1e3 is a size like any other."""
-        value = super().construct_yaml_float(node)
+        value = super().construct_yaml_float(node)  # type: ignore[misc]
         whole = "e" in node.value.lower() and abs(value) < 2**53 and value == int(value)
         return int(value) if whole else value
 
-    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+    def construct_yaml_int(self: Any, node: yaml.ScalarNode) -> int:
         """An integer of at most `MOST_DIGITS` digits."""
         try:
             check_digits(node.value)
         except ValueError as error:
             raise _refusal(str(error), node) from None
-        return super().construct_yaml_int(node)
+        return super().construct_yaml_int(node)  # type: ignore[misc]
 
 
-StrictLoader.add_constructor("tag:yaml.org,2002:int", StrictLoader.construct_yaml_int)
-StrictLoader.add_constructor("tag:yaml.org,2002:float", StrictLoader.construct_yaml_float)
-StrictLoader.add_implicit_resolver(  # YAML 1.1 reads 1e3 as text; people mean the number
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+\Z"), list("-+.0123456789")
-)
+class StrictLoader(_Strict, yaml.SafeLoader):
+    """As `_Strict`, in Python, with PyYAML's words on what is wrong."""
+
+
+_QuickBase: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class QuickLoader(_Strict, _QuickBase):
+    """As `StrictLoader`, several times as fast where PyYAML has libyaml, whose complaints are other ones."""
+
+
+for _loader in (StrictLoader, QuickLoader):
+    _loader.add_constructor("tag:yaml.org,2002:int", _loader.construct_yaml_int)
+    _loader.add_constructor("tag:yaml.org,2002:float", _loader.construct_yaml_float)
+    _loader.add_implicit_resolver(  # YAML 1.1 reads 1e3 as text; people mean the number
+        "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+\Z"), list("-+.0123456789")
+    )
 
 
 def _refusal(problem: str, node: yaml.Node) -> yaml.MarkedYAMLError:
@@ -288,7 +301,9 @@ def read_lines(path: str | os.PathLike[str], kind: str, most: int = MAX_LINES_BY
         raise InputError(f"cannot be read ({error.strerror})", file=path, remedy="check its permissions") from None
 
 
-def read_yaml(path: str | pathlib.Path, loader: type[StrictLoader] = StrictLoader) -> dict[Any, Any]:
+def read_yaml(
+    path: str | pathlib.Path, loader: type[StrictLoader] | type[QuickLoader] = StrictLoader
+) -> dict[Any, Any]:
     """Read a YAML file whose top is a mapping.
 
     Args:

@@ -176,7 +176,7 @@ def half_up(x):
     return math.floor(x + 0.5)
 
 
-def count(layer, mapping, machine, *, links=False):
+def count(layer, mapping, machine, *, links=False, first_fills=False):
     """Sections 1 and 3 to 10 for a machine of `mohamjax` (NumPy arrays): a dict of lists over levels and spaces."""
     levels = int(sum(machine.level_mask))
     nest = Nest(layer, mapping, levels)
@@ -226,7 +226,8 @@ def count(layer, mapping, machine, *, links=False):
             if space == "O":
                 out["updates"][i][v] = half_up(served)
                 out["reads"][i][v] = half_up(served + peer - partition[i])
-                out["fills"][i][v] = 0 if top else half_up(share[i] + peer - partition[i])
+                first = 0 if first_fills else partition[i]
+                out["fills"][i][v] = 0 if top else half_up(share[i] + peer - first)
             else:
                 out["reads"][i][v] = half_up(served + peer)
                 out["fills"][i][v] = 0 if top else math.floor(share[i] + peer)
@@ -246,8 +247,9 @@ def count(layer, mapping, machine, *, links=False):
         energy["network"].append(travelled * float(machine.hop_energy[i]) * used[i])
         slowdown = 1.0
         kinds = (out["reads"][i], [f + u for f, u in zip(out["fills"][i], out["updates"][i], strict=True)])
-        for limit, words in zip(machine.bandwidth[i], kinds, strict=True):
-            need = words[0] / compute + words[1] / compute + words[2] / compute
+        needs = [words[0] / compute + words[1] / compute + words[2] / compute for words in kinds]
+        limits = [*machine.bandwidth[i], math.inf if machine.shared_bandwidth is None else machine.shared_bandwidth[i]]
+        for limit, need in zip(limits, [*needs, sum(needs)], strict=True):
             if limit < need:
                 slowdown = min(slowdown, float(limit) / need)
         cycles.append(math.ceil(compute / slowdown))

@@ -78,6 +78,7 @@ def pad(mapping, machine, levels):
         "mesh": np.inf,
         "instances": np.inf,
         "bandwidth": np.inf,
+        "shared_bandwidth": np.inf,
         "reduces": True,
         "access_energy": 0,
         "area": 0,
@@ -94,6 +95,7 @@ def random_machine(rng, mapping, dtype=np.float64):
     mesh = np.cumprod(np.concatenate([fanout, np.ones((1, 2))])[::-1], axis=0)[::-1]
     capacity = np.where(rng.random(levels) < 0.8, np.inf, 2.0 ** rng.integers(0, 16, levels))
     bandwidth = np.where(rng.random((levels, 2)) < 0.5, np.inf, rng.integers(1, 60, (levels, 2)) / 4)
+    shared = np.where(rng.random(levels) < 0.6, np.inf, rng.integers(1, 99, levels) / 4)
     keep = np.ones((levels, 3), bool)
     return Machine(
         level_mask=np.ones(levels, bool),
@@ -105,6 +107,7 @@ def random_machine(rng, mapping, dtype=np.float64):
         mesh=mesh[1:].astype(dtype),
         instances=np.prod(mesh[1:], axis=1).astype(dtype),
         bandwidth=bandwidth.astype(dtype),
+        shared_bandwidth=shared.astype(dtype),
         reduces=np.ones(levels, bool),
         access_energy=(rng.integers(1, 99, (levels, 2)) / 8).astype(dtype),
         area=rng.integers(1, 99, levels).astype(dtype),

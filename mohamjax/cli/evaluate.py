@@ -12,7 +12,7 @@ from typing import Any
 from mohamjax.cli import options, spread, what_if
 from mohamjax.cli.inputs import technology_of, warn_of_slow_buffers
 from mohamjax.cli.options import refuse
-from mohamjax.cli.outputs import probe, write
+from mohamjax.cli.outputs import probe, tell_export, write
 from mohamjax.cli.terminal import Terminal, warn
 from mohamjax.errors import InputError
 from mohamjax.text import plural
@@ -33,14 +33,20 @@ def add_parser(verbs: Any) -> None:
     mappings.add_argument(
         "--timeloop",
         nargs="+",
-        metavar="FILE",
-        help="Timeloop's own YAML instead: architecture, problem, mapping and, if any, ERT, ART and constraints",
+        metavar="FILE|FOLDER",
+        help="Timeloop's own YAML instead: architecture, problem, mappings and, if any, ERT, ART and constraints; or "
+        "folders of such files, as `map --timeloop` writes them",
     )
     mappings.add_argument(
         "--links",
         choices=("on", "off"),
         default="on",
         help="count what neighbours hand on to each other where an architecture has such links (default on)",
+    )
+    mappings.add_argument(
+        "--first-fills",
+        action="store_true",
+        help="fill outputs as Timeloop did before version 3.0, where the first visit of an output word is a fill too",
     )
     mappings.add_argument("--float32", action="store_true", help="compute in single precision (default double)")
     mappings.add_argument(
@@ -201,7 +207,12 @@ def _evaluate_mappings(arguments: argparse.Namespace) -> int:
     from mohamjax.io import evaluate_timeloop
     from mohamjax.io.samples import evaluate_samples
 
-    options = {"links": arguments.links == "on", "float32": arguments.float32, "explain": arguments.explain}
+    options = {
+        "links": arguments.links == "on",
+        "first_fills": arguments.first_fills,
+        "float32": arguments.float32,
+        "explain": arguments.explain,
+    }
     out = arguments.out or "-"
     pair = (arguments.architectures, arguments.samples)
     if arguments.timeloop is not None:
@@ -328,7 +339,9 @@ def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
         if arguments.timeloop is not None:
             from mohamjax.io import write_timeloop_designs
 
-            write_timeloop_designs(arguments.timeloop, evaluated)
+            names = [row["design_id"] for row in rows if row["valid"]]
+            exported = write_timeloop_designs(arguments.timeloop, evaluated, names)
+            tell_export(terminal, "design", exported, arguments.timeloop)
         if arguments.periods is not None:
             from mohamjax.io.periods import write_periods
 

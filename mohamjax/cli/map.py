@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mohamjax.cli import options, spread
 from mohamjax.cli.inputs import application_of, technology_of, templates_of, warn_of_other_memory
 from mohamjax.cli.options import refuse
-from mohamjax.cli.outputs import probe, write
+from mohamjax.cli.outputs import probe, tell_export, write
 from mohamjax.cli.tables import choice_table, set_table
 from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
@@ -171,8 +171,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if arguments.out is not None:
         write(arguments.out, json.dumps(report, indent=1) + "\n")
     if arguments.timeloop is not None:
-        number = write_timeloop_mappings(arguments.timeloop, application, templates, technology, tables)
-        terminal.line(f"{plural(number, 'mapping')} as Timeloop's files in {arguments.timeloop}")
+        exported = write_timeloop_mappings(arguments.timeloop, application, templates, technology, tables)
+        tell_export(terminal, "mapping", exported, arguments.timeloop)
     if arguments.figure is not None:
         terminal.line(f"figure {_draw_mappings(report, application, arguments.figure)}")
     stream = sys.stderr if arguments.out == "-" else sys.stdout

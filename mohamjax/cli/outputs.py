@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 
 from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
+from mohamjax.text import plural
 
 if TYPE_CHECKING:
-    from mohamjax.io import Checkpoint
+    from mohamjax.io import Checkpoint, TimeloopExport
 
-__all__ = ["drawing", "probe", "results_folder", "stopped", "write"]
+__all__ = ["drawing", "probe", "results_folder", "stopped", "tell_export", "write"]
+
+_MOST_TOLD = 20  # mappings left out that are told one by one
 
 
 def probe(path: str | None, item: str = "--out") -> None:
@@ -38,6 +41,20 @@ def write(path: str | None, text: str) -> None:
         sys.stdout.write(text)
     else:
         write_text(path, text)
+
+
+def tell_export(terminal: Terminal, what: str, exported: TimeloopExport, folder: str) -> None:
+    """Says what went into a folder for Timeloop, how to run it there, and what was left out."""
+    terminal.line(
+        f"{plural(exported.written, what)} as Timeloop's files in {folder}: run timeloop-model with "
+        "TIMELOOP_DISABLE_LINK_TRANSFERS=1; its Area prints 0 (README.txt there)"
+    )
+    for text in exported.skipped[:_MOST_TOLD]:
+        terminal.line(f"left out: {text}")
+    if len(exported.skipped) > _MOST_TOLD:
+        terminal.line(f"left out: {len(exported.skipped) - _MOST_TOLD} more")
+    if exported.skipped:
+        terminal.line(f"{plural(len(exported.skipped), 'mapping')} left out, listed in {folder}/skipped.txt")
 
 
 @contextlib.contextmanager

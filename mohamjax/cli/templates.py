@@ -1,4 +1,4 @@
-"""The verb `templates`: those there are, and what is in them."""
+"""The verb `templates`: those there are, what is in them, and one as Timeloop's input."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from mohamjax.cli import options
+from mohamjax.cli.inputs import technology_of
 from mohamjax.cli.options import refuse
 from mohamjax.cli.outputs import write
 from mohamjax.cli.tables import fitted
@@ -18,7 +19,7 @@ __all__ = ["add_parser", "run"]
 
 def add_parser(verbs: Any) -> None:
     """Adds the verb and its options."""
-    parser = verbs.add_parser("templates", help="list or show sub-accelerator templates")
+    parser = verbs.add_parser("templates", help="list, show or export sub-accelerator templates")
     options.add_common(parser, "write what is printed to a file instead")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     listing = actions.add_parser("list", help="names and sizes")
@@ -29,10 +30,36 @@ def add_parser(verbs: Any) -> None:
     show.add_argument("--yaml", action="store_true", help="print it as a YAML file")
     show.add_argument("--example", action="store_true", help="print a documented example of a template file")
     options.add_common(show, "write it to a file instead", inner=True)
+    export = actions.add_parser(
+        "export", help="write one template, at its largest sizes, as Timeloop's input with its dataflow as constraints"
+    )
+    export.add_argument("name", help="name or YAML file")
+    export.add_argument(
+        "--technology",
+        metavar="NAME|FILE",
+        help="where energies and areas come from: a packaged technology by name or a file (default: 45nm)",
+    )
+    options.add_common(export, "folder to write to, made if absent (default: the name of the template)", inner=True)
+
+
+def _export(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from mohamjax.hardware import load_template
+    from mohamjax.io import prepare_folder, write_timeloop_template
+
+    template, technology = load_template(arguments.name), technology_of(arguments)
+    if arguments.out == "-":
+        raise InputError("several files cannot go to standard output", item="--out", remedy="name a folder")
+    folder = prepare_folder(arguments.out or template.name, "--out")
+    written = write_timeloop_template(folder, template, technology)
+    terminal.line(
+        f"{', '.join(path.name for path in written)} in {folder}: for timeloop-mapper, add a problem and a mapper, "
+        "and set TIMELOOP_DISABLE_LINK_TRANSFERS=1"
+    )
+    return 0
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """Lists the templates or shows one."""
+    """Lists the templates, shows or exports one."""
     from mohamjax.hardware import (
         describe,
         example_yaml,
@@ -59,6 +86,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             )
         write(arguments.out, (fitted(rows) if arguments.out in (None, "-") else table(rows)) + "\n")
         return 0
+    if arguments.action == "export":
+        return _export(arguments, terminal)
     if arguments.example:
         refuse("is for a template, not for the example, which is a YAML file", yaml=arguments.yaml)
         if arguments.name:

@@ -147,6 +147,7 @@ def _one(template: Template, levels: int, dtype: Any) -> TemplateArrays:
         mesh=array(np.ones((levels, 2)), dtype),
         instances=array(np.ones(levels), dtype),
         bandwidth=floats([tuple(unlimited(b) for b in level.bandwidth) for level in own], (np.inf, np.inf)),
+        shared_bandwidth=floats([unlimited(level.shared_bandwidth) for level in own], np.inf),
         reduces=array([*[level.kind != "dram" for level in own], *[True] * padding]),
         access_energy=array(np.zeros((levels, 2)), dtype),
         area=array(np.zeros(levels), dtype),

@@ -8,10 +8,11 @@ from __future__ import annotations
 import dataclasses
 
 import jax
+import numpy as np
 
 from mohamjax.struct import record
 
-__all__ = ["Architecture", "Machine"]
+__all__ = ["Architecture", "Machine", "pad_machine"]
 
 
 @record
@@ -39,6 +40,10 @@ class Machine:
         mac_instances: `[]` float.
         mac_energy: `[]` float, pJ per multiply-accumulate.
         mac_area: `[]` float, um^2 each.
+        update_energy: `[L]` float, pJ per block updated where that differs from a block filled; None where all levels
+            take `access_energy`.
+        shared_bandwidth: `[L]` float, words per cycle and instance of one port that reads, fills and updates share, inf
+            where there is none or it is unlimited; None where no level has one.
     """
 
     level_mask: jax.Array
@@ -58,6 +63,44 @@ class Machine:
     mac_instances: jax.Array
     mac_energy: jax.Array
     mac_area: jax.Array
+    update_energy: jax.Array | None = None
+    shared_bandwidth: jax.Array | None = None
+
+
+_PADDING = {
+    "level_mask": False,
+    "keep": False,
+    "capacity": np.inf,
+    "word_bits": 8.0,
+    "block_words": 1.0,
+    "fanout": 1.0,
+    "mesh": np.inf,
+    "instances": np.inf,
+    "bandwidth": np.inf,
+    "reduces": True,
+    "access_energy": 0.0,
+    "area": 0.0,
+    "hop_energy": 0.0,
+    "update_energy": 0.0,
+    "shared_bandwidth": np.inf,
+}
+
+
+def pad_machine(machine: Machine, levels: int) -> Machine:
+    """A machine, of NumPy arrays without a batch axis, with padding behind its outermost level.
+
+    Args:
+        machine: At most `levels` levels.
+        levels: L of the result.
+    """
+    missing = levels - len(machine.level_mask)
+    fields = {}
+    for name, value in _PADDING.items():
+        leaf = getattr(machine, name)
+        if leaf is not None:
+            leaf = np.asarray(leaf)
+            fields[name] = np.concatenate([leaf, np.full((missing, *leaf.shape[1:]), value, leaf.dtype)])
+    return dataclasses.replace(machine, **fields)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -70,6 +70,8 @@ class Level:
         block_words: Words of one physical access (one row).
         fanout: Children (instances of the next inner level, MACs for the innermost) along X and Y.
         bandwidth: Words per cycle and instance read and written; None = unlimited.
+        shared_bandwidth: Words per cycle and instance of one port that all reads, fills and updates share, beside the
+            limits of `bandwidth`; None = unlimited.
         hop_energy_pJ: Energy per word and hop of the network to its children; None = wires, whose energy follows
             from the technology and from the width of a child's tile.
         granularity_rows: Capacities are multiples of this many rows; 0 = any number of words.
@@ -84,6 +86,7 @@ class Level:
     block_words: int = 1
     fanout: tuple[int, int] = (1, 1)
     bandwidth: tuple[float | None, float | None] = (None, None)
+    shared_bandwidth: float | None = None
     hop_energy_pJ: float | None = 0.0
     granularity_rows: int = 0
 
@@ -238,11 +241,18 @@ def with_word_bits(template: Template, bits: int) -> Template:
     def reworded(level: Level) -> Level:
         if level.word_bits != old:
             return dataclasses.replace(level, word_bits=max(level.word_bits + 2 * (bits - old), 1))
-        read, write = (None if b is None else b * old / bits for b in level.bandwidth)
+        read, write, shared = (
+            None if b is None else b * old / bits for b in (*level.bandwidth, level.shared_bandwidth)
+        )
         block = max(level.block_words * old // bits, 1)
         words = None if level.capacity_words is None else max(level.capacity_words * old // bits, block)
         return dataclasses.replace(
-            level, word_bits=bits, block_words=block, capacity_words=words, bandwidth=(read, write)
+            level,
+            word_bits=bits,
+            block_words=block,
+            capacity_words=words,
+            bandwidth=(read, write),
+            shared_bandwidth=shared,
         )
 
     wider = max(template.mac.accumulator_bits + 2 * (bits - old), 1)
@@ -293,6 +303,8 @@ def _level_to_dict(level: Level) -> dict[str, Any]:
     out |= {"word_bits": level.word_bits, "block_words": level.block_words, "fanout": list(level.fanout)}
     if level.bandwidth != (None, None):
         out["bandwidth"] = list(level.bandwidth)
+    if level.shared_bandwidth is not None:
+        out["shared_bandwidth"] = level.shared_bandwidth
     out["hop_energy_pJ"] = "wire" if level.hop_energy_pJ is None else level.hop_energy_pJ
     out["granularity_rows"] = level.granularity_rows
     return out

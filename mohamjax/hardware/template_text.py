@@ -14,7 +14,9 @@ def describe(template: Template) -> str:
     """A table of a template for people: levels outermost first, then the loops that each may have."""
     instances, rows = 1, []
     for level in reversed(template.levels):
-        read, write = ("-" if b is None else f"{b:g}" for b in level.bandwidth)
+        ports = [("-" if b is None else f"{b:g}") for b in level.bandwidth]
+        if level.shared_bandwidth is not None:
+            ports.append(f"both {level.shared_bandwidth:g}")
         hop = "wire" if level.hop_energy_pJ is None else f"{level.hop_energy_pJ:g}"
         rows.append(
             (
@@ -25,7 +27,7 @@ def describe(template: Template) -> str:
                 f"{level.word_bits} x {level.block_words}",
                 str(instances),
                 f"{level.fanout[0]} x {level.fanout[1]}",
-                f"{read} / {write}",
+                " / ".join(ports),
                 hop,
             )
         )

@@ -144,6 +144,9 @@ class LevelForm(Form):
         Annotated[list[Rate], Meta(min_length=2, max_length=2)] | Rate,
         Meta(description="words per cycle as one number, or as [read, write]"),
     ] = None
+    shared_bandwidth: Annotated[
+        Rate, Meta(description="words per cycle of one port that reads, fills and updates share")
+    ] = None
     hop_energy_pJ: Amount | Literal["wire"] | None = None
     granularity_rows: Index | None = None
 
@@ -322,6 +325,7 @@ def _level(form: LevelForm, word_bits: int) -> Level:
         block_words=form.block_words or 1,
         fanout=form.fanout or (1, 1),
         bandwidth=(_finite(read), _finite(write)),
+        shared_bandwidth=_finite(form.shared_bandwidth),
         hop_energy_pJ=None if form.hop_energy_pJ == "wire" else form.hop_energy_pJ or 0.0,
         granularity_rows=_ROWS_OF_KIND[form.kind] if rows is None else rows,
     )

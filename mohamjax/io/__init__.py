@@ -49,7 +49,9 @@ if TYPE_CHECKING:
     from mohamjax.io.robust import package_rows, price_rows, read_comparisons, robust_rows, write_robust_results
     from mohamjax.io.schedules import evaluate_schedules
     from mohamjax.io.timeloop import TimeloopInput, evaluate_timeloop, read_timeloop
+    from mohamjax.io.timeloop_template import template_constraints, write_timeloop_template
     from mohamjax.io.timeloop_writer import (
+        TimeloopExport,
         template_architecture,
         timeloop_documents,
         write_timeloop,
@@ -67,6 +69,7 @@ __all__ = [
     "BatchSummary",
     "CheckpointFile",
     "MappingCache",
+    "TimeloopExport",
     "TimeloopInput",
     "best_nests",
     "cache_folder",
@@ -103,6 +106,7 @@ __all__ = [
     "robust_rows",
     "schedules_document",
     "template_architecture",
+    "template_constraints",
     "timeloop_documents",
     "write_checkpoint",
     "write_design_arrays",
@@ -115,6 +119,7 @@ __all__ = [
     "write_timeloop",
     "write_timeloop_designs",
     "write_timeloop_mappings",
+    "write_timeloop_template",
     "write_together",
     "write_transfer",
 ]
@@ -128,7 +133,9 @@ _LATE = {
     "robust": ("package_rows", "price_rows", "read_comparisons", "robust_rows", "write_robust_results"),
     "schedules": ("evaluate_schedules",),
     "timeloop": ("TimeloopInput", "evaluate_timeloop", "read_timeloop"),
+    "timeloop_template": ("template_constraints", "write_timeloop_template"),
     "timeloop_writer": (
+        "TimeloopExport",
         "template_architecture",
         "timeloop_documents",
         "write_timeloop",

@@ -36,6 +36,7 @@ from mohamjax.mapping import (
     loop_nest,
     mapping_to_dict,
 )
+from mohamjax.mapping.nest import pad_mapping
 from mohamjax.mapping.notation import mapping_of, padded_of
 from mohamjax.reader import found
 from mohamjax.schedule.bounds import alone, offchip_bandwidth
@@ -242,22 +243,7 @@ class _Given:
         layers = [u for u, unique in enumerate(self.application.unique_layers) if unique.shape == given.shape]
         if not layers:
             raise InputError("no layer of these networks has the problem's shape", remedy="check the problem", **fail)
-        missing = self.levels - len(names)
-        m: Any = given.mapping
-
-        def padded(leaf: Any, axis: int, fill: Any) -> np.ndarray:
-            leaf = np.asarray(leaf)[(slice(None),) * axis + (slice(len(names)),)]
-            row = np.broadcast_to(np.asarray(fill, leaf.dtype), (*leaf.shape[:axis], missing, *leaf.shape[axis + 1 :]))
-            return np.concatenate([leaf, row], axis=axis)
-
-        unit = np.arange(len(DIMS))
-        mapping = Mapping(
-            temporal=padded(m.temporal, 0, 1),
-            order=padded(m.order, 0, unit),
-            spatial=padded(m.spatial, 1, 1),
-            spatial_order=padded(m.spatial_order, 1, unit),
-            keep=padded(m.keep, 0, False),
-        )
+        mapping = pad_mapping(given.mapping, self.levels)
         for u in layers:
             for t in owners:
                 if self.templates[t].runs(self.application.unique_layers[u].type):

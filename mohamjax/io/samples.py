@@ -18,12 +18,13 @@ import numpy as np
 
 from mohamjax.dims import DATA_SPACES, RELEVANT, WINDOWS, C, G, K, N, O, W
 from mohamjax.errors import InputError
-from mohamjax.hardware.machine import Architecture, Machine
+from mohamjax.hardware.machine import Architecture, Machine, pad_machine
 from mohamjax.io.files import dump_json, parse_json, read_json, write_text
 from mohamjax.mapping import Sample, predict
 from mohamjax.mapping.explain import explain_evaluation, explanation_text, rejection, whole
 from mohamjax.mapping.nest import Mapping
 from mohamjax.mapping.notation import mapping_from_dict
+from mohamjax.mapping.predict import alike
 from mohamjax.reader import read_lines
 from mohamjax.workload.layer import DIMS, WorkloadShape
 
@@ -89,28 +90,12 @@ def _level(fields: _Fields) -> dict[str, Any]:
         "mesh": [number("meshX"), number("meshY")],
         "instances": number("instances"),
         "bandwidth": [number("read_bw", unlimited=True), number("write_bw", unlimited=True)],
+        "shared_bandwidth": number("shared_bw", unlimited=True) if "shared_bw" in fields.data else math.inf,
         "reduces": fields.text("kind") != "dram",
         "access_energy": [number("energy_read_pJ", positive=False), number("energy_write_pJ", positive=False)],
         "area": number("area_um2", positive=False),
         "hop_energy": number("energy_per_hop_pJ", positive=False),
     }
-
-
-_PADDING = {
-    "level_mask": False,
-    "keep": [False] * len(DATA_SPACES),
-    "capacity": math.inf,
-    "word_bits": 8.0,
-    "block_words": 1.0,
-    "fanout": [1.0, 1.0],
-    "mesh": [math.inf, math.inf],
-    "instances": math.inf,
-    "bandwidth": [math.inf, math.inf],
-    "reduces": True,
-    "access_energy": [0.0, 0.0],
-    "area": 0.0,
-    "hop_energy": 0.0,
-}
 
 
 def read_architectures(path: str | pathlib.Path) -> dict[str, Architecture]:
@@ -146,15 +131,14 @@ def read_architectures(path: str | pathlib.Path) -> dict[str, Architecture]:
             raise InputError("the name comes twice", file=path, item=name, remedy="rename one")
         if len(set(level_names)) < len(level_names):
             raise InputError("two levels share a name", file=path, item=name, remedy="rename one")
-        padded = [*levels, *[_PADDING] * (most - len(levels))]
-        arrays: dict[str, Any] = {key: np.array([level[key] for level in padded]) for key in _PADDING}
+        arrays: dict[str, Any] = {key: np.array([level[key] for level in levels]) for key in levels[0]}
         arrays |= {
             "mac_mesh": np.array([mac.number("meshX"), mac.number("meshY")]),
             "mac_instances": np.array(mac.number("instances")),
             "mac_energy": np.array(mac.number("energy_pJ", positive=False)),
             "mac_area": np.array(mac.number("area_um2", positive=False)),
         }
-        machine = Machine(**arrays)
+        machine = pad_machine(Machine(**arrays), most)
         result[name] = Architecture(name, tuple(level_names), mac.text("name"), machine)
     return result
 
@@ -282,12 +266,15 @@ def _traffic(result: Any, sample: Sample, level: int) -> dict[str, Any]:
                 sent = 2 * sent - counts.partition[level, v]
             entries.append([members, number, whole(sent), whole(hops) if len(sizes) == 1 else None])
         ingresses.append(entries)
-    reductions = (max(classes[2]) - 1) * counts.network[level, 2]
+    words = counts.network[level].copy()
+    if not reduces:
+        # Both are of what enters the network; MACs just under such a memory that hand on sums have no classes.
+        words[2] = 2 * words[2] - counts.partition[level, 2]
+    reductions = (max(classes[2]) - 1) * words[2]
     if counts.link_transfers[level, 2] > 0:
         # Partial sums that MACs hand on are not added on the network; all others are, down to one per group.
         summed = counts.delivered[level, 2] * children - counts.link_transfers[level, 2]
         reductions = summed - counts.ingress[level, 2]
-    words = counts.network[level]
     return {
         "multicast_max": [max(sizes) for sizes in classes],
         "ingresses": ingresses,
@@ -382,6 +369,7 @@ def evaluate_samples(
     out_path: str | pathlib.Path,
     *,
     links: bool = True,
+    first_fills: bool = False,
     float32: bool = False,
     explain: str | None = None,
 ) -> dict[str, Any]:
@@ -392,6 +380,7 @@ def evaluate_samples(
         samples_path: Samples file, `.jsonl` or `.jsonl.gz`.
         out_path: As in `report_samples`.
         links: As in `predict`.
+        first_fills: As in `predict`.
         float32: As in `predict`.
         explain: As in `report_samples`.
 
@@ -405,7 +394,7 @@ def evaluate_samples(
     samples = list(read_samples(samples_path, architectures))
     if not samples:
         raise InputError("holds no sample", file=samples_path, remedy="give one JSON object per line")
-    return report_samples(samples, out_path, links=links, float32=float32, explain=explain)
+    return report_samples(samples, out_path, links=links, first_fills=first_fills, float32=float32, explain=explain)
 
 
 def report_samples(
@@ -413,6 +402,7 @@ def report_samples(
     out_path: str | pathlib.Path,
     *,
     links: bool = True,
+    first_fills: bool = False,
     float32: bool = False,
     explain: str | None = None,
 ) -> dict[str, Any]:
@@ -423,6 +413,7 @@ def report_samples(
         out_path: Predictions, one JSON object per line: `id`, `ok`, `reject` (a list of `level` and `reason`, null if
             none) and `out` (Timeloop's statistics, null if rejected); `-` is standard output.
         links: As in `predict`.
+        first_fills: As in `predict`.
         float32: As in `predict`.
         explain: Also print an explanation per mapping, as a table (`text`) or a JSON object per line (`json`), to
             standard output (standard error if that takes the predictions).
@@ -434,7 +425,8 @@ def report_samples(
         InputError: the predictions cannot be written.
     """
     began = time.perf_counter()
-    results, areas = predict(samples, links=links, float32=float32)
+    samples = alike(samples)
+    results, areas = predict(samples, links=links, first_fills=first_fills, float32=float32)
     results = jax.tree.map(lambda x: x.astype(np.float64) if np.issubdtype(x.dtype, np.floating) else x, results)
     leaves, tree = jax.tree.flatten(results)
     rows, explanations, accepted = [], [], 0

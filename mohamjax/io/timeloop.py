@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections import abc
+from collections.abc import Sequence
 from typing import Any
 
 import yaml
@@ -29,7 +31,7 @@ from mohamjax.io.timeloop_place import At
 from mohamjax.mapping import Sample
 from mohamjax.mapping.nest import Mapping
 from mohamjax.mapping.space import Constraints
-from mohamjax.reader import StrictLoader, read_yaml
+from mohamjax.reader import QuickLoader, StrictLoader, found, read_yaml
 from mohamjax.workload.layer import DIMS, WorkloadShape
 
 __all__ = ["TimeloopInput", "evaluate_timeloop", "read_timeloop"]
@@ -51,6 +53,7 @@ class TimeloopInput:
         mapping: The loop nest, NumPy arrays.
         constraints: Limits of the map space, NumPy arrays. "= n" above 1 is read as "at most n", as everywhere here.
         tables: Which of ERT (energies) and ART (areas) were there.
+        notes: Lines about what was passed over.
     """
 
     architecture: Architecture | None = None
@@ -58,31 +61,43 @@ class TimeloopInput:
     mapping: Mapping | None = None
     constraints: Constraints | None = None
     tables: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class _Loader(StrictLoader):
     """Knows the node tags of version 0.4."""
 
 
-def _tagged(loader: _Loader, suffix: str, node: yaml.Node) -> dict[Any, Any]:
+def _tagged(loader: Any, suffix: str, node: yaml.Node) -> dict[Any, Any]:
     if not isinstance(node, yaml.MappingNode):
         raise yaml.constructor.ConstructorError(None, None, f"!{suffix} is no mapping", node.start_mark)
     return {**loader.construct_mapping(node, deep=True), "!": suffix}
 
 
+class _QuickLoader(QuickLoader):
+    """As `_Loader`."""
+
+
 _Loader.add_multi_constructor("!", _tagged)
+_QuickLoader.add_multi_constructor("!", _tagged)
 
 
-def _documents(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
-    """Top-level (key, value) pairs of a YAML file."""
-    document = read_yaml(path, _Loader)
+_Files = abc.Mapping[pathlib.Path, abc.Mapping[str, Any]]
+"""What YAML files hold, by top-level key."""
+
+
+def _read(path: pathlib.Path) -> dict[str, Any]:
+    try:
+        document = read_yaml(path, _QuickLoader)
+    except InputError:
+        document = read_yaml(path, _Loader)  # which says better what is wrong
     if not document:
         raise InputError("holds no keys", file=path, remedy="give one of architecture, problem, mapping, constraints")
-    for key, value in document.items():
+    for key in document:
         if key not in _KNOWN:
             known = ", ".join(sorted(_KNOWN))
             raise InputError(f"{key!r} is not read", file=path, item=str(key), remedy=f"known are {known}")
-        yield str(key), value
+    return document
 
 
 def read_timeloop(*paths: str | pathlib.Path) -> TimeloopInput:
@@ -98,40 +113,81 @@ def read_timeloop(*paths: str | pathlib.Path) -> TimeloopInput:
     Raises:
         InputError: A file is unreadable, or holds what is outside of the subset described at the top of this module.
     """
-    found: dict[str, tuple[At, Any]] = {}
-    for path in map(pathlib.Path, paths):
-        for key, value in _documents(path):
+    return _together({path: _read(path) for path in map(pathlib.Path, paths)})
+
+
+def _together(files: _Files) -> TimeloopInput:
+    """What files that belong together hold."""
+    parts: dict[str, tuple[At, Any]] = {}
+    for path, document in files.items():
+        for key, value in document.items():
             kind = "constraints" if "constraints" in key or key == "mapspace" else key
-            if kind in found and kind != "constraints":
+            if kind in parts and kind != "constraints":
                 raise InputError("comes twice", file=path, item=key, remedy="give each part once")
             at = At(path, key)
             if kind == "constraints":
                 rows = at.list(value.get("targets", value.get("constraints")) if isinstance(value, dict) else value)
-                earlier = found[kind][1] if kind in found else []
-                found[kind] = (at, [*earlier, *((at / n, row) for n, row in enumerate(rows))])
+                earlier = parts[kind][1] if kind in parts else []
+                parts[kind] = (at, [*earlier, *((at / n, row) for n, row in enumerate(rows))])
             else:
-                found[kind] = (at, value)
+                parts[kind] = (at, value)
 
     architecture = shape = mapping = limits = None
-    depthwise, spaces = False, DATA_SPACES
-    tables = {name: read_tables(*found[name]) for name in _TABLES if name in found}
-    if "architecture" in found:
-        architecture = read_architecture(*found["architecture"], tables.get("ERT", {}), tables.get("ART", {}))
-    if "problem" in found:
-        shape, depthwise, spaces = read_problem(*found["problem"])
-    if "mapping" in found:
-        at, value = found["mapping"]
+    depthwise, spaces, notes = False, DATA_SPACES, ()
+    tables = {name: read_tables(*parts[name]) for name in _TABLES if name in parts}
+    if "architecture" in parts:
+        architecture, notes = read_architecture(*parts["architecture"], tables.get("ERT"), tables.get("ART"))
+    if "problem" in parts:
+        shape, depthwise, spaces = read_problem(*parts["problem"])
+    if "mapping" in parts:
+        at, value = parts["mapping"]
         if architecture is None or shape is None:
             raise at.error("needs an architecture and a problem", "give their files too")
         mapping = read_mapping(at, value, architecture, shape, depthwise, spaces)
-    if "constraints" in found:
-        at, rows = found["constraints"]
+    if "constraints" in parts:
+        at, rows = parts["constraints"]
         if architecture is None:
             raise at.error("need an architecture", "give its file too")
         limits = read_constraints(rows, architecture, depthwise, spaces)
     return TimeloopInput(
-        architecture=architecture, shape=shape, mapping=mapping, constraints=limits, tables=tuple(tables)
+        architecture=architecture,
+        shape=shape,
+        mapping=mapping,
+        constraints=limits,
+        tables=tuple(tables),
+        notes=notes,
     )
+
+
+def _mappings_of(paths: Sequence[str | pathlib.Path]) -> dict[str, _Files]:
+    """The mappings of files and folders by their names, each with the files that belong to it.
+
+    Files that are named belong to all mappings. In a folder a mapping has those of its own folder and, for what these
+    do not hold, those of the folders around it.
+    """
+    loose: dict[pathlib.Path, dict[str, Any]] = {}
+    result: dict[str, _Files] = {}
+    for path in map(pathlib.Path, paths):
+        if not found(path, folder=True):
+            loose[path] = _read(path)
+            continue
+        rows = {file: _read(file) for file in sorted(path.rglob("*.y*ml")) if file.suffix in (".yaml", ".yml")}
+        homes: dict[pathlib.Path, list[pathlib.Path]] = {}
+        for file in rows:
+            homes.setdefault(file.parent, []).append(file)
+        for file in (file for file, document in rows.items() if "mapping" in document):
+            place = file.relative_to(path)
+            name = str(place.parent if file.name == "mapping.yaml" and len(place.parts) > 1 else place)
+            own, held = {file: rows[file]}, set(rows[file])
+            for home in file.parents[: len(place.parts)]:
+                near = [other for other in homes.get(home, []) if "mapping" not in rows[other]]
+                near = [other for other in near if not held & set(rows[other])]
+                own |= {other: rows[other] for other in near}
+                held |= {key for other in near for key in rows[other]}
+            result[name if len(paths) == 1 else str(path / name)] = own
+    shared = {path: document for path, document in loose.items() if "mapping" not in document}
+    result = {name: {**own, **shared} for name, own in result.items()}
+    return result | {str(path): {**shared, path: loose[path]} for path in loose if path not in shared}
 
 
 def evaluate_timeloop(
@@ -139,15 +195,20 @@ def evaluate_timeloop(
     out_path: str | pathlib.Path,
     *,
     links: bool = True,
+    first_fills: bool = False,
     float32: bool = False,
     explain: str | None = None,
 ) -> dict[str, Any]:
-    """Predicts the mapping of Timeloop YAML files.
+    """Predicts the mappings of Timeloop YAML files.
 
     Args:
-        paths: As `read_timeloop` takes them; with an architecture, a problem and a mapping among them.
-        out_path: As in `report_samples`; the `id` is the name of the file with the mapping.
+        paths: Files as `read_timeloop` takes them, one or several mappings with the architecture and the problem that
+            they share, or folders, such as `map --timeloop` writes, of mappings beside or below the files that
+            belong to them.
+        out_path: As in `report_samples`; the `id` is the name of the file with the mapping, in a folder its path there
+            (of a `mapping.yaml` that of its folder, which `index.csv` names).
         links: Count link transfers, as Timeloop does by default.
+        first_fills: Fill outputs by the rule of Timeloop before 3.0.
         float32: Count in single instead of double precision.
         explain: As in `report_samples`.
 
@@ -155,27 +216,41 @@ def evaluate_timeloop(
         As `report_samples`.
 
     Warns:
-        UserWarning: an energy or area table is missing, so that its figures are 0.
+        UserWarning: an energy or area table is missing, so that its figures are 0; something was passed over.
 
     Raises:
-        InputError: as `read_timeloop`; there is no mapping; the mapping breaks constraints that are given too.
+        InputError: as `read_timeloop`; there is no mapping; a mapping breaks constraints that are given too.
     """
-    given = read_timeloop(*paths)
     listed = ", ".join(str(path) for path in paths)
-    if given.architecture is None or given.shape is None or given.mapping is None:
+    began = time.perf_counter()
+    samples, told = [], {}
+    for name, files in _mappings_of(paths).items():
+        given = _together(files)
+        if given.architecture is None or given.shape is None or given.mapping is None:
+            raise InputError(
+                "needs an architecture and a problem", file=name, item="mapping", remedy="give their files"
+            )
+        if given.constraints is not None:
+            _obey(given.mapping, given.constraints, given.architecture, ", ".join(map(str, files)))
+        missing = [table for table in _TABLES if table not in given.tables]
+        notes = list(given.notes)
+        if missing:
+            figures = " and ".join(_TABLES[table] for table in missing)
+            absent = f"there is no {' and no '.join(missing)}"
+            notes.insert(0, f"{absent}: {figures} that the architecture does not state count as 0")
+        for note in notes:
+            told.setdefault(note, []).append(given.architecture.name)
+        samples.append(Sample(name, given.architecture, given.shape, given.mapping))
+    if not samples:
         raise InputError(
             "there is no mapping in these files", file=listed, remedy="give architecture, problem and mapping"
         )
-    if given.constraints is not None:
-        _obey(given.mapping, given.constraints, given.architecture, listed)
-    missing = [table for table in _TABLES if table not in given.tables]
-    if missing:
-        figures = " and ".join(_TABLES[table] for table in missing)
-        told = f"there is no {' and no '.join(missing)}: {figures} that the architecture does not state count as 0"
-        warnings.warn(f"{listed}: {told}", stacklevel=2)
-    name = next(str(path) for path in paths if any(key == "mapping" for key, _ in _documents(pathlib.Path(path))))
-    sample = Sample(name, given.architecture, given.shape, given.mapping)
-    return report_samples([sample], out_path, links=links, float32=float32, explain=explain)
+    for note, names in told.items():
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        warnings.warn(f"{names[0]}{more}: {note}", stacklevel=2)
+    reading = time.perf_counter() - began
+    summary = report_samples(samples, out_path, links=links, first_fills=first_fills, float32=float32, explain=explain)
+    return {**summary, "seconds": round(summary["seconds"] + reading, 3)}
 
 
 def _obey(mapping: Mapping, limits: Constraints, architecture: Architecture, file: str) -> None:
@@ -212,12 +287,3 @@ def _obey(mapping: Mapping, limits: Constraints, architecture: Architecture, fil
                 item=f"mapping, {name}",
                 remedy="change one of the two",
             )
-
-
-# Architecture
-
-
-# Problem
-
-
-# Mapping and constraints

@@ -15,54 +15,116 @@ from mohamjax.hardware import Architecture
 from mohamjax.hardware.machine import Machine
 from mohamjax.io.timeloop_place import DIGITS, LARGEST_WHOLE, At, kept
 
-__all__ = ["read_architecture", "read_tables"]
+__all__ = ["BANDWIDTHS", "read_architecture", "read_tables"]
 
 
 _RANGE = re.compile(r"^(?P<name>.+?)\s*\[\s*(?P<first>\d+)\s*\.\.\s*(?P<last>\d+)\s*\]$")
 
 
-_MACS = re.compile(r"mac|compute|multiplier", re.IGNORECASE)
+# Timeloop looks for these words in the class of a component and passes over what has none of them.
+_STORAGE = ("DRAM", "SRAM", "regfile", "smartbuffer", "storage")
+_COMPUTE = ("mac", "compute")
+_NETWORK = ("XY_NoC", "Legacy", "ReductionTree", "SimpleMulticast")
 
 
-# Attributes that say how large or fast a level is, by their names in the versions of the format.
-_WORD_BITS = ("word-bits", "word_bits", "word_width", "datawidth")
+# Attributes of a level by their names in the versions of the format, which write "-" or "_" between the words. Where
+# there are several, Timeloop takes the first.
+_WORD_BITS = ("word_bits", "word_width", "datawidth")
+_BLOCK = ("block_size", "n_words")
+_CLUSTER = ("cluster_size",)
+_WIDTH = ("width", "memory_width", "data_storage_width")
+_ENTRIES = ("entries",)
+_DEPTH = ("depth", "memory_depth", "data_storage_depth")
+_KILOBYTES = ("sizeKB",)
+BANDWIDTHS = ("read_bandwidth", "write_bandwidth", "shared_bandwidth")
+"""Attributes of a level that limit its ports: `Machine.bandwidth` and `Machine.shared_bandwidth`."""
+
+_MESH = ("instances", "meshX", "meshY")
+_UNDERSTOOD = {*_WORD_BITS, *_BLOCK, *_CLUSTER, *_WIDTH, *_ENTRIES, *_DEPTH, *_KILOBYTES, *BANDWIDTHS, *_MESH}
+_UNDERSTOOD |= {"bandwidth", "vector_access_energy", "cluster_area", "energy_per_hop", "technology"}
+_UNDERSTOOD |= {"reduction_supported", "multiple_buffering", "network_type"}
+_OF_MACS = {"word_bits", "datawidth", *_MESH, "energy", "area"}
 
 
-_BLOCK = ("block-size", "block_size", "n_words")
+_WITHOUT_EFFECT = {
+    "type",
+    "technology",
+    "num_ports",
+    "n_ports",
+    "num_banks",
+    "n_banks",
+    "network_word_bits",
+    "tile_width",
+}
+"""Attributes that Timeloop looks at only for energies of its own, which the tables replace."""
 
 
-_WIDTH = ("memory_width", "width")
-
-
-_DEPTH = ("memory_depth", "depth")
-
-
+_NETWORKS = "leave networks to Timeloop's default"
+_SPARSE = "leave out sparse optimisations"
 _REFUSED = {
-    "bandwidth": "give read_bandwidth and write_bandwidth",
-    "shared_bandwidth": "give read_bandwidth and write_bandwidth",
-    "network_read": "leave networks to Timeloop's default",
-    "network_fill": "leave networks to Timeloop's default",
-    "network_drain": "leave networks to Timeloop's default",
-    "network_update": "leave networks to Timeloop's default",
-    "router-energy": "give energy-per-hop",
-    "wire-energy": "give energy-per-hop",
-    "min-utilization": "leave it out",
+    "network_read": _NETWORKS,
+    "network_fill": _NETWORKS,
+    "network_drain": _NETWORKS,
+    "network_update": _NETWORKS,
+    "network_operand": _NETWORKS,
+    "network_result": _NETWORKS,
+    "network_fill_latency": "leave it out: start-up is not counted",
+    "network_drain_latency": "leave it out: start-up is not counted",
+    "fill_latency": "leave it out: start-up is not counted",
+    "drain_latency": "leave it out: start-up is not counted",
+    "router_energy": "give energy-per-hop",
+    "wire_energy": "give energy-per-hop",
+    "energy_per_ingress": "give energy-per-hop",
+    "addr_gen_energy": "leave it out",
     "min_utilization": "leave it out",
     "allow_overbooking": "leave it out",
-    "metadata_storage_width": "leave out sparse optimisations",
-    "metadata_datawidth": "leave out sparse optimisations",
+    "metadata_block_size": _SPARSE,
+    "metadata_datawidth": _SPARSE,
+    "metadata_word_bits": _SPARSE,
+    "metadata_storage_width": _SPARSE,
+    "metadata_storage_depth": _SPARSE,
+    "metadata_width": _SPARSE,
+    "metadata_depth": _SPARSE,
+    "compression_supported": _SPARSE,
+    "decompression_supported": _SPARSE,
+    "tile_partition_supported": _SPARSE,
+    "concordant_compressed_tile_traversal": _SPARSE,
 }
+"""Attributes that would change a result, unless they are 0 or false."""
+
+
+# Actions of an ERT that Timeloop takes an energy from, the first that there is. It never reads one called `update`.
+_ACTIONS = {
+    "read": ("random_read", "read"),
+    "fill": ("random_fill", "write"),
+    "update": ("random_update", "random_fill", "write"),
+}
+_COMPUTING = ("mac_random", "mult_random", "mac", "mult", "compute")
 
 
 @dataclasses.dataclass
 class _Component:
+    """A component of an architecture: `attributes` with "_" between the words of a key, `written` as in the file."""
+
     at: At
     name: str
     kind: str
     attributes: dict[str, Any]
+    written: dict[str, str]
     instances: int
     spatial: tuple[int, int] | None
     keep: list[str] | None = None
+
+    def is_a(self, words: Sequence[str]) -> bool:
+        """Whether Timeloop takes its class for one that these words name."""
+        return any(word in self.kind for word in words)
+
+    def value(self, *keys: str, whole: bool = False) -> float | None:
+        """The number of the first of the attributes that there is."""
+        for key in keys:
+            if key in self.attributes:
+                return (self.at / self.written[key]).number(self.attributes[key], whole=whole)
+        return None
 
 
 def _named(at: At, data: dict[str, Any]) -> tuple[str, int]:
@@ -88,7 +150,13 @@ def _component(at: At, data: Any, copies: int, spatial: tuple[int, int] | None) 
     kind = data.get("class", data.get("subclass"))
     if not isinstance(kind, str):
         raise at.error("has no class", "give one, such as DRAM, SRAM, regfile, intmac")
-    attributes = at.table(data.get("attributes", {}))
+    attributes: dict[str, Any] = {}
+    written: dict[str, str] = {}
+    for key, value in at.table(data.get("attributes", {})).items():
+        plain = str(key).replace("-", "_")
+        if plain in attributes:
+            raise (at / key).error(f"is written as {written[plain]} too", "write it once")
+        attributes[plain], written[plain] = value, str(key)
     keep = None
     if "constraints" in data:
         rules = (at / "constraints").table(data["constraints"])
@@ -97,7 +165,7 @@ def _component(at: At, data: Any, copies: int, spatial: tuple[int, int] | None) 
                 "loop constraints inside a node are not read", "give them as a list of targets in `constraints`"
             )
         keep = kept((at / "constraints"), at.table(rules["dataspace"]), list(DATA_SPACES))
-    return _Component(at, name, kind, attributes, copies * count, spatial, keep)
+    return _Component(at, name, kind, attributes, written, copies * count, spatial, keep)
 
 
 def _tree(at: At, data: Any, copies: int) -> Iterator[_Component]:
@@ -139,26 +207,50 @@ def _nodes(at: At, nodes: list[Any]) -> Iterator[_Component]:
 
 
 def read_tables(at: At, value: Any) -> dict[str, dict[str, float]]:
-    """Energy or area per action of each component of an ERT or ART, by the last part of its name."""
-    result: dict[str, dict[str, float]] = {}
-    for n, row in enumerate((at / "tables").list(at.table(value).get("tables"))):
+    """Energy or area per action of each component of an ERT or ART, by the last part of its name.
+
+    Of several energies of an action, with different arguments, Timeloop takes the largest.
+    """
+    value = at.table(value)
+    if str(value.get("version")) not in ("0.3", "0.4"):
+        raise (at / "version").error(f"{value.get('version')!r} is not read", "known are 0.3 and 0.4")
+    whole: dict[str, dict[str, float]] = {}
+    for n, row in enumerate((at / "tables").list(value.get("tables"))):
         row = (at / n).table(row)
-        name = re.sub(r"\[[^]]*\]", "", str(row.get("name", ""))).rpartition(".")[2]
-        here = at / name
+        name = re.sub(r"\[[^]]*\]", "", str(row.get("name", "")))
+        here = at / name.rpartition(".")[2]
         if "area" in row:
-            result[name] = {"area": (here / "area").number(row["area"])}
+            whole[name] = {"area": (here / "area").number(row["area"])}
             continue
-        actions: dict[str, float] = {}
+        actions = whole.setdefault(name, {})
         for action in (here / "actions").list(row.get("actions")):
             action = here.table(action)
-            value = (here / action.get("name")).number(action.get("energy"))
-            actions[str(action.get("name"))] = max(value, actions.get(str(action.get("name")), 0.0))
-        result[name] = actions
+            energy = (here / action.get("name")).number(action.get("energy"))
+            actions[str(action.get("name"))] = max(energy, actions.get(str(action.get("name")), 0.0))
+    result: dict[str, dict[str, float]] = {}
+    for name, actions in whole.items():
+        result.setdefault(name.rpartition(".")[2], {}).update(actions)
     return result
 
 
-def read_architecture(at: At, value: Any, ert: dict[str, Any], art: dict[str, Any]) -> Architecture:
-    """The machine of an `architecture`, with energies and areas where their tables are there."""
+def _first(table: dict[str, float], actions: Sequence[str]) -> float | None:
+    return next((table[action] for action in actions if action in table), None)
+
+
+def read_architecture(
+    at: At, value: Any, ert: dict[str, Any] | None = None, art: dict[str, Any] | None = None
+) -> tuple[Architecture, tuple[str, ...]]:
+    """The machine of an `architecture`, with energies and areas where their tables are there.
+
+    Args:
+        at: Its place.
+        value: What is there.
+        ert: `read_tables` of the energies, None without.
+        art: Likewise of the areas.
+
+    Returns:
+        The machine, and lines about what was passed over.
+    """
     value = at.table(value)
     version = value.get("version")
     if str(version) not in ("0.2", "0.3", "0.4"):
@@ -172,22 +264,39 @@ def read_architecture(at: At, value: Any, ert: dict[str, Any], art: dict[str, An
         components = list(_tree(at, roots[0], 1))
     else:
         raise at.error("has neither subtree nor nodes", "describe the levels in one of them")
-    if not components or not _MACS.search(components[-1].kind):
+    for part in components:
+        if part.is_a(_NETWORK) and not part.is_a((*_STORAGE, *_COMPUTE)):
+            raise part.at.error(f"networks ({part.kind}) are not modelled", _NETWORKS)
+    notes = []
+    strange = [f"{p.name} ({p.kind})" for p in components if not p.is_a((*_STORAGE, *_COMPUTE))]
+    if strange:
+        notes.append(f"passed over, as Timeloop does: {', '.join(strange)}, of no class that it knows")
+    components = [part for part in components if part.is_a((*_STORAGE, *_COMPUTE))]
+    if not components or components[-1].is_a(_STORAGE):
         raise at.error("does not end in a MAC", "list the arithmetic component (class intmac or the like) last")
     *storage, mac = components
     if not storage:
         raise at.error("has no storage level", "list the memories, outermost first")
     for part in storage:
-        if _MACS.search(part.kind):
+        if not part.is_a(_STORAGE):
             raise part.at.error(f"a second arithmetic component ({part.kind})", "the model covers one, listed last")
     names = [part.name for part in components]
     for part in components:
         if names.count(part.name) > 1:
             raise part.at.error("the name comes twice", "rename one")
+    unknown = [text for part in components for text in _check_attributes(part, part is mac)]
+    if unknown:
+        notes.append(f"attributes that neither Timeloop's model nor this one knows: {', '.join(unknown)}")
+    wires = [part for part in storage if "energy_per_hop" not in part.attributes]
+    if ert and any(ert.get(wire, {}).get("transfer_random") for wire in ("wire", "Wire")) and wires:
+        raise wires[0].at.error(
+            "would take its wires' energy from the ERT, which is not modelled", "give energy-per-hop"
+        )
 
     meshes = [_mesh(part) for part in reversed(storage)]
     inner = [_mesh(mac), *meshes[:-1]]
     rows: list[dict[str, Any]] = []
+    missing: list[str] = []
     for part, mesh, below in zip(reversed(storage), meshes, inner, strict=True):
         fanout = [below[axis] / mesh[axis] for axis in range(2)]
         if any(f != int(f) or f < 1 for f in fanout):
@@ -195,35 +304,72 @@ def read_architecture(at: At, value: Any, ert: dict[str, Any], art: dict[str, An
                 f"{mesh[0]} x {mesh[1]} instances do not divide the {below[0]} x {below[1]} of the next inner level",
                 "make the meshes multiples of each other",
             )
-        rows.append(_storage(part, mesh, fanout, ert.get(part.name, {}), art.get(part.name, {})))
+        spent, lost = _energies(part, None if ert is None else ert.get(part.name, {}))
+        missing += lost
+        own = part.value("cluster_area") or 0.0
+        area = (art or {}).get(part.name, {}).get("area", own)
+        rows.append(
+            {**_storage(part, mesh, fanout), "access_energy": spent[:2], "update_energy": spent[2], "area": area}
+        )
     arrays: dict[str, Any] = {key: np.array([row[key] for row in rows]) for key in rows[0]}
+    if (arrays["update_energy"] == arrays["access_energy"][:, 1]).all():
+        arrays["update_energy"] = None
     macs = _mesh(mac)
-    spent = ert.get(mac.name, {})
-    energy = next((spent[a] for a in ("compute", "mac_random", "mac", "multiply") if a in spent), 0.0)
+    energy = _first((ert or {}).get(mac.name, {}), _COMPUTING)
+    if energy is None:
+        energy = mac.value("energy")
+        missing += [f"operations of {mac.name}"] if ert is not None and energy is None else []
+    if missing:
+        notes.append(f"the ERT has no energy for {', '.join(missing)}: Timeloop takes its own, here they count as 0")
     arrays |= {
         "mac_mesh": np.array(macs, float),
         "mac_instances": np.array(float(macs[0] * macs[1])),
-        "mac_energy": np.array(energy),
-        "mac_area": np.array(art.get(mac.name, {}).get("area", 0.0)),
+        "mac_energy": np.array(energy or 0.0),
+        "mac_area": np.array((art or {}).get(mac.name, {}).get("area", mac.value("area") or 0.0)),
     }
-    machine = Machine(**arrays)
-    return Architecture(str(at.file), tuple(part.name for part in reversed(storage)), mac.name, machine)
+    names = tuple(part.name for part in reversed(storage))
+    return Architecture(str(at.file), names, mac.name, Machine(**arrays)), tuple(notes)
+
+
+def _check_attributes(part: _Component, is_mac: bool) -> list[str]:
+    """Refuses attributes that would change a result; those that nobody knows, by name."""
+    for key, remedy in _REFUSED.items():
+        if part.attributes.get(key) and not (key == "wire_energy" and "energy_per_hop" in part.attributes):
+            raise (part.at / part.written[key]).error("is not modelled", remedy)
+    buffering = part.value("multiple_buffering")
+    if buffering not in (None, 1):
+        raise (part.at / part.written["multiple_buffering"]).error("is not modelled", "leave it out, or halve the size")
+    if part.attributes.get("network_type") == "M:N":
+        raise (part.at / part.written["network_type"]).error("'M:N' is not modelled", "leave it out")
+    known = {*_WITHOUT_EFFECT, *_REFUSED, *(_OF_MACS if is_mac else _UNDERSTOOD)}
+    return [f"{part.name}, {written}" for key, written in part.written.items() if key not in known]
+
+
+def _energies(part: _Component, table: dict[str, float] | None) -> tuple[list[float], list[str]]:
+    """Energies of a block read, filled and updated, and which of them a table that is there does not have.
+
+    An energy that the level states itself wins over the table.
+    """
+    stated = part.value("vector_access_energy")
+    if stated is not None:
+        return [stated] * 3, []
+    found = {kind: _first(table or {}, actions) for kind, actions in _ACTIONS.items()}
+    lost = [f"{kind}s of {part.name}" for kind, energy in found.items() if energy is None and table is not None]
+    return [energy or 0.0 for energy in found.values()], lost
 
 
 def _mesh(part: _Component) -> tuple[int, int]:
     """Instances along X and Y over the whole chip."""
-    at, attributes = part.at, part.attributes
+    at = part.at
     if part.instances > LARGEST_WHOLE:
         raise at.error("there are more instances than 2^53", "give a smaller machine")
     if part.spatial is not None:
         return part.spatial
-    count = int((at / "instances").number(attributes.get("instances", part.instances), whole=True))
-    x, y = attributes.get("meshX"), attributes.get("meshY")
-    if x is None and y is None:
+    given = part.value("instances", whole=True)
+    count = part.instances if given is None else int(given)
+    along = [None if n is None else int(n) for n in (part.value(axis, whole=True) for axis in ("meshX", "meshY"))]
+    if along == [None, None]:
         return count, 1
-    along = [
-        int((at / key).number(v, whole=True)) if v is not None else None for key, v in (("meshX", x), ("meshY", y))
-    ]
     mesh = (along[0] or count // (along[1] or 1), along[1] or count // (along[0] or 1))
     if mesh[0] * mesh[1] != count:
         raise at.error(
@@ -232,34 +378,38 @@ def _mesh(part: _Component) -> tuple[int, int]:
     return mesh
 
 
-def _storage(
-    part: _Component, mesh: tuple[int, int], fanout: list[float], energy: dict[str, float], area: dict[str, float]
-) -> dict[str, Any]:
-    """Machine fields of one storage level."""
-    at, attributes = part.at, part.attributes
-    for key, remedy in _REFUSED.items():
-        if key in attributes:
-            raise (at / key).error("is not modelled", remedy)
-    buffering = attributes.get("multiple-buffering", attributes.get("multiple_buffering", 1))
-    if (at / "multiple-buffering").number(buffering) != 1:
-        raise (at / "multiple-buffering").error("is not modelled", "leave it out, or halve the size")
-
-    def first(keys: Sequence[str]) -> float | None:
-        for key in keys:
-            if key in attributes:
-                return (at / key).number(attributes[key], whole=True)
-        return None
-
-    word_bits, block = first(_WORD_BITS) or 16.0, first(_BLOCK) or 1.0
-    width = first(_WIDTH)
-    clusters = first(("cluster-size", "cluster_size")) or (width / (word_bits * block) if width else 1)
-    if clusters != 1:
+def _block(at: At, word_bits: float, block: float | None, clusters: float | None, width: float | None) -> float:
+    """Words of a block. A row of the memory (`width`) is a cluster of blocks; without any sizes it is one block."""
+    if width and width % (word_bits * (block or 1)):
         raise at.error(
-            f"rows of {clusters:g} blocks (width over word bits times block size) are clusters, which are not modelled",
+            f"a width of {width:g} bits is no multiple of {word_bits:g} bits of a word times the block size",
+            "make the width a whole number of blocks",
+        )
+    if width and block is None:
+        block = width / (word_bits * (clusters or 1))
+    found = width / (word_bits * (block or 1)) if width else clusters or 1
+    if found not in (1, clusters):
+        told = f"rows of {found:g} blocks (width over word bits times block size)"
+        if clusters is not None:
+            raise at.error(f"{told} are not the cluster size of {clusters:g}", "leave out the cluster size")
+    if found != 1 or (clusters or 1) != 1:
+        raise at.error(
+            f"rows of {found:g} blocks (width over word bits times block size) are clusters, which are not modelled",
             "set the block size to width over word bits",
         )
-    depth, entries, kilobytes = first(_DEPTH), first(("entries",)), first(("sizeKB",))
-    dram = "DRAM" in part.kind.upper()
+    return block or 1.0
+
+
+def _storage(part: _Component, mesh: tuple[int, int], fanout: list[float]) -> dict[str, Any]:
+    """Machine fields of one storage level, without energies and area."""
+    at = part.at
+    word_bits = part.value(*_WORD_BITS, whole=True) or 16.0
+    sizes = (part.value(*keys, whole=True) for keys in (_BLOCK, _CLUSTER, _WIDTH))
+    block = _block(at, word_bits, *sizes)
+    dram = "DRAM" in part.kind or part.attributes.get("technology") == "DRAM"
+    entries, depth, kilobytes = (part.value(*keys, whole=True) for keys in (_ENTRIES, _DEPTH, _KILOBYTES))
+    if kilobytes is not None and (entries, depth) != (None, None):
+        raise (at / "sizeKB").error("is one of two sizes", "leave out either")
     capacity = math.inf
     if entries is not None:
         capacity = entries
@@ -269,16 +419,17 @@ def _storage(
         capacity = math.floor(kilobytes * 1024 * 8 / word_bits)
     elif not dram:
         raise at.error("has no size", "give entries, depth or sizeKB")
-    bandwidth = [math.inf, math.inf]
-    for i, key in enumerate(("read_bandwidth", "write_bandwidth")):
-        if key in attributes:
-            bandwidth[i] = (at / key).number(attributes[key])
-            if bandwidth[i] == 0:
-                raise (at / key).error("is 0: nothing would ever arrive", "write a number above 0, or leave it out")
-    access = attributes.get("vector-access-energy", attributes.get("vector_access_energy"))
-    base = 0.0 if access is None else (at / "vector-access-energy").number(access)
-    read = energy.get("read", energy.get("random_read", base))
-    write = max(energy.get(name, 0.0) for name in ("write", "update", "random_fill", "random_update", "fill"))
+    both = part.value("bandwidth")  # which Timeloop deals to both directions
+    bandwidth = [math.inf if both is None else both / 2] * 2 + [math.inf]
+    for i, key in enumerate(BANDWIDTHS):
+        given = part.value(key)
+        bandwidth[i] = bandwidth[i] if given is None else given
+        if bandwidth[i] == 0:
+            told = "is 0: nothing would ever arrive"
+            raise (at / (key if given == 0 else "bandwidth")).error(told, "write a number above 0, or leave it out")
+    reduces = part.attributes.get("reduction_supported", not dram)
+    if not isinstance(reduces, bool):
+        raise (at / part.written["reduction_supported"]).error(f"{reduces!r} is no truth value", "write true or false")
     keep = list(DATA_SPACES) if part.keep is None else part.keep
     return {
         "level_mask": True,
@@ -289,9 +440,8 @@ def _storage(
         "fanout": [float(f) for f in fanout],
         "mesh": [float(m) for m in mesh],
         "instances": float(mesh[0] * mesh[1]),
-        "bandwidth": bandwidth,
-        "reduces": not dram,
-        "access_energy": [read, write or base],
-        "area": area.get("area", 0.0),
-        "hop_energy": (at / "energy-per-hop").number(attributes.get("energy-per-hop", 0.0)),
+        "bandwidth": bandwidth[:2],
+        "shared_bandwidth": bandwidth[2],
+        "reduces": reduces,
+        "hop_energy": part.value("energy_per_hop") or 0.0,
     }

@@ -192,6 +192,9 @@ def _directives(
             if key not in _MAPPING_KEYS:
                 raise (at / key).error("is not read", f"known are {', '.join(sorted(_MAPPING_KEYS))}")
         level = _level(at, row.get("target"), architecture)
+        if kind == "spatial" and np.prod(np.asarray(architecture.machine.fanout)[level]) == 1:
+            told = f"{row['target']} has one child: Timeloop takes no spatial directive there"
+            raise at.error(told, "leave it out")
         if (level, kind) in seen:
             raise at.error(f"a second {kind} directive for {row['target']}", "merge them")
         seen.add((level, kind))
@@ -216,6 +219,27 @@ def _loops(at: At, slots: Sequence[int], bounds: abc.Mapping[int, int]) -> tuple
     return sorted(place, key=lambda dim: place[dim]), factors
 
 
+def _fill_up(at: At, given: Sequence[dict[int, int]], shape: WorkloadShape) -> None:
+    """Replaces factors of 0, which stand for the whole bound of their dimension, as in Timeloop.
+
+    Args:
+        at: The mapping.
+        given: Factors of each directive by slot.
+        shape: The layer.
+    """
+    zeros = [slot for factors in given for slot, number in factors.items() if number == 0]
+    for slot in zeros:
+        others = [factors[slot] for factors in given if factors.get(slot)]
+        if math.prod(others) > 1 or zeros.count(slot) > 1:
+            told = f"a factor of 0 is the whole bound of {_LETTERS[slot]}, which has other factors too"
+            raise at.error(told, "write every factor as a number")
+        parts = [k for k, dim in enumerate(_DIMENSION) if dim == _DIMENSION[slot] and k != slot]
+        second = math.prod(factors.get(k, 1) or 1 for factors in given for k in parts)
+        for factors in given:
+            if factors.get(slot) == 0:
+                factors[slot] = max(shape.bounds[_DIMENSION[slot]] // second, 1)
+
+
 def read_mapping(
     at: At, value: Any, architecture: Architecture, shape: WorkloadShape, depthwise: bool, spaces: tuple[str, ...]
 ) -> Mapping:
@@ -225,17 +249,22 @@ def read_mapping(
     order = np.tile(np.arange(d, dtype=np.int32), (levels, 1))
     spatial_order = np.tile(np.arange(d, dtype=np.int32), (2, levels, 1))
     keep = np.asarray(architecture.machine.keep).copy()
-    rows = [(at / n, row) for n, row in enumerate(at.list(value))]
-    for here, row, level, kind in _directives(rows, architecture):
+    rows = list(_directives([(at / n, row) for n, row in enumerate(at.list(value))], architecture))
+    given: list[dict[int, int]] = []
+    for here, row, level, kind in rows:
+        given.append({})
         if kind == "bypass":
             stored = kept(here, row, spaces)
             keep[level] = [name in stored for name in DATA_SPACES]
             continue
         factors = _factors(here / "factors", row.get("factors"), depthwise, second=True)
-        for _, sign, number in factors:
-            if sign != "=" or number < 1:
-                raise (here / "factors").error("a mapping needs every factor as a number of 1 or more", "write C=4")
-        bounds = {slot: number for slot, _, number in factors}
+        if any(sign != "=" for _, sign, _ in factors):
+            raise (here / "factors").error("a mapping needs every factor as a number", "write C=4")
+        given[-1] = {slot: number for slot, _, number in factors}
+    _fill_up(at, given, shape)
+    for (here, row, level, kind), bounds in zip(rows, given, strict=True):
+        if kind == "bypass":
+            continue
         inner = _permutation(here / "permutation", row.get("permutation"), depthwise, second=True)
         inner += [slot for slot in range(len(_LETTERS)) if slot not in inner]
         if kind == "temporal":

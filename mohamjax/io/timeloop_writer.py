@@ -11,6 +11,7 @@ so that the counts stay the same.
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import re
 from collections import abc
@@ -25,15 +26,18 @@ import yaml
 from mohamjax.errors import InputError
 from mohamjax.hardware import DATA_SPACES, Architecture, Machine, Technology, Template, resize, template_arrays
 from mohamjax.io.files import csv_text, write_text
+from mohamjax.io.timeloop_architecture import BANDWIDTHS
 from mohamjax.io.timeloop_loops import SECOND
-from mohamjax.mapping import Mapping, MappingTables
+from mohamjax.mapping import Mapping, MappingTables, Sample, predict
 from mohamjax.schedule import Evaluated
 from mohamjax.struct import cast
 from mohamjax.workload import DIMS, ApplicationModel, WorkloadShape
 
 __all__ = [
+    "TimeloopExport",
     "template_architecture",
     "timeloop_documents",
+    "write_documents",
     "write_timeloop",
     "write_timeloop_designs",
     "write_timeloop_mappings",
@@ -101,9 +105,10 @@ def _machine_documents(architecture: Architecture) -> dict[str, dict[str, Any]]:
         }
         if np.isfinite(machine.capacity[i]):
             attributes["entries"] = _plain(machine.capacity[i])
-        for k, key in enumerate(("read_bandwidth", "write_bandwidth")):
-            if np.isfinite(machine.bandwidth[i, k]):
-                attributes[key] = _plain(machine.bandwidth[i, k])
+        limits = [*machine.bandwidth[i], *([] if machine.shared_bandwidth is None else [machine.shared_bandwidth[i]])]
+        for key, limit in zip(BANDWIDTHS, limits, strict=False):
+            if np.isfinite(limit):
+                attributes[key] = _plain(limit)
         count = _plain(machine.instances[i])
         local.append({"name": f"{name}[0..{count - 1}]", "class": "DRAM" if dram else "SRAM", "attributes": attributes})
     count = _plain(machine.mac_instances)
@@ -115,6 +120,8 @@ def _machine_documents(architecture: Architecture) -> dict[str, dict[str, Any]]:
     for i, name in enumerate(architecture.level_names):
         read, write = (_plain(e) for e in machine.access_energy[i])
         actions = [("read", read), ("write", write), ("update", write)]
+        if machine.update_energy is not None:
+            actions[2] = ("random_update", _plain(machine.update_energy[i]))
         energies.append({"name": f"system.{name}", "actions": [{"name": a, "energy": e} for a, e in actions]})
         areas.append({"name": f"system.{name}", "area": _plain(machine.area[i])})
     mac = f"system.{architecture.mac_name}"
@@ -223,10 +230,11 @@ def write_timeloop(
     Raises:
         InputError: a file cannot be written, or the mapping cannot be said in them.
     """
-    return _write(pathlib.Path(folder), timeloop_documents(architecture, shape, mapping))
+    return write_documents(pathlib.Path(folder), timeloop_documents(architecture, shape, mapping))
 
 
-def _write(folder: pathlib.Path, documents: abc.Mapping[str, Any]) -> list[pathlib.Path]:
+def write_documents(folder: pathlib.Path, documents: abc.Mapping[str, Any]) -> list[pathlib.Path]:
+    """Writes a YAML file per document, by its name, into a folder that is made if absent; returns the files."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -247,17 +255,75 @@ def _safe(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9.-]+", "_", name).strip("_.")[:60] or "layer"
 
 
+ABOUT = """Input of timeloop-model 3.0, and `index.csv`, which says what mohamjax counts for it.
+
+Hand all files of a mapping to one call, with those of the chiplet in the folder around it where there are such:
+
+    TIMELOOP_DISABLE_LINK_TRANSFERS=1 timeloop-model FOLDER/*.yaml
+
+Without that variable Timeloop also counts what neighbours hand on to each other, which a search leaves out. Timeloop's
+"Cycles" are the column cycles, its "Energy" is energy_pJ. Its "Area" prints 0 after an evaluation: area_um2 is the sum
+over the levels of the area that it prints times their instances, and the MACs. latency_cycles leaves out the limits of
+the off-chip memory itself; wires_pJ is the part of energy_pJ that the networks take.
+
+The other way: mohamjax evaluate mappings --timeloop FOLDER --links off
+"""
+"""What a folder of an export says of itself."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TimeloopExport:
+    """What was written.
+
+    Attributes:
+        written: Number of mappings, or of designs.
+        skipped: Lines about mappings that Timeloop's files cannot say.
+    """
+
+    written: int
+    skipped: tuple[str, ...]
+
+
+def _figures(samples: Sequence[Sample]) -> list[dict[str, float]]:
+    """Columns of the index that both exports share, of mappings on their machines; double precision."""
+    results, areas = predict(samples, links=False)
+    wires = results.energy.network.sum(axis=1)
+    columns = (results.cycles.onchip, results.cycles.total, results.energy.total, wires, areas)
+    names = ("latency_cycles", "cycles", "energy_pJ", "wires_pJ", "area_um2")
+    return [dict(zip(names, map(float, row), strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _write_index(
+    folder: pathlib.Path, rows: Sequence[dict[str, Any]], samples: Sequence[Sample], skipped: Sequence[str]
+) -> None:
+    """The index of an export, what it is, and what it does not have; complains where nothing could be written."""
+    if skipped:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(folder / "skipped.txt", "".join(f"{line}\n" for line in skipped))
+    if not samples:
+        raise InputError(
+            "there is no mapping that Timeloop's files can say",
+            item=str(folder),
+            remedy="map another layer or template",
+        )
+    figures = _figures(samples)
+    known = {sample.id: figure for sample, figure in zip(samples, figures, strict=True)}
+    write_text(folder / "index.csv", csv_text([{**row, **known[row["folder"]]} for row in rows]))
+    write_text(folder / "README.txt", ABOUT)
+
+
 def write_timeloop_mappings(
     folder: str | pathlib.Path,
     application: ApplicationModel,
     templates: Sequence[Template],
     technology: Technology,
     tables: MappingTables,
-) -> int:
+) -> TimeloopExport:
     """Writes every mapping of Pareto tables on its own minimal hardware.
 
-    `folder/index.csv` has a row per mapping: `layer` (the first of its kind), `template`, `latency_cycles` (without
-    off-chip limits), `energy_pJ`, `area_um2` and `folder`, which holds its five files.
+    `folder/index.csv` has a row per mapping: `network`, `layer` (the first of its kind), `template`, `folder`, which
+    holds its five files, and in double precision `latency_cycles` (without off-chip limits), `cycles` (Timeloop's),
+    `energy_pJ`, `wires_pJ` (the part of it that the wires take) and `area_um2`.
 
     Args:
         folder: Where to; made if absent.
@@ -266,11 +332,8 @@ def write_timeloop_mappings(
         technology: Energy and area tables.
         tables: Their Pareto tables `[U, T, M, ...]`.
 
-    Returns:
-        The number of mappings written.
-
     Raises:
-        InputError: a file cannot be written, or a mapping cannot be said in them.
+        InputError: a file cannot be written, or none of the mappings can be said in them.
     """
     folder = pathlib.Path(folder)
     host: Any = jax.device_get(tables)
@@ -285,85 +348,87 @@ def write_timeloop_mappings(
         )
         machines = jax.device_get(jax.jit(over_templates)(arrays, exact, *sizes))
     number = len(host.count)
-    rows = []
+    rows, samples, skipped = [], [], []
     for u, unique in enumerate(application.unique_layers):
-        first = application.layers[application.unique_of_layer.index(u)]
+        owner = application.unique_of_layer.index(u)
+        first = application.layers[owner]
         for t, template in enumerate(templates):
             for m in range(int(host.count[u, t])):
                 machine = jax.tree.map(lambda leaf, at=(m * number + u, t): leaf[at], machines)
                 nest = jax.tree.map(lambda leaf, at=(u, t, m): leaf[at], host.mapping)
                 place = f"{u:03d}-{_safe(first.name)}/{template.name}-{m:02d}"
-                write_timeloop(folder / place, template_architecture(template, machine), unique.shape, nest)
-                latency, energy, area = (float(x) for x in host.objectives[u, t, m])
-                rows.append(
-                    {
-                        "layer": first.name,
-                        "template": template.name,
-                        "latency_cycles": latency,
-                        "energy_pJ": energy,
-                        "area_um2": area,
-                        "folder": place,
-                    }
-                )
-    if not rows:
-        raise InputError("there is no mapping to write", item=str(folder), remedy="map at least one layer")
-    write_text(folder / "index.csv", csv_text(rows))
-    return len(rows)
+                architecture = template_architecture(template, machine)
+                try:
+                    documents = timeloop_documents(architecture, unique.shape, nest)
+                except InputError as error:
+                    skipped.append(f"{place}: {error}")
+                    continue
+                write_documents(folder / place, documents)
+                samples.append(Sample(place, architecture, unique.shape, nest))
+                network = application.networks[application.network_of_layer[owner]].name
+                rows.append({"network": network, "layer": first.name, "template": template.name, "folder": place})
+    _write_index(folder, rows, samples, skipped)
+    return TimeloopExport(len(rows), tuple(skipped))
 
 
-def write_timeloop_designs(folder: str | pathlib.Path, evaluated: Evaluated) -> int:
+def write_timeloop_designs(
+    folder: str | pathlib.Path, evaluated: Evaluated, names: Sequence[Any] | None = None
+) -> TimeloopExport:
     """Writes designs: the architecture of every chiplet, and problem and mapping of every layer that it runs.
 
-    `folder/design-<i>/<chiplet>-<template>/` holds `arch.yaml`, `ERT.yaml` and `ART.yaml`, a folder in it per
-    mapping `problem.yaml` and `mapping.yaml`. `folder/index.csv` has a row per layer of each design: `design`,
-    `network`, `layer`, `chiplet`, `folder` (layers with the same shape and mapping share one), `cycles` (without
-    off-chip limits), `energy_pJ` (without the package) and `wires_pJ`, the part of it that the wires take.
+    `folder/design-<name>/<chiplet>-<template>/` holds `arch.yaml`, `ERT.yaml` and `ART.yaml`, a folder in it per
+    mapping `problem.yaml` and `mapping.yaml`. `folder/index.csv` has a row per layer of each design: `design_id`,
+    `chiplet`, and the columns of `write_timeloop_mappings` for the chiplet as it stands (layers with the same shape
+    and mapping share a folder); energies are those without the package.
 
     Args:
         folder: Where to; made if absent.
         evaluated: The designs.
+        names: Their `design_id`s; numbers from 0 by default.
 
     Returns:
-        The number of designs.
+        `written` counts designs.
 
     Raises:
-        InputError: a file cannot be written, or a mapping cannot be said in them.
+        InputError: a file cannot be written, or none of the mappings can be said in them.
     """
     folder = pathlib.Path(folder)
     application, tables = evaluated.application, evaluated.tables
-    rows = []
-    for i in range(len(evaluated)):
+    rows, skipped, labels = [], [], set()
+    samples: dict[str, Sample] = {}
+    for i, name in enumerate(range(len(evaluated)) if names is None else names):
         design: Any = jax.tree.map(lambda leaf, i=i: np.asarray(leaf)[i], evaluated.designs)
         machines = jax.tree.map(lambda leaf, i=i: np.asarray(leaf)[i], evaluated.reports.chiplets.machine)
         numbers = {int(tile): k for k, tile in enumerate(np.flatnonzero(design.template >= 0))}
-        places: dict[tuple[int, int, int], str] = {}
+        places: dict[tuple[int, int, int], str | None] = {}
         known: dict[int, Architecture] = {}
+        label = f"{int(name):03d}" if str(name).isdecimal() else _safe(str(name))
+        label = f"{label}-{i}" if label in labels else label
+        labels.add(label)
         for layer, (u, n) in enumerate(zip(application.unique_of_layer, application.network_of_layer, strict=True)):
             tile = int(design.assignment[layer])
             t = int(design.template[tile])
             template, m = evaluated.templates[t], int(design.mapping[layer])
-            home = f"design-{i:03d}/{numbers[tile]:02d}-{template.name}"
+            home = f"design-{label}/{numbers[tile]:02d}-{template.name}"
             if tile not in known:
                 machine: Any = jax.tree.map(lambda leaf, tile=tile: leaf[tile], machines)
                 known[tile] = template_architecture(template, machine)
-                _write(folder / home, _machine_documents(known[tile]))
-            name = application.layers[layer].name
+                write_documents(folder / home, _machine_documents(known[tile]))
+            title = application.layers[layer].name
             if (tile, u, m) not in places:
                 nest = jax.tree.map(lambda leaf, at=(u, t, m): np.asarray(leaf)[at], tables.mapping)
-                parts = timeloop_documents(known[tile], application.unique_layers[u].shape, nest)
-                places[tile, u, m] = f"{home}/{layer:03d}-{_safe(name)}"
-                _write(folder / places[tile, u, m], {key: parts[key] for key in ("problem", "mapping")})
-            rows.append(
-                {
-                    "design": i,
-                    "network": application.networks[n].name,
-                    "layer": name,
-                    "chiplet": numbers[tile],
-                    "folder": places[tile, u, m],
-                    "cycles": float(evaluated.reports.duration[i, layer]),
-                    "energy_pJ": float(evaluated.reports.layer_energy[i, layer]),
-                    "wires_pJ": float(evaluated.reports.wire_energy[i, layer].sum()),
-                }
-            )
-    write_text(folder / "index.csv", csv_text(rows))
-    return len(evaluated)
+                place, shape = f"{home}/{layer:03d}-{_safe(title)}", application.unique_layers[u].shape
+                try:
+                    parts = timeloop_documents(known[tile], shape, nest)
+                except InputError as error:
+                    skipped.append(f"{place}: {error}")  # and the layers after it that share the mapping
+                    places[tile, u, m] = None
+                    continue
+                places[tile, u, m] = place
+                write_documents(folder / place, {key: parts[key] for key in ("problem", "mapping")})
+                samples[place] = Sample(place, known[tile], shape, nest)
+            if places[tile, u, m] is not None:
+                row = {"design_id": name, "chiplet": numbers[tile], "network": application.networks[n].name}
+                rows.append({**row, "layer": title, "template": template.name, "folder": places[tile, u, m]})
+    _write_index(folder, rows, list(samples.values()), skipped)
+    return TimeloopExport(len(evaluated), tuple(skipped))

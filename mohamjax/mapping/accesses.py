@@ -397,6 +397,7 @@ def count_accesses(
     machine: Machine,
     *,
     links: bool = False,
+    first_fills: bool = False,
     wires: bool = True,
     max_children: int = MAX_CHILDREN,
     grid: bool = False,
@@ -408,6 +409,8 @@ def count_accesses(
         mapping: Loop nest whose factors multiply to the bounds.
         machine: Only its levels and fanouts (for the wires) matter here.
         links: Static. Count words that neighbours hand on (Timeloop's default, off in the search).
+        first_fills: Static. Fill outputs as Timeloop did before version 3.0, where the first visit of an output word
+            was a fill too: the partition is not taken off.
         wires: Static. Count hops; without it `hops` is 0 and wires cost nothing.
         max_children: Static. Children per level that the tables for wires and links have room for. 0 compiles no
             table (a third of the compile time): hops are then nan where P runs along a level's children together with
@@ -552,6 +555,9 @@ def count_accesses(
         transfers = transfers.at[:, I].set(handed)
         for v, crossed, words in zip((W, O), macs.hops, macs.link_transfers, strict=True):
             hops, transfers = hops.at[0, v].set(crossed), transfers.at[0, v].set(words)
+    if first_fills:
+        first = jnp.where(outermost(machine), 0, table.partition[:, O])
+        table = table._replace(fills=table.fills.at[:, O].add(first))
     compute_cycles = nest.relevant[0] * nest.irrelevant[0]
     return AccessCounts(
         **table._replace(hops=hops)._asdict(),

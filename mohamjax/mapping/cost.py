@@ -152,13 +152,15 @@ def cycles(counts: AccessCounts, machine: Machine) -> CycleCounts:
     """
     dtype = counts.compute_cycles.dtype
     compute, reads, writes = widest((counts.compute_cycles, counts.reads, counts.fills + counts.updates))
-    bandwidth = widest(machine.bandwidth)
+    bandwidth, shared = widest((machine.bandwidth, machine.shared_bandwidth))
     slowdown = jnp.ones_like(reads[:, W])
     # Per data space divided first, then added in this order: what double precision makes of it decides the ceil.
-    for direction, words in enumerate((reads, writes)):
-        shares = exact_divide(words, compute)
-        need = shares[:, W] + shares[:, I] + shares[:, O]
-        limit = bandwidth[:, direction]
+    shares = [exact_divide(words, compute) for words in (reads, writes)]
+    read, write = (share[:, W] + share[:, I] + share[:, O] for share in shares)
+    ports = [(read, bandwidth[:, 0]), (write, bandwidth[:, 1])]
+    if shared is not None:
+        ports.append((read + write, shared))
+    for need, limit in ports:
         slowdown = jnp.minimum(slowdown, jnp.where(limit < need, limit / jnp.maximum(need, limit), 1))
     per_level = jnp.where(machine.level_mask, jnp.ceil(exact_divide(compute, slowdown)), 0)
     onchip = jnp.where(outermost(machine), 0, per_level)
@@ -183,8 +185,12 @@ def energy(counts: AccessCounts, machine: Machine) -> EnergyBreakdown:
     """
     block = machine.block_words[:, None]
     read, write = machine.access_energy[:, 0][:, None], machine.access_energy[:, 1][:, None]
-    writes = jnp.ceil(counts.fills / block) + jnp.ceil(counts.updates / block)
-    level = (jnp.ceil(counts.reads / block) * read + writes * write) * counts.instances_used[:, None]
+    fills, updates = jnp.ceil(counts.fills / block), jnp.ceil(counts.updates / block)
+    if machine.update_energy is None:
+        written = (fills + updates) * write
+    else:
+        written = fills * write + updates * machine.update_energy[:, None]
+    level = (jnp.ceil(counts.reads / block) * read + written) * counts.instances_used[:, None]
     network = jnp.sum(counts.hops + counts.link_transfers, axis=1) * machine.hop_energy * counts.instances_used
     mac = counts.macs * machine.mac_energy
     total = mac + jnp.sum(level, axis=(0, 1)) + jnp.sum(network, axis=0)
@@ -291,6 +297,7 @@ def evaluate_batch(
     machines: Machine,
     *,
     links: bool = False,
+    first_fills: bool = False,
     wires: bool = True,
     own_fanout: bool = False,
     max_children: int = MAX_CHILDREN,
@@ -303,6 +310,7 @@ def evaluate_batch(
         mappings: Leading batch axis N.
         machines: One machine, or a leading batch axis N on every leaf.
         links: As in `count_accesses`.
+        first_fills: As in `count_accesses`.
         wires: As in `count_accesses`.
         own_fanout: As in `validity`.
         max_children: As in `count_accesses`.
@@ -319,7 +327,16 @@ def evaluate_batch(
     def evaluate(arrays, shared):
         given = {**arrays, **shared}
         layer, mapping, machine = given["layer"], given["mapping"], given["machine"]
-        counts = count_accesses(layer, mapping, machine, links=links, wires=wires, max_children=max_children, grid=True)
+        counts = count_accesses(
+            layer,
+            mapping,
+            machine,
+            links=links,
+            first_fills=first_fills,
+            wires=wires,
+            max_children=max_children,
+            grid=True,
+        )
         reason, level = validity(counts, mapping, machine, own_fanout=own_fanout)
         time = cycles(counts, machine)
         return Evaluation(

@@ -91,7 +91,8 @@ def explain_evaluation(
         `compute_cycles`, `limited_by` (the level that sets the cycles, or the MACs), `energy_pJ`, `macs`,
         `macs_per_cycle`, `macs_present`, `mac_energy_pJ` and `levels`, innermost first, each with its `cycles`,
         `instances`, `capacity` and `capacity_used` (words), needed and granted bandwidth (words per cycle and
-        instance, read and write; None where unlimited), `network_energy_pJ` and, per data space, `tile`, `reads`,
+        instance, read and write; None where unlimited), `shared_bandwidth` of one port for both,
+        `network_energy_pJ` and, per data space, `tile`, `reads`,
         `fills`, `updates` (words per instance) and `energy_pJ` (all instances).
     """
     failed = rejection(result, machine, level_names, mac_name)
@@ -102,6 +103,7 @@ def explain_evaluation(
     compute = float(counts.compute_cycles)
     need = np.stack([counts.reads.sum(1), (counts.fills + counts.updates).sum(1)], axis=1) / compute
     limits, capacity = np.asarray(machine.bandwidth, np.float64), np.asarray(machine.capacity, np.float64)
+    shared = np.full(len(limits), np.inf) if machine.shared_bandwidth is None else np.asarray(machine.shared_bandwidth)
     levels = []
     for i, name in enumerate(level_names):
         spaces = {
@@ -120,6 +122,7 @@ def explain_evaluation(
                 "capacity_used": whole(counts.tile[i].sum()),
                 "bandwidth_needed": [float(b) for b in need[i]],
                 "bandwidth": [float(b) if np.isfinite(b) else None for b in limits[i]],
+                "shared_bandwidth": float(shared[i]) if np.isfinite(shared[i]) else None,
                 "network_energy_pJ": float(energy.network[i]),
                 "data_spaces": spaces,
             }
@@ -205,6 +208,9 @@ def explanation_text(explanation: dict[str, Any]) -> str:
             f"{_number(need)} of {_number(limit)}"
             for need, limit in zip(level["bandwidth_needed"], level["bandwidth"], strict=True)
         ]
+        if level["shared_bandwidth"] is not None:
+            both = f"{_number(sum(level['bandwidth_needed']))} of {_number(level['shared_bandwidth'])}"
+            bandwidth[1] += f", both {both}"
         used = f"{_number(level['capacity_used'])} of {_number(level['capacity'])} words"
         rows.append([level["name"], "", used, "", "", "", "", _number(level["instances"]), *bandwidth])
         for space, data in level["data_spaces"].items():

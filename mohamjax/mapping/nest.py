@@ -11,7 +11,7 @@ import numpy as np
 from mohamjax.dims import DIMS
 from mohamjax.struct import record
 
-__all__ = ["Array", "LayerArrays", "Mapping", "covered", "padded", "padded_names"]
+__all__ = ["Array", "LayerArrays", "Mapping", "covered", "pad_mapping", "padded", "padded_names"]
 
 Array = jax.Array | np.ndarray
 """What a field may hold: on the host NumPy, else JAX."""
@@ -74,3 +74,27 @@ def padded(mapping: Mapping, bounds: np.ndarray) -> np.ndarray:
 def padded_names(row: np.ndarray) -> dict[str, int]:
     """One row of `padded` by the letters of the dimensions, those that are padded."""
     return {DIMS[d]: int(bound) for d, bound in enumerate(row) if bound > 1}
+
+
+def pad_mapping(mapping: Mapping, levels: int) -> Mapping:
+    """A loop nest, of NumPy arrays without a batch axis, with loops of bound 1 behind its outermost level.
+
+    Args:
+        mapping: At most `levels` levels.
+        levels: L of the result.
+    """
+    missing = levels - len(mapping.keep)
+    unit = np.arange(np.shape(mapping.temporal)[-1])
+
+    def filled(leaf: Array, axis: int, fill: object) -> np.ndarray:
+        leaf = np.asarray(leaf)
+        shape = (*leaf.shape[:axis], missing, *leaf.shape[axis + 1 :])
+        return np.concatenate([leaf, np.broadcast_to(np.asarray(fill, leaf.dtype), shape)], axis=axis)
+
+    return Mapping(
+        temporal=filled(mapping.temporal, 0, 1),
+        order=filled(mapping.order, 0, unit),
+        spatial=filled(mapping.spatial, 1, 1),
+        spatial_order=filled(mapping.spatial_order, 1, unit),
+        keep=filled(mapping.keep, 0, False),
+    )

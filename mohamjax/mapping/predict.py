@@ -10,12 +10,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from mohamjax.hardware.machine import Architecture
+from mohamjax.hardware.machine import Architecture, pad_machine
 from mohamjax.mapping.cost import Evaluation, area, evaluate_batch
-from mohamjax.mapping.nest import LayerArrays, Mapping
+from mohamjax.mapping.nest import LayerArrays, Mapping, pad_mapping
 from mohamjax.workload.layer import WorkloadShape
 
-__all__ = ["Sample", "predict"]
+__all__ = ["Sample", "alike", "predict"]
 
 
 _CHUNK = 4096
@@ -40,11 +40,9 @@ class Sample:
     mapping: Mapping
 
 
-@functools.partial(jax.jit, static_argnames=("links", "max_children", "block_size"))
-def _evaluate(layers, mappings, machines, links, max_children, block_size):
-    return evaluate_batch(
-        layers, mappings, machines, links=links, max_children=max_children, block_size=block_size
-    ), jax.vmap(area)(machines)
+@functools.partial(jax.jit, static_argnames=("links", "first_fills", "max_children", "block_size"))
+def _evaluate(layers, mappings, machines, **static):
+    return evaluate_batch(layers, mappings, machines, **static), jax.vmap(area)(machines)
 
 
 def _stack(trees: Sequence[Any]) -> Any:
@@ -70,27 +68,48 @@ def _table_size(samples: Sequence[Sample]) -> int:
     return 1 << (most - 1).bit_length()
 
 
-def predict(samples: Sequence[Sample], *, links: bool = True, float32: bool = False) -> tuple[Evaluation, np.ndarray]:
+def alike(samples: Sequence[Sample]) -> list[Sample]:
+    """Samples of one number of levels, all of which state what any of them states."""
+    levels = max(len(sample.mapping.keep) for sample in samples)
+    machines = [sample.architecture.machine for sample in samples]
+    if all(len(m.level_mask) == levels and m.update_energy is None for m in machines):
+        return list(samples)
+    any_updates = any(m.update_energy is not None for m in machines)
+    result = []
+    for sample, machine in zip(samples, machines, strict=True):
+        if any_updates and machine.update_energy is None:
+            machine = dataclasses.replace(machine, update_energy=np.asarray(machine.access_energy)[:, 1])
+        architecture = dataclasses.replace(sample.architecture, machine=pad_machine(machine, levels))
+        mapping = pad_mapping(sample.mapping, levels)
+        result.append(dataclasses.replace(sample, architecture=architecture, mapping=mapping))
+    return result
+
+
+def predict(
+    samples: Sequence[Sample], *, links: bool = True, first_fills: bool = False, float32: bool = False
+) -> tuple[Evaluation, np.ndarray]:
     """Evaluates samples.
 
     Args:
         samples: At least one.
         links: Count link transfers, as Timeloop does by default.
+        first_fills: Fill outputs by the rule of Timeloop before 3.0, as in `count_accesses`.
         float32: Count in single instead of double precision; only quotients whose whole part matters stay double.
 
     Returns:
         (`Evaluation` with a leading axis over the samples, areas `[samples]` um^2), NumPy arrays.
     """
+    samples = alike(samples)
     dtype = np.float32 if float32 else np.float64
     chunk = _chunk_size(len(samples))
     size = _table_size(samples)
     # Link transfers are rare: looked for one mapping at a time, a mapping without any costs almost nothing.
-    static = {"links": links, "max_children": size, "block_size": 1 if links else 64}
+    static = {"links": links, "first_fills": first_fills, "max_children": size, "block_size": 1 if links else 64}
 
     def cast(machine):
         """The machine in the precision of the counts; what quotients that become whole numbers need stays exact."""
         single = jax.tree.map(lambda x: x.astype(dtype) if np.issubdtype(x.dtype, np.floating) else x, machine)
-        return dataclasses.replace(single, bandwidth=machine.bandwidth)
+        return dataclasses.replace(single, bandwidth=machine.bandwidth, shared_bandwidth=machine.shared_bandwidth)
 
     results = []
     with jax.enable_x64(True):

@@ -20,8 +20,14 @@ def template_of(architecture: Architecture, dataflows: Sequence[Dataflow]) -> Te
     Args:
         architecture: a machine whose outermost level is its off-chip memory.
         dataflows: what its loops may be, per layer type; one rule per level, innermost first.
+
+    Raises:
+        ValueError: an update costs another energy than a fill there, which no template can say.
     """
+    if architecture.machine.update_energy is not None:
+        raise ValueError(f"{architecture.name}: templates have one energy for fills and updates")
     machine = architecture.machine
+    shared = machine.shared_bandwidth
 
     def number(value: Any) -> float | None:
         return float(value) if np.isfinite(value) else None
@@ -44,6 +50,7 @@ def template_of(architecture: Architecture, dataflows: Sequence[Dataflow]) -> Te
                 block_words=int(np.asarray(machine.block_words)[i]),
                 fanout=(int(np.asarray(machine.fanout)[i, 0]), int(np.asarray(machine.fanout)[i, 1])),
                 bandwidth=(number(machine.bandwidth[i, 0]), number(machine.bandwidth[i, 1])),
+                shared_bandwidth=None if shared is None else number(shared[i]),
                 hop_energy_pJ=float(np.asarray(machine.hop_energy)[i]),
             )
         )

@@ -1,0 +1,95 @@
+"""A template as Timeloop's input: the machine at full size, and its dataflows as constraints of Timeloop's mapper.
+
+Timeloop unrolls a dimension along one axis of a level; where a dataflow lets it run along X or Y there, Timeloop's
+mapper chooses the axis, and what needs both at once lies outside its space.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.dims import DATA_SPACES, DIMS
+from mohamjax.hardware import LevelRule, Technology, Template, template_arrays
+from mohamjax.hardware.template import Limits
+from mohamjax.io.timeloop_writer import template_architecture, write_documents, write_timeloop
+from mohamjax.struct import cast
+
+__all__ = ["template_constraints", "write_timeloop_template"]
+
+
+def write_timeloop_template(
+    folder: str | pathlib.Path, template: Template, technology: Technology
+) -> list[pathlib.Path]:
+    """Writes a template at its largest sizes: `arch.yaml`, `ERT.yaml`, `ART.yaml` and its constraints.
+
+    Args:
+        folder: Where to; made if absent.
+        template: The template.
+        technology: Where energies and areas come from.
+
+    Returns:
+        The files written: constraints are `constraints.yaml` where all layer types have one dataflow, else a file for
+        each, `constraints-conv-gconv.yaml` or the like.
+
+    Raises:
+        InputError: a file cannot be written.
+    """
+    with jax.enable_x64(True):
+        exact = cast(technology, jnp.float64)
+        machine = jax.tree.map(lambda leaf: np.asarray(leaf)[0], template_arrays([template], exact, dtype=jnp.float64))
+    architecture = template_architecture(template, machine.machine)
+    written = write_timeloop(folder, architecture)
+    rules = {}
+    for flow in template.dataflows:
+        name = "constraints" if len(template.dataflows) == 1 else f"constraints-{'-'.join(flow.layer_types)}"
+        rules[name] = template_constraints(template, flow.layer_types[0])
+    return written + write_documents(pathlib.Path(folder), rules)
+
+
+def template_constraints(template: Template, layer_type: str) -> dict[str, Any]:
+    """The dataflow of a layer type as a document of Timeloop's constraints, over all eight dimensions.
+
+    Args:
+        template: The template.
+        layer_type: One that it runs.
+    """
+    targets: list[dict[str, Any]] = []
+    for level, rule in reversed([*zip(template.levels, template.rule(layer_type), strict=True)]):
+        kept = [space for space, keep in zip(DATA_SPACES, level.keep, strict=True) if keep]
+        bypassed = [space for space in DATA_SPACES if space not in kept]
+        targets.append({"target": level.name, "type": "bypass", "keep": kept, "bypass": bypassed})
+        temporal = {"target": level.name, "type": "temporal", "factors": _factors(rule.temporal)}
+        if rule.order:
+            temporal["permutation"] = "".join(rule.order)
+        targets.append(temporal)
+        if level.fanout != (1, 1):
+            targets.append({"target": level.name, "type": "spatial", **_spatial(rule, level.fanout)})
+    return {"mapspace_constraints": {"targets": [row for row in targets if row.get("factors", "all")]}}
+
+
+def _factors(limits: Limits) -> str:
+    """Largest factors by dimension; what is not limited is left out, what is not allowed is 1."""
+    text = [f"{d}=1" if d not in limits else f"{d}<={limits[d]}" for d in DIMS if limits.get(d, 1) is not None]
+    return " ".join(text)
+
+
+def _spatial(rule: LevelRule, fanout: tuple[int, int]) -> dict[str, Any]:
+    """Limits of the loops over a level's children. The axis of each is given where there is no choice."""
+    along = [
+        limits if count > 1 else {} for limits, count in zip((rule.spatial_x, rule.spatial_y), fanout, strict=True)
+    ]
+    limits: Limits = {}
+    for d in DIMS:
+        own = [axis[d] for axis in along if d in axis]
+        if own:
+            limits[d] = None if None in own else max(n for n in own if n is not None)
+    result: dict[str, Any] = {"factors": _factors(limits)}
+    if not any(d in along[0] and d in along[1] for d in DIMS):
+        x = [d for d in DIMS if d not in along[1]]
+        result |= {"permutation": "".join([*x, *along[1]]), "split": len(x)}
+    return result

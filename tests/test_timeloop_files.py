@@ -1,0 +1,374 @@
+"""Which keys of Timeloop's files are taken, by its rules, and which are told or refused; exports as a whole."""
+
+import csv
+import dataclasses
+import itertools
+import json
+import math
+import re
+
+import jax
+import numpy as np
+import pytest
+import yaml
+from conftest import reference
+
+from mohamjax.cli import main
+from mohamjax.errors import InputError
+from mohamjax.hardware import example_yaml, load_technology, load_template, packaged_templates, template_arrays
+from mohamjax.io.samples import read_architectures, read_samples
+from mohamjax.io.timeloop import evaluate_timeloop, read_timeloop
+from mohamjax.io.timeloop_writer import write_timeloop, write_timeloop_mappings
+from mohamjax.mapping import Mapping, MappingTables, constraints, predict
+from mohamjax.workload import DIMS, ApplicationModel, Layer, Network, WorkloadShape
+
+ARCHITECTURE = """
+architecture:
+  version: 0.3
+  subtree:
+  - name: system
+    local:
+    - {name: DRAM, class: DRAM, attributes: {width: 64, block-size: 4, word-bits: 16}}
+    - {name: Buf, class: SRAM, attributes: {depth: 2048, width: 64, block-size: 4, word-bits: 16}}
+    - {name: "Regs[0..3]", class: regfile, attributes: {depth: 48, width: 16, block-size: 1, word-bits: 16, meshX: 4}}
+    - {name: "MAC[0..3]", class: intmac, attributes: {datawidth: 16, meshX: 4}}
+"""
+PROBLEM = "problem: {shape: cnn-layer, R: 3, S: 1, P: 4, Q: 1, C: 2, K: 4, N: 1}\n"
+MAPPING = """
+mapping:
+- {target: Regs, type: temporal, factors: R=3, permutation: R}
+- {target: Buf, type: spatial, factors: K=4, permutation: K, split: 1}
+- {target: DRAM, type: temporal, factors: P=4 C=2, permutation: PC}
+"""
+
+
+def files(tmp_path, *texts):
+    paths = [tmp_path / f"{n}.yaml" for n in range(len(texts))]
+    for path, text in zip(paths, texts, strict=True):
+        path.write_text(text)
+    return paths
+
+
+def with_attributes(level, attributes):
+    """The architecture with more attributes at a level."""
+    line = next(line for line in ARCHITECTURE.splitlines() if re.search(rf'name: "?{level}\b', line))
+    return ARCHITECTURE.replace(line, line.replace("attributes: {", f"attributes: {{{attributes}, "))
+
+
+def tables(**actions):
+    """An ERT with these actions of Buf, and all there is of the others."""
+    rows = [
+        {"name": name, "actions": [{"name": "read", "energy": 1}, {"name": "write", "energy": 2}]}
+        for name in ("system.DRAM", "system.Regs[0..3]")
+    ]
+    rows.append({"name": "system.MAC[0..3]", "actions": [{"name": "compute", "energy": 0.5}]})
+    rows.append({"name": "system.Buf", "actions": [{"name": n, "energy": e} for n, e in actions.items()]})
+    return yaml.safe_dump({"ERT": {"version": 0.3, "tables": rows}})
+
+
+@pytest.mark.parametrize(
+    ("table", "energies"), [("1", [3577871.25, 78732]), ("2", [3577871.25, 116640]), ("a.ert", [3577871.25, 78732])]
+)
+def test_actions_of_a_table_against_timeloop(table, energies, tmp_path):
+    """Energies of a buffer's inputs and outputs as Timeloop 3.0.3 printed them."""
+    names = ("a.arch", "a.art", "big.prob", "timeloop-mapper.map", table)
+    paths = [str(reference(f"timeloop/ert/{name}.yaml")) for name in names]
+    out = tmp_path / "out.jsonl"
+    assert main(["evaluate", "mappings", "--links", "off", "--timeloop", *paths, "--out", str(out)]) == 0
+    levels = {level["name"]: level for level in json.loads(out.read_text())["out"]["levels"]}
+    assert levels["Buf"]["energy_pJ"] == [0, *energies]
+
+
+ACTIONS = {
+    "read": ("random_read", "read"),
+    "fill": ("random_fill", "write"),
+    "update": ("random_update", "random_fill", "write"),
+}
+
+
+@pytest.mark.parametrize(
+    "present",
+    [
+        names
+        for size in (2, 3, 4)
+        for names in itertools.combinations(
+            ("read", "random_read", "write", "random_fill", "random_update", "update", "fill", "leak"), size
+        )
+    ],
+)
+def test_the_first_action_that_there_is(present, tmp_path):
+    energy = {name: 3.0 + n for n, name in enumerate(present)}
+    given = read_timeloop(*files(tmp_path, ARCHITECTURE, tables(**energy)))
+    machine = given.architecture.machine
+    wanted = [next((energy[a] for a in names if a in energy), None) for names in ACTIONS.values()]
+    updates = machine.access_energy[:, 1] if machine.update_energy is None else machine.update_energy
+    assert [*machine.access_energy[1], updates[1]] == [e or 0 for e in wanted]
+    lost = [f"{kind}s of Buf" for kind, e in zip(ACTIONS, wanted, strict=True) if e is None]
+    assert len(given.notes) == bool(lost)
+    assert all(text in given.notes[0] for text in lost)
+
+
+def test_energies_that_an_architecture_states_itself(tmp_path):
+    text = with_attributes("Buf", "vector-access-energy: 7.5, cluster-area: 11")
+    text = text.replace("{datawidth: 16", "{energy: 0.75, area: 9, datawidth: 16")
+    machine = read_timeloop(*files(tmp_path, text, tables(read=1, write=2, random_update=3))).architecture.machine
+    assert machine.access_energy[1].tolist() == [7.5, 7.5]
+    assert machine.update_energy is None
+    assert (machine.area[1], machine.mac_area, machine.mac_energy) == (11, 9, 0.5)
+    machine = read_timeloop(*files(tmp_path, text)).architecture.machine
+    assert machine.mac_energy == 0.75
+    areas = "ART: {version: 0.3, tables: [{name: system.Buf, area: 5}]}\n"
+    assert read_timeloop(*files(tmp_path, text, areas)).architecture.machine.area[1] == 5
+
+
+def test_operations_take_the_first_name_that_there_is(tmp_path):
+    rows = [
+        {"name": "system.MAC", "actions": [{"name": n, "energy": e} for n, e in actions]}
+        for actions in ([("compute", 5), ("mac", 3), ("mac_random", 2)], [("multiply", 4)])
+    ]
+    texts = [yaml.safe_dump({"ERT": {"version": 0.3, "tables": [row]}}) for row in rows]
+    first, second = (read_timeloop(*files(tmp_path, ARCHITECTURE, text)) for text in texts)
+    assert first.architecture.machine.mac_energy == 2
+    assert second.architecture.machine.mac_energy == 0
+    assert "operations of MAC" in second.notes[0]
+
+
+def test_the_largest_of_an_actions_energies(tmp_path):
+    row = {"name": "system.Buf", "actions": [{"name": "read", "energy": e} for e in (3, 8, 5)]}
+    text = yaml.safe_dump({"ERT": {"version": 0.3, "tables": [row]}})
+    assert read_timeloop(*files(tmp_path, ARCHITECTURE, text)).architecture.machine.access_energy[1, 0] == 8
+
+
+def test_attributes_by_timeloops_rules(tmp_path):
+    def machine(level, attributes):
+        return read_timeloop(*files(tmp_path, with_attributes(level, attributes))).architecture.machine
+
+    assert machine("Buf", "bandwidth: 6").bandwidth[1].tolist() == [3, 3]
+    assert machine("Buf", "bandwidth: 6, read_bandwidth: 5").bandwidth[1].tolist() == [5, 3]
+    assert machine("Buf", "shared_bandwidth: 4").shared_bandwidth.tolist() == [math.inf, 4, math.inf]
+    assert not machine("Buf", "technology: DRAM").reduces[1]
+    assert not machine("Buf", "reduction_supported: false").reduces[1]
+    assert machine("DRAM", "reduction_supported: true").reduces[2]
+    assert machine("Buf", "energy-per-hop: 2, wire-energy: 3").hop_energy[1] == 2
+    assert machine("Buf", "num-ports: 1, n_banks: 4, network-type: '1:N', min-utilization: 0").capacity[1] == 8192
+
+
+@pytest.mark.parametrize(
+    ("attributes", "says"),
+    [
+        ("network_fill_latency: 4", "network_fill_latency: is not modelled; leave it out"),
+        ("wire-energy: 0.1", "wire-energy: is not modelled; give energy-per-hop"),
+        ("energy-per-ingress: 0.1", "energy-per-ingress: is not modelled"),
+        ("addr-gen-energy: 0.1", "addr-gen-energy: is not modelled"),
+        ("min-utilization: 0.5", "min-utilization: is not modelled"),
+        ("allow_overbooking: true", "allow_overbooking: is not modelled"),
+        ("compression_supported: true", "compression_supported: is not modelled"),
+        ("metadata_word_bits: 4", "metadata_word_bits: is not modelled"),
+        ("network-type: 'M:N'", "'M:N' is not modelled"),
+        ("entries: 8, sizeKB: 4", "sizeKB: is one of two sizes"),
+        ("bandwidth: 0", "bandwidth: is 0"),
+        ("reduction_supported: 1", "1 is no truth value"),
+        ("block_size: 4", "is written as block_size too"),
+    ],
+)
+def test_attributes_that_would_change_a_result(attributes, says, tmp_path):
+    with pytest.raises(InputError) as error:
+        read_timeloop(*files(tmp_path, with_attributes("Buf", attributes)))
+    assert says in str(error.value)
+
+
+def test_what_is_passed_over_is_told(tmp_path):
+    text = with_attributes("Buf", "read_bandwith: 4")
+    text = text.replace('    - {name: "Regs', '    - {name: adders, class: intadder}\n    - {name: "Regs')
+    notes = read_timeloop(*files(tmp_path, text)).notes
+    assert len(notes) == 2
+    assert "adders (intadder)" in notes[0]
+    assert "Buf, read_bandwith" in notes[1]
+    with pytest.raises(InputError, match=r"networks \(XY_NoC\) are not modelled"):
+        read_timeloop(*files(tmp_path, text.replace("intadder", "XY_NoC")))
+    wire = "ERT: {version: 0.3, tables: [{name: system.wire, actions: [{name: transfer_random, energy: 1}]}]}\n"
+    with pytest.raises(InputError, match="wires' energy"):
+        read_timeloop(*files(tmp_path, ARCHITECTURE, wire))
+
+
+def test_a_factor_of_0_is_the_whole_bound(tmp_path):
+    def mapping(text):
+        return read_timeloop(*files(tmp_path, ARCHITECTURE, PROBLEM, text)).mapping
+
+    wanted = mapping(MAPPING)
+    for old, new in (("P=4", "P=0"), ("K=4", "K=0"), ("R=3", "R=0"), ("P=4 C=2", "P0 C0 N0")):
+        got = mapping(MAPPING.replace(old, new))
+        np.testing.assert_array_equal(got.temporal, wanted.temporal)
+        np.testing.assert_array_equal(got.spatial, wanted.spatial)
+    split = MAPPING.replace("R=3", "R=3 P=2")
+    mapping(split.replace("P=4", "P=2"))
+    with pytest.raises(InputError, match="a factor of 0 is the whole bound of P, which has other factors too"):
+        mapping(split.replace("P=4", "P=0"))
+
+
+@pytest.mark.parametrize("level", ["Regs", "DRAM"])
+def test_a_spatial_row_needs_several_children(level, tmp_path):
+    row = f"- {{target: {level}, type: spatial, factors: K=1, permutation: K, split: 1}}\n"
+    with pytest.raises(InputError, match=f"{level} has one child: Timeloop takes no spatial directive there"):
+        read_timeloop(*files(tmp_path, ARCHITECTURE, PROBLEM, MAPPING + row))
+
+
+def test_what_enters_the_network_below_a_memory_that_does_not_add(tmp_path):
+    """C of the reduction runs over the children of the memory, and R, outside P, makes it read sums again."""
+    text = ARCHITECTURE.replace("DRAM, class: DRAM", "Top, class: DRAM").replace("name: Buf, ", "name: 'Buf[0..1]', ")
+    text = text.replace("{depth: 2048, ", "{depth: 2048, meshX: 2, ")
+    mapping = """
+mapping:
+- {target: Regs, type: temporal, factors: P=2, permutation: P}
+- {target: Top, type: spatial, factors: C=2, permutation: C, split: 1}
+- {target: Top, type: temporal, factors: P=2 R=3 K=4, permutation: PRK}
+"""
+    paths = [str(p) for p in files(tmp_path, text, PROBLEM, mapping)]
+    out = tmp_path / "out.jsonl"
+    assert main(["evaluate", "mappings", "--links", "off", "--timeloop", *paths, "--out", str(out)]) == 0
+    got = json.loads(out.read_text())["out"]
+    updates, size = got["levels"][2]["updates"][2], 4 * 4
+    assert updates == 3 * size  # each sum comes three times, once per R
+    network = got["networks"][2]
+    entered = 2 * updates - size
+    assert network["ingresses"][2] == [[2, 1, entered, network["ingresses"][2][0][3]]]
+    assert network["spatial_reductions"] == [0, 0, entered]
+    assert network["avg_hops"][2] == network["ingresses"][2][0][3] / entered
+
+
+@pytest.fixture(scope="module")
+def export(tmp_path_factory):
+    """A folder of reference samples as `map --timeloop` lays them out, and the samples."""
+    folder = tmp_path_factory.mktemp("export")
+    machines = read_architectures(reference("timeloop/architectures.json"))
+    samples = list(read_samples(reference("timeloop/samples_smoke.jsonl"), machines))[::4]
+    for n, sample in enumerate(samples):
+        write_timeloop(folder / f"{n:03d}-layer" / "a-00", sample.architecture, sample.shape, sample.mapping)
+    return folder, samples
+
+
+def test_a_folder_of_mappings_is_one_evaluation(export, tmp_path, capsys):
+    folder, samples = export
+    assert len({len(s.architecture.level_names) for s in samples}) > 1
+    out = tmp_path / "out.jsonl"
+    assert main(["evaluate", "mappings", "--links", "off", "--timeloop", str(folder), "--out", str(out)]) == 0
+    assert "warning" not in capsys.readouterr().err
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row["id"] for row in rows] == [f"{n:03d}-layer/a-00" for n in range(len(samples))]
+    found, areas = predict(samples, links=False)
+    for n, row in enumerate(rows):
+        assert row["ok"] == (found.reason[n] == 0)
+        if row["ok"]:
+            assert row["out"]["cycles"] == found.cycles.total[n]
+            assert row["out"]["energy_pJ"] == pytest.approx(found.energy.total[n], rel=1e-12)
+            assert row["out"]["area_um2"] == pytest.approx(areas[n], rel=1e-12)
+
+
+def test_several_mappings_share_what_is_named_beside_them(tmp_path):
+    home = tmp_path / "home"
+    (home / "fast").mkdir(parents=True)
+    (home / "fast" / "mapping.yaml").write_text(MAPPING)
+    slow = MAPPING.replace("P=4 C=2, permutation: PC", "P=4 C=2, permutation: CP")
+    for path, text in (("arch", ARCHITECTURE), ("ert", tables(read=1, write=2)), ("problem", PROBLEM), ("slow", slow)):
+        (home / f"{path}.yaml").write_text(text)
+    together, apart = tmp_path / "together.jsonl", tmp_path / "apart.jsonl"
+    named = [str(home / name) for name in ("arch.yaml", "slow.yaml", "problem.yaml", "fast/mapping.yaml", "ert.yaml")]
+    for out, paths in ((together, [str(home)]), (apart, named)):
+        with pytest.warns(UserWarning, match="there is no ART"):
+            evaluate_timeloop(paths, out, links=False)
+    first, second = ([json.loads(line) for line in out.read_text().splitlines()] for out in (together, apart))
+    assert [row["id"] for row in first] == ["fast", "slow.yaml"]
+    assert [row["id"] for row in second] == [str(home / "slow.yaml"), str(home / "fast" / "mapping.yaml")]
+    assert [row["out"] for row in first] == [row["out"] for row in reversed(second)]
+    assert first[0]["out"] != first[1]["out"]
+    with pytest.raises(InputError, match="there is no mapping"):
+        evaluate_timeloop([str(home / "arch.yaml")], tmp_path / "out.jsonl")
+
+
+def _tables(template, nests, technology):
+    """Pareto tables of one layer on one template, as far as an export looks at them; sizes are the largest."""
+    machine = jax.tree.map(lambda leaf: np.asarray(leaf)[0], template_arrays([template], technology)).machine
+    mapping = jax.tree.map(lambda *leaves: np.stack(leaves)[None, None], *nests)
+    fields = dict.fromkeys(field.name for field in dataclasses.fields(MappingTables))
+    fields |= {"mapping": mapping, "count": np.array([[len(nests)]])}
+    for name in ("capacity", "fanout"):
+        leaf = getattr(machine, name)
+        fields[name] = np.broadcast_to(leaf, (1, 1, len(nests), *leaf.shape))
+    return MappingTables(**fields)
+
+
+def test_what_cannot_be_said_is_left_out_and_listed(tmp_path):
+    layer = Layer("first layer", "conv", "Conv", WorkloadShape(P=8, K=3 * 2**20, C=5))
+    application = ApplicationModel("one", (Network("net", (layer,)),))
+    template, technology = load_template(packaged_templates()[0]), load_technology()
+    levels, dims = len(template.levels), len(DIMS)
+    temporal = np.ones((levels, dims), np.int32)
+    for letter, bound in zip(DIMS, layer.shape.bounds, strict=True):
+        temporal[-1, DIMS.index(letter)] = bound
+    order = np.tile(np.arange(dims, dtype=np.int32), (levels, 1))
+    keep = np.array([level.keep for level in template.levels])
+    spatial = np.ones((2, levels, dims), np.int32)
+    good = Mapping(temporal=temporal, order=order, spatial=spatial, spatial_order=np.stack([order] * 2), keep=keep)
+    wide = next(i for i, level in enumerate(template.levels) if max(level.fanout) > 1)
+    p = DIMS.index("P")
+    both = spatial.copy()
+    both[:, wide, p] = 2
+    outer = temporal.copy()
+    outer[-1, p] = 2
+    bad = good.replace(spatial=both, temporal=outer)
+    made = _tables(template, [bad, good, bad], technology)
+    exported = write_timeloop_mappings(tmp_path, application, [template], technology, made)
+    assert exported.written == 1
+    assert len(exported.skipped) == 2
+    assert all("P runs along both X and Y" in text for text in exported.skipped)
+    assert (tmp_path / "skipped.txt").read_text().splitlines() == list(exported.skipped)
+    with (tmp_path / "index.csv").open() as stream:
+        (row,) = csv.DictReader(stream)
+    place = f"000-first_layer/{template.name}-01"
+    assert (row["network"], row["layer"], row["template"], row["folder"]) == (
+        "net",
+        "first layer",
+        template.name,
+        place,
+    )
+    # More cycles than single precision counts by one.
+    assert float(row["cycles"]) == float(row["latency_cycles"]) == 8 * 3 * 2**20 * 5
+    evaluate_timeloop([tmp_path], tmp_path / "out.jsonl", links=False)
+    back = json.loads((tmp_path / "out.jsonl").read_text())
+    assert back["id"] == place
+    assert back["out"]["cycles"] == float(row["cycles"])
+    assert back["out"]["energy_pJ"] == pytest.approx(float(row["energy_pJ"]), rel=1e-12)
+    assert back["out"]["area_um2"] == pytest.approx(float(row["area_um2"]), rel=1e-12)
+    assert "TIMELOOP_DISABLE_LINK_TRANSFERS=1" in (tmp_path / "README.txt").read_text()
+    with pytest.raises(InputError, match="no mapping that Timeloop's files can say"):
+        write_timeloop_mappings(
+            tmp_path / "none", application, [template], technology, _tables(template, [bad], technology)
+        )
+
+
+@pytest.mark.parametrize("name", [*packaged_templates(), "example"])
+def test_a_template_with_its_dataflows(name, tmp_path):
+    if name == "example":
+        name = tmp_path / "example.yaml"
+        name.write_text(example_yaml())
+    template, folder = load_template(name), tmp_path / "out"
+    assert main(["templates", "export", str(name), "--out", str(folder)]) == 0
+    rules = sorted(folder.glob("constraints*.yaml"))
+    assert len(rules) == len(template.dataflows)
+    full = template_arrays([template], load_technology())
+    machine = jax.tree.map(lambda leaf: np.asarray(leaf)[0], full.machine)
+    for layer_type in template.layer_types:
+        (own,) = [path for path in rules if len(rules) == 1 or layer_type in path.stem.split("-")]
+        given = read_timeloop(*(folder / f"{part}.yaml" for part in ("arch", "ERT", "ART")), own)
+        assert not given.notes
+        np.testing.assert_allclose(given.architecture.machine.capacity, machine.capacity)
+        np.testing.assert_array_equal(given.architecture.machine.fanout, machine.fanout)
+        np.testing.assert_allclose(given.architecture.machine.access_energy, machine.access_energy, rtol=1e-5)
+        wanted, got = constraints(template, layer_type, WorkloadShape(), len(template.levels)), given.constraints
+        for field in ("temporal_max", "order"):
+            np.testing.assert_array_equal(getattr(got, field), getattr(wanted, field), err_msg=field)
+        np.testing.assert_array_equal(got.keep[:-1], wanted.keep[:-1])
+        limits = np.where(machine.fanout.T[:, :, None] > 1, wanted.spatial_max, 1)
+        choice = (limits > 1).all(axis=0).any(axis=1)  # levels where a dimension may run along either axis
+        np.testing.assert_array_equal(got.spatial_max[:, ~choice], limits[:, ~choice])
+        np.testing.assert_array_equal(got.spatial_max.max(axis=0), limits.max(axis=0))
