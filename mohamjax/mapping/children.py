@@ -367,7 +367,8 @@ def _product_hops(order, spatial, fanout, axes):
     # Up to the first row of a group where that is above the middle; down to the last where that is below, which is
     # the same sum seen from the other end, since first rows lie symmetric to last rows.
     middle = (jnp.maximum(fanout[1], along[1]) - 1) / 2
-    rows = sum(_ways((middle, along[1] - 1 - middle), _loops_along(order[1], spatial[1]), along[1]))
+    up, down = _ways((middle, along[1] - 1 - middle), _loops_along(order[1], spatial[1]), along[1])
+    rows = up + down
     # The last column of a group: its place by the loops that move it, which counts by its mean, and its spread.
     mean = by_slot(order[0], _mean_last(spatial[0], axes))
     is_input = jnp.arange(len(DATA_SPACES)).reshape((-1,) + (1,) * (rows.ndim - 1)) == I
