@@ -202,7 +202,8 @@ def evaluate_mappings(
     if max_children is None:
         spatial = mappings.spatial
         known = not isinstance(spatial, jax_core.Tracer)
-        max_children = MAX_CHILDREN if not known or need_children(np.asarray(spatial) > 1).any() else 0
+        double = arrays.machine.capacity.dtype == jnp.float64
+        max_children = MAX_CHILDREN if not known or need_children(np.asarray(spatial) > 1, double=double).any() else 0
     dtype = arrays.machine.capacity.dtype
     technology = cast(technology, dtype)
     rows = mappings if many else jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], mappings)

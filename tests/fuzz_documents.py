@@ -234,8 +234,10 @@ architecture_constraints:
   targets:
   - {target: spad, type: temporal, factors: R<=3 Q=1, permutation: RC}
 ERT:
+  version: 0.3
   tables: [{name: "system.PE[0..15].spad[1..1]", actions: [{name: read, energy: 0.5}, {name: write, energy: 1}]}]
 ART:
+  version: 0.3
   tables: [{name: system.PE.spad, area: 592}]
 """
 

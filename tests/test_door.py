@@ -345,8 +345,10 @@ def test_wrong_schedules_are_refused_at_trace_time(name, value, complaint):
 # ---------------------------------------------------------------- designs
 
 
-def test_an_optimiser_of_ones_own_on_the_unit_cube(space):
+def test_an_optimiser_of_ones_own_on_the_unit_cube():
     """Two lines of evolution: Gaussian steps, and survival by the product of the objectives."""
+    problem = mj.DesignProblem(toy(), templates=("simba", "shidiannao"))
+    space = problem.arrays(mj.sample_mappings(problem, count=16, seed=0))
     size = mj.design_dimensions(space)
 
     @jax.jit
@@ -357,7 +359,7 @@ def test_an_optimiser_of_ones_own_on_the_unit_cube(space):
     key = jax.random.key(0)
     x = jax.random.uniform(key, (32, size))
     found = products(x)
-    first, middle = float(found.min()), float(jnp.median(found))
+    first, many = float(found.min()), float(jnp.quantile(found, 0.75))
     for generation in range(10):
         steps = 0.1 * jax.random.normal(jax.random.fold_in(key, generation), x.shape)
         both = jnp.concatenate([x, jnp.clip(x + steps, 0, 1)])
@@ -365,7 +367,7 @@ def test_an_optimiser_of_ones_own_on_the_unit_cube(space):
         best = jnp.argsort(values)[:32]
         x, found = both[best], values[best]
     # So small a problem that some of the first points are the best there is: soon all are as good.
-    assert float(found.max()) <= first < middle - 0.1
+    assert float(found.max()) <= first < many - 0.1
     with pytest.raises(ValueError, match="takes one point"):
         mj.decode_design(x, space)
     with pytest.raises(ValueError, match="'plans' or 'layers'"):

@@ -80,8 +80,17 @@ def test_the_parts_add_up_to_the_objectives(seed):
         chain = said["critical_chain"]["layers"]
         assert chain[0]["start_s"] == 0 and chain[-1]["end_s"] == pytest.approx(latency, **near)
         assert all(a["end_s"] == b["start_s"] for a, b in itertools.pairwise(chain))
+        kinds, layers = said["layer_types"], said["layers"]
+        assert sum(row["layers"] for row in kinds) == len(layers) == 9
+        assert sum(row["busy_s"] for row in kinds) == pytest.approx(busy, **near)
+        work = sum(layer.shape.macs for layer in problem.layers)
+        for rows_ in (kinds, layers):
+            done = sum(row["macs_per_cycle"] * row["busy_s"] for row in rows_)
+            assert done == pytest.approx(work * 1e-9, rel=1e-9)
+        for row in kinds:
+            assert row["compute"] + row["buffers"] + row["offchip"] == pytest.approx(1, rel=1e-6)
         text = explanations_text({"designs": [said]})
-        assert all(word in text for word in ("critical chain", "waiting", "router, transceiver", "net1"))
+        assert all(word in text for word in ("critical chain", "waiting", "router, transceiver", "net1", "MACs/cycle"))
     assert causes >= {"DRAM", "link"} and any(c.startswith("interface") for c in causes)
 
 

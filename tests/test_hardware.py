@@ -376,7 +376,7 @@ def test_costs_of_the_packaged_templates():
     area = float(jnp.sum(simba.area * simba.instances) + simba.mac_area * simba.mac_instances)
     assert area == pytest.approx(67183352.625, rel=1e-4)
     # Its Eyeriss has a shared buffer of 131072 and weight scratchpads of 384 words.
-    eyeriss = one(0)
+    eyeriss = one(0, template_arrays([load_template("eyeriss-released")], TECHNOLOGY, levels=6))
     capacity = eyeriss.machine.capacity.at[jnp.asarray([1, 4])].set(jnp.asarray([384.0, 131072.0]))
     machine = jit_resize(eyeriss, TECHNOLOGY, capacity, eyeriss.machine.fanout)
     area = float(jnp.sum(machine.area * machine.instances) + machine.mac_area * machine.mac_instances)
@@ -441,7 +441,7 @@ def test_padding_and_stacking():
 
 
 def test_granularity():
-    assert one(0).granularity.tolist() == [16, 16, 16, 0, 16, 0]
+    assert one(0).granularity.tolist() == [16, 16, 16, 16, 0, 0]
     assert one(1).granularity.tolist() == [0, 16, 16, 16, 16, 0]
     assert one(2).granularity.tolist() == [0, 0, 16, 16, 0, 0]
 

@@ -92,7 +92,9 @@ def test_tables_obey_what_must_hold(fastest):
         assert np.all(one.latency * core.elements >= macs)
         np.testing.assert_array_equal(one.tensor_bytes, [sum(layer.shape.tensor_words) for layer in LAYERS])
         assert np.all(one.traffic_bytes >= one.tensor_bytes * (1 - 1e-6))
-        assert np.all(one.tile_bytes <= one.tensor_bytes) and np.all(one.tile_bytes * one.tiles >= one.tensor_bytes)
+        # A mapping may pad a layer: its tiles are then of the padded tensors.
+        assert np.all(one.tile_bytes <= one.tensor_bytes * 1.5)
+        assert np.all(one.tile_bytes * one.tiles >= one.tensor_bytes)
         assert np.any(one.tiles > 1) and np.any(one.tile_bytes < one.tensor_bytes)
         assert np.all(one.energy > macs * 0.2e-12)  # a multiply-accumulate of 8 bits in 45 nm alone
         demand = {name: bandwidth_demand(one, name) for name in NEST_DEMANDS}
@@ -142,7 +144,9 @@ def test_schedule_with_the_loop_nest_model(tmp_path, capsys):
 
 def test_a_platform_of_templates(tmp_path, capsys):
     (tmp_path / "jobs.csv").write_text(JOBS + "DWCONV,1,16,6,6,3,3\n")
-    (tmp_path / "own.yaml").write_text(template_to_yaml(load_template("eyeriss")).replace("name: eyeriss", "name: own"))
+    (tmp_path / "own.yaml").write_text(
+        template_to_yaml(load_template("eyeriss-released")).replace("name: eyeriss-released", "name: own")
+    )
     platform = tmp_path / "mine.yaml"
     command = ["schedule", "--jobs", str(tmp_path / "jobs.csv"), "--platform", str(platform), "--bandwidth", "1"]
     nest = [*command, "--cost-model", "loop-nest", "--budget", "tiny", "--method", "LPT-EFT,random-random"]

@@ -238,7 +238,7 @@ def test_an_interrupt_keeps_the_batches_until_then(monkeypatch, where, processes
         with pytest.raises(KeyboardInterrupt):
             codesign._finish(*what, searched=searched)
         return
-    state, interrupted = codesign._finish(*what, searched=searched)
+    state, interrupted, _ = codesign._finish(*what, searched=searched)
     assert interrupted and np.array_equal(state, np.arange(3.0) + 2)
 
 

@@ -31,13 +31,14 @@ from mohamjax.mapping import (
     wires,
 )
 from mohamjax.mapping.cost import MAX_CHILDREN
+from mohamjax.mapping.nest import covered
 from mohamjax.mapping.space import decode, layer_arrays, sample, stacked_layers
 from mohamjax.mapping.tables import _evaluate_rows as table_rows
 from mohamjax.mapping.tables import column_shapes, need_children
 from mohamjax.programs import PROGRAMS
 from mohamjax.search import BUDGETS, mapper_context
 from mohamjax.search.mapper import map_layers
-from mohamjax.workload import UniqueLayer, WorkloadShape
+from mohamjax.workload import DIMS, UniqueLayer, WorkloadShape
 
 KEY = jax.random.key(7)
 TEMPLATES = TEMPLATES[:3]
@@ -74,6 +75,12 @@ def tables(progress):
     return map_layers(KEY, LAYERS, TEMPLATES, TECHNOLOGY, CONFIG, progress=progress.append)
 
 
+def padded(tables, u, t, m):
+    """The layer's shape with the bounds that an entry covers."""
+    cover = covered(rows(tables.mapping, u, t, m)).tolist()
+    return dataclasses.replace(LAYERS[u].shape, **dict(zip(DIMS, cover, strict=True)))
+
+
 def entries(tables):
     for u, t in np.argwhere(tables.count > 0):
         for m in range(tables.count[u, t]):
@@ -81,7 +88,7 @@ def entries(tables):
 
 
 def test_sets_exist_where_a_template_runs_the_layer(tables):
-    np.testing.assert_array_equal(tables.count > 0, [[1, 1, 1], [1, 1, 1], [0, 1, 0]])
+    np.testing.assert_array_equal(tables.count > 0, [[1, 1, 1], [1, 1, 1], [1, 1, 1]])
     assert (tables.count <= CONFIG.entries).all()
     padding = np.arange(CONFIG.entries) >= tables.count[..., None]
     assert np.isinf(tables.objectives[padding]).all() and np.isfinite(tables.objectives[~padding]).all()
@@ -107,7 +114,15 @@ def test_sets_are_mutually_non_dominated_and_ordered_by_latency(tables):
 
 def test_every_mapping_keeps_every_rule(tables):
     for u, t, m in entries(tables):
-        assert violations(rows(tables.mapping, u, t, m), t, LAYERS[u].shape, LAYERS[u].type) == []
+        assert violations(rows(tables.mapping, u, t, m), t, padded(tables, u, t, m), LAYERS[u].type) == []
+
+
+def test_some_mappings_are_padded_and_none_covers_less_than_its_layer(tables):
+    covers = [(covered(rows(tables.mapping, u, t, m)), LAYERS[u].shape.bounds) for u, t, m in entries(tables)]
+    assert all((cover >= np.array(bounds)).all() for cover, bounds in covers)
+    assert any((cover > np.array(bounds)).any() for cover, bounds in covers)
+    plain = map_layers(KEY, LAYERS[:1], TEMPLATES, TECHNOLOGY, dataclasses.replace(CONFIG, padding=False))
+    assert all((covered(rows(plain.mapping, u, t, m)) == LAYERS[u].shape.bounds).all() for u, t, m in entries(plain))
 
 
 def test_tables_say_what_the_cost_model_says_in_double_precision(tables):
@@ -193,7 +208,7 @@ def test_tables_over_children_change_nothing_where_they_are_not_needed(seed):
         shape = dataclasses.replace(random_shape(np.random.default_rng(seed)), P=12, R=4)
         context = mapper_context.context(UniqueLayer("conv", shape), toy(), TECHNOLOGY, dtype=jnp.float64)
         nests = jax.device_get(_draw(jax.random.split(jax.random.key(seed), 256), context.space))
-        needs = need_children(nests.spatial > 1)
+        needs = need_children(nests.spatial > 1, double=True)
         assert 0 < needs.sum() < len(needs)
         # As many as a batch of the tables has, so that it is the tables' own program.
         nests, needs = jax.tree.map(lambda leaf: np.concatenate([leaf] * 4), (nests, needs))
@@ -216,10 +231,10 @@ def test_tables_say_what_the_plain_rules_say(tables):
                 machine = jax.device_get(
                     resize(template, TECHNOLOGY, row.capacity.astype(np.float64), row.fanout.astype(np.float64))
                 )
-                layer = jax.device_get(layer_arrays(LAYERS[u].shape))
+                layer = jax.device_get(layer_arrays(padded(tables, u, t, m)))
                 plain = plain_timeloop.count(layer, row.mapping, machine)
                 assert plain_timeloop.verdict(plain, machine) == ("valid", -1)
-                assert plain["macs"] == LAYERS[u].shape.macs
+                assert plain["macs"] == padded(tables, u, t, m).macs
                 np.testing.assert_allclose(row.objectives[1], plain["energy"], rtol=2e-6)
                 np.testing.assert_allclose(row.cycles, max(plain["cycles_per_level"][:-1]), rtol=1e-6, atol=1)
 
@@ -233,16 +248,16 @@ def test_physical_sense(tables):
         assert (row.offchip_words[:2, 0] >= np.array(words[:2]) * (1 - 1e-6)).all()
         assert row.offchip_words[2, 1] >= words[2] * (1 - 1e-6)
         mac_energy = row.macs * float(ARRAYS.machine.mac_energy[t])
-        assert row.macs == shape.macs and row.objectives[1] > mac_energy > 0
+        assert row.macs == padded(tables, u, t, m).macs >= shape.macs and row.objectives[1] > mac_energy > 0
 
 
 def test_progress_counts_every_evaluation(tables, progress):
     bred = (CONFIG.generations + 1) * (CONFIG.population + CONFIG.immigrants)
     first, last = progress[0], progress[-1]
-    assert (last.problems, last.cached, last.done) == (7, 0, 7)
-    assert first.total == 7 * CONFIG.evaluations
+    assert (last.problems, last.cached, last.done) == (9, 0, 9)
+    assert first.total == 9 * CONFIG.evaluations
     # The descent ends where no neighbour is left, and members of an archive need not fill a round.
-    assert 7 * bred < last.evaluations == last.total <= first.total
+    assert 9 * bred < last.evaluations == last.total <= first.total
     assert all(a.evaluations <= b.evaluations for a, b in itertools.pairwise(progress))
     assert 0 < last.compile_s < last.seconds
 
@@ -315,11 +330,11 @@ def test_a_given_mapping_takes_part(tables):
 def test_the_cache_gives_the_same_tables_without_searching(tables, tmp_path):
     first = map_layers(KEY, LAYERS, TEMPLATES, TECHNOLOGY, CONFIG, cache=MappingCache(tmp_path))
     files = sorted(tmp_path.iterdir())
-    assert len(files) == 7 and all(f.suffix == ".npz" for f in files)
+    assert len(files) == 9 and all(f.suffix == ".npz" for f in files)
     seen = []
     again = map_layers(KEY, LAYERS, TEMPLATES, TECHNOLOGY, CONFIG, cache=MappingCache(tmp_path), progress=seen.append)
     assert same(first, tables) and same(again, tables)
-    assert all(p.evaluations == 0 and p.cached == 7 for p in seen) and seen
+    assert all(p.evaluations == 0 and p.cached == 9 for p in seen) and seen
 
     flipped = bytearray(files[1].read_bytes())
     flipped[flipped.index(b"PK\x01\x02") + 10] = 99  # the way in which its first array is packed
@@ -333,7 +348,7 @@ def test_the_cache_gives_the_same_tables_without_searching(tables, tmp_path):
 
     other = dataclasses.replace(CONFIG, generations=1)
     map_layers(KEY, LAYERS[:1], TEMPLATES, TECHNOLOGY, other, cache=MappingCache(tmp_path))
-    assert len(list(tmp_path.iterdir())) == 10  # other settings, other entries
+    assert len(list(tmp_path.iterdir())) == 12  # other settings, other entries
 
 
 def test_where_the_cache_lies(monkeypatch, tmp_path):

@@ -313,7 +313,7 @@ def one_by_one(drafts, problem):
 
     def one(draft):
         genes = draft.genes
-        for i, operator in enumerate((fill, parallelise)):
+        for i, operator in ((1, fill), (2, parallelise)):  # no bound of these problems has an alternative to pad to
             changed = operator(draft.keys[i], genes, problem)
             genes = jax.tree.map(lambda new, old, i=i: jnp.where(draft.wanted[i], new, old), changed, genes)
         return genes
@@ -330,18 +330,18 @@ def test_drafts_grow_in_their_order_however_many_are_wanted(form):
     drafts = jax.vmap(random_draft, in_axes=(0, None))(keys, problem)
     assert not drafts.wanted.any() and equal(drafts.genes, jax.vmap(sample, in_axes=(0, None))(keys, problem))
     shares = (
-        np.random.default_rng(0).random((5, number, 2)) < np.array([1.0, 24 / number, 0.5, 0.02, 0.0])[:, None, None]
+        np.random.default_rng(0).random((5, number, 3)) < np.array([1.0, 24 / number, 0.5, 0.02, 0.0])[:, None, None]
     )
     drafts = jax.tree.map(lambda leaf: jnp.stack([leaf] * 5), drafts)
     drafts = Draft(
-        genes=drafts.genes, keys=jax.vmap(jax.vmap(lambda k: jax.random.split(k[0])))(drafts.keys), wanted=shares
+        genes=drafts.genes, keys=jax.vmap(jax.vmap(lambda k: jax.random.split(k[0], 3)))(drafts.keys), wanted=shares
     )
     with traced(form):
         found = jax.jit(jax.vmap(grow, in_axes=(0, None)))(drafts, problem)
     expected = jax.vmap(one_by_one, in_axes=(0, None))(drafts, problem)
     assert equal(found, expected)
     changed = (np.asarray(found.slot) != np.asarray(drafts.genes.slot)).any(axis=-1)
-    assert not changed[~shares.any(axis=-1)].any() and changed[0].sum() > number / 2
+    assert not changed[~shares[..., 1:].any(axis=-1)].any() and changed[0].sum() > number / 2
 
 
 @pytest.mark.parametrize("wanted", [0, 1, 23, 24, 25, 48, 49, 70])
@@ -351,11 +351,12 @@ def test_drafts_grow_whole_passes_of_them_and_one_more_or_less(wanted):
     problem = space(0, WorkloadShape(K=16, C=12, P=14, R=3))
     keys = jax.random.split(jax.random.key(4), number)
     drafts = jax.vmap(random_draft, in_axes=(0, None))(keys, problem)
-    chosen = np.zeros((2, number), bool)
+    chosen = np.zeros((3, number), bool)
     rng = np.random.default_rng(wanted)
     for row in chosen:
         row[rng.permutation(number)[:wanted]] = True
-    drafts = Draft(genes=drafts.genes, keys=jax.vmap(lambda k: jax.random.split(k[0]))(drafts.keys), wanted=chosen.T)
+    keys = jax.vmap(lambda k: jax.random.split(k[0], 3))(drafts.keys)
+    drafts = Draft(genes=drafts.genes, keys=keys, wanted=chosen.T)
     expected = one_by_one(drafts, problem)
     assert equal(grow_all(drafts, problem), expected)
     stacked = jax.tree.map(lambda leaf: jnp.stack([leaf] * 2), drafts)

@@ -75,12 +75,13 @@ def test_nests_fit_as_encode_says_of_each(problem, store, monkeypatch):
         else:
             wanted.append(True)
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *nests)
-    found = store.fitting(stacked, keys, np.asarray(which))
+    unpadded = np.ones((len(nests), 8), int)
+    found = store.fitting(stacked, keys, np.asarray(which), unpadded)
     assert found.tolist() == wanted and 90 < sum(wanted) < 400
     monkeypatch.setattr(membership, "_BLOCK", 7)
-    assert store.fitting(stacked, keys, np.asarray(which)).tolist() == wanted
+    assert store.fitting(stacked, keys, np.asarray(which), unpadded).tolist() == wanted
     none = jax.tree.map(lambda leaf: leaf[:0], stacked)
-    assert store.fitting(none, keys, np.zeros(0, int)).tolist() == []
+    assert store.fitting(none, keys, np.zeros(0, int), unpadded[:0]).tolist() == []
 
 
 def test_orders_that_a_template_prescribes(store):

@@ -337,7 +337,7 @@ def _ways(reaches, loops, along):
 
 
 def _mean_last(spatial, axes):
-    """Mean over the input's groups of the last child that each reaches along a dimension: `[D, ...]`, from 0.
+    """Mean over the input's groups of the last child that each reaches along a dimension of X: `[D, ...]`, from 0.
 
     Where windows coincide, a group is a chain of children (`Windows`). Of n children along one dimension of a pair
     and m along the other, with steps u and v, chains end at the places that have no next one: all n where the other
@@ -352,7 +352,8 @@ def _mean_last(spatial, axes):
         ):
             last = jnp.minimum(u, n)
             ends = jnp.minimum(v, m) * n * (n - 1) + jnp.maximum(m - v, 0) * last * (2 * n - 1 - last)
-            mean[d] = jnp.where(chains < axis.out * axis.tap, exact_divide(ends / 2, chains), mean[d])
+            chained = (spatial[d] > 1) & (chains < axis.out * axis.tap)
+            mean[d] = jnp.where(chained, exact_divide(ends / 2, chains), mean[d])
     return jnp.stack(mean)
 
 

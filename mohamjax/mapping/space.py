@@ -104,9 +104,10 @@ class MapSpace:
         bounds: `[A, D]` int32, bounds that a mapping may cover, the layer's own first; the own one again in padding.
         choices: `[D]` int32, how many of them differ, at least 1.
         prime: `[A, F]` int32, prime factors of these bounds, dimension after dimension, ascending within each; 1 where
-            padded. `[F]` in the space of one choice (`covering`), which is what functions take that have no genes.
+            padded. `[F]` in a space of one choice of bounds, which is what functions take that have no genes: where
+            there is no other choice, and from `covering`.
         dim: `[F]` int32, dimension that each belongs to; 0 at the end, where padded.
-        group: `[A, F]` int32, equal for equal primes of one dimension, ascending along F; `[F]` likewise.
+        group: as `prime`, equal for equal primes of one dimension, ascending along F.
         limit: `[S, D]` int32, largest factor of each slot.
         fanout: `[S]` float, largest product of the slot's factors over the dimensions; inf for temporal slots.
         capacity: `[L]` float, words; inf where unlimited.
@@ -218,7 +219,7 @@ def map_space(
         machine: the template at its maximum sizes, padded to the same L.
         primes: F, at least the number of prime factors of the bounds, of each dimension's longest list of them.
         bounds: per dimension those that a mapping may cover (`padding.padded_bounds`); default the layer's alone.
-        alternatives: A, at least the most bounds of any dimension.
+        alternatives: A, at least the most bounds of any dimension; 1 makes a space of one choice.
     """
     levels = limits.temporal_max.shape[0]
     bounds = [[bound] for bound in shape.bounds] if bounds is None else bounds
@@ -239,6 +240,8 @@ def map_space(
         # A class is called by its first place: dimensions that cover other rows keep theirs apart.
         pairs = list(zip(np.append(dim[:first], -np.ones(primes - first)), prime[a], strict=True))
         group[a] = [pairs.index(pair) for pair in pairs]
+    if alternatives == 1:
+        prime, group = prime[0], group[0]
     limit = np.concatenate([limits.temporal_max[None], limits.spatial_max]).reshape(3 * levels, 8)
     fanout = np.asarray(machine.fanout)
     return MapSpace(
@@ -268,12 +271,13 @@ def covering(cover: Array, space: MapSpace) -> MapSpace:
         cover: `[D]` int32, as in `MappingGenes`.
         space: the problem.
     """
+    if space.prime.ndim == 1:
+        return space
     prime, group = space.prime[0], space.group[0]
-    if len(space.prime) > 1:
-        # Selected, not gathered: there are a few alternatives, and a gather per individual takes longer.
-        own = jnp.sum(jnp.where(space.dim[:, None] == jnp.arange(len(ALL)), cover, 0), axis=-1)
-        for a in range(1, len(space.prime)):
-            prime, group = (jnp.where(own == a, x[a], y) for x, y in ((space.prime, prime), (space.group, group)))
+    # Selected, not gathered: there are a few alternatives, and a gather per individual takes longer.
+    own = jnp.sum(jnp.where(space.dim[:, None] == jnp.arange(len(ALL)), cover, 0), axis=-1)
+    for a in range(1, len(space.prime)):
+        prime, group = (jnp.where(own == a, x[a], y) for x, y in ((space.prime, prime), (space.group, group)))
     return dataclasses.replace(space, prime=prime, group=group)
 
 
@@ -425,7 +429,7 @@ def sample(key: Array, space: MapSpace) -> MappingGenes:
     """
     taste_key, spatial_key, draw_key, visit_key, order_key = jax.random.split(key, 5)
     cover = jnp.zeros(len(ALL), jnp.int32)
-    if len(space.prime) > 1:
+    if space.prime.ndim > 1:
         pad_key, which_key = jax.random.split(jax.random.fold_in(key, 1))
         drawn = jax.random.randint(which_key, cover.shape, 0, jnp.asarray(space.choices))
         cover = jnp.where(jax.random.bernoulli(pad_key), drawn, cover)
@@ -608,8 +612,10 @@ def genes_of(nests: Mapping, spaces: MapSpace) -> MappingGenes:
     factors = np.concatenate([nests.temporal[:, None], nests.spatial], axis=1).reshape(count, 3 * levels, dims)
     own = np.take_along_axis(factors, np.asarray(spaces.dim)[:, None], axis=2)  # [n, S, F]
     cover = np.argmax(np.asarray(spaces.bounds) == covered(nests)[:, None], axis=1).astype(np.int32)  # [n, D]
-    of_prime = np.take_along_axis(cover, np.asarray(spaces.dim), axis=1)[:, None]
-    primes, group = (np.take_along_axis(np.asarray(x), of_prime, axis=1)[:, 0] for x in (spaces.prime, spaces.group))
+    primes, group = np.asarray(spaces.prime), np.asarray(spaces.group)
+    if primes.ndim > 2:
+        of_prime = np.take_along_axis(cover, np.asarray(spaces.dim), axis=1)[:, None]
+        primes, group = (np.take_along_axis(x, of_prime, axis=1)[:, 0] for x in (primes, group))
     prime = np.where(primes > 1, primes, 2).astype(np.int64)
     here, power = np.zeros(own.shape, np.int32), prime  # copies of each prime in each slot
     while (held := own % power[:, None] == 0).any():

@@ -236,14 +236,8 @@ def tabulate_sets(
     count = np.asarray(count, np.int32)
     lead = mapping.temporal.shape[:2]
     exists = np.arange(lead[1]) < count[:, None]
-    along = mapping.spatial > 1
-    if fixed:
-        needs = np.full(lead, True)
-    elif templates.machine.capacity.dtype == np.float64:
-        # In double precision shares of inputs round as Timeloop's do, which takes a table wherever windows coincide.
-        needs = np.any(_windows_meet(np.any(along, axis=-3)), axis=-1)
-    else:
-        needs = need_children(along)
+    double = templates.machine.capacity.dtype == np.float64
+    needs = np.full(lead, True) if fixed else need_children(mapping.spatial > 1, double=double)
     columns: dict[str, Any] = {
         name: np.full((*lead, *shape), np.inf if name == "objectives" else 0.0, templates.machine.capacity.dtype)
         for name, shape in column_shapes(*mapping.keep.shape[-2:]).items()
@@ -285,7 +279,7 @@ def column_shapes(levels: int, spaces: int) -> dict[str, tuple[int, ...]]:
     }
 
 
-def need_children(along: Any) -> np.ndarray:
+def need_children(along: Any, *, double: bool = False) -> np.ndarray:
     """Mappings that the cost model needs its tables over children for, on minimal hardware (`max_children` above 0).
 
     Those of which some level runs P together with R, or Q with S, along the same axis of its children: nothing else
@@ -294,16 +288,17 @@ def need_children(along: Any) -> np.ndarray:
 
     Args:
         along: `[..., 2, L, D]` bool, dimensions that run along X or Y of a level's children.
+        double: counts in double precision, where shares of inputs round as Timeloop's do: that takes a table also where
+            the two run along different axes.
 
     Returns:
         `[...]` bool.
     """
-    return np.any(_windows_meet(np.asarray(along)), axis=(-2, -1))
-
-
-def _windows_meet(along: Any) -> np.ndarray:
-    """Where P runs together with R, or Q with S: `[...]` bool of `[..., D]` bool."""
-    return (along[..., P] & along[..., R]) | (along[..., Q] & along[..., S])
+    along = np.asarray(along)
+    if double:
+        along = np.any(along, axis=-3, keepdims=True)
+    meet = (along[..., P] & along[..., R]) | (along[..., Q] & along[..., S])
+    return np.any(meet, axis=(-2, -1))
 
 
 @lean_jit(static_argnames=("fixed", "max_children"))

@@ -42,7 +42,8 @@ class MapperContext:
 def children_room(spaces: Sequence[MapSpace]) -> int:
     """`max_children` of the cost model for mappings of these spaces: 0 where none can need it (`need_children`)."""
     along = [(np.asarray(space.limit) > 1).reshape(3, -1, len(DIMS))[1:] for space in spaces]
-    return MAX_CHILDREN if any(np.any(need_children(slots)) for slots in along) else 0
+    double = any(np.asarray(space.capacity).dtype == np.float64 for space in spaces)
+    return MAX_CHILDREN if any(np.any(need_children(slots, double=double)) for slots in along) else 0
 
 
 def map_spaces(

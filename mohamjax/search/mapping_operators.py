@@ -302,7 +302,7 @@ def pad(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
 
     first = jax.random.bernoulli(coin_key) & (slots >= levels)
     taste = jax.random.gumbel(draw_key, slots.shape) + jnp.where(first, 8.0, 0.0)
-    index = jax.lax.top_k(jnp.where(space.dim == dim, space.prime, 0), min(_LONGEST, space.prime.shape[0]))[1]
+    index = jax.lax.top_k(jnp.where(space.dim == dim, space.prime, 0), min(_LONGEST, len(space.dim)))[1]
 
     def deal(state: Nest, index: Array) -> tuple[Nest, None]:
         mine = (space.dim[index] == dim) & (space.prime[index] > 1)
@@ -358,7 +358,7 @@ def grow(drafts: Draft, space: MapSpace) -> MappingGenes:
     """The genes of drafts `[N, ...]`, in their order: padded, filled, then parallelised, each where it is wanted."""
     genes = drafts.genes
     for i, operator in enumerate((pad, fill, parallelise)):
-        if operator is pad and len(space.prime) == 1:
+        if operator is pad and space.prime.ndim == 1:
             continue  # no layer has a choice of bounds
         arguments = drafts.keys[:, i], drafts.wanted[:, i], genes, space
         few, all_ = (functools.partial(form, operator) for form in (_few, _all))

@@ -14,6 +14,7 @@ import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import Technology, Template, fits
+from mohamjax.mapping.nest import covered
 from mohamjax.schedule.job_analysis import JobAnalysis
 from mohamjax.schedule.job_platform import Core, TemplateCore
 from mohamjax.schedule.job_templates import core_template
@@ -98,7 +99,7 @@ def nest_analyses(
         )
     objectives = np.asarray(tables.objectives, float)  # [U, T, M, 3]: cycles, pJ, um^2; +inf beyond a set
     traffic = np.asarray(tables.offchip_bytes, float)
-    temporal = np.asarray(tables.mapping.temporal)
+    temporal, covers = np.asarray(tables.mapping.temporal), covered(tables.mapping)
 
     def one(core: Core | TemplateCore, u: int) -> tuple[float, ...]:
         shape = unique[u].shape
@@ -111,7 +112,7 @@ def nest_analyses(
         if not np.isfinite(latency):
             return np.inf, 0.0, 1.0, width * sum(shape.tensor_words), 0.0, 0.0
         outer = temporal[(*at, memory)]  # loops of the off-chip memory
-        inside = dict(zip(DIMS, (np.asarray(shape.bounds) // outer).tolist(), strict=True))
+        inside = dict(zip(DIMS, (covers[at] // outer).tolist(), strict=True))
         tile = WorkloadShape(**inside, stride=shape.stride, dilation=shape.dilation)
         words = np.asarray([sum(tile.tensor_words), sum(shape.tensor_words)]) * width
         return latency, words[0], math.prod(outer.tolist()), words[1], traffic[at], energy * 1e-12
