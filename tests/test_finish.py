@@ -68,7 +68,7 @@ def test_descent_loses_nothing_and_repeats_itself(problem, state):
     better = 0
     for begun, before, after, twice in zip(*map(fronts, (state, alone, descended, again)), strict=True):
         assert np.array_equal(after, twice)
-        # Nothing that the search had is lost. (What refitting makes of a design that descent has replaced may be.) Areas
+        # Nothing that the search had is lost; what refitting makes of a design that descent has replaced may be. Areas
         # move in the last digit with the shape of a batch.
         assert (after[None] <= begun[:, None] * (1 + 1e-6)).all(axis=-1).any(axis=1).all()
         assert as_fast(after) <= as_fast(before) * (1 + 1e-6)

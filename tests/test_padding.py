@@ -21,6 +21,7 @@ from mohamjax.mapping.space import constraints, decode, encode, map_space, prime
 from mohamjax.search.exhaustive import map_exhaustively, space_size
 from mohamjax.search.mapper import map_layers
 from mohamjax.search.mapping_operators import crossover, fill, mutate, neighbour, neighbours, pad, parallelise
+from mohamjax.search.settings import Settings, changed
 from mohamjax.workload import DIMS, UniqueLayer, WorkloadShape
 
 SEED = st.integers(0, 2**31 - 1)
@@ -209,3 +210,9 @@ def test_primes_run_as_fast_as_their_neighbours():
     cycles = dict(zip(layers, np.min(tables.objectives[:, 0, :, 0], axis=1).tolist(), strict=True))
     assert cycles["primes"] <= 1.05 * cycles["even"]
     assert cycles["513 keys"] <= 16_900
+
+
+def test_padding_is_switched_off_by_name_and_by_the_papers_preset():
+    usual = Settings.preset("tiny")
+    assert usual.mapper.padding and not Settings.preset("tiny", preset="paper").mapper.padding
+    assert not changed(usual, {"padding": False}).mapper.padding
