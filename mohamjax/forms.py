@@ -142,7 +142,7 @@ def keys_for_sure(rows: Sequence[msgspec.Struct], form: type[msgspec.Struct]) ->
     """How many keys a text held at least that was read as instances of a form.
 
     Those that the form requires, and those whose values are not what is there without them. Forms inside a form are
-    looked into where they are required, alone or in a list. Where a text with so many keys and no more was read by a
+    looked into where they are required, alone or in a list, and where their absence means an empty one. Where a text with so many keys and no more was read by a
     form that takes no other keys, no key was written twice.
 
     Args:
@@ -186,6 +186,9 @@ def _key_plan(form: type[msgspec.Struct]) -> _KeyPlan:
             plan.inner.append((value, kind, listed))
         elif not field.required and field.default is not msgspec.NODEFAULT:
             plan.optional.append((value, field.default))
+        elif not field.required and isinstance(missing := field.default_factory(), msgspec.Struct):
+            plan.optional.append((value, missing))
+            plan.inner.append((value, kind, listed))
     return plan
 
 

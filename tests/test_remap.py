@@ -247,7 +247,7 @@ def test_mappings_that_the_mapper_would_not_make_are_no_start(application, mappe
     found = [
         map_layers(
             jax.random.key(0), application.unique_layers[:2], TEMPLATES[:1], TECHNOLOGY, config,
-            given={(0, 0): own, (1, 0): []}, from_given=True,
+            given={(0, 0): own, (1, 0): []}, from_given=True, levels=mapped.capacity.shape[-1],
         )
         for own in ([known], [strange, known], [strange])
     ]  # fmt: skip
@@ -273,7 +273,7 @@ def test_given_mappings_alone_are_kept_where_nothing_descends(application, mappe
     def found(given, cache=None):
         return map_layers(
             jax.random.key(0), application.unique_layers[:2], TEMPLATES[:1], TECHNOLOGY, config, given=given,
-            from_given=True, cache=cache,
+            from_given=True, cache=cache, levels=mapped.capacity.shape[-1],
         )  # fmt: skip
 
     alone_, store = found({(0, 0): starts}), Store()

@@ -275,9 +275,11 @@ def test_our_own_designs_are_read_by_their_forms_at_once():
         chiplet |= {"area_mm2": 1.5, "interface": 0, "hops": 1}
         chiplet["levels"] = [{"capacity_words": 4, **level} for level in design["chiplets"][0]["levels"]]
     for step in design["schedule"]:
-        step |= dict.fromkeys(("start_s", "end_s", "alone_s", "offchip_bytes", "energy_J"), 1.5)
+        figures = ("start_s", "end_s", "alone_s", "offchip_bytes", "macs_per_cycle", "utilisation", "energy_J")
+        step |= dict.fromkeys(figures, 1.5)
+    document["mappings"].append({**document["mappings"][0], "padded": {"K": 8, "C": 4}})
     found = parse_json(json.dumps(document), "file", parts=DESIGN_PARTS)
-    assert isinstance(found["mappings"][0], DESIGN_PARTS["mappings"])
+    assert all(isinstance(nest, DESIGN_PARTS["mappings"]) for nest in found["mappings"])
     for name in ("chiplets", "schedule"):
         assert isinstance(found["designs"][0][name][0], DESIGN_PARTS[name])
 

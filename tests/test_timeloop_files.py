@@ -15,11 +15,20 @@ from conftest import reference
 
 from mohamjax.cli import main
 from mohamjax.errors import InputError
-from mohamjax.hardware import example_yaml, load_technology, load_template, packaged_templates, template_arrays
+from mohamjax.hardware import (
+    example_yaml,
+    load_technology,
+    load_template,
+    load_templates,
+    packaged_templates,
+    template_arrays,
+)
 from mohamjax.io.samples import read_architectures, read_samples
 from mohamjax.io.timeloop import evaluate_timeloop, read_timeloop
 from mohamjax.io.timeloop_writer import write_timeloop, write_timeloop_mappings
 from mohamjax.mapping import Mapping, MappingTables, constraints, predict
+from mohamjax.mapping.nest import padded
+from mohamjax.search import MapperConfig, map_layers
 from mohamjax.workload import DIMS, ApplicationModel, Layer, Network, WorkloadShape
 
 ARCHITECTURE = """
@@ -372,3 +381,26 @@ def test_a_template_with_its_dataflows(name, tmp_path):
         choice = (limits > 1).all(axis=0).any(axis=1)  # levels where a dimension may run along either axis
         np.testing.assert_array_equal(got.spatial_max[:, ~choice], limits[:, ~choice])
         np.testing.assert_array_equal(got.spatial_max.max(axis=0), limits.max(axis=0))
+
+
+@pytest.mark.slow
+def test_groups_in_parallel_and_padded_mappings_come_back_with_the_same_counts(tmp_path):
+    depth = Layer("depth", "dwconv", "Conv", WorkloadShape(G=24, P=7, Q=7, R=3, S=3))
+    head = Layer("head", "fc", "Gemm", WorkloadShape(N=5, K=37, C=23), predecessors=(0,))
+    application = ApplicationModel("toy", (Network("net", (depth, head)),))
+    templates, technology = load_templates(["simba", "eyeriss"]), load_technology()
+    config = MapperConfig(population=48, generations=8, descent=8)
+    tables = map_layers(jax.random.key(0), application.unique_layers, templates, technology, config)
+    bounds = np.array([layer.shape.bounds for layer in application.unique_layers])
+    assert (padded(tables.mapping, bounds[:, None, None])[tables.count > 0] > 1).any()
+    assert (np.asarray(tables.mapping.spatial)[0, ..., DIMS.index("G")] > 1).any()
+    write_timeloop_mappings(tmp_path / "all", application, templates, technology, tables)
+    evaluate_timeloop([str(tmp_path / "all")], tmp_path / "out.jsonl", links=False)
+    found = {row["id"]: row["out"] for row in map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())}
+    with (tmp_path / "all" / "index.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(found) > 20
+    for row in rows:
+        out = found[row["folder"]]
+        assert out["cycles"] == float(row["cycles"])
+        assert out["energy_pJ"] == pytest.approx(float(row["energy_pJ"]), rel=1e-9)

@@ -108,7 +108,8 @@ class _LeastForm(Form):
 _WrittenChipletForm = as_written(
     ChipletForm, area_mm2=float, interface=int, hops=int, levels=list[as_written(SizeForm)]
 )
-_WrittenStepForm = as_written(StepForm, start_s=float, end_s=float, alone_s=float, offchip_bytes=float, energy_J=float)
+_STEP_FIGURES = ("start_s", "end_s", "alone_s", "offchip_bytes", "macs_per_cycle", "utilisation", "energy_J")
+_WrittenStepForm = as_written(StepForm, **dict.fromkeys(_STEP_FIGURES, float))
 _WrittenDesignForm = as_written(
     DesignForm,
     may_lack=("name",),

@@ -29,6 +29,7 @@ from mohamjax.io.files import csv_text, write_text
 from mohamjax.io.timeloop_architecture import BANDWIDTHS
 from mohamjax.io.timeloop_loops import SECOND
 from mohamjax.mapping import Mapping, MappingTables, Sample, predict
+from mohamjax.mapping.nest import padded_shape
 from mohamjax.schedule import Evaluated
 from mohamjax.struct import cast
 from mohamjax.workload import DIMS, ApplicationModel, WorkloadShape
@@ -72,7 +73,8 @@ def timeloop_documents(
 
     Args:
         architecture: The machine.
-        shape: The layer, all eight dimensions of which are written (G as a dimension of its own).
+        shape: The layer, all eight dimensions of which are written (G as a dimension of its own). Of a mapping that
+            pads the layer, the padded one (`padded_shape`): all of its work is what the mapping costs.
         mapping: The loop nest, unpadded or padded.
 
     Returns:
@@ -359,12 +361,13 @@ def write_timeloop_mappings(
                 place = f"{u:03d}-{_safe(first.name)}/{template.name}-{m:02d}"
                 architecture = template_architecture(template, machine)
                 try:
-                    documents = timeloop_documents(architecture, unique.shape, nest)
+                    shape = padded_shape(unique.shape, nest)
+                    documents = timeloop_documents(architecture, shape, nest)
                 except InputError as error:
                     skipped.append(f"{place}: {error}")
                     continue
                 write_documents(folder / place, documents)
-                samples.append(Sample(place, architecture, unique.shape, nest))
+                samples.append(Sample(place, architecture, shape, nest))
                 network = application.networks[application.network_of_layer[owner]].name
                 rows.append({"network": network, "layer": first.name, "template": template.name, "folder": place})
     _write_index(folder, rows, samples, skipped)
@@ -417,7 +420,8 @@ def write_timeloop_designs(
             title = application.layers[layer].name
             if (tile, u, m) not in places:
                 nest = jax.tree.map(lambda leaf, at=(u, t, m): np.asarray(leaf)[at], tables.mapping)
-                place, shape = f"{home}/{layer:03d}-{_safe(title)}", application.unique_layers[u].shape
+                place = f"{home}/{layer:03d}-{_safe(title)}"
+                shape = padded_shape(application.unique_layers[u].shape, nest)
                 try:
                     parts = timeloop_documents(known[tile], shape, nest)
                 except InputError as error:

@@ -5,13 +5,19 @@ Axes: L levels, innermost first, padded at the outer end; D loop dimensions (`wo
 
 from __future__ import annotations
 
+import dataclasses
+from typing import TYPE_CHECKING
+
 import jax
 import numpy as np
 
 from mohamjax.dims import DIMS
 from mohamjax.struct import record
 
-__all__ = ["Array", "LayerArrays", "Mapping", "covered", "pad_mapping", "padded", "padded_names"]
+if TYPE_CHECKING:
+    from mohamjax.workload import WorkloadShape
+
+__all__ = ["Array", "LayerArrays", "Mapping", "covered", "pad_mapping", "padded", "padded_names", "padded_shape"]
 
 Array = jax.Array | np.ndarray
 """What a field may hold: on the host NumPy, else JAX."""
@@ -69,6 +75,11 @@ def padded(mapping: Mapping, bounds: np.ndarray) -> np.ndarray:
     """
     cover = covered(mapping)
     return np.where(cover == bounds, 1, cover)
+
+
+def padded_shape(shape: WorkloadShape, mapping: Mapping) -> WorkloadShape:
+    """A layer's shape with the bounds that one mapping of it covers: the problem that the mapping does whole."""
+    return dataclasses.replace(shape, **dict(zip(DIMS, covered(mapping).tolist(), strict=True)))
 
 
 def padded_names(row: np.ndarray) -> dict[str, int]:

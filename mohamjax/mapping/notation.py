@@ -146,6 +146,7 @@ class OwnedNestForm(NestForm, kw_only=True):
 
 WrittenNestForm = as_written(
     OwnedNestForm,
+    may_lack=("padded",),
     levels=list[
         as_written(
             NestLevelForm,
