@@ -142,8 +142,8 @@ def keys_for_sure(rows: Sequence[msgspec.Struct], form: type[msgspec.Struct]) ->
     """How many keys a text held at least that was read as instances of a form.
 
     Those that the form requires, and those whose values are not what is there without them. Forms inside a form are
-    looked into where they are required, alone or in a list, and where their absence means an empty one. Where a text with so many keys and no more was read by a
-    form that takes no other keys, no key was written twice.
+    looked into where they are required, alone or in a list, and where their absence means an empty one. Where a text
+    with so many keys and no more was read by a form that takes no other keys, no key was written twice.
 
     Args:
         rows: instances of the form.

@@ -295,7 +295,7 @@ def test_given_mappings_alone_are_kept_where_nothing_descends(application, mappe
     wanted = np.asarray([[True], [False]])
     less = map_layers(
         jax.random.key(0), application.unique_layers[:2], TEMPLATES[:1], TECHNOLOGY, config, given=many,
-        from_given=True, wanted=wanted,
+        from_given=True, wanted=wanted, levels=mapped.capacity.shape[-1],
     )  # fmt: skip
     assert same(less, alone_)
 

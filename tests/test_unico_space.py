@@ -82,6 +82,9 @@ def test_machines_are_those_of_templates_of_these_sizes(name):
     fixed = [space.instance(row, f"hw{i}") for i, row in enumerate(digits)]
     expected = template_arrays(fixed, TECHNOLOGY).machine
     for field in dataclasses.fields(expected):
+        if getattr(expected, field.name) is None:  # of machines without such a part
+            assert getattr(machines, field.name) is None
+            continue
         np.testing.assert_allclose(
             getattr(machines, field.name), getattr(expected, field.name), rtol=1e-6, err_msg=field.name
         )
