@@ -366,7 +366,7 @@ def test_a_killed_command_resumes_to_the_same_files(network, tmp_path, capsys):
         (["--budget", "tiny"], "unknown budget 'tiny'"),
         (["--method", "best"], "unknown method 'best'"),
         (["--template", "simba", "--space", "unico-ci"], "leave out --space"),
-        (["--template", "eyeriss"], "template eyeriss: cannot run 1 of 4 unique layers"),
+        (["--template", "eyeriss-released"], "template eyeriss-released: cannot run 1 of 4 unique layers"),
         (["--template", "simba", "--ppa", "unico-fit"], "is for unico-edge and unico-cloud"),
         (["--template", "nowhere"], "no packaged template"),
     ],
