@@ -204,12 +204,13 @@ def test_primes_run_as_fast_as_their_neighbours():
     layers = {
         "primes": UniqueLayer("fc", WorkloadShape(N=1013, C=997, K=1009)),
         "even": UniqueLayer("fc", WorkloadShape(N=1024, C=1000, K=1024)),
+        "512 keys": UniqueLayer("bmm", WorkloadShape(G=8, N=256, C=64, K=512)),
         "513 keys": UniqueLayer("bmm", WorkloadShape(G=8, N=256, C=64, K=513)),
     }
     tables = map_layers(jax.random.key(0), list(layers.values()), [simba], TECHNOLOGY)
     cycles = dict(zip(layers, np.min(tables.objectives[:, 0, :, 0], axis=1).tolist(), strict=True))
     assert cycles["primes"] <= 1.05 * cycles["even"]
-    assert cycles["513 keys"] <= 16_900
+    assert cycles["513 keys"] <= 1.03 * cycles["512 keys"]
 
 
 def test_padding_is_switched_off_by_name_and_by_the_papers_preset():
