@@ -21,7 +21,7 @@ from mohamjax.search.config import MohamConfig
 from mohamjax.search.settings import Settings
 from mohamjax.workload import ApplicationModel
 
-__all__ = ["search_box", "standing"]
+__all__ = ["representatives", "search_box", "standing"]
 
 
 def standing(
@@ -31,7 +31,24 @@ def standing(
     settings: Settings,
     announce: Callable[[str], None],
 ) -> np.ndarray:
-    """Rows of a front that stand for all of it, `front` of the settings at most: those that hold most hypervolume.
+    """`representatives` of a front, whose arguments it has, under the settings of a search.
+
+    `announce` is told where not all stay.
+    """
+    most = settings.moham.front
+    few = representatives(objectives, offset, box, settings.moham, settings.weights)
+    if len(few) < len(objectives):
+        announce(
+            f"{len(few):,} designs stand for {len(objectives):,} that do not dominate one another; the argument "
+            f"`front` keeps more than {most}"
+        )
+    return few
+
+
+def representatives(
+    objectives: np.ndarray, offset: Any, box: tuple[Any, Any], config: MohamConfig, weights: Any
+) -> np.ndarray:
+    """Rows of a front that stand for all of it, `config.front` at most: those that hold most hypervolume.
 
     What is best in some objective stays, and the knee, and where a product is minimised its least.
 
@@ -39,23 +56,17 @@ def standing(
         objectives: `[N, M]` float, none of which dominates another.
         offset: `[M]` float, with which they have a logarithm.
         box: ideal and reference point, with their offsets.
-        settings: of the search.
-        announce: told where not all stay.
+        config: of the search.
+        weights: `[M]` float, exponents of the objectives where a product is minimised.
 
     Returns:
         `[K]` int, rising.
     """
-    config, values = settings.moham, objectives + offset
+    values = objectives + offset
     keep = set(landmarks(objectives, config.objectives, offset).values())
     if config.objective == "product":
-        keep.add(int(np.argmin(np.log(values) @ np.asarray(settings.weights))))
-    few = box_subset(values, *box, config.front, keep)
-    if len(few) < len(values):
-        announce(
-            f"{len(few):,} designs stand for {len(values):,} that do not dominate one another; the argument `front` "
-            f"keeps more than {config.front}"
-        )
-    return few
+        keep.add(int(np.argmin(np.log(values) @ np.asarray(weights))))
+    return box_subset(values, *box, config.front, keep)
 
 
 def search_box(

@@ -33,6 +33,7 @@ from mohamjax.blocks import DESIGNS, in_blocks, in_fitting_blocks
 from mohamjax.hardware import nop_energy
 from mohamjax.programs import lean_jit
 from mohamjax.schedule.design import CYCLE_S, Design, Package, chiplets, energy_and_area
+from mohamjax.search.box import representatives
 from mohamjax.search.config import MohamConfig
 from mohamjax.search.context import MohamContext
 from mohamjax.search.loop import Problem, SearchState
@@ -504,17 +505,19 @@ def closing(
 ) -> Iterator[tuple[SearchState, Closing]]:
     """Gives designs of the archives up for those that dominate them by a move of chiplets, until none has such a move.
 
-    Arrangements of up to nine chiplets (on the default package) are tried completely, of more a sample; each together
-    with giving one chiplet's layers to another, on the best mappings that fit it as it stands, under each weight.
-    Fixed chiplets stay. A design dominates another if no objective is worse by more than single precision tells, and
-    one is better by clearly more (`NO_WORSE`, `BETTER`).
+    Only the designs that stand for the front (`box.representatives`) are tried, chosen anew in every round: a result
+    holds no others. Arrangements of up to nine chiplets (on the default package) are tried completely, of more a
+    sample; each together with giving one chiplet's layers to another, on the best mappings that fit it as it stands,
+    under each weight. Fixed chiplets stay. A design dominates another if no objective is worse by more than single
+    precision tells, and one is better by clearly more (`NO_WORSE`, `BETTER`).
 
     Args:
         state: at the end of a search of plans, whole.
         context: its problem.
         config: its settings; `end_rounds` at most.
         problem: what is searched (`design_problem`).
-        most: batches of every program in a round at most; default all that it takes.
+        most: batches of every program in a round at most, of all designs; default all that it takes, of those that
+            stand for the front.
 
     Yields:
         The state and what was done, after every batch of evaluations and after every round. The archives change from
@@ -525,9 +528,10 @@ def closing(
     archive, done = jax.device_put(state.archive), Closing()
     closed = jnp.zeros_like(archive.valid)
     for _ in range(config.end_rounds):
-        if most is None and not np.any(archive.valid & ~closed):
+        still = archive.valid & ~closed & _representing(archive, context, config)
+        if most is None and not np.any(still):
             break
-        rows, moves = _candidates(archive, closed, tables, context, config.objectives, most)
+        rows, moves = _candidates(archive, still, tables, context, config.objectives, most)
         tried = np.zeros((0, archive.objectives.shape[-1]), archive.objectives.dtype)
         program = functools.partial(_some_tried, problem=problem)
         for _, reached in _in_batches(program, _TRIED, most, (rows, moves), (archive, context)):
@@ -537,13 +541,27 @@ def closing(
             )
             yield dataclasses.replace(state, archive=archive), done
         rows, moves = take((rows, moves), slice(len(tried)))
-        archive, closed, replaced = _round(archive, closed, rows, moves, tried, context)
+        archive, closed, replaced = _round(archive, closed | still, rows, moves, tried, context)
         done = dataclasses.replace(
             done, rounds=done.rounds + 1, replaced=done.replaced + replaced, seconds=time.perf_counter() - began
         )
         yield dataclasses.replace(state, archive=archive), done
         if not replaced:
             break
+
+
+def _representing(archive: emo.Archive, context: MohamContext, config: MohamConfig) -> np.ndarray:
+    """`[I, K]` bool, the designs of all archives that stand for the front of them, on the host."""
+    held: Any = jax.device_get((archive.valid, archive.objectives, context.ideal, context.reference, context.weights))
+    valid, objectives, ideal, reference, weights = held
+    there = np.flatnonzero(valid)
+    values = objectives.reshape(-1, objectives.shape[-1])[there].astype(float)
+    out = np.zeros(valid.shape, bool)
+    if there.size:
+        front = emo.distinct_front(values)
+        few = representatives(values[front], 0.0, (ideal, reference), config, weights)
+        out.reshape(-1)[there[front[few]]] = True
+    return out
 
 
 def _in_batches(
@@ -566,14 +584,14 @@ def _in_batches(
 
 def _candidates(
     archive: emo.Archive,
-    closed: jax.Array,
+    still: jax.Array,
     tables: tuple[Arrangements, ...],
     context: MohamContext,
     objectives: tuple[str, ...],
     most: int | None,
 ) -> tuple[np.ndarray, Move]:
-    """Rows of the archives and moves of them that may make a design which dominates that of the row, `[n, ...]`."""
-    rows, moves = _entries(archive, closed, context, objectives, most)
+    """Rows among `still` `[I, K]` and moves of them that may make what dominates the design of the row, `[n, ...]`."""
+    rows, moves = _entries(archive, still, context, objectives, most)
     parts: list[Any] = []
     for _, found in _in_batches(_some_sized, _TRIED, most, (rows, moves), (archive, context)):
         parts.append(found)
@@ -597,14 +615,14 @@ def _candidates(
 
 
 def _entries(
-    archive: emo.Archive, closed: jax.Array, context: MohamContext, objectives: tuple[str, ...], most: int | None
+    archive: emo.Archive, still: jax.Array, context: MohamContext, objectives: tuple[str, ...], most: int | None
 ) -> tuple[np.ndarray, Move]:
-    """Rows of the archives that are not closed, each as it is and once for every chiplet that it may give up."""
+    """Rows among `still` `[I, K]`, each as it is and once for every chiplet that it may give up."""
     tiles = context.genetics.site.shape[0]
-    still = np.flatnonzero(np.asarray(archive.valid & ~closed)).astype(np.int32)
-    rows, moves = [still], [np.broadcast_to(np.asarray([[-1], [0], [0]], np.int32), (3, len(still)))]
+    open_rows = np.flatnonzero(np.asarray(still)).astype(np.int32)
+    rows, moves = [open_rows], [np.broadcast_to(np.asarray([[-1], [0], [0]], np.int32), (3, len(open_rows)))]
     program = functools.partial(_some_mergers, objectives=objectives)
-    for (own,), mergers in _in_batches(program, _ROWS, most, (still,), (archive, context)):
+    for (own,), mergers in _in_batches(program, _ROWS, most, (open_rows,), (archive, context)):
         row, *move = np.nonzero(mergers)
         rows.append(own[row])
         moves.append(np.asarray(move, np.int32).reshape(3, -1))
@@ -621,7 +639,7 @@ def _round(
 
     Args:
         archive: before it.
-        closed: `[I, K]` bool, designs that had none before; all others have been tried.
+        closed: `[I, K]` bool, designs that have been tried, in this round or one before.
         rows: `[n]` int, rows that moves were tried of.
         moves: `[n, ...]`.
         tried: `[n, M]`, objectives of what they make.
@@ -636,7 +654,7 @@ def _round(
         return out.reshape(*slots, *values.shape[1:])
 
     mask, moves, tried = jax.tree.map(spread, (np.ones(len(tried), bool), moves, tried))
-    archive, closed = _replaced(archive, closed | archive.valid, mask, moves, tried, context)
+    archive, closed = _replaced(archive, closed, mask, moves, tried, context)
     return archive, closed, len(slot)
 
 
