@@ -31,8 +31,8 @@ def main() -> None:
     report.say("# What layers make of their chiplets", "")
     report.say(f"{when_and_where()}; commit {commit()}; `python {' '.join(map(shlex.quote, sys.argv))}`.", "")
     report.head(
-        "front", "designs", "type", "layers", "share of busy time", "MACs/cycle", "utilisation", "largest", "compute", "buffers",
-        "off-chip",
+        "front", "designs", "type", "layers", "share of busy time", "MACs/cycle", "utilisation", "largest", "compute",
+        "buffers", "off-chip",
     )  # fmt: skip
     low = []
     for folder in options.folders:

@@ -39,6 +39,7 @@ __all__ = [
     "OwnHardware",
     "assemble",
     "column_shapes",
+    "entries_of",
     "need_children",
     "on_own_hardware",
     "recast",
@@ -161,6 +162,11 @@ def on_own_hardware(
         energy=energy(counts, machine),
         area=jnp.broadcast_to(area(machine), reason.shape),
     )
+
+
+def entries_of(tables: MappingTables) -> dict[str, Any]:
+    """What the tables hold of every entry, by name: all but how many exist."""
+    return {field.name: getattr(tables, field.name) for field in dataclasses.fields(tables) if field.name != "count"}
 
 
 def recast(tables: MappingTables, dtype: Any) -> MappingTables:

@@ -41,6 +41,7 @@ __all__ = [
     "PAPER_RATES",
     "Draft",
     "MapperRates",
+    "all_neighbours",
     "crossover",
     "fill",
     "grow",
@@ -286,35 +287,56 @@ def parallelise(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGene
 def pad(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
     """Padding mutation: one dimension covers another of its bounds.
 
-    Its new primes, the largest first, are dealt to the slots anew: each goes where the old factor leaves most to fill,
-    or, by a fair coin, to spatial slots first, since filling an array is what padding is for. What finds no room stays
-    at the outermost level. Where no dimension has a choice nothing changes. The key is consumed.
+    Its new primes, by a fair coin the largest or the smallest first, are dealt to the slots anew (`_dealt`). Where no
+    dimension has a choice nothing changes. The key is consumed.
     """
-    dim_key, which_key, coin_key, draw_key = jax.random.split(key, 4)
-    levels, dims = genes.order.shape
-    slots = jnp.arange(space.limit.shape[0])
+    dim_key, which_key, coin_key, order_key, draw_key = jax.random.split(key, 5)
     open_ = space.choices > 1
-    dim = jnp.argmax(jnp.where(open_, jax.random.uniform(dim_key, (dims,)), -1))
+    dim = jnp.argmax(jnp.where(open_, jax.random.uniform(dim_key, open_.shape), -1))
     choices = jnp.asarray(space.choices)[dim]
     step = jax.random.randint(which_key, (), 1, jnp.maximum(choices, 2))
-    cover = jnp.where(jnp.arange(dims) == dim, (genes.cover + step) % jnp.maximum(choices, 1), genes.cover)
-    old, space = slot_factors(genes.slot, covering(genes.cover, space))[:, dim], covering(cover, space)
+    taste = jax.random.gumbel(draw_key, (space.limit.shape[0],))
+    taste += jnp.where(jax.random.bernoulli(coin_key), _arrays_first(space), 0.0)
+    largest = jax.random.bernoulli(order_key)
+    changed = _dealt(genes, dim, (genes.cover[dim] + step) % jnp.maximum(choices, 1), largest, taste, space)
+    return _select(jnp.any(open_), changed, genes)
 
-    first = jax.random.bernoulli(coin_key) & (slots >= levels)
-    taste = jax.random.gumbel(draw_key, slots.shape) + jnp.where(first, 8.0, 0.0)
-    index = jax.lax.top_k(jnp.where(space.dim == dim, space.prime, 0), min(_LONGEST, len(space.dim)))[1]
+
+def _arrays_first(space: MapSpace) -> Array:
+    """`[S]` float, a taste that has spatial slots come before all others: filling an array is what padding is for."""
+    slots = jnp.arange(space.limit.shape[0])
+    return jnp.where(slots >= space.capacity.shape[0], 8.0, 0.0)
+
+
+def _dealt(
+    genes: MappingGenes, dim: Array, cover: Array, largest: Array, taste: Array, space: MapSpace
+) -> MappingGenes:
+    """The mapping with one dimension's bound exchanged for another, whose primes are dealt to the slots.
+
+    Each goes where the old factor leaves most to fill, and by a taste. What finds no room stays at the outermost level.
+
+    Args:
+        genes: the mapping.
+        dim: `[]` int, the dimension.
+        cover: `[]` int, which of its bounds it covers from now on.
+        largest: `[]` bool, whether its largest prime comes first; the smallest otherwise.
+        taste: `[S]` float, in powers of two of what is left to fill.
+        space: the problem.
+    """
+    covers = jnp.where(jnp.arange(genes.cover.shape[0]) == dim, cover, genes.cover).astype(jnp.int32)
+    old, space = slot_factors(genes.slot, covering(genes.cover, space))[:, dim], covering(covers, space)
+    here = (space.dim == dim) & (space.prime > 1)
+    rank = jnp.where(here, jnp.where(largest, space.prime, -space.prime), jnp.iinfo(jnp.int32).min)
+    index = jax.lax.top_k(rank, min(_LONGEST, len(space.dim)))[1]
 
     def deal(state: Nest, index: Array) -> tuple[Nest, None]:
-        mine = (space.dim[index] == dim) & (space.prime[index] > 1)
         left = jnp.log2(old.astype(taste.dtype)) - jnp.log2(state.factors[:, dim].astype(taste.dtype))
-        can = room(state, index, space) & (slots != space.outermost)
+        can = room(state, index, space) & (jnp.arange(len(old)) != space.outermost)
         target = jnp.argmax(jnp.where(can, left + taste, -jnp.inf)).astype(jnp.int32)
-        return move(state, index, target, mine & can[target], space), None
+        return move(state, index, target, here[index] & can[target], space), None
 
-    start = jnp.where(space.dim == dim, space.outermost, genes.slot)
-    state, _ = jax.lax.scan(deal, nest(start, space), index)
-    changed = dataclasses.replace(genes, cover=cover.astype(jnp.int32), slot=state.slot)
-    return _select(jnp.any(open_), changed, genes)
+    state, _ = jax.lax.scan(deal, nest(jnp.where(here, space.outermost, genes.slot), space), index)
+    return dataclasses.replace(genes, cover=covers, slot=state.slot)
 
 
 @record
@@ -409,13 +431,15 @@ _INWARD = np.concatenate([np.eye(RELEVANCE.shape[1], dtype=bool), ~RELEVANCE[[0,
 
 
 def neighbours(genes: MappingGenes, space: MapSpace) -> Array:
-    """Which steps lead from a mapping to another: `[F * S + F * F + S * (D + 2)]` bool, as `neighbour` numbers them.
+    """Which steps lead from a mapping to another: `[F * S + F * F + S * (D + 2) + D * A * 2]` bool, by their numbers.
 
-    A step moves one prime factor to another slot; lets two of them change places; or makes one loop, or all loops that
-    do not move the weights (the outputs), the innermost of their slot, which is what decides on reuse. Of equal primes
-    in one slot only the first takes part. Where two change places, a buffer may overflow.
+    A step moves one prime factor to another slot; lets two of them change places; makes one loop, or all loops that
+    do not move the weights (the outputs), the innermost of their slot, which is what decides on reuse; or has one
+    dimension cover another of its bounds (where there is a choice, with an axis A of `space.prime`). Of equal primes
+    in one slot only the first takes part. Where two change places, a buffer may overflow. `neighbour` numbers them.
     """
     primes, slots = space.dim.shape[0], space.limit.shape[0]
+    others = _covers(genes, space)
     space = covering(genes.cover, space)
     state = nest(genes.slot, space)
     index = jnp.arange(primes)
@@ -438,7 +462,15 @@ def neighbours(genes: MappingGenes, space: MapSpace) -> Array:
     outside = jnp.cumsum(loops[:, None] & ~chosen, axis=-1) > 0
     inward = jnp.any(chosen & outside, axis=-1)
     inward &= (jnp.arange(slots) > 0)[:, None]  # at level 0 no order matters
-    return jnp.concatenate([(move_ & first[:, None]).ravel(), swap.ravel(), inward.ravel()])
+    return jnp.concatenate([(move_ & first[:, None]).ravel(), swap.ravel(), inward.ravel(), others.ravel()])
+
+
+def _covers(genes: MappingGenes, space: MapSpace) -> Array:
+    """`[D, A, 2]` bool, which bounds a dimension may cover instead; twice, for either order of dealing its primes."""
+    bounds = space.prime.shape[0] if space.prime.ndim > 1 else 0
+    number = jnp.arange(bounds)
+    can = (number < jnp.asarray(space.choices)[:, None]) & (number != genes.cover[:, None])
+    return jnp.broadcast_to(can[..., None], (*can.shape, 2))
 
 
 def neighbour(genes: MappingGenes, step: Array, space: MapSpace) -> MappingGenes:
@@ -446,12 +478,50 @@ def neighbour(genes: MappingGenes, step: Array, space: MapSpace) -> MappingGenes
 
     Steps are numbered: prime `i` to slot `s` is i * S + s; then primes `i` and `j` change places, i * F + j; then kind
     `k` of loops becomes innermost in slot `s`, s * (D + 2) + k, where `k` is a dimension, D for all loops that leave
-    the weights and D + 1 for those that leave the outputs where they are.
+    the weights and D + 1 for those that leave the outputs where they are; then dimension `d` covers its bound `a`,
+    (d * A + a) * 2, its primes dealt to arrays first and the smallest first, or with one more the largest.
     """
+    stepped = _rearranged(step, genes, space)
+    if space.prime.ndim == 1:
+        return stepped
+    return _select(_pads(step, space), _covered(step, genes, space), stepped)
+
+
+def all_neighbours(genes: MappingGenes, steps: Array, space: MapSpace) -> MappingGenes:
+    """`neighbour` of mappings `[N, ...]`, `steps` `[N]`: in less time where few of the steps pad."""
+    stepped = jax.vmap(_rearranged, in_axes=(0, 0, None))(steps, genes, space)
+    if space.prime.ndim == 1:
+        return stepped
+    cover, slot = by_platform(
+        steps, _pads(steps, space), stepped, space,
+        cpu=functools.partial(_few, _covered), wide=functools.partial(_all, _covered),
+    )  # fmt: skip
+    return dataclasses.replace(stepped, cover=cover, slot=slot)
+
+
+def _first_pad(space: MapSpace) -> int:
+    """Number of the first step that pads."""
+    primes, slots = space.dim.shape[0], space.limit.shape[0]
+    return primes * slots + primes * primes + slots * len(_INWARD)
+
+
+def _pads(step: Array, space: MapSpace) -> Array:
+    return step >= _first_pad(space)
+
+
+def _covered(step: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
+    """The mapping after a step that pads; of any other step it means nothing."""
+    number, largest = jnp.divmod(jnp.maximum(step - _first_pad(space), 0), 2)
+    dim, cover = jnp.divmod(number, space.prime.shape[0])
+    return _dealt(genes, dim, cover, largest == 1, _arrays_first(space), space)
+
+
+def _rearranged(step: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
+    """The mapping after a step that does not pad; as it is after one that does."""
     primes, (slots, dims) = space.dim.shape[0], space.limit.shape
     levels, kinds = space.capacity.shape[0], len(_INWARD)
     index, moves, swaps = jnp.arange(primes), primes * slots, primes * primes
-    is_move, is_turn = step < moves, step >= moves + swaps
+    is_move, is_turn = step < moves, (step >= moves + swaps) & ~_pads(step, space)
     i, j = jnp.divmod(jnp.clip(step - moves, 0, swaps - 1), primes)
     slot = genes.slot
     exchanged = jnp.where(index == i, slot[j], jnp.where(index == j, slot[i], slot))

@@ -22,6 +22,7 @@ import numpy as np
 from mohamjax.devices import Devices, agreed
 from mohamjax.hardware import PackageParameters, Technology, Template, template_arrays
 from mohamjax.mapping import Mapping, MappingTables, stacked_layers, tabulate, tabulate_sets
+from mohamjax.mapping.tables import entries_of
 from mohamjax.schedule import Chiplets, Design, Workbench, alone, chiplets, uncontended, workbench
 from mohamjax.search.config import MapperConfig, MapperProgress, RemapConfig
 from mohamjax.search.context import MohamContext
@@ -129,7 +130,7 @@ def with_room(tables: MappingTables, entries: int) -> MappingTables:
         # Padding repeats the first entry, so that it is a nest; its numbers are those of padding.
         return np.concatenate([leaf, np.repeat(leaf[:, :, :1], missing, axis=2)], axis=2)
 
-    columns = jax.tree.map(more, _entries(tables))
+    columns = jax.tree.map(more, entries_of(tables))
     for name, leaf in columns.items():
         if name != "mapping":
             leaf[:, :, -missing:] = np.inf if name == "objectives" else 0
@@ -189,20 +190,15 @@ def map_again(
         rows = np.flatnonzero((u == layer) & (t == template))
         begin = int(tables.count[layer, template])
         places = min(int(most[layer, template]), tables.cycles.shape[2] - begin)
-        known = jax.tree.map(lambda leaf, n=begin, at=(layer, template): leaf[at][:n], _entries(tables))
+        known = jax.tree.map(lambda leaf, n=begin, at=(layer, template): leaf[at][:n], entries_of(tables))
         here = sample.template == template
         helping = _that_help(take(new, rows), known, sample.capacity[here], sample.fanout[here], package)
         for place, row in enumerate(rows[helping[:places]], start=begin):
-            for column, value in zip(jax.tree.leaves(_entries(tables)), jax.tree.leaves(new), strict=True):
+            for column, value in zip(jax.tree.leaves(entries_of(tables)), jax.tree.leaves(new), strict=True):
                 column[layer, template, place] = value[row]
             tables.count[layer, template] += 1
             joined += 1
     return tables, joined
-
-
-def _entries(tables: MappingTables) -> dict[str, Any]:
-    """What the tables hold of every entry, by name."""
-    return {field.name: getattr(tables, field.name) for field in dataclasses.fields(tables) if field.name != "count"}
 
 
 def _scores(
@@ -235,7 +231,7 @@ def _best_known(
     # A chiplet may stand for one of another template, where there are fewer than templates: not all sets exist.
     for u, k in zip(*np.nonzero(sample.runs & (tables.count[:, sample.template] > 0)), strict=True):
         at = u, sample.template[k]
-        known = jax.tree.map(lambda leaf, n=tables.count[at], at=at: leaf[at][:n], _entries(tables))
+        known = jax.tree.map(lambda leaf, n=tables.count[at], at=at: leaf[at][:n], entries_of(tables))
         score = _scores(known, sample.capacity[k : k + 1], sample.fanout[k : k + 1], package)[:, 0]
         best = {int(i) for i in score.argmin(axis=0)}
         out[int(u), int(k)] = [take(known["mapping"], i) for i in sorted(best) if np.isfinite(score[i]).all()]
@@ -276,7 +272,7 @@ def _best_on_each(
     shapes = jax.device_get(stacked_layers(layer.shape for layer in layers))
     nests = jax.tree.map(lambda leaf: np.asarray(leaf)[u, k, best][:, None], found.mapping)
     table = tabulate_sets(take(shapes, u), take(arrays, t), technology, nests, np.ones(len(u), int))
-    return jax.tree.map(lambda leaf: np.asarray(leaf)[:, 0], _entries(table)), u, t
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[:, 0], entries_of(table)), u, t
 
 
 def _that_help(
@@ -453,7 +449,7 @@ class Remapper:
         # What the mapper made stays as it made it, to the bit.
         places = np.arange(tables.cycles.shape[2])
         new = (places >= np.asarray(self._first.count)[..., None]) & (places < saved["count"][..., None])
-        for leaf, own in zip(jax.tree.leaves(_entries(tables)), jax.tree.leaves(_entries(grown)), strict=True):
+        for leaf, own in zip(jax.tree.leaves(entries_of(tables)), jax.tree.leaves(entries_of(grown)), strict=True):
             leaf[new] = own[new]
         self.tables = dataclasses.replace(tables, count=saved["count"])
         self.rounds, self._built = int(saved["rounds"]), None
