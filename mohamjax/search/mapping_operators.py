@@ -57,8 +57,10 @@ __all__ = [
 _FILL_RATE = 3.5
 _MORE = 1.5
 _MOST = 8
-_LONGEST = 12  # primes of one dimension that find a new slot when it is padded
-_PASSES = 4  # in which a mutation takes a population that it takes whole: by default it takes a fifth, in one pass
+_LONGEST = 8  # primes of one dimension that find a new slot when it is padded
+# Passes in which a mutation takes a population that it takes whole: by default it takes a fifth, in one pass; padding
+# takes half as many, in passes half as wide.
+_PASSES = 4
 _Mutation = Callable[[Array, MappingGenes, MapSpace], MappingGenes]
 
 
@@ -383,7 +385,8 @@ def grow(drafts: Draft, space: MapSpace) -> MappingGenes:
         if operator is pad and space.prime.ndim == 1:
             continue  # no layer has a choice of bounds
         arguments = drafts.keys[:, i], drafts.wanted[:, i], genes, space
-        few, all_ = (functools.partial(form, operator) for form in (_few, _all))
+        few = functools.partial(_few, operator, passes=2 * _PASSES if operator is pad else _PASSES)
+        all_ = functools.partial(_all, operator)
         cover, slot = by_platform(*arguments, cpu=few, wide=all_)
         genes = dataclasses.replace(genes, cover=cover, slot=slot)
     return genes
@@ -395,10 +398,12 @@ def _all(operator: _Mutation, keys: Array, wanted: Array, genes: MappingGenes, s
     return _select(wanted[:, None], (changed.cover, changed.slot), (genes.cover, genes.slot))
 
 
-def _few(operator: _Mutation, keys: Array, wanted: Array, genes: MappingGenes, space: MapSpace) -> tuple[Array, Array]:
+def _few(
+    operator: _Mutation, keys: Array, wanted: Array, genes: MappingGenes, space: MapSpace, *, passes: int = _PASSES
+) -> tuple[Array, Array]:
     """The same, those for which it is wanted a few at a time: on a processor what is thrown away takes as long."""
     number = wanted.shape[0]
-    width = 8 * max(1, -(-number // _PASSES // 8))
+    width = 8 * max(1, -(-number // passes // 8))
     if width >= number:
         return _all(operator, keys, wanted, genes, space)
     rank = jnp.cumsum(wanted, dtype=jnp.int32)  # from 1
@@ -430,16 +435,17 @@ def _loop_orders(genes: MappingGenes, space: MapSpace) -> tuple[Array, Array]:
 _INWARD = np.concatenate([np.eye(RELEVANCE.shape[1], dtype=bool), ~RELEVANCE[[0, 2]]])
 
 
-def neighbours(genes: MappingGenes, space: MapSpace) -> Array:
+def neighbours(genes: MappingGenes, space: MapSpace, *, pads: Array | bool = True) -> Array:
     """Which steps lead from a mapping to another: `[F * S + F * F + S * (D + 2) + D * A * 2]` bool, by their numbers.
 
     A step moves one prime factor to another slot; lets two of them change places; makes one loop, or all loops that
     do not move the weights (the outputs), the innermost of their slot, which is what decides on reuse; or has one
     dimension cover another of its bounds (where there is a choice, with an axis A of `space.prime`). Of equal primes
     in one slot only the first takes part. Where two change places, a buffer may overflow. `neighbour` numbers them.
+    Without `pads` no step of the last kind is among them.
     """
     primes, slots = space.dim.shape[0], space.limit.shape[0]
-    others = _covers(genes, space)
+    others = _covers(genes, space) & pads
     space = covering(genes.cover, space)
     state = nest(genes.slot, space)
     index = jnp.arange(primes)
@@ -494,7 +500,7 @@ def all_neighbours(genes: MappingGenes, steps: Array, space: MapSpace) -> Mappin
         return stepped
     cover, slot = by_platform(
         steps, _pads(steps, space), stepped, space,
-        cpu=functools.partial(_few, _covered), wide=functools.partial(_all, _covered),
+        cpu=functools.partial(_few, _covered, passes=2 * _PASSES), wide=functools.partial(_all, _covered),
     )  # fmt: skip
     return dataclasses.replace(stepped, cover=cover, slot=slot)
 
