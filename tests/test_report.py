@@ -60,6 +60,13 @@ def test_a_design_is_told_whole(evaluated):
         assert sum(sum(chip["energy"]) for chip in design["chiplets"]) == pytest.approx(row["energy_J"], rel=1e-5)
         areas = [mm2 for chip in design["chiplets"] for _, mm2 in chip["area"]]
         assert sum(areas) == pytest.approx(row["area_mm2"], rel=1e-5)
+        macs = np.array([layer.shape.macs for layer in application.layers])
+        np.testing.assert_allclose(design["macs_per_cycle"], macs / design["length_ns"], rtol=2e-3)  # a cycle is a ns
+        assert all(0 < share <= 1 for share in design["utilisation"])
+        assert sum(layers for _, layers, *_ in design["types"]) == len(macs)
+        assert all(
+            sum(shares) == pytest.approx(1, abs=1e-4) for *_, a, b, c in design["types"] for shares in [(a, b, c)]
+        )
         one = evaluated.take(np.asarray([i])).designs
         for layer, number in enumerate(design["nest"]):
             nest = told["nests"][number]
@@ -211,6 +218,9 @@ def test_5000_designs_and_512_whole_ones_of_176_layers_stay_below_10_MB(evaluate
             "start_ns": rng.integers(10**8, size=layers).tolist(),
             "length_ns": rng.integers(10**6, size=layers).tolist(),
             "energy_J": [float(f"{x:.4g}") for x in rng.random(layers)],
+            "macs_per_cycle": [float(f"{x:.4g}") for x in rng.random(layers)],
+            "utilisation": [float(f"{x:.4g}") for x in rng.random(layers)],
+            "types": [["conv", layers, 1e-3, 100.0, 0.5, 0.9, 0.05, 0.05]],
             "slowed": [[*rng.integers(10**7, size=3).tolist(), 0.123, "memory interface"] for _ in range(layers)],
             "traffic": [
                 {"name": f"interface {k}", "bandwidth": 4e9, "rate": [float(f"{x:.4g}") for x in rng.random(steps)],

@@ -34,6 +34,9 @@ _CURVES = {
 }
 """The curve of the bounds in each projection, and whether its axes are swapped there."""
 
+_OF_TYPES = ("busy_s", "macs_per_cycle", "utilisation", "compute", "buffers", "offchip")
+"""What the page says of layers of a type."""
+
 _ROOM = 3.0
 """Bounds are drawn this factor beyond the front."""
 
@@ -272,6 +275,11 @@ class _Details:
             "start_ns": [int(t) for t in start],
             "length_ns": [int(t) for t in end - start],
             "energy_J": _digits((bar.energy_J for bar in view.bars), 4),
+            "macs_per_cycle": _digits((bar.macs_per_cycle for bar in view.bars), 4),
+            "utilisation": _digits((bar.utilisation for bar in view.bars), 4),
+            "types": [
+                [row["type"], row["layers"], *_digits(row[key] for key in _OF_TYPES)] for row in view.layer_types
+            ],
             "slowed": [
                 [layer, round(s.start_s * 1e9), round((s.end_s - s.start_s) * 1e9), float(f"{s.rate:.3g}"), s.cause]
                 for layer, bar in enumerate(view.bars)

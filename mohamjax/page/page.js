@@ -406,6 +406,7 @@
     drawShares(result, design, about);
     writeChiplets(result, design, about);
     writeNetworks(result, design, about, row);
+    writeTypes(design);
     writeLayers(result, design, about);
   }
 
@@ -430,6 +431,7 @@
         number, layer: layer.name, network: result.networks[layer.network], lane: lanes[design.chiplet[number]],
         start: design.start_ns[number] * 1e-9, end: (design.start_ns[number] + design.length_ns[number]) * 1e-9,
         alone: nest.alone_s, bytes: nest.bytes, energy: design.energy_J[number], lost: 0, nest: design.nest[number],
+        rate: design.macs_per_cycle[number], use: design.utilisation[number],
       };
     });
     for (const [number, , length, rate] of design.slowed) bars[number].lost += (length * (1 - rate)) / Math.max(design.length_ns[number], 1);
@@ -522,17 +524,23 @@
     }));
   }
 
+  function writeTypes(design) {
+    fill($("types"), ["type", "layers", "busy", "MACs per cycle", "utilisation", "computing", "waits for buffers", "waits off-chip"], design.types.map(
+      ([type, layers, busy, rate, use, ...shares]) => [type, layers, si(busy, "s"), plain(rate, 4), percent(use, 1), ...shares.map((share) => percent(share, 1))],
+    ));
+  }
+
   function writeLayers(result, design, about) {
     state.layers = { result, about };
     const body = about.bars.map((bar) => {
       const line = element("tr", { tabIndex: bar.number ? -1 : 0, "aria-selected": "false" }, ...[
-        bar.layer, bar.network, bar.lane, si(bar.start, "s", 5), si(bar.end - bar.start, "s"), percent(bar.lost, 1), si(bar.energy, "J", 3),
+        bar.layer, bar.network, bar.lane, si(bar.start, "s", 5), si(bar.end - bar.start, "s"), percent(bar.lost, 1), plain(bar.rate, 4), percent(bar.use, 1), si(bar.energy, "J", 3),
       ].map((text, at) => element("td", { className: at > 2 ? "number" : "" }, text)));
       line.dataset.number = bar.number;
       return line;
     });
     $("layers").replaceChildren(
-      element("thead", {}, element("tr", {}, ...["layer", "network", "chiplet", "start", "takes", "lost", "energy"].map((text) => element("th", { scope: "col" }, text)))),
+      element("thead", {}, element("tr", {}, ...["layer", "network", "chiplet", "start", "takes", "lost", "MACs per cycle", "utilisation", "energy"].map((text) => element("th", { scope: "col" }, text)))),
       element("tbody", {}, ...body),
     );
     pick(0, false, true);

@@ -13,6 +13,7 @@ from mohamjax.schedule.design import CYCLE_S
 from mohamjax.schedule.evaluated import Evaluated
 from mohamjax.schedule.explain import area_parts, energy_parts, shared_resources
 from mohamjax.schedule.segments import Flow, flow, slowed
+from mohamjax.schedule.utilisation import by_type, layer_use
 
 __all__ = ["ENERGY_PARTS", "ChipletView", "DesignView", "LayerBar", "Slowdown", "Traffic", "design_view"]
 
@@ -54,6 +55,8 @@ class LayerBar:
         alone_s: what it would take without any off-chip limit [s].
         offchip_bytes: bytes it moves from and to memory.
         energy_J: energy with that of the package [J].
+        macs_per_cycle: its own multiply-accumulates over the time that it runs.
+        utilisation: their share of what the chiplet's MACs could do, 0 to 1.
     """
 
     name: str
@@ -66,6 +69,8 @@ class LayerBar:
     alone_s: float = 0.0
     offchip_bytes: float = 0.0
     energy_J: float = 0.0
+    macs_per_cycle: float = 0.0
+    utilisation: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,6 +121,7 @@ class DesignView:
         chiplets: in the order of the mesh.
         bars: one per layer, in the order of the application.
         traffic: of every resource that a chiplet of the design uses.
+        layer_types: what layers of each type make of their chiplets (`utilisation.by_type`).
     """
 
     design_id: str
@@ -125,6 +131,7 @@ class DesignView:
     chiplets: tuple[ChipletView, ...]
     bars: tuple[LayerBar, ...]
     traffic: tuple[Traffic, ...] = ()
+    layer_types: tuple[dict[str, Any], ...] = ()
 
 
 # ---------------------------------------------------------------- from arrays
@@ -239,6 +246,7 @@ def design_view(evaluated: Evaluated, index: int, design_id: object = None) -> D
     start, end = report.timeline.start * CYCLE_S, report.timeline.end * CYCLE_S
     seen, names, uses, bandwidth = _flow(evaluated, report, tile)
     slowdowns = _slowdowns(seen, names)
+    use = layer_use(application, evaluated.tables, design, report)
     bars = [
         LayerBar(
             name=layer.name,
@@ -251,6 +259,8 @@ def design_view(evaluated: Evaluated, index: int, design_id: object = None) -> D
             alone_s=float(report.duration[i]) * CYCLE_S,
             offchip_bytes=float(report.offchip_bytes[i]),
             energy_J=float(energies[i].sum()),
+            macs_per_cycle=float(use.macs_per_cycle[i]),
+            utilisation=float(use.utilisation[i]),
         )
         for i, (layer, network) in enumerate(zip(application.layers, application.network_of_layer, strict=True))
     ]
@@ -263,4 +273,5 @@ def design_view(evaluated: Evaluated, index: int, design_id: object = None) -> D
         chiplets=tuple(chiplets),
         bars=tuple(bars),
         traffic=_traffic(seen, names, uses, bandwidth, standing.tolist()),
+        layer_types=tuple(by_type(application, use)),
     )
