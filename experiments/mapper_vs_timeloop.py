@@ -1,6 +1,7 @@
 """The mapper against Timeloop's own, in the same map space, on machines that exist.
 
-    python experiments/mapper_vs_timeloop.py REFERENCE [--seeds 3] [--out experiments/results/mapper_vs_timeloop.md]
+    python experiments/mapper_vs_timeloop.py REFERENCE [--seeds 3] [--one-axis]
+        [--out experiments/results/mapper_vs_timeloop.md]
 
 REFERENCE is the folder of the Timeloop reference data. Its `mapper_baselines.csv` holds the best mapping that
 timeloop-mapper (random search under a short time limit: a weak baseline) found for 12 layers on three architectures, by
@@ -9,6 +10,8 @@ the same machines with their own energies and bandwidths. The map space is what 
 dataflows; every one of Timeloop's mappings is checked to lie in it. Ours are searched without link transfers between
 neighbours and then counted with them, as Timeloop counts, in double precision, by the model that reproduces its
 samples.
+
+Timeloop's mapper gives a dimension one axis of a level; ours may give it both, and with `--one-axis` may not.
 
 Ratios are Timeloop's best over ours: 1 or more is at least as good. `evaluations` are those of all three of Timeloop's
 searches and those of our one.
@@ -19,6 +22,7 @@ import csv
 import datetime
 import pathlib
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -30,6 +34,7 @@ from mohamjax.mapping import Mapping, Sample, constraints, encode, map_space, pr
 from mohamjax.search.config import MapperConfig
 from mohamjax.search.fixed import template_of
 from mohamjax.search.mapper import map_layers
+from mohamjax.search.one_axis import over_one_axis
 from mohamjax.workload import UniqueLayer
 
 ALL = "GNKCPQRS"
@@ -79,6 +84,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("reference", type=pathlib.Path)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--one-axis", action="store_true", help="in the space that Timeloop's mapper searches")
     parser.add_argument("--out", type=pathlib.Path)
     options = parser.parse_args()
     architectures = read_architectures(options.reference / "architectures.json")
@@ -104,9 +110,13 @@ def main() -> None:
     for seed in range(options.seeds):
         seen: list[Any] = []
         began = time.perf_counter()
-        tables = map_layers(
-            jax.random.key(seed), list(layers.values()), templates, load_technology(), config, progress=seen.append
-        )
+        unique = list(layers.values())
+
+        def mapped(templates: Sequence[Template], seed: int = seed, unique: Any = unique, seen: Any = seen) -> Any:
+            key = jax.random.key(seed)
+            return map_layers(key, unique, templates, load_technology(), config, progress=seen.append)
+
+        tables = over_one_axis(mapped, templates, unique) if options.one_axis else mapped(templates)
         search_s.append(time.perf_counter() - began - seen[-1].compile_s)
         compile_s, evaluations = max(compile_s, seen[-1].compile_s), seen[-1].evaluations
         for (name, layer), metrics in baselines.items():
@@ -124,7 +134,8 @@ def main() -> None:
                 ratios[name, layer][metric].append(float(theirs / ours[metric].min()))
 
     lines = [
-        f"{datetime.date.today()}, JAX {jax.__version__}, --seeds {options.seeds}, {config}.",
+        f"{datetime.date.today()}, JAX {jax.__version__}, --seeds {options.seeds}"
+        f"{', --one-axis' if options.one_axis else ''}, {config}.",
         "",
         (__doc__ or "").split("\n\n", 2)[-1].strip(),
         "",

@@ -57,6 +57,7 @@ from mohamjax.search.jobs.config import JobGoals, JobSearchConfig
 from mohamjax.search.jobs.problem import objective_names
 from mohamjax.search.jobs.scheduler import JobFront, run_method
 from mohamjax.search.mapper import map_layers as search_mappings
+from mohamjax.search.one_axis import over_one_axis
 from mohamjax.search.problem import DesignProblem, search_keys
 from mohamjax.search.roads import SizedDesign
 from mohamjax.search.seeding import padded
@@ -477,6 +478,7 @@ def map_layers(
     *,
     config: MapperConfig | None = None,
     padding: bool | None = None,
+    one_axis: bool = False,
     progress: Callable[[MapperProgress], None] | None = None,
     cache: bool | str | os.PathLike[str] = False,
     devices: DevicesLike = None,
@@ -492,6 +494,8 @@ def map_layers(
         config: sizes of the mapper instead of the budget's.
         padding: whether mappings may cover larger bounds than a layer's (docs/concepts/mapper.md); default as `config`
             says, which is yes.
+        one_axis: a dimension runs along X or along Y of a level's children and not along both, as in Timeloop's own
+            mapper; takes as much longer as there are ways to choose the axes (`search.one_axis`).
         progress: called with a `MapperProgress` after every generation of a block, from worker threads.
         cache: keep and reuse sets on disk: a folder, or True for the user's cache folder.
         devices: a number of devices, `all`, or a list of them, that search side by side; one by default.
@@ -512,16 +516,22 @@ def map_layers(
     if padding is not None:
         config = dataclasses.replace(config, padding=padding)
     key, _, _ = search_keys(seed)
-    return search_mappings(
-        key,
-        problem.application.unique_layers,
-        problem.site.templates,
-        problem.technology,
-        config,
-        progress=progress,
-        cache=_store(cache),
-        devices=chosen_devices(devices),
-    )
+    layers = problem.application.unique_layers
+
+    def mapped(templates: Sequence[Template]) -> MappingTables:
+        return search_mappings(
+            key,
+            layers,
+            templates,
+            problem.technology,
+            config,
+            progress=progress,
+            cache=_store(cache),
+            devices=chosen_devices(devices),
+        )
+
+    templates = problem.site.templates
+    return over_one_axis(mapped, templates, layers) if one_axis else mapped(templates)
 
 
 def _store(cache: bool | str | os.PathLike[str]) -> MappingCache | None:

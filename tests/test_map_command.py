@@ -136,6 +136,15 @@ def test_a_package_has_its_interface_and_its_memory(mapped, network, tmp_path, c
         assert frugal[0] < frugal[1]
 
 
+def test_one_axis_leaves_every_dimension_one(network, tmp_path):
+    out = tmp_path / "sets.json"
+    assert cli.main(["map", str(network), "--template", "simba", "--exhaustive", "--one-axis", "--out", str(out)]) == 0
+    given = given_mappings([[out]], load_scenario([str(network)]), [TEMPLATES[1]], TECHNOLOGY)
+    assert sorted(given) == [(0, 0), (1, 0)]
+    for mapping in itertools.chain(*given.values()):
+        assert not np.all(np.asarray(mapping.spatial) > 1, axis=0).any()
+
+
 def _edit(document, change):
     document = json.loads(json.dumps(document))
     change(document)
@@ -191,6 +200,7 @@ def test_a_wrong_file_gets_its_reason(mapped, network, tmp_path, capsys, change,
         (["--exhaustive", "--budget", "tiny"], "--budget"),
         (["--exhaustive", "--no-mapping-cache"], "--no-mapping-cache"),
         (["--exhaustive", "--inject", "mine.json"], "--inject"),
+        (["--one-axis", "--inject", "mine.json"], "--inject"),
         (["--out", "-", "--nests", "-"], "--nests"),
         (["--figure", "/dev/null/x.png"], "--figure"),
     ],

@@ -18,6 +18,10 @@ from mohamjax.errors import InputError
 from mohamjax.text import plural
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mohamjax.hardware import Template
+    from mohamjax.mapping import MappingTables
     from mohamjax.workload import ApplicationModel
 
 __all__ = ["add_parser", "run"]
@@ -62,6 +66,12 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("--timeloop", metavar="FOLDER", help="export every mapping as Timeloop's YAML files")
     options.add_no_pad(parser)
     parser.add_argument(
+        "--one-axis",
+        action="store_true",
+        help="a dimension runs along X or along Y of a level and not along both, as in Timeloop's own mapper; every "
+        "way to choose the axes is searched (or enumerated)",
+    )
+    parser.add_argument(
         "--package",
         metavar="FILE",
         help="package parameters (YAML): the off-chip memory, and the memory interface behind which latencies are also "
@@ -97,6 +107,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         map_exhaustively,
         map_layers,
         network_choices,
+        over_one_axis,
         runnable,
     )
 
@@ -110,6 +121,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         )
     else:
         refuse("is for an enumeration", "add --exhaustive, or leave it out", limit=arguments.limit)
+    if arguments.one_axis:
+        refuse("mappings of yours may use both axes", "leave out either option", inject=arguments.inject)
     devices = spread.devices_of(arguments)
     config = BUDGETS[Settings.preset(arguments.budget or "small").budget].mapper
     config = dataclasses.replace(config, padding=not arguments.no_pad)
@@ -133,34 +146,38 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     search_key, _, network_key = jax.random.split(jax.random.key(arguments.seed), 3)
     layers = application.unique_layers
     problems = f"{plural(len(layers), 'unique layer')} on {plural(len(templates), 'template')}"
+
+    def enumerated(templates: Sequence[Template]) -> MappingTables:
+        return map_exhaustively(
+            layers,
+            templates,
+            technology,
+            limit=arguments.limit or _MOST_ENUMERATED,
+            padding=config.padding,
+            progress=terminal.enumeration,
+            announce=lambda layer, template, size: terminal.line(
+                f"{layer.type} {_bounds(layer)} on {template.name}: {plural(size.mappings, 'mapping')}, "
+                f"{size.classes:,} of different cost"
+            ),
+        )
+
+    def searched(templates: Sequence[Template]) -> MappingTables:
+        return map_layers(
+            search_key,
+            layers,
+            templates,
+            technology,
+            config,
+            given=given,
+            progress=terminal.mapping,
+            cache=None if arguments.no_mapping_cache else mapping_cache(),
+            devices=devices,
+        )
+
+    mapped = enumerated if arguments.exhaustive else searched
+    terminal.line(f"counting the mappings of {problems}" if arguments.exhaustive else f"mapping {problems}; compiling")
     try:
-        if arguments.exhaustive:
-            terminal.line(f"counting the mappings of {problems}")
-            tables = map_exhaustively(
-                layers,
-                templates,
-                technology,
-                limit=arguments.limit or _MOST_ENUMERATED,
-                padding=config.padding,
-                progress=terminal.enumeration,
-                announce=lambda layer, template, size: terminal.line(
-                    f"{layer.type} {_bounds(layer)} on {template.name}: {plural(size.mappings, 'mapping')}, "
-                    f"{size.classes:,} of different cost"
-                ),
-            )
-        else:
-            terminal.line(f"mapping {problems}; compiling")
-            tables = map_layers(
-                search_key,
-                layers,
-                templates,
-                technology,
-                config,
-                given=given,
-                progress=terminal.mapping,
-                cache=None if arguments.no_mapping_cache else mapping_cache(),
-                devices=devices,
-            )
+        tables = over_one_axis(mapped, templates, layers) if arguments.one_axis else mapped(templates)
     except KeyboardInterrupt:
         kept = not (arguments.exhaustive or arguments.no_mapping_cache)
         terminal.line("stopped by hand" + ("; finished sets are in the cache" if kept else ""))

@@ -12,6 +12,7 @@ from mohamjax.search.expected import ExpectedCost, expected_cost
 from mohamjax.search.mapper import map_layers
 from mohamjax.search.moham import Progress, design_problem, log_hypervolume, run
 from mohamjax.search.network_level import NetworkChoice, network_choices
+from mohamjax.search.one_axis import one_axis_templates, over_one_axis
 from mohamjax.search.plan_operators import MOST_RATES, PlanRates
 from mohamjax.search.problem import DesignProblem
 from mohamjax.search.requirements import survey
@@ -64,6 +65,8 @@ __all__ = [
     "map_exhaustively",
     "map_layers",
     "network_choices",
+    "one_axis_templates",
+    "over_one_axis",
     "plain_problem",
     "prepare",
     "prepare_robust",
