@@ -11,7 +11,8 @@ dataflows; every one of Timeloop's mappings is checked to lie in it. Ours are se
 neighbours and then counted with them, as Timeloop counts, in double precision, by the model that reproduces its
 samples.
 
-Timeloop's mapper gives a dimension one axis of a level; ours may give it both, and with `--one-axis` may not.
+Nothing is padded. Timeloop's mapper gives a dimension one axis of a level; ours may give it both, and with `--one-axis`
+may not.
 
 Ratios are Timeloop's best over ours: 1 or more is at least as good. `evaluations` are those of all three of Timeloop's
 searches and those of our one.
@@ -101,8 +102,9 @@ def main() -> None:
             kind = "dwconv" if sample.shape.G > 1 else "conv"
             layers[layer] = UniqueLayer(kind, sample.shape)
             inside(sample, templates[list(SPACES).index(name)], kind)
+            assert not np.all(np.asarray(sample.mapping.spatial) > 1, axis=0).any(), "a dimension along both axes"
 
-    config = MapperConfig(fixed=True, entries=64, block=18)
+    config = MapperConfig(fixed=True, entries=64, block=18, padding=False)
     ratios: dict[tuple[str, str], dict[str, list[float]]] = {
         key: {metric: [] for metric in metrics} for key, metrics in baselines.items()
     }
@@ -116,7 +118,7 @@ def main() -> None:
             key = jax.random.key(seed)
             return map_layers(key, unique, templates, load_technology(), config, progress=seen.append)
 
-        tables = over_one_axis(mapped, templates, unique) if options.one_axis else mapped(templates)
+        tables = over_one_axis(mapped, templates, unique, config.entries) if options.one_axis else mapped(templates)
         search_s.append(time.perf_counter() - began - seen[-1].compile_s)
         compile_s, evaluations = max(compile_s, seen[-1].compile_s), seen[-1].evaluations
         for (name, layer), metrics in baselines.items():

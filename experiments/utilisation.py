@@ -2,7 +2,7 @@
 
 Of every design all layers count: with their own multiply-accumulates, without those of padding, over the time that they
 run. The shares of that time are of computing, of waiting for a port of a buffer, and of what lies off the chiplet
-(memory interface, link, DRAM). Small designs take most of the time of a whole front: the fastest design has rows of its
+(memory interface, link, DRAM). Slow designs dominate the sums over a whole front: the fastest design has rows of its
 own.
 
     python experiments/utilisation.py results/ar-vr-small results/mobile-small --out experiments/results/utilisation.md
@@ -48,7 +48,7 @@ def main() -> None:
             for kind in dict.fromkeys(kinds.tolist()):
                 own = LayerUse(*(field[:, kinds == kind] for field in some))
                 busy = own.busy.sum()
-                shares = (own.compute.sum(), (own.alone - own.compute).sum(), (own.busy - own.alone).sum())
+                shares = [max(x.sum(), 0.0) for x in (own.compute, own.alone - own.compute, own.busy - own.alone)]
                 report.row(
                     folder.name, designs, kind, int((kinds == kind).sum()), f"{busy / some.busy.sum():.1%}",
                     f"{own.macs.sum() / busy:.1f}", f"{own.macs.sum() / (own.busy * own.units).sum():.1%}",

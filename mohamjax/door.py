@@ -531,7 +531,7 @@ def map_layers(
         )
 
     templates = problem.site.templates
-    return over_one_axis(mapped, templates, layers) if one_axis else mapped(templates)
+    return over_one_axis(mapped, templates, layers, config.entries) if one_axis else mapped(templates)
 
 
 def _store(cache: bool | str | os.PathLike[str]) -> MappingCache | None:

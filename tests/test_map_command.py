@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ from mohamjax.hardware import resize, template_arrays
 from mohamjax.io import given_mappings
 from mohamjax.mapping import ArraySizes, MappingTables, Wires, area
 from mohamjax.schedule.fluid import predecessor_bits, simulate
+from mohamjax.search.exhaustive import space_size
 from mohamjax.search.network_level import NetworkConfig, choose_mappings
 from mohamjax.workload import load_scenario
 
@@ -136,13 +138,19 @@ def test_a_package_has_its_interface_and_its_memory(mapped, network, tmp_path, c
         assert frugal[0] < frugal[1]
 
 
-def test_one_axis_leaves_every_dimension_one(network, tmp_path):
+def test_one_axis_leaves_every_dimension_one(network, tmp_path, capsys):
     out = tmp_path / "sets.json"
     assert cli.main(["map", str(network), "--template", "simba", "--exhaustive", "--one-axis", "--out", str(out)]) == 0
-    given = given_mappings([[out]], load_scenario([str(network)]), [TEMPLATES[1]], TECHNOLOGY)
+    application = load_scenario([str(network)])
+    given = given_mappings([[out]], application, [TEMPLATES[1]], TECHNOLOGY)
     assert sorted(given) == [(0, 0), (1, 0)]
     for mapping in itertools.chain(*given.values()):
         assert not np.all(np.asarray(mapping.spatial) > 1, axis=0).any()
+    # Four ways to give C and K one axis each, and each is less than the space of both.
+    told = re.findall(r"on simba: ([\d,]+) mappings", capsys.readouterr().err)
+    sizes = np.array([int(text.replace(",", "")) for text in told]).reshape(2, 4)
+    whole = [space_size(layer, TEMPLATES[1], TECHNOLOGY).mappings for layer in application.unique_layers]
+    assert (sizes.T < whole).all()
 
 
 def _edit(document, change):

@@ -8,8 +8,11 @@ import pytest
 from mapping_cases import TECHNOLOGY, toy
 
 from mohamjax.hardware import Dataflow, load_template
+from mohamjax.mapping import Mapping, MappingTables
+from mohamjax.mapping.tables import column_shapes
 from mohamjax.search import map_exhaustively, map_layers, one_axis_templates, over_one_axis
 from mohamjax.search.config import MapperConfig
+from mohamjax.search.sets import undominated
 from mohamjax.workload import UniqueLayer, WorkloadShape
 
 BOTH = dict.fromkeys("KC")
@@ -59,7 +62,7 @@ def test_the_union_is_what_an_enumeration_leaves_of_the_whole_space():
     assert own[0, 0] == values[0, 0]
 
 
-def test_a_search_keeps_the_rule_and_its_sets_are_small_enough():
+def test_a_search_keeps_the_rule():
     config = MapperConfig(population=24, generations=3, immigrants=4, descent=2, archive=32, entries=12)
     layers = [LAYER, UniqueLayer("fc", WorkloadShape(N=8, K=64, C=64))]
     templates = [load_template("simba"), load_template("shidiannao")]
@@ -67,7 +70,7 @@ def test_a_search_keeps_the_rule_and_its_sets_are_small_enough():
     def mapped(templates):
         return map_layers(jax.random.key(0), layers, templates, TECHNOLOGY, config)
 
-    tables = over_one_axis(mapped, templates, layers)
+    tables = over_one_axis(mapped, templates, layers, config.entries)
     assert tables.objectives.shape == (2, 2, 12, 3) and (tables.count > 0).all()
     for u, t in np.ndindex(2, 2):
         rows = slice(0, int(tables.count[u, t]))
@@ -77,16 +80,51 @@ def test_a_search_keeps_the_rule_and_its_sets_are_small_enough():
         assert not (no_worse & ~no_worse.T).any()
     # ShiDianNao has no such dimension: its sets are those of a search without the rule.
     whole = mapped(templates)
-    np.testing.assert_array_equal(whole.count[:, 1], tables.count[:, 1])
-    np.testing.assert_array_equal(whole.objectives[:, 1], tables.objectives[:, 1])
+    for u in range(2):
+        own, with_rule = (np.unique(x.objectives[u, 1, : int(x.count[u, 1])], axis=0) for x in (whole, tables))
+        np.testing.assert_array_equal(own, with_rule)
+
+
+def made_up(objectives):
+    """Sets of one layer over templates with the given objectives, a list of rows for each template."""
+    most = max(map(len, objectives))
+    zeros = {name: np.zeros((1, len(objectives), most, *shape)) for name, shape in column_shapes(3, 3).items()}
+    zeros["objectives"] += np.inf
+    for t, rows in enumerate(objectives):
+        zeros["objectives"][0, t, : len(rows)] = rows
+        zeros["cycles"][0, t, : len(rows)] = np.arange(len(rows)) + 10 * t
+    nests = {"temporal": (3, 8), "order": (3, 8), "spatial": (2, 3, 8), "spatial_order": (2, 3, 8), "keep": (3, 3)}
+    mapping = Mapping(**{name: np.zeros((1, len(objectives), most, *shape), int) for name, shape in nests.items()})
+    return MappingTables(mapping=mapping, count=np.array([[len(rows) for rows in objectives]]), **zeros)
+
+
+def test_a_union_larger_than_its_parts_is_whole_unless_a_size_is_given():
+    ways = [[(1, 9, 5), (4, 4, 5)], [(2, 7, 5), (9, 9, 9)], [(9, 1, 5)], [(3, 5, 5)]]
+    whole = over_one_axis(lambda templates: made_up(ways), [TOY], [LAYER])
+    expected = [(1, 9, 5), (2, 7, 5), (3, 5, 5), (4, 4, 5), (9, 1, 5)]
+    assert whole.count.tolist() == [[5]] and whole.objectives[0, 0].tolist() == list(map(list, expected))
+    assert whole.cycles[0, 0].tolist() == [0, 10, 30, 1, 20]
+    some = over_one_axis(lambda templates: made_up(ways), [TOY], [LAYER], most=3)
+    assert some.count.tolist() == [[3]] and some.objectives.shape == (1, 1, 3, 3)
+    assert [some.objectives[0, 0, i].tolist() for i in (0, 2)] == [[1, 9, 5], [9, 1, 5]]
+    one = over_one_axis(lambda templates: made_up(ways), [TOY], [LAYER], most=1)
+    assert one.count.tolist() == [[1]]
+
+
+def test_sets_lose_what_others_dominate_and_keep_what_is_equal():
+    table = jax.tree.map(lambda leaf: leaf[0], made_up([[(1, 2, 3), (1, 2, 3), (1, 3, 3), (2, 1, 3)], [(5, 5, 5)]]))
+    left = undominated(table)
+    assert left.count.tolist() == [3, 1] and left.cycles.tolist() == [[0, 1, 3, 0], [10, 0, 0, 0]]
+    assert np.isinf(left.objectives[0, 3]).all() and undominated(left) is left
 
 
 @pytest.mark.slow
 def test_a_product_of_vit_on_simba():
     """MatMul_95 of ViT-B/16: Timeloop's mapper finds 122,928 cycles in this space."""
     layer = UniqueLayer("bmm", WorkloadShape(G=12, N=197, K=64, C=197))
+    config = MapperConfig(padding=False)
     tables = over_one_axis(
-        lambda templates: map_layers(jax.random.key(0), [layer], templates, TECHNOLOGY),
+        lambda templates: map_layers(jax.random.key(0), [layer], templates, TECHNOLOGY, config),
         [load_template("simba")],
         [layer],
     )

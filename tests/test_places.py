@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from design_cases import TECHNOLOGY, TEMPLATES, application, recast, tables
 
+from mohamjax import emo
 from mohamjax.hardware import PackageParameters
 from mohamjax.schedule import workbench
+from mohamjax.search.box import representatives
 from mohamjax.search.config import MohamConfig
 from mohamjax.search.context import build_context
 from mohamjax.search.finish import finished, finishing
@@ -131,6 +133,34 @@ def test_no_order_of_the_chiplets_dominates_a_design_of_a_closed_front(state, cl
     layers = int(context.genetics.layers)
     assert dominated(state, context, lambda design: permuted(design, layers)) > 3, "nothing to close"
     assert dominated(closed[0], context, lambda design: permuted(design, layers)) == 0
+
+
+def standing_for(state, context, config):
+    """The state with the designs alone that stand for the front of its only archive."""
+    objectives = np.asarray(state.archive.objectives[0], float)
+    there = np.flatnonzero(state.archive.valid[0])
+    front = there[emo.distinct_front(objectives[there])]
+    box = np.asarray(context.ideal), np.asarray(context.reference)
+    few = front[representatives(objectives[front], 0.0, box, config, np.asarray(context.weights))]
+    valid = np.zeros_like(state.archive.valid)
+    valid[0, few] = True
+    return dataclasses.replace(state, archive=dataclasses.replace(state.archive, valid=jnp.asarray(valid)))
+
+
+def test_only_what_stands_for_the_front_is_closed(state, closed, context):
+    layers = int(context.genetics.layers)
+    few = dataclasses.replace(CLOSED, front=12)
+    before = standing_for(state, context, few)
+    assert len(archived(before)[0]) == 12 < len(archived(state)[0])
+    assert dominated(before, context, lambda design: permuted(design, layers)) > 0, "nothing to close"
+    *_, (after, done) = closing(state, context, few, design_problem(few))
+    assert 0 < done.evaluations < closed[1].evaluations / 2
+    left = standing_for(after, context, few)
+    assert len(archived(left)[0]) == 12
+    assert dominated(left, context, lambda design: permuted(design, layers)) == 0
+    assert dominated(left, context, lambda design: without_one(design, context)) == 0
+    # The others stay in the archive as they were.
+    assert dominated(after, context, lambda design: permuted(design, layers)) > 0
 
 
 def models(over):

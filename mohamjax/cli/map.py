@@ -146,6 +146,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     search_key, _, network_key = jax.random.split(jax.random.key(arguments.seed), 3)
     layers = application.unique_layers
     problems = f"{plural(len(layers), 'unique layer')} on {plural(len(templates), 'template')}"
+    if arguments.one_axis:
+        problems += ", each choice of one axis per dimension by itself"
 
     def enumerated(templates: Sequence[Template]) -> MappingTables:
         return map_exhaustively(
@@ -177,7 +179,11 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     mapped = enumerated if arguments.exhaustive else searched
     terminal.line(f"counting the mappings of {problems}" if arguments.exhaustive else f"mapping {problems}; compiling")
     try:
-        tables = over_one_axis(mapped, templates, layers) if arguments.one_axis else mapped(templates)
+        if arguments.one_axis:
+            most = None if arguments.exhaustive else config.entries
+            tables = over_one_axis(mapped, templates, layers, most)
+        else:
+            tables = mapped(templates)
     except KeyboardInterrupt:
         kept = not (arguments.exhaustive or arguments.no_mapping_cache)
         terminal.line("stopped by hand" + ("; finished sets are in the cache" if kept else ""))

@@ -362,7 +362,7 @@ def assemble(
     levels: int,
     dtype: Any,
 ) -> MappingTables:
-    """Sets by (layer, template) as one table `[U, T, M, ...]`; problems that do not exist have count 0."""
+    """Sets by (layer, template), of at most M entries, as one table `[U, T, M, ...]`; count 0 where there is none."""
     dims, spaces = len(DIMS), 3
     lead = (layers, templates)
     columns: dict[str, Any] = {
@@ -379,8 +379,9 @@ def assemble(
         "keep": np.zeros((*lead, entries, levels, spaces), bool),
     }
     for pair, table in found.items():
+        rows = slice(len(table.cycles))
         for name, column in columns.items():
-            column[pair] = getattr(table, name)
+            column[pair if name == "count" else (*pair, rows)] = getattr(table, name)
         for name, column in nest.items():
-            column[pair] = getattr(table.mapping, name)
+            column[(*pair, rows)] = getattr(table.mapping, name)
     return MappingTables(mapping=Mapping(**nest), **columns)

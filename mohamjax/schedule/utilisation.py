@@ -40,7 +40,7 @@ class LayerUse(NamedTuple):
     @property
     def macs_per_cycle(self) -> np.ndarray:
         """Over the time that it runs, `[..., L]`."""
-        return self.macs / np.maximum(self.busy, np.finfo(float).tiny)
+        return self.macs / np.maximum(self.busy, 1)  # single precision may lose a short layer late in a schedule
 
     @property
     def utilisation(self) -> np.ndarray:
@@ -99,8 +99,8 @@ def by_type(application: ApplicationModel, use: LayerUse) -> list[dict[str, Any]
                 "macs_per_cycle": float(own.macs.sum()) / busy,
                 "utilisation": float(own.macs.sum() / max((own.busy * own.units).sum(), np.finfo(float).tiny)),
                 "compute": float(own.compute.sum()) / busy,
-                "buffers": float((own.alone - own.compute).sum()) / busy,
-                "offchip": float((own.busy - own.alone).sum()) / busy,
+                "buffers": max(float((own.alone - own.compute).sum()), 0.0) / busy,
+                "offchip": max(float((own.busy - own.alone).sum()), 0.0) / busy,
             }
         )
     return sorted(rows, key=lambda row: -row["busy_s"])

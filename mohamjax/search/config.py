@@ -98,9 +98,9 @@ class MohamConfig:
         end_batches: batches of plans with at most one change that are tried after the last generation, of designs at
             the fast end of the front (`search.finish`). Only where plans are searched, for a front over latency and
             area among others; elsewhere nothing is tried.
-        end_rounds: rounds of closing the front over places after that, at most: they end when no design of the archive
-            is dominated by one with other places for its chiplets, or with one chiplet less (`search.places`). Only
-            where plans are searched; 0 for none.
+        end_rounds: rounds of closing the front over places after that, at most: they end when no design that stands for
+            the front is dominated by one with other places for its chiplets, or with one chiplet less
+            (`search.places`). Only where plans are searched; 0 for none.
         orders: random topological orders that random individuals draw from.
         chunk: generations of one call of the jitted step; progress is reported between calls.
     """

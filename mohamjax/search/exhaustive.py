@@ -41,6 +41,7 @@ from mohamjax.mapping.space import MapSpace
 from mohamjax.mapping.tables import assemble
 from mohamjax.programs import light_jit
 from mohamjax.search.mapper_context import MapperContext, children_room, context
+from mohamjax.search.sets import undominated
 from mohamjax.struct import record
 from mohamjax.workload import DIMS, UniqueLayer
 
@@ -555,6 +556,6 @@ def map_exhaustively(
         sets = jax.tree.map(lambda *leaves: np.stack(leaves), *sets)
         sizes = np.array([len(front.objectives) for (front, _), _ in found.values()])
         technology = next(iter(found.values()))[1].technology
-        table = tabulate_sets(sets[0], sets[1], technology, sets[2], sizes, fixed=fixed)
+        table = undominated(tabulate_sets(sets[0], sets[1], technology, sets[2], sizes, fixed=fixed))
         tables = {pair: jax.tree.map(lambda leaf, i=i: leaf[i], table) for i, pair in enumerate(found)}
     return assemble(tables, len(layers), len(templates), most, levels, dtype)

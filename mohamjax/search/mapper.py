@@ -35,18 +35,19 @@ from mohamjax.mapping.cost import MAX_CHILDREN
 from mohamjax.mapping.membership import lie_in
 from mohamjax.mapping.nest import Array, Mapping
 from mohamjax.mapping.space import MappingGenes, MapSpace, decode, encode, genes_of, sample, stack_spaces
-from mohamjax.mapping.tables import MappingTables, assemble, entries_of, tabulate_sets
+from mohamjax.mapping.tables import MappingTables, assemble, tabulate_sets
 from mohamjax.programs import lean_jit, light_jit, once
 from mohamjax.search.config import MapperConfig, MapperProgress
 from mohamjax.search.mapper_context import MapperContext, children_room, objectives, pair_space, prime_slots
 from mohamjax.search.mapping_operators import MapperRates, all_neighbours, grow, neighbours, random_draft, vary
+from mohamjax.search.sets import undominated
 from mohamjax.search.stores import TableStore
 from mohamjax.struct import cast, put, take
 from mohamjax.workload import DIMS, UniqueLayer
 
 __all__ = ["compile_mapper", "map_layers", "mapping_search"]
 
-_FASTEST = 15  # members of an archive that are faster than the slowest whose other bounds are tried
+_FASTEST = 16  # members of an archive whose neighbours with other bounds are tried too
 _MEMBERS = 8  # members of an archive whose neighbours are listed in a round
 
 
@@ -143,7 +144,8 @@ def _neighbours(
 ) -> tuple[MappingGenes, Array, Array]:
     """Neighbours of archived mappings, the oldest that have not had their turn first.
 
-    Only the fastest of an archive are padded anew: padding saves time.
+    Other bounds are tried of those members alone that are among the fastest of the archive when their turn comes:
+    padding saves time.
 
     Args:
         archive: leading axis `[B]`.
@@ -160,7 +162,7 @@ def _neighbours(
         pick = jnp.argsort(~open_, stable=True)[:_MEMBERS]
         members: Any = take(archive.genes, pick)
         latency = jnp.where(archive.valid, archive.objectives[:, 0], jnp.inf)
-        fast = latency[pick] <= jnp.sort(latency)[_FASTEST]
+        fast = latency[pick] <= jnp.sort(latency)[min(_FASTEST, latency.shape[0]) - 1]
         steps = jax.vmap(lambda genes, pads: neighbours(genes, space, pads=pads))(members, fast) & open_[pick, None]
         place = first_true(steps.ravel(), count)
         exists = place < steps.size
@@ -201,29 +203,6 @@ def _finish(archive: emo.Archive, space: MapSpace, *, entries: int) -> tuple[Map
         return mapping, jnp.sum(best.valid, dtype=jnp.int32)
 
     return jax.vmap(one)(archive, space)
-
-
-def _fronts(table: MappingTables) -> MappingTables:
-    """Sets `[B, M, ...]` without entries that others of the set dominate.
-
-    The search evaluates by a program of its own: two areas that differ by rounding there may be equal in the tables.
-    """
-    values = table.objectives
-    no_worse = np.all(values[:, :, None] <= values[:, None], axis=-1)  # [B, M, M]: the first than the second
-    exists = np.arange(values.shape[1]) < table.count[:, None]
-    dominated = np.any(no_worse & ~no_worse.swapaxes(1, 2) & exists[..., None], axis=1) & exists
-    if not dominated.any():
-        return table
-    table = jax.tree.map(np.array, table)
-    for b in np.flatnonzero(dominated.any(axis=1)):
-        kept = np.flatnonzero(~dominated[b, : table.count[b]])
-        for name, column in entries_of(table).items():
-            for leaf in jax.tree.leaves(column):
-                leaf[b, : len(kept)] = leaf[b, kept]
-            if name != "mapping":
-                column[b, len(kept) :] = np.inf if name == "objectives" else 0
-        table.count[b] = len(kept)
-    return table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -459,7 +438,7 @@ class _Search:
             lambda leaf: leaf[:real], jax.device_get((context.space.layer, context.template, sets, count))
         )
         table = tabulate_sets(layers, templates, context.technology, sets, count, fixed=config.fixed)
-        table = _fronts(table)
+        table = undominated(table)
         self.report(done=real)
         return table
 

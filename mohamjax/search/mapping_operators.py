@@ -3,8 +3,8 @@
 Every operator maps legal genes to legal genes: constraints, fanouts and capacities hold afterwards, so that no child
 has to be thrown away. Each applies with a probability of its own, which is traced.
 
-Axes as in `mapping.space`: A bounds, F primes, S slots, L levels, D dimensions. All but `grow` are for one individual
-or pair.
+Axes as in `mapping.space`: A bounds, F primes, S slots, L levels, D dimensions. All but `grow` and `all_neighbours` are
+for one individual or pair.
 """
 
 from __future__ import annotations
@@ -315,7 +315,8 @@ def _dealt(
 ) -> MappingGenes:
     """The mapping with one dimension's bound exchanged for another, whose primes are dealt to the slots.
 
-    Each goes where the old factor leaves most to fill, and by a taste. What finds no room stays at the outermost level.
+    Each goes to the slot where the old factor leaves most to fill, after a taste for slots is added. What finds no room
+    stays at the outermost level.
 
     Args:
         genes: the mapping.
@@ -401,7 +402,10 @@ def _all(operator: _Mutation, keys: Array, wanted: Array, genes: MappingGenes, s
 def _few(
     operator: _Mutation, keys: Array, wanted: Array, genes: MappingGenes, space: MapSpace, *, passes: int = _PASSES
 ) -> tuple[Array, Array]:
-    """The same, those for which it is wanted a few at a time: on a processor what is thrown away takes as long."""
+    """The same, those for which it is wanted a few at a time: on a processor what is thrown away takes as long.
+
+    `keys` are whatever the operator takes first: typed keys of a mutation, or numbers of steps.
+    """
     number = wanted.shape[0]
     width = 8 * max(1, -(-number // passes // 8))
     if width >= number:
@@ -436,13 +440,13 @@ _INWARD = np.concatenate([np.eye(RELEVANCE.shape[1], dtype=bool), ~RELEVANCE[[0,
 
 
 def neighbours(genes: MappingGenes, space: MapSpace, *, pads: Array | bool = True) -> Array:
-    """Which steps lead from a mapping to another: `[F * S + F * F + S * (D + 2) + D * A * 2]` bool, by their numbers.
+    """Which steps lead from a mapping to another: `[F * S + F * F + S * (D + 2) + D * A * 2]` bool, a flag per step.
 
     A step moves one prime factor to another slot; lets two of them change places; makes one loop, or all loops that
     do not move the weights (the outputs), the innermost of their slot, which is what decides on reuse; or has one
     dimension cover another of its bounds (where there is a choice, with an axis A of `space.prime`). Of equal primes
-    in one slot only the first takes part. Where two change places, a buffer may overflow. `neighbour` numbers them.
-    Without `pads` no step of the last kind is among them.
+    in one slot only the first takes part. Where two change places, a buffer may overflow. `neighbour` says which number
+    is which step. Without `pads` no step of the last kind is among them.
     """
     primes, slots = space.dim.shape[0], space.limit.shape[0]
     others = _covers(genes, space) & pads

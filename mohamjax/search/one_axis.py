@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from mohamjax import emo
 from mohamjax.hardware import Dataflow, LevelRule, Template
 from mohamjax.mapping import MappingTables
-from mohamjax.mapping.tables import entries_of
+from mohamjax.mapping.tables import assemble, entries_of
 from mohamjax.workload import DIMS, UniqueLayer
 
 __all__ = ["one_axis_templates", "over_one_axis"]
@@ -25,6 +26,8 @@ __all__ = ["one_axis_templates", "over_one_axis"]
 
 def one_axis_templates(template: Template, dims: Collection[str] = DIMS) -> tuple[Template, ...]:
     """Templates that together allow what this one does, but for a dimension along both axes of a level.
+
+    Larger bounds that mappings may cover (`mapping.padding`) are offered to each by its own axes: they may differ.
 
     Each leaves every one of `dims` that may run along X and Y of a level only one of the two. The template itself where
     there is no such dimension.
@@ -61,6 +64,7 @@ def over_one_axis(
     mapped: Callable[[Sequence[Template]], MappingTables],
     templates: Sequence[Template],
     layers: Sequence[UniqueLayer],
+    most: int | None = None,
 ) -> MappingTables:
     """Pareto sets of mappings that run no dimension along both axes of a level.
 
@@ -68,37 +72,36 @@ def over_one_axis(
         mapped: Pareto sets `[U, T', M, ...]` of the layers on any templates, by search or by enumeration.
         templates: the T templates.
         layers: the U layers: dimensions of which all have one step are left as they are.
+        most: entries of a set that are handed on at most, chosen by hypervolume with the best in each objective among
+            them; all of them by default.
 
     Returns:
         The sets over these templates, `[U, T, M, ...]`, NumPy leaves: of what all `one_axis_templates` of a template
-        give, those that no other dominates; at most M, chosen by hypervolume with the best in each objective among
-        them.
+        give, those that no other dominates. M is `most`, or the size of the largest set.
     """
     dims = {d for layer in layers for d, bound in zip(DIMS, layer.shape.bounds, strict=True) if bound > 1}
     parts = [one_axis_templates(template, dims) for template in templates]
     found = mapped([part for some in parts for part in some])
     first = np.cumsum([0, *map(len, parts)])
-    most, count = np.shape(found.cycles)[2], np.asarray(found.count)
-    tables = jax.tree.map(lambda leaf: np.array(leaf[:, first[:-1]]), found)
-    for u, t in np.ndindex(count.shape[0], len(templates)):
-        own = [(k, m) for k in range(first[t], first[t + 1]) for m in range(count[u, k])]
-        kept = _kept(np.array([found.objectives[u, k, m] for k, m in own]).reshape(-1, 3), most)
-        variant, entry = np.array(own, int).reshape(-1, 2)[kept].T
-        tables.count[u, t] = len(kept)
-        for name, column in entries_of(tables).items():
-            for leaf, source in zip(*map(jax.tree.leaves, (column, getattr(found, name))), strict=True):
-                leaf[u, t, : len(kept)] = source[u, variant, entry]
-            if name != "mapping":
-                column[u, t, len(kept) :] = np.inf if name == "objectives" else 0
-    return tables
+    count, objectives = np.asarray(found.count), np.asarray(found.objectives)
+    sets = {}
+    for u, t in zip(*np.nonzero(np.add.reduceat(count, first[:-1], axis=1)), strict=True):
+        own = np.array([(k, m) for k in range(first[t], first[t + 1]) for m in range(count[u, k])])
+        variant, entry = own[_kept(objectives[(u, *own.T)], most)].T
+        rows = jax.tree.map(lambda leaf, at=(u, variant, entry): np.asarray(leaf)[at], entries_of(found))
+        number: Any = np.int32(len(entry))
+        sets[int(u), int(t)] = MappingTables(**rows, count=number)
+    largest = max((int(one.count) for one in sets.values()), default=1)
+    levels, dtype = found.capacity.shape[-1], np.asarray(found.cycles).dtype
+    return assemble(sets, len(layers), len(templates), largest if most is None else most, levels, dtype)
 
 
-def _kept(objectives: np.ndarray, most: int) -> np.ndarray:
-    """Rows of `[n, 3]` that go into a set of at most so many, by latency."""
+def _kept(objectives: np.ndarray, most: int | None) -> np.ndarray:
+    """Rows of `[n, 3]` that a set of at most so many entries holds, the fastest first."""
     front = emo.distinct_front(objectives.astype(float))
-    if len(front) > most:
+    if most is not None and len(front) > most:
         values = np.log(np.maximum(objectives[front], np.finfo(np.float32).tiny))
         low, span = values.min(axis=0), np.maximum(np.ptp(values, axis=0), np.finfo(np.float32).tiny)
-        best = set(values.argmin(axis=0).tolist())
+        best = list(dict.fromkeys(values.argmin(axis=0).tolist()))[:most]
         front = front[emo.volume_subset((values - low) / span, np.full(3, 1.1), most, best)]
     return front

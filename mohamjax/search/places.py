@@ -1,4 +1,4 @@
-"""A front closed over places: no design is left that moving its chiplets, or giving one up, would improve throughout.
+"""A front closed over places: moving the chiplets of its designs, or giving one up, improves none of them throughout.
 
 A place matters by the resources that it shares with others and by its hops. Arrangements of chiplets that divide them
 among resources alike have one latency, so that of all n! only these *classes* are told apart: 45 of 720 for six
@@ -441,7 +441,7 @@ def _replaced(
 
     Args:
         archive: of all islands, slots `[I, K]`.
-        closed: `[I, K]` bool, designs that had none before.
+        closed: `[I, K]` bool, designs that have been tried.
         better: `[I, K]` bool, slots whose design is dominated by what a move makes of it.
         moves: `[I, K, ...]`.
         objectives: `[I, K, M]`, of what they make.
@@ -503,21 +503,21 @@ class Closing:
 def closing(
     state: SearchState, context: MohamContext, config: MohamConfig, problem: Problem, *, most: int | None = None
 ) -> Iterator[tuple[SearchState, Closing]]:
-    """Gives designs of the archives up for those that dominate them by a move of chiplets, until none has such a move.
+    """Gives designs up for those that dominate them by a move of chiplets, until none that is shown has such a move.
 
     Only the designs that stand for the front (`box.representatives`) are tried, chosen anew in every round: a result
-    holds no others. Arrangements of up to nine chiplets (on the default package) are tried completely, of more a
-    sample; each together with giving one chiplet's layers to another, on the best mappings that fit it as it stands,
-    under each weight. Fixed chiplets stay. A design dominates another if no objective is worse by more than single
-    precision tells, and one is better by clearly more (`NO_WORSE`, `BETTER`).
+    holds these, but for few where double precision chooses otherwise. Arrangements of up to nine chiplets (on the
+    default package) are tried completely, of more a sample; each together with giving one chiplet's layers to another,
+    on the best mappings that fit it as it stands, under each weight. Fixed chiplets stay. A design dominates another
+    if no objective is worse by more than single precision tells, and one is better by clearly more (`NO_WORSE`,
+    `BETTER`).
 
     Args:
         state: at the end of a search of plans, whole.
         context: its problem.
         config: its settings; `end_rounds` at most.
         problem: what is searched (`design_problem`).
-        most: batches of every program in a round at most, of all designs; default all that it takes, of those that
-            stand for the front.
+        most: batches of every program in a round at most; default all that it takes.
 
     Yields:
         The state and what was done, after every batch of evaluations and after every round. The archives change from
