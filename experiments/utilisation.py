@@ -36,6 +36,7 @@ def main() -> None:
     )  # fmt: skip
     low = []
     for folder in options.folders:
+        name = f"{folder.parent.name}/{folder.name}"
         _, evaluated = evaluate_designs(folder / "designs.json")
         if evaluated is None:
             raise SystemExit(f"{folder}: no valid design")
@@ -50,14 +51,14 @@ def main() -> None:
                 busy = own.busy.sum()
                 shares = [max(x.sum(), 0.0) for x in (own.compute, own.alone - own.compute, own.busy - own.alone)]
                 report.row(
-                    folder.name, designs, kind, int((kinds == kind).sum()), f"{busy / some.busy.sum():.1%}",
+                    name, designs, kind, int((kinds == kind).sum()), f"{busy / some.busy.sum():.1%}",
                     f"{own.macs.sum() / busy:.1f}", f"{own.macs.sum() / (own.busy * own.units).sum():.1%}",
                     f"{own.utilisation.max():.1%}", *[f"{share / busy:.1%}" for share in shares],
                 )  # fmt: skip
-        low.append((folder.name, layers_of_little_use(application, use)))
+        low.append((name, layers_of_little_use(application, use)))
     report.say("", f"Layers below {LOW:.0%} of the MACs of their chiplet in every design, off-chip limits aside:", "")
-    for name, layers in low:
-        report.say(f"- {name}: {len(layers)}{': ' + ', '.join(layers[:5]) if layers else ''}")
+    for front, layers in low:
+        report.say(f"- {front}: {len(layers)}{': ' + ', '.join(layers[:5]) if layers else ''}")
     report.write(options.out)
 
 
