@@ -247,7 +247,7 @@ class _Details:
     def add(self, index: int, design: str) -> dict[str, Any]:
         """One design; notes the loop nests that it uses."""
         assert self.evaluated is not None
-        return self._told(design_view(self.evaluated, index, design))
+        return self._told(design_view(self.evaluated, index, design, utilisation=True))
 
     def _told(self, view: DesignView) -> dict[str, Any]:
         start, end = (np.rint([getattr(bar, key) * 1e9 for bar in view.bars]) for key in ("start_s", "end_s"))

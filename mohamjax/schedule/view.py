@@ -210,13 +210,14 @@ def _energy_parts(evaluated: Evaluated, design: Any, report: Any, unique: np.nda
     return np.stack([parts["mac"], buffers, parts["networks"].sum(axis=1), dram, parts["package"]], axis=1) * 1e-12
 
 
-def design_view(evaluated: Evaluated, index: int, design_id: object = None) -> DesignView:
+def design_view(evaluated: Evaluated, index: int, design_id: object = None, *, utilisation: bool = False) -> DesignView:
     """What the figures show of one design.
 
     Args:
         evaluated: designs with reports.
         index: which.
         design_id: its name; default the index.
+        utilisation: also say what layers make of their chiplets, which needs whole tables and reports.
 
     Raises:
         ValueError: its schedule never ends.
@@ -246,7 +247,7 @@ def design_view(evaluated: Evaluated, index: int, design_id: object = None) -> D
     start, end = report.timeline.start * CYCLE_S, report.timeline.end * CYCLE_S
     seen, names, uses, bandwidth = _flow(evaluated, report, tile)
     slowdowns = _slowdowns(seen, names)
-    use = layer_use(application, evaluated.tables, design, report)
+    use = layer_use(application, evaluated.tables, design, report) if utilisation else None
     bars = [
         LayerBar(
             name=layer.name,
@@ -259,8 +260,8 @@ def design_view(evaluated: Evaluated, index: int, design_id: object = None) -> D
             alone_s=float(report.duration[i]) * CYCLE_S,
             offchip_bytes=float(report.offchip_bytes[i]),
             energy_J=float(energies[i].sum()),
-            macs_per_cycle=float(use.macs_per_cycle[i]),
-            utilisation=float(use.utilisation[i]),
+            macs_per_cycle=float(use.macs_per_cycle[i]) if use else 0.0,
+            utilisation=float(use.utilisation[i]) if use else 0.0,
         )
         for i, (layer, network) in enumerate(zip(application.layers, application.network_of_layer, strict=True))
     ]
@@ -273,5 +274,5 @@ def design_view(evaluated: Evaluated, index: int, design_id: object = None) -> D
         chiplets=tuple(chiplets),
         bars=tuple(bars),
         traffic=_traffic(seen, names, uses, bandwidth, standing.tolist()),
-        layer_types=tuple(by_type(application, use)),
+        layer_types=tuple(by_type(application, use)) if use else (),
     )
