@@ -19,7 +19,7 @@ from compare_fronts import commit
 from report import Report, when_and_where
 
 from mohamjax.io import evaluate_designs
-from mohamjax.schedule import LOW, LayerUse, layer_use, layers_of_little_use
+from mohamjax.schedule import LOW, LayerUse, by_type, layer_use, layers_of_little_use
 
 
 def main() -> None:
@@ -46,14 +46,15 @@ def main() -> None:
         fastest = np.argmin(np.asarray(evaluated.reports.objectives)[:, 0])[None]
         for designs, rows in (("all", slice(None)), ("fastest", fastest)):
             some = LayerUse(*(field[rows] for field in use))
-            for kind in dict.fromkeys(kinds.tolist()):
-                own = LayerUse(*(field[:, kinds == kind] for field in some))
-                busy = own.busy.sum()
-                shares = [max(x.sum(), 0.0) for x in (own.compute, own.alone - own.compute, own.busy - own.alone)]
+            types = by_type(application, some)
+            busy_s = sum(row["busy_s"] for row in types)
+            for row in types:
+                largest = some.utilisation[:, kinds == row["type"]].max()
+                shares = (row["busy_s"] / busy_s, row["utilisation"], largest)
                 report.row(
-                    name, designs, kind, int((kinds == kind).sum()), f"{busy / some.busy.sum():.1%}",
-                    f"{own.macs.sum() / busy:.1f}", f"{own.macs.sum() / (own.busy * own.units).sum():.1%}",
-                    f"{own.utilisation.max():.1%}", *[f"{share / busy:.1%}" for share in shares],
+                    name, designs, row["type"], row["layers"], f"{shares[0]:.1%}", f"{row['macs_per_cycle']:.1f}",
+                    *(f"{share:.1%}" for share in shares[1:]),
+                    *(f"{row[key]:.1%}" for key in ("compute", "buffers", "offchip")),
                 )  # fmt: skip
         low.append((name, layers_of_little_use(application, use)))
     report.say("", f"Layers below {LOW:.0%} of the MACs of their chiplet in every design, off-chip limits aside:", "")

@@ -16,7 +16,7 @@ import yaml
 
 from mohamjax import __version__
 from mohamjax.mapping import loop_nest
-from mohamjax.schedule import Certificate, Evaluated, Staircase, landmarks
+from mohamjax.schedule import Certificate, Evaluated, Staircase, by_type, landmarks, layer_use
 from mohamjax.schedule.measures import DEFAULT, measure_named
 from mohamjax.schedule.view import ENERGY_PARTS, DesignView, design_view
 
@@ -246,8 +246,16 @@ class _Details:
 
     def add(self, index: int, design: str) -> dict[str, Any]:
         """One design; notes the loop nests that it uses."""
-        assert self.evaluated is not None
-        return self._told(design_view(self.evaluated, index, design, utilisation=True))
+        evaluated = self.evaluated
+        assert evaluated is not None
+        genes, report = jax.tree.map(lambda leaf: np.asarray(leaf)[index], (evaluated.designs, evaluated.reports))
+        use = layer_use(evaluated.application, evaluated.tables, genes, report)
+        types = by_type(evaluated.application, use)
+        return self._told(design_view(evaluated, index, design)) | {
+            "macs_per_cycle": _digits(use.macs_per_cycle, 4),
+            "utilisation": _digits(use.utilisation, 4),
+            "types": [[row["type"], row["layers"], *_digits(row[key] for key in _OF_TYPES)] for row in types],
+        }
 
     def _told(self, view: DesignView) -> dict[str, Any]:
         start, end = (np.rint([getattr(bar, key) * 1e9 for bar in view.bars]) for key in ("start_s", "end_s"))
@@ -275,11 +283,6 @@ class _Details:
             "start_ns": [int(t) for t in start],
             "length_ns": [int(t) for t in end - start],
             "energy_J": _digits((bar.energy_J for bar in view.bars), 4),
-            "macs_per_cycle": _digits((bar.macs_per_cycle for bar in view.bars), 4),
-            "utilisation": _digits((bar.utilisation for bar in view.bars), 4),
-            "types": [
-                [row["type"], row["layers"], *_digits(row[key] for key in _OF_TYPES)] for row in view.layer_types
-            ],
             "slowed": [
                 [layer, round(s.start_s * 1e9), round((s.end_s - s.start_s) * 1e9), float(f"{s.rate:.3g}"), s.cause]
                 for layer, bar in enumerate(view.bars)

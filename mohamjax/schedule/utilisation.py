@@ -76,11 +76,11 @@ def layer_use(application: ApplicationModel, tables: Any, design: Any, report: A
 
 
 def by_type(application: ApplicationModel, use: LayerUse) -> list[dict[str, Any]]:
-    """Layers of one design summed by type, the types that take longest first; JSON-able.
+    """Layers of one or several designs summed by type, the types that take longest first; JSON-able.
 
     Args:
-        application: its networks.
-        use: its layers, `[L]`.
+        application: their networks.
+        use: their layers, `[..., L]`.
 
     Returns:
         Rows of `type`, `layers`, `busy_s`, `macs_per_cycle` and `utilisation` over that time, and the shares of it
@@ -89,12 +89,12 @@ def by_type(application: ApplicationModel, use: LayerUse) -> list[dict[str, Any]
     kinds = np.array([layer.type for layer in application.layers])
     rows = []
     for kind in dict.fromkeys(kinds.tolist()):
-        own = LayerUse(*(field[kinds == kind] for field in use))
+        own = LayerUse(*(field[..., kinds == kind] for field in use))
         busy = max(float(own.busy.sum()), np.finfo(float).tiny)
         rows.append(
             {
                 "type": kind,
-                "layers": len(own.macs),
+                "layers": int((kinds == kind).sum()),
                 "busy_s": busy * CYCLE_S,
                 "macs_per_cycle": float(own.macs.sum()) / busy,
                 "utilisation": float(own.macs.sum() / max((own.busy * own.units).sum(), np.finfo(float).tiny)),

@@ -13,7 +13,6 @@ from mohamjax.schedule.design import CYCLE_S
 from mohamjax.schedule.evaluated import Evaluated
 from mohamjax.schedule.explain import area_parts, energy_parts, shared_resources
 from mohamjax.schedule.segments import Flow, flow, slowed
-from mohamjax.schedule.utilisation import by_type, layer_use
 
 __all__ = ["ENERGY_PARTS", "ChipletView", "DesignView", "LayerBar", "Slowdown", "Traffic", "design_view"]
 
@@ -55,8 +54,6 @@ class LayerBar:
         alone_s: what it would take without any off-chip limit [s].
         offchip_bytes: bytes it moves from and to memory.
         energy_J: energy with that of the package [J].
-        macs_per_cycle: its own multiply-accumulates over the time that it runs.
-        utilisation: their share of what the chiplet's MACs could do, 0 to 1.
     """
 
     name: str
@@ -69,8 +66,6 @@ class LayerBar:
     alone_s: float = 0.0
     offchip_bytes: float = 0.0
     energy_J: float = 0.0
-    macs_per_cycle: float = 0.0
-    utilisation: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +116,6 @@ class DesignView:
         chiplets: in the order of the mesh.
         bars: one per layer, in the order of the application.
         traffic: of every resource that a chiplet of the design uses.
-        layer_types: what layers of each type make of their chiplets (`utilisation.by_type`).
     """
 
     design_id: str
@@ -131,7 +125,6 @@ class DesignView:
     chiplets: tuple[ChipletView, ...]
     bars: tuple[LayerBar, ...]
     traffic: tuple[Traffic, ...] = ()
-    layer_types: tuple[dict[str, Any], ...] = ()
 
 
 # ---------------------------------------------------------------- from arrays
@@ -210,14 +203,13 @@ def _energy_parts(evaluated: Evaluated, design: Any, report: Any, unique: np.nda
     return np.stack([parts["mac"], buffers, parts["networks"].sum(axis=1), dram, parts["package"]], axis=1) * 1e-12
 
 
-def design_view(evaluated: Evaluated, index: int, design_id: object = None, *, utilisation: bool = False) -> DesignView:
+def design_view(evaluated: Evaluated, index: int, design_id: object = None) -> DesignView:
     """What the figures show of one design.
 
     Args:
         evaluated: designs with reports.
         index: which.
         design_id: its name; default the index.
-        utilisation: also say what layers make of their chiplets, which needs whole tables and reports.
 
     Raises:
         ValueError: its schedule never ends.
@@ -247,7 +239,6 @@ def design_view(evaluated: Evaluated, index: int, design_id: object = None, *, u
     start, end = report.timeline.start * CYCLE_S, report.timeline.end * CYCLE_S
     seen, names, uses, bandwidth = _flow(evaluated, report, tile)
     slowdowns = _slowdowns(seen, names)
-    use = layer_use(application, evaluated.tables, design, report) if utilisation else None
     bars = [
         LayerBar(
             name=layer.name,
@@ -260,8 +251,6 @@ def design_view(evaluated: Evaluated, index: int, design_id: object = None, *, u
             alone_s=float(report.duration[i]) * CYCLE_S,
             offchip_bytes=float(report.offchip_bytes[i]),
             energy_J=float(energies[i].sum()),
-            macs_per_cycle=float(use.macs_per_cycle[i]) if use else 0.0,
-            utilisation=float(use.utilisation[i]) if use else 0.0,
         )
         for i, (layer, network) in enumerate(zip(application.layers, application.network_of_layer, strict=True))
     ]
@@ -274,5 +263,4 @@ def design_view(evaluated: Evaluated, index: int, design_id: object = None, *, u
         chiplets=tuple(chiplets),
         bars=tuple(bars),
         traffic=_traffic(seen, names, uses, bandwidth, standing.tolist()),
-        layer_types=tuple(by_type(application, use)) if use else (),
     )

@@ -510,7 +510,7 @@ def all_neighbours(genes: MappingGenes, steps: Array, space: MapSpace) -> Mappin
 
 
 def _first_pad(space: MapSpace) -> int:
-    """Number of the first step that pads."""
+    """Number of the first step that pads: all others are moves, exchanges and turns (`neighbour`)."""
     primes, slots = space.dim.shape[0], space.limit.shape[0]
     return primes * slots + primes * primes + slots * len(_INWARD)
 

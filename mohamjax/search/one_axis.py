@@ -27,10 +27,9 @@ __all__ = ["one_axis_templates", "over_one_axis"]
 def one_axis_templates(template: Template, dims: Collection[str] = DIMS) -> tuple[Template, ...]:
     """Templates that together allow what this one does, but for a dimension along both axes of a level.
 
-    Larger bounds that mappings may cover (`mapping.padding`) are offered to each by its own axes: they may differ.
-
     Each leaves every one of `dims` that may run along X and Y of a level only one of the two. The template itself where
-    there is no such dimension.
+    there is no such dimension. Larger bounds that mappings may cover (`mapping.padding`) suit the axes that a template
+    allows, so that these templates may offer others than the one that they come from.
     """
     choices = [_choices(dataflow, dims) for dataflow in template.dataflows]
     number = max(map(len, choices), default=1)

@@ -17,19 +17,21 @@ def undominated(table: MappingTables) -> MappingTables:
     A set is chosen by the objectives of one program and tabulated by another: two areas that differ by rounding there
     may be equal in the table.
     """
-    values = table.objectives
-    no_worse = np.all(values[:, :, None] <= values[:, None], axis=-1)  # [B, M, M]: the first than the second
-    exists = np.arange(values.shape[1]) < table.count[:, None]
-    dominated = np.any(no_worse & ~no_worse.swapaxes(1, 2) & exists[..., None], axis=1) & exists
-    if not dominated.any():
+    kept = [_undominated(values[:count]) for values, count in zip(table.objectives, table.count, strict=True)]
+    if all(len(rows) == count for rows, count in zip(kept, table.count, strict=True)):
         return table
     table = jax.tree.map(np.array, table)
-    for b in np.flatnonzero(dominated.any(axis=1)):
-        kept = np.flatnonzero(~dominated[b, : table.count[b]])
+    for b, rows in enumerate(kept):
         for name, column in entries_of(table).items():
             for leaf in jax.tree.leaves(column):
-                leaf[b, : len(kept)] = leaf[b, kept]
+                leaf[b, : len(rows)] = leaf[b, rows]
             if name != "mapping":  # nests beyond the count mean nothing
-                column[b, len(kept) :] = np.inf if name == "objectives" else 0
-        table.count[b] = len(kept)
+                column[b, len(rows) :] = np.inf if name == "objectives" else 0
+        table.count[b] = len(rows)
     return table
+
+
+def _undominated(values: np.ndarray) -> np.ndarray:
+    """Rows of `[n, 3]` that no other dominates."""
+    no_worse = np.all(values[:, None] <= values, axis=-1)
+    return np.flatnonzero(~np.any(no_worse & ~no_worse.T, axis=0))
