@@ -34,6 +34,7 @@ class Artist:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        self._sender: threading.Thread | None = None
         self._front: tuple[Any, dict[str, Any]] | None = None
         self._certificate: concurrent.futures.Future[Certificate | None] = concurrent.futures.Future()
 
@@ -54,6 +55,8 @@ class Artist:
         if process is not None:
             with contextlib.suppress(OSError, ValueError), process:  # of what it has not read
                 process.kill()
+        if self._sender is not None:
+            self._sender.join()  # nobody reads any more, and the certificate has come or never will
 
     def draw(self, evaluated: Evaluated, **what: Any) -> None:
         """Begins to draw, all but what shows bounds; waits for nothing.
@@ -63,7 +66,8 @@ class Artist:
             what: likewise, without the certificate.
         """
         self._front = evaluated, what
-        threading.Thread(target=self._send, name="artist", daemon=True).start()
+        self._sender = threading.Thread(target=self._send, name="artist", daemon=True)
+        self._sender.start()
 
     def certify(self, certificate: Certificate | None) -> None:
         """Gives the bounds to draw beside the front, once; `write` waits for them."""
