@@ -35,7 +35,8 @@ import numpy as np
 from jax import core as jax_core
 
 from mohamjax.code_hash import code_hash, code_unchanged, of_this_package
-from mohamjax.platforms import accelerated, as_usual
+from mohamjax.platforms import accelerated, as_usual, with_kernels
+from mohamjax.platforms import compiler_options as platform_options
 
 __all__ = ["exported_jit", "keep_in"]
 
@@ -87,10 +88,15 @@ def _in_no_context() -> bool:
     return bare == [own]
 
 
+def _machine() -> tuple[str, str]:
+    """What programs are made for: kernels may be for one kind of GPU."""
+    return jax.default_backend(), jax.local_devices()[0].device_kind
+
+
 def _settings() -> str:
     """JAX's settings that may decide something of a program."""
     known = {name: value for name, value in _config.values.items() if not name.startswith(_IDLE)}
-    return repr((sorted(known.items()), _config.jax_enable_x64, jax.default_backend(), os.environ.get("XLA_FLAGS", "")))
+    return repr((sorted(known.items()), _config.jax_enable_x64, _machine(), os.environ.get("XLA_FLAGS", "")))
 
 
 def _plain(leaf: Any) -> bool:
@@ -205,15 +211,19 @@ class _Exported:
 
     @functools.cached_property
     def compiler_options(self) -> dict[str, Any] | None:
-        """Those that it was made with, without what the installed XLA has not."""
-        if self._asked is None:
-            return None
-        return {name: value for name, value in self._asked.items() if _has_option(name, value)}
+        """The platform's and those that it was made with, without what the installed XLA has not."""
+        # At the first use, since options are asked of the backend, which importing a package must not start.
+        asked = {**platform_options(), **(self._asked or {})}
+        return {name: value for name, value in asked.items() if _has_option(name, value)} or None
 
     @functools.cached_property
     def _jitted(self) -> Any:
-        # At the first use, since options are asked of the backend, which importing a package must not start.
         return jax.jit(self._function, static_argnames=tuple(self._static), compiler_options=self.compiler_options)
+
+    @functools.cached_property
+    def _inner(self) -> Any:
+        """What it is inside another program, where JAX refuses a function with options of its own."""
+        return jax.jit(self._function, static_argnames=tuple(self._static), compiler_options=self._asked)
 
     def __getattr__(self, name: str) -> Any:
         # Whoever only looks at a function, as `inspect` does, starts no backend.
@@ -228,7 +238,8 @@ class _Exported:
     def __call__(self, *arguments: Any, **static: Any) -> Any:
         leaves, program = self._kept(arguments, static)
         if program is None:
-            return self._jitted(*arguments, **static)
+            inside = any(isinstance(leaf, jax_core.Tracer) for leaf in leaves)
+            return (self._inner if inside else self._jitted)(*arguments, **static)
         return jax.tree.unflatten(program.tree, _uncommitted(program.call(*leaves)))
 
     def eval_shape(self, *arguments: Any, **static: Any) -> Any:
@@ -271,7 +282,7 @@ class _Exported:
             return None
         if not _in_no_context() or not code_unchanged():
             return None
-        known = code_hash(), _settings(), itself, self.compiler_options, str(tree), shapes, given
+        known = code_hash(), _settings(), with_kernels(), itself, self.compiler_options, str(tree), shapes, given
         file = _folder / hashlib.sha256(repr(known).encode()).hexdigest()
         kept = _read(file)
         if kept is None:
@@ -297,8 +308,11 @@ class _Exported:
             return found
 
         flat.__name__ = self._called
+        # JAX warns that a later version may read kernels otherwise; files are for one version.
+        kernels = jax.export.DisabledSafetyCheck.custom_call("__gpu$xla.gpu.triton")
+        platform = jax.export.default_export_platform()
         try:
-            program = jax.export.export(jax.jit(flat), platforms=("cpu",))(*leaves)
+            program = jax.export.export(jax.jit(flat), platforms=(platform,), disabled_checks=(kernels,))(*leaves)
         except (NotImplementedError, ValueError):
             # Something in it has no portable form; or it refuses its arguments, which `jax.jit` then says.
             return None
@@ -309,9 +323,9 @@ def _uncommitted(leaves: Sequence[jax.Array]) -> list[jax.Array]:
     """Arrays as `jax.jit` returns them; waits for them, but where another program is being traced.
 
     JAX commits what an exported program returns to its device, and another program, given now one kind and now the
-    other, would compile for each.
+    other, would be compiled for each. Where that costs a way to the host and back, they stay as they are.
     """
-    if any(isinstance(leaf, jax_core.Tracer) for leaf in leaves):
+    if accelerated() or any(isinstance(leaf, jax_core.Tracer) for leaf in leaves):
         return list(leaves)
     keys = [jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in leaves]
     bare = [jax.random.key_data(leaf) if key else leaf for leaf, key in zip(leaves, keys, strict=True)]
@@ -323,8 +337,8 @@ def _uncommitted(leaves: Sequence[jax.Array]) -> list[jax.Array]:
 
 
 def _single() -> bool:
-    """Whether programs run on this process's processor alone: what is kept is for that."""
-    return as_usual() and not accelerated() and _config.jax_default_device is None and jax.process_count() == 1
+    """Whether programs run on the first device of this process: what is kept is for that."""
+    return as_usual() and _config.jax_default_device is None and jax.process_count() == 1
 
 
 def _read(file: pathlib.Path) -> tuple[Any, Any] | None:
@@ -394,8 +408,8 @@ def exported_jit(
 ) -> Any:
     """`jax.jit` for programs that the host calls in short processes: traced once and kept, see the module.
 
-    Nothing is kept before `programs.use_cache`, on an accelerator, with several processes, or inside another program:
-    there it is `jax.jit`.
+    Nothing is kept before `programs.use_cache`, with several processes, or inside another program: there it is
+    `jax.jit`, with the options of the platform (`platforms.compiler_options`) unless it is inside another program.
 
     Args:
         function: of pytrees of arrays, by position; static arguments by name.

@@ -4,10 +4,10 @@ A processor wants small blocks that stay in its cache, and loops that do no more
 few, wide kernels: each launch costs microseconds, and a loop whose length only the data know makes the host wait in
 every round. Where the two differ, both forms are written down and `by_platform` takes one.
 
-Where the process has an accelerator, both forms are traced, and the choice falls when a program is lowered, for the
-platform that it is lowered for: so the processor beside a GPU still has its own form. Where there is none, only the
-processor's form is traced, but where `both` is asked for. `traced("both")` says otherwise, for those who export
-programs or compile them for a device that is not there.
+One form is traced, that of the device that JAX takes by itself: two would take the host twice as long, and a program
+waits for that before it is compiled. What is lowered for the processor beside a GPU has the GPU's form, unless it is
+traced under `jax.default_device(jax.devices("cpu")[0])`. `both`, or `traced("both")`, has both traced, and the platform
+that a program is lowered for decides: for those who export programs or compile them for a device that is not there.
 
 Of the timeline there is a kernel for NVIDIA GPUs as well, which is taken where the process has one that can run it.
 The variable `MOHAMJAX_KERNELS` of the environment, or `use_kernels`, says otherwise: 0 for never, 1 for whatever is
@@ -30,7 +30,18 @@ from jax import lax
 
 from mohamjax.errors import InputError
 
-__all__ = ["FULL", "accelerated", "as_usual", "by_platform", "product", "short_scan", "traced", "use_kernels"]
+__all__ = [
+    "FULL",
+    "accelerated",
+    "as_usual",
+    "by_platform",
+    "compiler_options",
+    "product",
+    "short_scan",
+    "traced",
+    "use_kernels",
+    "with_kernels",
+]
 
 _UNROLL = 8  # steps that an accelerator takes as one; more hardly save kernels and take long to compile
 
@@ -38,6 +49,7 @@ FULL = lax.Precision.HIGHEST
 """Of every product of matrices: of numbers in single precision, NVIDIA GPUs from compute capability 8.0 on read ten
 bits unless they are told (an H100, 64 products to a sum: off by 2e-4)."""
 
+_GPU = {"xla_gpu_autotune_level": 0, "xla_disable_hlo_passes": "fusion-block-level-rewriter"}
 _FORMS = ("cpu", "wide", "both")
 _traced: list[str] = []
 _CAPABILITY = 8.0  # that kernels need
@@ -86,18 +98,21 @@ def by_platform(
         cpu: the form for processors.
         wide: the form for accelerators; a pytree of the same shapes and dtypes.
         kernel: one for NVIDIA GPUs in its place, where kernels are taken (`use_kernels`); likewise.
-        both: static; both forms are traced even where there is no accelerator. The choice between them is then part
+        both: static; both forms are traced. The choice between them is then part
             of the program, at which the compiler begins new loops: what is compared bit by bit between versions of a
             program needs the same.
     """
     form = "both" if both and not _traced else _form()
-    if form == "both":
-        forms = {"cpu": cpu, "cuda": kernel} if kernel is not None and _with_kernels() else {"cpu": cpu}
-        return lax.platform_dependent(*arguments, **forms, default=wide)
-    return (cpu if form == "cpu" else wide)(*arguments)
+    if form == "cpu":
+        return cpu(*arguments)
+    forms = {"cpu": cpu} if form == "both" else {}
+    if kernel is not None and with_kernels():
+        forms["cuda"] = kernel  # still not what the processor beside the GPU can run
+    return lax.platform_dependent(*arguments, **forms, default=wide) if forms else wide(*arguments)
 
 
-def _with_kernels() -> bool:
+def with_kernels() -> bool:
+    """Whether programs that are traced now take kernels on NVIDIA GPUs."""
     return _can_run_kernels() if _kernels is None else _kernels
 
 
@@ -118,9 +133,24 @@ def _can_run_kernels() -> bool:
 
 def _form() -> str:
     """What is traced: 'cpu', 'wide' or 'both'."""
-    if _traced:
-        return _traced[-1]
-    return "cpu" if jax.default_backend() == "cpu" else "both"
+    return _traced[-1] if _traced else "cpu" if _platform() == "cpu" else "wide"
+
+
+def _platform() -> str:
+    """Of the device that JAX takes by itself, in this thread."""
+    device = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
+    if device is None:
+        return jax.default_backend()
+    return device if isinstance(device, str) else device.platform
+
+
+def compiler_options() -> dict[str, Any]:
+    """What programs of ours are compiled with on this platform, beside options of their own.
+
+    XLA tries several forms of the larger reductions on an NVIDIA GPU, each compiled by Triton: most of the time until a
+    search begins, for what the programs of a search do not gain (`experiments/results/gpu.md`).
+    """
+    return dict(_GPU) if _platform() in ("gpu", "cuda") else {}
 
 
 def short_scan(
