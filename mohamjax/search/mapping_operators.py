@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 
 import jax
@@ -61,6 +62,7 @@ _LONGEST = 8  # primes of one dimension that find a new slot when it is padded
 # Passes in which a mutation takes a population that it takes whole: by default it takes a fifth, in one pass; padding
 # takes half as many, in passes half as wide.
 _PASSES = 4
+_WIDE_PASSES = 2.75  # on an accelerator: a second pass, which few of thousands of problems need, holds up all
 _Mutation = Callable[[Array, MappingGenes, MapSpace], MappingGenes]
 
 
@@ -386,9 +388,9 @@ def grow(drafts: Draft, space: MapSpace) -> MappingGenes:
         if operator is pad and space.prime.ndim == 1:
             continue  # no layer has a choice of bounds
         arguments = drafts.keys[:, i], drafts.wanted[:, i], genes, space
-        few = functools.partial(_few, operator, passes=2 * _PASSES if operator is pad else _PASSES)
-        all_ = functools.partial(_all, operator)
-        cover, slot = by_platform(*arguments, cpu=few, wide=all_)
+        passes = (2 * _PASSES, 1.6 * _WIDE_PASSES) if operator is pad else (_PASSES, _WIDE_PASSES)
+        forms = [functools.partial(_few, operator, passes=count) for count in passes]
+        cover, slot = by_platform(*arguments, cpu=forms[0], wide=forms[1])
         genes = dataclasses.replace(genes, cover=cover, slot=slot)
     return genes
 
@@ -400,14 +402,14 @@ def _all(operator: _Mutation, keys: Array, wanted: Array, genes: MappingGenes, s
 
 
 def _few(
-    operator: _Mutation, keys: Array, wanted: Array, genes: MappingGenes, space: MapSpace, *, passes: int = _PASSES
+    operator: _Mutation, keys: Array, wanted: Array, genes: MappingGenes, space: MapSpace, *, passes: float = _PASSES
 ) -> tuple[Array, Array]:
     """The same, those for which it is wanted a few at a time: on a processor what is thrown away takes as long.
 
     `keys` are whatever the operator takes first: typed keys of a mutation, or numbers of steps.
     """
     number = wanted.shape[0]
-    width = 8 * max(1, -(-number // passes // 8))
+    width = 8 * math.ceil(number / passes / 8)
     if width >= number:
         return _all(operator, keys, wanted, genes, space)
     rank = jnp.cumsum(wanted, dtype=jnp.int32)  # from 1
