@@ -147,7 +147,7 @@ def mapping(scenario: str) -> list[Part]:
     config, rates = BUDGETS["paper"].mapper, MapperRates()
     arrays = jax.device_get(template_arrays(templates, technology, None, jnp.float32))
     pairs = mapper._pairs(jax.random.key(0), layers, templates, technology, config, rates, {}, {})
-    spaces = mapper._spaces(pairs, layers, templates, arrays)
+    spaces = mapper._spaces(pairs, layers, templates, arrays, config.padding)
     block = [pairs[i % len(pairs)] for i in range(config.problems_at_once(len(pairs)))]
     keys, context = mapper._block(jax.random.key(0), block, spaces, arrays, cast(technology, jnp.float32))
     sizes = config.population, config.immigrants, config.archive, config.distinct
@@ -263,11 +263,8 @@ def estimate(row: Row, where: Any, report: Report, hlo: pathlib.Path | None) -> 
         found = program.memory_analysis()
         peak = found.temp_size_in_bytes + found.argument_size_in_bytes + found.output_size_in_bytes
         memory = max(memory, peak / 1e9)
-        text = program.as_text()
-        if hlo is not None:
-            hlo.mkdir(parents=True, exist_ok=True)
-            (hlo / f"{row.name} {function.__name__}.txt".replace("/", "_")).write_text(text)
-        own = gpu_model.count(text, row.rounds)
+        keep_text(program, row, function, hlo)
+        own = gpu_model.count(program.as_text(), row.rounds)
         for field in ("launches", "trips", "bytes", "low", "high"):
             setattr(whole, field, getattr(whole, field) + getattr(own, field))
         for source, spent in own.where.items():
@@ -282,26 +279,39 @@ def estimate(row: Row, where: Any, report: Report, hlo: pathlib.Path | None) -> 
     print(f"    compiled in {time.perf_counter() - began:.0f} s", flush=True)
 
 
-def ready(row: Row) -> tuple[list[tuple[Any, Any]], float | None]:
+def keep_text(program: Any, row: Row, function: Callable[..., Any], folder: pathlib.Path | None) -> None:
+    """Writes what the compiler made of a program, from whose names of kernels one sees what they are for."""
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{row.name} {function.__name__}.txt".replace("/", "_")).write_text(program.as_text())
+
+
+def ready(row: Row, hlo: pathlib.Path | None) -> tuple[list[tuple[Any, Any]], float | None]:
     """The programs of a line, compiled, with their arguments; share of results that differ from the processor's."""
     platforms.use_kernels(row.kernels)
     checked, apart, out = row.name.startswith(SMALL), list[float](), []
     for function, arguments, static in row.parts():
-        program = jax.jit(functools.partial(function, **static))
+        options = platforms.compiler_options() or None
+        program = jax.jit(functools.partial(function, **static), compiler_options=options)
         given = jax.block_until_ready(arguments())
-        found = jax.block_until_ready(program(*given))
+        compiled = program.lower(*given).compile()
+        keep_text(compiled, row, function, hlo)
+        found = jax.block_until_ready(compiled(*given))
         if checked:
-            apart.append(difference(found, program(*jax.device_put(given, jax.devices("cpu")[0]))))
+            here = jax.devices("cpu")[0]
+            with jax.default_device(here):  # whose form of the program is traced then
+                other = jax.jit(functools.partial(function, **static))(*jax.device_put(given, here))
+            apart.append(difference(found, other))
         if row.generations > 1:
             given = (*given[:3], jnp.int32(row.generations), *given[4:])
-        out.append((program, given))
+        out.append((compiled, given))
     return out, max(apart) if checked else None
 
 
-def measure(row: Row, repeats: int, trace: pathlib.Path | None) -> list[str]:
+def measure(row: Row, repeats: int, trace: pathlib.Path | None, hlo: pathlib.Path | None) -> list[str]:
     """Compiles the programs of a line, says so, waits for leave and runs them: the cells of the table."""
     began = time.perf_counter()
-    programs, apart = ready(row)
+    programs, apart = ready(row, hlo)
     print(f"compiled in {time.perf_counter() - began:.0f} s", flush=True)
     if not sys.stdin.readline():
         sys.exit("nobody is there any more who gives leave")
@@ -348,6 +358,7 @@ def side_by_side(names: list[str], options: argparse.Namespace, report: Report) 
     """Compiles lines in processes of their own, then lets one after another run."""
     given = [sys.executable, __file__, "--repeats", str(options.repeats)]
     given += ["--trace", str(options.trace)] if options.trace else []
+    given += ["--hlo", str(options.hlo)] if options.hlo else []
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     children = {name: subprocess.Popen([*given, "--line", name], **pipes) for name in names}
     try:
@@ -415,7 +426,7 @@ def main() -> None:
         "--only", nargs="+", default=[""], help="lines whose name has one of these in it, in this order"
     )
     parser.add_argument("--without", nargs="+", default=[], help="no lines whose name has one of these in it")
-    parser.add_argument("--hlo", type=pathlib.Path, help="keep the compiled programs in this folder (estimates)")
+    parser.add_argument("--hlo", type=pathlib.Path, help="keep the compiled programs in this folder")
     parser.add_argument("--trace", type=pathlib.Path, help="kernels of each line in this folder (measurements)")
     parser.add_argument("--patience", type=float, default=1200, help="seconds of compiling (measurements)")
     parser.add_argument("--repeats", type=int, default=7)
@@ -425,7 +436,7 @@ def main() -> None:
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several processes share a GPU
     if options.line:
         row = next(row for row in rows(True) if row.name == options.line)
-        print(json.dumps(measure(row, options.repeats, options.trace)))
+        print(json.dumps(measure(row, options.repeats, options.trace, options.hlo)))
         return
     real = jax.default_backend() != "cpu"
     report = Report()

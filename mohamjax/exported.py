@@ -238,9 +238,13 @@ class _Exported:
     def __call__(self, *arguments: Any, **static: Any) -> Any:
         leaves, program = self._kept(arguments, static)
         if program is None:
-            inside = any(isinstance(leaf, jax_core.Tracer) for leaf in leaves)
-            return (self._inner if inside else self._jitted)(*arguments, **static)
+            return (self._inner if self._inside_another() else self._jitted)(*arguments, **static)
         return jax.tree.unflatten(program.tree, _uncommitted(program.call(*leaves)))
+
+    def _inside_another(self) -> bool:
+        """Whether another program is being traced; asked only where that makes a difference."""
+        differ = (self.compiler_options or {}) != (self._asked or {})
+        return differ and isinstance(jnp.zeros(()), jax_core.Tracer)
 
     def eval_shape(self, *arguments: Any, **static: Any) -> Any:
         """As of `jax.jit`: shapes and dtypes of what it returns for such arguments, or for their shapes."""

@@ -182,6 +182,20 @@ def test_a_damaged_file_is_traced_anew(folder, damage):
         assert file.read_bytes()[:32] == content[:32] or traces(lambda: fresh()(rows(), ADD))[0] == 0
 
 
+def test_the_options_of_the_platform_join_but_inside_another_program(folder, monkeypatch):
+    """JAX refuses options there; and what XLA does not have is left out."""
+    own = {"xla_llvm_disable_expensive_passes": True}
+    monkeypatch.setattr(exported, "platform_options", lambda: {**own, "xla_no_such_option": 1})
+    assert exported_jit(double, compiler_options=OPTIONS).compiler_options == {**own, **OPTIONS}
+    keep_in(None)
+    for arguments in ((rows(), ADD), (rows(),)):
+        function = exported_jit(double)
+        inside = jax.jit(lambda *given, f=function: f(*given, *(() if len(given) == 2 else (ADD,))))
+        same(inside(*arguments))
+        same(jax.jit(lambda f=function: f(rows(), ADD))())
+        same(function(rows(), ADD))
+
+
 def test_other_code_or_other_versions_are_traced_anew(folder, monkeypatch):
     fresh()(rows(), ADD)
     monkeypatch.setattr(exported, "code_hash", lambda *_: "another version of the package")

@@ -21,7 +21,7 @@ from mohamjax.emo.wide import profiles, repeated
 from mohamjax.hardware import PackageParameters
 from mohamjax.mapping import evaluate_batch
 from mohamjax.mapping.space import decode, sample, stack_spaces
-from mohamjax.platforms import accelerated, by_platform, short_scan, traced
+from mohamjax.platforms import accelerated, by_platform, compiler_options, short_scan, traced
 from mohamjax.schedule.fluid import _link, _link_at_once, completion, predecessor_bits
 from mohamjax.search import mapper
 from mohamjax.search.config import MapperConfig, MohamConfig, Rates
@@ -69,6 +69,20 @@ def test_a_program_takes_the_form_of_the_platform_that_it_is_lowered_for():
             assert float(jax.jit(which)(x)) == value
     with pytest.raises(ValueError, match="expected one of cpu, wide, both"), traced("gpu"):
         pass
+
+
+def test_the_form_is_that_of_the_device_that_jax_takes(monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+
+    def which(x):
+        return by_platform(x, cpu=jnp.sin, wide=jnp.cos)
+
+    assert accelerated() and float(which(jnp.float32(0))) == 1
+    assert "fusion-block-level-rewriter" in compiler_options().values()
+    with jax.default_device(jax.devices("cpu")[0]):
+        assert not accelerated() and float(which(jnp.float32(0))) == 0 and compiler_options() == {}
+    with jax.default_device("cpu"):
+        assert not accelerated()
 
 
 def test_blocks_and_short_loops_give_the_same_in_either_form():
