@@ -6,6 +6,8 @@ parents, is done for all individuals of a generation at once, in one place of it
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.custom_batching
 import jax.numpy as jnp
@@ -25,6 +27,8 @@ from mohamjax.search.plan_operators import (
 )
 from mohamjax.search.plans import Plan, Planned, decode, sized
 from mohamjax.struct import record, take
+
+_ADJUSTED = 32  # designs that a processor adjusts at a time: of 256 seven are adjusted by default
 
 __all__ = ["Draft", "draft_plan", "grow_plans", "vary_plans"]
 
@@ -122,18 +126,30 @@ def _grown_at_once(drafts: Draft, context: MohamContext, rates: PlanRates) -> Pl
 
 @jax.custom_batching.sequential_vmap
 def _grown_in_blocks(drafts: Draft, context: MohamContext, rates: PlanRates) -> Planned:
-    """Few are adjusted: where they stand together, a block of the others need not do it, nor theirs decode a plan.
+    """Few are adjusted: these stand together, in blocks of a few, and where a block has no others it decodes no plan.
 
     Islands come one after the other: side by side, every block would have to do both.
     """
 
-    def block(drafts: Draft) -> Planned:
+    def decoded(drafts: Draft) -> Planned:
         def skip(drafts: Draft) -> Planned:
             return drafts.parent
 
-        adjusted = jax.lax.cond(jnp.any(drafts.adjusts), lambda drafts: _adjusted(drafts, context, rates), skip, drafts)
-        decoded = jax.lax.cond(jnp.all(drafts.adjusts), skip, lambda drafts: _decoded(drafts.plan, context), drafts)
-        return _chosen(drafts, adjusted, decoded)
+        return jax.lax.cond(jnp.all(drafts.adjusts), skip, lambda drafts: _decoded(drafts.plan, context), drafts)
 
     order = jnp.argsort(~drafts.adjusts, stable=True)
-    return take(in_blocks(block, take(drafts, order), DESIGNS), jnp.argsort(order))
+    drafts = take(drafts, order)
+    number = drafts.adjusts.shape[0]
+    width = min(_ADJUSTED, number)
+
+    def adjust(carry: tuple[jax.Array, Planned]) -> tuple[jax.Array, Planned]:
+        done, kept = carry
+        first = jnp.minimum(done, number - width)
+        made = _adjusted(take(drafts, first + jnp.arange(width)), context, rates)
+        put = functools.partial(jax.lax.dynamic_update_slice_in_dim, start_index=first, axis=0)
+        return done + width, jax.tree.map(put, kept, made)
+
+    some = jnp.sum(drafts.adjusts, dtype=jnp.int32)
+    _, adjusted = jax.lax.while_loop(lambda carry: carry[0] < some, adjust, (jnp.int32(0), drafts.parent))
+    whole = _chosen(drafts, adjusted, in_blocks(decoded, drafts, DESIGNS))
+    return take(whole, jnp.argsort(order))
