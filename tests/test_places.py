@@ -12,7 +12,7 @@ from design_cases import TECHNOLOGY, TEMPLATES, application, recast, tables
 
 from mohamjax import emo
 from mohamjax.hardware import PackageParameters
-from mohamjax.schedule import workbench
+from mohamjax.schedule import Setup, workbench
 from mohamjax.search.box import representatives
 from mohamjax.search.config import MohamConfig
 from mohamjax.search.context import build_context
@@ -34,8 +34,8 @@ def problem_of(layers, package=NARROW, ensemble=None):
     made = recast(tables(layers, 3, entries=12, templates=TEMPLATES[:2], blocked=False, least=2), np.float32)
     technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
     return build_context(
-        jax.random.key(0), layers, TEMPLATES[:2], technology, made, package, CONFIG, ensemble=ensemble
-    )  # fmt: skip
+        jax.random.key(0), Setup(layers, TEMPLATES[:2], technology, package), made, CONFIG, ensemble=ensemble
+    )
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +159,10 @@ def test_only_what_stands_for_the_front_is_closed(state, closed, context):
     assert len(archived(left)[0]) == 12
     assert dominated(left, context, lambda design: permuted(design, layers)) == 0
     assert dominated(left, context, lambda design: without_one(design, context)) == 0
-    # The others stay in the archive as they were.
+    # A result chooses among those that were tried; the others stay in the archive as they were.
+    valid = np.asarray(after.archive.valid)
+    assert done.closed.shape == valid.shape and 12 <= (done.closed & valid).sum() < valid.sum()
+    assert (done.closed | ~np.asarray(left.archive.valid)).all()
     assert dominated(after, context, lambda design: permuted(design, layers)) > 0
 
 
@@ -288,7 +291,7 @@ def package_of(**changes):
     layers = application([[]])
     made = recast(tables(layers, 0, entries=2, templates=TEMPLATES[:1], blocked=False), np.float32)
     technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
-    return workbench(layers, TEMPLATES[:1], technology, made, PackageParameters(**changes)).package
+    return workbench(Setup(layers, TEMPLATES[:1], technology, PackageParameters(**changes)), made).package
 
 
 def shared(package, n, place):

@@ -12,11 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mohamjax.hardware import PackageParameters, leakage, nop_energy
+from mohamjax.hardware import leakage, nop_energy
 from mohamjax.mapping import MappingTables, area
 from mohamjax.schedule import Workbench, alone
 from mohamjax.schedule.front import landmarks
 from mohamjax.schedule.measures import DEFAULT, box_subset, frames_per_period, kinds_of, offsets, owners
+from mohamjax.schedule.setup import Setup
 from mohamjax.search.config import MohamConfig
 from mohamjax.search.settings import Settings
 from mohamjax.workload import ApplicationModel
@@ -30,13 +31,16 @@ def standing(
     box: tuple[Any, Any],
     settings: Settings,
     announce: Callable[[str], None],
+    closed: np.ndarray | None = None,
 ) -> np.ndarray:
     """`representatives` of a front, whose arguments it has, under the settings of a search.
 
-    `announce` is told where not all stay.
+    `announce` is told where not all stay. Where `closed` `[N]` bool says which designs no move of chiplets betters
+    (`places.Closing`), the others stay away.
     """
     most = settings.moham.front
-    few = representatives(objectives, offset, box, settings.moham, settings.weights)
+    rows = np.arange(len(objectives)) if closed is None or not closed.any() else np.flatnonzero(closed)
+    few = rows[representatives(objectives[rows], offset, box, settings.moham, settings.weights)]
     if len(few) < len(objectives):
         announce(
             f"{len(few):,} designs stand for {len(objectives):,} that do not dominate one another; the argument "
@@ -70,11 +74,7 @@ def representatives(
 
 
 def search_box(
-    application: ApplicationModel,
-    tables: MappingTables,
-    bench: Workbench,
-    package: PackageParameters,
-    config: MohamConfig,
+    setup: Setup, tables: MappingTables, bench: Workbench, config: MohamConfig
 ) -> tuple[np.ndarray, np.ndarray]:
     """Ideal and reference point of the hypervolume, each with the offsets of the measures (`schedule.measures`).
 
@@ -87,9 +87,9 @@ def search_box(
         `[M]` float each, in the dtype of the tables.
     """
     dtype = np.asarray(tables.cycles).dtype
-    ideal, reference = _of_designs(application, tables, bench, package, config)
+    ideal, reference = _of_designs(setup, tables, bench, config)
     if config.objectives != DEFAULT:
-        found = _of_users(application, tables, package, config, reference[0])
+        found = _of_users(setup, tables, config, reference[0])
         plain = {name: pair for name, *pair in zip(DEFAULT, ideal, reference, strict=True)}
         pairs = [plain[name] if name in DEFAULT else pair for name, pair in zip(config.objectives, found, strict=True)]
         ideal, reference = [best for best, _ in pairs], [worst for _, worst in pairs]
@@ -108,18 +108,15 @@ def _of_layers(application: ApplicationModel, tables: MappingTables, values: np.
 
 
 def _of_designs(
-    application: ApplicationModel,
-    tables: MappingTables,
-    bench: Workbench,
-    package: PackageParameters,
-    config: MohamConfig,
+    setup: Setup, tables: MappingTables, bench: Workbench, config: MohamConfig
 ) -> tuple[list[Any], list[Any]]:
     """Of latency, energy and area."""
+    package = setup.package
     duration = alone(tables, package)
     objectives = np.asarray(tables.objectives, np.float64)
 
     def total(values: np.ndarray, worst: bool) -> np.ndarray:
-        return _of_layers(application, tables, values, worst)
+        return _of_layers(setup.application, tables, values, worst)
 
     full = jax.vmap(area)(bench.templates.machine)
     ideal = [
@@ -144,13 +141,12 @@ def _of_designs(
     return ideal, reference
 
 
-def _of_users(
-    application: ApplicationModel, tables: MappingTables, package: PackageParameters, config: MohamConfig, longest: Any
-) -> list[tuple[float, float]]:
+def _of_users(setup: Setup, tables: MappingTables, config: MohamConfig, longest: Any) -> list[tuple[float, float]]:
     """Best and worst of every measure, with its offset; zeros for latency, energy and area.
 
     `longest` is the latency of all layers one after the other, s.
     """
+    application = setup.application
     networks = application.networks
     owner = np.asarray(application.network_of_layer)
 
@@ -159,7 +155,7 @@ def _of_users(
         return np.bincount(owner, own, minlength=len(networks)) * 1e-9
 
     least = by_network(np.asarray(tables.cycles, np.float64), False) / config.max_chiplets
-    most = by_network(np.asarray(alone(tables, package), np.float64), True)
+    most = by_network(np.asarray(alone(tables, setup.package), np.float64), True)
     frames = frames_per_period(application)
     recurs = frames > 0
     # A period measured over some of the periods is at worst all work, shared among these.

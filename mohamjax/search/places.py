@@ -480,16 +480,19 @@ class Closing:
         evaluations: designs evaluated.
         replaced: designs whose slot another one has taken.
         seconds: since it began.
+        closed: `[I, K]` bool, designs of the archives that no move betters; None as long as there may be others among
+            those that stand for the front.
     """
 
     rounds: int = 0
     evaluations: int = 0
     replaced: int = 0
     seconds: float = 0.0
+    closed: np.ndarray | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @property
     def counts(self) -> dict[str, int]:
-        """All but the seconds, by name: the same whenever the search is."""
+        """The numbers but the seconds, by name: the same whenever the search is."""
         return {"rounds": self.rounds, "evaluations": self.evaluations, "replaced": self.replaced}
 
     def __str__(self) -> str:
@@ -506,7 +509,7 @@ def closing(
     """Gives designs up for those that dominate them by a move of chiplets, until none that is shown has such a move.
 
     Only the designs that stand for the front (`box.representatives`) are tried, chosen anew in every round: a result
-    holds these, but for few where double precision chooses otherwise. Arrangements of up to nine chiplets (on the
+    chooses among these (`Closing.closed`). Arrangements of up to nine chiplets (on the
     default package) are tried completely, of more a sample; each together with giving one chiplet's layers to another,
     on the best mappings that fit it as it stands, under each weight. Fixed chiplets stay. A design dominates another
     if no objective is worse by more than single precision tells, and one is better by clearly more (`NO_WORSE`,
@@ -520,8 +523,8 @@ def closing(
         most: batches of every program in a round at most; default all that it takes.
 
     Yields:
-        The state and what was done, after every batch of evaluations and after every round. The archives change from
-        round to round; whoever stops within one has the state before it.
+        The state and what was done, after every batch of evaluations, after every round and in the end. The archives
+        change from round to round; whoever stops within one has the state before it.
     """
     began = time.perf_counter()
     tables = arrangements(context.bench.package)
@@ -530,6 +533,8 @@ def closing(
     for _ in range(config.end_rounds):
         still = archive.valid & ~closed & _representing(archive, context, config)
         if most is None and not np.any(still):
+            if np.any(closed):
+                yield dataclasses.replace(state, archive=archive), dataclasses.replace(done, closed=np.asarray(closed))
             break
         rows, moves = _candidates(archive, still, tables, context, config.objectives, most)
         tried = np.zeros((0, archive.objectives.shape[-1]), archive.objectives.dtype)
@@ -547,6 +552,7 @@ def closing(
         )
         yield dataclasses.replace(state, archive=archive), done
         if not replaced:
+            yield dataclasses.replace(state, archive=archive), dataclasses.replace(done, closed=np.asarray(closed))
             break
 
 
