@@ -69,7 +69,7 @@ def write_lines(path: pathlib.Path, site: Site, count: int) -> None:
     problem, tables = site.problem, site.tables
     templates = problem.site.templates
     number = {(u, t, m): i for i, (u, t, m) in enumerate(np.argwhere(np.isfinite(tables.objectives[..., 0])).tolist())}
-    head = problem_document(problem.application, templates, problem.package, problem.technology)
+    head = problem_document(problem.setup)
     head["mappings"] = [
         {
             "template": templates[t].name,
@@ -207,15 +207,7 @@ def main() -> None:
         report.head("command", "s", "CPU s", "peak memory, MB")
         own = site.problem
         designs = jax.tree.map(lambda leaf: leaf[: arguments.designs], site.designs)
-        evaluated = reevaluate(
-            own.application,
-            own.site.templates,
-            own.technology,
-            own.package,
-            site.tables.mapping,
-            site.tables.count,
-            designs,
-        )
+        evaluated = reevaluate(own.setup, site.tables.mapping, site.tables.count, designs)
         stored = root / "designs.json"
         stored.write_text(dump_json(designs_document(evaluated, arguments.scenario)))
         for name, path in (

@@ -34,22 +34,21 @@ PARTS = ("breeding", "evaluation", "survival")
 
 def measure(scenario: str, population: int, genes: str, parts: bool) -> dict[str, float]:
     """What one process finds. Uses only names that older checkouts have as well, but for `parts`."""
+    import mohamjax as mj
     from mohamjax.hardware import load_technology, load_templates
-    from mohamjax.search import BUDGETS, Settings, anywhere, build_context, map_layers, run
+    from mohamjax.search import BUDGETS, Settings, map_layers, run
     from mohamjax.workload import load_scenario
 
     application = load_scenario(scenario)
     templates, technology = load_templates(), load_technology()
-    single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), technology)
-    map_key, context_key, key = jax.random.split(jax.random.key(0), 3)
+    map_key, _, key = jax.random.split(jax.random.key(0), 3)
     tables = map_layers(map_key, application.unique_layers, templates, technology, BUDGETS["tiny"].mapper)
     settings = Settings.preset("tiny", preset="default" if genes == "plans" else "layers")
     calls, each = (10, 10) if population < 4096 else (6, 2)
     long = 300_000 // population + calls * each
     sizes = {"population": population, "generations": long, "chunk": each, "seeded": False, "archive": 512}
     config = dataclasses.replace(settings.moham, **sizes)
-    site = anywhere(application, templates, config)
-    context = build_context(context_key, application, templates, single, tables, settings.package, config, site)
+    context = mj.DesignProblem(application, templates).arrays(tables)  # which other checkouts have, too
     speeds, told, compile_s, state = [], 0, 0.0, None
     for state, progress in run(key, context, config):  # noqa: B007
         speeds.append((progress.evaluations - told) / progress.step_s)

@@ -61,6 +61,7 @@ from search_problem import (
 )
 
 from mohamjax.schedule import Design
+from mohamjax.schedule.setup import Setup
 from mohamjax.search import (
     BUDGETS,
     MohamConfig,
@@ -158,11 +159,9 @@ def measure(scenario: str, arguments: argparse.Namespace) -> tuple[dict[str, lis
         return again(designs, np.tile(np.asarray(state.archive.valid), (1, 1 + len(WEIGHTS))))
 
     def contended() -> list[float]:
-        single = jax.tree.map(lambda leaf: jax.numpy.asarray(leaf, jax.numpy.float32), case.technology)
-        own = build_context(
-            jax.random.split(jax.random.key(0), 3)[1], case.application, case.templates, single, case.tables,
-            paper.package, paper.moham, case.site,
-        )  # fmt: skip
+        key = jax.random.split(jax.random.key(0), 3)[1]
+        setup = Setup(case.application, case.templates, case.technology, paper.package)
+        own = build_context(key, setup, case.tables, paper.moham, case.site)
         state = searched(case, paper, context=own)
         count("paper preset", spent(paper.moham))
         return again(state.archive.genes, state.archive.valid)
@@ -173,9 +172,7 @@ def measure(scenario: str, arguments: argparse.Namespace) -> tuple[dict[str, lis
         return [merit(island, context) for island in np.asarray(archive.objectives)]
 
     def lists(name: str, priority: str) -> list[float]:
-        designs = list_designs(
-            case.application, case.tables, case.package, case.site, context.bench.unique.shape[0], priorities=[priority]
-        )
+        designs = list_designs(case, case.tables, case.site, context.bench.unique.shape[0], priorities=[priority])
         assert designs is not None
         count(name, len(designs.template))
         return [merit(archive_of(designs, context, plain.moham)[0].objectives[0], context)]

@@ -30,9 +30,11 @@ from mohamjax.io import mapping_cache
 from mohamjax.io.files import csv_text, write_text
 from mohamjax.mapping import MappingTables
 from mohamjax.schedule import Design, Evaluated, alone, reevaluate
+from mohamjax.schedule.setup import Setup
 from mohamjax.search import BUDGETS, MapperConfig, SearchResult, Settings, co_optimise
 from mohamjax.search.plans import WEIGHTS, mapping_scores
 from mohamjax.search.remap import ChipletSample, map_again, with_room
+from mohamjax.struct import cast
 from mohamjax.workload import SCENARIOS, load_scenario
 
 ROOM = 256
@@ -85,10 +87,7 @@ def refitted(front: Evaluated, tables: MappingTables, package: PackageParameters
 def refitting(front: Evaluated, tables: MappingTables, box: Box) -> dict[str, float]:
     """Growth of the hypervolume by refitting, and the share of designs that it dominates, in percent."""
     again = refitted(front, tables, front.package)
-    found = reevaluate(
-        front.application, front.templates, front.technology, front.package, front.tables.mapping,
-        np.asarray(front.tables.count), again,
-    ).reports.objectives  # fmt: skip
+    found = reevaluate(front, front.tables.mapping, np.asarray(front.tables.count), again).reports.objectives
     own = np.asarray(front.reports.objectives)
     before, after = merit(own, box), merit(np.concatenate([own, found]), box)
     each = found.reshape(len(WEIGHTS), *own.shape)
@@ -135,11 +134,9 @@ def mapping_again(
     """By how much the sums of durations fall, in percent."""
     application, chosen = front.application, spread(front, number)
     sample = sample_of(front, chosen, len(application.unique_layers))
-    single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), front.technology)
+    single = Setup(application, front.templates, cast(front.technology, jnp.float32), front.package)
     room = with_room(tables, np.shape(tables.cycles)[2] + ROOM)
-    grown, joined = map_again(
-        key, sample, application.unique_layers, front.templates, single, room, front.package, mapper, room=ROOM
-    )
+    grown, joined = map_again(key, sample, single, room, mapper, room=ROOM)
     unique, need, known = np.asarray(application.unique_of_layer), needs(grown), np.asarray(tables.count)
     duration, energy = alone(grown, front.package), np.asarray(grown.objectives, np.float64)[..., 1]
     old = np.arange(need.shape[2]) < known[..., None]

@@ -42,6 +42,7 @@ from mohamjax.io import mapping_cache
 from mohamjax.mapping import evaluate_batch
 from mohamjax.mapping.cost import MAX_CHILDREN
 from mohamjax.schedule.job_table import JobTable
+from mohamjax.schedule.setup import Setup
 from mohamjax.search import BUDGETS, Rates, Settings, build_context, design_problem, map_layers, mapper
 from mohamjax.search.jobs.genetic import DEFAULT_RATES, gsharp_problem
 from mohamjax.search.jobs.problem import job_problem
@@ -100,8 +101,8 @@ def problem(scenario: str, genes: str, population: int, real: bool) -> tuple[Any
     else:
         tables = made_up_tables(application.unique_layers, templates, technology, settings.mapper.entries)
     few = dataclasses.replace(config, population=min(population, 250))
-    single = cast(technology, jnp.float32)
-    context = build_context(jax.random.key(0), application, templates, single, tables, settings.package, few)
+    setup = Setup(application, tuple(templates), technology, settings.package)
+    context = build_context(jax.random.key(0), setup, tables, few)
     return (context if real else jax.device_get(context)), config
 
 

@@ -21,10 +21,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.emo import hypervolume
-from mohamjax.hardware import PackageParameters, Technology, Template, load_technology, load_templates
+from mohamjax.hardware import PackageParameters, load_technology, load_templates
 from mohamjax.io import mapping_cache
 from mohamjax.mapping import MappingTables
 from mohamjax.schedule import Design, alone
+from mohamjax.schedule.setup import Setup
 from mohamjax.search import (
     BUDGETS,
     MohamConfig,
@@ -55,24 +56,16 @@ RESULTS = pathlib.Path(__file__).resolve().parent / "results"
 
 
 @dataclasses.dataclass(frozen=True)
-class Case:
+class Case(Setup):
     """A scenario over its mapping tables.
 
     Attributes:
-        application: the networks.
-        templates: T templates.
-        technology: double precision.
-        package: package parameters.
         tables: mapping tables, seed 0.
         site: no requirements.
         context: the problem as arrays.
         search_key: of searches.
     """
 
-    application: ApplicationModel
-    templates: tuple[Template, ...]
-    technology: Technology
-    package: PackageParameters
     tables: MappingTables
     site: Site
     context: MohamContext
@@ -99,10 +92,10 @@ def prepared(
     tables = map_layers(
         map_key, application.unique_layers, kinds, technology, BUDGETS[budget].mapper, cache=mapping_cache()
     )
-    single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), technology)
     config = BUDGETS[budget].moham
     site = anywhere(application, kinds, config)
-    context = build_context(context_key, application, kinds, single, tables, package, config, site)
+    setup = Setup(application, kinds, technology, package)
+    context = build_context(context_key, setup, tables, config, site)
     return Case(
         application=application, templates=kinds, technology=technology, package=package, tables=tables, site=site,
         context=context, search_key=search_key,
@@ -177,9 +170,7 @@ def under_caps(case: Case) -> MohamContext:
 
 def schedules(case: Case, settings: Settings) -> Design | None:
     """List schedules that a search of layers starts from."""
-    return seed_designs(
-        case.application, case.tables, case.package, settings.moham, case.context.bench.unique.shape[0], case.site
-    )
+    return seed_designs(case, case.tables, settings.moham, case.context.bench.unique.shape[0], case.site)
 
 
 def searched(

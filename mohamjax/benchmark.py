@@ -17,9 +17,9 @@ import jax.numpy as jnp
 from mohamjax.errors import InputError
 from mohamjax.hardware import load_technology, load_templates, packaged_templates
 from mohamjax.programs import brief_jit, machinery
+from mohamjax.schedule.setup import Setup
 from mohamjax.search import MapperConfig, MapperProgress, Settings, build_context, design_problem, map_layers
 from mohamjax.search.loop import MAX_POPULATION, generations, start
-from mohamjax.struct import cast
 from mohamjax.workload import load_scenario
 
 __all__ = ["COMMITTED", "bench"]
@@ -81,8 +81,8 @@ def bench(
         map_key, application.unique_layers, templates, technology, mapper or settings.mapper, progress=told.append
     )
     last = told[-1]
-    single = cast(technology, jnp.float32)
-    context = build_context(context_key, application, templates, single, tables, settings.package, settings.moham)
+    setup = Setup(application, tuple(templates), technology, settings.package)
+    context = build_context(context_key, setup, tables, settings.moham)
     rows = []
     for size in populations:
         announce(f"compiling and running generations of {size:,} designs")

@@ -413,10 +413,7 @@ def write_designs(
     sizes = (designs.capacity, designs.fanout) if isinstance(designs, SizedDesign) else None
     write_design_arrays(
         os.fspath(path),
-        problem.application,
-        problem.site.templates,
-        problem.package,
-        problem.technology,
+        problem.setup,
         tables,
         genes,
         sizes=sizes,

@@ -13,7 +13,7 @@ import numpy as np
 
 from mohamjax.hardware import PackageParameters, load_technology, load_templates, resize, template_arrays
 from mohamjax.mapping import Mapping, MappingTables, Wires, area, hop_columns, wires
-from mohamjax.schedule import Design, report, workbench
+from mohamjax.schedule import Design, Setup, report, workbench
 from mohamjax.workload import DIMS, ApplicationModel, Layer, Network, WorkloadShape
 
 TEMPLATES = tuple(load_templates(["eyeriss", "simba", "shidiannao"]))
@@ -134,7 +134,7 @@ def recast(made: MappingTables, dtype) -> MappingTables:
 def bench(problem, made, package=None, templates=TEMPLATES, padded_layers=32):
     """The workbench in the float dtype of the tables."""
     package = PackageParameters() if package is None else package
-    return workbench(problem, templates, TECHNOLOGY, made, package, padded_layers=padded_layers)
+    return workbench(Setup(problem, templates, TECHNOLOGY, package), made, padded_layers=padded_layers)
 
 
 def random_designs(problem, made, seed: int, count: int, tiles: int = 16, padded_layers: int = 32) -> Design:

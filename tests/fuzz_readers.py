@@ -20,7 +20,7 @@ import numpy as np
 from mohamjax import reports
 from mohamjax.cli import entry, main
 from mohamjax.errors import InputError
-from mohamjax.hardware import load_package, load_technology, load_template, load_templates
+from mohamjax.hardware import PackageParameters, load_package, load_technology, load_template, load_templates
 from mohamjax.io import batch, results_reader
 from mohamjax.io.checkpoint import read_checkpoint
 from mohamjax.io.design_arrays import read_design_arrays
@@ -36,7 +36,7 @@ from mohamjax.io.samples import read_architectures, read_samples
 from mohamjax.io.schedules import schedule_arrays
 from mohamjax.io.timeloop import read_timeloop
 from mohamjax.page import contents, page
-from mohamjax.schedule import load_requirements
+from mohamjax.schedule import Setup, load_requirements
 from mohamjax.workload import (
     ApplicationModel,
     Layer,
@@ -84,7 +84,9 @@ def _schedules(path: pathlib.Path) -> object:
 
 def _mappings(path: pathlib.Path) -> object:
     application = load_scenario([str(path.parent / "m.onnx")])
-    return given_mappings([[path]], application, load_templates(("simba",)), load_technology())
+    return given_mappings(
+        [[path]], Setup(application, load_templates(("simba",)), load_technology(), PackageParameters())
+    )
 
 
 def _samples(path: pathlib.Path) -> object:
@@ -100,7 +102,7 @@ def _target() -> Target:
     file = fuzz_documents.design_file()
     tables = types.SimpleNamespace(mapping=file.mappings, count=file.count, cycles=np.ones((*file.count.shape, 1)))
     assert file.mappings.order.shape[2] == 1
-    return Target(file.application, file.templates, file.package, file.technology, lambda: tables, ("simba",))
+    return Target(file.application, file.templates, file.technology, file.package, lambda: tables, ("simba",))
 
 
 def _cost_schedule(path: pathlib.Path) -> object:

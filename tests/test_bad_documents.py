@@ -9,11 +9,11 @@ import yaml
 
 from mohamjax.cli import main
 from mohamjax.errors import InputError
-from mohamjax.hardware import load_technology, load_templates
+from mohamjax.hardware import PackageParameters, load_technology, load_templates
 from mohamjax.io import read_designs
 from mohamjax.io.mappings import given_mappings
 from mohamjax.io.schedules import schedule_arrays
-from mohamjax.schedule import load_requirements
+from mohamjax.schedule import Setup, load_requirements
 from mohamjax.workload import load_scenario
 
 DESIGNS, MAPPINGS = fuzz_documents.designs(), fuzz_documents.mappings()
@@ -153,7 +153,7 @@ def test_mappings(tmp_path, path, value):
     file = written(tmp_path, changed(MAPPINGS, ["sets", 0, *path], value))
     application = load_scenario([str(tmp_path / "m.onnx")])
     with pytest.raises(InputError, match="write a whole number") as caught:
-        given_mappings([[file]], application, load_templates(("simba",)), TECHNOLOGY)
+        given_mappings([[file]], Setup(application, load_templates(("simba",)), TECHNOLOGY, PackageParameters()))
     assert str(caught.value).startswith(f"{file}: sets[0].{path[0]}")
 
 

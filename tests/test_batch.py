@@ -18,7 +18,7 @@ from mohamjax.cli import main
 from mohamjax.errors import InputError
 from mohamjax.io import batch, designs_document, dump_json, read_design_arrays, write_front_arrays
 from mohamjax.io.mapped_arrays import mapped_arrays
-from mohamjax.schedule import Design, reevaluate
+from mohamjax.schedule import Design, Setup, reevaluate
 from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape
 
 COUNT = 40
@@ -59,7 +59,7 @@ def designs(problem, tables):
 @pytest.fixture(scope="module")
 def evaluated(problem, tables, designs):
     own = problem.application, problem.templates, problem.technology, problem.package
-    return reevaluate(*own, tables.mapping, tables.count, designs, float32=True)
+    return reevaluate(Setup(*own), tables.mapping, tables.count, designs, float32=True)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 from design_cases import TECHNOLOGY, TEMPLATES, application, bench, chains, random_designs, reports, tables, wires_of
 
 from mohamjax.hardware import PackageParameters
-from mohamjax.schedule import Design
+from mohamjax.schedule import Design, Setup
 from mohamjax.schedule.bounds import design_bounds, least_area, scenario_bounds
 
 SLACK = 1 + 1e-9
@@ -23,7 +23,8 @@ def evaluated(problem, made, designs, package):
 
 def of_designs(problem, made, designs, found, package, templates=TEMPLATES):
     found_wires = wires_of(problem, made, templates)
-    return design_bounds(problem, package, made, found_wires, designs, found.chiplets, found.objectives[:, 2])
+    setup = Setup(problem, templates, TECHNOLOGY, package)
+    return design_bounds(setup, made, found_wires, designs, found.chiplets, found.objectives[:, 2])
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -33,7 +34,7 @@ def test_no_design_is_below_a_bound(seed):
     package = (SMALL, PackageParameters(max_tiles=4, contention="interface"))[seed % 2]
     designs = random_designs(problem, made, seed, 64, tiles=4)
     found = evaluated(problem, made, designs, package)
-    every = scenario_bounds(problem, TEMPLATES, TECHNOLOGY, package, made, wires_of(problem, made))
+    every = scenario_bounds(Setup(problem, TEMPLATES, TECHNOLOGY, package), made, wires_of(problem, made))
     assert (every.objectives <= found.objectives * SLACK).all()
     for own, values in zip(of_designs(problem, made, designs, found, package), found.objectives, strict=True):
         assert (own.objectives <= values * SLACK).all()
@@ -61,7 +62,9 @@ def test_bounds_of_fewer_chiplets_are_higher():
     problem = chains(9)
     made = tables(problem, 9)
     latency = [
-        scenario_bounds(problem, TEMPLATES, TECHNOLOGY, PackageParameters(), made, wires_of(problem, made), n).latency_s
+        scenario_bounds(
+            Setup(problem, TEMPLATES, TECHNOLOGY, PackageParameters()), made, wires_of(problem, made), n
+        ).latency_s
         for n in (1, 2, 4, 16)
     ]
     assert latency == sorted(latency, reverse=True) and latency[0] > latency[-1]
@@ -77,7 +80,7 @@ def test_costs_that_fall_with_size_do_not_break_the_bound():
         on = bench(problem, made, SMALL)
         on = dataclasses.replace(on, technology=jax.tree.map(np.asarray, falling))
         found = reports(designs, on)
-    every = scenario_bounds(problem, TEMPLATES, falling, SMALL, made, wires_of(problem, made))
+    every = scenario_bounds(Setup(problem, TEMPLATES, falling, SMALL), made, wires_of(problem, made))
     assert (every.objectives <= found.objectives * SLACK).all()
 
 
@@ -114,7 +117,7 @@ def both(problem, made, chosen, package, most):
     with jax.enable_x64(True):
         found = reports(chosen, bench(problem, made, package, templates=TEMPLATES[1:2]))
     every = scenario_bounds(
-        problem, TEMPLATES[1:2], TECHNOLOGY, package, made, wires_of(problem, made, TEMPLATES[1:2]), most
+        Setup(problem, TEMPLATES[1:2], TECHNOLOGY, package), made, wires_of(problem, made, TEMPLATES[1:2]), most
     )
     (own,) = of_designs(problem, made, chosen, found, package, TEMPLATES[1:2])
     return found.objectives[0], every, own
@@ -218,7 +221,7 @@ def test_the_balance_reaches_the_best_of_small_cases():
         best = found.objectives[:, 0].min()
         own = of_designs(problem, made, designs, found, package, TEMPLATES[1:2])
         every = scenario_bounds(
-            problem, TEMPLATES[1:2], TECHNOLOGY, package, made, wires_of(problem, made, TEMPLATES[1:2]), 2
+            Setup(problem, TEMPLATES[1:2], TECHNOLOGY, package), made, wires_of(problem, made, TEMPLATES[1:2]), 2
         )
         assert max(b.latency_s for b in own) <= best * SLACK and every.latency_s <= best * SLACK
         ratios.append(max(b.latency_s for b in own) / best)

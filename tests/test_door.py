@@ -196,12 +196,12 @@ def test_problem_refuses_what_does_not_fit(tables):
 
 
 def test_template_arrays_are_built_once(problem, monkeypatch):
-    own, bench = (sys.modules[f"mohamjax.{name}"] for name in ("search.problem", "schedule.workbench"))
+    own, setup = (sys.modules[f"mohamjax.{name}"] for name in ("search.problem", "schedule.setup"))
     fresh = dataclasses.replace(problem)
     calls = []
     real = own.template_arrays
     monkeypatch.setattr(own, "template_arrays", lambda *a, **k: calls.append(1) or real(*a, **k))
-    monkeypatch.setattr(bench, "template_arrays", lambda *a, **k: calls.append(1) or real(*a, **k))
+    monkeypatch.setattr(setup, "template_arrays", lambda *a, **k: calls.append(1) or real(*a, **k))
     fresh.arrays(mj.sample_mappings(fresh, count=16))
     fresh.arrays(mj.sample_mappings(fresh, count=16, seed=1))
     assert len(calls) == 1

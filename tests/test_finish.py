@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mohamjax.hardware import PackageParameters
+from mohamjax.schedule import Setup
 from mohamjax.search import finish
 from mohamjax.search.config import MohamConfig
 from mohamjax.search.context import build_context
@@ -31,8 +32,8 @@ def problem():
 
     def context(config):
         return build_context(
-            jax.random.key(0), layers, TEMPLATES[:2], technology, made, PackageParameters(), config
-        )  # fmt: skip
+            jax.random.key(0), Setup(layers, TEMPLATES[:2], technology, PackageParameters()), made, config
+        )
 
     return context
 

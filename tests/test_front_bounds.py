@@ -15,6 +15,7 @@ from mohamjax.schedule import (
     Certificate,
     FrontBounds,
     FrontCurves,
+    Setup,
     Staircase,
     certify,
     front_bounds,
@@ -28,7 +29,7 @@ ONE = TEMPLATES[1:2]
 
 def bounds_of(problem, made, package, most=None, *, templates=TEMPLATES, technology=TECHNOLOGY, cells=64):
     found = wires_of(problem, made, templates)
-    return front_bounds(problem, templates, technology, package, made, found, most, cells=cells)
+    return front_bounds(Setup(problem, templates, technology, package), made, found, most, cells=cells)
 
 
 def assert_none_below(found, values):
@@ -66,7 +67,7 @@ def test_no_design_is_below(seed):
     found = bounds_of(problem, made, package, 4)
     assert_none_below(found, values)
     # The bounds for all designs alike are what is left of them far out.
-    every = scenario_bounds(problem, TEMPLATES, TECHNOLOGY, package, made, wires_of(problem, made), 4)
+    every = scenario_bounds(Setup(problem, TEMPLATES, TECHNOLOGY, package), made, wires_of(problem, made), 4)
     assert found.least_latency_s[-1] >= every.latency_s * (1 - 0.02)
     assert found.least_energy_J[-1, -1] == pytest.approx(every.energy_J, rel=1e-8)
     assert found.area_mm2[0] >= every.area_mm2 * (1 - 1e-8)

@@ -27,7 +27,7 @@ def target():
     app = ApplicationModel("toy", (Network("net", (stem, side, head)),))
     problem = mj.DesignProblem(app, templates=("simba", "eyeriss"), package=mj.Package(max_tiles=4))
     tables = mj.sample_mappings(problem, count=4, seed=0)
-    own = problem.templates, problem.package, problem.technology, lambda: tables
+    own = problem.templates, problem.technology, problem.package, lambda: tables
     return Target(app, *own, chiplets=("simba",))
 
 

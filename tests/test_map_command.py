@@ -13,13 +13,18 @@ from workload_models import info, model, node, save, weight
 
 from mohamjax import cli
 from mohamjax.errors import InputError
-from mohamjax.hardware import resize, template_arrays
+from mohamjax.hardware import PackageParameters, resize, template_arrays
 from mohamjax.io import given_mappings
 from mohamjax.mapping import ArraySizes, MappingTables, Wires, area
+from mohamjax.schedule import Setup
 from mohamjax.schedule.fluid import predecessor_bits, simulate
 from mohamjax.search.exhaustive import space_size
 from mohamjax.search.network_level import NetworkConfig, choose_mappings
 from mohamjax.workload import load_scenario
+
+
+def setup(application, template):
+    return Setup(application, (template,), TECHNOLOGY, PackageParameters())
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +58,7 @@ def test_sets_hold_what_the_rules_allow(mapped, network):
     report = json.loads((mapped / "sets.json").read_text())
     application = load_scenario([str(network)])
     assert [s["layers"] for s in report["sets"]] == [2, 1]
-    given = given_mappings([[mapped / "sets.json"]], application, [TEMPLATES[1]], TECHNOLOGY)
+    given = given_mappings([[mapped / "sets.json"]], setup(application, TEMPLATES[1]))
     assert sorted(given) == [(0, 0), (1, 0)]
     for (u, _), mappings in given.items():
         assert len(mappings) == len(report["sets"][u]["mappings"])
@@ -71,8 +76,8 @@ def test_files_for_people_and_for_timeloop(mapped, network):
     assert len(folders) == sum(len(s["mappings"]) for s in report["sets"])
     # A mapping comes back from Timeloop's files as it was.
     application = load_scenario([str(network)])
-    back = given_mappings([[sorted(folders)[0]]], application, [TEMPLATES[1]], TECHNOLOGY)
-    own = given_mappings([[mapped / "sets.json"]], application, [TEMPLATES[1]], TECHNOLOGY)
+    back = given_mappings([[sorted(folders)[0]]], setup(application, TEMPLATES[1]))
+    own = given_mappings([[mapped / "sets.json"]], setup(application, TEMPLATES[1]))
     (pair, (nest,)) = next(iter(back.items()))
     same = [
         all(np.array_equal(getattr(nest, f), getattr(m, f)) for f in ("temporal", "spatial", "keep")) for m in own[pair]
@@ -142,7 +147,7 @@ def test_one_axis_leaves_every_dimension_one(network, tmp_path, capsys):
     out = tmp_path / "sets.json"
     assert cli.main(["map", str(network), "--template", "simba", "--exhaustive", "--one-axis", "--out", str(out)]) == 0
     application = load_scenario([str(network)])
-    given = given_mappings([[out]], application, [TEMPLATES[1]], TECHNOLOGY)
+    given = given_mappings([[out]], setup(application, TEMPLATES[1]))
     assert sorted(given) == [(0, 0), (1, 0)]
     for mapping in itertools.chain(*given.values()):
         assert not np.all(np.asarray(mapping.spatial) > 1, axis=0).any()
@@ -242,9 +247,9 @@ def test_a_problem_that_is_not_of_the_network_is_refused(mapped, tmp_path):
     folder = next((mapped / "timeloop").glob("*/*/mapping.yaml")).parent
     application = load_scenario([str(other)])
     with pytest.raises(InputError, match="no layer of these networks has the problem's shape"):
-        given_mappings([[folder]], application, [TEMPLATES[1]], TECHNOLOGY)
+        given_mappings([[folder]], setup(application, TEMPLATES[1]))
     with pytest.raises(InputError, match="no template has the levels"):
-        given_mappings([[folder]], application, [TEMPLATES[2]], TECHNOLOGY)
+        given_mappings([[folder]], setup(application, TEMPLATES[2]))
 
 
 @pytest.mark.slow

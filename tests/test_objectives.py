@@ -24,7 +24,7 @@ from mohamjax.io.designs import designs_document
 from mohamjax.io.results_reader import read_results
 from mohamjax.page.charts import charts
 from mohamjax.page.data import Result, contents
-from mohamjax.schedule import Evaluated, landmarks, network_latencies, non_dominated, report
+from mohamjax.schedule import Evaluated, Setup, landmarks, network_latencies, non_dominated, report
 from mohamjax.schedule.explain import shared_resources
 from mohamjax.schedule.measures import DEFAULT, box_share, check_measures, kinds_of, measured, offsets
 from mohamjax.schedule.periods import frame_jobs
@@ -167,7 +167,7 @@ def test_exponents_fit_the_objectives():
 def test_checkpoints_of_the_usual_objectives_do_not_depend_on_periods():
     problem = networks(RATES, deadline_s=3e-4)
     marks = [
-        fingerprint(problem, TEMPLATES, Settings(moham=MohamConfig(**changes)), TECHNOLOGY, None)
+        fingerprint(Setup(problem, TEMPLATES, TECHNOLOGY, PACKAGE), Settings(moham=MohamConfig(**changes)), None)
         for changes in ({}, {"periods": 6}, {"objectives": ("period", "energy")}, {"objectives": ("energy", "period")})
     ]
     assert marks[0] == marks[1] and len(set(marks)) == 3
@@ -177,7 +177,7 @@ def test_checkpoints_of_other_demands_are_of_another_search():
     """Layers are the same; deadlines and rates decide objectives and limits."""
     asked = ((RATES, 3e-4), (RATES, 2e-4), (RATES[::-1], 3e-4), ((0.0,) * len(RATES), math.inf))
     marks = [
-        fingerprint(networks(rates, deadline_s=deadline), TEMPLATES, Settings(), TECHNOLOGY, None)
+        fingerprint(Setup(networks(rates, deadline_s=deadline), TEMPLATES, TECHNOLOGY, PACKAGE), Settings(), None)
         for rates, deadline in asked
     ]
     assert len(set(marks)) == len(asked)
@@ -187,19 +187,17 @@ def test_mapping_again_keeps_the_frames_in_flight(dated):
     """The problem after a round has the arrays of the one before: the same program searches on."""
     problem, package, made, _ = dated
     config = dataclasses.replace(CONFIG, objectives=("period", "energy"))
+    setup = Setup(problem, TWO, TECHNOLOGY, package)
     remapper = Remapper(
         jax.random.key(0),
-        problem,
-        TWO,
-        TECHNOLOGY,
-        package,
+        setup,
         MapperConfig(entries=6),
         RemapConfig(every=2),
         4,
         made,
     )
     site = anywhere(problem, TWO, config)
-    before = build_context(jax.random.key(1), problem, TWO, TECHNOLOGY, remapper.tables, package, config, site)
+    before = build_context(jax.random.key(1), setup, remapper.tables, config, site)
     assert before.bench.frames is not None
     remapper.rounds = 1
     after = remapper.context(before)
@@ -243,7 +241,7 @@ def test_the_search_finds_the_front_over_any_objectives_from_ten_seeds(dated, na
     config = dataclasses.replace(CONFIG, objectives=names, genes=genes, generations=generations)
     assert (config.generations + 1) * (config.population + config.immigrant_count) < len(designs.template)
     technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
-    context = build_context(jax.random.key(0), problem, TWO, technology, made, package, config)
+    context = build_context(jax.random.key(0), Setup(problem, TWO, technology, package), made, config)
     network, offset = context.measures.network, np.asarray(context.measures.offset, np.float64)
 
     def one(design):

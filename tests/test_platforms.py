@@ -22,6 +22,7 @@ from mohamjax.hardware import PackageParameters
 from mohamjax.mapping import evaluate_batch
 from mohamjax.mapping.space import decode, sample, stack_spaces
 from mohamjax.platforms import accelerated, by_platform, compiler_options, short_scan, traced
+from mohamjax.schedule import Setup
 from mohamjax.schedule.fluid import _link, _link_at_once, completion, predecessor_bits
 from mohamjax.search import mapper
 from mohamjax.search.config import MapperConfig, MohamConfig, Rates
@@ -194,7 +195,7 @@ def context(genes):
     config = MohamConfig(population=16, archive=16, tiles=4, max_chiplets=4, genes=genes, seeded=False, chunk=2)
     single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
     package = PackageParameters(max_tiles=4)
-    return build_context(jax.random.key(0), problem, TEMPLATES, single, made, package, config), config
+    return build_context(jax.random.key(0), Setup(problem, TEMPLATES, single, package), made, config), config
 
 
 @functools.cache

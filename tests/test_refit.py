@@ -7,7 +7,7 @@ import pytest
 from design_cases import TECHNOLOGY, TEMPLATES, application, recast, tables
 
 from mohamjax.hardware import PackageParameters
-from mohamjax.schedule import alone
+from mohamjax.schedule import Setup, alone
 from mohamjax.search import operators
 from mohamjax.search.config import MohamConfig
 from mohamjax.search.context import build_context
@@ -23,7 +23,7 @@ def case():
     made = recast(tables(problem, 3, entries=12, templates=TEMPLATES[:2], blocked=False, least=2), np.float32)
     technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
     config = MohamConfig(population=8)
-    context = build_context(jax.random.key(0), problem, TEMPLATES[:2], technology, made, package, config)
+    context = build_context(jax.random.key(0), Setup(problem, TEMPLATES[:2], technology, package), made, config)
     keys = jax.random.split(jax.random.key(1), NUMBER)
     designs = jax.jit(jax.vmap(lambda key: operators.sample(key, context.genetics, config.tiles)))(keys)
     return context, made, package, designs

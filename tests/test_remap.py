@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mohamjax.hardware import PackageParameters, load_technology, load_templates
+from mohamjax.hardware import PackageParameters, load_technology, load_templates, template_arrays
 from mohamjax.io import CheckpointFile, mapping_cache
 from mohamjax.mapping import MappingTables, stacked_layers, tabulate
 from mohamjax.programs import PROGRAMS
-from mohamjax.schedule import alone, workbench
+from mohamjax.schedule import Setup, alone, workbench
 from mohamjax.search import BUDGETS, Settings, co_optimise, codesign, moham, remap
 from mohamjax.search.config import RemapConfig
 from mohamjax.search.loop import light_generations
@@ -139,7 +139,7 @@ def mapped(application):
 
 def sampled(application, tables, seed, count) -> ChipletSample:
     """Chiplets of random designs."""
-    bench = workbench(application, TEMPLATES, TECHNOLOGY, tables, PACKAGE)
+    bench = workbench(Setup(application, TEMPLATES, TECHNOLOGY, PACKAGE), tables)
     designs = dc.random_designs(application, tables, seed, 16, padded_layers=bench.unique.shape[0])
     return chiplets_of(designs, np.arange(16), bench, count)
 
@@ -151,11 +151,8 @@ def again(application, tables, sample, room, *, generations=1, descent=REMAP.des
         return map_again(
             jax.random.key(key),
             sample,
-            application.unique_layers,
-            TEMPLATES,
-            TECHNOLOGY,
+            Setup(application, TEMPLATES, TECHNOLOGY, PACKAGE),
             tables,
-            PACKAGE,
             config,
             room=room,
             progress=progress,
@@ -186,7 +183,7 @@ def test_what_joins_is_better_than_all_before_on_some_chiplet(application, mappe
     for u, t in np.argwhere(grown > 0):
         assert sample.runs[u, sample.template == t].any()
     # The numbers are those of the mapping, on hardware of its own.
-    arrays = remap.template_arrays(TEMPLATES, TECHNOLOGY, levels=tables.capacity.shape[3], dtype=np.float32)
+    arrays = template_arrays(TEMPLATES, TECHNOLOGY, levels=tables.capacity.shape[3], dtype=np.float32)
     layers = stacked_layers(layer.shape for layer in application.unique_layers)
     once = tabulate(layers, arrays, TECHNOLOGY, tables.mapping, tables.count)
     for a, b in zip(jax.tree.leaves(columns(once)), jax.tree.leaves(columns(tables)), strict=True):
@@ -418,8 +415,8 @@ def test_a_search_with_rounds_can_be_interrupted_anywhere(application, small_tab
 def remapper(application, mapped, config=REMAP, generations=12):
     tables = cut(mapped, KEPT)
     return Remapper(
-        jax.random.key(1), application, TEMPLATES, TECHNOLOGY, PACKAGE, MAPPER, config, generations, tables
-    )  # fmt: skip
+        jax.random.key(1), Setup(application, TEMPLATES, TECHNOLOGY, PACKAGE), MAPPER, config, generations, tables
+    )
 
 
 def test_polishing_goes_on_until_a_round_gains_next_to_nothing(application, mapped):

@@ -19,11 +19,11 @@ from test_operators import CROSSOVERS, MUTATIONS, L, S, T, apply, genetics, popu
 from mohamjax import emo
 from mohamjax.cli import main
 from mohamjax.errors import InputError
-from mohamjax.hardware import load_technology, load_templates, template_arrays
+from mohamjax.hardware import PackageParameters, load_technology, load_templates, template_arrays
 from mohamjax.io import read_designs
 from mohamjax.io.schemas import schema
 from mohamjax.mapping import stacked_layers, tabulate
-from mohamjax.schedule import Requirements, load_requirements
+from mohamjax.schedule import Requirements, Setup, load_requirements
 from mohamjax.schedule import requirements as demands
 from mohamjax.schedule.requirements import requirements_from_dict
 from mohamjax.search import operators, requirements, survey
@@ -350,7 +350,7 @@ def test_injected_loop_nests_join_the_tables(networks, results):
     layers = stacked_layers(u.shape for u in application.unique_layers)
     arrays = template_arrays(site.templates, single)
     few = tabulate(layers, arrays, single, known, np.minimum(file.count, 1))
-    tables, own = inject(file, application, few, single, site, 16)
+    tables, own = inject(file, Setup(application, site.templates, single, PackageParameters()), few, site, 16)
     assert (np.asarray(tables.count) == file.count).all(), "each nest once, the known ones not again"
     unique = np.asarray(application.unique_of_layer)
     for i in range(len(own.template)):

@@ -22,7 +22,7 @@ from mohamjax.figures import plot_results
 from mohamjax.hardware import PackageParameters, load_templates
 from mohamjax.io import CheckpointFile, evaluate_designs, read_comparisons, write_robust_results
 from mohamjax.io.results_reader import read_results
-from mohamjax.schedule import alone, chiplets, report
+from mohamjax.schedule import Setup, alone, chiplets, report
 from mohamjax.schedule.ensemble import model_reports, models_of, over_models, own_tables
 from mohamjax.schedule.price import price, staircase
 from mohamjax.schedule.requirements import requirements_from_dict
@@ -261,8 +261,8 @@ def test_plans_place_every_model_on_an_idle_package():
     """A plan's schedule of each model is the one that it gives this model alone on the same chiplets."""
     ensemble, made = case()
     whole = build_context(
-        jax.random.key(0), ensemble.joined, TEMPLATES, TECHNOLOGY, recast(made, np.float32), PackageParameters(),
-        MohamConfig(orders=8), ensemble=ensemble,
+        jax.random.key(0), Setup(ensemble.joined, TEMPLATES, TECHNOLOGY, PackageParameters()),
+        recast(made, np.float32), MohamConfig(orders=8), ensemble=ensemble,
     )  # fmt: skip
     genetics = whole.genetics
     plans = jax.vmap(lambda key: sample_plan(key, genetics, whole.plans))(jax.random.split(jax.random.key(1), 32))

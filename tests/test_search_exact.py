@@ -11,7 +11,7 @@ from every_design import every_design, in_batches, objectives, plain_front, sear
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters
-from mohamjax.schedule import report
+from mohamjax.schedule import Setup, report
 from mohamjax.schedule.requirements import requirements_from_dict
 from mohamjax.search.codesign import Settings, prepare
 from mohamjax.search.config import MohamConfig, Rates
@@ -36,7 +36,7 @@ def prepared(problem, package):
     """The context of a search, every design, and the true front."""
     made = recast(tables(problem, 1, entries=ENTRIES, templates=TWO, blocked=False, least=ENTRIES), np.float32)
     technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
-    context = build_context(jax.random.key(0), problem, TWO, technology, made, package, CONFIG)
+    context = build_context(jax.random.key(0), Setup(problem, TWO, technology, package), made, CONFIG)
     designs = every_design(problem, np.asarray(made.count))
     return context, designs, plain_front(objectives(designs, context.bench))
 
@@ -87,7 +87,7 @@ def test_the_search_finds_the_front_that_keeps_deadlines_from_ten_seeds(instance
     made = recast(tables(problem, 1, entries=ENTRIES, templates=TWO, blocked=False, least=ENTRIES), np.float32)
     technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
     site = survey(requirements_from_dict({"limits": {"missed_deadlines": 0}}), problem, TWO, 2, 2)
-    context = build_context(jax.random.key(0), problem, TWO, technology, made, package, CONFIG, site)
+    context = build_context(jax.random.key(0), Setup(problem, TWO, technology, package), made, CONFIG, site)
     missed = in_batches(lambda one: report(one, context.bench).tenants.missed, designs)
     keeps = missed == 0
     assert 0.01 < keeps.mean() < 0.9
@@ -144,6 +144,8 @@ def test_a_search_has_the_tiles_of_its_package():
     with pytest.raises(InputError, match=r"package.max_tiles: is 4, the search has 16 tiles; make"):
         prepare(problem, TWO, Settings(package=package))
     with pytest.raises(InputError, match="is 4, the search has 2 tiles"):
-        build_context(jax.random.key(0), problem, TWO, TECHNOLOGY, tables(problem, 1, templates=TWO), package, CONFIG)
+        build_context(
+            jax.random.key(0), Setup(problem, TWO, TECHNOLOGY, package), tables(problem, 1, templates=TWO), CONFIG
+        )
     site = prepare(problem, TWO, Settings(package=package, moham=MohamConfig(tiles=4, max_chiplets=4)))
     assert len(site.tiles) == 4

@@ -20,6 +20,7 @@ from mohamjax.cli.bench import _lines
 from mohamjax.errors import InputError
 from mohamjax.hardware import fits, load_technology, load_templates
 from mohamjax.programs import PROGRAMS, use_cache
+from mohamjax.schedule import Setup
 from mohamjax.search import (
     MapperProgress,
     Settings,
@@ -172,7 +173,9 @@ def begun(application, settings, templates, monkeypatch):
         monkeypatch.setattr(Rehearsal, "_report", lambda self: report())
         own = with_archive(settings, archive)
         site = prepare(application, templates, own)
-        made.append(Rehearsal(application, site, own, load_technology(), own.plan_rates))
+        made.append(
+            Rehearsal(Setup(application, site.templates, load_technology(), own.package), site, own, own.plan_rates)
+        )
         return made[-1]
 
     yield begin
@@ -267,6 +270,7 @@ def test_individuals_grown_together_are_those_grown_one_by_one(application, sett
 def test_the_cache_is_found_again_by_another_process(tmp_path):
     """The second process compiles nothing that the first one kept, whatever folder it works in by then."""
     code = """
+from mohamjax.schedule import Setup
 import os, jax, jax.numpy as jnp, mohamjax as mj
 mj.use_cache("programs")
 os.chdir("..")

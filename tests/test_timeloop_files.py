@@ -16,6 +16,7 @@ from conftest import reference
 from mohamjax.cli import main
 from mohamjax.errors import InputError
 from mohamjax.hardware import (
+    PackageParameters,
     example_yaml,
     load_technology,
     load_template,
@@ -28,6 +29,7 @@ from mohamjax.io.timeloop import evaluate_timeloop, read_timeloop
 from mohamjax.io.timeloop_writer import write_timeloop, write_timeloop_mappings
 from mohamjax.mapping import Mapping, MappingTables, constraints, predict
 from mohamjax.mapping.nest import padded
+from mohamjax.schedule import Setup
 from mohamjax.search import MapperConfig, map_layers
 from mohamjax.workload import DIMS, ApplicationModel, Layer, Network, WorkloadShape
 
@@ -310,6 +312,7 @@ def test_what_cannot_be_said_is_left_out_and_listed(tmp_path):
     layer = Layer("first layer", "conv", "Conv", WorkloadShape(P=8, K=3 * 2**20, C=5))
     application = ApplicationModel("one", (Network("net", (layer,)),))
     template, technology = load_template(packaged_templates()[0]), load_technology()
+    setup = Setup(application, (template,), technology, PackageParameters())
     levels, dims = len(template.levels), len(DIMS)
     temporal = np.ones((levels, dims), np.int32)
     for letter, bound in zip(DIMS, layer.shape.bounds, strict=True):
@@ -326,7 +329,7 @@ def test_what_cannot_be_said_is_left_out_and_listed(tmp_path):
     outer[-1, p] = 2
     bad = good.replace(spatial=both, temporal=outer)
     made = _tables(template, [bad, good, bad], technology)
-    exported = write_timeloop_mappings(tmp_path, application, [template], technology, made)
+    exported = write_timeloop_mappings(tmp_path, setup, made)
     assert exported.written == 1
     assert len(exported.skipped) == 2
     assert all("P runs along both X and Y" in text for text in exported.skipped)
@@ -350,9 +353,7 @@ def test_what_cannot_be_said_is_left_out_and_listed(tmp_path):
     assert back["out"]["area_um2"] == pytest.approx(float(row["area_um2"]), rel=1e-12)
     assert "TIMELOOP_DISABLE_LINK_TRANSFERS=1" in (tmp_path / "README.txt").read_text()
     with pytest.raises(InputError, match="no mapping that Timeloop's files can say"):
-        write_timeloop_mappings(
-            tmp_path / "none", application, [template], technology, _tables(template, [bad], technology)
-        )
+        write_timeloop_mappings(tmp_path / "none", setup, _tables(template, [bad], technology))
 
 
 @pytest.mark.parametrize("name", [*packaged_templates(), "example"])
@@ -394,7 +395,9 @@ def test_groups_in_parallel_and_padded_mappings_come_back_with_the_same_counts(t
     bounds = np.array([layer.shape.bounds for layer in application.unique_layers])
     assert (padded(tables.mapping, bounds[:, None, None])[tables.count > 0] > 1).any()
     assert (np.asarray(tables.mapping.spatial)[0, ..., DIMS.index("G")] > 1).any()
-    write_timeloop_mappings(tmp_path / "all", application, templates, technology, tables)
+    write_timeloop_mappings(
+        tmp_path / "all", Setup(application, tuple(templates), technology, PackageParameters()), tables
+    )
     evaluate_timeloop([str(tmp_path / "all")], tmp_path / "out.jsonl", links=False)
     found = {row["id"]: row["out"] for row in map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())}
     with (tmp_path / "all" / "index.csv").open(newline="") as file:

@@ -17,7 +17,7 @@ from random_nests import LEVELS, random_layer_and_mapping, random_machine, stack
 from mohamjax.hardware import PackageParameters
 from mohamjax.mapping import count_accesses, hop_columns, least_hops, wires
 from mohamjax.mapping.wires import _axis_sizes
-from mohamjax.schedule import report, workbench
+from mohamjax.schedule import Setup, report, workbench
 
 BATCH = 8
 
@@ -173,7 +173,7 @@ def test_a_size_that_was_not_counted_has_infinite_energy():
     sizes = np.full((4, DESIGN_LEVELS), -1.0), fanout
 
     def found(sizes, given):
-        on = workbench(problem, templates, TECHNOLOGY, made, PackageParameters(max_tiles=4), given=given)
+        on = workbench(Setup(problem, templates, TECHNOLOGY, PackageParameters(max_tiles=4)), made, given=given)
         return jax.device_get(jax.jit(report)(design, on, sizes))
 
     with jax.enable_x64(True):

@@ -6,7 +6,7 @@ import numpy as np
 
 from mohamjax.hardware import PackageParameters, load_technology, load_templates, template_arrays
 from mohamjax.mapping import constraints, map_space, space
-from mohamjax.schedule import Design, reevaluate
+from mohamjax.schedule import Design, Setup, reevaluate
 from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape
 
 
@@ -50,7 +50,7 @@ def toy_designs():
     def evaluate(mapping):
         order = np.tile(np.arange(5, dtype=np.int32), (3, 1))
         designs = Design(order=order, assignment=assignment, mapping=mapping, template=template)
-        return reevaluate(application, templates, technology, package, nests, count, designs)
+        return reevaluate(Setup(application, templates, technology, package), nests, count, designs)
 
     fastest = evaluate(np.zeros_like(assignment)).tables.objectives[:, :, :size, 0].argmin(axis=-1)
     return evaluate(fastest[unique[None], kind].astype(np.int32))

@@ -95,7 +95,7 @@ def _target(arguments: argparse.Namespace, terminal: Terminal) -> Target:
     chiplets = tuple(name for name in arguments.chiplets.split(",") if name)
     if not chiplets and len(problem.site.templates) == 1:
         chiplets = (problem.site.templates[0].name,)
-    return Target(application, problem.site.templates, problem.package, technology, tables, chiplets)
+    return Target(application, problem.site.templates, technology, problem.package, tables, chiplets)
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:

@@ -101,6 +101,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         write_timeloop_mappings,
     )
     from mohamjax.plot.style import known_format
+    from mohamjax.schedule import Setup
     from mohamjax.search import (
         BUDGETS,
         Settings,
@@ -134,7 +135,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         warn_of_other_memory(templates, package)
         templates = with_memory(templates, package.memory)
     runnable(application, templates)
-    given = given_mappings(arguments.inject, application, templates, technology)
+    setup = Setup(application, tuple(templates), technology, package)
+    given = given_mappings(arguments.inject, setup)
     if arguments.out == arguments.nests == "-":
         raise InputError("standard output takes --out already", item="--nests", remedy="name a file for one of them")
     if arguments.figure is not None:
@@ -189,12 +191,12 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         terminal.line("stopped by hand" + ("; finished sets are in the cache" if kept else ""))
         return 130
     terminal.close()
-    choices = network_choices(network_key, application, templates, technology, tables)
-    report = mappings_document(application, templates, tables, package, choices)
+    choices = network_choices(network_key, setup, tables)
+    report = mappings_document(setup, tables, choices)
     if arguments.out is not None:
         write(arguments.out, json.dumps(report, indent=1) + "\n")
     if arguments.timeloop is not None:
-        exported = write_timeloop_mappings(arguments.timeloop, application, templates, technology, tables)
+        exported = write_timeloop_mappings(arguments.timeloop, setup, tables)
         tell_export(terminal, "mapping", exported, arguments.timeloop)
     if arguments.figure is not None:
         terminal.line(f"figure {_draw_mappings(report, application, arguments.figure)}")
@@ -202,7 +204,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     text = set_table(report, stream) + "\n"
     if choices:
         text += "\nwhole networks, one mapping per layer on one chiplet\n" + choice_table(report, stream) + "\n"
-    nests = best_nests(application, templates, tables, package) if arguments.nests is not None else ""
+    nests = best_nests(setup, tables) if arguments.nests is not None else ""
     if arguments.nests not in (None, "-"):
         write(arguments.nests, nests)
     stream.write(text)

@@ -107,7 +107,7 @@ class _Costing:
     def __init__(self, header: DesignHeader, levels: int, float32: bool, devices: Devices | None) -> None:
         self._header, self._devices = header, devices
         dtype = np.float32 if float32 else np.float64
-        self._sets = SetTables(header.application, header.templates, header.technology, levels, dtype)
+        self._sets = SetTables(header, levels, dtype)
         self._blocks: DesignBlocks | None = None
         self._state: Any = None
 
@@ -142,12 +142,8 @@ class _Costing:
         arrays = () if given is None else tuple(np.unique(np.c_[given[0], given[1].reshape(len(given[0]), -1)], axis=0))
         state = number, tuple(row.tobytes() for row in arrays)
         if self._blocks is None or state != self._state:
-            own = self._header
             self._blocks = DesignBlocks.over(
-                own.application,
-                own.templates,
-                own.technology,
-                own.package,
+                self._header,
                 self._sets.tables(*nests()),
                 self._sets.arrays,
                 given=given,

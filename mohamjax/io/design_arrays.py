@@ -34,7 +34,6 @@ import numpy as np
 from mohamjax import __version__
 from mohamjax.errors import InputError
 from mohamjax.hardware import (
-    PackageParameters,
     Technology,
     Template,
     package_to_dict,
@@ -49,6 +48,7 @@ from mohamjax.mapping import Mapping, MappingTables, mappings_to_dicts
 from mohamjax.mapping.nest import padded
 from mohamjax.schedule import Design, DesignFile, Evaluated
 from mohamjax.schedule.batch import gene_fault, sound_genes
+from mohamjax.schedule.setup import Setup
 from mohamjax.struct import take
 from mohamjax.workload import DIMS, ApplicationModel
 
@@ -66,22 +66,17 @@ _GENES = ("order", "assignment", "mapping", "template")
 _LEAVES = ("temporal", "order", "spatial", "spatial_order", "keep")
 
 
-def problem_document(
-    application: ApplicationModel,
-    templates: Sequence[Template],
-    package: PackageParameters,
-    technology: Technology,
-    scenario: str = "",
-) -> dict[str, Any]:
+def problem_document(setup: Setup, scenario: str = "") -> dict[str, Any]:
     """What a `designs/1` document says of all its designs, without loop nests: also the head of JSON lines."""
+    application, technology = setup.application, setup.technology
     return {
         "format": DESIGNS_FORMAT,
         "mohamjax": __version__,
         "scenario": scenario or application.name,
         "clock_GHz": 1.0,
         "technology": {"hash": technology_hash(technology), "static_energy": technology.static_share is not None},
-        "templates": [template_to_dict(t) for t in templates],
-        "package": package_to_dict(package),
+        "templates": [template_to_dict(t) for t in setup.templates],
+        "package": package_to_dict(setup.package),
         "networks": [{"name": n.name, "source": n.source, **n.asked} for n in application.networks],
         "layers": [
             layer_row(layer, n) for layer, n in zip(application.layers, application.network_of_layer, strict=True)
@@ -129,10 +124,7 @@ def _small(values: Any) -> np.ndarray:
 
 def write_design_arrays(
     path: str | pathlib.Path,
-    application: ApplicationModel,
-    templates: Sequence[Template],
-    package: PackageParameters,
-    technology: Technology,
+    setup: Setup,
     tables: MappingTables,
     designs: Design,
     *,
@@ -144,10 +136,7 @@ def write_design_arrays(
 
     Args:
         path: the npz file.
-        application: networks.
-        templates: T templates, in the order of the tables.
-        package: package parameters.
-        technology: energy and area tables, of which the file keeps the hash.
+        setup: networks and hardware; of the technology the file keeps the hash.
         tables: the loop nests, `[U, T, M]`; their costs are not written.
         designs: leading axis `[N]`; padded layers are left out.
         sizes: capacities `[N, S, V]` and fanouts `[N, S, V, 2]` of chiplets, -1 where they are just large enough.
@@ -157,8 +146,8 @@ def write_design_arrays(
     Raises:
         InputError: it cannot be written.
     """
-    layers = len(application.layers)
-    problem = json.dumps(problem_document(application, templates, package, technology, scenario), ensure_ascii=False)
+    layers = len(setup.application.layers)
+    problem = json.dumps(problem_document(setup, scenario), ensure_ascii=False)
     order = np.asarray(designs.order)
     most = max(1, int(np.max(tables.count)))
     arrays: dict[str, np.ndarray] = {
@@ -172,7 +161,7 @@ def write_design_arrays(
     }
     exists = np.arange(most) < np.asarray(tables.count)[..., None]
     nests = jax.tree.map(lambda leaf: np.asarray(leaf)[:, :, :most], tables.mapping)
-    larger = padded(nests, _bounds(application)[:, None, None])
+    larger = padded(nests, _bounds(setup.application)[:, None, None])
     for name in _LEAVES:
         arrays[f"nest_{name}"] = getattr(nests, name)
     arrays["nest_padded"] = np.where(exists[..., None], larger, 1).astype(np.int32)
@@ -186,10 +175,7 @@ def write_design_arrays(
 
 def write_front_arrays(path: str | pathlib.Path, evaluated: Evaluated, scenario: str = "") -> None:
     """Writes evaluated designs, whose chiplets are just large enough, as `write_design_arrays` does."""
-    own = evaluated
-    write_design_arrays(
-        path, own.application, own.templates, own.package, own.technology, own.tables, own.designs, scenario=scenario
-    )
+    write_design_arrays(path, evaluated, evaluated.tables, evaluated.designs, scenario=scenario)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -147,7 +147,7 @@ def designs_document(
                 "schedule": schedule,
             }
         )
-    head = problem_document(application, templates, evaluated.package, evaluated.technology, scenario)
+    head = problem_document(evaluated, scenario)
     return {
         **head,
         "objectives": list(searched),
@@ -227,10 +227,7 @@ def evaluate_designs(
     if file.designs is None or file.mappings is None:
         return table, None
     evaluated = reevaluate(
-        file.application,
-        file.templates,
-        file.technology,
-        file.package,
+        file,
         file.mappings,
         file.count,
         file.designs,
@@ -369,9 +366,7 @@ def explain_designs(
     found = []
     for k in chosen:
         design, own = jax.tree.map(lambda leaf, k=k: leaf[k], (evaluated.designs, evaluated.reports))
-        said = explain_design(
-            design, own, evaluated.tables, evaluated.application, evaluated.templates, evaluated.package
-        )
+        said = explain_design(design, own, evaluated.tables, evaluated)
         found.append({"design_id": valid[k]["design_id"], **said})
     return {"format": EXPLANATIONS_FORMAT, "designs": found}
 

@@ -36,6 +36,7 @@ from mohamjax.io.forms import DESIGN_PARTS, DesignForm, DesignsForm, NetworkForm
 from mohamjax.io.nests import NestList, NestStore
 from mohamjax.reader import found
 from mohamjax.schedule import DesignFile
+from mohamjax.schedule.setup import Setup
 from mohamjax.workload import DIMS, ApplicationModel, Layer, Network, WorkloadShape, load_scenario
 
 __all__ = ["DesignHeader", "header_rows", "identifier", "layer_row", "read_designs", "read_header"]
@@ -152,22 +153,14 @@ def _templates(rows: Sequence[TemplateForm | str], file: pathlib.Path) -> tuple[
 
 
 @dataclasses.dataclass(frozen=True)
-class DesignHeader:
+class DesignHeader(Setup):
     """What a `designs/1` or `schedule/1` document says of all its designs.
 
     Attributes:
-        application: networks.
-        templates: T templates, with the memory of the package.
-        package: package parameters.
-        technology: energy and area tables.
         key: equal for documents of one problem.
         mappings: the loop nests as they are written.
     """
 
-    application: ApplicationModel
-    templates: tuple[Template, ...]
-    package: PackageParameters
-    technology: Technology
     key: Any
     mappings: list[Any]
 
@@ -220,7 +213,7 @@ def read_header(
     templates = with_memory(_templates(form.templates, path), package.memory)
     made_with = technology_hash(technology), technology.static_share is not None
     key = application, templates, package, made_with
-    return DesignHeader(application, templates, package, technology, key, document["mappings"])
+    return DesignHeader(application, templates, technology, package, key, document["mappings"])
 
 
 def _listed(document: abc.Mapping[str, Any]) -> str:

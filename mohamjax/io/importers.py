@@ -22,12 +22,12 @@ import numpy as np
 import yaml
 
 from mohamjax.errors import InputError
-from mohamjax.hardware import PackageParameters, Technology, Template
 from mohamjax.io.design_arrays import nest_rows, problem_document
 from mohamjax.io.files import read_json
 from mohamjax.io.schedules import JOB_TABLE_FORMAT
 from mohamjax.mapping import MappingTables
 from mohamjax.reader import StrictLoader, close_names, read_table, read_text
+from mohamjax.schedule.setup import Setup
 from mohamjax.workload import ApplicationModel
 
 __all__ = ["COLUMNS", "Imported", "Target", "read_allocation", "read_cost_table", "read_layer_table"]
@@ -67,24 +67,16 @@ class Imported:
 
 
 @dataclasses.dataclass(frozen=True)
-class Target:
+class Target(Setup):
     """What schedules are for.
 
     Attributes:
-        application: networks.
-        templates: T templates, in the order of the tables.
-        package: package parameters.
-        technology: energy and area tables.
         tables: gives the mappings of every layer on every template that runs it, of which the fastest is taken; asked
             for when a file is sound.
         chiplets: templates of chiplets by name, for files that do not say: one for all, or one for each in the order
             of their identifiers.
     """
 
-    application: ApplicationModel
-    templates: Sequence[Template]
-    package: PackageParameters
-    technology: Technology
     tables: Callable[[], MappingTables]
     chiplets: Sequence[str] = ()
 
@@ -341,7 +333,7 @@ def _designs(
         )
     if unused:
         missing[f"in a form that is understood: {', '.join(unused)}"] = None
-    document = problem_document(application, target.templates, target.package, target.technology, application.name)
+    document = problem_document(target.of(application), application.name)
     places = [(u, t, int(fastest[u, t])) for u, t in numbers]
     document["mappings"] = nest_rows(target.application, tables.mapping, target.templates, places)
     return Imported(document | {"designs": rows}, tuple(missing))

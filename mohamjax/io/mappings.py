@@ -25,7 +25,7 @@ import numpy as np
 from mohamjax import __version__
 from mohamjax.errors import InputError
 from mohamjax.forms import read_form
-from mohamjax.hardware import PackageParameters, Technology, Template, template_arrays
+from mohamjax.hardware import template_arrays
 from mohamjax.io.files import check_format, read_json
 from mohamjax.io.forms import MappingsForm
 from mohamjax.io.timeloop import read_timeloop
@@ -40,8 +40,9 @@ from mohamjax.mapping.nest import pad_mapping
 from mohamjax.mapping.notation import mapping_of, padded_of
 from mohamjax.reader import found
 from mohamjax.schedule.bounds import alone, offchip_bandwidth
+from mohamjax.schedule.setup import Setup
 from mohamjax.search.mapper_context import pair_space, prime_slots
-from mohamjax.workload import DIMS, ApplicationModel, UniqueLayer
+from mohamjax.workload import DIMS, UniqueLayer
 
 if TYPE_CHECKING:
     from mohamjax.search.network_level import NetworkChoice
@@ -52,23 +53,20 @@ MAPPINGS_FORMAT = "mappings/1"
 
 
 def mappings_document(
-    application: ApplicationModel,
-    templates: Sequence[Template],
+    setup: Setup,
     tables: MappingTables,
-    package: PackageParameters,
     choices: abc.Mapping[tuple[str, str], Sequence[NetworkChoice]],
 ) -> dict[str, Any]:
     """The content of a `mappings/1` file.
 
     Args:
-        application: networks whose unique layers were mapped.
-        templates: T templates.
+        setup: networks whose unique layers were mapped, and the package whose interface they stand behind.
         tables: their Pareto tables `[U, T, M, ...]`.
-        package: whose interface the layers stand behind.
         choices: by (network, template), of `network_choices`.
     """
-    bandwidth = offchip_bandwidth(package)
-    alone_cycles = alone(tables, package)
+    application, templates = setup.application, setup.templates
+    bandwidth = offchip_bandwidth(setup.package)
+    alone_cycles = alone(tables, setup.package)
     sets = []
     owners = application.unique_of_layer
     for u, unique in enumerate(application.unique_layers):
@@ -128,20 +126,17 @@ def mappings_document(
     }
 
 
-def best_nests(
-    application: ApplicationModel, templates: Sequence[Template], tables: MappingTables, package: PackageParameters
-) -> str:
+def best_nests(setup: Setup, tables: MappingTables) -> str:
     """The fastest, the most frugal and the smallest mapping of every set as loop nests, and that of least delay times
     energy; text for people.
 
     Args:
-        application: networks whose unique layers were mapped.
-        templates: T templates.
+        setup: networks whose unique layers were mapped, and the package whose interface they stand behind.
         tables: their Pareto tables `[U, T, M, ...]`.
-        package: whose interface the layers stand behind.
     """
+    application, templates = setup.application, setup.templates
     blocks = []
-    alone_cycles = alone(tables, package)
+    alone_cycles = alone(tables, setup.package)
     for u, unique in enumerate(application.unique_layers):
         name = application.layers[application.unique_of_layer.index(u)].name
         for t, template in enumerate(templates):
@@ -173,9 +168,9 @@ def best_nests(
 class _Given:
     """Collects a user's mappings under the (unique layer, template) problems that they belong to."""
 
-    def __init__(self, application: ApplicationModel, templates: Sequence[Template], technology: Technology) -> None:
-        self.application, self.templates = application, list(templates)
-        arrays = template_arrays(templates, technology)
+    def __init__(self, setup: Setup) -> None:
+        self.application, self.templates = setup.application, list(setup.templates)
+        arrays = template_arrays(setup.templates, setup.technology)
         self.machines: Any = jax.device_get(arrays.machine)
         self.levels = int(arrays.component.shape[1])
         self.found: dict[tuple[int, int], list[Mapping]] = {}
@@ -251,25 +246,20 @@ class _Given:
 
 
 def given_mappings(
-    groups: Sequence[Sequence[str | pathlib.Path]],
-    application: ApplicationModel,
-    templates: Sequence[Template],
-    technology: Technology,
+    groups: Sequence[Sequence[str | pathlib.Path]], setup: Setup
 ) -> dict[tuple[int, int], list[Mapping]]:
     """A user's mappings, checked, by (index of the unique layer, index of the template), for `map_layers(given=)`.
 
     Args:
         groups: each a JSON file of format `mappings/1`, or the YAML files of one mapping in Timeloop's format, or a
             folder that holds those.
-        application: networks that are mapped.
-        templates: T templates that they are mapped on.
-        technology: energy and area tables.
+        setup: networks that are mapped, and templates that they are mapped on.
 
     Raises:
         InputError: a file cannot be read; a mapping belongs to no layer or template, its factors do not multiply to
             the layer's bounds, or it breaks a constraint, fanout or capacity of the template.
     """
-    given = _Given(application, templates, technology)
+    given = _Given(setup)
     for group in groups:
         paths = [
             file

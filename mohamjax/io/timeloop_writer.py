@@ -24,15 +24,16 @@ import numpy as np
 import yaml
 
 from mohamjax.errors import InputError
-from mohamjax.hardware import DATA_SPACES, Architecture, Machine, Technology, Template, resize, template_arrays
+from mohamjax.hardware import DATA_SPACES, Architecture, Machine, Template, resize
 from mohamjax.io.files import csv_text, write_text
 from mohamjax.io.timeloop_architecture import BANDWIDTHS
 from mohamjax.io.timeloop_loops import SECOND
 from mohamjax.mapping import Mapping, MappingTables, Sample, predict
 from mohamjax.mapping.nest import padded_shape
 from mohamjax.schedule import Evaluated
+from mohamjax.schedule.setup import Setup
 from mohamjax.struct import cast
-from mohamjax.workload import DIMS, ApplicationModel, WorkloadShape
+from mohamjax.workload import DIMS, WorkloadShape
 
 __all__ = [
     "TimeloopExport",
@@ -314,13 +315,7 @@ def _write_index(
     write_text(folder / "README.txt", ABOUT)
 
 
-def write_timeloop_mappings(
-    folder: str | pathlib.Path,
-    application: ApplicationModel,
-    templates: Sequence[Template],
-    technology: Technology,
-    tables: MappingTables,
-) -> TimeloopExport:
+def write_timeloop_mappings(folder: str | pathlib.Path, setup: Setup, tables: MappingTables) -> TimeloopExport:
     """Writes every mapping of Pareto tables on its own minimal hardware.
 
     `folder/index.csv` has a row per mapping: `network`, `layer` (the first of its kind), `template`, `folder`, which
@@ -329,19 +324,18 @@ def write_timeloop_mappings(
 
     Args:
         folder: Where to; made if absent.
-        application: U unique layers.
-        templates: T templates.
-        technology: Energy and area tables.
+        setup: Networks of U unique layers, and hardware.
         tables: Their Pareto tables `[U, T, M, ...]`.
 
     Raises:
         InputError: a file cannot be written, or none of the mappings can be said in them.
     """
     folder = pathlib.Path(folder)
+    application, templates = setup.application, setup.templates
     host: Any = jax.device_get(tables)
     with jax.enable_x64(True):
-        exact = cast(technology, jnp.float64)
-        arrays = template_arrays(templates, exact, levels=host.capacity.shape[-1], dtype=jnp.float64)
+        exact = cast(setup.technology, jnp.float64)
+        arrays = setup.machines(host.capacity.shape[-1], jnp.float64)
         over_mappings = jax.vmap(resize, in_axes=(None, None, 0, 0))
         over_templates = jax.vmap(over_mappings, in_axes=(0, None, 1, 1), out_axes=1)
         sizes = (

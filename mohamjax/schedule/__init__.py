@@ -21,6 +21,7 @@ from mohamjax.schedule.front_bounds import Certificate, FrontBounds, FrontCurves
 from mohamjax.schedule.periods import PeriodicSchedule, run_periods
 from mohamjax.schedule.requirements import Requirements, load_requirements
 from mohamjax.schedule.segments import Segment, segments
+from mohamjax.schedule.setup import Setup
 from mohamjax.schedule.tenants import TenantReport, Tenants, tenant_report, tenants_of
 from mohamjax.schedule.utilisation import LOW, LayerUse, by_type, layer_use, layers_of_little_use
 from mohamjax.schedule.workbench import package_arrays, workbench
@@ -45,6 +46,7 @@ __all__ = [
     "PeriodicSchedule",
     "Requirements",
     "Segment",
+    "Setup",
     "Staircase",
     "TenantReport",
     "Tenants",

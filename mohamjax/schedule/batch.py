@@ -6,7 +6,6 @@ Axes: N designs, L layers, S tiles, V levels, U unique layers, T templates, M ma
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -14,11 +13,11 @@ import numpy as np
 
 from mohamjax.devices import Devices
 from mohamjax.exported import exported_jit
-from mohamjax.hardware import PackageParameters, Technology, Template, template_arrays
 from mohamjax.mapping import Mapping, MappingTables, stacked_layers
 from mohamjax.mapping.tables import column_shapes, tabulate_sets
 from mohamjax.schedule.design import Design, adequate, report
 from mohamjax.schedule.evaluated import misfit_of
+from mohamjax.schedule.setup import Setup
 from mohamjax.schedule.workbench import workbench
 from mohamjax.struct import cast, take
 from mohamjax.workload import ApplicationModel
@@ -33,28 +32,20 @@ class SetTables:
     """Pareto tables that grow: each loop nest of a set is tabulated once, when it comes.
 
     Args:
-        application: networks.
-        templates: T templates.
-        technology: energy and area tables.
+        setup: networks and hardware.
         levels: V.
         dtype: float dtype.
     """
 
-    def __init__(
-        self,
-        application: ApplicationModel,
-        templates: Sequence[Template],
-        technology: Technology,
-        levels: int,
-        dtype: Any,
-    ) -> None:
-        self._shape = len(application.unique_layers), len(templates)
+    def __init__(self, setup: Setup, levels: int, dtype: Any) -> None:
+        layers = setup.application.unique_layers
+        self._shape = len(layers), len(setup.templates)
         self._dtype = np.dtype(dtype)
         with self._precision():
-            self._layers = jax.device_get(stacked_layers(unique.shape for unique in application.unique_layers))
-            self.arrays = template_arrays(templates, technology, levels=levels, dtype=dtype)
+            self._layers = jax.device_get(stacked_layers(unique.shape for unique in layers))
+            self.arrays = setup.machines(levels, dtype)
             self._templates = jax.device_get(self.arrays)
-            self._technology = cast(technology, dtype)
+            self._technology = cast(setup.technology, dtype)
         self._rows: MappingTables | None = None  # [B, ...], one nest each
         self._place: dict[tuple[int, int, int], int] = {}
 
@@ -128,15 +119,13 @@ class DesignBlocks:
     designs with stated sizes. Blocks are of one size, the last one filled up.
 
     Attributes:
-        application: networks.
-        templates: T templates.
+        setup: networks and hardware.
         tables: Pareto tables, NumPy leaves.
         bench: on the device, or on all of them.
         devices: over which blocks are spread, each having one of `BLOCK` designs; None for the one that JAX takes.
     """
 
-    application: ApplicationModel
-    templates: tuple[Template, ...]
+    setup: Setup
     tables: MappingTables
     bench: Any
     devices: Devices | None = None
@@ -144,10 +133,7 @@ class DesignBlocks:
     @classmethod
     def over(
         cls,
-        application: ApplicationModel,
-        templates: Sequence[Template],
-        technology: Technology,
-        package: PackageParameters,
+        setup: Setup,
         tables: MappingTables,
         arrays: Any,
         given: tuple[Any, Any] | None = None,
@@ -155,9 +141,9 @@ class DesignBlocks:
     ) -> DesignBlocks:
         """Builds the bench in the precision of the tables; `given` as in `workbench`."""
         with jax.enable_x64(np.asarray(tables.cycles).dtype == np.float64):
-            bench = workbench(application, templates, technology, tables, package, given=given, arrays=arrays)
+            bench = workbench(setup, tables, given=given, arrays=arrays)
             bench = bench if devices is None else devices.copied(bench)
-        return cls(application, tuple(templates), tables, bench, devices)
+        return cls(setup, tables, bench, devices)
 
     def evaluate(
         self, designs: Design, sizes: tuple[np.ndarray, np.ndarray] | None = None
@@ -193,7 +179,7 @@ class DesignBlocks:
         for k in np.flatnonzero(~good):
             own = None if sizes is None else (sizes[0][k], sizes[1][k])
             design = jax.tree.map(lambda leaf, k=k: leaf[k], designs)
-            told = misfit_of(design, self.tables, self.application, self.templates, own)
+            told = misfit_of(design, self.tables, self.setup, own)
             reasons[k] = told or "its objectives are not finite"
         return objectives, reasons
 

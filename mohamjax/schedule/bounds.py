@@ -32,15 +32,13 @@ from mohamjax import emo
 from mohamjax.exported import exported_jit
 from mohamjax.hardware import (
     PackageParameters,
-    Technology,
-    Template,
     nop_energy,
     package_tables,
     resize,
-    template_arrays,
 )
 from mohamjax.mapping import ArraySizes, MappingTables, Wires, hop_columns, least_hops
 from mohamjax.schedule.design import CYCLE_S, Chiplets, Design
+from mohamjax.schedule.setup import Setup
 from mohamjax.struct import cast
 from mohamjax.workload import ApplicationModel
 
@@ -161,14 +159,7 @@ def _not_below(cost: np.ndarray, capacity: np.ndarray, valid: np.ndarray) -> np.
     return np.minimum(out, cost)
 
 
-def least_costs(
-    templates: Sequence[Template],
-    technology: Technology,
-    package: PackageParameters,
-    tables: MappingTables,
-    wires: Wires,
-    hops: float,
-) -> tuple[np.ndarray, np.ndarray]:
+def least_costs(setup: Setup, tables: MappingTables, wires: Wires, hops: float) -> tuple[np.ndarray, np.ndarray]:
     """Energy [pJ, with the package's] and chiplet area [um^2] below which no chiplet runs each mapping, `[U, T, M]`.
 
     A chiplet is at least as large as the mapping needs. Where the technology's costs fall with size (tables of real
@@ -182,8 +173,8 @@ def least_costs(
         return np.moveaxis(leaf, 1, 0).reshape(shape[1], shape[0] * shape[2], *leaf.shape[3:])
 
     with jax.enable_x64(True):
-        arrays = template_arrays(templates, technology, levels=levels, dtype=jnp.float64)
-        table = cast(technology, jnp.float64)
+        arrays = setup.machines(levels, jnp.float64)
+        table = cast(setup.technology, jnp.float64)
         capacity, fanout = by_template(tables.capacity), by_template(tables.fanout)
         machine: Any = jax.device_get(_machines(arrays, table, jnp.asarray(capacity), jnp.asarray(fanout)))
     valid = by_template(valid_mappings(tables)) > 0
@@ -195,7 +186,7 @@ def least_costs(
     accesses = by_template(tables.block_reads) * read + by_template(tables.block_writes) * write
     energy = np.sum(accesses + by_template(least_hops(wires, levels)) * hop, axis=2)
     energy += by_template(tables.macs) * machine.mac_energy
-    energy += nop_energy(by_template(tables.offchip_bytes), hops, package.hop_energy)
+    energy += nop_energy(by_template(tables.offchip_bytes), hops, setup.package.hop_energy)
     chip = np.sum(np.where(machine.level_mask, area * machine.instances, 0), axis=2)
     chip += machine.mac_area * machine.mac_instances
 
@@ -206,26 +197,16 @@ def least_costs(
     return back(energy), back(chip)
 
 
-def scenario_bounds(
-    application: ApplicationModel,
-    templates: Sequence[Template],
-    technology: Technology,
-    package: PackageParameters,
-    tables: MappingTables,
-    wires: Wires,
-    max_chiplets: int | None = None,
-) -> Bounds:
+def scenario_bounds(setup: Setup, tables: MappingTables, wires: Wires, max_chiplets: int | None = None) -> Bounds:
     """Bounds that hold for every design over these tables whose chiplets are as large as their layers need.
 
     Args:
-        application: networks.
-        templates: T templates, in the order of the tables.
-        technology: energy and area tables.
-        package: package parameters.
+        setup: networks and hardware.
         tables: Pareto tables `[U, T, M, ...]`; double precision for bounds that double precision keeps.
         wires: those of their mappings.
         max_chiplets: most chiplets of a design; default as many as the package has tiles.
     """
+    application, package = setup.application, setup.package
     most = package.max_tiles if max_chiplets is None else max_chiplets
     copies, valid = layer_copies(application), valid_mappings(tables)
     duration = np.where(valid, alone(tables, package), np.inf)
@@ -234,7 +215,7 @@ def scenario_bounds(
     bandwidth = min(float(places.interfaces[1 : most + 1].max()) * package.interface_bandwidth, dram_bandwidth(package))
     present = np.arange(places.hops.shape[1]) < np.arange(places.hops.shape[0])[:, None]
     hops = float(places.hops[: most + 1][present[: most + 1]].min())
-    energy, area = least_costs(templates, technology, package, tables, wires, hops)
+    energy, area = least_costs(setup, tables, wires, hops)
 
     # Prices: a share x on the chiplets, evenly, the rest on the interfaces.
     shares = np.linspace(0.0, 1.0, _MIXES)
@@ -327,7 +308,7 @@ class _Entries:
     macs: np.ndarray
 
 
-def _entries(tables: MappingTables, wires: Wires, package: PackageParameters, template: int) -> _Entries:
+def _entries(setup: Setup, tables: MappingTables, wires: Wires, template: int) -> _Entries:
     unique, mapping = np.nonzero(valid_mappings(tables)[:, template])
     layers, starts = np.unique(unique, return_index=True)
 
@@ -339,7 +320,7 @@ def _entries(tables: MappingTables, wires: Wires, package: PackageParameters, te
         starts=starts,
         capacity=at(tables.capacity),
         fanout=at(tables.fanout),
-        duration=at(alone(tables, package)),
+        duration=at(alone(tables, setup.package)),
         traffic=at(tables.offchip_bytes),
         reads=at(tables.block_reads),
         writes=at(tables.block_writes),
@@ -406,8 +387,7 @@ def _balance(
 
 
 def design_bounds(
-    application: ApplicationModel,
-    package: PackageParameters,
+    setup: Setup,
     tables: MappingTables,
     wires: Wires,
     designs: Design,
@@ -417,8 +397,7 @@ def design_bounds(
     """Bounds for every schedule on the chiplets of each design: any order, assignment and mappings that fit them.
 
     Args:
-        application: networks.
-        package: package parameters.
+        setup: networks and hardware.
         tables: Pareto tables `[U, T, M, ...]`.
         wires: those of their mappings, those on the chiplets among them.
         designs: leading axis `[N]`.
@@ -428,6 +407,7 @@ def design_bounds(
     Returns:
         N bounds.
     """
+    application, package = setup.application, setup.package
     count, copies = len(designs.template), layer_copies(application)
     # Chiplets of a design stand side by side here, wherever their tiles are.
     standing = np.asarray(chips.occupied)
@@ -440,7 +420,7 @@ def design_bounds(
     for n, tile, k in zip(of_design, of_tile, place, strict=True):
         kind = int(designs.template[n, tile])
         if kind not in entries:
-            entries[kind] = _entries(tables, wires, package, kind)
+            entries[kind] = _entries(setup, tables, wires, kind)
         sizes = chips.capacity[n, tile].tobytes(), chips.fanout[n, tile].tobytes(), float(chips.hops[n, tile])
         if (kind, *sizes) not in known:
             own = jax.tree.map(lambda leaf, n=n: leaf[n], chips)

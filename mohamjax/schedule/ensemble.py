@@ -20,12 +20,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mohamjax.hardware import PackageParameters, Technology, Template
 from mohamjax.mapping import Mapping, MappingTables, Wires
 from mohamjax.programs import light_jit
 from mohamjax.schedule.design import CYCLE_S, Chiplets, Design, DesignReport, Workbench, chiplets, report_on
 from mohamjax.schedule.evaluated import Evaluated, evaluated_on_bench
 from mohamjax.schedule.fluid import padded_jobs, predecessor_bits
+from mohamjax.schedule.setup import Setup
 from mohamjax.schedule.tenants import tenant_report, tenants_of
 from mohamjax.struct import record, take
 from mohamjax.workload import ApplicationModel
@@ -194,9 +194,7 @@ def _model_reports(
 
 def reevaluate_models(
     applications: Sequence[ApplicationModel],
-    templates: Sequence[Template],
-    technology: Technology,
-    package: PackageParameters,
+    setup: Setup,
     mappings: Mapping,
     count: np.ndarray,
     designs: Design,
@@ -207,9 +205,7 @@ def reevaluate_models(
 
     Args:
         applications: A models.
-        templates: T templates.
-        technology: energy and area tables.
-        package: package parameters.
+        setup: the hardware; its networks do not count.
         mappings: loop nests of the joined application's unique layers, leading axes `[U, T, M]`.
         count: `[U, T]` int, entries that exist.
         designs: of the joined application, leading axis `[N]`, N >= 1.
@@ -221,7 +217,7 @@ def reevaluate_models(
     everyone = joined(applications)
     program = functools.partial(_model_reports, models=models_of(applications))
     tables, wires, (parts, reports) = evaluated_on_bench(
-        program, everyone, templates, technology, package, mappings, count, designs, sizes, False
+        program, setup.of(everyone), mappings, count, designs, sizes, False
     )
     found = []
     for a, application in enumerate(applications):
@@ -229,9 +225,9 @@ def reevaluate_models(
         found.append(
             Evaluated(
                 application=application,
-                templates=tuple(templates),
-                technology=technology,
-                package=package,
+                templates=setup.templates,
+                technology=setup.technology,
+                package=setup.package,
                 tables=own_tables(application, everyone, tables),
                 wires=own_wires(application, everyone, wires),
                 designs=take(parts, (slice(None), a)),

@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 
-from mohamjax.hardware import PackageParameters, Technology, Template, template_arrays
 from mohamjax.mapping import Mapping, MappingTables, Wires, stacked_layers, tabulate
 from mohamjax.platforms import accelerated
 from mohamjax.programs import lean_jit
@@ -19,9 +18,9 @@ from mohamjax.schedule.bounds import Bounds, design_bounds, scenario_bounds
 from mohamjax.schedule.design import CYCLE_S, Design, DesignReport, report
 from mohamjax.schedule.front_bounds import FrontBounds, front_bounds
 from mohamjax.schedule.measures import DEFAULT, kinds_of, measured, of_frames, offsets, owners
+from mohamjax.schedule.setup import Setup
 from mohamjax.schedule.workbench import workbench
 from mohamjax.struct import cast
-from mohamjax.workload import ApplicationModel
 
 __all__ = [
     "DesignFile",
@@ -36,14 +35,10 @@ __all__ = [
 
 
 @dataclasses.dataclass(frozen=True)
-class Evaluated:
-    """Designs with their double-precision reports (NumPy leaves).
+class Evaluated(Setup):
+    """Designs with their double-precision reports (NumPy leaves), and what they were evaluated on.
 
     Attributes:
-        application: networks.
-        templates: T templates.
-        technology: energy and area tables.
-        package: package parameters.
         tables: Pareto tables in double precision.
         wires: wires of their mappings.
         designs: `Design`, leading axis `[N]`.
@@ -51,10 +46,6 @@ class Evaluated:
         measures: names of the objectives that a search had, of `schedule.measures`.
     """
 
-    application: ApplicationModel
-    templates: tuple[Template, ...]
-    technology: Technology
-    package: PackageParameters
     tables: MappingTables
     wires: Wires
     designs: Design
@@ -86,21 +77,17 @@ class Evaluated:
 
     def bounds(self, max_chiplets: int | None = None) -> Bounds:
         """What no design over the tables goes below; `max_chiplets` defaults to the tiles of the package."""
-        return scenario_bounds(
-            self.application, self.templates, self.technology, self.package, self.tables, self.wires, max_chiplets
-        )
+        return scenario_bounds(self, self.tables, self.wires, max_chiplets)
 
     def front_bounds(self, max_chiplets: int | None = None) -> FrontBounds:
         """What no design over the tables goes below, area by area and latency by latency; otherwise as `bounds`."""
-        return front_bounds(
-            self.application, self.templates, self.technology, self.package, self.tables, self.wires, max_chiplets
-        )
+        return front_bounds(self, self.tables, self.wires, max_chiplets)
 
     def design_bounds(self) -> list[Bounds]:
         """What no schedule on the chiplets of each design goes below."""
         area = np.asarray(self.reports.objectives[:, 2])
         chips = self.reports.chiplets
-        return design_bounds(self.application, self.package, self.tables, self.wires, self.designs, chips, area)
+        return design_bounds(self, self.tables, self.wires, self.designs, chips, area)
 
 
 @lean_jit
@@ -124,10 +111,7 @@ def _batches(number: int) -> list[np.ndarray]:
 
 def evaluated_on_bench(
     program: Callable[..., Any],
-    application: ApplicationModel,
-    templates: Sequence[Template],
-    technology: Technology,
-    package: PackageParameters,
+    setup: Setup,
     mappings: Mapping,
     count: np.ndarray,
     designs: Design,
@@ -139,7 +123,7 @@ def evaluated_on_bench(
 
     Args:
         program: `(designs, capacity, fanout, bench) -> pytree`, all with a leading `[n]` but the bench.
-        application: as in `reevaluate`, like all that follows.
+        setup: as in `reevaluate`, like all that follows.
         periods: of the slowest network, where frames are in flight; None where they are not.
     """
     levels = mappings.temporal.shape[-2]
@@ -151,19 +135,16 @@ def evaluated_on_bench(
     if sizes is None:
         sizes = np.full((number, tiles, levels), -1.0), np.full((number, tiles, levels, 2), -1.0)
     with jax.enable_x64(not float32):
-        arrays = template_arrays(templates, technology, levels=levels, dtype=dtype)
-        layers = stacked_layers(unique.shape for unique in application.unique_layers)
-        single = cast(technology, dtype)
+        arrays = setup.machines(levels, dtype)
+        layers = stacked_layers(unique.shape for unique in setup.application.unique_layers)
+        single = cast(setup.technology, dtype)
         # Few numbers of entries are compiled: powers of two.
         most = mappings.temporal.shape[2]
         entries = np.minimum(np.arange(max(16, 1 << (most - 1).bit_length())), most - 1)
         mappings = jax.tree.map(lambda leaf: np.asarray(leaf)[:, :, entries], mappings)
         tables = tabulate(layers, arrays, single, mappings, count)
         chiplets = np.asarray(designs.template).reshape(-1), np.asarray(sizes[1]).reshape(-1, levels, 2)
-        bench = workbench(
-            application, templates, technology, tables, package, padded_layers=designs.order.shape[-1], given=chiplets,
-            periods=periods,
-        )  # fmt: skip
+        bench = workbench(setup, tables, padded_layers=designs.order.shape[-1], given=chiplets, periods=periods)
         inputs = jax.tree.map(np.asarray, (designs, *(np.asarray(size, dtype) for size in sizes)))
         return tables, jax.device_get(bench.wires), _reported(program, inputs, bench, number)
 
@@ -182,10 +163,7 @@ def _reported(program: Callable[..., Any], inputs: Any, bench: Any, number: int)
 
 
 def reevaluate(
-    application: ApplicationModel,
-    templates: Sequence[Template],
-    technology: Technology,
-    package: PackageParameters,
+    setup: Setup,
     mappings: Mapping,
     count: np.ndarray,
     designs: Design,
@@ -198,10 +176,7 @@ def reevaluate(
     """Evaluates designs from their loop nests on, in double precision.
 
     Args:
-        application: networks.
-        templates: T templates, with the memory of the package (`hardware.with_memory`).
-        technology: energy and area tables.
-        package: package parameters.
+        setup: networks and hardware.
         mappings: loop nests, leading axes `[U, T, M]`.
         count: `[U, T]` int, entries that exist.
         designs: leading axis `[N]`, N >= 1; layers padded or not.
@@ -215,14 +190,13 @@ def reevaluate(
         The designs with their reports as NumPy arrays.
     """
     tables, wires, reports = evaluated_on_bench(
-        _reports, application, templates, technology, package, mappings, count, designs, sizes, float32,
-        periods=periods if of_frames(measures) else None,
-    )  # fmt: skip
+        _reports, setup, mappings, count, designs, sizes, float32, periods=periods if of_frames(measures) else None
+    )
     return Evaluated(
-        application=application,
-        templates=tuple(templates),
-        technology=technology,
-        package=package,
+        application=setup.application,
+        templates=setup.templates,
+        technology=setup.technology,
+        package=setup.package,
         tables=tables,
         wires=wires,
         designs=jax.device_get(designs),
@@ -239,14 +213,10 @@ def network_latencies(evaluated: Evaluated) -> np.ndarray:
 
 
 @dataclasses.dataclass(frozen=True)
-class DesignFile:
-    """The designs of a `designs/1` or `schedule/1` file as arrays, checked but not evaluated.
+class DesignFile(Setup):
+    """The designs of a `designs/1` or `schedule/1` file as arrays, checked but not evaluated, and what they run on.
 
     Attributes:
-        application: networks.
-        templates: T templates.
-        package: package parameters.
-        technology: energy and area tables.
         mappings: loop nests, leading axes `[U, T, M]`.
         count: `[U, T]` int32, entries that exist.
         names: identifier of every design in the file, in input order.
@@ -259,10 +229,6 @@ class DesignFile:
         source: where it was read, for complaints.
     """
 
-    application: ApplicationModel
-    templates: tuple[Template, ...]
-    package: PackageParameters
-    technology: Technology
     mappings: Mapping | None
     count: np.ndarray
     names: tuple[Any, ...]
@@ -305,7 +271,7 @@ def misfits(evaluated: Evaluated, capacity: np.ndarray, fanout: np.ndarray) -> n
 def misfit(evaluated: Evaluated, k: int, capacity: np.ndarray, fanout: np.ndarray) -> str:
     """Why a design that reads well is invalid after all, given its stated sizes; empty where it is not."""
     design = jax.tree.map(lambda leaf: leaf[k], evaluated.designs)
-    told = misfit_of(design, evaluated.tables, evaluated.application, evaluated.templates, (capacity, fanout))
+    told = misfit_of(design, evaluated.tables, evaluated, (capacity, fanout))
     if not told and not np.isfinite(evaluated.reports.objectives[k]).all():
         return "its objectives are not finite"
     return told
@@ -314,8 +280,7 @@ def misfit(evaluated: Evaluated, k: int, capacity: np.ndarray, fanout: np.ndarra
 def misfit_of(
     design: Design,
     tables: MappingTables,
-    application: ApplicationModel,
-    templates: Sequence[Template],
+    setup: Setup,
     sizes: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> str:
     """Which mapping of a design fits its template or its chiplet not; empty where all do.
@@ -323,15 +288,15 @@ def misfit_of(
     Args:
         design: one design; layers may be padded.
         tables: Pareto tables.
-        application: networks.
-        templates: T templates.
+        setup: networks and templates.
         sizes: capacities `[S, V]` and fanouts `[S, V, 2]` of the chiplets, -1 where they are not stated.
     """
+    application = setup.application
     unique = np.asarray(application.unique_of_layer)
     for layer, tile in enumerate(np.asarray(design.assignment)[: len(unique)]):
         t = int(design.template[tile])
         entry = (int(unique[layer]), t, int(design.mapping[layer]))
-        template = templates[t]
+        template = setup.templates[t]
         name = f"layer {layer} ({application.layers[layer].name})"
         if not np.isfinite(tables.objectives[entry]).all():
             return f"{name}: its mapping does not fit template {template.name} at its largest sizes"

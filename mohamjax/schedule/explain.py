@@ -18,6 +18,7 @@ from mohamjax.mapping import MappingTables
 from mohamjax.mapping.nest import padded, padded_names
 from mohamjax.schedule.design import CYCLE_S
 from mohamjax.schedule.segments import flow
+from mohamjax.schedule.setup import Setup
 from mohamjax.schedule.utilisation import by_type, layer_use
 from mohamjax.text import table
 from mohamjax.workload import ApplicationModel
@@ -119,9 +120,7 @@ def explain_design(
     design: Any,
     report: Any,
     tables: MappingTables,
-    application: ApplicationModel,
-    templates: Sequence[Template],
-    package: PackageParameters,
+    setup: Setup,
 ) -> dict[str, Any]:
     """Explains one valid design.
 
@@ -129,9 +128,7 @@ def explain_design(
         design: the chromosome, NumPy leaves without a leading axis.
         report: its report, likewise.
         tables: the Pareto tables that it was evaluated with, NumPy leaves.
-        application: networks.
-        templates: T templates, in the order of the tables.
-        package: package parameters.
+        setup: networks and hardware.
 
     Returns:
         JSON-able:
@@ -149,6 +146,7 @@ def explain_design(
         - `resources`: per interface, the DRAM, and link of the mesh where it contends, its bandwidth (None: unlimited),
           bytes, and the share of the latency in which it is full.
     """
+    application, templates, package = setup.application, setup.templates, setup.package
     layers = len(application.layers)
     unique = np.asarray(application.unique_of_layer)
     tile = np.asarray(design.assignment[:layers])

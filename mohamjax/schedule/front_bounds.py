@@ -47,10 +47,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from mohamjax.hardware import PackageParameters, Technology, Template, package_tables
+from mohamjax.hardware import PackageParameters, package_tables
 from mohamjax.mapping import MappingTables, Wires
 from mohamjax.schedule.bounds import alone, dram_bandwidth, layer_copies, least_area, least_costs, valid_mappings
 from mohamjax.schedule.design import CYCLE_S, OBJECTIVES
+from mohamjax.schedule.setup import Setup
 from mohamjax.workload import ApplicationModel
 
 __all__ = ["Certificate", "FrontBounds", "FrontCurves", "Staircase", "certify", "front_bounds"]
@@ -374,16 +375,10 @@ def _at(values: np.ndarray, index: np.ndarray) -> np.ndarray:
     return values[..., np.arange(len(index))[:, None], index]
 
 
-def _mappings(
-    templates: Sequence[Template],
-    technology: Technology,
-    package: PackageParameters,
-    tables: MappingTables,
-    wires: Wires,
-    hops: float,
-) -> _Mappings:
+def _mappings(setup: Setup, tables: MappingTables, wires: Wires, hops: float) -> _Mappings:
     """The mappings with their least costs, a rounding lower."""
-    energy, chip = least_costs(templates, technology, package, tables, wires, hops)
+    package = setup.package
+    energy, chip = least_costs(setup, tables, wires, hops)
     chip = chip + package.router_area + package.transceiver_area
     valid = valid_mappings(tables)
     # The dearest layer that a template does not run, on the cheapest of the others.
@@ -608,34 +603,24 @@ def _edges(own: np.ndarray, low: float, high: float, cells: int) -> np.ndarray:
 
 
 def front_bounds(
-    application: ApplicationModel,
-    templates: Sequence[Template],
-    technology: Technology,
-    package: PackageParameters,
-    tables: MappingTables,
-    wires: Wires,
-    max_chiplets: int | None = None,
-    *,
-    cells: int = _CELLS,
+    setup: Setup, tables: MappingTables, wires: Wires, max_chiplets: int | None = None, *, cells: int = _CELLS
 ) -> FrontBounds:
     """Bounds for every design over these tables whose chiplets are as large as their layers need; proof above.
 
     Args:
-        application: networks.
-        templates: T templates, in the order of the tables.
-        technology: energy and area tables.
-        package: package parameters.
+        setup: networks and hardware.
         tables: Pareto tables `[U, T, M, ...]`; double precision for bounds that double precision keeps.
         wires: those of their mappings.
         max_chiplets: most chiplets of a design; default as many as the package has tiles.
         cells: cells along area and latency, at least 2; up to as many again where the tables have few breakpoints.
     """
+    package = setup.package
     most = package.max_tiles if max_chiplets is None else max_chiplets
     places = jax.device_get(package_tables(package))
     present = np.arange(places.hops.shape[1]) < np.arange(places.hops.shape[0])[:, None]
     hops = float(places.hops[: most + 1][present[: most + 1]].min())
-    mappings = _mappings(templates, technology, package, tables, wires, hops)
-    paths = _Paths(application)
+    mappings = _mappings(setup, tables, wires, hops)
+    paths = _Paths(setup.application)
 
     exists = np.isfinite(mappings.room)
     smallest = float(mappings.room[:, 0].max())

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mohamjax.hardware import PackageParameters, Technology, Template, TemplateArrays, package_tables, template_arrays
+from mohamjax.hardware import PackageParameters, TemplateArrays, package_tables
 from mohamjax.mapping import MappingTables, wires
 from mohamjax.schedule.design import Package, Workbench
 from mohamjax.schedule.fluid import padded_jobs, predecessor_bits
 from mohamjax.schedule.periods import frame_jobs
+from mohamjax.schedule.setup import Setup
 from mohamjax.schedule.tenants import tenants_of
 from mohamjax.struct import cast
-from mohamjax.workload import ApplicationModel
 
 __all__ = ["package_arrays", "workbench"]
 
@@ -39,11 +38,8 @@ def package_arrays(parameters: PackageParameters, dtype: Any = jnp.float32) -> P
 
 
 def workbench(
-    application: ApplicationModel,
-    templates: Sequence[Template],
-    technology: Technology,
+    setup: Setup,
     tables: MappingTables,
-    package: PackageParameters,
     *,
     padded_layers: int | None = None,
     given: tuple[Any, Any] | None = None,
@@ -53,17 +49,15 @@ def workbench(
     """Builds the arrays of the evaluation.
 
     Args:
-        application: networks; L layers.
-        templates: T templates, in the order of the tables, with the memory of the package (`hardware.with_memory`).
-        technology: energy and area tables.
+        setup: networks, L layers, and hardware.
         tables: Pareto tables `[U, T, M, ...]`; their float dtype is that of the evaluation.
-        package: package parameters.
         padded_layers: L after padding; default the next multiple of 32.
         given: templates `[n]` and fanouts `[n, V, 2]` of chiplets of stated sizes, -1 where they are not stated. A
             fanout above 16 that no mapping uses must be told here before `report(sizes=)` may take it.
         arrays: those of the templates, with the levels and the float dtype of the tables, where they are there already.
         periods: of the slowest network whose frames are in flight together; None where that is not measured.
     """
+    application = setup.application
     layers = len(application.layers)
     total = padded_layers or padded_jobs(layers)
     unique = np.zeros(total, np.int32)
@@ -72,8 +66,7 @@ def workbench(
     network[:layers] = application.network_of_layer
     dtype = tables.cycles.dtype
     if arrays is None:
-        arrays = template_arrays(templates, technology, levels=tables.capacity.shape[3], dtype=dtype)
-    packaged = package_arrays(package, dtype)
+        arrays = setup.machines(tables.capacity.shape[3], dtype)
     return Workbench(
         **jax.device_put(
             {
@@ -86,8 +79,8 @@ def workbench(
             }
         ),
         templates=arrays,
-        technology=cast(technology, dtype),
-        package=packaged,
+        technology=cast(setup.technology, dtype),
+        package=package_arrays(setup.package, dtype),
         tenants=tenants_of(application, dtype),
         frames=None if periods is None else jax.tree.map(jnp.asarray, frame_jobs(application, periods)),
     )

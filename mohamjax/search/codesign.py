@@ -19,7 +19,6 @@ import numpy as np
 from mohamjax.devices import Devices, DevicesLike, agreed, chosen_devices, gathered
 from mohamjax.errors import InputError
 from mohamjax.hardware import (
-    PackageParameters,
     Technology,
     Template,
     check_tiles,
@@ -40,6 +39,7 @@ from mohamjax.schedule.ensemble import own_tables, own_wires
 from mohamjax.schedule.front import front_index
 from mohamjax.schedule.measures import DEFAULT, box_share, check_measures, measure_named, of_frames, offsets
 from mohamjax.schedule.periods import frame_jobs
+from mohamjax.schedule.setup import Setup
 from mohamjax.search.box import standing
 from mohamjax.search.config import MapperProgress, MohamConfig
 from mohamjax.search.context import MohamContext, build_context, check_tables, staffed
@@ -237,10 +237,9 @@ def _check_fixed_area(site: Site, technology: Technology) -> None:
         )
 
 
-def _record(
-    application: ApplicationModel, templates: Sequence[Template], settings: Settings, technology: Technology
-) -> dict[str, Any]:
+def _record(setup: Setup, settings: Settings) -> dict[str, Any]:
     """The content of `config.yaml`."""
+    application, technology = setup.application, setup.technology
     return {
         "format": "config/1",
         "scenario": application.name,
@@ -249,10 +248,10 @@ def _record(
         "networks": [
             {"name": n.name, "source": n.source, "layers": len(n.layers), **n.asked} for n in application.networks
         ],
-        "templates": [template_to_dict(t) for t in templates],
+        "templates": [template_to_dict(t) for t in setup.templates],
         "technology_hash": technology_hash(technology),
         "static_energy": technology.static_share is not None,
-        "package": package_to_dict(settings.package),
+        "package": package_to_dict(setup.package),
         "mapper": plain(settings.mapper),
         "search": plain(settings.moham),
         "rates": named_rates(settings.rates),
@@ -325,8 +324,7 @@ def co_optimise(
             explored.rehearsal.reported()
         found = explored.designs
         evaluated = reevaluate(
-            application, explored.site.templates, explored.technology, settings.package, explored.tables.mapping,
-            np.asarray(explored.tables.count), found,
+            explored.setup, explored.tables.mapping, np.asarray(explored.tables.count), found,
             measures=settings.moham.objectives, periods=settings.moham.periods,
         )  # fmt: skip
         reports = evaluated.reports
@@ -336,7 +334,8 @@ def co_optimise(
             raise unmet(explored.site, *reached)
         front = within[front_index(evaluated.take(within).objectives)]
         whole = evaluated.take(front)
-        few = standing(whole.objectives, whole.offsets, explored.box, settings, listener.announce)
+        closed = None if explored.closed is None else explored.closed[front]
+        few = standing(whole.objectives, whole.offsets, explored.box, settings, listener.announce, closed)
         return SearchResult(
             front=whole.take(few),
             history=explored.history,
@@ -353,11 +352,13 @@ class Explored:
     """What a search has when its generations are over, before its designs are evaluated again.
 
     Attributes:
-        site: requirements brought together with networks and templates.
-        technology: energy and area tables.
+        setup: networks and hardware; the templates are those of the site.
+        site: requirements brought together with them.
         tables: the Pareto tables that the search used.
         designs: `[N, ...]`, those of the archives, or where there are none of the population; NumPy arrays.
         plans: their plans; None for a search of layers.
+        closed: `[N]` bool, which of them no move of chiplets betters (`places.Closing`); None where closing did not
+            come to its end.
         history: as in `SearchResult`, and so are those that follow.
         config: `SearchResult.config`.
         timings: all but `reevaluation_s`.
@@ -365,11 +366,12 @@ class Explored:
         rehearsal: what compiles the evaluation in the meantime; None where nothing does.
     """
 
+    setup: Setup
     site: Site
-    technology: Technology
     tables: MappingTables
     designs: Design
     plans: Plan | None
+    closed: np.ndarray | None
     history: list[dict[str, Any]]
     config: dict[str, Any]
     timings: dict[str, float]
@@ -416,12 +418,12 @@ def explore(
         ensemble: application models, of which `application` is the joined one: they all run on one package.
     """
     technology = load_technology() if settings.technology is None else settings.technology
-    config, package = settings.moham, settings.package
+    config = settings.moham
     site = prepare(application, templates, settings, designs)
-    templates = site.templates
+    setup = Setup(application, site.templates, technology, settings.package)
     plans = config.genes == "plans"
     map_key, context_key, search_key = jax.random.split(jax.random.key(settings.seed), 3)
-    marks = {"fingerprint": fingerprint(application, templates, settings, technology, designs, ensemble)}
+    marks = {"fingerprint": fingerprint(setup, settings, designs, ensemble)}
     saved: Checkpoint | None = None
     if resume:
         if checkpoint is None:
@@ -442,46 +444,45 @@ def explore(
         alone = devices is None or not devices.several_processes
         if rehearsal is None and alone and ensemble is None and progress.cached < progress.problems:
             # There is time for it while layers are mapped.
-            rehearsal = Rehearsal(application, site, settings, technology, rates, devices)
+            rehearsal = Rehearsal(setup, site, settings, rates, devices)
             last_of_all.callback(rehearsal.end)
         listener.mapping(progress)
 
     if tables is None:
         listener.announce(
-            f"mapping {plural(len(application.unique_layers), 'unique layer')} on {plural(len(templates), 'template')}"
+            f"mapping {plural(len(application.unique_layers), 'unique layer')} "
+            f"on {plural(len(site.templates), 'template')}"
         )
         sets = agreed(
             lambda: map_layers(
-                map_key, application.unique_layers, templates, technology, settings.mapper, progress=mapping,
+                map_key, application.unique_layers, site.templates, technology, settings.mapper, progress=mapping,
                 cache=cache, devices=devices,
             ),
             devices,
         )  # fmt: skip
     else:
-        check_tables(tables, application, templates)
+        check_tables(tables, setup)
         sets = recast(tables, np.float32)
     mapping_s = time.perf_counter() - began
 
-    single = cast(technology, jnp.float32)
+    single = dataclasses.replace(setup, technology=cast(technology, jnp.float32))
     injected = None
     if designs is not None:
-        sets, injected = inject(designs, application, sets, single, site, config.tiles)
+        sets, injected = inject(designs, single, sets, site, config.tiles)
     remapper = None
     if plans and (settings.remap.every or settings.remap.polish):
         remapper = Remapper(
-            jax.random.fold_in(map_key, 1), application, templates, single, package, settings.mapper, settings.remap,
-            config.generations, sets, progress=listener.mapping, devices=devices,
+            jax.random.fold_in(map_key, 1), single, settings.mapper, settings.remap, config.generations, sets,
+            progress=listener.mapping, devices=devices,
         )  # fmt: skip
         sets = remapper.tables
-    context = build_context(
-        context_key, application, templates, single, sets, package, config, site, settings.weights, ensemble=ensemble
-    )
+    context = build_context(context_key, single, sets, config, site, settings.weights, ensemble=ensemble)
     if np.isfinite(site.limits).any():
-        floor = _floor(application, ensemble, templates, technology, package, sets, context.bench.wires, config)
+        floor = _floor(setup, ensemble, sets, context.bench.wires, config)
         hopeless = out_of_reach(site, floor, LIMIT_TOLERANCE)
         if hopeless is not None:
             raise hopeless
-    seeds = seed_designs(application, sets, package, config, context.bench.unique.shape[0], site, injected=injected)
+    seeds = seed_designs(setup, sets, config, context.bench.unique.shape[0], site, injected=injected)
     marks["tables"] = tables_hash(sets, seeds)
     check_same_search(saved, marks)
     state: SearchState | None = None
@@ -552,19 +553,22 @@ def explore(
     listener.announce("evaluating the front again in double precision")
     genes: Any = state.archive.genes
     kept = np.nonzero(np.asarray(state.archive.valid))
+    no_better = None if closed.closed is None else closed.closed[kept]
     if not kept[0].size:
         # No design keeps the requirements. The population holds those that come nearest; what they reach, which the
         # search hides behind its penalty, is said.
+        no_better = None
         kept, genes = np.nonzero(np.asarray(state.population.rank) >= 0), state.population.genes
     genes = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], genes)
     return Explored(
+        setup=setup,
         site=site,
-        technology=technology,
         tables=sets,
         designs=designs_of(genes),
         plans=genes.plan if plans else None,
+        closed=no_better,
         history=history,
-        config=_record(application, templates, settings, technology)
+        config=_record(setup, settings)
         | {"reference_point": plain(context.reference), "ideal_point": plain(context.ideal)}
         | ({} if config.objectives == DEFAULT else {"offsets": plain(offsets(config.objectives, application))})
         | ({"closing": closed.counts} if closed.rounds else {}),
@@ -619,25 +623,16 @@ def _finish(
 
 
 def _floor(
-    application: ApplicationModel,
-    ensemble: Ensemble | None,
-    templates: Sequence[Template],
-    technology: Technology,
-    package: PackageParameters,
-    tables: MappingTables,
-    wires: Wires,
-    config: MohamConfig,
+    setup: Setup, ensemble: Ensemble | None, tables: MappingTables, wires: Wires, config: MohamConfig
 ) -> np.ndarray:
     """`[3]` float, what no design goes below; of several application models, what some model does not."""
     if ensemble is None:
-        return scenario_bounds(
-            application, templates, technology, package, tables, wires, config.max_chiplets
-        ).objectives
+        return scenario_bounds(setup, tables, wires, config.max_chiplets).objectives
     rows = []
     for member in ensemble.models:
         one = member.application
-        own, hops = own_tables(one, application, tables), own_wires(one, application, wires)
-        bounds = scenario_bounds(one, templates, technology, package, own, hops, config.max_chiplets)
+        own, hops = own_tables(one, setup.application, tables), own_wires(one, setup.application, wires)
+        bounds = scenario_bounds(setup.of(one), own, hops, config.max_chiplets)
         rows.append(bounds.objectives)
     return np.max(rows, axis=0)
 
@@ -662,7 +657,7 @@ def compile_search(
     technology = load_technology() if settings.technology is None else settings.technology
     site = prepare(application, templates, settings)
     rates = settings.plan_rates if settings.moham.genes == "plans" else settings.rates
-    rehearsal = Rehearsal(application, site, settings, technology, rates)
+    rehearsal = Rehearsal(Setup(application, site.templates, technology, settings.package), site, settings, rates)
     try:
         compile_mapper(application.unique_layers, site.templates, technology, settings.mapper)
         rehearsal.searched()

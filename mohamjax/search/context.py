@@ -12,12 +12,13 @@ import numpy as np
 
 from mohamjax.blocks import in_blocks
 from mohamjax.errors import InputError
-from mohamjax.hardware import PackageParameters, Technology, Template, TemplateArrays, check_tiles
+from mohamjax.hardware import Template, TemplateArrays, check_tiles
 from mohamjax.mapping import MappingTables
 from mohamjax.programs import lean_jit
 from mohamjax.schedule import CYCLE_S, Requirements, Workbench, alone, workbench
 from mohamjax.schedule.ensemble import Models, models_of, own_tables
 from mohamjax.schedule.measures import DEFAULT, of_frames, offsets, owners
+from mohamjax.schedule.setup import Setup
 from mohamjax.search.box import search_box
 from mohamjax.search.config import MohamConfig
 from mohamjax.search.kinds import immediate, kinds_of
@@ -149,11 +150,8 @@ def mapping_transform(objectives: np.ndarray, count: np.ndarray) -> np.ndarray:
 
 def build_context(
     key: jax.Array,
-    application: ApplicationModel,
-    templates: Sequence[Template],
-    technology: Technology,
+    setup: Setup,
     tables: MappingTables,
-    package: PackageParameters,
     config: MohamConfig,
     site: Site | None = None,
     weights: Sequence[float] | None = None,
@@ -166,26 +164,24 @@ def build_context(
 
     Args:
         key: typed key, consumed (random orders).
-        application: networks.
-        templates: T templates, in the order of the tables: those of the site.
-        technology: energy and area tables.
+        setup: networks and hardware; the templates are those of the site.
         tables: Pareto tables.
-        package: package parameters.
         config: settings.
         site: the user's requirements (`requirements.survey`); default none.
         weights: exponents for `objective = "product"`; default 1 each.
         arrays: as in `workbench`.
         given: as in `workbench`.
-        ensemble: application models of which `application` is the joined one; default it is one by itself.
+        ensemble: application models of which the networks of `setup` are the joined one; default it is one by itself.
 
     Raises:
         InputError: no template runs some layer, the requirements cannot be met, or the package has other tiles than
             `config`.
     """
+    application, package = setup.application, setup.package
     check_tiles(package, config.tiles)
-    site = anywhere(application, templates, config) if site is None else site
+    site = anywhere(application, setup.templates, config) if site is None else site
     periods = config.periods if of_frames(config.objectives) else None
-    bench = workbench(application, templates, technology, tables, package, given=given, arrays=arrays, periods=periods)
+    bench = workbench(setup, tables, given=given, arrays=arrays, periods=periods)
     count = np.asarray(tables.count)
     able, cover = staffed(application, count > 0, site)
     total = bench.unique.shape[0]
@@ -201,12 +197,12 @@ def build_context(
     models = None if ensemble is None else models_of([m.application for m in ensemble.models], ensemble)
     if ensemble is None or models is None:
         model = None
-        ideal, reference = search_box(application, tables, bench, package, config)
+        ideal, reference = search_box(setup, tables, bench, config)
     else:
         counts = np.asarray(models.layers)
         model = np.repeat(np.arange(len(counts) + 1, dtype=np.int32), [*counts, padding])
         boxes = [
-            search_box(one, own_tables(one, application, tables), bench, package, config)
+            search_box(setup.of(one), own_tables(one, application, tables), bench, config)
             for one in (member.application for member in ensemble.models)
         ]
         ideal, reference = (
@@ -222,14 +218,14 @@ def build_context(
         kinds=kinds_of(np.array(application.unique_of_layer), site.allowed, site.pin, able, total),
         transform=put(mapping_transform(np.asarray(tables.objectives), count)),
         cover=put(cover),
-        rules=put(np.stack(list_scheduler(application, tables, package, site).rules())),
+        rules=put(np.stack(list_scheduler(setup, tables, site).rules())),
         orders=random_orders(key, needs, layers, count=config.orders),
         max_chiplets=put(site.most[-1], np.int32),
         site=put(site.tiles),
         pin=put(np.pad(site.pin, (0, padding), constant_values=-1)),
         homogeneous=put(runs_all[0] if site.homogeneous else -1, np.int32),
         model=None if model is None else put(model),
-        urgency=_urgency(application, tables, package, config, total),
+        urgency=_urgency(setup, tables, config, total),
     )
     names = config.objectives
     if weights is None or config.objective != "product":
@@ -257,17 +253,16 @@ def build_context(
     )
 
 
-def _urgency(
-    application: ApplicationModel, tables: MappingTables, package: PackageParameters, config: MohamConfig, padded: int
-) -> jax.Array | None:
+def _urgency(setup: Setup, tables: MappingTables, config: MohamConfig, padded: int) -> jax.Array | None:
     """`Genetics.urgency`: how much earlier than the longest deadline a layer's network has its own.
 
     Networks without a deadline wait for all others.
     """
     if {"lateness", "missed"}.isdisjoint(config.objectives):
         return None
+    application = setup.application
     exists = np.arange(np.shape(tables.cycles)[2]) < np.asarray(tables.count)[..., None]
-    slowest = np.where(exists, alone(tables, package), 0.0).max(axis=(1, 2))
+    slowest = np.where(exists, alone(tables, setup.package), 0.0).max(axis=(1, 2))
     deadline = np.asarray([network.deadline_s for network in application.networks]) / CYCLE_S
     early = np.max(deadline[np.isfinite(deadline)]) - deadline
     early = np.where(np.isfinite(early), early, -slowest[list(application.unique_of_layer)].sum())
@@ -276,18 +271,17 @@ def _urgency(
     return put(urgency)
 
 
-def check_tables(tables: MappingTables, application: ApplicationModel, templates: Sequence[Template]) -> None:
+def check_tables(tables: MappingTables, setup: Setup) -> None:
     """Complains about tables of another problem.
 
     Args:
         tables: Pareto tables.
-        application: the networks.
-        templates: T templates, in the order that the tables should have.
+        setup: networks, and templates in the order that the tables should have.
 
     Raises:
         InputError: they are of other unique layers or templates, or have fewer levels than a template.
     """
-    expected = len(application.unique_layers), len(templates)
+    expected = len(setup.application.unique_layers), len(setup.templates)
     if np.shape(tables.count) != expected:
         raise InputError(
             f"are of {' unique layers on '.join(map(str, np.shape(tables.count)))} templates, the problem has "
@@ -295,7 +289,7 @@ def check_tables(tables: MappingTables, application: ApplicationModel, templates
             item="tables",
             remedy="map the layers of this problem",
         )
-    deepest = max(len(template.levels) for template in templates)
+    deepest = max(len(template.levels) for template in setup.templates)
     if np.shape(tables.capacity)[3] < deepest:
         raise InputError(
             f"have {np.shape(tables.capacity)[3]} levels, a template has {deepest}",

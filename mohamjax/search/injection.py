@@ -11,10 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.errors import InputError
-from mohamjax.hardware import DRAM_TYPES, Memory, Technology, Template, template_arrays, with_memory
+from mohamjax.hardware import DRAM_TYPES, Memory, Template, with_memory
 from mohamjax.mapping import Mapping, MappingTables, stacked_layers, tabulate
 from mohamjax.schedule import Design, DesignFile
+from mohamjax.schedule.setup import Setup
 from mohamjax.search.requirements import Site
+from mohamjax.struct import cast
 from mohamjax.workload import ApplicationModel
 
 __all__ = ["check_injected", "inject"]
@@ -25,9 +27,8 @@ _ROUND = 16  # Pareto sets grow by multiples of this, so that few sizes are comp
 
 def inject(
     file: DesignFile,
-    application: ApplicationModel,
+    setup: Setup,
     tables: MappingTables,
-    technology: Technology,
     site: Site,
     tiles: int,
 ) -> tuple[MappingTables, Design]:
@@ -38,9 +39,8 @@ def inject(
 
     Args:
         file: the designs.
-        application: the networks that are searched.
+        setup: the networks that are searched, and the hardware.
         tables: Pareto tables `[U, T, M, ...]`.
-        technology: energy and area tables, in the float dtype of the tables.
         site: the search's templates and requirements.
         tiles: S.
 
@@ -51,10 +51,11 @@ def inject(
         InputError: the file holds a broken design, other networks or another template, or a design that breaks a
             requirement or does not fit.
     """
+    application = setup.application
     numbers = check_injected(file, application, site.templates)
     assert file.designs is not None
     designs = file.designs
-    tables, places = _with_nests(file, numbers, tables, technology, application, site.templates)
+    tables, places = _with_nests(file, numbers, setup, tables)
     unique = np.asarray(application.unique_of_layer)
     out = []
     for i in range(len(designs.template)):
@@ -149,10 +150,8 @@ def _template_numbers(file: DesignFile, templates: Sequence[Template]) -> np.nda
 def _with_nests(
     file: DesignFile,
     numbers: np.ndarray,
+    setup: Setup,
     tables: MappingTables,
-    technology: Technology,
-    application: ApplicationModel,
-    templates: Sequence[Template],
 ) -> tuple[MappingTables, np.ndarray]:
     """The tables with the file's nests, and where each went: `[U, T of the file, M of the file]` int."""
     assert file.mappings is not None
@@ -186,9 +185,8 @@ def _with_nests(
         for grown_leaf, leaf in zip(jax.tree.leaves(grown), jax.tree.leaves(nest), strict=True):
             grown_leaf[u, t, m] = leaf
     dtype = np.asarray(tables.cycles).dtype
-    arrays = template_arrays(templates, technology, levels=levels, dtype=dtype)
-    layers = stacked_layers(layer.shape for layer in application.unique_layers)
-    return tabulate(layers, arrays, technology, grown, count), places
+    layers = stacked_layers(layer.shape for layer in setup.application.unique_layers)
+    return tabulate(layers, setup.machines(levels, dtype), cast(setup.technology, dtype), grown, count), places
 
 
 def _with_levels(nests: Mapping, lacking: int) -> Mapping:

@@ -25,9 +25,9 @@ from mohamjax import emo
 from mohamjax.hardware import Machine, Technology, Template, TemplateArrays, resize, template_arrays
 from mohamjax.mapping import ArraySizes, MappingTables, Wires, area, hop_columns, wires
 from mohamjax.platforms import product
+from mohamjax.schedule.setup import Setup
 from mohamjax.search.loop import Problem, evolved
 from mohamjax.struct import record
-from mohamjax.workload import ApplicationModel
 
 __all__ = ["NetworkChoice", "NetworkConfig", "choose_mappings", "network_choices"]
 
@@ -295,9 +295,7 @@ def _padded(values: Any, padding: int) -> np.ndarray:
 
 def network_choices(
     key: jax.Array,
-    application: ApplicationModel,
-    templates: tuple[Template, ...],
-    technology: Technology,
+    setup: Setup,
     tables: MappingTables,
     config: NetworkConfig | None = None,
 ) -> dict[tuple[str, str], list[NetworkChoice]]:
@@ -305,24 +303,23 @@ def network_choices(
 
     Args:
         key: typed key, consumed.
-        application: the networks.
-        templates: T templates.
-        technology: energy and area tables.
-        tables: Pareto tables `[U, T, M, ...]` of the application's unique layers.
+        setup: the networks, and the hardware.
+        tables: Pareto tables `[U, T, M, ...]` of the networks' unique layers.
         config: sizes of the search.
 
     Returns:
         Choices by rising latency, by (network, template).
     """
     out: dict[tuple[str, str], list[NetworkChoice]] = {}
+    application = setup.application
     owners = np.asarray(application.unique_of_layer)
     levels, dtype = tables.capacity.shape[-1], np.asarray(tables.cycles).dtype
-    arrays = template_arrays(templates, technology, levels=levels, dtype=dtype)
+    arrays = setup.machines(levels, dtype)
     every = wires([unique.shape for unique in application.unique_layers], arrays, tables)
     for n, network in enumerate(application.networks):
         mine = owners[np.asarray(application.network_of_layer) == n]
         unique, times = np.unique(mine, return_counts=True)
-        for t, template in enumerate(templates):
+        for t, template in enumerate(setup.templates):
             if not len(unique) or not (np.asarray(tables.count)[unique, t] > 0).all():
                 continue
             rows = jax.tree.map(lambda leaf, t=t, unique=unique: np.asarray(leaf)[unique, t], tables)
@@ -330,7 +327,7 @@ def network_choices(
             own_wires = Wires(sizes=sizes, hops=every.hops[unique, t])
             own = jax.random.fold_in(jax.random.fold_in(key, n), t)
             choices, objectives, (capacity, fanout) = choose_mappings(
-                own, rows, own_wires, times, template, technology, config
+                own, rows, own_wires, times, template, setup.technology, config
             )
             depth = len(template.levels)
             place = np.searchsorted(unique, mine)

@@ -24,12 +24,12 @@ from mohamjax.hardware import (
 )
 from mohamjax.mapping import MappingTables, recast
 from mohamjax.schedule import Requirements, load_requirements
+from mohamjax.schedule.setup import Setup
 from mohamjax.search.codesign import prepare
 from mohamjax.search.config import MohamConfig
 from mohamjax.search.context import MohamContext, build_context, check_tables
 from mohamjax.search.requirements import Site
 from mohamjax.search.settings import Settings
-from mohamjax.struct import cast
 from mohamjax.workload import ApplicationModel
 
 __all__ = ["DesignProblem", "search_keys"]
@@ -133,6 +133,11 @@ class DesignProblem:
         """Most chiplets of a design."""
         return int(self.site.most[-1])
 
+    @property
+    def setup(self) -> Setup:
+        """Networks and hardware, with the templates that tables and designs count (`site`)."""
+        return Setup(self.application, self.site.templates, self.technology, self.package)
+
     def settings(self, base: Settings | None = None, **changes: Any) -> Settings:
         """Settings of a search of this problem.
 
@@ -189,7 +194,7 @@ class DesignProblem:
             >>> space.bench.package.interface_bandwidth
             Array([4., 4., 4., 4.], dtype=float32)
         """
-        check_tables(tables, self.application, self.site.templates)
+        check_tables(tables, self.setup)
         dtype = jnp.dtype(dtype)
         if jax.dtypes.canonicalize_dtype(dtype) != dtype:
             raise InputError(
@@ -200,11 +205,8 @@ class DesignProblem:
         settings = self.settings()
         context = build_context(
             key,
-            self.application,
-            self.site.templates,
-            cast(self.technology, dtype),
+            self.setup,
             tables,
-            self.package,
             settings.moham,
             self.site,
             arrays=self.template_arrays(tables.capacity.shape[3], dtype),

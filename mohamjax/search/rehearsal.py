@@ -23,13 +23,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.devices import Devices, gathered
-from mohamjax.hardware import Technology, Template, fits, template_arrays
+from mohamjax.dims import WINDOWS
+from mohamjax.hardware import LevelRule, Technology, Template, fits, template_arrays
 from mohamjax.mapping import Mapping, MappingTables
 from mohamjax.mapping.tables import column_shapes
 from mohamjax.programs import once
 from mohamjax.schedule import Design, padded_jobs, reevaluate, scenario_bounds
 from mohamjax.schedule.measures import of_frames
 from mohamjax.schedule.periods import frame_jobs
+from mohamjax.schedule.setup import Setup
 from mohamjax.search.context import build_context
 from mohamjax.search.finish import finished
 from mohamjax.search.kinds import immediate, room_for
@@ -122,35 +124,50 @@ def made_up_designs(application: ApplicationModel, templates: Sequence[Template]
     return Design(**genes)
 
 
+def with_windows(tables: MappingTables, templates: Sequence[Template]) -> MappingTables:
+    """Made-up tables whose second entries run a window's two dimensions side by side, on templates that may do so.
+
+    In double precision such mappings need a program of their own (`mapping.tables.need_children`).
+    """
+    spatial = np.array(tables.mapping.spatial)
+    for t, template in enumerate(templates):
+        if any(_runs_windows(rule) for dataflow in template.dataflows for rule in dataflow.rules):
+            spatial[:, t, 1, 0, 0, list(WINDOWS[0])] = 2
+    return dataclasses.replace(tables, mapping=dataclasses.replace(tables.mapping, spatial=spatial))
+
+
+def _runs_windows(rule: LevelRule) -> bool:
+    """Whether some level's children may share out both dimensions of a window."""
+    along = {*rule.spatial_x, *rule.spatial_y}
+    return any({DIMS[d] for d in window} <= along for window in WINDOWS)
+
+
 class Rehearsal:
     """A rehearsal in two parts, the search and the evaluation of its front, in threads beside the caller's."""
 
     def __init__(
         self,
-        application: ApplicationModel,
+        setup: Setup,
         site: Site,
         settings: Settings,
-        technology: Technology,
         rates: Any,
         devices: Devices | None = None,
     ) -> None:
         """Begins. Searches of the same shapes are rehearsed once a process.
 
         Args:
-            application: the networks.
-            site: requirements brought together with them; its templates are the search's.
+            setup: networks and hardware of the search.
+            site: requirements brought together with them.
             settings: of the search.
-            technology: energy and area tables.
             rates: of the search's operators.
             devices: of the search.
         """
         self._devices = devices
-        self._application, self._site, self._settings = application, site, settings
-        self._technology, self._rates = technology, rates
+        self._setup, self._site, self._settings, self._rates = setup, site, settings, rates
         # Frames in flight are as many as the rates have them.
         self._frames = ()
         if of_frames(settings.moham.objectives):
-            self._frames = frame_jobs(application, settings.moham.periods).layer.shape
+            self._frames = frame_jobs(setup.application, settings.moham.periods).layer.shape
         # While layers are mapped one part at a time leaves them a processor.
         self._both, self._ended = threading.Event(), threading.Event()
         mark = self._mark()
@@ -161,15 +178,16 @@ class Rehearsal:
 
     def _mark(self) -> tuple[Any, ...]:
         """What the shapes depend on."""
-        layers, settings, site = self._application.layers, self._settings, self._site
+        application, settings, site = self._setup.application, self._settings, self._site
+        layers = application.layers
         before = immediate([layer.predecessors for layer in layers])
         after = np.bincount([p for needs in before for p in needs], minlength=1)
-        kinds = room_for(np.array(self._application.unique_of_layer), site.allowed, site.pin)
+        kinds = room_for(np.array(application.unique_of_layer), site.allowed, site.pin)
         return (
-            "rehearsal", len(layers), len(self._application.unique_layers),
+            "rehearsal", len(layers), len(application.unique_layers),
             max(map(len, before)), int(after.max()), kinds,
             tuple(template.content_hash() for template in site.templates),
-            settings.moham, settings.mapper.entries, settings.remap, settings.package, site.projects,
+            settings.moham, settings.mapper.entries, settings.remap, self._setup.package, site.projects,
             self._devices, self._frames,
         )  # fmt: skip
 
@@ -217,18 +235,18 @@ class Rehearsal:
         settings = self._settings
         grows = settings.moham.genes == "plans" and bool(settings.remap.every or settings.remap.polish)
         entries = settings.mapper.entries + (settings.remap.entries if grows else 0)
-        single = cast(self._technology, jnp.float32)
-        return made_up_tables(self._application.unique_layers, self._site.templates, single, entries)
+        setup = self._single()
+        return made_up_tables(setup.application.unique_layers, setup.templates, setup.technology, entries)
+
+    def _single(self) -> Setup:
+        return dataclasses.replace(self._setup, technology=cast(self._setup.technology, jnp.float32))
 
     def _search(self) -> None:
         settings, site = self._settings, self._site
         config = settings.moham
         self._go_on()
-        single = cast(self._technology, jnp.float32)
-        context = build_context(
-            jax.random.key(0), self._application, site.templates, single, self._made_up(), settings.package, config,
-            site, settings.weights,
-        )  # fmt: skip
+        made_up = self._made_up()
+        context = build_context(jax.random.key(0), self._single(), made_up, config, site, settings.weights)
         # It announces each compile.
         steps = run(
             jax.random.key(0), context, config, rates=self._rates, projects=site.projects, announce=self._go_on,
@@ -246,15 +264,12 @@ class Rehearsal:
                 collections.deque(closing(state, context, once_each, design_problem(config), most=1), maxlen=0)
 
     def _report(self) -> None:
-        settings, templates, tables = self._settings, self._site.templates, self._made_up()
-        config, package = settings.moham, settings.package
+        setup, config, tables = self._setup, self._settings.moham, self._made_up()
+        tables = with_windows(tables, setup.templates)
         # As many as there may be in the end, so that batches are as wide; none is wider than those of so many.
         number = min(config.islands * config.archive, 2048)
-        designs = made_up_designs(self._application, templates, config.tiles, number)
-        few = np.minimum(np.asarray(tables.count), 1)
-        found = reevaluate(
-            self._application, templates, self._technology, package, tables.mapping, few, designs,
-            measures=config.objectives, periods=config.periods,
-        )  # fmt: skip
+        designs = made_up_designs(setup.application, setup.templates, config.tiles, number)
+        few = np.minimum(np.asarray(tables.count), 2)
+        found = reevaluate(setup, tables.mapping, few, designs, measures=config.objectives, periods=config.periods)
         self._go_on()
-        scenario_bounds(self._application, templates, self._technology, package, found.tables, found.wires)
+        scenario_bounds(setup, found.tables, found.wires)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -20,10 +20,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.devices import Devices, agreed
-from mohamjax.hardware import PackageParameters, Technology, Template, template_arrays
+from mohamjax.hardware import PackageParameters, Template
 from mohamjax.mapping import Mapping, MappingTables, stacked_layers, tabulate, tabulate_sets
 from mohamjax.mapping.tables import entries_of
 from mohamjax.schedule import Chiplets, Design, Workbench, alone, chiplets, uncontended, workbench
+from mohamjax.schedule.setup import Setup
 from mohamjax.search.config import MapperConfig, MapperProgress, RemapConfig
 from mohamjax.search.context import MohamContext
 from mohamjax.search.loop import SearchState
@@ -31,7 +32,6 @@ from mohamjax.search.mapper import map_layers
 from mohamjax.search.mapper_context import largest_children_room
 from mohamjax.search.plans import WEIGHTS, mapping_scores, plan_tables
 from mohamjax.struct import take
-from mohamjax.workload import ApplicationModel, UniqueLayer
 
 __all__ = ["ChipletSample", "Remapper", "chiplets_of", "map_again", "with_room"]
 
@@ -140,11 +140,8 @@ def with_room(tables: MappingTables, entries: int) -> MappingTables:
 def map_again(
     key: jax.Array,
     sample: ChipletSample,
-    layers: Sequence[UniqueLayer],
-    templates: Sequence[Template],
-    technology: Technology,
+    setup: Setup,
     tables: MappingTables,
-    package: PackageParameters,
     config: MapperConfig,
     *,
     room: int | np.ndarray,
@@ -157,11 +154,8 @@ def map_again(
     Args:
         key: typed key, consumed.
         sample: the chiplets.
-        layers: unique layers.
-        templates: of the tables.
-        technology: energy and area tables.
+        setup: the networks, whose unique layers are mapped, and the hardware.
         tables: sets of mappings so far, with padding to grow into (`with_room`).
-        package: package parameters.
         config: settings of the mapper; without generations it goes on from what the sets hold, by descent.
         room: most mappings that join a set, one number or `[U, T]` int.
         max_children: of the programs of an earlier call of the mapper.
@@ -171,6 +165,7 @@ def map_again(
     Returns:
         The tables, and how many mappings joined.
     """
+    layers, templates, package = setup.application.unique_layers, setup.templates, setup.package
     made = [
         _made(templates[t], capacity, fanout, f"{templates[t].name}@{k}")
         for k, (t, capacity, fanout) in enumerate(zip(sample.template, sample.capacity, sample.fanout, strict=True))
@@ -179,12 +174,12 @@ def map_again(
     levels, dtype = tables.capacity.shape[3], tables.cycles.dtype
     given = _best_known(tables, sample, package) if not config.generations else None
     found = map_layers(
-        key, layers, made, technology, config, given=given, from_given=given is not None, wanted=sample.runs,
+        key, layers, made, setup.technology, config, given=given, from_given=given is not None, wanted=sample.runs,
         progress=progress, levels=levels, max_children=max_children, dtype=dtype, devices=devices,
     )  # fmt: skip
 
     most = np.broadcast_to(room, tables.count.shape)
-    new, u, t = _best_on_each(found, sample.template, layers, templates, technology, package)
+    new, u, t = _best_on_each(found, sample.template, setup)
     joined = 0
     for layer, template in np.unique(np.stack([u, t], axis=1), axis=0):
         rows = np.flatnonzero((u == layer) & (t == template))
@@ -239,39 +234,31 @@ def _best_known(
 
 
 def _best_on_each(
-    found: MappingTables,
-    kind: np.ndarray,
-    layers: Sequence[UniqueLayer],
-    templates: Sequence[Template],
-    technology: Technology,
-    package: PackageParameters,
+    found: MappingTables, kind: np.ndarray, setup: Setup
 ) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
     """The best mapping of every layer on each chiplet under each weight, counted on hardware of its own.
 
     Args:
         found: sets over the chiplets, `[U, K, ...]`.
         kind: `[K]` int, template of each chiplet.
-        layers: unique layers.
-        templates: the T templates.
-        technology: energy and area tables.
-        package: package parameters.
+        setup: networks and hardware.
 
     Returns:
         Entries `[n, ...]` by name as the tables have them, and the layer and the template of each, `[n]` int.
     """
     exists = np.arange(np.shape(found.cycles)[2]) < np.asarray(found.count)[..., None]
     energy = np.where(exists, np.asarray(found.objectives)[..., 1], np.inf)
-    score = np.stack(mapping_scores(alone(found, package), energy))  # [W, U, K, M]
+    score = np.stack(mapping_scores(alone(found, setup.package), energy))  # [W, U, K, M]
     u, k = np.nonzero(np.asarray(found.count) > 0)
     best = score.argmin(axis=3)[:, u, k].reshape(-1)
     u, k = np.tile(u, len(WEIGHTS)), np.tile(k, len(WEIGHTS))
     u, k, best = np.unique(np.stack([u, k, best]), axis=1)
     t = kind[k]
     levels, dtype = found.capacity.shape[3], np.asarray(found.cycles).dtype
-    arrays = jax.device_get(template_arrays(templates, technology, levels=levels, dtype=dtype))
-    shapes = jax.device_get(stacked_layers(layer.shape for layer in layers))
+    arrays = jax.device_get(setup.machines(levels, dtype))
+    shapes = jax.device_get(stacked_layers(layer.shape for layer in setup.application.unique_layers))
     nests = jax.tree.map(lambda leaf: np.asarray(leaf)[u, k, best][:, None], found.mapping)
-    table = tabulate_sets(take(shapes, u), take(arrays, t), technology, nests, np.ones(len(u), int))
+    table = tabulate_sets(take(shapes, u), take(arrays, t), setup.technology, nests, np.ones(len(u), int))
     return jax.tree.map(lambda leaf: np.asarray(leaf)[:, 0], entries_of(table)), u, t
 
 
@@ -321,10 +308,7 @@ class Remapper:
     def __init__(
         self,
         key: jax.Array,
-        application: ApplicationModel,
-        templates: Sequence[Template],
-        technology: Technology,
-        package: PackageParameters,
+        setup: Setup,
         mapper: MapperConfig,
         config: RemapConfig,
         generations: int,
@@ -336,10 +320,7 @@ class Remapper:
 
         Args:
             key: typed key of all rounds.
-            application: the networks.
-            templates: of the tables.
-            technology: energy and area tables, single precision.
-            package: package parameters.
+            setup: networks and hardware, the technology in single precision.
             mapper: settings of the layer mapper.
             config: settings of mapping again.
             generations: of the search, without those that polish.
@@ -354,11 +335,12 @@ class Remapper:
         self.schedule = [*self._searching, *(generations + i * config.settle for i in range(config.polish))]
         self.end = generations + config.polish * config.settle
         self._first = self.tables = with_room(tables, np.shape(tables.cycles)[2] + config.entries)
-        self._key, self._application, self._templates = key, application, templates
-        self._technology, self._package, self._progress = technology, package, progress
+        self._key, self._setup, self._progress = key, setup, progress
         levels = np.shape(tables.capacity)[3]
         # That of the mapper's own programs, which rounds use again.
-        self._max_children = largest_children_room(application.unique_layers, templates, technology, levels)
+        self._max_children = largest_children_room(
+            setup.application.unique_layers, setup.templates, setup.technology, levels
+        )
         self._mapper = dataclasses.replace(mapper, generations=config.generations, descent=config.descent)
 
     def due(self, generation: int) -> bool:
@@ -395,13 +377,11 @@ class Remapper:
         found = np.flatnonzero(archive.valid.reshape(-1))
         if len(found):
             sample = chiplets_of(designs, found, context.bench, self.config.chiplets)
-            spaces = self._application.unique_layers
             room = np.asarray(self._first.count) + self.config.entries - np.asarray(self.tables.count)
             self.tables, _ = agreed(
                 lambda: map_again(
-                    jax.random.fold_in(self._key, self.rounds), sample, spaces, self._templates, self._technology,
-                    self.tables, self._package, self._mapper, room=room,
-                    max_children=self._max_children, progress=self._progress, devices=self._devices,
+                    jax.random.fold_in(self._key, self.rounds), sample, self._setup, self.tables, self._mapper,
+                    room=room, max_children=self._max_children, progress=self._progress, devices=self._devices,
                 ),
                 self._devices,
             )  # fmt: skip
@@ -414,9 +394,9 @@ class Remapper:
             return context
         if self._built is not None:
             return self._built
-        bench = workbench(self._application, self._templates, self._technology, self.tables, self._package)
+        bench = workbench(self._setup, self.tables)
         bench = dataclasses.replace(bench, frames=context.bench.frames)
-        plans = plan_tables(self.tables, alone(self.tables, self._package), self._first)
+        plans = plan_tables(self.tables, alone(self.tables, self._setup.package), self._first)
         genetics = dataclasses.replace(context.genetics, count=jnp.asarray(self.tables.count))
         self._built = dataclasses.replace(context, genetics=genetics, bench=bench, plans=plans)
         return self._built
@@ -443,9 +423,9 @@ class Remapper:
         for leaf, own in zip(jax.tree.leaves(tables.mapping), jax.tree.leaves(saved["mapping"]), strict=True):
             np.put_along_axis(leaf, self._places(leaf), own, axis=2)
         levels, dtype = tables.capacity.shape[3], tables.cycles.dtype
-        layers = stacked_layers(layer.shape for layer in self._application.unique_layers)
-        arrays = template_arrays(self._templates, self._technology, levels=levels, dtype=dtype)
-        grown = tabulate(layers, arrays, self._technology, tables.mapping, saved["count"])
+        setup = self._setup
+        layers = stacked_layers(layer.shape for layer in setup.application.unique_layers)
+        grown = tabulate(layers, setup.machines(levels, dtype), setup.technology, tables.mapping, saved["count"])
         # What the mapper made stays as it made it, to the bit.
         places = np.arange(tables.cycles.shape[2])
         new = (places >= np.asarray(self._first.count)[..., None]) & (places < saved["count"][..., None])

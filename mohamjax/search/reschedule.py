@@ -18,11 +18,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mohamjax.hardware import PackageParameters, Technology
 from mohamjax.mapping import MappingTables
 from mohamjax.programs import light_jit
 from mohamjax.schedule import Design, Evaluated
 from mohamjax.schedule.ensemble import reevaluate_models
+from mohamjax.schedule.setup import Setup
 from mohamjax.search.config import MohamConfig
 from mohamjax.search.context import build_context
 from mohamjax.search.operators import Genetics
@@ -113,10 +113,9 @@ class Served:
 def reschedule(
     packages: Packages,
     applications: Sequence[ApplicationModel],
+    setup: Setup,
     tables: MappingTables,
     site: Site,
-    technology: Technology,
-    package: PackageParameters,
     config: MohamConfig,
 ) -> list[Served]:
     """Schedules application models on packages, each model by itself.
@@ -124,22 +123,19 @@ def reschedule(
     Args:
         packages: N packages, N >= 1.
         applications: A models.
+        setup: the hardware, with the templates of the tables; its networks do not count.
         tables: Pareto tables of their joined application's unique layers (`workload.ensemble.joined`).
         site: requirements brought together with the joined application; its templates are those of the tables.
-        technology: energy and area tables.
-        package: package parameters.
         config: settings; the number of tiles counts.
 
     Returns:
         Every model on the packages, evaluated in double precision.
     """
     models = Ensemble(tuple(Member(application) for application in applications))
-    single = cast(technology, jnp.float32)
+    single = Setup(models.joined, setup.templates, cast(setup.technology, jnp.float32), setup.package)
     # Random orders are for those who search.
     config = dataclasses.replace(config, orders=1)
-    context = build_context(
-        jax.random.key(0), models.joined, site.templates, single, tables, package, config, site, ensemble=models
-    )
+    context = build_context(jax.random.key(0), single, tables, config, site, ensemble=models)
     genetics: Genetics = jax.device_get(context.genetics)
     plans: PlanTables = jax.device_get(context.plans)
     parts = []
@@ -148,7 +144,7 @@ def reschedule(
         parts.append(_designs(_rows_of(packages, rows), genetics, plans, tables))
     designs, runs = jax.tree.map(lambda *x: np.concatenate(x)[: len(packages.template)], *parts)
     evaluated = reevaluate_models(
-        applications, site.templates, technology, package, tables.mapping, np.asarray(tables.count), designs,
+        applications, setup, tables.mapping, np.asarray(tables.count), designs,
         sizes=(packages.capacity, packages.fanout),
     )  # fmt: skip
     found, first = [], 0

@@ -9,17 +9,17 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
 from mohamjax import __version__
-from mohamjax.hardware import Technology, Template, package_to_dict, technology_hash
+from mohamjax.hardware import package_to_dict, technology_hash
 from mohamjax.mapping import MappingTables
 from mohamjax.schedule import Design, DesignFile
 from mohamjax.schedule.measures import DEFAULT, of_frames
+from mohamjax.schedule.setup import Setup
 from mohamjax.search.config import Rates
 from mohamjax.search.context import MohamContext
 from mohamjax.search.operators import Genetics
@@ -28,7 +28,7 @@ from mohamjax.search.plans import THRIFT, WEIGHTS, Plan
 from mohamjax.search.settings import Settings
 from mohamjax.search.stores import HISTORY_COLUMNS, Checkpoint
 from mohamjax.struct import plain
-from mohamjax.workload import ApplicationModel, Ensemble
+from mohamjax.workload import Ensemble
 
 __all__ = [
     "check_grown",
@@ -43,24 +43,16 @@ __all__ = [
 _WHOLE = ("generation", "evaluations", "front_size")
 
 
-def fingerprint(
-    application: ApplicationModel,
-    templates: Sequence[Template],
-    settings: Settings,
-    technology: Technology,
-    designs: DesignFile | None,
-    ensemble: Ensemble | None = None,
-) -> str:
+def fingerprint(setup: Setup, settings: Settings, designs: DesignFile | None, ensemble: Ensemble | None = None) -> str:
     """Hash of the inputs and settings that decide what a search does; a checkpoint goes on only under the same one.
 
     Args:
-        application: the networks.
-        templates: templates to choose from.
+        setup: the networks, and the hardware to choose from.
         settings: settings.
-        technology: energy and area tables.
         designs: the user's own designs.
-        ensemble: application models, of which `application` is the joined one.
+        ensemble: application models, of which the networks of `setup` are the joined one.
     """
+    application, technology = setup.application, setup.technology
     moham = dataclasses.asdict(settings.moham)
     loose = ["generations", "front", "chunk", "stop", "window", "delta", "end_batches", "end_rounds"]
     loose += ["migration"] * (settings.moham.islands == 1 or not settings.moham.migration)
@@ -71,10 +63,10 @@ def fingerprint(
         moham.pop(name)
     record = {
         "layers": [plain(layer) for layer in application.layers],
-        "templates": [t.content_hash() for t in templates],
+        "templates": [t.content_hash() for t in setup.templates],
         "technology": technology_hash(technology),
         "static_energy": technology.static_share is not None,
-        "package": package_to_dict(settings.package),
+        "package": package_to_dict(setup.package),
         "mapper": plain(settings.mapper),
         "moham": moham,
         "rates": named_rates(settings.rates),

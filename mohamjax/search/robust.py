@@ -22,13 +22,14 @@ import jax
 import numpy as np
 
 from mohamjax.devices import Devices, DevicesLike, chosen_devices
-from mohamjax.hardware import Technology, Template, load_technology, load_templates, packaged_templates
+from mohamjax.hardware import Template, load_technology, load_templates, packaged_templates
 from mohamjax.mapping import MappingTables, recast
 from mohamjax.schedule import Evaluated, Requirements
 from mohamjax.schedule.ensemble import own_tables, reevaluate_models
 from mohamjax.schedule.front import front_index
 from mohamjax.schedule.measures import DEFAULT
 from mohamjax.schedule.price import ALL, Comparison
+from mohamjax.schedule.setup import Setup
 from mohamjax.search.box import standing
 from mohamjax.search.codesign import Listener, SearchResult, Silent, co_optimise, explore, prepare, runnable
 from mohamjax.search.context import check_tables, staffed
@@ -241,6 +242,7 @@ def robust_search(
     site = prepare_robust(ensemble, templates, settings)
     technology = load_technology() if settings.technology is None else settings.technology
     everyone = ensemble.joined
+    setup = Setup(everyone, site.templates, technology, settings.package)
 
     tick = time.perf_counter()
     if tables is None:
@@ -248,9 +250,9 @@ def robust_search(
             f"mapping {plural(len(everyone.unique_layers), 'unique layer')} on "
             f"{plural(len(site.templates), 'template')}"
         )
-        first = _mapped(everyone, site.templates, technology, settings, listener, cache, spread)
+        first = _mapped(setup, settings, listener, cache, spread)
     else:
-        check_tables(tables, ensemble.everyone, site.templates)
+        check_tables(tables, setup.of(ensemble.everyone))
         first = recast(own_tables(everyone, ensemble.everyone, tables), np.float32)
     mapping_s = time.perf_counter() - tick
     with contextlib.ExitStack() as last_of_all:
@@ -261,18 +263,18 @@ def robust_search(
     applications = [member.application for member in ensemble.models]
     tick = time.perf_counter()
     evaluated = reevaluate_models(
-        applications, site.templates, technology, settings.package, explored.tables.mapping,
-        np.asarray(explored.tables.count), explored.designs,
-    )  # fmt: skip
+        applications, setup, explored.tables.mapping, np.asarray(explored.tables.count), explored.designs
+    )
     reevaluation_s = time.perf_counter() - tick
     assert explored.plans is not None
     chosen, objectives = _front(ensemble, site, evaluated)
-    few = standing(objectives, evaluated[0].offsets, explored.box, settings, listener.announce)
+    closed = None if explored.closed is None else explored.closed[chosen]
+    few = standing(objectives, evaluated[0].offsets, explored.box, settings, listener.announce, closed)
     chosen, objectives = chosen[few], objectives[few]
     models = tuple(own.take(chosen) for own in evaluated)
     plans: Plan = take(explored.plans, chosen)
 
-    beside = Rescheduler(ensemble, templates, site, technology, settings, explored.tables)
+    beside = Rescheduler(ensemble, templates, setup, settings, explored.tables)
     interrupted, nominal = explored.interrupted, None
     if ensemble.held_out and not interrupted:
         tick = time.perf_counter()
@@ -312,9 +314,7 @@ def robust_search(
 
 
 def _mapped(
-    application: ApplicationModel,
-    templates: Sequence[Template],
-    technology: Technology,
+    setup: Setup,
     settings: Settings,
     listener: Listener,
     cache: TableStore | None,
@@ -325,8 +325,8 @@ def _mapped(
 
     def mapped() -> MappingTables:
         return map_layers(
-            key, application.unique_layers, templates, technology, settings.mapper, progress=listener.mapping,
-            cache=cache, devices=devices,
+            key, setup.application.unique_layers, setup.templates, setup.technology, settings.mapper,
+            progress=listener.mapping, cache=cache, devices=devices,
         )  # fmt: skip
 
     return mapped() if devices is None else devices.from_first(mapped)
@@ -359,8 +359,7 @@ class Rescheduler:
     Attributes:
         ensemble: the application models.
         templates: those that were given.
-        site: requirements, with the templates of the tables.
-        technology: energy and area tables.
+        setup: networks and hardware of the search.
         settings: of the search.
         tables: of the joined application of the models.
         apart: of the joined application of the held-out models; None where there are none, or they were not mapped.
@@ -368,8 +367,7 @@ class Rescheduler:
 
     ensemble: Ensemble
     templates: tuple[Template, ...]
-    site: Site
-    technology: Technology
+    setup: Setup
     settings: Settings
     tables: MappingTables
     apart: MappingTables | None = None
@@ -387,7 +385,7 @@ class Rescheduler:
             only = _only(others, set(place))
             if tables is None:
                 listener.announce(f"mapping {plural(places.count(-1), 'unique layer')} of held-out models")
-                new = _mapped(only, self.site.templates, self.technology, self.settings, listener, cache, devices)
+                new = _mapped(self.setup.of(only), self.settings, listener, cache, devices)
             else:
                 new = recast(own_tables(only, self.ensemble.everyone, tables), np.float32)
             new = with_room(new, np.shape(self.tables.cycles)[2])
@@ -427,8 +425,7 @@ class Rescheduler:
     def _served(self, packages: Packages, members: Sequence[Member], tables: MappingTables) -> tuple[Served, ...]:
         applications = [member.application for member in members]
         site = _site(self.settings, joined(applications), self.templates)
-        config, package = self.settings.moham, self.settings.package
-        return tuple(reschedule(packages, applications, tables, site, self.technology, package, config))
+        return tuple(reschedule(packages, applications, self.setup, tables, site, self.settings.moham))
 
 
 def _only(application: ApplicationModel, known: set[Any]) -> ApplicationModel:

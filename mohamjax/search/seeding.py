@@ -11,21 +11,19 @@ import numpy as np
 
 from mohamjax import emo
 from mohamjax.errors import InputError
-from mohamjax.hardware import PackageParameters
 from mohamjax.mapping import MappingTables
 from mohamjax.schedule import Design, alone
+from mohamjax.schedule.setup import Setup
 from mohamjax.search.config import MohamConfig
 from mohamjax.search.requirements import Site
 from mohamjax.search.seeds import PRIORITIES, ListScheduler, Plans, seed_packages
-from mohamjax.workload import ApplicationModel
 
 __all__ = ["list_designs", "list_packages", "list_scheduler", "padded", "seed_designs"]
 
 
-def list_scheduler(
-    application: ApplicationModel, tables: MappingTables, package: PackageParameters, site: Site
-) -> ListScheduler:
+def list_scheduler(setup: Setup, tables: MappingTables, site: Site) -> ListScheduler:
     """List scheduling over the application and its tables, under the requirements of a site."""
+    application = setup.application
     unique = np.asarray(application.unique_of_layer)
     able = np.asarray(tables.count)[unique] > 0
     seats = np.full(len(site.tiles) + 1, -1)  # number of the fixed chiplet on each tile; -1 points at the last
@@ -37,7 +35,7 @@ def list_scheduler(
         pin=seats[site.pin],
         count=np.asarray(tables.count),
         objectives=np.asarray(tables.objectives, np.float64),
-        duration=alone(tables, package),
+        duration=alone(tables, setup.package),
     )
 
 
@@ -69,9 +67,8 @@ def list_packages(site: Site, able: np.ndarray) -> list[tuple[int, ...]]:
 
 
 def list_designs(
-    application: ApplicationModel,
+    setup: Setup,
     tables: MappingTables,
-    package: PackageParameters,
     site: Site,
     total_layers: int,
     *,
@@ -81,9 +78,8 @@ def list_designs(
     """List schedules over homogeneous and mixed packages under several choices of mappings, as distinct designs.
 
     Args:
-        application: networks.
+        setup: networks and hardware.
         tables: Pareto tables.
-        package: package parameters.
         site: tiles, fixed chiplets and their numbers.
         total_layers: L after padding.
         priorities: of `search.seeds.PRIORITIES`.
@@ -92,7 +88,7 @@ def list_designs(
     Returns:
         `Design` with a leading `[K]` axis, or None where no such package may be.
     """
-    scheduler = list_scheduler(application, tables, package, site)
+    scheduler = list_scheduler(setup, tables, site)
     packages = list_packages(site, scheduler.able)
     found = [scheduler.plans(packages, priority) for priority in priorities]
     plans = Plans.joined(found)
@@ -129,9 +125,8 @@ def padded(designs: Design, layers: int) -> Design:
 
 
 def seed_designs(
-    application: ApplicationModel,
+    setup: Setup,
     tables: MappingTables,
-    package: PackageParameters,
     config: MohamConfig,
     total_layers: int,
     site: Site,
@@ -141,9 +136,8 @@ def seed_designs(
     """First individuals: a user's own designs, then list schedules.
 
     Args:
-        application: networks.
+        setup: networks and hardware.
         tables: Pareto tables.
-        package: package parameters.
         config: settings; `seeded` switches the list schedules off, not the user's designs.
         total_layers: L after padding.
         site: requirements of the user; `anywhere` where there are none.
@@ -166,7 +160,7 @@ def seed_designs(
         )
     lists = None
     if config.seeded and keep:
-        lists = list_designs(application, tables, package, site, total_layers, keep=keep)
+        lists = list_designs(setup, tables, site, total_layers, keep=keep)
     own = None if injected is None else padded(injected, total_layers)
     chosen = [designs for designs in (own, lists) if designs is not None]
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *chosen) if chosen else None

@@ -9,6 +9,7 @@ import numpy as np
 
 from mohamjax import emo
 from mohamjax.schedule import Design, Evaluated, padded_jobs, reevaluate
+from mohamjax.schedule.setup import Setup
 from mohamjax.search.seeding import padded
 from mohamjax.unico.protocol import Axes, hypervolume
 from mohamjax.unico.search import CodesignResult
@@ -63,10 +64,7 @@ def evaluated_front(result: CodesignResult) -> tuple[Evaluated, np.ndarray]:
     designs = Design(**genes)
     capacity, fanout = space.sizes(digits)
     evaluated = reevaluate(
-        application,
-        templates,
-        result.technology,
-        result.package,
+        Setup(application, tuple(templates), result.technology, result.package),
         jax.tree.map(tabled, result.mappings),
         count,
         _padded(designs, layers),

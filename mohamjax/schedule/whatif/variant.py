@@ -143,15 +143,7 @@ def candidates_of(evaluated: Evaluated, names: Sequence[Any] | None = None) -> C
     levels = np.shape(chips.capacity)[-1]
     given = np.asarray(evaluated.designs.template).reshape(-1), np.asarray(chips.fanout).reshape(-1, levels, 2)
     with in_precision(evaluated.tables.cycles.dtype):
-        bench = workbench(
-            evaluated.application,
-            evaluated.templates,
-            evaluated.technology,
-            evaluated.tables,
-            evaluated.package,
-            padded_layers=evaluated.designs.order.shape[-1],
-            given=given,
-        )
+        bench = workbench(evaluated, evaluated.tables, padded_layers=evaluated.designs.order.shape[-1], given=given)
     return Candidates(
         names=tuple(range(len(evaluated)) if names is None else names),
         designs=evaluated.designs,

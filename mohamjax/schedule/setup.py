@@ -1,0 +1,42 @@
+"""Networks, and the hardware that systems for them are put together from."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from mohamjax.hardware import PackageParameters, Technology, Template, TemplateArrays, template_arrays
+from mohamjax.workload import ApplicationModel
+
+__all__ = ["Setup"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Setup:
+    """What the evaluation of a design depends on beside the design and the tables that its mappings come from.
+
+    Attributes:
+        application: the networks that run together.
+        templates: T templates, in the order of tables and designs, with the memory of the package
+            (`hardware.with_memory`).
+        technology: energy and area tables, in any float dtype.
+        package: package parameters.
+    """
+
+    application: ApplicationModel
+    templates: tuple[Template, ...]
+    technology: Technology
+    package: PackageParameters
+
+    def of(self, application: ApplicationModel) -> Setup:
+        """The same hardware for other networks."""
+        return Setup(application, self.templates, self.technology, self.package)
+
+    def machines(self, levels: int, dtype: Any) -> TemplateArrays:
+        """The templates as arrays `[T, ...]`.
+
+        Args:
+            levels: V, levels of the arrays; at least those of the deepest template.
+            dtype: float dtype; float64 needs JAX's x64 mode.
+        """
+        return template_arrays(self.templates, self.technology, levels=levels, dtype=dtype)
