@@ -296,7 +296,7 @@ def over_devices(function: Callable[..., Any], devices: DevicesLike = "all") -> 
     Raises:
         InputError: there are not so many devices.
 
-    Example:
+    Examples:
         >>> evaluate = mj.over_devices(jax.vmap(mj.evaluate, (0, None)), devices="all")
         >>> evaluate(designs, space).shape
         (64, 3)

@@ -94,7 +94,7 @@ def load_onnx(*paths: str | os.PathLike[str], **options: Any) -> ApplicationMode
     Raises:
         InputError: a file cannot be read or holds what is not modelled; names file, node and remedy.
 
-    Example:
+    Examples:
         >>> app = mj.load_onnx("one.onnx")
         >>> [layer.type for layer in app.layers]
         ['conv', 'dwconv', 'conv', 'fc']
@@ -171,7 +171,7 @@ def evaluate_mappings(
         ValueError: a shape or dtype is wrong, at trace time.
         InputError: the template does not run the layer's type.
 
-    Example:
+    Examples:
         >>> nests = jax.tree.map(lambda leaf: leaf[0, 0], tables.mapping)  # of layer 0 on template 0
         >>> costs = mj.evaluate_mappings(nests, problem.application.unique_layers[0], "simba")
         >>> costs.objectives.shape, bool(jnp.all(costs.valid))
@@ -317,7 +317,7 @@ def read_designs(
     Raises:
         InputError: the file cannot be read, or no entry of it is a design.
 
-    Example:
+    Examples:
         >>> own = mj.read_designs("designs.json")
         >>> objectives = jax.jit(jax.vmap(mj.evaluate, (0, None)))(own.designs, own.space)
         >>> objectives.shape == (len(own), 3), bool(jnp.all(jnp.isfinite(objectives)))
@@ -364,7 +364,7 @@ def read_schedules(path: str | os.PathLike[str], **options: Any) -> DesignSet | 
     Raises:
         InputError: the file cannot be read, is of no known format, or breaks its format.
 
-    Example:
+    Examples:
         >>> schedules = mj.read_schedules("table.json")
         >>> schedules.names
         ('first', 'second')
@@ -404,7 +404,7 @@ def write_designs(
     Raises:
         InputError: the file cannot be written.
 
-    Example:
+    Examples:
         >>> mj.write_designs("designs.npz", problem, tables, designs)
         >>> len(mj.read_designs("designs.npz"))
         64
@@ -453,7 +453,7 @@ def schedule_jobs(
     Raises:
         InputError: the file cannot be read, an unknown method or objective, or jobs that G# does not schedule.
 
-    Example:
+    Examples:
         >>> front = mj.schedule_jobs("table.json", method="LPT-EFT")  # a heuristic; "gsharp" searches
         >>> front.best.objectives["makespan"]
         6.0
@@ -503,7 +503,7 @@ def map_layers(
     Raises:
         InputError: there is no such budget, or there are not so many devices.
 
-    Example:
+    Examples:
         >>> found = mj.map_layers(problem, budget="tiny", seed=0)
         >>> found.count.shape  # Pareto sets: unique layers, templates
         (2, 2)
@@ -582,7 +582,7 @@ def search(
         InputError: an unknown setting or one that the problem decides, tables of another problem, or requirements that
             no design found meets.
 
-    Example:
+    Examples:
         >>> result = mj.search(problem, tables, budget="tiny", seed=0, population=16, generations=4, chunk=4)
         >>> result.front.objectives.dtype, len(result.front.designs) == len(result.front.objectives)
         (dtype('float64'), True)
@@ -639,7 +639,7 @@ def codesign(
     Raises:
         InputError: unknown names, a template that does not run some layer, a limit that nothing meets.
 
-    Example:
+    Examples:
         >>> app = mj.load_onnx("one.onnx")
         >>> found = mj.codesign(app, "unico-ci", budget="ci", method="random")  # a baseline; "unico" is the default
         >>> front = found.history.objectives[found.front]  # latency [s], power [W], area [mm^2]

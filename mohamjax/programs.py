@@ -76,7 +76,7 @@ def use_cache(folder: str | os.PathLike[str] | None = None) -> pathlib.Path:
     Raises:
         InputError: the folder cannot be made.
 
-    Example:
+    Examples:
         >>> folder = mj.use_cache("programs")
         >>> folder.is_dir()
         True

@@ -39,7 +39,7 @@ def take(tree: Any, index: Any) -> Any:
         tree: pytree of arrays with a common leading axis.
         index: integer, slice, or array of integers or truth values.
 
-    Example:
+    Examples:
         >>> take({"a": jnp.arange(4), "b": jnp.eye(4)}, 2)["a"]
         Array(2, dtype=int32)
     """
@@ -69,7 +69,7 @@ def stack(trees: Sequence[Any]) -> Any:
     Args:
         trees: at least one.
 
-    Example:
+    Examples:
         >>> stack([{"a": jnp.int32(1)}, {"a": jnp.int32(2)}])["a"]
         Array([1, 2], dtype=int32)
     """

@@ -1,10 +1,13 @@
 """The documentation: snippets marked as runnable run, page by page, and the pages build without a warning."""
 
+import ast
+import html
 import importlib.util
 import pathlib
 import re
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
@@ -51,6 +54,21 @@ def test_docstrings_point_to_pages_that_exist():
     assert found > 10
 
 
+def test_examples_are_headed_as_the_pages_read_them():
+    """Under another heading the pages take an example for text: quotes within quotes, and lists for links."""
+    sources = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "mohamjax").rglob("*.py")]
+    kinds = ast.Module, ast.ClassDef, ast.FunctionDef
+    texts = [ast.get_docstring(node) for source in sources for node in ast.walk(source) if isinstance(node, kinds)]
+    found = [text for text in texts if text and ">>> " in text]
+    assert len(found) > 40 and all(re.search(r"^Examples:$", text, re.M) for text in found)
+
+
+def test_what_builds_the_pages_brings_a_formatter_of_signatures():
+    """Without one every signature is a single line."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert any(one.startswith("ruff") for one in extras["docs"])
+
+
 @pytest.mark.slow
 def test_pages_build_without_a_warning(tmp_path):
     missing = [name for name in ("mkdocs", "material", "mkdocstrings") if importlib.util.find_spec(name) is None]
@@ -59,4 +77,9 @@ def test_pages_build_without_a_warning(tmp_path):
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "site" / "api" / "door" / "index.html").is_file()
+    door = (tmp_path / "site" / "api" / "door" / "index.html").read_text(encoding="utf-8")
+    found = re.findall(r'<div class="doc-signature highlight">.*?</div>', door, re.S)
+    lines = [html.unescape(re.sub("<[^>]+>", "", signature)).splitlines() for signature in found]
+    search = next(one for one in lines if one[0].startswith("search("))
+    assert len(search) > 10 and max(map(len, search)) < 80, "a signature is one endless line"
+    assert "<blockquote>" not in door, "an example is not shown as code"

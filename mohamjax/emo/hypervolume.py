@@ -35,7 +35,7 @@ def hypervolume(front: ArrayLike, reference: ArrayLike) -> jax.Array:
     Raises:
         ValueError: If M is not 1, 2 or 3 or the reference has another M.
 
-    Example:
+    Examples:
         >>> float(hypervolume(jnp.array([[1.0, 2.0], [2.0, 1.0]]), jnp.array([3.0, 3.0])))
         3.0
     """

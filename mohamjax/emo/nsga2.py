@@ -84,7 +84,7 @@ class NSGA2:
     compiles nothing anew.
     Objectives under constraints are those of `emo.constrained`.
 
-    Example:
+    Examples:
         >>> def sphere(x):  # two centres, 0 and 1
         ...     return jnp.stack([jnp.sum(x**2, axis=-1), jnp.sum((x - 1) ** 2, axis=-1)], axis=-1)
         >>> def vary(key, a, b):
@@ -401,7 +401,7 @@ def evolve(
         The state, the candidates that wait now, and the record `[most, ...]`, of which the first `count` rows mean
         something.
 
-    Example:
+    Examples:
         >>> from mohamjax.emo import NSGA2, evolve
         >>> search = NSGA2(
         ...     sample=lambda key: jax.random.uniform(key, (3,)),

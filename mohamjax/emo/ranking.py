@@ -49,7 +49,7 @@ def non_dominated_rank(objectives: ArrayLike, *, method: str = "auto") -> jax.Ar
     Raises:
         ValueError: If `objectives` has not two axes, or on an unknown method.
 
-    Example:
+    Examples:
         >>> non_dominated_rank(jnp.array([[1.0, 2.0], [2.0, 1.0], [2.0, 2.0]]))
         Array([0, 0, 1], dtype=int32)
     """
@@ -174,7 +174,7 @@ def crowding_distance(objectives: ArrayLike, rank: ArrayLike) -> jax.Array:
     Raises:
         ValueError: If the shapes do not match.
 
-    Example:
+    Examples:
         >>> crowding_distance(jnp.array([[0.0, 4.0], [1.0, 2.0], [4.0, 0.0]]), jnp.zeros(3, int))
         Array([inf,  2., inf], dtype=float32)
     """

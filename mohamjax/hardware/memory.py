@@ -38,7 +38,7 @@ class Memory:
     Raises:
         InputError: Both or neither are given, the type is unknown, or the energy is negative or not finite.
 
-    Example:
+    Examples:
         >>> Memory("HBM2")
         Memory(type='HBM2', energy=None)
         >>> Memory(energy=4.5).energy

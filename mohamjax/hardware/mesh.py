@@ -38,7 +38,7 @@ def route(chiplet: tuple[int, int], interface: tuple[int, int], columns: int) ->
     Returns:
         The links in order, the trunk first; hops - 1 of them. None where the chiplet stands at the interface's router.
 
-    Example:
+    Examples:
         >>> route((1, 1), (-1, 0), 2)
         [((0, 0), (1, 0)), ((1, 0), (1, 1))]
     """

@@ -78,7 +78,7 @@ class PackageParameters:
         memory: What a bit costs that moves between any chiplet and the off-chip memory; None where every template has
             the memory that it names itself. `with_memory` says what templates are in the package.
 
-    Example:
+    Examples:
         >>> PackageParameters(max_tiles=9, interface_bandwidth=8.0).max_interfaces
         4
     """

@@ -449,7 +449,7 @@ def evaluate_files(
         InputError: there is no input, `out` cannot be written, there is nothing to resume in it, or there are not so
             many devices.
 
-    Example:
+    Examples:
         >>> summary = mj.evaluate_files(["designs.json", "table.json"], "rows.csv")
         >>> summary.rows == summary.valid
         True

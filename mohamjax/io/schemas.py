@@ -51,7 +51,7 @@ def schema(name: str) -> dict[str, Any]:
     Raises:
         InputError: there is no such name.
 
-    Example:
+    Examples:
         >>> schema("fluid-schedule/1")["required"]
         ['format', 'cases']
     """

@@ -414,7 +414,7 @@ def simulate(
     Raises:
         ValueError: a shape does not fit the others, or a dtype is wrong, at trace time.
 
-    Example:
+    Examples:
         Two jobs of 4 time units on two accelerators; each asks for 2 bytes per time unit of a memory that has 3.
 
         >>> timeline = jax.jit(simulate)(

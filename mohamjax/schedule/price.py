@@ -52,7 +52,7 @@ def staircase(objectives: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Args:
         objectives: `[N, 3]` float; rows that are not finite do not count.
 
-    Example:
+    Examples:
         >>> staircase(np.array([[2.0, 2.0, 3.0], [1.0, 1.0, 5.0], [3.0, 3.0, 4.0]]))
         (array([3., 5.]), array([4., 1.]))
     """
@@ -73,7 +73,7 @@ def price(paid: np.ndarray, asked: np.ndarray) -> float:
         paid: `[N, 3]` float.
         asked: `[K, 3]` float.
 
-    Example:
+    Examples:
         >>> price(np.array([[2.0, 2.0, 1.0]]), np.array([[1.0, 1.0, 1.0]]))
         4.0
     """

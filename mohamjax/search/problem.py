@@ -68,7 +68,7 @@ class DesignProblem:
             contradict each other, the templates or the package.
         TypeError: an argument is of another type.
 
-    Example:
+    Examples:
         >>> from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape
         >>> stem = Layer("stem", "conv", "Conv", WorkloadShape(K=8, C=4, P=6, Q=6, R=3, S=3))
         >>> head = Layer("head", "fc", "Gemm", WorkloadShape(K=10, C=8), predecessors=(0,))
@@ -189,7 +189,7 @@ class DesignProblem:
         Raises:
             InputError: the tables are of another problem, or float64 is asked for without x64 mode.
 
-        Example:
+        Examples:
             >>> space = problem.arrays(tables)
             >>> space.bench.package.interface_bandwidth
             Array([4., 4., 4., 4.], dtype=float32)

@@ -78,7 +78,7 @@ def sample_mappings(problem: DesignProblem, count: int, seed: int = 0) -> Mappin
     Raises:
         InputError: `count` is below 1, or some layer has no valid mapping among the draws.
 
-    Example:
+    Examples:
         >>> tables = mj.sample_mappings(problem, count=16, seed=0)
         >>> tables.cycles.shape, int(tables.count.max())
         ((2, 2, 16), 16)
@@ -164,7 +164,7 @@ def sample_designs(key: jax.Array, space: MohamContext, n: int) -> Design:
     Returns:
         Designs with a leading axis: `designs[3]`, `designs[:5]`, `len(designs)`.
 
-    Example:
+    Examples:
         >>> designs = mj.sample_designs(jax.random.key(0), space, 64)
         >>> len(designs), designs[3].template.shape
         (64, (16,))
@@ -258,7 +258,7 @@ def report(design: Design | SizedDesign, space: MohamContext) -> DesignReport:
     Raises:
         ValueError: the design has other shapes than the space, or no integers, at trace time.
 
-    Example:
+    Examples:
         >>> detail = jax.jit(mj.report)(designs[3], space)
         >>> bool(detail.timeline.ok), detail.chiplets.area.shape
         (True, (16,))
@@ -286,7 +286,7 @@ def evaluate(design: Design | SizedDesign, space: MohamContext) -> jax.Array:
     Raises:
         ValueError: the design has other shapes than the space, or no integers, at trace time.
 
-    Example:
+    Examples:
         >>> objectives = jax.jit(jax.vmap(mj.evaluate, (0, None)))(designs, space)
         >>> objectives.shape, bool(jnp.all(jnp.isfinite(objectives)))
         ((64, 3), True)

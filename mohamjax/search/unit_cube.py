@@ -34,7 +34,7 @@ def design_dimensions(space: MohamContext, genes: str = "plans") -> int:
     Raises:
         ValueError: other genes.
 
-    Example:
+    Examples:
         >>> mj.design_dimensions(space), mj.design_dimensions(space, "layers")
         (161, 112)
     """
@@ -62,7 +62,7 @@ def decode_design(x: jax.typing.ArrayLike, space: MohamContext, genes: str = "pl
     Raises:
         ValueError: `x` has another shape, at trace time, or the genes are others.
 
-    Example:
+    Examples:
         >>> x = jax.random.uniform(jax.random.key(0), (32, mj.design_dimensions(space)))
         >>> several = jax.jit(jax.vmap(mj.decode_design, (0, None)))(x, space)
         >>> objectives = jax.jit(jax.vmap(mj.evaluate, (0, None)))(several, space)

@@ -98,7 +98,7 @@ def what_if(
         InputError: an unknown parameter, a value that it cannot have, designs that cannot run, or a problem of another
             space.
 
-    Example:
+    Examples:
         >>> vary = {"nop.interface_bandwidth": [2, 4, 8], "technology.dram_energy": "x0.5,x1"}
         >>> found = mj.what_if(designs, space, problem, vary)
         >>> found.grid.shape, len(found.table()["latency_s"])
@@ -132,7 +132,7 @@ def sensitivities(
     Raises:
         InputError: as of `what_if`.
 
-    Example:
+    Examples:
         >>> found = mj.sensitivities(designs, space, problem, ["technology.dram_energy", "nop.hop_energy"])
         >>> found.elasticity.shape, bool((found.elasticity[:, 0, 1] > 0).all())
         ((64, 2, 3), True)
@@ -170,7 +170,7 @@ def uncertainty(
     Raises:
         InputError: as of `what_if`, or a spread below 0.
 
-    Example:
+    Examples:
         >>> found = mj.uncertainty(designs, space, problem, spread=0.2, samples=10, seed=0)
         >>> found.quantiles.shape, bool(found.probability.max() <= 1)
         ((3, 64, 3), True)

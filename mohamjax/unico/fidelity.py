@@ -119,7 +119,7 @@ def parego(values: jax.Array, weights: jax.Array, rho: float = 0.2) -> jax.Array
         weights: `[M]` float that add up to 1.
         rho: share of the sum, which lets every objective take part.
 
-    Example:
+    Examples:
         >>> float(parego(jnp.array([0.2, 0.4, 0.1, 0.3]), jnp.full(4, 0.25)))
         0.15000000596046448
     """

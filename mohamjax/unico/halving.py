@@ -33,7 +33,7 @@ def seats(alive: int, area_percent: int = 15) -> tuple[int, int]:
     Raises:
         ValueError: If an argument is out of range.
 
-    Example:
+    Examples:
         >>> seats(32)
         (16, 4)
     """
@@ -78,7 +78,7 @@ class Bracket:
     Raises:
         ValueError: If a number is out of range, or the rounds are more than the hardware points can be halved for.
 
-    Example:
+    Examples:
         >>> Bracket(lanes=32, first=4, rounds=5).cost, Bracket(lanes=32, first=4, rounds=5).full_cost
         (384, 2048)
     """

@@ -71,7 +71,7 @@ class Robustness:
 def tail_rank(count: Any, tail_percent: int = 5) -> Any:
     """Rank, from 0, of the sample at the edge of the best `tail_percent` of `count` samples; integers throughout.
 
-    Example:
+    Examples:
         >>> tail_rank(100), tail_rank(101), tail_rank(20)
         (4, 5, 0)
     """

@@ -122,7 +122,7 @@ class HardwareSpace:
         variants: templates that the structural axes choose from, numbered by mixed radix over these alone, at their
             largest sizes.
 
-    Example:
+    Examples:
         >>> space = named_space("unico-edge")
         >>> space.size
         4147200

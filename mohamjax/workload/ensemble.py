@@ -255,7 +255,7 @@ def load_ensemble(
     Raises:
         InputError: the file cannot be read, is not well-formed, or names a network or a scenario that is not there.
 
-    Example:
+    Examples:
         >>> import pathlib
         >>> _ = pathlib.Path("models.yaml").write_text("models: [{name: all}, {name: one, networks: [resnet*]}]")
         >>> ensemble = load_ensemble("models.yaml", load_scenario("edge"))

@@ -129,7 +129,7 @@ def load_scenario(
     Raises:
         InputError: There is no such scenario or file, or it is not well-formed; names file, key and remedy.
 
-    Example:
+    Examples:
         >>> app = load_scenario("edge")
         >>> [network.name for network in app.networks]
         ['resnet50', 'ssd_resnet34_1200', 'bert_large_384']
@@ -192,7 +192,7 @@ def _too_large(what: str, most: str, name: str, source: str) -> InputError:
 def is_packaged(text: str) -> bool:
     """Whether `load_scenario` takes the text for a packaged scenario, by name or alias, and not for a file.
 
-    Example:
+    Examples:
         >>> [is_packaged(text) for text in ("edge", "C", "AR-VR-rates", "edge.yaml")]
         [True, True, True, False]
     """
