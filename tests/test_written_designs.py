@@ -93,9 +93,9 @@ def test_other_columns_leave_the_lists_of_a_design_to_their_forms(document):
 OTHERWISE = {
     "more columns": (("designs", 0, "worst_lateness_s"), -1.0),
     "a key of a step": (("designs", 0, "schedule", 0, "mine"), {"a": [1]}),
-    "a key of a chiplet": (("designs", 1, "chiplets", 0, "mine"), None),
+    "what a chiplet has for people": (("designs", 1, "chiplets", 0, "hops"), "far"),
     "a key of a nest": (("mappings", 0, "mine"), True),
-    "a key of the file": (("mine",), [{"a": 1}, {"a": 2}]),
+    "what the file has for people": (("bounds",), [{"a": 1}, {"a": 2}]),
     "a factor of 1": (("mappings", 0, "levels", 0, "temporal", "factors"), {"K": 1}),
     "a time that is no number": (("designs", 0, "schedule", 0, "start_s"), "soon"),
     "a name with a colon": (("networks", 0, "name"), "net: one"),
@@ -108,6 +108,19 @@ def test_both_ways_of_reading_say_the_same(tmp_path, document, kind):
     whole = read(tmp_path, document)
     assert whole.designs is not None and len(whole.designs) == 2
     same(read(tmp_path, changed(document, *OTHERWISE[kind])), whole)
+
+
+@pytest.mark.parametrize(("name", "remedy"), [("pakage", "did you mean 'package'?"), ("mine", "known keys: ")])
+def test_an_unknown_key_at_the_top_of_a_file_is_refused(tmp_path, document, name, remedy):
+    with pytest.raises(InputError) as caught:
+        read(tmp_path, changed(document, (name,), {}))
+    assert str(caught.value.file).endswith("designs.json") and caught.value.item == name
+    assert caught.value.message == f"unknown key {name!r}" and caught.value.remedy.startswith(remedy)
+
+
+def test_a_misspelt_key_of_a_chiplet_breaks_its_design_alone(tmp_path, document):
+    read_ = read(tmp_path, changed(document, ("designs", 1, "chiplets", 0, "level"), []))
+    assert read_.reasons[0] == "" and "unknown key 'level'; did you mean 'levels'?" in read_.reasons[1]
 
 
 def test_keys_stand_in_any_order_and_are_spelt_in_any_way(tmp_path, document):

@@ -1,6 +1,9 @@
 """Forms of the JSON documents that are read: keys, types and ranges. `io.schemas` publishes them.
 
 Names that must differ, numbers of entries and indices into other lists are checked by the readers.
+
+A key that may be left out is one whose misspelling would pass for its absence. So what has such keys takes no others
+(`Form`): whole files, chiplets and their sizes, layers, networks, jobs. What our own writers add for people is named.
 """
 
 from __future__ import annotations
@@ -46,11 +49,13 @@ _LARGEST = sys.float_info.max
 
 Unit = Literal["cycles", "s"]
 
+ForPeople = Annotated[Any, Meta(description="for people: readers leave it alone")]
+
 
 # ---------------------------------------------------------------- designs/1, schedule/1
 
 
-class SizeForm(OpenForm):
+class SizeForm(Form):
     """Sizes of one level of a chiplet; what is null is made just large enough."""
 
     name: str
@@ -58,12 +63,15 @@ class SizeForm(OpenForm):
     fanout: Annotated[tuple[Whole, Whole], Meta(description="[X, Y], two positive integers")] | None = None
 
 
-class ChipletForm(OpenForm):
+class ChipletForm(Form):
     """A chiplet; without `levels` it is made just large enough."""
 
     template: str
     tile: Index | None = None
     levels: list[SizeForm] | None = None
+    area_mm2: ForPeople = None
+    interface: ForPeople = None
+    hops: ForPeople = None
 
 
 class StepForm(OpenForm):
@@ -132,7 +140,7 @@ DESIGN_PARTS: dict[str, Any] = {
 """What `files.parse_json` reads by its form, of a document with designs or of a design alone."""
 
 
-class NetworkForm(OpenForm):
+class NetworkForm(Form):
     """A network of the application."""
 
     name: str | None = None
@@ -145,7 +153,7 @@ class NetworkForm(OpenForm):
 Earlier = Annotated[list[Index], Meta(description="a list of earlier layers of the same network")]
 
 
-class LayerForm(OpenForm, kw_only=True):
+class LayerForm(Form, kw_only=True):
     """A layer; those of a network stand together, each after its predecessors."""
 
     network: Index
@@ -161,14 +169,14 @@ class LayerForm(OpenForm, kw_only=True):
     )
 
 
-class TablesForm(OpenForm):
+class TablesForm(Form):
     """Which technology tables the designs were made with."""
 
     hash: str | None = None
     static_energy: bool = False
 
 
-class _WholeForm(OpenForm, kw_only=True):
+class _WholeForm(Form, kw_only=True):
     """What `designs/1` and `schedule/1` share."""
 
     mohamjax: str | None = None
@@ -188,6 +196,7 @@ class DesignsForm(_WholeForm, kw_only=True):
     layers: Annotated[list[LayerForm], Meta(min_length=1, description="the layers of every network")]
     designs: list[DesignForm]
     objectives: list[Text] | None = None
+    bounds: ForPeople = None
 
 
 class SchedulesForm(_WholeForm, kw_only=True):
@@ -217,7 +226,7 @@ class CaseForm(OpenForm):
     accelerators: Index | None = None
 
 
-class FluidForm(OpenForm):
+class FluidForm(Form):
     """Schedules with their costs."""
 
     format: Literal["fluid-schedule/1"]
@@ -246,7 +255,7 @@ class AcceleratorForm(OpenForm):
     resources: list[Reference]
 
 
-class JobForm(OpenForm):
+class JobForm(Form):
     """A job with its costs per accelerator; what its tenant wants of it, where anybody says so."""
 
     name: Text
@@ -268,7 +277,7 @@ class OrderForm(OpenForm):
     accelerator: list[Reference]
 
 
-class JobTableForm(OpenForm, kw_only=True):
+class JobTableForm(Form, kw_only=True):
     """Costs per job and accelerator, and schedules over them."""
 
     format: Literal["job-table/1"]
@@ -282,7 +291,7 @@ class JobTableForm(OpenForm, kw_only=True):
 # ---------------------------------------------------------------- mappings/1
 
 
-class MappingSetForm(OpenForm, kw_only=True):
+class MappingSetForm(Form, kw_only=True):
     """Mappings of one kind of layer on one template."""
 
     template: str
@@ -291,13 +300,18 @@ class MappingSetForm(OpenForm, kw_only=True):
     stride: Pair = (1, 1)
     dilation: Pair = (1, 1)
     mappings: list[NestForm]
+    layer: ForPeople = None
+    layers: ForPeople = None
 
 
-class MappingsForm(OpenForm):
+class MappingsForm(Form):
     """Loop nests of your own."""
 
     format: Literal["mappings/1"]
     sets: list[MappingSetForm]
+    mohamjax: ForPeople = None
+    offchip_bytes_per_cycle: ForPeople = None
+    networks: ForPeople = None
 
 
 # ---------------------------------------------------------------- job-transfer/1
