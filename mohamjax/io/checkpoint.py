@@ -7,6 +7,7 @@ import io
 import json
 import pathlib
 import warnings
+import zipfile
 from collections import abc
 from collections.abc import Callable
 from typing import Any
@@ -21,6 +22,9 @@ from mohamjax.search.stores import ANEW, Checkpoint, is_key, leaves_by_path
 __all__ = ["CHECKPOINT_FORMAT", "CheckpointFile", "read_checkpoint", "write_checkpoint"]
 
 CHECKPOINT_FORMAT = "checkpoint/3"
+
+_LEVEL = 3
+"""How hard zlib tries: mappings are mostly factors of 1, of which little is left in the time that writing takes."""
 
 
 def _digest(arrays: abc.Mapping[str, np.ndarray]) -> np.ndarray:
@@ -47,7 +51,10 @@ def write_checkpoint(path: str | pathlib.Path, tree: Any, meta: abc.Mapping[str,
     record = json.dumps({"format": CHECKPOINT_FORMAT, **meta})
     arrays["meta"] = np.frombuffer(record.encode(), np.uint8)
     arrays["digest"] = _digest(arrays)
-    np.savez(buffer, **arrays)
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
     write_bytes(path, buffer.getvalue())
 
 
