@@ -137,6 +137,44 @@ def test_selection_is_linked_and_filters_follow(browser, evaluated, tmp_path, co
     visit.close()
 
 
+LIMITS = {
+    "latency_s": {
+        "< 40ms": lambda v: v < 0.04,
+        "<= 40 m": lambda v: v <= 0.04,
+        ">0.04": lambda v: v > 0.04,
+        ">= 4e-2 s": lambda v: v >= 0.04,
+        "30 ms..0.05s": lambda v: 0.03 <= v <= 0.05,
+    },
+    "area_mm2": {"< 20 mm2": lambda v: v < 20, "> 20mm²": lambda v: v > 20},
+    "id": {"= 178": lambda v: v == "178", "17": lambda v: v == "17", ">= 200": lambda v: int(v) >= 200},
+    "n_chiplets": {"=2": lambda v: v == 2, "3": lambda v: v == 3},
+    "result": {"e u": lambda v: True, "= MADE UP": lambda v: v == "made up", "= made": lambda v: False},
+}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_filters_take_limits_with_and_without_units(browser, evaluated, tmp_path, name):
+    results = [made_up(evaluated, 300), made_up(evaluated, 4, "made up 2")]
+    for result in results:  # around the limits
+        for i, row in enumerate(result.front):
+            row |= {"latency_s": 0.02 + 0.0002 * (i + 0.5), "area_mm2": 5 + 0.1 * (i + 0.5)}
+    path, data = written(tmp_path, results)
+    values = []
+    for told in data["results"]:
+        size = len(told["ids"])
+        values += {"id": told["ids"], "result": [told["name"]] * size, **told["columns"]}[name]
+    visit = Visit(browser, path)
+    entry = visit.tab.locator(f'#designs input[data-column="{name}"]')
+    for text, passes in LIMITS[name].items():
+        entry.fill(text)
+        assert entry.get_attribute("aria-invalid") == "false"
+        assert visit.count()[0] == sum(map(passes, values)), text
+    if name == "latency_s":
+        entry.fill("< 40 mJ")
+        assert entry.get_attribute("aria-invalid") == "true"
+    visit.close()
+
+
 def test_the_keyboard_suffices(browser, evaluated, tmp_path):
     path, data = written(tmp_path, [made_up(evaluated, 130)], most=130)
     visit = Visit(browser, path)

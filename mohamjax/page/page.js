@@ -48,7 +48,8 @@
     return made;
   }
 
-  const PREFIXES = { p: 1e-12, n: 1e-9, u: 1e-6, "µ": 1e-6, m: 1e-3, "": 1, k: 1e3, M: 1e6, G: 1e9 };
+  const PREFIXES = { p: 1e-12, n: 1e-9, u: 1e-6, "µ": 1e-6, "μ": 1e-6, m: 1e-3, "": 1, k: 1e3, M: 1e6, G: 1e9 };
+  const UNITS = { s: "s", J: "J", W: "W", mm2: "mm²", "mm^2": "mm²", "mm²": "mm²" };
 
   function si(value, unit, digits = 4) {
     if (typeof value !== "number") return value === undefined ? "" : String(value);
@@ -61,12 +62,13 @@
 
   const plain = (value, digits = 5) => (typeof value === "number" ? String(Number(value.toPrecision(digits))) : value === undefined ? "" : String(value));
 
-  function written(name, value) {
-    if (name.startsWith("latency_s") || name.endsWith("_s")) return si(value, "s");
-    if (name === "energy_J") return si(value, "J");
-    if (name === "power_W") return si(value, "W");
-    return plain(value);
+  /** The unit of a column; empty where it has none. */
+  function unit(name) {
+    if (name.startsWith("latency_s") || name.endsWith("_s")) return "s";
+    return { energy_J: "J", power_W: "W", area_mm2: "mm²" }[name] || "";
   }
+
+  const written = (name, value) => (["s", "J", "W"].includes(unit(name)) ? si(value, unit(name)) : plain(value));
 
   function heading(name) {
     const known = { result: "results", id: "design", latency_s: "latency", energy_J: "energy", area_mm2: "area [mm²]", n_chiplets: "chiplets", power_W: "power" };
@@ -146,34 +148,31 @@
 
   const state = { sort: OBJECTIVES[0], rising: true, filters: {}, brush: null, current: null, page: 0, shown: [], chosen: [] };
 
-  /** A filter as a test of a value, null where it is none. */
-  function test(text, numeric) {
+  const NUMBER = "([-+]?(?:\\d+\\.?\\d*|\\.\\d+)(?:e[-+]?\\d+)?)\\s*([pnuµμmkMG]?)(s|J|W|mm2|mm\\^2|mm²)?";
+  const LIMIT = new RegExp("^(<=|>=|<|>|=)?\\s*" + NUMBER + "$"), RANGE = new RegExp("^" + NUMBER + "\\s*\\.\\.\\s*" + NUMBER + "$");
+
+  /** A filter as a test of a column's value, null where it is none: limits of numbers, in the column's unit; else texts. */
+  function test(text, name) {
     text = text.trim();
-    if (!numeric) {
-      const part = text.toLowerCase();
-      return (value) => String(value === undefined ? "" : value).toLowerCase().includes(part);
+    if (!numeric[name]) {
+      const whole = text.startsWith("="), part = text.replace(/^=\s*/, "").toLowerCase();
+      const lower = (value) => String(value === undefined ? "" : value).toLowerCase();
+      return (value) => (whole ? lower(value) === part : lower(value).includes(part));
     }
-    const number = "([-+]?(?:\\d+\\.?\\d*|\\.\\d+)(?:e[-+]?\\d+)?)\\s*([pnuµmkMG]?)";
-    const amount = (digits, prefix) => Number(digits) * PREFIXES[prefix];
-    let found = text.match(new RegExp("^(<=|>=|<|>|=)?\\s*" + number + "$"));
-    if (found) {
-      const limit = amount(found[2], found[3]);
-      const near = Math.abs(limit) * 1e-6;
-      return {
-        "<": (v) => v < limit, "<=": (v) => v <= limit + near, ">": (v) => v > limit, ">=": (v) => v >= limit - near,
-        "=": (v) => Math.abs(v - limit) <= near,
-      }[found[1] || "="];
-    }
-    found = text.match(new RegExp("^" + number + "\\s*\\.\\.\\s*" + number + "$"));
-    if (found) {
-      const low = amount(found[1], found[2]), high = amount(found[3], found[4]);
-      return (v) => v >= low - Math.abs(low) * 1e-6 && v <= high + Math.abs(high) * 1e-6;
-    }
-    return null;
+    const amount = ([digits, prefix, own]) => (own && UNITS[own] !== unit(name) ? NaN : Number(digits) * PREFIXES[prefix]);
+    const limit = text.match(LIMIT), range = text.match(RANGE);
+    const how = (limit && limit[1]) || "=";
+    const low = limit ? amount(limit.slice(2)) : range ? amount(range.slice(1, 4)) : NaN, high = range ? amount(range.slice(4)) : low;
+    if (Number.isNaN(low) || Number.isNaN(high)) return null;
+    const least = low - Math.abs(low) * 1e-6, most = high + Math.abs(high) * 1e-6; // what is shown has fewer digits
+    const kept = {
+      "<": (v) => v < low, "<=": (v) => v <= most, ">": (v) => v > high, ">=": (v) => v >= least, "=": (v) => v >= least && v <= most,
+    };
+    return (value) => kept[how](Number(value));
   }
 
   const numeric = {};
-  for (const name of columns) numeric[name] = rows.every((row) => row[name] === undefined || typeof row[name] === "number") && name !== "id" && name !== "result";
+  for (const name of columns) numeric[name] = rows.every((row) => row[name] === undefined || typeof row[name] === "number" || (name === "id" && /^\d+$/.test(row.id)));
 
   function refilter() {
     const tests = Object.entries(state.filters).filter(([, one]) => one).map(([name, one]) => (row) => one(row[name]));
@@ -304,9 +303,9 @@
   }
 
   function filter(name, input) {
-    const one = input.value.trim() ? test(input.value, numeric[name]) : undefined;
+    const one = input.value.trim() ? test(input.value, name) : undefined;
     input.setAttribute("aria-invalid", one === null ? "true" : "false");
-    input.title = one === null ? "not understood: write < 40m, >= 2, = 3 or 1..5" : "";
+    input.title = one === null ? "not understood: write < 40 " + unit(name) + ", >= 2, = 3 or 1..5" : "";
     state.texts = { ...state.texts, [name]: input.value };
     if (one === null) return;
     state.filters[name] = one;
