@@ -237,6 +237,7 @@ def test_5000_designs_and_512_whole_ones_of_176_layers_stay_below_10_MB(evaluate
 
 STANDING_IN = {
     **{f"{name}_{end}": 1.0 for name in ("latency_s", "energy_J", "area_mm2") for end in ("low", "high")},
+    **{f"{name}_ticks": [1.0, 10.0] for name in ("latency_s", "energy_J", "area_mm2")},
     "columns": 3, "results": ["a"], "width": 300, "height": 200, "point": 20, "ink": "#000",
     "lanes": ["0 simba (M0)"], "networks": ["n"], "gantt": 50, "latency": 1.0, "foot": 9, "resources": 50, "rows": 2,
     "middles": [0.5, 1.5], "names": ["interface 0", "DRAM"], "stacks": 40, "energyParts": ["MACs"],
@@ -260,7 +261,11 @@ def test_charts_are_vega_lite(name):
     signals = {signal["name"] for signal in vega.get("signals", ())}
     data = {data["name"] for data in vega["data"]}
     if name == "front":  # what the page listens to and sets
-        assert {"brush", "latency_s_low", "area_mm2_high"} <= signals and {"designs", "current", "bounds"} <= data
+        assert {"brush", "latency_s_low", "area_mm2_high", "energy_J_ticks"} <= signals and {
+            "designs",
+            "current",
+            "bounds",
+        } <= data
         # One selection over the three projections.
         assert ["brush_store" in json.dumps(mark) for mark in vega["marks"] if mark["type"] == "group"] == [True] * 3
     if name == "schedule":

@@ -175,6 +175,39 @@ def test_filters_take_limits_with_and_without_units(browser, evaluated, tmp_path
     visit.close()
 
 
+def test_log_axes_label_decades_and_no_label_touches_another(browser, evaluated, tmp_path):
+    result = made_up(evaluated, 60)
+    for i, row in enumerate(result.front):  # two decades of latency, less than one of energy, six of area
+        row |= {"latency_s": 0.04 * 1.1**i, "energy_J": 0.09 * 1.03**i, "area_mm2": 0.0005 * 1.24**i}
+    path, _ = written(tmp_path, [result])
+    visit = Visit(browser, path)
+    axes = visit.tab.locator("#front-chart svg .role-axis-label")
+    said = [axes.nth(k).locator("text:not([opacity='0'])").all_text_contents() for k in range(axes.count())]
+    said = [texts for texts in said if texts]
+    assert said.count(["0.001", "0.01", "0.1", "1", "10", "100"]) == 2  # area, in two projections
+    assert sum({"100ms", "1s", "10s"} <= set(texts) for texts in said) == 2
+    assert sum({"100mJ", "200mJ", "500mJ"} <= set(texts) for texts in said) == 2
+    for k in range(axes.count()):
+        shown = axes.nth(k).locator("text:not([opacity='0'])").all()
+        boxes = [label.bounding_box() for label in shown]
+        for a, b in zip(boxes, boxes[1:], strict=False):
+            apart = abs(a["x"] - b["x"]) > min(a["width"], b["width"]) or abs(a["y"] - b["y"]) > a["height"] * 0.8
+            assert apart, said
+    visit.close()
+
+
+@pytest.mark.parametrize(("scheme", "ink"), [("light", "#1b1f24"), ("dark", "#e6e8eb")])
+def test_feet_of_layers_that_wait_for_bandwidth_are_seen(browser, evaluated, tmp_path, scheme, ink):
+    """On dark paper black ones look like shorter bars."""
+    path, data = written(tmp_path, [made_up(evaluated, 5)])
+    visit = Visit(browser, path, color_scheme=scheme)
+    visit.tab.wait_for_selector("#schedule-chart svg")
+    feet = visit.tab.locator("#schedule-chart svg .concat_0_layer_1_marks path")
+    assert feet.count() > 0 and any(design["slowed"] for design in data["results"][0]["designs"].values())
+    assert set(feet.evaluate_all("paths => paths.map(path => path.getAttribute('fill'))")) == {ink}
+    visit.close()
+
+
 def test_the_keyboard_suffices(browser, evaluated, tmp_path):
     path, data = written(tmp_path, [made_up(evaluated, 130)], most=130)
     visit = Visit(browser, path)

@@ -43,7 +43,7 @@ _DEFAULT = tuple({"column": name, "label": title, "log": True} for name, (title,
 
 
 def _objective(objective: abc.Mapping[str, Any]) -> dict[str, Any]:
-    """An axis of an objective, whose limits the page sets."""
+    """An axis of an objective, whose limits and labels the page sets."""
     name = objective["column"]
     seconds = "format(datum.value, '.3~s')" + (" + 's'" if name.endswith("_s") else "")
     title, _, text = _AXES.get(name, (objective["label"], "", seconds))
@@ -56,7 +56,12 @@ def _objective(objective: abc.Mapping[str, Any]) -> dict[str, Any]:
             "domain": [{"expr": f"{_signal(name)}_{end}"} for end in ("low", "high")],
             "nice": False,
         },
-        "axis": {"labelExpr": text, "tickCount": 6, "labelOverlap": "greedy"},
+        "axis": {
+            "labelExpr": text,
+            "tickCount": 6,
+            "labelOverlap": "greedy",
+            "values": {"expr": f"{_signal(name)}_ticks"},
+        },
     }
 
 
@@ -155,6 +160,7 @@ def _front(objectives: Sequence[abc.Mapping[str, Any]]) -> dict[str, Any]:
         "$schema": SCHEMA,
         "params": [
             *limits,
+            *({"name": f"{_signal(o['column'])}_ticks", "value": f"${_signal(o['column'])}_ticks"} for o in objectives),
             {"name": "brush", "select": interval, "views": [f"projection_{k}" for k in range(len(pairs))]},
         ],
         "columns": "$columns",
@@ -175,7 +181,7 @@ def _convergence() -> dict[str, Any]:
                 "field": "evaluations",
                 "type": "quantitative",
                 "title": "evaluations",
-                "axis": {"format": "~s", "labelOverlap": "greedy"},
+                "axis": {"format": "~s", "labelOverlap": "greedy", "tickCount": 8},
             },
             "y": {"field": "hypervolume", "type": "quantitative", "title": "hypervolume", "scale": {"zero": False}},
             "color": _result("color"),
@@ -248,7 +254,7 @@ def _schedule() -> dict[str, Any]:
             },
             {
                 "data": {"name": "slowed"},
-                "mark": {"type": "bar", "clip": True, "height": {"band": 0.2}, "yOffset": "$foot", "color": "black"},
+                "mark": {"type": "bar", "clip": True, "height": {"band": 0.2}, "yOffset": "$foot", "color": "$ink"},
                 "encoding": {
                     "x": _time(),
                     "x2": {"field": "end"},

@@ -106,7 +106,7 @@
     return {
       background: null,
       view: { stroke: line },
-      axis: { ...text, gridColor: line, gridOpacity: 0.6, domainColor: soft, tickColor: soft },
+      axis: { ...text, labelSeparation: 6, gridColor: line, gridOpacity: 0.6, domainColor: soft, tickColor: soft },
       legend: { ...text },
       selection: { interval: { mark: { fill: soft, fillOpacity: 0.15, stroke: soft } } },
     };
@@ -227,6 +227,7 @@
     const columns = wide > 900 ? 3 : wide > 620 ? 2 : 1;
     const width = Math.floor((wide - 10) / columns) - 92;
     const point = rows.length > 1000 ? 16 : rows.length > 150 ? 26 : 46;
+    state.front = width;
     const size = { width, height: Math.min(330, Math.max(210, width)), columns, point };
     const made = await draw("front", { ...size, ...limits() },
       { designs: state.shown, current: current(), bounds: boundRows }, rows.length * 3 > MANY ? "canvas" : "svg");
@@ -246,6 +247,19 @@
 
   const current = () => (state.current ? [byKey.get(state.current)] : []);
 
+  const STEPS = [[1, 2, 3, 4, 5, 6, 7, 8, 9], [1, 1.5, 2, 3, 5, 7], [1, 2, 5], [1]];
+
+  /** Where a log axis has labels, as many as have room: in every decade the same, its beginning first; null: elsewhere. */
+  function ticks(low, high) {
+    const room = 46 * Math.log10(high / low) / state.front; // decades under a label
+    const gap = (steps) => Math.min(...steps.map((step, i) => Math.log10((steps[i + 1] || 10) / step)));
+    const steps = STEPS.find((steps) => gap(steps) >= room) || [1], every = Math.max(1, Math.ceil(room));
+    const found = [];
+    for (let decade = Math.floor(Math.log10(low)); decade <= Math.log10(high); decade++)
+      if (decade % every === 0) found.push(...steps.map((step) => Number(step + "e" + decade)).filter((value) => value >= low && value <= high));
+    return found.length > 1 ? found : null;
+  }
+
   /** Axes fit what the filters leave. */
   function limits() {
     const found = {};
@@ -257,6 +271,7 @@
         const room = 0.06 * (most - least) || 0.05 * Math.abs(most) || 1;
         found[signal + "_low"] = Number.isFinite(least) ? least - room : 0;
         found[signal + "_high"] = Number.isFinite(most) ? most + room : 1;
+        found[signal + "_ticks"] = null;
         continue;
       }
       let low = Infinity, high = 0;
@@ -265,6 +280,7 @@
       const margin = Math.max(Math.pow(high / low, 0.06), 1.05);
       found[signal + "_low"] = low / margin;
       found[signal + "_high"] = high * margin;
+      found[signal + "_ticks"] = ticks(low / margin, high * margin);
     }
     return found;
   }
