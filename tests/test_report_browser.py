@@ -3,6 +3,7 @@
 Needs playwright and a Chromium (`pip install playwright && playwright install chromium`, or one of the system).
 """
 
+import itertools
 import os
 import re
 import shutil
@@ -190,9 +191,30 @@ def test_log_axes_label_decades_and_no_label_touches_another(browser, evaluated,
     for k in range(axes.count()):
         shown = axes.nth(k).locator("text:not([opacity='0'])").all()
         boxes = [label.bounding_box() for label in shown]
-        for a, b in zip(boxes, boxes[1:], strict=False):
+        for a, b in itertools.pairwise(boxes):
             apart = abs(a["x"] - b["x"]) > min(a["width"], b["width"]) or abs(a["y"] - b["y"]) > a["height"] * 0.8
             assert apart, said
+    visit.close()
+
+
+@pytest.mark.parametrize("width", [1280, 1400])
+def test_no_table_is_cut_off(browser, evaluated, tmp_path, width):
+    result = made_up(evaluated, 60)
+    networks = ("ssd_mobilenet_v1_300", "efficientdet_d0_512", "mask_rcnn_r50_800", "yolov3_416", "resnet50")
+    for row in result.front:
+        row |= {"n_eyeriss": 1, "n_shidiannao": 2, **{f"latency_s_{name}": 0.0123456 for name in networks}}
+    path, _ = written(tmp_path, [result])
+    visit = Visit(browser, path)
+    visit.tab.set_viewport_size({"width": width, "height": 900})
+    visit.tab.wait_for_timeout(500)
+    wide = "parts => parts.filter(one => one.scrollWidth > one.clientWidth + 1).map(one => one.innerHTML.slice(0, 40))"
+    for kind in (".wide", ".tall", ".chart"):
+        assert visit.tab.locator(kind).count() and visit.tab.locator(kind).evaluate_all(wide) == []
+    # Both rows of the heading stay in sight.
+    visit.tab.evaluate("document.querySelector('#table .tall').scrollTop = 400")
+    rows = visit.tab.locator("#designs thead tr").all()
+    first, second = (row.bounding_box() for row in rows)
+    assert second["y"] >= first["y"] + first["height"] - 1
     visit.close()
 
 

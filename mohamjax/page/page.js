@@ -86,6 +86,9 @@
     return mark;
   };
 
+  /** A text that may be broken after underscores and slashes. */
+  const broken = (text) => String(text).split(/(?<=[_/])/).flatMap((part, at) => (at ? [element("wbr"), part] : [part]));
+
   function fill(table, head, body) {
     table.replaceChildren(
       element("thead", {}, element("tr", {}, ...head.map((text) => element("th", { scope: "col" }, text)))),
@@ -303,7 +306,7 @@
 
   function writeHead() {
     const titles = columns.map((name) => {
-      const button = element("button", { type: "button", onclick: () => sortBy(name) }, heading(name));
+      const button = element("button", { type: "button", onclick: () => sortBy(name) }, ...broken(heading(name)));
       return element("th", { scope: "col", "aria-sort": name === state.sort ? (state.rising ? "ascending" : "descending") : "none" }, button, name === state.sort ? (state.rising ? " ▲" : " ▼") : "");
     });
     const filters = columns.map((name) => {
