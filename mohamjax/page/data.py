@@ -113,7 +113,8 @@ def contents(results: Sequence[Result], *, most: int, always: Iterable[tuple[str
         named = [i for i, row in enumerate(result.front) if (result.name, row["design_id"]) in wanted]
         offset = result.offsets if tuple(result.measures) == measures else 0.0
         chosen = spread(result.over(measures), quota[result.name], measures, offset)
-        rows.append(_result(result, sorted({*chosen, *named}), measures))
+        roles = landmarks(result.over(measures), measures, offset)
+        rows.append(_result(result, sorted({*chosen, *named}), measures) | {"roles": roles})
     least = np.concatenate([result.over(measures) for result in results]).min(axis=0)
     told = [
         {"column": kind.column, "label": kind.label, "log": kind.log or bool(low > 0)}

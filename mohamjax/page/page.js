@@ -407,7 +407,8 @@
     const row = byKey.get(state.current);
     if (!row) return;
     const result = results[row.r], design = result.designs[row.i];
-    $("design-title").replaceChildren("Design ", row.id, results.length > 1 ? " of " : "", ...(results.length > 1 ? [sign(row.r), result.name] : []));
+    const roles = Object.keys(result.roles).filter((role) => result.roles[role] === row.i);
+    $("design-title").replaceChildren("Design ", row.id, roles.length ? " (" + roles.join(", ") + ")" : "", results.length > 1 ? " of " : "", ...(results.length > 1 ? [sign(row.r), result.name] : []));
     $("design-head").replaceChildren(element("p", {}, [...new Set([...OBJECTIVES, ...PLAIN])].map((name) => heading(name).replace(" [mm²]", "") + " " + written(name, row[name]) + (name === "area_mm2" ? " mm²" : "")).join(", ") + ", " + row.n_chiplets + (row.n_chiplets === 1 ? " chiplet" : " chiplets")));
     $("details").hidden = !design;
     $("no-details").hidden = Boolean(design);
@@ -661,10 +662,12 @@
   writeHead();
   writeProvenance();
   refilter();
-  const start = state.chosen.find((row) => row.whole) || state.chosen[0];
-  state.current = start ? start.key : null;
+  const start = byKey.get("0:" + results[0].roles.knee) || state.chosen[0];
+  state.current = (start.whole ? start : state.chosen.find((row) => row.whole) || start).key;
+  state.page = Math.floor(place() / PAGE);
   reselect();
   await drawAll();
   $("status").textContent = "";
   document.documentElement.dataset.ready = "yes";
 })();
+  $("designs").parentNode.scrollTop = $("rows").querySelector('tr[tabindex="0"]').offsetTop - 150;
