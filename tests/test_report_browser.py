@@ -216,6 +216,36 @@ def test_the_page_opens_on_the_knee_and_names_designs_by_their_roles(browser, ev
     visit.close()
 
 
+def test_layers_are_sorted_by_any_column(browser, evaluated, tmp_path):
+    path, data = written(tmp_path, [made_up(evaluated, 3)], most=3)
+    told = data["results"][0]
+    design = told["designs"][str(told["roles"]["knee"])]
+    visit = Visit(browser, path)
+    tab = visit.tab
+
+    def shown():
+        numbers = tab.locator("#layers tbody tr").evaluate_all("rows => rows.map(row => row.dataset.number)")
+        return list(map(int, numbers))
+
+    layers = list(range(len(design["nest"])))
+    assert shown() == layers
+    tab.click("#layers thead button:text-is('energy')")
+    energies = [design["energy_J"][number] for number in shown()]
+    assert energies == sorted(energies) and sorted(shown()) == layers and shown() != layers
+    assert tab.locator("#layers th[aria-sort=ascending]").inner_text().startswith("energy")
+    tab.keyboard.press("Enter")
+    assert [design["energy_J"][number] for number in shown()] == energies[::-1]
+    tab.click("#layers thead button:text-is('layer')")
+    names = [told["layers"][number]["name"] for number in shown()]
+    assert names == sorted(names)
+    # The arrows follow the order that is shown, and so does the loop nest.
+    tab.click("#layers tbody tr >> nth=0")
+    for number in shown():
+        assert tab.inner_text("#nest") == told["nests"][design["nest"][number]]["text"]
+        tab.keyboard.press("ArrowDown")
+    visit.close()
+
+
 @pytest.mark.parametrize("width", [1280, 1400])
 def test_no_table_is_cut_off(browser, evaluated, tmp_path, width):
     result = made_up(evaluated, 60)

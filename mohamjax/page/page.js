@@ -188,13 +188,7 @@
     const brush = Object.entries(state.brush || {}).map(([name, [a, b]]) => [name, Math.min(a, b), Math.max(a, b)]);
     const inside = (row) => brush.every(([name, low, high]) => row[name] >= low && row[name] <= high);
     const turn = state.rising ? 1 : -1, name = state.sort;
-    const rank = (row) => (row[name] === undefined ? null : row[name]);
-    state.chosen = state.shown.filter(inside).sort((a, b) => {
-      const [x, y] = [rank(a), rank(b)];
-      if (x === null || y === null) return (x === null) - (y === null);
-      if (numeric[name]) return turn * (x - y);
-      return turn * String(x).localeCompare(String(y), undefined, { numeric: true });
-    });
+    state.chosen = state.shown.filter(inside).sort((a, b) => compare(a[name], b[name], turn));
     state.page = Math.max(0, Math.min(state.page, Math.ceil(state.chosen.length / PAGE) - 1));
     const selected = brush.length ? ", of them " + state.chosen.length + " selected in the front" : "";
     $("count").textContent = state.shown.length + " of " + rows.length + " designs pass the filters" + selected + ".";
@@ -304,11 +298,21 @@
 
   // ---------------------------------------------------------------- the table
 
+  /** The heading of a column that sorts a table; `sorted` is 1 or -1 where it does so now. */
+  function title(text, sorted, act) {
+    const button = element("button", { type: "button", onclick: act }, ...broken(text));
+    return element("th", { scope: "col", "aria-sort": { 1: "ascending", [-1]: "descending" }[sorted] || "none" }, button, { 1: " ▲", [-1]: " ▼" }[sorted] || "");
+  }
+
+  /** Order of two values, upward or downward; missing ones come last both ways. */
+  function compare(x, y, turn) {
+    if (x === undefined || y === undefined) return (x === undefined) - (y === undefined);
+    if (typeof x === "number" && typeof y === "number") return turn * (x - y);
+    return turn * String(x).localeCompare(String(y), undefined, { numeric: true });
+  }
+
   function writeHead() {
-    const titles = columns.map((name) => {
-      const button = element("button", { type: "button", onclick: () => sortBy(name) }, ...broken(heading(name)));
-      return element("th", { scope: "col", "aria-sort": name === state.sort ? (state.rising ? "ascending" : "descending") : "none" }, button, name === state.sort ? (state.rising ? " ▲" : " ▼") : "");
-    });
+    const titles = columns.map((name) => title(heading(name), name === state.sort && (state.rising ? 1 : -1), () => sortBy(name)));
     const filters = columns.map((name) => {
       const input = element("input", { type: "text", "aria-label": "filter " + heading(name), value: state.texts && state.texts[name] || "" });
       input.dataset.column = name;
@@ -549,20 +553,38 @@
     ));
   }
 
+  /** Columns of the table of layers: heading, value, and how it is written; texts without the last. */
+  const LAYERS = [
+    ["layer", (bar) => bar.layer], ["network", (bar) => bar.network], ["chiplet", (bar) => bar.lane],
+    ["start", (bar) => bar.start, (v) => si(v, "s", 5)], ["takes", (bar) => bar.end - bar.start, (v) => si(v, "s")],
+    ["lost", (bar) => bar.lost, (v) => percent(v, 1)], ["MACs per cycle", (bar) => bar.rate, (v) => plain(v, 4)],
+    ["utilisation", (bar) => bar.use, (v) => percent(v, 1)], ["energy", (bar) => bar.energy, (v) => si(v, "J", 3)],
+  ];
+
   function writeLayers(result, design, about) {
-    state.layers = { result, about };
-    const body = about.bars.map((bar) => {
-      const line = element("tr", { tabIndex: bar.number ? -1 : 0, "aria-selected": "false" }, ...[
-        bar.layer, bar.network, bar.lane, si(bar.start, "s", 5), si(bar.end - bar.start, "s"), percent(bar.lost, 1), plain(bar.rate, 4), percent(bar.use, 1), si(bar.energy, "J", 3),
-      ].map((text, at) => element("td", { className: at > 2 ? "number" : "" }, text)));
+    state.layers = { result, about, by: null, turn: 1 };
+    listLayers(0);
+  }
+
+  /** The table of layers in the order of a column (at first: of the networks), with one of them picked. */
+  function listLayers(picked) {
+    const { about, by, turn } = state.layers;
+    const bars = by === null ? about.bars : [...about.bars].sort((a, b) => compare(LAYERS[by][1](a), LAYERS[by][1](b), turn));
+    const body = bars.map((bar) => {
+      const line = element("tr", {}, ...LAYERS.map(([, value, write]) => element("td", { className: write ? "number" : "" }, ...(write ? [write(value(bar))] : broken(value(bar))))));
       line.dataset.number = bar.number;
       return line;
     });
+    const sortBy = (at) => {
+      Object.assign(state.layers, { by: at, turn: at === by ? -turn : 1 });
+      listLayers(Number($("layers").querySelector('tr[aria-selected="true"]').dataset.number));
+      $("layers").querySelectorAll("thead button")[at].focus();
+    };
     $("layers").replaceChildren(
-      element("thead", {}, element("tr", {}, ...["layer", "network", "chiplet", "start", "takes", "lost", "MACs per cycle", "utilisation", "energy"].map((text) => element("th", { scope: "col" }, text)))),
+      element("thead", {}, element("tr", {}, ...LAYERS.map(([text], at) => title(text, at === by && turn, () => sortBy(at))))),
       element("tbody", {}, ...body),
     );
-    pick(0, false, true);
+    pick(picked, false, true);
   }
 
   /** Shows the loop nest of a layer and marks it in the schedule. */
@@ -590,11 +612,11 @@
   $("layers").addEventListener("keydown", (event) => {
     const line = event.target.closest("tr[data-number]");
     if (!line) return;
-    const last = state.layers.about.bars.length - 1, at = Number(line.dataset.number);
+    const lines = [...$("layers").tBodies[0].rows], last = lines.length - 1, at = lines.indexOf(line);
     const steps = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: last, PageDown: at + 15, PageUp: at - 15 };
     if (!(event.key in steps)) return;
     event.preventDefault();
-    pick(Math.max(0, Math.min(last, steps[event.key])), true);
+    pick(Number(lines[Math.max(0, Math.min(last, steps[event.key]))].dataset.number), true);
     $("layers").querySelector('tr[tabindex="0"]').focus();
   });
 
@@ -667,7 +689,7 @@
   state.page = Math.floor(place() / PAGE);
   reselect();
   await drawAll();
+  $("designs").parentNode.scrollTop = $("rows").querySelector('tr[tabindex="0"]').offsetTop - 150;
   $("status").textContent = "";
   document.documentElement.dataset.ready = "yes";
 })();
-  $("designs").parentNode.scrollTop = $("rows").querySelector('tr[tabindex="0"]').offsetTop - 150;
