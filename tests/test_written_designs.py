@@ -17,7 +17,7 @@ from mohamjax.hardware import load_technology, load_templates
 from mohamjax.io import evaluate_files, read_designs
 from mohamjax.io.files import parse_json
 from mohamjax.io.forms import DESIGN_PARTS, ChipletForm, DesignForm, StepForm
-from mohamjax.mapping.notation import NestForm, OwnedNestForm, mapping_from_dict, mappings_of
+from mohamjax.mapping.notation import NestForm, OwnedNestForm, loop_nest, mapping_from_dict, mappings_of
 
 TECHNOLOGY = load_technology()
 
@@ -121,6 +121,28 @@ def test_an_unknown_key_at_the_top_of_a_file_is_refused(tmp_path, document, name
 def test_a_misspelt_key_of_a_chiplet_breaks_its_design_alone(tmp_path, document):
     read_ = read(tmp_path, changed(document, ("designs", 1, "chiplets", 0, "level"), []))
     assert read_.reasons[0] == "" and "unknown key 'level'; did you mean 'levels'?" in read_.reasons[1]
+
+
+def test_a_loop_nest_says_ranges_as_timeloop_does():
+    """A loop over 112 read `0..111`, of which nobody knows whether it means 111 or 112 steps."""
+    levels = [
+        {"name": "RF", "keep": [1, 0, 1], "temporal": {"factors": {"K": 4}, "perm": "K"}, "spatial": {}},
+        {
+            "name": "DRAM",
+            "keep": [1, 1, 1],
+            "temporal": {"factors": {"P": 112}, "perm": "P"},
+            "spatial": {"X": [["C", 3]]},
+        },
+    ]
+    nest = mapping_from_dict({"levels": levels}, ["RF", "DRAM"], [[True, False, True], [True, True, True]])
+    assert [line.strip() for line in loop_nest(nest, ["RF", "DRAM"]).splitlines()] == [
+        "DRAM [keeps WIO]",
+        "for p in [0:112)",
+        "parallel for c in [0:3)  (along X)",
+        "RF [keeps WO]",
+        "for k in [0:4)",
+        "multiply-accumulate",
+    ]
 
 
 def test_keys_stand_in_any_order_and_are_spelt_in_any_way(tmp_path, document):

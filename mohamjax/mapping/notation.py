@@ -341,7 +341,7 @@ def _fault(form: NestForm, level_names: Sequence[str], file: object, item: str) 
 
 
 def loop_nest(mapping: Mapping, level_names: Sequence[str]) -> str:
-    """The mapping as a loop nest that a person can read, outermost loop first."""
+    """The mapping as a loop nest that a person can read, outermost loop first; ranges as Timeloop writes them."""
     rows = mapping_to_dict(mapping, level_names)["levels"]
     lines, depth = [], 0
     for row in reversed(rows):
@@ -351,10 +351,10 @@ def loop_nest(mapping: Mapping, level_names: Sequence[str]) -> str:
             bound = row["temporal"]["factors"].get(letter, 1)
             if bound > 1:
                 depth += 1
-                lines.append("  " * depth + f"for {letter.lower()} in 0..{bound - 1}")
+                lines.append("  " * depth + f"for {letter.lower()} in [0:{bound})")
         for axis in "YX":
             for letter, bound in reversed(row["spatial"][axis]):
                 depth += 1
-                lines.append("  " * depth + f"parallel for {letter.lower()} in 0..{bound - 1}  (along {axis})")
+                lines.append("  " * depth + f"parallel for {letter.lower()} in [0:{bound})  (along {axis})")
     lines.append("  " * (depth + 1) + "multiply-accumulate")
     return "\n".join(lines)
