@@ -374,6 +374,19 @@ def test_an_optimiser_of_ones_own_on_the_unit_cube():
         mj.design_dimensions(space, "genes")
 
 
+@pytest.mark.parametrize("genes", ["plans", "layers"])
+def test_a_point_with_a_nan_is_no_design(space, genes):
+    point = np.full(mj.design_dimensions(space, genes), 0.5, np.float32)
+    whole = jax.jit(mj.decode_design, static_argnames="genes")(point, space, genes=genes)
+    assert jax.tree.all(jax.tree.map(np.array_equal, whole, mj.decode_design(point, space, genes)))
+    point[-1] = np.nan
+    with pytest.raises(InputError, match="x: holds a NaN"):
+        mj.decode_design(point, space, genes)
+    for point in (point, np.full_like(point, np.nan)):
+        costs = jax.jit(lambda x: mj.evaluate(mj.decode_design(x, space, genes), space))(point)
+        assert np.isinf(costs).all()
+
+
 def test_designs_are_indexed_like_arrays(designs):
     assert len(designs) == 64 and len(designs[:5]) == 5
     np.testing.assert_array_equal(designs[3].order, designs.order[3])

@@ -1,7 +1,8 @@
 """Designs from points of the unit cube: what any outside optimiser needs to search them.
 
 Every point means a valid design, and nearby points mean similar ones as far as that can be: chiplets grow with their
-numbers, and mappings go from the fastest to the slowest. Points outside the cube count as the nearest inside.
+numbers, and mappings go from the fastest to the slowest. Points outside the cube count as the nearest inside. A point with a NaN is
+none: it is refused, and where it is traced it gives a design that cannot run.
 
 Axes: D dimensions, L layers (padded), S tiles, T templates, C components of a size. Functions are for one point.
 """
@@ -12,7 +13,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import core as jax_core
 
+from mohamjax.errors import InputError
 from mohamjax.schedule import Design
 from mohamjax.search.context import MohamContext
 from mohamjax.search.operators import Genetics
@@ -57,9 +60,11 @@ def decode_design(x: jax.typing.ArrayLike, space: MohamContext, genes: str = "pl
         genes: static, `plans` or `layers`.
 
     Returns:
-        One valid design.
+        One valid design. Under `jit` and `vmap`, where nothing can be raised, a point that holds a NaN gives a design
+        whose genes are all -1, and `evaluate` answers with infinite objectives.
 
     Raises:
+        InputError: `x` holds a NaN and is not traced.
         ValueError: `x` has another shape, at trace time, or the genes are others.
 
     Examples:
@@ -73,7 +78,11 @@ def decode_design(x: jax.typing.ArrayLike, space: MohamContext, genes: str = "pl
     if jnp.shape(x) != wanted:
         remedy = "; this takes one point: jax.vmap(decode_design, (0, None)) takes many" if jnp.ndim(x) > 1 else ""
         raise ValueError(f"x: expected shape {wanted}, got {jnp.shape(x)}{remedy}")
-    return decode_unit(x, space.genetics, space.plans, genes)
+    lost = jnp.any(jnp.isnan(jnp.asarray(x)))
+    if not isinstance(lost, jax_core.Tracer) and bool(lost):
+        raise InputError("holds a NaN", item="x", remedy="give numbers in [0, 1]")
+    design = decode_unit(x, space.genetics, space.plans, genes)
+    return jax.tree.map(lambda gene: jnp.where(lost, -1, gene), design)
 
 
 def _widths(genetics: Genetics, tables: PlanTables, genes: str) -> tuple[int, ...]:
