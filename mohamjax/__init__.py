@@ -20,7 +20,6 @@ Importing this package starts no device work, changes no global JAX setting, and
 from __future__ import annotations
 
 import importlib
-import inspect
 import sys
 import time
 import types
@@ -108,6 +107,7 @@ _ROADS = {
     "sample_designs": "search.roads",
     "sample_mappings": "search.roads",
     "schedule_jobs": "door",
+    "search": "door",
     "sensitivities": "search.whatif",
     "simulate": "schedule",
     "uncertainty": "search.whatif",
@@ -115,19 +115,22 @@ _ROADS = {
     "what_if": "search.whatif",
     "write_designs": "door",
 }
-"""Where each road is, `module` or `module:name`. `emo` and `search` are rooms; `search` is called as `door.search`."""
+"""Where each road is, `module` or `module:name`. `emo` is a package, and `search` both a package and a road."""
 
 STARTED = time.time()
 """When this process began to import the package, seconds since the epoch: what changed later is not what runs."""
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("emo", "search"):
-        return importlib.import_module(f"mohamjax.{name}")
+    if name == "emo":
+        return importlib.import_module("mohamjax.emo")
     if name not in _ROADS:
         raise AttributeError(f"module 'mohamjax' has no attribute {name!r}")
     module, _, own = _ROADS[name].partition(":")
     road = getattr(importlib.import_module(f"mohamjax.{module}"), own or name)
+    if name == "search":
+        # The function has the attributes of the package of its name, so that `mohamjax.search.Settings` is found too.
+        road.__dict__ = vars(importlib.import_module("mohamjax.search"))
     globals()[name] = road
     return road
 
@@ -136,25 +139,16 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-class _Room(types.ModuleType):
-    """The room `search`, called as its road: Python binds a package's name to the folder, whatever is written."""
+class _Mohamjax(types.ModuleType):
+    """This package, in which the name `search` stays free for the function.
 
-    @property
-    def __signature__(self) -> inspect.Signature:
-        return inspect.signature(importlib.import_module("mohamjax.door").search)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """As `door.search`."""
-        return importlib.import_module("mohamjax.door").search(*args, **kwargs)
-
-
-class _House(types.ModuleType):
-    """This package; it hangs the road on the room once Python binds that to its name."""
+    Python binds a package to its name in the parent once it is imported. `from mohamjax.search import ...` does not need
+    that: it looks into `sys.modules`.
+    """
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name == "search" and isinstance(value, types.ModuleType):
-            value.__class__ = _Room
-        super().__setattr__(name, value)
+        if name != "search" or not isinstance(value, types.ModuleType):
+            super().__setattr__(name, value)
 
 
-sys.modules[__name__].__class__ = _House
+sys.modules[__name__].__class__ = _Mohamjax

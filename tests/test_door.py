@@ -93,11 +93,11 @@ EXAMPLES = [
 
 
 def documented(name):
-    """What a public name's example stands in: a room that is called has it in the function."""
+    """The public thing of a name, as `emo.NSGA2`."""
     thing = mj
     for part in name.split("."):
         thing = getattr(thing, part)
-    return door.search if name == "search" else thing
+    return thing
 
 
 @pytest.mark.parametrize("name", [pytest.param(x, marks=[pytest.mark.slow] * (x == "codesign")) for x in EXAMPLES])
@@ -164,11 +164,28 @@ def test_import_is_light():
     assert run(code) == ["True"]
 
 
-def test_a_room_that_bears_the_name_of_its_road_is_called(problem):
-    import mohamjax.search as room
-
-    assert room is mj.search and callable(room)
-    assert list(inspect.signature(mj.search).parameters)[:4] == ["problem", "tables", "budget", "seed"]
+def test_the_name_search_is_a_function_and_a_package():
+    code = """
+import importlib, inspect, io, pickle, pydoc, sys
+FIRST
+import mohamjax as mj
+room = sys.modules.get("mohamjax.search") or importlib.import_module("mohamjax.search")
+from mohamjax.search import Settings
+import mohamjax.search.settings as settings
+import mohamjax.search as both
+assert inspect.isfunction(mj.search) and both is mj.search and inspect.ismodule(room)
+assert mj.search.Settings is Settings is settings.Settings and mj.search.settings is settings
+assert pickle.loads(pickle.dumps(mj.search)) is mj.search
+assert list(inspect.signature(mj.search).parameters)[:4] == ["problem", "tables", "budget", "seed"]
+told = io.StringIO()
+pydoc.Helper(output=told).help(mj.search)
+told = pydoc.plain(told.getvalue())
+assert "search(problem" in told and inspect.getdoc(mj.search).splitlines()[0] in told, told
+assert len(told) < 6000, len(told)
+print("good")
+"""
+    for first in ("", "import mohamjax.search", "from mohamjax.search import co_optimise", "import mohamjax.search.moham"):
+        assert run(code.replace("FIRST", first)) == ["good"]
 
 
 # ---------------------------------------------------------------- the problem
