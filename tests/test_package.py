@@ -198,6 +198,53 @@ def test_file(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("field", "value", "parts"),
+    [
+        ("interface_bandwidth", 0, ["0 is too small", "above 0"]),
+        ("interface_bandwidth", -1.0, ["-1.0 is too small", "above 0"]),
+        ("link_bandwidth", math.nan, ["nan", "number"]),
+        ("link_bandwidth", np.float32(0), ["0.0 is too small", "above 0"]),
+        ("dram_bandwidth", None, ["package.dram_bandwidth"]),
+        ("dram_bandwidth", "fast", ["'fast'", "or `unlimited`"]),
+        ("hop_energy", -0.1, ["-0.1 is too small", "at least 0"]),
+        ("hop_energy", math.inf, ["inf is not finite"]),
+        ("router_area", "1", ["expected a number"]),
+        ("transceiver_area", math.nan, ["expected a number"]),
+        ("max_tiles", 2.5, ["2.5 is not whole"]),
+        ("max_tiles", 0, ["0 is too small", "at least 1"]),
+        ("max_tiles", True, ["expected a whole number"]),
+        ("contention", "none", ["known: all, interface, mesh"]),
+        ("placement", "corners", ["did you mean 'corner'"]),
+        ("interface_counts", (), ["is empty", "[[4, 2], [null, 4]]"]),
+        ("interface_counts", ((4, 2),), ["not in order"]),
+        ("interface_counts", ((None, 0),), ["at least 1"]),
+        ("memory", "HBM2", ["is no memory"]),
+    ],
+)
+def test_a_package_of_nonsense_is_refused_where_it_is_made(field, value, parts):
+    with pytest.raises(InputError) as error:
+        PackageParameters(**{field: value})
+    message = str(error.value)
+    assert message.startswith(f"package.{field}")
+    assert all(part in message for part in parts), message
+    assert error.value.remedy
+
+
+def test_a_package_takes_numbers_of_every_kind():
+    given = PackageParameters(
+        max_tiles=np.int64(4), link_bandwidth="unlimited", hop_energy=np.float32(1), interface_counts=[[None, 2]]
+    )
+    assert given == PackageParameters(
+        max_tiles=4, link_bandwidth=math.inf, hop_energy=1.0, interface_counts=((None, 2),)
+    )
+    assert hash(given) == hash(dataclasses.replace(given))
+    # Arrays are of a caller who traces or sweeps them: nothing is known of their numbers.
+    assert PackageParameters(interface_bandwidth=np.array([0.0, 4.0])).interface_bandwidth.shape == (2,)
+    energy = jax.jit(lambda pj: PackageParameters(hop_energy=pj).hop_energy * 2)(0.5)
+    assert float(energy) == 1.0
+
+
+@pytest.mark.parametrize(
     ("data", "parts"),
     [
         ({"max_tile": 4}, ["package.max_tile", "did you mean 'max_tiles'"]),

@@ -24,7 +24,7 @@ from mohamjax.forms import Amount, Form, Whole, read_form
 from mohamjax.hardware.memory import Bandwidth, Memory, MemoryForm, memory_of, memory_to_dict
 from mohamjax.hardware.mesh import Link, route, trunks
 from mohamjax.hardware.technology import DRAM_TYPES
-from mohamjax.reader import choice, read_yaml
+from mohamjax.reader import read_yaml
 from mohamjax.struct import record
 
 __all__ = [
@@ -58,10 +58,36 @@ _LPDDR4 = Memory(DRAM_TYPES[0])
 _PER_ROW = 2
 _MOST_TILES = 1024
 
+Tiles = Annotated[int, Meta(ge=1, le=_MOST_TILES)]
+
+Share = Annotated[
+    tuple[Whole | None, Whole],
+    Meta(description="[most chiplets, interfaces], null for the chiplets of the last one"),
+]
+
+Shares = Annotated[list[Share], Meta(min_length=1, description="for example [[4, 2], [null, 4]]")]
+
+_ALLOWED: dict[str, Any] = {
+    "max_tiles": Tiles,
+    "link_bandwidth": Bandwidth,
+    "interface_bandwidth": Bandwidth,
+    "dram_bandwidth": Bandwidth,
+    "hop_energy": Amount,
+    "router_area": Amount,
+    "transceiver_area": Amount,
+    "contention": Contention,
+    "placement": Placement,
+    "interface_counts": Shares,
+}
+"""What the fields of `PackageParameters` may be; the keys of `PackageForm` are of the same types."""
+
 
 @dataclasses.dataclass(frozen=True)
 class PackageParameters:
     """What a package is made of. Bandwidths in bytes per cycle are GB/s at 1 GHz.
+
+    Bandwidths are above 0, and `math.inf` or `"unlimited"` where nothing limits; energies and areas are at least 0.
+    Fields that are arrays are not checked: they may be traced, or hold the numbers of several packages.
 
     Attributes:
         max_tiles: Most chiplets that it can have.
@@ -77,6 +103,9 @@ class PackageParameters:
             entry is None: beyond. Never more than two per row are placed.
         memory: What a bit costs that moves between any chiplet and the off-chip memory; None where every template has
             the memory that it names itself. `with_memory` says what templates are in the package.
+
+    Raises:
+        InputError: A field has a value that it cannot have.
 
     Examples:
         >>> PackageParameters(max_tiles=9, interface_bandwidth=8.0).max_interfaces
@@ -96,9 +125,16 @@ class PackageParameters:
     memory: Memory | None = _LPDDR4
 
     def __post_init__(self) -> None:
-        """Checks the choices; raises InputError."""
-        choice(self.contention, CONTENTION, what="contention", file=None, item="package.contention")
-        choice(self.placement, PLACEMENTS, what="placement", file=None, item="package.placement")
+        """Checks every plain number and text by the types that files are read by."""
+        for name, kind in _ALLOWED.items():
+            value = getattr(self, name)
+            if isinstance(value, jax.Array | np.ndarray):
+                continue
+            value = value.item() if isinstance(value, np.generic) else value
+            read_form(value, kind, where=f"package.{name}")
+            object.__setattr__(self, name, math.inf if value == "unlimited" else value)
+        _check_counts(self.interface_counts, None, "package.interface_counts")
+        object.__setattr__(self, "interface_counts", tuple(tuple(pair) for pair in self.interface_counts))
         if not (self.memory is None or isinstance(self.memory, Memory)):
             raise InputError(
                 f"{self.memory!r} is no memory", item="package.memory", remedy='give for example Memory("LPDDR4")'
@@ -233,19 +269,10 @@ def nop_energy(offchip_bytes: Any, hops: Any, hop_energy: Any) -> Any:
     return offchip_bytes * 8 * hops * hop_energy
 
 
-Share = Annotated[
-    tuple[Whole | None, Whole],
-    Meta(description="[most chiplets, interfaces], null for the chiplets of the last one"),
-]
-
-
-_COUNTS = "pairs such as [[4, 2], [null, 4]]"
-
-
 class PackageForm(Form):
     """A package: what is left out or null is the default (`package_from_dict`)."""
 
-    max_tiles: Annotated[int, Meta(ge=1, le=_MOST_TILES)] | None = None
+    max_tiles: Tiles | None = None
     link_bytes_per_cycle: Bandwidth | None = None
     interface_bytes_per_cycle: Bandwidth | None = None
     memory: MemoryForm | None = None
@@ -257,9 +284,7 @@ class PackageForm(Form):
     transceiver_area_um2: Amount | None = None
     contention: Contention | None = None
     placement: Placement | None = None
-    interface_counts: (
-        Annotated[list[Share], Meta(min_length=1, description="for example [[4, 2], [null, 4]]")] | None
-    ) = None
+    interface_counts: Shares | None = None
 
 
 _NAMES = {
@@ -315,7 +340,7 @@ def package_of(
     for key in PackageForm.__struct_fields__:
         value = getattr(form, key)
         if value is not None and key != "memory":
-            given[_NAMES.get(key, key)] = math.inf if value == "unlimited" else value
+            given[_NAMES.get(key, key)] = value
     base = PackageParameters() if default is None else default
     if form.memory is not None:
         item = f"{where}.memory" if where else "memory"
@@ -328,10 +353,9 @@ def package_of(
                     item=f"{item}.bytes_per_cycle",
                     remedy="keep one of the two",
                 )
-            given["dram_bandwidth"] = math.inf if bandwidth == "unlimited" else bandwidth
+            given["dram_bandwidth"] = bandwidth
     if form.interface_counts is not None:
         _check_counts(form.interface_counts, file, f"{where}.interface_counts" if where else "interface_counts")
-        given["interface_counts"] = tuple(form.interface_counts)
     return dataclasses.replace(base, **given)
 
 
