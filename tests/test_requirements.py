@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import re
 
 import jax
@@ -25,7 +26,7 @@ from mohamjax.io.schemas import schema
 from mohamjax.mapping import stacked_layers, tabulate
 from mohamjax.schedule import Requirements, Setup, load_requirements
 from mohamjax.schedule import requirements as demands
-from mohamjax.schedule.requirements import requirements_from_dict
+from mohamjax.schedule.requirements import FixedChiplet, Pin, requirements_from_dict
 from mohamjax.search import operators, requirements, survey
 from mohamjax.search.injection import inject
 from mohamjax.search.requirements import CLOSED, FREE
@@ -371,6 +372,37 @@ def test_designs_of_other_networks_are_refused(networks, results, tmp_path, caps
 
 
 # ---------------------------------------------------------------- bad requirements
+
+INF = math.inf
+NONSENSE = {
+    "a limit below 0": ({"limits": (INF, -1.0, INF, INF)}, "limits.energy_J: -1.0 is too small"),
+    "a limit of nothing": ({"limits": (0, INF, INF, INF)}, "limits.latency_s: 0 is too small"),
+    "a limit that is no number": ({"limits": (math.nan, INF, INF, INF)}, "limits.latency_s: expected a number"),
+    "too few limits": ({"limits": (1.0,)}, "limits: has 1 entries; give one for each of latency_s"),
+    "a limit on users": ({"tenant_limits": (INF, 0.5, INF)}, "limits.missed_deadlines: 0.5 is not whole"),
+    "half a chiplet": ({"most": 2.5}, "chiplets.most: 2.5 is not whole"),
+    "no chiplet": ({"least": 0}, "chiplets.least: 0 is too small"),
+    "fewer than none": ({"template_most": {"simba": -1}}, "chiplets.templates.simba.most: -1 is too small"),
+    "sizes of nothing": (
+        {"chiplets": (FixedChiplet("simba", 0, {"L1": {"capacity_words": 0}}),)},
+        "package.chiplets[0].levels.L1.capacity_words: 0 is too small",
+    ),
+    "a pin to nowhere": ({"pins": (Pin("*"),)}, "pin[0]: says not where to"),
+}
+
+
+@pytest.mark.parametrize("word", NONSENSE)
+def test_requirements_of_nonsense_are_refused_where_they_are_made(word):
+    fields, told = NONSENSE[word]
+    with pytest.raises(InputError) as error:
+        Requirements(**fields)
+    assert told in str(error.value)
+
+
+def test_requirements_take_numbers_of_numpy():
+    given = Requirements(limits=(np.float32(0.5), INF, INF, INF), most=np.int64(3))
+    assert given == Requirements(limits=(0.5, INF, INF, INF), most=3)
+
 
 BAD = {
     "an unknown key": ({"limit": {}}, "limit"),

@@ -50,6 +50,7 @@ from msgspec import Meta
 from mohamjax.errors import InputError
 from mohamjax.forms import Amount, Form, Index, Positive, Text, Whole, read_form
 from mohamjax.reader import read_yaml
+from mohamjax.struct import plain
 
 __all__ = [
     "LIMITS",
@@ -116,6 +117,9 @@ class Requirements:
         open: the search may add others.
         pins: layers that must run in certain places.
         file: where it was read, for complaints.
+
+    Raises:
+        InputError: something is demanded that a `requirements/1` file could not demand, such as a limit below 0.
     """
 
     limits: tuple[float, float, float, float] = (math.inf, math.inf, math.inf, math.inf)
@@ -130,6 +134,18 @@ class Requirements:
     file: str = ""
     tenant_limits: tuple[float, float, float] = (math.inf, math.inf, math.inf)
 
+    def __post_init__(self) -> None:
+        """Checks everything as a file is checked that says the same."""
+        for name, known in (("limits", LIMITS), ("tenant_limits", TENANT_LIMITS)):
+            if len(getattr(self, name)) != len(known):
+                raise self.complaint(
+                    f"has {len(getattr(self, name))} entries", name, f"give one for each of {', '.join(known)}"
+                )
+        form = read_form(plain(self.to_dict()), RequirementsForm, file=self.file or None)
+        for i, pin in enumerate(form.pin or ()):
+            if pin.chiplet is None and pin.templates is None:
+                raise self.complaint("says not where to", f"pin[{i}]", "add `chiplet` or `templates`")
+
     def complaint(self, reason: str, item: str, remedy: str) -> InputError:
         """An error about these requirements."""
         return InputError(reason, file=self.file or None, item=item, remedy=remedy)
@@ -138,7 +154,7 @@ class Requirements:
         """Plain data that `requirements_from_dict` reads."""
         out: dict[str, Any] = {"format": "requirements/1"}
         stated = zip((*LIMITS, *TENANT_LIMITS), (*self.limits, *self.tenant_limits), strict=True)
-        limits = {k: v for k, v in stated if math.isfinite(v)}
+        limits = {k: v for k, v in stated if v != math.inf}
         if limits:
             out["limits"] = limits
         counts: dict[str, Any] = {} if self.least == 1 else {"least": self.least}
@@ -267,10 +283,6 @@ def requirements_from_dict(data: abc.Mapping[str, Any], *, file: str = "") -> Re
     bounds = [math.inf if bound is None else bound for bound in msgspec.structs.astuple(limits)]
     rows = package.chiplets if package else []
     of_template = {name: entry or TemplateCountsForm() for name, entry in (counts.templates or {}).items()}
-    for i, pin in enumerate(form.pin or ()):
-        if pin.chiplet is None and pin.templates is None:
-            told, remedy = "says not where to", "add `chiplet` or `templates`"
-            raise InputError(told, file=file or None, item=f"pin[{i}]", remedy=remedy)
     return Requirements(
         limits=(bounds[0], bounds[1], bounds[2], bounds[3]),
         least=1 if counts.least is None else counts.least,
