@@ -514,6 +514,13 @@ def test_search_takes_the_tables_as_they_are(problem, tables, space, result, mon
         ({"tiles": 4}, "'tiles': is the problem's to say"),
         ({"sa_crossover": 0.1}, "'sa_crossover': is a rate of a search of layers"),
         ({"budget": "huge"}, "unknown budget 'huge'"),
+        ({"population": 2.5}, "population is 2.5; use 4 or more, a whole number"),
+        ({"population": np.nan}, "population is nan; use 4"),
+        ({"chunk": 0}, "chunk is 0; use 1"),
+        ({"window": 0}, "window is 0; use 1"),
+        ({"delta": np.nan}, "delta is nan; use 0 or more"),
+        ({"immigrants": -0.1}, "immigrants is -0.1; use 0 or more"),
+        ({"every": 0.5}, "every is 0.5; use 0 or more, a whole number"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(problem, settings, complaint):

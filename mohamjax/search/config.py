@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 
 import jax
+import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.platforms import accelerated
@@ -13,6 +15,14 @@ from mohamjax.schedule.measures import DEFAULT, measure_named
 from mohamjax.struct import record
 
 __all__ = ["PAPER_RATES", "MapperConfig", "MapperProgress", "MohamConfig", "Rates", "RemapConfig"]
+
+
+def _check_whole(config: object, item: str, least: dict[str, int]) -> None:
+    """Refuses fields of settings that are no whole numbers, or below what they must be at least."""
+    for name, low in least.items():
+        value = getattr(config, name)
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
+            raise InputError(f"{name} is {value!r}", item=item, remedy=f"use {low} or more, a whole number")
 
 
 @record
@@ -133,16 +143,14 @@ class MohamConfig:
 
     def __post_init__(self) -> None:
         """Checks the values that a user can set."""
-        least = {
-            "population": 4, "generations": 0, "max_chiplets": 1, "archive": 8, "front": 8, "islands": 1,
-            "seed_batches": 1, "migration": 0, "periods": 2, "end_batches": 0,
-            "end_rounds": 0,
-        }  # fmt: skip
-        for name, low in least.items():
-            if getattr(self, name) < low:
-                raise InputError(
-                    f"{name} is {getattr(self, name)}", item="search settings", remedy=f"use {low} or more"
-                )
+        _check_whole(self, "search settings", {
+            "population": 4, "generations": 0, "tiles": 1, "max_chiplets": 1, "archive": 8, "front": 8, "islands": 1,
+            "migration": 0, "periods": 2, "seed_batches": 1, "window": 1, "end_batches": 0, "end_rounds": 0, "orders": 1,
+            "chunk": 1,
+        })  # fmt: skip
+        for name in ("immigrants", "delta"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise InputError(f"{name} is {getattr(self, name)}", item="search settings", remedy="use 0 or more")
         if self.max_chiplets > self.tiles:
             raise InputError(
                 f"max_chiplets {self.max_chiplets} exceeds the {self.tiles} tiles of the package",
@@ -205,11 +213,7 @@ class RemapConfig:
     def __post_init__(self) -> None:
         """Checks the values that a user can set."""
         least = {"every": 0, "polish": 0, "settle": 1, "chiplets": 1, "entries": 0, "generations": 0, "descent": 0}
-        for name, low in least.items():
-            if getattr(self, name) < low:
-                raise InputError(
-                    f"{name} is {getattr(self, name)}", item="settings of mapping again", remedy=f"use {low} or more"
-                )
+        _check_whole(self, "settings of mapping again", least)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -265,14 +269,10 @@ class MapperConfig:
 
     def __post_init__(self) -> None:
         """Checks the values that a user can set."""
-        for name, low in (
-            ("population", 4), ("generations", 0), ("immigrants", 0), ("descent", 0), ("archive", 6), ("entries", 6),
-            ("block", 0), ("threads", 0),
-        ):  # fmt: skip
-            if getattr(self, name) < low:
-                raise InputError(
-                    f"{name} is {getattr(self, name)}", item="mapper settings", remedy=f"use {low} or more"
-                )
+        _check_whole(self, "mapper settings", {
+            "population": 4, "generations": 0, "immigrants": 0, "descent": 0, "archive": 6, "entries": 6, "block": 0,
+            "threads": 0,
+        })  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
