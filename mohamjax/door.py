@@ -22,9 +22,10 @@ from mohamjax.hardware import (
     Technology,
     Template,
     TemplateArrays,
+    as_package,
+    as_technology,
+    as_template,
     fits,
-    load_technology,
-    load_template,
     template_arrays,
 )
 from mohamjax.io import designs as design_files
@@ -145,7 +146,7 @@ def evaluate_mappings(
     layer: Layer | UniqueLayer | WorkloadShape | LayerArrays,
     template: str | os.PathLike[str] | Template | TemplateArrays,
     *,
-    technology: Technology | None = None,
+    technology: Technology | str | os.PathLike[str] | None = None,
     max_children: int | None = None,
     block_size: int = 1024,
 ) -> MappingCosts:
@@ -158,7 +159,7 @@ def evaluate_mappings(
         mappings: one loop nest, or many with a leading axis `[B]`, e.g. `tables.mapping[u, t]`.
         layer: the layer, its shape, or its arrays.
         template: name, file, `Template`, or arrays of one template; levels may be padded.
-        technology: energy and area tables; default the packaged ones.
+        technology: energy and area tables, or a name or file; default the packaged ones.
         max_children: static, children per level that the tables for wires have room for: 0 compiles a third faster, for
             mappings that never run P along a level's children together with R, or Q with S; default what concrete
             mappings need, and the most where they are traced.
@@ -177,9 +178,9 @@ def evaluate_mappings(
         >>> costs.objectives.shape, bool(jnp.all(costs.valid))
         ((16, 3), True)
     """
-    technology = load_technology() if technology is None else technology
-    if isinstance(template, str | os.PathLike):
-        template = load_template(os.fspath(template))
+    technology = as_technology(technology)
+    if not isinstance(template, TemplateArrays):
+        template = as_template(template)
     if isinstance(template, Template) and isinstance(layer, Layer | UniqueLayer):
         reason = fits(template, layer.type, layer.shape)
         if reason is not None:
@@ -303,7 +304,7 @@ class DesignSet:
 
 
 def read_designs(
-    path: str | os.PathLike[str], *, technology: Technology | None = None, dtype: Any = jnp.float32
+    path: str | os.PathLike[str], *, technology: Technology | str | os.PathLike[str] | None = None, dtype: Any = jnp.float32
 ) -> DesignSet:
     """The designs of a `designs/1` file (`designs.json` of a search), a `schedule/1` or a `design-arrays/1` file.
 
@@ -311,7 +312,8 @@ def read_designs(
 
     Args:
         path: the file.
-        technology: energy and area tables, which must be those of the file; default the packaged ones that are.
+        technology: energy and area tables, or a name or file, which must be those of the designs; default the packaged
+            ones that are.
         dtype: float dtype of the space; float64 needs JAX's x64 mode.
 
     Raises:
@@ -323,6 +325,7 @@ def read_designs(
         >>> objectives.shape == (len(own), 3), bool(jnp.all(jnp.isfinite(objectives)))
         (True, True)
     """
+    technology = None if technology is None else as_technology(technology)
     file = design_files.read_designs(os.fspath(path), technology=technology)
     good = [name for name, reason in zip(file.names, file.reasons, strict=True) if not reason]
     broken = {name: reason for name, reason in zip(file.names, file.reasons, strict=True) if reason}
@@ -610,9 +613,9 @@ def codesign(
     method: str = "unico",
     budget: str = "small",
     seed: int = 0,
-    technology: Technology | None = None,
-    package: PackageParameters | None = None,
-    checkpoint: str | pathlib.Path | None = None,
+    technology: Technology | str | os.PathLike[str] | None = None,
+    package: PackageParameters | str | os.PathLike[str] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     resume: bool = False,
     listener: Callable[[CodesignProgress], None] | None = None,
     **changes: Any,
@@ -626,8 +629,8 @@ def codesign(
         method: `unico`, or a baseline on the same measurements: `hasco`, `hasco-r`, `nsga2`, `mobohb`, `random`.
         budget: `ci`, `small` or `full`; every method has as many mapping evaluations.
         seed: of all randomness.
-        technology: energy and area tables; default the packaged ones.
-        package: the package in which the accelerator stands alone; default `Package()`.
+        technology: energy and area tables, or a name or file; default the packaged ones.
+        package: the package in which the accelerator stands alone, or a YAML file; default `Package()`.
         checkpoint: npz file that is written after every batch.
         resume: go on from it.
         listener: told after every batch.
@@ -648,6 +651,10 @@ def codesign(
     """
     where = chosen_space(space, template)
     config = settings(where, method, budget, seed=seed, **changes)
-    search = HardwareSearch(application, where, config, technology=technology, package=package)
-    kept = None if checkpoint is None else CheckpointFile(checkpoint)
+    if not isinstance(application, ApplicationModel):
+        raise TypeError(f"application: expected what load_scenario or load_onnx return, got {application!r:.80}")
+    search = HardwareSearch(
+        application, where, config, technology=as_technology(technology), package=as_package(package)
+    )
+    kept = None if checkpoint is None else CheckpointFile(pathlib.Path(checkpoint))
     return search_hardware(search, checkpoint=kept, resume=resume, listener=listener)

@@ -13,18 +13,21 @@ import pathlib
 import re
 import stat
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, BinaryIO
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, BinaryIO, TypeVar
 
 import yaml
 
 from mohamjax.errors import InputError
+
+T = TypeVar("T")
 
 __all__ = [
     "MOST_DIGITS",
     "NO_UNICODE",
     "QuickLoader",
     "StrictLoader",
+    "as_given",
     "check_digits",
     "choice",
     "close_names",
@@ -405,6 +408,25 @@ def suggestion(word: object, known: Iterable[str], what: str = "known") -> str:
     known = [str(k) for k in known]
     close = difflib.get_close_matches(str(word), known, n=1)
     return f"did you mean {close[0]!r}?" if close else f"{what}: {', '.join(known)}"
+
+
+def as_given(given: Any, name: str, kind: type[T], load: Callable[[Any], T]) -> T:
+    """An argument that is an object or the path of a file: as it is, or read.
+
+    Args:
+        given: the argument.
+        name: its name, for complaints.
+        kind: class of the object.
+        load: reads the file.
+
+    Raises:
+        TypeError: it is neither.
+    """
+    if isinstance(given, kind):
+        return given
+    if isinstance(given, str | os.PathLike):
+        return load(given)
+    raise TypeError(f"{name}: expected {kind.__name__} or the path of a file, got {given!r:.80}")
 
 
 def choice(value: object, known: Sequence[str], *, what: str, file: object, item: str) -> str:

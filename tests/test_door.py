@@ -212,6 +212,58 @@ def test_problem_refuses_what_does_not_fit(tables):
         mj.DesignProblem(toy(), templates="simba").arrays(tables)
 
 
+@pytest.mark.parametrize(
+    ("part", "changes", "told"),
+    [
+        ("level", {"capacity_words": -5}, "capacity_words"),
+        ("level", {"word_bits": 0}, "word_bits"),
+        ("level", {"fanout": (2.5, 1)}, "fanout"),
+        ("level", {"hop_energy_pJ": np.nan}, "hop_energy_pJ"),
+        ("mac", {"energy_pJ": -1.0}, "mac.energy_pJ"),
+        ("template", {"sizes": "any"}, "sizes"),
+    ],
+)
+def test_templates_of_nonsense_are_refused(problem, part, changes, told):
+    good = problem.templates[0]
+    if part == "level":
+        at = next(i for i, level in enumerate(good.levels) if level.kind == "sram")
+        levels = list(good.levels)
+        levels[at] = dataclasses.replace(levels[at], **changes)
+        bad = dataclasses.replace(good, levels=tuple(levels))
+    elif part == "mac":
+        bad = dataclasses.replace(good, mac=dataclasses.replace(good.mac, **changes))
+    else:
+        bad = dataclasses.replace(good, **changes)
+    for use in (lambda: mj.DesignProblem(toy(), bad), lambda: mj.codesign(toy(), template=bad)):
+        with pytest.raises(InputError, match=f"template 'simba'.*{told}"):
+            use()
+
+
+def test_what_the_command_line_reads_as_a_path_is_one_here(problem, tables, files, tmp_path):
+    technology, package = tmp_path / "technology.yaml", tmp_path / "package.yaml"
+    technology.write_text("format: technology/1\nname: half\nscale: {energy: 0.5}\n")
+    package.write_text("max_tiles: 4\n")
+    own = mj.DesignProblem(toy(), "simba", package=package, technology=technology)
+    assert own.tiles == 4
+    nests = jax.tree.map(lambda leaf: leaf[0, 0], tables.mapping)
+    layer = problem.application.unique_layers[0]
+    whole = mj.evaluate_mappings(nests, layer, "simba")
+    for named in (technology, str(technology)):
+        half = mj.evaluate_mappings(nests, layer, "simba", technology=named)
+        assert (half.objectives[:, 1] < whole.objectives[:, 1]).all()
+    for use in (mj.read_designs, mj.evaluate_files):
+        with pytest.raises(InputError, match=r"none\.yaml: no such file"):
+            use(files / "designs.json", technology=tmp_path / "none.yaml")
+    with pytest.raises(InputError, match="technology"):
+        mj.read_designs(files / "designs.json", technology=technology)
+    for argument in ("technology", "package", "template"):
+        with pytest.raises(InputError, match=r"none\.yaml: no such file"):
+            mj.codesign(toy(), budget="ci", **{argument: str(tmp_path / "none.yaml")})
+    for argument in ("technology", "package", "template", "application"):
+        with pytest.raises(TypeError, match=f"{argument}: expected"):
+            mj.codesign(**{"application": toy(), "budget": "ci", argument: 3})
+
+
 def test_template_arrays_are_built_once(problem, monkeypatch):
     own, setup = (sys.modules[f"mohamjax.{name}"] for name in ("search.problem", "schedule.setup"))
     fresh = dataclasses.replace(problem)

@@ -15,6 +15,7 @@ from mohamjax.hardware.package import (
     PackageForm,
     PackageParameters,
     PackageTables,
+    as_package,
     check_tiles,
     interface_positions,
     load_package,
@@ -30,6 +31,7 @@ from mohamjax.hardware.technology import (
     DRAM_TYPES,
     Technology,
     TechnologyForm,
+    as_technology,
     component_costs,
     component_leakage,
     counting_leakage,
@@ -56,6 +58,7 @@ from mohamjax.hardware.template import (
 from mohamjax.hardware.template_text import describe
 from mohamjax.hardware.template_yaml import (
     TemplateForm,
+    as_template,
     example_yaml,
     load_template,
     load_templates,
@@ -87,6 +90,9 @@ __all__ = [
     "Template",
     "TemplateArrays",
     "TemplateForm",
+    "as_package",
+    "as_technology",
+    "as_template",
     "check_ports",
     "check_tiles",
     "component_costs",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import pathlib
 from collections import abc
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ from mohamjax.forms import Amount, Form, Whole, read_form
 from mohamjax.hardware.memory import Bandwidth, Memory, MemoryForm, memory_of, memory_to_dict
 from mohamjax.hardware.mesh import Link, route, trunks
 from mohamjax.hardware.technology import DRAM_TYPES
-from mohamjax.reader import read_yaml
+from mohamjax.reader import as_given, read_yaml
 from mohamjax.struct import record
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "PackageForm",
     "PackageParameters",
     "PackageTables",
+    "as_package",
     "check_tiles",
     "interface_positions",
     "load_package",
@@ -359,7 +361,7 @@ def package_of(
     return dataclasses.replace(base, **given)
 
 
-def load_package(path: str | pathlib.Path, default: PackageParameters | None = None) -> PackageParameters:
+def load_package(path: str | os.PathLike[str], default: PackageParameters | None = None) -> PackageParameters:
     """Package parameters from a YAML file as `package_from_dict` documents it.
 
     Args:
@@ -370,6 +372,16 @@ def load_package(path: str | pathlib.Path, default: PackageParameters | None = N
         InputError: As `package_from_dict`, or the file cannot be read.
     """
     return package_from_dict(read_yaml(path), file=path, where="", default=default)
+
+
+def as_package(given: PackageParameters | str | os.PathLike[str] | None) -> PackageParameters:
+    """A package as Python functions take it: as it is, by the path of a file, or None for the default.
+
+    Raises:
+        InputError: As `load_package`.
+        TypeError: It is nothing of these.
+    """
+    return PackageParameters() if given is None else as_given(given, "package", PackageParameters, load_package)
 
 
 def _check_counts(counts: Sequence[tuple[int | None, int]], file: object, where: str) -> None:

@@ -26,7 +26,7 @@ import numpy as np
 from mohamjax.errors import InputError
 from mohamjax.forms import Amount, Factor, Form, Positive, Text, read_form
 from mohamjax.hardware.sram import sram_curves, sram_lookup
-from mohamjax.reader import choice, read_table, read_text, read_yaml
+from mohamjax.reader import as_given, choice, read_table, read_text, read_yaml
 from mohamjax.struct import cast, record
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "DramType",
     "Technology",
     "TechnologyForm",
+    "as_technology",
     "component_costs",
     "component_leakage",
     "counting_leakage",
@@ -531,6 +532,16 @@ def read_sram_rows(text: str, file: object) -> np.ndarray:
     if not rows:
         raise InputError("holds no rows", file=file, remedy="give at least one size")
     return np.array(rows, dtype=np.float64)
+
+
+def as_technology(given: Technology | str | os.PathLike[str] | None) -> Technology:
+    """A technology as Python functions take it: as it is, by name, by the path of a file, or None for the default.
+
+    Raises:
+        InputError: As `load_technology`.
+        TypeError: It is nothing of these.
+    """
+    return load_technology() if given is None else as_given(given, "technology", Technology, load_technology)
 
 
 def _number(text: str) -> float | str:

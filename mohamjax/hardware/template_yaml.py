@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib.resources
 import math
+import os
 import pathlib
 from collections import abc
 from collections.abc import Callable, Sequence
@@ -33,9 +34,10 @@ from mohamjax.hardware.template import (
     fits,
     template_to_dict,
 )
-from mohamjax.reader import found, read_yaml, suggestion
+from mohamjax.reader import as_given, found, read_yaml, suggestion
 
 __all__ = [
+    "as_template",
     "TemplateForm",
     "example_yaml",
     "load_template",
@@ -90,6 +92,19 @@ def load_template(name_or_path: str | pathlib.Path) -> Template:
             remedy=suggestion(text, named_templates(), "packaged templates") + " (or give the path of a YAML file)",
         )
     return template_from_dict(read_yaml(path), file=path)
+
+
+def as_template(given: Template | str | os.PathLike[str]) -> Template:
+    """A template as Python functions take it: by name, by the path of a file, or as it is, then checked like a file.
+
+    Raises:
+        InputError: As `load_template`, or the given template is none that a file could hold.
+        TypeError: It is nothing of these.
+    """
+    template = as_given(given, "template", Template, load_template)
+    if template is given:
+        template_from_dict(template_to_dict(given), file=f"template {given.name!r}")
+    return template
 
 
 def load_templates(names_or_paths: Sequence[str | pathlib.Path] = _PACKAGED) -> tuple[Template, ...]:

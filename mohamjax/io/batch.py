@@ -21,7 +21,7 @@ import numpy as np
 
 from mohamjax.devices import Devices, DevicesLike, chosen_devices
 from mohamjax.errors import InputError
-from mohamjax.hardware import Technology, technology_hash
+from mohamjax.hardware import Technology, as_technology, technology_hash
 from mohamjax.io.design_arrays import is_design_arrays, read_design_arrays
 from mohamjax.io.design_rows import read_rows
 from mohamjax.io.designs_reader import DesignHeader, header_rows, identifier, read_header
@@ -416,7 +416,7 @@ def evaluate_files(
     paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
     out: str | os.PathLike[str] | None = None,
     *,
-    technology: Technology | None = None,
+    technology: Technology | str | os.PathLike[str] | None = None,
     static_energy: bool = False,
     float32: bool = False,
     resume: bool = False,
@@ -434,7 +434,8 @@ def evaluate_files(
             and `design-arrays/1`. Of a folder all files of these formats, also in folders below, by name.
         out: CSV or npz file with the columns `file, entry, design_id, latency_s, energy_J, area_mm2, makespan, valid,
             reason`; default standard output. `makespan` is in the time unit of a job table or a case.
-        technology: energy and area tables, which must be those of the files; default the packaged ones that are.
+        technology: energy and area tables, or a name or file, which must be those of the files; default the packaged
+            ones that are.
         static_energy: count leakage, also where the files do not.
         float32: compute in single precision.
         resume: go on with what an evaluation of the same inputs that was stopped has written to `out`.
@@ -456,6 +457,7 @@ def evaluate_files(
     """
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     files, over = _listed([os.fspath(path) for path in listed])
+    technology = None if technology is None else as_technology(technology)
     inputs = {
         "files": [[str(path), *_version(path)] for path in files],
         "float32": float32,

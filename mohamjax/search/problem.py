@@ -16,13 +16,14 @@ from mohamjax.hardware import (
     Technology,
     Template,
     TemplateArrays,
-    load_package,
-    load_technology,
-    load_template,
+    as_package,
+    as_technology,
+    as_template,
     packaged_templates,
     template_arrays,
 )
 from mohamjax.mapping import MappingTables, recast
+from mohamjax.reader import as_given
 from mohamjax.schedule import Requirements, load_requirements
 from mohamjax.schedule.setup import Setup
 from mohamjax.search.codesign import prepare
@@ -101,9 +102,11 @@ class DesignProblem:
         own: dict[str, Any] = {
             "application": application,
             "templates": _templates(templates),
-            "package": _loaded(package, "package", PackageParameters, load_package, PackageParameters),
-            "technology": _loaded(technology, "technology", Technology, load_technology, load_technology),
-            "requirements": _loaded(requirements, "requirements", Requirements, load_requirements, Requirements),
+            "package": as_package(package),
+            "technology": as_technology(technology),
+            "requirements": Requirements()
+            if requirements is None
+            else as_given(requirements, "requirements", Requirements, load_requirements),
         }
         if not application.layers:
             raise InputError(
@@ -221,7 +224,7 @@ def _templates(given: TemplateLike | Sequence[TemplateLike] | None) -> tuple[Tem
         given = list(packaged_templates())
     elif isinstance(given, str | os.PathLike | Template):
         given = [given]
-    chosen = [item if isinstance(item, Template) else load_template(os.fspath(item)) for item in given]
+    chosen = [as_template(item) for item in given]
     if not chosen:
         raise InputError(
             "no template is given", item="templates", remedy=f"packaged: {', '.join(packaged_templates())}"
@@ -234,13 +237,3 @@ def _templates(given: TemplateLike | Sequence[TemplateLike] | None) -> tuple[Tem
             )
     return tuple(chosen)
 
-
-def _loaded(value: Any, name: str, kind: type, load: Any, default: Any) -> Any:
-    """A value as it is, read from the file that it names, or the default."""
-    if value is None:
-        return default()
-    if isinstance(value, kind):
-        return value
-    if isinstance(value, str | os.PathLike):
-        return load(value)
-    raise TypeError(f"{name}: expected {kind.__name__} or the path of a file, got {value!r:.80}")

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from mohamjax.errors import InputError
-from mohamjax.hardware import Template, load_template
+from mohamjax.hardware import Template, as_template
 from mohamjax.unico.config import BUDGETS, CodesignConfig, unico_cap
 from mohamjax.unico.space import HardwareSpace, named_space, template_space
 
@@ -28,7 +28,7 @@ def chosen_space(
             raise InputError(
                 "has a space of its own", item="the argument `template`", remedy="leave out the argument `space`"
             )
-        return template_space(template if isinstance(template, Template) else load_template(os.fspath(template)))
+        return template_space(as_template(template))
     if isinstance(space, HardwareSpace):
         return space
     return named_space(DEFAULT_SPACE if space is None else space)
