@@ -142,8 +142,8 @@ def __dir__() -> list[str]:
 class _Mohamjax(types.ModuleType):
     """This package, in which the name `search` stays free for the function.
 
-    Python binds a package to its name in the parent once it is imported. `from mohamjax.search import ...` does not need
-    that: it looks into `sys.modules`.
+    Python binds a package to its name in the parent once it is imported. `from mohamjax.search import ...` does not
+    need that: it looks into `sys.modules`.
     """
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -304,7 +304,10 @@ class DesignSet:
 
 
 def read_designs(
-    path: str | os.PathLike[str], *, technology: Technology | str | os.PathLike[str] | None = None, dtype: Any = jnp.float32
+    path: str | os.PathLike[str],
+    *,
+    technology: Technology | str | os.PathLike[str] | None = None,
+    dtype: Any = jnp.float32,
 ) -> DesignSet:
     """The designs of a `designs/1` file (`designs.json` of a search), a `schedule/1` or a `design-arrays/1` file.
 

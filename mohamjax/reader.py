@@ -410,7 +410,7 @@ def suggestion(word: object, known: Iterable[str], what: str = "known") -> str:
     return f"did you mean {close[0]!r}?" if close else f"{what}: {', '.join(known)}"
 
 
-def as_given(given: Any, name: str, kind: type[T], load: Callable[[Any], T]) -> T:
+def as_given(given: Any, name: str, kind: type[T], load: Callable[[str], T]) -> T:
     """An argument that is an object or the path of a file: as it is, or read.
 
     Args:
@@ -425,7 +425,7 @@ def as_given(given: Any, name: str, kind: type[T], load: Callable[[Any], T]) -> 
     if isinstance(given, kind):
         return given
     if isinstance(given, str | os.PathLike):
-        return load(given)
+        return load(os.fspath(given))
     raise TypeError(f"{name}: expected {kind.__name__} or the path of a file, got {given!r:.80}")
 
 

@@ -184,7 +184,8 @@ assert "search(problem" in told and inspect.getdoc(mj.search).splitlines()[0] in
 assert len(told) < 6000, len(told)
 print("good")
 """
-    for first in ("", "import mohamjax.search", "from mohamjax.search import co_optimise", "import mohamjax.search.moham"):
+    imports = ("import mohamjax.search", "from mohamjax.search import co_optimise", "import mohamjax.search.moham")
+    for first in ("", *imports):
         assert run(code.replace("FIRST", first)) == ["good"]
 
 
@@ -451,8 +452,8 @@ def test_a_point_with_a_nan_is_no_design(space, genes):
     point[-1] = np.nan
     with pytest.raises(InputError, match="x: holds a NaN"):
         mj.decode_design(point, space, genes)
-    for point in (point, np.full_like(point, np.nan)):
-        costs = jax.jit(lambda x: mj.evaluate(mj.decode_design(x, space, genes), space))(point)
+    for broken in (point, np.full_like(point, np.nan)):
+        costs = jax.jit(lambda x: mj.evaluate(mj.decode_design(x, space, genes), space))(broken)
         assert np.isinf(costs).all()
 
 

@@ -361,7 +361,7 @@ def package_of(
     return dataclasses.replace(base, **given)
 
 
-def load_package(path: str | os.PathLike[str], default: PackageParameters | None = None) -> PackageParameters:
+def load_package(path: str | pathlib.Path, default: PackageParameters | None = None) -> PackageParameters:
     """Package parameters from a YAML file as `package_from_dict` documents it.
 
     Args:

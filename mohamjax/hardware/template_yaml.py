@@ -37,8 +37,8 @@ from mohamjax.hardware.template import (
 from mohamjax.reader import as_given, found, read_yaml, suggestion
 
 __all__ = [
-    "as_template",
     "TemplateForm",
+    "as_template",
     "example_yaml",
     "load_template",
     "load_templates",
@@ -103,7 +103,7 @@ def as_template(given: Template | str | os.PathLike[str]) -> Template:
     """
     template = as_given(given, "template", Template, load_template)
     if template is given:
-        template_from_dict(template_to_dict(given), file=f"template {given.name!r}")
+        template_from_dict(template_to_dict(template), file=f"template {template.name!r}")
     return template
 
 

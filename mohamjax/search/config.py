@@ -145,8 +145,8 @@ class MohamConfig:
         """Checks the values that a user can set."""
         _check_whole(self, "search settings", {
             "population": 4, "generations": 0, "tiles": 1, "max_chiplets": 1, "archive": 8, "front": 8, "islands": 1,
-            "migration": 0, "periods": 2, "seed_batches": 1, "window": 1, "end_batches": 0, "end_rounds": 0, "orders": 1,
-            "chunk": 1,
+            "migration": 0, "periods": 2, "seed_batches": 1, "window": 1, "end_batches": 0, "end_rounds": 0,
+            "orders": 1, "chunk": 1,
         })  # fmt: skip
         for name in ("immigrants", "delta"):
             if not 0 <= getattr(self, name) < math.inf:

@@ -236,4 +236,3 @@ def _templates(given: TemplateLike | Sequence[TemplateLike] | None) -> tuple[Tem
                 f"a second template is called {name!r}", item="templates", remedy="give every template its own name"
             )
     return tuple(chosen)
-

@@ -1,8 +1,8 @@
 """Designs from points of the unit cube: what any outside optimiser needs to search them.
 
 Every point means a valid design, and nearby points mean similar ones as far as that can be: chiplets grow with their
-numbers, and mappings go from the fastest to the slowest. Points outside the cube count as the nearest inside. A point with a NaN is
-none: it is refused, and where it is traced it gives a design that cannot run.
+numbers, and mappings go from the fastest to the slowest. Points outside the cube count as the nearest inside. A point
+with a NaN is none: it is refused, and where it is traced it gives a design that cannot run.
 
 Axes: D dimensions, L layers (padded), S tiles, T templates, C components of a size. Functions are for one point.
 """
