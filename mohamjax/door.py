@@ -544,6 +544,11 @@ def _store(cache: bool | str | os.PathLike[str]) -> MappingCache | None:
     return mapping_cache(None if cache is True else os.fspath(cache))
 
 
+def _kept(checkpoint: str | os.PathLike[str] | None) -> CheckpointFile | None:
+    """The checkpoint that is asked for."""
+    return None if checkpoint is None else CheckpointFile(pathlib.Path(checkpoint))
+
+
 def _budget(name: str) -> str:
     if name not in BUDGETS:
         raise InputError(f"unknown budget {name!r}", item="budget", remedy=f"use one of {', '.join(BUDGETS)}")
@@ -558,6 +563,8 @@ def search(
     *,
     preset: str = "default",
     listener: Listener | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    resume: bool = False,
     cache: bool | str | os.PathLike[str] = True,
     devices: DevicesLike = None,
     **settings: Any,
@@ -573,6 +580,8 @@ def search(
         seed: of all randomness: the same problem, settings and seed give the same front.
         preset: `default`, `layers` or `paper`, see `Settings.preset`; the package stays the problem's.
         listener: told how the search goes.
+        checkpoint: npz file that is written every half a minute and at the end.
+        resume: go on from it; where there is none yet, from the beginning.
         cache: as of `map_layers`.
         devices: on which it runs: a number of them, `all`, or a list; default one. Islands are dealt out to them, an
             only one is evaluated by all; the front does not depend on them (see "Several devices" in the docs).
@@ -585,8 +594,8 @@ def search(
         row per generation), `.tables`.
 
     Raises:
-        InputError: an unknown setting or one that the problem decides, tables of another problem, or requirements that
-            no design found meets.
+        InputError: an unknown setting or one that the problem decides, tables of another problem, a checkpoint of
+            another search, or requirements that no design found meets.
 
     Examples:
         >>> result = mj.search(problem, tables, budget="tiny", seed=0, population=16, generations=4, chunk=4)
@@ -602,9 +611,16 @@ def search(
     if tables is not None and "every" not in settings and "remap" not in settings:
         base = dataclasses.replace(base, remap=dataclasses.replace(base.remap, every=0))
     chosen = changed(problem.settings(base), settings)
-    store = _store(cache) if tables is None else None
     return co_optimise(
-        problem.application, problem.templates, chosen, listener=listener, tables=tables, cache=store, devices=devices
+        problem.application,
+        problem.templates,
+        chosen,
+        listener=listener,
+        tables=tables,
+        cache=_store(cache) if tables is None else None,
+        checkpoint=_kept(checkpoint),
+        resume=resume,
+        devices=devices,
     )
 
 
@@ -659,5 +675,4 @@ def codesign(
     search = HardwareSearch(
         application, where, config, technology=as_technology(technology), package=as_package(package)
     )
-    kept = None if checkpoint is None else CheckpointFile(pathlib.Path(checkpoint))
-    return search_hardware(search, checkpoint=kept, resume=resume, listener=listener)
+    return search_hardware(search, checkpoint=_kept(checkpoint), resume=resume, listener=listener)

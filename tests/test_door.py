@@ -20,6 +20,7 @@ from mohamjax import door, exported
 from mohamjax.errors import InputError
 from mohamjax.hardware import load_technology
 from mohamjax.io import write_designs
+from mohamjax.schedule import Requirements
 from mohamjax.search import Settings, co_optimise
 from mohamjax.search.settings import changed
 from mohamjax.struct import Rows, stack, take
@@ -557,6 +558,28 @@ def test_search_takes_the_tables_as_they_are(problem, tables, space, result, mon
     same(result, again)
     objectives = jax.jit(jax.vmap(mj.evaluate, (0, None)))(again.front.designs, space)
     np.testing.assert_allclose(objectives, again.front.objectives, rtol=1e-4)
+
+
+def test_a_search_goes_on_from_its_checkpoint(problem, tables, result, tmp_path):
+    kept = tmp_path / "checkpoint.npz"
+    mj.search(problem, tables, budget="tiny", seed=0, checkpoint=kept, **TINY)
+    again = mj.search(problem, tables, budget="tiny", seed=0, checkpoint=str(kept), resume=True, **TINY)
+    same(result, again)
+    with pytest.raises(InputError, match="no checkpoint to go on from; give the checkpoint"):
+        mj.search(problem, tables, budget="tiny", seed=0, resume=True, **TINY)
+    with pytest.raises(InputError, match=r"other inputs or settings.*without the argument `resume`"):
+        mj.search(problem, tables, budget="tiny", seed=1, checkpoint=kept, resume=True, **TINY)
+
+
+def test_resume_is_advised_where_there_is_something_to_resume(tables, result, tmp_path):
+    assert len(result.front.objectives) > 1
+    latency, _, area = result.front.objectives.min(axis=0) * 1.0001
+    demands = Requirements(limits=(latency, np.inf, area, np.inf))
+    problem = mj.DesignProblem(toy(), ("simba", "eyeriss"), requirements=demands)
+    for checkpoint, advised in ((None, False), (tmp_path / "checkpoint.npz", True)):
+        with pytest.raises(InputError, match=r"no design keeps the requirements.*loosen them or search longer") as error:
+            mj.search(problem, tables, budget="tiny", seed=0, checkpoint=checkpoint, **TINY)
+        assert ("resume" in str(error.value)) == advised
 
 
 @pytest.mark.parametrize(

@@ -331,7 +331,7 @@ def co_optimise(
         reached = np.asarray(reports.objectives), np.asarray(evaluated.designs.template), reports.tenants
         within = np.flatnonzero(keeps(explored.site, *reached))
         if not within.size:
-            raise unmet(explored.site, *reached)
+            raise unmet(explored.site, *reached, kept=checkpoint is not None)
         front = within[front_index(evaluated.take(within).objectives)]
         whole = evaluated.take(front)
         closed = None if explored.closed is None else explored.closed[front]

@@ -404,7 +404,14 @@ def out_of_reach(site: Site, floor: np.ndarray, tolerance: float) -> InputError 
     )
 
 
-def unmet(site: Site, objectives: np.ndarray, template: np.ndarray, users: TenantReport | None = None) -> InputError:
+def unmet(
+    site: Site,
+    objectives: np.ndarray,
+    template: np.ndarray,
+    users: TenantReport | None = None,
+    *,
+    kept: bool = False,
+) -> InputError:
     """The complaint that no design meets the requirements: which demands fail, and what was reached of them.
 
     Args:
@@ -412,6 +419,7 @@ def unmet(site: Site, objectives: np.ndarray, template: np.ndarray, users: Tenan
         objectives: of the designs that come nearest, as for `demands`.
         template: likewise.
         users: likewise.
+        kept: there is a checkpoint to go on from.
     """
     found = [d for d in demands(site, objectives, template, users) if d.key.startswith("limits") or d.excess.any()]
     never = [demand for demand in found if demand.excess.all()]
@@ -424,7 +432,7 @@ def unmet(site: Site, objectives: np.ndarray, template: np.ndarray, users: Tenan
         f"no design keeps the requirements; of the {len(objectives)} that come nearest: {told}",
         file=site.file or None,
         item=", ".join(demand.key for demand in never or found),
-        remedy="loosen them or search longer; the argument `resume` goes on from the checkpoint",
+        remedy="loosen them or search longer" + ("; the argument `resume` goes on from the checkpoint" if kept else ""),
     )
 
 

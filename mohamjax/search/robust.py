@@ -267,7 +267,7 @@ def robust_search(
     )
     reevaluation_s = time.perf_counter() - tick
     assert explored.plans is not None
-    chosen, objectives = _front(ensemble, site, evaluated)
+    chosen, objectives = _front(ensemble, site, evaluated, kept=checkpoint is not None)
     closed = None if explored.closed is None else explored.closed[chosen]
     few = standing(objectives, evaluated[0].offsets, explored.box, settings, listener.announce, closed)
     chosen, objectives = chosen[few], objectives[few]
@@ -332,7 +332,9 @@ def _mapped(
     return mapped() if devices is None else devices.from_first(mapped)
 
 
-def _front(ensemble: Ensemble, site: Site, evaluated: Sequence[Evaluated]) -> tuple[np.ndarray, np.ndarray]:
+def _front(
+    ensemble: Ensemble, site: Site, evaluated: Sequence[Evaluated], *, kept: bool
+) -> tuple[np.ndarray, np.ndarray]:
     """Rows of the designs of the front, and their objectives over the models.
 
     Raises:
@@ -345,7 +347,7 @@ def _front(ensemble: Ensemble, site: Site, evaluated: Sequence[Evaluated]) -> tu
         # Of every design the model in which it breaks most.
         excess = [np.sum([demand.excess for demand in demands(site, own, template)], axis=0) for own in each]
         worst = np.argmax(excess, axis=0)
-        raise unmet(site, each[worst, np.arange(len(worst))], template)
+        raise unmet(site, each[worst, np.arange(len(worst))], template, kept=kept)
     rows = np.flatnonzero(within)
     joint = ensemble.aggregate(each[:, rows])
     front = front_index(joint)
