@@ -49,6 +49,7 @@ from mohamjax.mapping import (
 from mohamjax.mapping.children import MAX_CHILDREN
 from mohamjax.mapping.padding import MOST_PADDED
 from mohamjax.mapping.tables import need_children
+from mohamjax.progress import ProgressLines
 from mohamjax.schedule import Design
 from mohamjax.schedule.job_table import JobTable
 from mohamjax.search.codesign import Listener, SearchResult, co_optimise
@@ -482,7 +483,7 @@ def map_layers(
     config: MapperConfig | None = None,
     padding: bool | None = None,
     one_axis: bool = False,
-    progress: Callable[[MapperProgress], None] | None = None,
+    progress: bool | Callable[[MapperProgress], None] | None = None,
     cache: bool | str | os.PathLike[str] = False,
     devices: DevicesLike = None,
 ) -> MappingTables:
@@ -499,7 +500,8 @@ def map_layers(
             says, which is yes.
         one_axis: a dimension runs along X or along Y of a level's children and not along both, as in Timeloop's own
             mapper; takes as much longer as there are ways to choose the axes (`search.one_axis`).
-        progress: called with a `MapperProgress` after every generation of a block, from worker threads.
+        progress: True writes lines on standard error; a function is called with a `MapperProgress` after every
+            generation of a block, from worker threads.
         cache: keep and reuse sets on disk: a folder, or True for the user's cache folder.
         devices: a number of devices, `all`, or a list of them, that search side by side; one by default.
 
@@ -520,6 +522,7 @@ def map_layers(
         config = dataclasses.replace(config, padding=padding)
     key, _, _ = search_keys(seed)
     layers = problem.application.unique_layers
+    told = progress if callable(progress) else ProgressLines().mapping if progress else None
 
     def mapped(templates: Sequence[Template]) -> MappingTables:
         return search_mappings(
@@ -528,7 +531,7 @@ def map_layers(
             templates,
             problem.technology,
             config,
-            progress=progress,
+            progress=told,
             cache=_store(cache),
             devices=chosen_devices(devices),
         )
@@ -562,6 +565,7 @@ def search(
     seed: int = 0,
     *,
     preset: str = "default",
+    progress: bool = False,
     listener: Listener | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     resume: bool = False,
@@ -579,7 +583,8 @@ def search(
         budget: `tiny`, `small` or `paper`.
         seed: of all randomness: the same problem, settings and seed give the same front.
         preset: `default`, `layers` or `paper`, see `Settings.preset`; the package stays the problem's.
-        listener: told how the search goes.
+        progress: write lines on standard error that say how far it is, at most one in two seconds for each step.
+        listener: an object of your own that is told how the search goes (`search.Listener`), instead of `progress`.
         checkpoint: npz file that is written every half a minute and at the end.
         resume: go on from it; where there is none yet, from the beginning.
         cache: as of `map_layers`.
@@ -611,11 +616,13 @@ def search(
     if tables is not None and "every" not in settings and "remap" not in settings:
         base = dataclasses.replace(base, remap=dataclasses.replace(base.remap, every=0))
     chosen = changed(problem.settings(base), settings)
+    if progress and listener is not None:
+        raise InputError("goes with no listener", item="the argument `progress`", remedy="give one of the two")
     return co_optimise(
         problem.application,
         problem.templates,
         chosen,
-        listener=listener,
+        listener=ProgressLines() if progress else listener,
         tables=tables,
         cache=_store(cache) if tables is None else None,
         checkpoint=_kept(checkpoint),

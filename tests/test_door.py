@@ -22,6 +22,7 @@ from mohamjax.hardware import load_technology
 from mohamjax.io import write_designs
 from mohamjax.schedule import Requirements
 from mohamjax.search import Settings, co_optimise
+from mohamjax.search.codesign import Silent
 from mohamjax.search.settings import changed
 from mohamjax.struct import Rows, stack, take
 from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape
@@ -560,6 +561,24 @@ def test_search_takes_the_tables_as_they_are(problem, tables, space, result, mon
     np.testing.assert_allclose(objectives, again.front.objectives, rtol=1e-4)
 
 
+def test_a_search_tells_how_far_it_is(problem, tables, result, capsys):
+    same(result, mj.search(problem, tables, budget="tiny", seed=0, progress=True, **TINY))
+    said = capsys.readouterr()
+    assert not said.out
+    assert re.search(
+        r"^search  generation 4/4  [\d,]+ designs/s  front \d+  hypervolume 0\.\d+  0 s left$", said.err, re.M
+    )
+    mj.search(problem, tables, budget="tiny", seed=0, **TINY)
+    assert not capsys.readouterr().err
+    with pytest.raises(InputError, match=r"progress.*goes with no listener"):
+        mj.search(problem, tables, progress=True, listener=Silent())
+
+
+def test_the_mapper_tells_how_far_it_is(capsys):
+    mj.map_layers(mj.DesignProblem(toy(), "eyeriss"), "tiny", progress=True)
+    assert re.search(r"^mapper  2/2 sets \(0 cached\)  [\d,]+ mappings/s  0 s left$", capsys.readouterr().err, re.M)
+
+
 def test_a_search_goes_on_from_its_checkpoint(problem, tables, result, tmp_path):
     kept = tmp_path / "checkpoint.npz"
     mj.search(problem, tables, budget="tiny", seed=0, checkpoint=kept, **TINY)
@@ -577,7 +596,7 @@ def test_resume_is_advised_where_there_is_something_to_resume(tables, result, tm
     demands = Requirements(limits=(latency, np.inf, area, np.inf))
     problem = mj.DesignProblem(toy(), ("simba", "eyeriss"), requirements=demands)
     for checkpoint, advised in ((None, False), (tmp_path / "checkpoint.npz", True)):
-        with pytest.raises(InputError, match=r"no design keeps the requirements.*loosen them or search longer") as error:
+        with pytest.raises(InputError, match=r"no design keeps.*loosen them or search longer") as error:
             mj.search(problem, tables, budget="tiny", seed=0, checkpoint=checkpoint, **TINY)
         assert ("resume" in str(error.value)) == advised
 

@@ -14,7 +14,8 @@ from mohamjax.cli import options, spread
 from mohamjax.cli.inputs import application_of, templates_of, warn_of_other_memory, warn_of_slow_buffers
 from mohamjax.cli.outputs import drawing, results_folder, stopped
 from mohamjax.cli.tables import fitted
-from mohamjax.cli.terminal import Terminal, duration, warn
+from mohamjax.cli.terminal import Terminal, warn
+from mohamjax.progress import duration
 from mohamjax.text import plural
 
 if TYPE_CHECKING:

@@ -20,8 +20,9 @@ from mohamjax.cli.inputs import (
 )
 from mohamjax.cli.outputs import drawing, results_folder, stopped
 from mohamjax.cli.tables import fitted, landmark_table
-from mohamjax.cli.terminal import Terminal, duration
+from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
+from mohamjax.progress import duration
 from mohamjax.text import plural
 
 if TYPE_CHECKING:

@@ -1,0 +1,135 @@
+"""How far a long computation is, told in plain lines on standard error."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mohamjax.io import BatchProgress
+    from mohamjax.search import ExhaustiveProgress, MapperProgress, Progress
+
+__all__ = ["ProgressLines", "duration"]
+
+_PAUSE_S = 2.0  # between lines about the same step
+
+
+class ProgressLines:
+    """A listener of searches that writes a line every two seconds.
+
+    A standard error that breaks (its reader has gone) ends no search: it is no longer told how it goes.
+    """
+
+    def __init__(self) -> None:
+        self._told_at = 0.0
+        self._compiled: set[str] = set()
+        self._begun: tuple[float, int, float] | None = None  # an evaluation: when, and how far it was
+
+    def line(self, text: str) -> None:
+        """A line that stays."""
+        with contextlib.suppress(OSError, ValueError):
+            print(text, file=sys.stderr, flush=True)
+
+    def announce(self, text: str) -> None:
+        """A step begins that cannot tell how far it is."""
+        self.line(text)
+
+    def _show(self, step: str, parts: list[str], done: float, total: float, left: float | None, *, final: bool) -> None:
+        """How far a step is.
+
+        Args:
+            step: its name.
+            parts: what is told of it.
+            done: work done, in any unit.
+            total: work there is.
+            left: seconds left, if that is known.
+            final: it is done.
+        """
+        del done, total
+        now = time.monotonic()
+        if final or now - self._told_at >= _PAUSE_S:
+            self.line("  ".join([step, *parts, f"{duration(left)} left"]))
+            self._told_at = now
+
+    def _tell_compiled(self, what: str, seconds: float) -> None:
+        """Once, what it took to compile, if it took anything: most is compiled beside the mapper."""
+        if what not in self._compiled and seconds >= 0.05:
+            self._compiled.add(what)
+            self.line(f"{what} in {seconds:.1f} s")
+
+    def mapping(self, progress: MapperProgress) -> None:
+        """How far the layer mapper is."""
+        if progress.compile_s:
+            self._tell_compiled("compiled the mapper", progress.compile_s)
+        rate = progress.evaluations / max(progress.seconds - progress.compile_s, 1e-9)
+        self._show(
+            "mapper",
+            [f"{progress.done}/{progress.problems} sets ({progress.cached} cached)", f"{rate:,.0f} mappings/s"],
+            progress.evaluations,
+            progress.total,
+            (progress.total - progress.evaluations) / rate if rate else None,
+            final=progress.done == progress.problems,
+        )
+
+    def evaluation(self, progress: BatchProgress) -> None:
+        """How far an evaluation of many files is."""
+        now = time.monotonic()
+        self._begun = self._begun or (now, progress.rows, progress.share)
+        seconds, rows = now - self._begun[0], progress.rows - self._begun[1]
+        share = progress.share - self._begun[2]
+        self._show(
+            "evaluation",
+            [
+                f"{progress.rows:,} entries",
+                f"{progress.broken:,} broken",
+                f"{rows / seconds:,.0f}/s" if rows else "compiled",
+            ],
+            progress.share,
+            1.0,
+            (1 - progress.share) / share * seconds if share > 0 else None,
+            final=progress.share >= 1,
+        )
+
+    def enumeration(self, progress: ExhaustiveProgress) -> None:
+        """How far an enumeration is."""
+        rate = progress.evaluations / max(progress.seconds, 1e-9)
+        self._show(
+            "enumeration",
+            [
+                f"{progress.done}/{progress.problems} sets",
+                f"{progress.evaluations:,} of {progress.total:,} mappings",
+                f"{rate:,.0f}/s",
+            ],
+            progress.evaluations,
+            progress.total,
+            (progress.total - progress.evaluations) / rate if rate else None,
+            final=progress.done == progress.problems,
+        )
+
+    def progress(self, progress: Progress, generations: int) -> None:
+        """How far the co-optimiser is."""
+        self._tell_compiled("compiled", progress.compile_s)
+        done = progress.generation
+        rate = progress.fresh_evaluations / max(progress.seconds, 1e-9)
+        self._show(
+            "search",
+            [
+                f"generation {done}/{generations}",
+                f"{rate:,.0f} designs/s",
+                f"front {progress.front_size[-1]}",
+                f"hypervolume {progress.hypervolume[-1]:.4f}",
+            ],
+            done,
+            generations,
+            (generations - done) * progress.step_s / len(progress.hypervolume) if done else None,
+            final=done >= generations,
+        )
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds or minutes, to read at a glance."""
+    if seconds is None:
+        return "? s"
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
