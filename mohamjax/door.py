@@ -64,7 +64,7 @@ from mohamjax.search.problem import DesignProblem, search_keys
 from mohamjax.search.roads import SizedDesign
 from mohamjax.search.seeding import padded
 from mohamjax.search.settings import BUDGETS, Settings, changed
-from mohamjax.struct import Rows, cast, record
+from mohamjax.struct import Rows, cast, record, shown_briefly
 from mohamjax.unico.choices import chosen_space, settings
 from mohamjax.unico.search import CodesignProgress, CodesignResult, HardwareSearch, search_hardware
 from mohamjax.unico.space import HardwareSpace
@@ -279,6 +279,7 @@ def _costs(
 # ---------------------------------------------------------------- files
 
 
+@shown_briefly
 @dataclasses.dataclass(frozen=True)
 class DesignSet:
     """The designs of a file, ready to be evaluated: `evaluate(own.designs[0], own.space)`.

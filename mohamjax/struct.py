@@ -15,19 +15,75 @@ from typing import Any, Self, TypeVar, dataclass_transform
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import core as jax_core
 
 T = TypeVar("T")
 
-__all__ = ["Rows", "cast", "plain", "put", "record", "stack", "take"]
+__all__ = ["Rows", "brief", "cast", "plain", "put", "record", "shown_briefly", "stack", "take"]
+
+
+_FEW = 16  # numbers that are written out
+
+
+def brief(value: Any) -> str:
+    """A dataclass in one line: long arrays by dtype and shape, collections by their number, nested ones by name."""
+    shown = (f"{f.name}={_glance(getattr(value, f.name))}" for f in dataclasses.fields(value) if f.repr)
+    return f"{type(value).__qualname__}({', '.join(shown)})"
+
+
+def _glance(value: Any) -> str:
+    """A field of a dataclass, short whatever it holds."""
+    if isinstance(value, np.ndarray | jax.Array):
+        if value.size > _FEW or not _readable(value):
+            return f"{value.dtype}[{', '.join(map(str, value.shape))}]"
+        return np.array2string(np.asarray(value), separator=", ", max_line_width=1000).replace("\n", "")
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return f"{type(value).__qualname__}(...)"
+    if isinstance(value, abc.Sized) and not isinstance(value, str | bytes):
+        text = repr(value) if all(isinstance(entry, _PLAIN) for entry in _entries(value)) else ""
+        return text if 0 < len(text) <= 80 else f"{len(value)} {_kind_of(value)}"
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:60]}...{text[-10:]}"
+
+
+def _readable(value: np.ndarray | jax.Array) -> bool:
+    """Whether the numbers of an array are there to be read: not of a traced, deleted or spread one, and not of keys."""
+    if isinstance(value, np.ndarray):
+        return True
+    there = not isinstance(value, jax_core.Tracer) and not value.is_deleted() and value.is_fully_addressable
+    return there and not jnp.issubdtype(value.dtype, jax.dtypes.extended)
+
+
+_PLAIN = (str, int, float, bool, type(None))
+
+
+def _entries(value: Any) -> list[Any]:
+    """What a collection holds: keys and values of a mapping."""
+    if isinstance(value, abc.Mapping):
+        return [*value.keys(), *value.values()]
+    return list(value) if isinstance(value, tuple | list | set | frozenset) else [value]
+
+
+def _kind_of(value: Any) -> str:
+    """What a collection is of, as `Template`; its own kind where it holds several."""
+    kinds = {type(entry).__name__ for entry in value} if isinstance(value, tuple | list) else set()
+    return f"x {kinds.pop()}" if len(kinds) == 1 else f"entries of a {type(value).__name__}"
+
+
+def shown_briefly(cls: type[T]) -> type[T]:
+    """Gives a dataclass `brief` as its `repr`: printing it fills no screen."""
+    shown: Any = cls
+    shown.__repr__ = brief
+    return cls
 
 
 @dataclass_transform(frozen_default=True)
 def record(cls: type[T]) -> type[T]:
     """A frozen dataclass that is a pytree, whose children are its fields in the order of their names.
 
-    Its instances have `replace(field=value, ...)`, which is `dataclasses.replace`.
+    Its `repr` is `brief`. Its instances have `replace(field=value, ...)`, which is `dataclasses.replace`.
     """
-    made: Any = dataclasses.dataclass(frozen=True)(cls)
+    made: Any = shown_briefly(dataclasses.dataclass(frozen=True)(cls))
     made.replace = dataclasses.replace
     return jax.tree_util.register_dataclass(made, sorted(field.name for field in dataclasses.fields(made)), ())
 

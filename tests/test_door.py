@@ -25,6 +25,7 @@ from mohamjax.search import Settings, co_optimise
 from mohamjax.search.codesign import Silent
 from mohamjax.search.settings import changed
 from mohamjax.struct import Rows, stack, take
+from mohamjax.unico.space import named_space
 from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape
 
 TINY = {"population": 16, "generations": 4, "chunk": 4}
@@ -189,6 +190,32 @@ print("good")
     imports = ("import mohamjax.search", "from mohamjax.search import co_optimise", "import mohamjax.search.moham")
     for first in ("", *imports):
         assert run(code.replace("FIRST", first)) == ["good"]
+
+
+def test_what_one_prints_fits_on_a_screen(problem, tables, space, designs, result, files):
+    file, technology = mj.read_designs(files / "designs.json"), load_technology()
+    shown = [
+        problem, problem.application, problem.templates[0], problem.site, tables, space, designs, designs[0], result,
+        result.front, result.tables, file, file.space, technology, named_space("unico-ci"), named_space("unico-edge"),
+        mj.what_if(designs, space, problem, {"clock": [1, 2]}), mj.read_schedules(files / "table.json"),
+        mj.schedule_jobs(files / "table.json", method="LPT-EFT"), jax.jit(mj.report)(designs[0], space),
+    ]  # fmt: skip
+    for thing in shown:
+        assert len(repr(thing)) <= 800 and "\n" not in repr(thing), repr(thing)[:1000]
+    assert repr(named_space("unico-edge")) == "HardwareSpace(name='unico-edge', axes=6 x Axis, variants=18 x Template)"
+    assert repr(designs) == (
+        "Design(order=int32[64, 32], assignment=int32[64, 32], mapping=int32[64, 32], template=int32[64, 16])"
+    )
+    assert repr(take(designs, 0)).endswith(
+        f"template=[{', '.join(f'{t:2d}' for t in np.asarray(designs.template[0]))}])"
+    )
+    # Of what is traced or given up, dtype and shape.
+    traced = []
+    jax.jit(lambda own: traced.append(repr(own)) or own.template)(designs[0])
+    assert traced == ["Design(order=int32[32], assignment=int32[32], mapping=int32[32], template=int32[16])"]
+    gone = jax.tree.map(lambda leaf: leaf + 0, designs[0])
+    gone.template.delete()
+    assert repr(gone).endswith("template=int32[16])")
 
 
 # ---------------------------------------------------------------- the problem

@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 from mohamjax.dims import DATA_SPACES, DIMS, LAYER_TYPES
 from mohamjax.errors import InputError
 from mohamjax.hardware.technology import DRAM_TYPES
+from mohamjax.struct import shown_briefly
 
 __all__ = [
     "KINDS",
@@ -138,6 +139,7 @@ class Dataflow:
     rules: tuple[LevelRule, ...]
 
 
+@shown_briefly
 @dataclasses.dataclass(frozen=True)
 class Template:
     """A sub-accelerator template: levels (innermost first), MACs and dataflows.

@@ -56,6 +56,7 @@ from mohamjax.io.forms import CaseForm, FluidForm, JobForm, JobTableForm, OrderF
 from mohamjax.schedule.fluid import DONE, REASONS, Timeline, predecessor_bits, simulate, split_resources
 from mohamjax.schedule.job_table import JobTable, evaluate_table
 from mohamjax.schedule.segments import Segment, segments
+from mohamjax.struct import shown_briefly
 
 __all__ = [
     "FLUID_FORMAT",
@@ -591,6 +592,7 @@ def _evaluate_job_table(
 # ---------------------------------------------------------------- schedules as arrays
 
 
+@shown_briefly
 @dataclasses.dataclass(frozen=True)
 class ScheduleFile:
     """Schedules of a `fluid-schedule/1` or `job-table/1` file as arrays, checked but not simulated.

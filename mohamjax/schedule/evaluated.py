@@ -20,7 +20,7 @@ from mohamjax.schedule.front_bounds import FrontBounds, front_bounds
 from mohamjax.schedule.measures import DEFAULT, kinds_of, measured, of_frames, offsets, owners
 from mohamjax.schedule.setup import Setup
 from mohamjax.schedule.workbench import workbench
-from mohamjax.struct import cast
+from mohamjax.struct import cast, shown_briefly
 
 __all__ = [
     "DesignFile",
@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 
+@shown_briefly
 @dataclasses.dataclass(frozen=True)
 class Evaluated(Setup):
     """Designs with their double-precision reports (NumPy leaves), and what they were evaluated on.
@@ -212,6 +213,7 @@ def network_latencies(evaluated: Evaluated) -> np.ndarray:
     return np.stack([end[:, owner == n].max(axis=1) for n in range(len(evaluated.application.networks))], axis=1)
 
 
+@shown_briefly
 @dataclasses.dataclass(frozen=True)
 class DesignFile(Setup):
     """The designs of a `designs/1` or `schedule/1` file as arrays, checked but not evaluated, and what they run on.

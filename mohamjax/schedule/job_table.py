@@ -18,11 +18,12 @@ import numpy as np
 
 from mohamjax.devices import Devices
 from mohamjax.schedule.fluid import Timeline, completion, padded_jobs, predecessor_bits, simulate, split_resources
-from mohamjax.struct import record
+from mohamjax.struct import record, shown_briefly
 
 __all__ = ["JobArrays", "JobObjectives", "JobTable", "evaluate_jobs", "evaluate_table", "job_arrays", "job_timeline"]
 
 
+@shown_briefly
 @dataclasses.dataclass(frozen=True, eq=False)
 class JobTable:
     """Jobs, accelerators and the resources between them and the memory.

@@ -66,7 +66,7 @@ from mohamjax.search.seeding import seed_designs
 from mohamjax.search.settings import Settings
 from mohamjax.search.spread import check_islands
 from mohamjax.search.stores import Checkpoint, CheckpointStore, TableStore
-from mohamjax.struct import cast, plain, take
+from mohamjax.struct import cast, plain, shown_briefly, take
 from mohamjax.text import plural
 from mohamjax.workload import ApplicationModel, Ensemble
 
@@ -112,6 +112,7 @@ class Silent:
         """Ignores it."""
 
 
+@shown_briefly
 @dataclasses.dataclass(frozen=True)
 class SearchResult:
     """What a search found.
@@ -347,6 +348,7 @@ def co_optimise(
         )
 
 
+@shown_briefly
 @dataclasses.dataclass(frozen=True)
 class Explored:
     """What a search has when its generations are over, before its designs are evaluated again.

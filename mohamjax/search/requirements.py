@@ -17,6 +17,7 @@ from mohamjax.hardware import Template, template_from_dict, template_to_dict
 from mohamjax.reader import choice
 from mohamjax.schedule import Requirements, TenantReport
 from mohamjax.schedule.requirements import LIMITS, TENANT_LIMITS, FixedChiplet
+from mohamjax.struct import shown_briefly
 from mohamjax.text import plural
 from mohamjax.workload import ApplicationModel
 
@@ -27,6 +28,7 @@ FREE, CLOSED = -2, -1
 """Marks of a tile on which the search may do as it likes, and of one that stays empty."""
 
 
+@shown_briefly
 @dataclasses.dataclass(frozen=True)
 class Site:
     """Requirements brought together with networks and templates.

@@ -11,6 +11,7 @@ from mohamjax.hardware import PackageParameters, Technology
 from mohamjax.schedule import Requirements
 from mohamjax.search.config import PAPER_RATES, MapperConfig, MohamConfig, Rates, RemapConfig
 from mohamjax.search.plan_operators import PlanRates
+from mohamjax.struct import shown_briefly
 
 __all__ = ["BUDGETS", "PRESETS", "Budget", "Settings", "changed"]
 
@@ -54,6 +55,7 @@ PRESETS = ("default", "layers", "paper")
 """Presets of the command line, see `Settings.preset`."""
 
 
+@shown_briefly
 @dataclasses.dataclass(frozen=True)
 class Settings:
     """Everything that a search depends on besides networks and templates.

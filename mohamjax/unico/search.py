@@ -32,7 +32,7 @@ from mohamjax.hardware import (
 from mohamjax.programs import machinery
 from mohamjax.search.resumed import check_same_search
 from mohamjax.search.stores import Checkpoint, CheckpointStore
-from mohamjax.struct import plain
+from mohamjax.struct import plain, shown_briefly
 from mohamjax.unico import fidelity, gp, proposals
 from mohamjax.unico.bracket import MappingSearch, Searched, measured, run_bracket
 from mohamjax.unico.config import CODESIGN_FORMAT, CodesignConfig
@@ -67,6 +67,7 @@ class CodesignProgress:
     seconds: float
 
 
+@shown_briefly
 @dataclasses.dataclass(frozen=True)
 class CodesignResult:
     """What a hardware search found.

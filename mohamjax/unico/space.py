@@ -32,7 +32,7 @@ from mohamjax.hardware import (
     resize,
     template_arrays,
 )
-from mohamjax.struct import record
+from mohamjax.struct import record, shown_briefly
 
 __all__ = ["SPACES", "Axis", "HardwareSpace", "SpaceArrays", "machine_of", "named_space", "template_space"]
 
@@ -112,6 +112,7 @@ def machine_of(digits: jax.Array, space: SpaceArrays, technology: Technology) ->
     return variant, resize(template, technology, capacity, fanout)
 
 
+@shown_briefly
 @dataclasses.dataclass(frozen=True)
 class HardwareSpace:
     """A discrete space of accelerators; points are numbered by mixed radix, the first axis slowest.

@@ -41,6 +41,7 @@ from msgspec import Meta
 from mohamjax.errors import InputError
 from mohamjax.forms import Form, Name, Positive, Text, read_form
 from mohamjax.reader import read_yaml
+from mohamjax.struct import shown_briefly
 from mohamjax.workload.layer import ApplicationModel, Layer, Network
 from mohamjax.workload.scenario import MAX_LAYERS, is_packaged, load_scenario
 
@@ -107,6 +108,7 @@ class Member:
         return self.application.name
 
 
+@shown_briefly
 @dataclasses.dataclass(frozen=True)
 class Ensemble:
     """Application models that one package serves, A of them.

@@ -12,6 +12,7 @@ import re
 from typing import Literal, get_args
 
 from mohamjax.dims import DIMS, LAYER_TYPES, input_window, tensor_words
+from mohamjax.struct import shown_briefly
 
 __all__ = [
     "DIMS",
@@ -98,6 +99,7 @@ class Layer:
         return self.shape.macs
 
 
+@shown_briefly
 @dataclasses.dataclass(frozen=True)
 class Network:
     """A directed acyclic graph of layers from one ONNX graph, in topological order.
@@ -149,6 +151,7 @@ class UniqueLayer:
     shape: WorkloadShape
 
 
+@shown_briefly
 @dataclasses.dataclass(frozen=True)
 class ApplicationModel:
     """Independent networks that run together (multi-tenant); layers are numbered network after network."""

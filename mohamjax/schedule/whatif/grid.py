@@ -29,6 +29,7 @@ from mohamjax.schedule.whatif.variant import (
     nominal_variant,
     stack_variants,
 )
+from mohamjax.struct import shown_briefly
 
 __all__ = ["Axis", "WhatIf", "read_axes", "variants_of", "what_if"]
 
@@ -61,6 +62,7 @@ class Axis:
         return change(variant, value)
 
 
+@shown_briefly
 @dataclasses.dataclass(frozen=True)
 class WhatIf:
     """Designs on a grid of variants.

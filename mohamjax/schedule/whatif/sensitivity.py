@@ -34,6 +34,7 @@ from mohamjax.schedule.whatif.variant import (
     on_variant,
     stack_variants,
 )
+from mohamjax.struct import shown_briefly
 
 __all__ = ["METHODS", "Sensitivities", "sensitivities"]
 
@@ -45,6 +46,7 @@ _EXACT = ("energy", "area")
 _WHOLE = ("size", "count")
 
 
+@shown_briefly
 @dataclasses.dataclass(frozen=True)
 class Sensitivities:
     """How much objectives follow parameters.

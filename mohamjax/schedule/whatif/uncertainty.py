@@ -29,6 +29,7 @@ from mohamjax.schedule.whatif.variant import (
     nominal_variant,
     stack_variants,
 )
+from mohamjax.struct import shown_briefly
 
 __all__ = ["ALMOST_NEVER", "KINDS", "LEVELS", "Uncertainty", "survival", "uncertainty"]
 
@@ -42,6 +43,7 @@ ALMOST_NEVER = 0.05
 """A design of the nominal front that is on fewer fronts than this share is named."""
 
 
+@shown_briefly
 @dataclasses.dataclass(frozen=True)
 class Uncertainty:
     """Designs under uncertain hardware.

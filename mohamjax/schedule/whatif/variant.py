@@ -24,7 +24,7 @@ from mohamjax.programs import light_jit
 from mohamjax.schedule.design import Chiplets, Design, Package, Workbench, chiplets, report
 from mohamjax.schedule.evaluated import Evaluated
 from mohamjax.schedule.workbench import workbench
-from mohamjax.struct import Rows, record
+from mohamjax.struct import Rows, record, shown_briefly
 
 __all__ = [
     "MAX_VARIANTS",
@@ -95,6 +95,7 @@ class Variant(Rows):
         return self.clock
 
 
+@shown_briefly
 @dataclasses.dataclass(frozen=True)
 class Candidates:
     """Designs that exist, and the bench that they stand on.

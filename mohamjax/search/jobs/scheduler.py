@@ -33,7 +33,7 @@ from mohamjax.search.jobs.heuristics import HEURISTICS, Plan, run_heuristic
 from mohamjax.search.jobs.problem import OBJECTIVES, JobGenes, JobProblem, evaluate
 from mohamjax.search.jobs.reinforcement import LEARNING_METHODS, learning_search
 from mohamjax.search.loop import Problem, evolved, island_keys
-from mohamjax.struct import take
+from mohamjax.struct import shown_briefly, take
 
 __all__ = [
     "GENETIC",
@@ -56,6 +56,7 @@ SEEDS = ("LPT-EFT", "LPT-stall", "HEFT", "FCFS-MET", "SJF-MET", "SJF-OLB", "FCFS
 """Heuristics whose schedules seed G#."""
 
 
+@shown_briefly
 @dataclasses.dataclass(frozen=True, eq=False)
 class JobSchedule:
     """One schedule, and how it was found.
@@ -77,6 +78,7 @@ class JobSchedule:
     history: tuple[tuple[int, float], ...] = ()
 
 
+@shown_briefly
 @dataclasses.dataclass(frozen=True, eq=False)
 class JobFront:
     """Schedules of one search that do not dominate each other, by rising first objective; one where there is one."""
