@@ -230,6 +230,20 @@ def test_a_package_of_nonsense_is_refused_where_it_is_made(field, value, parts):
     assert error.value.remedy
 
 
+def test_bandwidths_have_one_name_and_files_may_use_the_older_one():
+    given = {"link_bandwidth": 8, "interface_bandwidth": 2.5, "dram_bandwidth": "unlimited"}
+    older = {name.replace("bandwidth", "bytes_per_cycle"): value for name, value in given.items()}
+    package = PackageParameters(**given)
+    assert package_from_dict(given) == package_from_dict(older) == package
+    assert package_from_dict({"memory": {"bytes_per_cycle": 3}}) == package_from_dict({"dram_bandwidth": 3})
+    for name in given:
+        old = name.replace("bandwidth", "bytes_per_cycle")
+        with pytest.raises(InputError, match=f"package.{old}: is given twice: `{name}` of the package is the same"):
+            package_from_dict({name: 4, old: 4})
+    with pytest.raises(InputError, match=r"package.memory.bytes_per_cycle: is given twice: `dram_bandwidth`"):
+        package_from_dict({"memory": {"bytes_per_cycle": 8}, "dram_bandwidth": 8})
+
+
 def test_a_package_takes_numbers_of_every_kind():
     given = PackageParameters(
         max_tiles=np.int64(4), link_bandwidth="unlimited", hop_energy=np.float32(1), interface_counts=[[None, 2]]

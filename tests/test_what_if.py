@@ -156,6 +156,14 @@ def test_a_grid_is_a_tidy_table_of_all_combinations(nominal):
         assert [float(row[c]) for c in list(row)[4:7]] == found.grid[i, j, k, n].tolist()
 
 
+def test_numbers_of_the_package_have_the_names_of_the_package(nominal):
+    short, full = (what_if(nominal, {f"{group}interface_bandwidth": [2, 4]}) for group in ("", "nop."))
+    np.testing.assert_array_equal(short.grid, full.grid)
+    assert list(short.table())[1] == list(full.table())[1] == "nop.interface_bandwidth_GB_per_s"
+    with pytest.raises(InputError):
+        what_if(nominal, {"interface_bandwidth": [2], "nop.interface_bandwidth": [4]})
+
+
 def test_the_clock_leaves_bandwidths_in_GB_per_s(nominal):
     """At twice the clock a cycle is half as long and brings half of the bytes."""
     found = what_if(nominal, {"clock": [2.0]}).objectives[0]

@@ -271,16 +271,28 @@ def nop_energy(offchip_bytes: Any, hops: Any, hop_energy: Any) -> Any:
     return offchip_bytes * 8 * hops * hop_energy
 
 
+_OLDER = {
+    "link_bytes_per_cycle": "link_bandwidth",
+    "interface_bytes_per_cycle": "interface_bandwidth",
+    "dram_bytes_per_cycle": "dram_bandwidth",
+}
+"""Names that bandwidths had in files before they had there the names that they have everywhere else. They are read as
+well, and our own files are written with them, so that earlier versions go on reading `designs/1`."""
+
+_OLD_NAME = Meta(description="bytes per cycle, or `unlimited`; an older name of what is called `..._bandwidth`")
+
+
 class PackageForm(Form):
     """A package: what is left out or null is the default (`package_from_dict`)."""
 
     max_tiles: Tiles | None = None
-    link_bytes_per_cycle: Bandwidth | None = None
-    interface_bytes_per_cycle: Bandwidth | None = None
+    link_bandwidth: Bandwidth | None = None
+    interface_bandwidth: Bandwidth | None = None
+    dram_bandwidth: Bandwidth | None = None
+    link_bytes_per_cycle: Annotated[Bandwidth | None, _OLD_NAME] = None
+    interface_bytes_per_cycle: Annotated[Bandwidth | None, _OLD_NAME] = None
     memory: MemoryForm | None = None
-    dram_bytes_per_cycle: Annotated[
-        Bandwidth | None, Meta(description="the same as `bytes_per_cycle` of `memory`; give one of the two")
-    ] = None
+    dram_bytes_per_cycle: Annotated[Bandwidth | None, _OLD_NAME] = None
     hop_energy_pJ_per_bit: Amount | None = None
     router_area_um2: Amount | None = None
     transceiver_area_um2: Amount | None = None
@@ -290,9 +302,7 @@ class PackageForm(Form):
 
 
 _NAMES = {
-    "link_bytes_per_cycle": "link_bandwidth",
-    "interface_bytes_per_cycle": "interface_bandwidth",
-    "dram_bytes_per_cycle": "dram_bandwidth",
+    **_OLDER,
     "hop_energy_pJ_per_bit": "hop_energy",
     "router_area_um2": "router_area",
     "transceiver_area_um2": "transceiver_area",
@@ -311,9 +321,10 @@ def package_from_dict(
 
     ```yaml
     max_tiles: 16
-    link_bytes_per_cycle: 16           # a bandwidth may be `unlimited`
-    interface_bytes_per_cycle: 4
-    memory: {type: LPDDR4, bytes_per_cycle: unlimited}   # or an energy of its own: {energy_pJ_per_bit: 4.5}
+    link_bandwidth: 16                 # bytes per cycle; a bandwidth may be `unlimited`
+    interface_bandwidth: 4
+    dram_bandwidth: unlimited
+    memory: {type: LPDDR4}             # or an energy of its own: {energy_pJ_per_bit: 4.5}
     hop_energy_pJ_per_bit: 0.82
     router_area_um2: 0
     transceiver_area_um2: 0
@@ -339,23 +350,27 @@ def package_of(
 ) -> PackageParameters:
     """Package parameters from their form; arguments and errors as of `package_from_dict`."""
     given: dict[str, Any] = {}
+
+    def give(key: str, name: str, value: Any) -> None:
+        if name in given:
+            raise InputError(
+                f"is given twice: `{name}` of the package is the same",
+                file=file,
+                item=f"{where}.{key}" if where else key,
+                remedy="keep one of the two",
+            )
+        given[name] = value
+
     for key in PackageForm.__struct_fields__:
         value = getattr(form, key)
         if value is not None and key != "memory":
-            given[_NAMES.get(key, key)] = value
+            give(key, _NAMES.get(key, key), value)
     base = PackageParameters() if default is None else default
     if form.memory is not None:
         item = f"{where}.memory" if where else "memory"
         given["memory"] = memory_of(form.memory, base.memory, file=file, where=item)
         if (bandwidth := form.memory.bytes_per_cycle) is not None:
-            if form.dram_bytes_per_cycle is not None:
-                raise InputError(
-                    "is given twice: `dram_bytes_per_cycle` of the package is the same",
-                    file=file,
-                    item=f"{item}.bytes_per_cycle",
-                    remedy="keep one of the two",
-                )
-            given["dram_bandwidth"] = bandwidth
+            give("memory.bytes_per_cycle", "dram_bandwidth", bandwidth)
     if form.interface_counts is not None:
         _check_counts(form.interface_counts, file, f"{where}.interface_counts" if where else "interface_counts")
     return dataclasses.replace(base, **given)
@@ -409,6 +424,8 @@ def package_to_dict(params: PackageParameters) -> dict[str, Any]:
     """The parameters as plain data that `package_from_dict` reads; infinite bandwidths as `unlimited`."""
     out: dict[str, Any] = {}
     for key in PackageForm.__struct_fields__:
+        if key in _OLDER.values():
+            continue
         name = _NAMES.get(key, key)
         value = getattr(params, name)
         if name == "memory":

@@ -57,8 +57,9 @@ _ELSEWHERE = {
 }
 _OF_PACKAGES = frozenset(
     (
-        "contention", "dram_bytes_per_cycle", "hop_energy_pJ_per_bit", "interface_bytes_per_cycle", "interface_counts",
-        "link_bytes_per_cycle", "max_tiles", "memory", "placement", "router_area_um2", "transceiver_area_um2",
+        "contention", "dram_bandwidth", "dram_bytes_per_cycle", "hop_energy_pJ_per_bit", "interface_bandwidth",
+        "interface_bytes_per_cycle", "interface_counts", "link_bandwidth", "link_bytes_per_cycle", "max_tiles",
+        "memory", "placement", "router_area_um2", "transceiver_area_um2",
     )
 )  # fmt: skip
 _OF_REQUIREMENTS = frozenset(("limits", "chiplets", "homogeneous", "package", "pin"))

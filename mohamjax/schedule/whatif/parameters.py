@@ -262,15 +262,17 @@ def parameter(known: abc.Mapping[str, Parameter], name: str, item: str) -> Param
 
     Args:
         known: of `known_parameters`.
-        name: the name.
+        name: the name; `nop.`, of numbers of the package, may be left out, so that a bandwidth has the name here that
+            `Package` and package files have for it.
         item: where it was written, for complaints.
 
     Raises:
         InputError: there is none.
     """
-    if name in known:
-        return known[name]
-    if name in ("nop.link_bandwidth", "nop.dram_bandwidth"):
+    for full in (name, f"nop.{name}"):
+        if full in known:
+            return known[full]
+    if name.removeprefix("nop.") in ("link_bandwidth", "dram_bandwidth"):
         raise InputError(
             f"{name} has no part in a package of `contention: interface`", item=item, remedy="set `contention: all`"
         )
