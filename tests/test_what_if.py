@@ -160,7 +160,7 @@ def test_numbers_of_the_package_have_the_names_of_the_package(nominal):
     short, full = (what_if(nominal, {f"{group}interface_bandwidth": [2, 4]}) for group in ("", "nop."))
     np.testing.assert_array_equal(short.grid, full.grid)
     assert list(short.table())[1] == list(full.table())[1] == "nop.interface_bandwidth_GB_per_s"
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match="change the same numbers"):
         what_if(nominal, {"interface_bandwidth": [2], "nop.interface_bandwidth": [4]})
 
 

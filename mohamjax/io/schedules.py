@@ -20,9 +20,8 @@ Format `job-table/1` (JSON): costs per job and accelerator, and any number of sc
 - `schedules`: list of `{"name", "order", "accelerator"}`: all jobs by priority, and for each job, in the order of
   `jobs`, where it runs.
 
-Jobs, accelerators and resources are referred to by name or by 0-based number. The result is
-`{"format": "job-table/1", "time_unit", "schedules": [{"name", "makespan", "energy_J"}]}`, with timelines also `start`
-and `end` of each job.
+Jobs, accelerators and resources are referred to by name or 0-based number. The result, with timelines also `start` and
+`end` of each job, is `{"format": "job-table/1", "time_unit", "schedules": [{"name", "makespan", "energy_J"}]}`.
 
 With timelines, both results have `stall` (time lost to shared bandwidth) and `slowed` (per job a list of
 `{"start", "end", "rate", "resource"}`) for every schedule.
@@ -599,8 +598,7 @@ class ScheduleFile:
 
     Attributes:
         names: N names, in input order.
-        arguments: the arguments of `simulate` by name, with a leading axis `[N]`, padded to a common size; NumPy arrays
-            in double precision.
+        arguments: arguments of `simulate` by name, `[N, ...]` float64 or int NumPy arrays, padded to a common size.
         jobs: jobs of each schedule; the rest of the arrays is padding.
         table: the job table, where the file has one.
     """
