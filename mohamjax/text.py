@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Sequence
 
-__all__ = ["amount", "is_numeric", "plural", "table"]
+__all__ = ["amount", "is_numeric", "plural", "table", "wrapped"]
+
+_GAP = 2  # spaces between two columns
 
 
 def plural(number: int, noun: str) -> str:
@@ -23,18 +26,65 @@ def is_numeric(cells: Sequence[str]) -> bool:
     return all(re.fullmatch(r"[-+.,e\d]*", cell) for cell in cells)
 
 
-def table(rows: Sequence[Sequence[str]]) -> str:
+def wrapped(text: str, width: int) -> list[str]:
+    """The lines of a text of at most so many characters; only a word that is longer than that is broken."""
+    return textwrap.wrap(text, max(1, width), break_on_hyphens=False) or [""]
+
+
+def table(rows: Sequence[Sequence[str]], width: int | None = None) -> str:
     """Columns of text under a heading: numbers to the right, words to the left.
 
     Args:
         rows: cells, the heading first; all rows of one length.
+        width: characters that a line may have; default any number. Cells are wrapped between words to keep it. Columns
+            that do not fit then follow in a table below, which repeats the first column, so that nothing is lost.
     """
     columns = list(zip(*rows, strict=True))
+    if width is None:
+        return _drawn(columns, [max(map(len, column)) for column in columns])
+    first = _longest_word(columns[0])
+    parts: list[list[Sequence[str]]] = []
+    used = width + 1
+    for column in columns[1:]:
+        least = _GAP + _longest_word(column)
+        if used + least > width:
+            parts.append([columns[0]])
+            used = first
+        parts[-1].append(column)
+        used += least
+    return "\n\n".join(_drawn(part, _widths(part, width)) for part in parts or [columns])
+
+
+def _longest_word(cells: Sequence[str]) -> int:
+    return max((len(word) for cell in cells for word in cell.split()), default=0)
+
+
+def _widths(columns: Sequence[Sequence[str]], width: int) -> list[int]:
+    """Widths of columns that together keep a width: the widest column gives first, and a word is broken at last."""
     widths = [max(map(len, column)) for column in columns]
+    for least in ([_longest_word(column) for column in columns], [1] * len(columns)):
+        while sum(widths) + _GAP * (len(widths) - 1) > width:
+            spare = [i for i, one in enumerate(widths) if one > least[i]]
+            if not spare:
+                break
+            widths[max(spare, key=lambda i: widths[i])] -= 1
+    return widths
+
+
+def _drawn(columns: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
+    """The table of columns of given widths."""
     numeric = [is_numeric(column[1:]) for column in columns]
 
-    def line(row: Sequence[str]) -> str:
-        cells = zip(row, widths, numeric, strict=True)
-        return "  ".join(cell.rjust(w) if right else cell.ljust(w) for cell, w, right in cells).rstrip()
+    def lines(row: Sequence[str]) -> list[str]:
+        cells = [wrapped(cell, one) if len(cell) > one else [cell] for cell, one in zip(row, widths, strict=True)]
+        height = max(map(len, cells))
+        found = []
+        for i in range(height):
+            parts = [cell[i] if i < len(cell) else "" for cell in cells]
+            shown = zip(parts, widths, numeric, strict=True)
+            found.append((" " * _GAP).join(p.rjust(w) if right else p.ljust(w) for p, w, right in shown).rstrip())
+        return found
 
-    return "\n".join([line(rows[0]), "  ".join("-" * w for w in widths), *map(line, rows[1:])])
+    head, *body = zip(*columns, strict=True)
+    rule = (" " * _GAP).join("-" * w for w in widths)
+    return "\n".join([*lines(head), rule, *(line for row in body for line in lines(row))])

@@ -12,7 +12,7 @@ import pytest
 import mohamjax
 from mohamjax.cli import main
 from mohamjax.cli.options import as_options
-from mohamjax.cli.tables import fitted
+from mohamjax.cli.tables import fitted, lines
 from mohamjax.cli.terminal import Terminal
 
 ROWS = [["network", "layers", "what it is"], ["resnet50", "54", "word " * 30], ["another", "1,234", "short"]]
@@ -25,6 +25,7 @@ def generation(done):
         fresh_evaluations=1000 * done,
         seconds=float(done),
         step_s=2.0,
+        rounds_s=0.0,
         hypervolume=(0.25,),
         front_size=(17,),
     )
@@ -132,6 +133,34 @@ def test_a_table_fits_the_terminal(screen, monkeypatch, capsys):
     assert text.count("word") == 30 and "1,234" in text
     print(fitted(ROWS))
     assert capsys.readouterr().out.splitlines()[0] == "network   layers  what it is"
+
+
+SUMMARY = [
+    ["design", "id", "latency [ms]", "/bound", "energy [mJ]", "/bound", "area [mm^2]", "/bound", "chiplets"],
+    ["fastest", "0", "36.62", "1.001", "106.5", "1.213", "82.15", "28816", "5 simba, 2 shidiannao, 1 eyeriss-released"],
+    ["lower bound", "", "36.6", "", "87.8", "", "0.002851", "", ""],
+]
+
+
+@pytest.mark.parametrize("columns", [30, 50, 80, 100, 200])
+def test_a_narrow_terminal_loses_no_column_and_breaks_no_word(columns, screen, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    shown = plain(fitted(SUMMARY, screen[0]))
+    assert max(map(len, shown.splitlines())) <= columns
+    assert {word for row in SUMMARY for cell in row for word in cell.split()} <= set(shown.split())
+    tables = shown.split("\n\n")
+    assert len(tables) == 1 if columns >= 90 else all(part.split()[0] == "design" for part in tables)
+
+
+def test_a_word_that_is_wider_than_the_terminal_is_broken_and_a_sentence_is_not(screen, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    shown = plain(fitted([["a", "b"], ["x", "w" * 50]], screen[0]))
+    assert max(map(len, shown.splitlines())) <= 20 and shown.count("w") == 50
+    assert lines("no word of this sentence is broken", screen[0]).split("\n") == [
+        "no word of this",
+        "sentence is broken",
+    ]
+    assert lines("a line of a file is as long as it is", sys.stdin) == "a line of a file is as long as it is"
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from mohamjax.cli.inputs import (
     warn_of_slow_buffers,
 )
 from mohamjax.cli.outputs import drawing, results_folder, stopped
-from mohamjax.cli.tables import fitted, landmark_table
+from mohamjax.cli.tables import fitted, landmark_table, lines
 from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
 from mohamjax.progress import duration
@@ -425,12 +425,13 @@ def _searched(
     else:
         print(landmark_table(roles, result.front, bounds))
         if certificate is None:
-            print(f"hypervolume {result.hypervolume:.4f} of the box; bounds of it are known for the default objectives")
-            return 0
-        print(
-            f"hypervolume {certificate.hypervolume:.4f}; no front over the mappings found has more than "
-            f"{certificate.most:.4f}: {certificate.share:.1%} of it at least"
-        )
+            told = f"{result.hypervolume:.4f} of the box; bounds of it are known for the default objectives"
+        else:
+            told = (
+                f"{certificate.hypervolume:.4f}; no front over the mappings found has more than "
+                f"{certificate.most:.4f}: {certificate.share:.1%} of it at least"
+            )
+        print(lines(f"hypervolume {told}"))
     return 0
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mohamjax.cli.terminal import is_live
-from mohamjax.text import is_numeric, plural, table
+from mohamjax.text import plural, table, wrapped
 
 if TYPE_CHECKING:
     from mohamjax.schedule import Bounds
 
-__all__ = ["choice_table", "fitted", "landmark_table", "set_table"]
+__all__ = ["choice_table", "fitted", "landmark_table", "lines", "set_table"]
 
 
 def fitted(rows: Sequence[Sequence[str]], stream: Any = None) -> str:
@@ -23,23 +22,27 @@ def fitted(rows: Sequence[Sequence[str]], stream: Any = None) -> str:
         rows: cells, the heading first; all rows of one length.
         stream: where it will be written; default standard output.
     """
-    stream = sys.stdout if stream is None else stream
-    if not is_live(stream):
-        return table(rows)
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    return table(rows, _width(sys.stdout if stream is None else stream))
 
-    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-    for name, *cells in zip(*rows, strict=True):
-        numbers = is_numeric(cells)
-        shown.add_column(Text(name), justify="right" if numbers else "left", no_wrap=numbers, overflow="fold")
-    for row in rows[1:]:
-        shown.add_row(*map(Text, row))
-    text = io.StringIO()
-    Console(file=text, width=Console(file=stream).width, force_terminal=True, highlight=False).print(shown)
-    return text.getvalue().strip("\n")
+
+def lines(text: str, stream: Any = None) -> str:
+    """A sentence in lines that fit the terminal, broken between words; one line where there is none.
+
+    Args:
+        text: the sentence.
+        stream: where it will be written; default standard output.
+    """
+    width = _width(sys.stdout if stream is None else stream)
+    return text if width is None else "\n".join(wrapped(text, width))
+
+
+def _width(stream: Any) -> int | None:
+    """Columns of the terminal that a stream is shown on, None where it is shown on none."""
+    if not is_live(stream):
+        return None
+    from rich.console import Console
+
+    return Console(file=stream).width
 
 
 def unit(values: Sequence[float], symbol: str) -> tuple[str, float]:
@@ -68,7 +71,7 @@ def landmark_table(landmarks: dict[str, int], front: Any, bounds: Bounds) -> str
     others = [kind for kind in map(measure_named, front.measures) if kind.name not in DEFAULT]
     scaled = {kind: unit([abs(rows[i][kind.column]) or 1.0 for i in landmarks.values()], "s") for kind in others}
     told = [f"{kind.label} [{scaled[kind][0]}]" if kind.unit == "s" else kind.label for kind in others]
-    head = ["design", "id", *told, *(cell for unit in units for cell in (unit, "/ bound")), "chiplets"]
+    head = ["design", "id", *told, *(cell for unit in units for cell in (unit, "/bound")), "chiplets"]
     body = []
     for name, i in landmarks.items():
         row = rows[i]
@@ -86,10 +89,8 @@ def landmark_table(landmarks: dict[str, int], front: Any, bounds: Bounds) -> str
         for cell in (digits(bound * scale), "")
     ]
     body.append(["lower bound", "", *("" for _ in others), *limits, ""])
-    heading = (
-        f"front of {plural(len(rows), 'design')}; / bound: times what no design over the mappings found goes below"
-    )
-    return f"{heading}\n{fitted([head, *body])}"
+    heading = f"front of {plural(len(rows), 'design')}; /bound: times what no design over the mappings found goes below"
+    return f"{lines(heading)}\n{fitted([head, *body])}"
 
 
 def set_table(report: dict[str, Any], stream: Any = None) -> str:
@@ -123,7 +124,7 @@ def set_table(report: dict[str, Any], stream: Any = None) -> str:
         for s in report["sets"]
     ]
     told = f"latency on-chip: without off-chip limit; at the interface: of the layer alone behind a memory of {limit}"
-    return f"{told}\n{fitted([head, *body], stream)}"
+    return f"{lines(told, stream)}\n{fitted([head, *body], stream)}"
 
 
 def choice_table(report: dict[str, Any], stream: Any = None) -> str:
