@@ -123,7 +123,7 @@ class ProgressLines:
             ],
             done,
             generations,
-            (generations - done) * progress.step_s / len(progress.hypervolume) if done else None,
+            (generations - done) * progress.step_s / len(progress.hypervolume) + progress.rounds_s if done else None,
             final=done >= generations,
         )
 

@@ -2,7 +2,9 @@
 
 import dataclasses
 import functools
+import time
 import warnings
+from types import SimpleNamespace
 
 import design_cases as dc
 import jax
@@ -410,6 +412,42 @@ def test_a_search_with_rounds_can_be_interrupted_anywhere(application, small_tab
     equal(searched(application, tmp_path / "within", resume=True))
     assert len(calls) == 4
     assert light_generations._cache_size() == compiled, "a round or a resumed search compiled the generation again"
+
+
+def test_mapping_again_does_not_count_as_generations(monkeypatch):
+    """Of a search whose generations take no time and whose rounds take a fifth of a second each."""
+
+    class Rounds:
+        rounds, schedule, end = 0, [2, 4, 6], 8
+
+        def due(self, generation):
+            return self.rounds < 3 and generation >= self.schedule[self.rounds]
+
+        def settled(self, volumes):
+            return False
+
+        def until_next(self, generation):
+            return next((at - generation for at in self.schedule[self.rounds :]), self.end - generation)
+
+        def grown(self, state, context):
+            time.sleep(0.2)
+            self.rounds += 1
+            return context
+
+    one = np.zeros((8, 1), np.float32)
+    metrics = moham.Metrics(stability=one, front_size=one, best=one[..., None], merit=one)
+    monkeypatch.setattr(moham, "program_of", lambda *_: lambda state, *_: (state, metrics))
+    monkeypatch.setattr(moham, "random_candidates", lambda *_: None)
+    monkeypatch.setattr(moham, "archived", lambda _: [])
+    population = SimpleNamespace(generation=np.zeros(1, int), key=np.zeros(1))
+    config = dataclasses.replace(BUDGETS["tiny"].moham, generations=8, chunk=2)
+    steps = moham.run(
+        jax.random.key(0), SimpleNamespace(measures=None), config, resume=SimpleNamespace(population=population),
+        problem=SimpleNamespace(), remapper=Rounds(),
+    )  # fmt: skip
+    told = {progress.generation: progress for _, progress in steps}
+    assert max(told) == 8 and all(progress.step_s < 0.1 for progress in told.values())
+    assert [round(told[done].rounds_s, 1) for done in (2, 4, 6, 8)] == [0.0, 0.4, 0.2, 0.0]
 
 
 def remapper(application, mapped, config=REMAP, generations=12):

@@ -276,7 +276,9 @@ class Progress:
         evaluations: designs evaluated so far.
         fresh_evaluations: those of this process (a resumed search has done others before).
         seconds: since the search started, compile time apart.
-        step_s: seconds of the last call of the step.
+        step_s: seconds of the last call of the step, without those of mapping again before it.
+        rounds_s: seconds that the rounds of mapping again that are left may take, if they take as long as the last
+            one; 0 before the first.
         compile_s: seconds spent in compiling.
         hypervolume: of the archive, in [0, 1] on log axes, per generation of the last call.
         front_size: designs in the archive, likewise.
@@ -289,6 +291,7 @@ class Progress:
     fresh_evaluations: int
     seconds: float
     step_s: float
+    rounds_s: float
     compile_s: float
     hypervolume: tuple[float, ...]
     front_size: tuple[int, ...]
@@ -368,6 +371,7 @@ def run(
         begun -= batches - 1
     end = config.generations if remapper is None else remapper.end
     volumes = {int(row["generation"]): float(row["hypervolume"]) for row in history}
+    round_s = 0.0  # what the last round of mapping again took
     settled = [float(row["stability"]) for row in history if row["generation"] > 0]
 
     def settled_down() -> bool:
@@ -380,8 +384,8 @@ def run(
     while told <= end and not settled_down():
         # Calls end at multiples of their length, so that a resumed search makes the same ones.
         count = min(config.chunk - (told - 1) % config.chunk, end + 1 - told)
-        tick = time.perf_counter()
         if remapper is not None:
+            tick = time.perf_counter()
             done = told - 1
             if remapper.due(done):
                 if remapper.settled(volumes):
@@ -393,7 +397,10 @@ def run(
                 for batch in _decoded_again(state, context):
                     candidates = as_candidates(batch, drawn, population=config.population)
                     state = entered(state, candidates, context, rates, program)
+                jax.block_until_ready(state)
+                round_s = time.perf_counter() - tick
             count = min(count, remapper.until_next(done))
+        tick = time.perf_counter()
         previous = state
         state, metrics = advance(previous, count)
         for n, value in enumerate(metrics.stability, start=1):
@@ -418,6 +425,7 @@ def run(
                 fresh_evaluations=(told - begun + (rounds - rounds_before) * again) * per_generation,
                 seconds=time.perf_counter() - began - compile_s,
                 step_s=time.perf_counter() - tick,
+                rounds_s=0.0 if remapper is None else round_s * (len(remapper.schedule) - rounds),
                 compile_s=compile_s,
                 hypervolume=tuple(float(x) for x in metrics.merit),
                 front_size=tuple(int(x) for x in metrics.front_size),
