@@ -247,6 +247,21 @@ def test_broken_entries_are_told_and_the_others_go_on(tmp_path, document, bulk, 
     assert main(["evaluate", "schedules", str(missing), str(missing), "--float32", "--out", str(out)]) == 2
 
 
+@pytest.mark.parametrize("broken", [0, 1, 2])
+@pytest.mark.parametrize("kind", ["designs", "schedules"])
+def test_one_file_ends_with_the_exit_code_of_several(tmp_path, document, kind, broken):
+    rows = json.loads(json.dumps(document["designs"][:2]))
+    for row in rows[:broken]:
+        row["schedule"][0]["chiplet"] = 99
+    one = write(tmp_path / "one.json", document | {"designs": rows})
+    other = write(tmp_path / "other.json", document | {"designs": rows})
+    for more, expected in (([], 0 if broken < 2 else 2), (["--strict"], 0 if not broken else 2)):
+        for files in ([one], [one, other]):
+            out = tmp_path / "out.csv"
+            assert main(["evaluate", kind, *map(str, files), "--float32", "--out", str(out), *more]) == expected
+            assert out.exists()
+
+
 @pytest.mark.parametrize(
     ("name", "value", "told"),
     [

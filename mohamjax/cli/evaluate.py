@@ -143,7 +143,11 @@ def _add_files(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument(
         "--resume", action="store_true", help="go on with the table of --out of an evaluation of these files that ended"
     )
-    parser.add_argument("--strict", action="store_true", help="exit code 2 where any entry or file is broken")
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="exit code 2 where any entry or file is broken (default: only where nothing could be evaluated)",
+    )
     spread.add_devices(parser, "spread the blocks of a table of many entries")
 
 
@@ -197,7 +201,7 @@ def _evaluate_batch(arguments: argparse.Namespace, terminal: Terminal, **single:
         )
     kept = f", {summary.resumed} of them from before" if summary.resumed else ""
     print(f"{plural(summary.rows, 'row')}{kept}, {summary.valid} valid", file=sys.stderr)
-    return 2 if not summary.valid or (arguments.strict and summary.valid < summary.rows) else 0
+    return _exit_code(arguments, summary.rows, summary.valid)
 
 
 _MOST_TOLD = 20  # broken entries that are told one by one
@@ -265,10 +269,10 @@ def _evaluate_schedules(arguments: argparse.Namespace, terminal: Terminal) -> in
         _warn_of_slow_buffers(arguments, evaluated)
         if what_if.asked(arguments):
             what_if.answer(arguments, rows, evaluated)
-            return _broken(arguments, rows)
+            return _code_of(arguments, rows)
         write(arguments.out, dump_json(schedules_document(rows, evaluated, timelines=arguments.timelines)))
         _count_designs(rows)
-        return _broken(arguments, rows)
+        return _code_of(arguments, rows)
     given = ("technology", "static_energy", "vary", "sensitivities", "uncertainty")
     own = {name: getattr(arguments, name) for name in given}
     refuse("is for the formats schedule/1 and designs/1", "leave it out", **own)
@@ -321,7 +325,7 @@ def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
         rows, evaluated = choose_designs(rows, evaluated, arguments.design)
     if what_if.asked(arguments):
         what_if.answer(arguments, rows, evaluated)
-        return _broken(arguments, rows)
+        return _code_of(arguments, rows)
     told = None if arguments.explain is None else explain_designs(rows, evaluated, arguments.explain or None)
     if told is None or arguments.out is not None:
         write(arguments.out, evaluation_csv(rows))
@@ -347,7 +351,7 @@ def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
             write_periods(arguments.periods_out, rows, evaluated, arguments.periods)
     _count_designs(rows)
-    return _broken(arguments, rows)
+    return _code_of(arguments, rows)
 
 
 def _warn_of_slow_buffers(arguments: argparse.Namespace, evaluated: Any) -> None:
@@ -355,8 +359,14 @@ def _warn_of_slow_buffers(arguments: argparse.Namespace, evaluated: Any) -> None
         warn_of_slow_buffers(evaluated.templates, evaluated.technology)
 
 
-def _broken(arguments: argparse.Namespace, rows: Sequence[abc.Mapping[str, Any]]) -> int:
-    return 2 if arguments.strict and not all(row["valid"] for row in rows) else 0
+def _exit_code(arguments: argparse.Namespace, entries: int, valid: int) -> int:
+    """0 as long as anything could be evaluated, with --strict as long as everything could; 2 otherwise."""
+    return 2 if not valid or (arguments.strict and valid < entries) else 0
+
+
+def _code_of(arguments: argparse.Namespace, rows: Sequence[abc.Mapping[str, Any]]) -> int:
+    """The exit code after the designs of one file."""
+    return _exit_code(arguments, len(rows), sum(bool(row["valid"]) for row in rows))
 
 
 def _count_designs(rows: Sequence[abc.Mapping[str, Any]]) -> None:
