@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, TypeVar
 import yaml
 
 from mohamjax.errors import InputError
+from mohamjax.text import several
 
 T = TypeVar("T")
 
@@ -436,5 +437,7 @@ def choice(value: object, known: Sequence[str], *, what: str, file: object, item
         InputError: If it is not, with the closest known word.
     """
     if not isinstance(value, str) or value not in known:
-        raise InputError(f"unknown {what} {value!r}", file=file, item=item, remedy=suggestion(value, known, f"{what}s"))
+        raise InputError(
+            f"unknown {what} {value!r}", file=file, item=item, remedy=suggestion(value, known, several(what))
+        )
     return value

@@ -6,14 +6,19 @@ import re
 import textwrap
 from collections.abc import Sequence
 
-__all__ = ["amount", "is_numeric", "plural", "table", "wrapped"]
+__all__ = ["amount", "is_numeric", "plural", "several", "table", "wrapped"]
 
 _GAP = 2  # spaces between two columns
 
 
+def several(noun: str) -> str:
+    """The plural of a noun, as `templates`, `entries` and `ways`."""
+    return re.sub(r"([^aeiou])y$", r"\1ie", noun) + "s"
+
+
 def plural(number: int, noun: str) -> str:
-    """So many of something, as `1 template` and `2,000 templates`; for nouns that take an s."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    """So many of something, as `1 template` and `2,000 templates`."""
+    return f"{number:,} {noun if number == 1 else several(noun)}"
 
 
 def amount(value: float) -> str:

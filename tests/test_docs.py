@@ -11,6 +11,8 @@ import tomllib
 
 import pytest
 
+from mohamjax.search import BUDGETS
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 SNIPPET = re.compile(r"^<!-- run -->\n+```python\n(.*?)^```$", re.S | re.M)
@@ -83,3 +85,15 @@ def test_pages_build_without_a_warning(tmp_path):
     search = next(one for one in lines if one[0].startswith("search("))
     assert len(search) > 10 and max(map(len, search)) < 80, "a signature is one endless line"
     assert "<blockquote>" not in door, "an example is not shown as code"
+
+
+
+def test_the_table_of_settings_has_the_values_of_the_budgets():
+    text = (ROOT / "docs" / "api" / "search.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| ([\d.]+ / [\d.]+ / [\d.]+) \|", text, re.MULTILINE)
+    assert {"population", "generations", "every"} <= {name for name, _ in rows}
+    for name, told in rows:
+        budgets = [BUDGETS[budget] for budget in ("tiny", "small", "paper")]
+        parts = [part for part in ("moham", "remap") if hasattr(getattr(budgets[0], part), name)]
+        values = [getattr(getattr(budget, parts[0]), name) for budget in budgets]
+        assert told == " / ".join(f"{value:g}" for value in values), name

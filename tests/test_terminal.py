@@ -14,6 +14,7 @@ from mohamjax.cli import main
 from mohamjax.cli.options import as_options
 from mohamjax.cli.tables import fitted, lines
 from mohamjax.cli.terminal import Terminal
+from mohamjax.text import plural
 
 ROWS = [["network", "layers", "what it is"], ["resnet50", "54", "word " * 30], ["another", "1,234", "short"]]
 
@@ -191,6 +192,30 @@ def test_no_message_of_the_library_names_options():
         if re.search(r"(?<![-\w])--[a-z]", node.value)
     ]
     assert found == []
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (["schema", "foo"], "mohamjax: there is no schema 'foo'; known: "),
+        (
+            ["convert", "costs", "FILE", "--bandwidth", "9", "--column", "layer=which"],
+            ": --column: there is no column 'which' in the file",
+        ),
+        (["convert", "costs", "FILE", "--bandwidth", "9"], "or name it with --column chiplet=NAME"),
+        (["search", "ar-vr", "--technology", "FILE"], "packaged technologies: 45nm, "),
+    ],
+)
+def test_messages_name_what_the_command_line_has(command, told, tmp_path, capsys):
+    name = tmp_path / "file"
+    name.write_text("base: nowhere\n" if "--technology" in command else "layer,cost\nstem,4\n")
+    assert main([str(name) if word == "FILE" else word for word in command]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_nouns_have_their_plurals():
+    assert [plural(2, noun) for noun in ("template", "entry", "way")] == ["2 templates", "2 entries", "2 ways"]
+    assert plural(1, "entry") == "1 entry"
 
 
 def test_the_command_line_shows_its_options(capsys):

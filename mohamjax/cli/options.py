@@ -32,12 +32,14 @@ _OPTIONS = {
     "archive": "--archive",
     "batch": "--batch",
     "budget": "--budget",
+    "columns": "--column",
     "coordinator": "--coordinator",
     "cost_model": "--cost-model",
     "designs": "--inject",
     "devices": "--devices",
     "front": "--front",
     "limit": "--limit",
+    "logic": "--logic",
     "mappings": "--inject",
     "max_chiplets": "--max-chiplets",
     "method": "--method",
@@ -50,9 +52,11 @@ _OPTIONS = {
     "power_cap_W": "--power-cap",
     "ppa": "--ppa",
     "population": "--population",
+    "populations": "--populations",
     "preset": "--preset",
     "process": "--process",
     "processes": "--processes",
+    "repeats": "--repeats",
     "requirements": "--require",
     "resume": "--resume",
     "robust": "--robust",
@@ -71,7 +75,7 @@ _OPTIONS = {
 }
 """Options by the arguments of the library that they become."""
 
-_FORM = {"vary": "V,V,..."}
+_FORM = {"columns": "NAME", "vary": "V,V,..."}
 """What stands after the key of an option that is a dictionary, where it is not the sizes of a shape."""
 
 _ARGUMENT = re.compile(r"(?:the )?argument `(\w+)(?:\[([^`]*)\])?(?:=([^`]*))?`")

@@ -405,12 +405,12 @@ def _columns(
     }
     for key, name in (columns or {}).items():
         if key not in COLUMNS or name not in header:
-            told = f"there is no column {name!r} in the file" if key in COLUMNS else f"{key!r} is nothing to be told"
-            raise InputError(told, file=path, item="argument `columns`", remedy=f"tell {', '.join(COLUMNS)}")
+            told = f"there is no column {name!r} in the file" if key in COLUMNS else f"no column says a {key!r}"
+            raise InputError(told, file=path, item="argument `columns`", remedy=f"columns say {', '.join(COLUMNS)}")
         found[key] = name
     for key in needed:
         if key not in found:
-            remedy = f"call it {' or '.join(COLUMNS[key][:3])}, or name it with `columns`"
+            remedy = f"call it {' or '.join(COLUMNS[key][:3])}, or name it with the argument `columns[{key}]`"
             raise InputError(f"no column says the {key}", file=path, item="header", remedy=remedy)
     return found
 

@@ -57,7 +57,7 @@ def schema(name: str) -> dict[str, Any]:
     """
     name = next((known for known in FORMS if known == name or known.partition("/")[0] == name), name)
     if name not in FORMS:
-        raise InputError(f"there is no schema {name!r}", item="argument `name`", remedy=suggestion(name, FORMS))
+        raise InputError(f"there is no schema {name!r}", remedy=suggestion(name, FORMS))
     made = msgspec.json.schema(FORMS[name])
     own = made["$defs"].pop(FORMS[name].__name__)
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", **own, "title": name}
