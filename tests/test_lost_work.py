@@ -134,9 +134,10 @@ def test_a_front_that_cannot_be_written_is_printed(networks, done, monkeypatch, 
 
 
 def test_figures_that_cannot_be_drawn_cost_no_results(networks, done, monkeypatch, capsys):
-    for error, word in ((FULL, "warning: a file: cannot be written"), (KeyboardInterrupt(), "stopped by hand; the")):
+    warning, stop = "warning: a file: cannot be written", "stopped by hand; the"
+    for error, word, code in ((FULL, warning, 0), (KeyboardInterrupt(), stop, 130)):
         monkeypatch.setattr("mohamjax.io.files.write_folder", raising(error))
-        assert search(networks, done, "--resume") == 0
+        assert search(networks, done, "--resume") == code
         out, err = capsys.readouterr()
         assert word in err and f"`mohamjax plot {done}` draws the figures" in err
         assert "hypervolume" in out
@@ -184,7 +185,7 @@ def test_ctrl_c_while_the_front_is_finished_writes_it(networks, done, tmp_path, 
     out = tmp_path / "stopped"
     with monkeypatch.context() as patched:
         patched.setattr("mohamjax.search.codesign.finishing", interrupted_after(2))
-        assert search(networks, out, "--no-figures") == 0
+        assert search(networks, out, "--no-figures") == 130
     said = capsys.readouterr().err
     assert "refitting the front" in said and "stopped by hand; writing what was found" in said
     assert "(stopped early; --resume goes on)" in said
@@ -240,6 +241,19 @@ def test_an_interrupt_keeps_the_batches_until_then(monkeypatch, where, processes
         return
     state, interrupted, _ = codesign._finish(*what, searched=searched)
     assert interrupted and np.array_equal(state, np.arange(3.0) + 2)
+
+
+def test_ctrl_c_between_generations_writes_what_there_is_and_says_so_to_scripts(
+    networks, tmp_path, monkeypatch, capsys
+):
+    def progress(self, progress, generations):
+        if progress.generation >= 4:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Terminal, "progress", progress)
+    assert search(networks, tmp_path, "--no-figures") == 130
+    assert "(stopped early; --resume goes on)" in capsys.readouterr().err
+    assert (tmp_path / "front.csv").exists()
 
 
 def test_ctrl_c_twice_names_the_checkpoint(networks, tmp_path, monkeypatch, capsys):

@@ -102,6 +102,7 @@ def _searched(arguments: argparse.Namespace, terminal: Terminal, search: Hardwar
     try:
         result = search_hardware(search, checkpoint=checkpoint, resume=arguments.resume, listener=tell)
         if result.interrupted:
+            terminal.was_stopped = True
             terminal.line("stopped by hand; writing what was found")
         front = write_codesign(folder, result)
     except KeyboardInterrupt:

@@ -109,7 +109,7 @@ def _flushed(code: int) -> int:
         _let_go(sys.stdout)
     except (OSError, ValueError) as error:
         _let_go(sys.stdout)
-        if code == 0:  # otherwise one line has been said already
+        if code in (0, STOPPED):  # otherwise one line has been said already
             reason = getattr(error, "strerror", None) or str(error)
             remedy = "name a file with --out"
             _complain(InputError(f"cannot be written ({reason})", item="standard output", remedy=remedy))
@@ -138,7 +138,9 @@ def _done(argv: Sequence[str] | None) -> int:
     try:
         _use_compile_cache(arguments)
         with Terminal() as terminal:
-            return _VERBS[arguments.verb].run(arguments, terminal)
+            code = _VERBS[arguments.verb].run(arguments, terminal)
+            # Results of what was stopped are not those that were asked for: a script must not take them for whole.
+            return STOPPED if terminal.was_stopped and not code else code
     except InputError as error:
         _complain(error)
         return 2

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mohamjax.cli import options, spread
 from mohamjax.cli.inputs import application_of, technology_of, templates_of, warn_of_other_memory
+from mohamjax.cli.interrupts import STOPPED
 from mohamjax.cli.options import refuse
 from mohamjax.cli.outputs import probe, tell_export, write
 from mohamjax.cli.tables import choice_table, set_table
@@ -189,7 +190,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     except KeyboardInterrupt:
         kept = not (arguments.exhaustive or arguments.no_mapping_cache)
         terminal.line("stopped by hand" + ("; finished sets are in the cache" if kept else ""))
-        return 130
+        return STOPPED
     terminal.close()
     choices = network_choices(network_key, setup, tables)
     report = mappings_document(setup, tables, choices)

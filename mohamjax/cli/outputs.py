@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from mohamjax.cli.interrupts import STOPPED
 from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
 from mohamjax.text import plural
@@ -75,7 +76,7 @@ def stopped(terminal: Terminal, checkpoint: Checkpoint, folder: pathlib.Path | N
         terminal.line(f"stopped by hand; no results are written, --resume goes on from {checkpoint.path}")
     else:
         terminal.line("stopped by hand before there was a checkpoint; nothing to write")
-    return 130
+    return STOPPED
 
 
 @contextlib.contextmanager
@@ -85,6 +86,7 @@ def drawing(terminal: Terminal, folder: pathlib.Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
+        terminal.was_stopped = True
         terminal.line(f"stopped by hand; the results are written, {_again(folder)}")
     except InputError as error:
         terminal.warn(f"{error.file}: {error.message}; {_again(folder)}")

@@ -122,6 +122,7 @@ def _searched(
         return stopped(terminal, checkpoint, folder if version_of(folder / "front.csv") != before else None)
     if not arguments.no_figures:
         _draw(arguments, terminal, result, folder)
+    terminal.was_stopped |= result.interrupted
     early = ""
     if result.interrupted:
         early = " (stopped early; --resume goes on)" if checkpoint.kept else " (stopped early)"

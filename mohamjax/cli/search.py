@@ -390,6 +390,7 @@ def _searched(
     if artist is not None:
         with drawing(terminal, folder):
             artist.write(folder / "figures")
+    terminal.was_stopped |= result.interrupted
     ended = time.perf_counter()
     timings = {**result.timings, "figures_s": ended - drawn, "total_s": ended - began}
     steps = {

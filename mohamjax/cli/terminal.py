@@ -32,10 +32,15 @@ class Terminal(ProgressLines):
 
     A standard error that breaks (its reader has gone, the terminal is closed) ends no search: it is no longer told how
     it goes. Use it as a context manager, or `close` it, so that the cursor is left in order.
+
+    Attributes:
+        was_stopped: the user has stopped the command (Ctrl-C), although it goes on to write what it has; its exit code
+            then says so.
     """
 
     def __init__(self) -> None:
         super().__init__()
+        self.was_stopped = False
         self._live = is_live(sys.stderr)
         self._bars: Any = None  # rich.progress.Progress of the step at hand
         self._step = ""
