@@ -194,7 +194,9 @@ def untrue(said: str, code: int, way: str, out: pathlib.Path) -> list[str]:
     """What a stopped run should not have left, or not have said."""
     kept, written = (out / "checkpoint.npz").exists(), (out / "front.csv").exists()
     claimed = any(line in said.replace("no results are", "") for line in ("results in", "results are written"))
-    expected = {"kill": (0, -signal.SIGKILL), "full disk": (0, 2)}.get(way, (130,) if "stopped by hand" in said else (0, 130))
+    expected = {"kill": (0, -signal.SIGKILL), "full disk": (0, 2)}.get(
+        way, (130,) if "stopped by hand" in said else (0, 130)
+    )
     wrong = {
         f"exit code {code}": code not in expected,
         "traceback": "Traceback" in said,
@@ -270,7 +272,8 @@ def resumed(
     """Resumes a command that was stopped, and compares with the folder of a whole run."""
     wrong = untrue(said, code, way, out)
     left = progress(out)
-    again = command.resumed().start(out)
+    # Without a folder it was stopped before it began, and there is nothing to go on with.
+    again = (command.resumed() if out.exists() else command).start(out)
     _, complaint = again.communicate()
     wrong += differences(whole, out) if again.returncode == 0 else [complaint.splitlines()[-1]]
     return Stop(moment, command.phase(said), left, wrong)

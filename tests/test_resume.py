@@ -94,6 +94,25 @@ def test_files_that_differ_are_told(undisturbed, tmp_path):
     assert interruptions.differences(undisturbed, copy) == ["extra", "front.csv", "history.csv"]
 
 
+@pytest.mark.parametrize("verb", [["search"], ["codesign", "--space", "unico-ci", "--budget", "ci"]])
+def test_no_search_goes_on_in_a_folder_that_is_not_there(networks, tmp_path, capsys, verb):
+    out = tmp_path / "typo"
+    assert main([verb[0], *networks, *verb[1:], "--resume", "--out", str(out)]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith(f"mohamjax: {out}: --resume: there is no such folder") and "leave out --resume" in said
+    assert not out.exists()
+
+
+def test_a_search_without_a_checkpoint_begins_anew_in_its_folder(networks, tmp_path, monkeypatch, capsys):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mohamjax.search.codesign.map_layers", stop)
+    for more in ([], ["--resume"]):
+        assert main(["search", *networks, "--budget", "tiny", *SIZES, "--out", str(tmp_path / "out"), *more]) == 130
+        assert "stopped by hand before there was a checkpoint" in capsys.readouterr().err
+
+
 def array_file():
     buffer = io.BytesIO()
     np.save(buffer, np.zeros(3))

@@ -80,7 +80,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         f"{networks.name}: {plural(len(networks.unique_layers), 'unique layer')} on {space.name}, {space.size:,} points"
     )
     search = HardwareSearch(networks, space, config, technology=technology_of(arguments), package=package)
-    with results_folder(arguments.out or pathlib.Path("results") / name) as folder:
+    out = arguments.out or pathlib.Path("results") / name
+    with results_folder(out, resume=arguments.resume) as folder:
         return _searched(arguments, terminal, search, folder)
 
 

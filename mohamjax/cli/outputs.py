@@ -59,10 +59,27 @@ def tell_export(terminal: Terminal, what: str, exported: TimeloopExport, folder:
 
 
 @contextlib.contextmanager
-def results_folder(path: str | pathlib.Path) -> Iterator[pathlib.Path]:
-    """A folder that can be written, which no other search writes to meanwhile."""
-    from mohamjax.io import locked_folder, prepare_folder
+def results_folder(path: str | pathlib.Path, *, resume: bool = False) -> Iterator[pathlib.Path]:
+    """A folder that can be written, which no other search writes to meanwhile.
 
+    Args:
+        path: of the folder, which is made where it does not exist.
+        resume: a search is to go on in it, so it must exist. It need not hold a checkpoint: the search may have been
+            stopped before its first one, and then begins anew.
+
+    Raises:
+        InputError: it cannot be written, or there is nothing to go on with.
+    """
+    from mohamjax.io import locked_folder, prepare_folder
+    from mohamjax.reader import found
+
+    if resume and not found(path, folder=True):
+        raise InputError(
+            "there is no such folder, so no search to go on with",
+            file=path,
+            item="--resume",
+            remedy="name the folder of its results with --out, or leave out --resume to begin a search",
+        )
     folder = prepare_folder(path, "--out")
     with locked_folder(folder):
         yield folder

@@ -70,7 +70,7 @@ def run(
         return 0
     inputs = inputs_of(arguments, ensemble.everyone)
     out = pathlib.Path(arguments.out or pathlib.Path("results") / f"{ensemble.name}-robust-{arguments.budget}")
-    with spread.held(devices, lambda: results_folder(out)) as own:
+    with spread.held(devices, lambda: results_folder(out, resume=arguments.resume)) as own:
         terminal.line(
             f"{ensemble.name}: {plural(len(ensemble.models), 'application model')}, "
             f"{plural(len(ensemble.joined.layers), 'layer')}, {len(ensemble.joined.unique_layers)} unique; "

@@ -310,7 +310,7 @@ def _run(arguments: argparse.Namespace, terminal: Terminal, devices: Devices | N
     out = pathlib.Path(arguments.out or pathlib.Path("results") / f"{application.name}-{arguments.budget}")
     alone = devices is None or devices.is_first
     with contextlib.ExitStack() as held:
-        own = held.enter_context(spread.held(devices, lambda: results_folder(out)))
+        own = held.enter_context(spread.held(devices, lambda: results_folder(out, resume=arguments.resume)))
         artist = held.enter_context(Artist()) if alone and not arguments.no_figures else None
         terminal.line(
             f"{application.name}: {plural(len(application.networks), 'network')}, "
