@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from mohamjax.io import BatchProgress
     from mohamjax.search import ExhaustiveProgress, MapperProgress, Progress
 
-__all__ = ["ProgressLines", "duration"]
+__all__ = ["SILENCE_S", "ProgressLines", "duration"]
+
+SILENCE_S = 3.0  # after which a step is announced that may be over at once
 
 _PAUSE_S = 2.0  # between lines about the same step
 
@@ -90,6 +92,24 @@ class ProgressLines:
             1.0,
             (1 - progress.share) / share * seconds if share > 0 else None,
             final=progress.share >= 1,
+        )
+
+    def answering(self, done: int, total: int) -> None:
+        """How far the evaluations of a what-if question are; nothing where they take no longer than three seconds."""
+        now = time.monotonic()
+        # The first of them were compiled, too: they do not count for the speed.
+        self._begun = self._begun or (now, done, 0.0)
+        seconds, fresh = now - self._begun[0], done - self._begun[1]
+        left = (total - done) / fresh * seconds if fresh else None
+        if left is None or seconds + left < SILENCE_S:
+            return
+        self._show(
+            "what if",
+            [f"{done:,} of {total:,} evaluations", f"{fresh / seconds:,.0f}/s"],
+            done,
+            total,
+            left,
+            final=done >= total,
         )
 
     def enumeration(self, progress: ExhaustiveProgress) -> None:

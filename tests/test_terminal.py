@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -107,6 +108,33 @@ def test_elsewhere_there_are_plain_lines_one_in_two_seconds(capsys):
         "mapper  4/4 sets (1 cached)  80 mappings/s  0 s left",
         "compiled in 3.0 s",
         "search  generation 3/3  1,000 designs/s  front 17  hypervolume 0.2500  0 s left",
+    ]
+
+
+def test_a_step_is_announced_where_it_is_silent_for_three_seconds(capsys):
+    with Terminal() as terminal:
+        with terminal.waiting("over at once"):
+            pass
+        with terminal.waiting("told of otherwise"):
+            terminal.mapping(mapped(1))
+            time.sleep(3.3)
+        with terminal.waiting("long"):
+            time.sleep(3.3)
+    assert capsys.readouterr().err.splitlines()[1:] == ["mapper  1/4 sets (1 cached)  50 mappings/s  6 s left", "long"]
+
+
+def test_a_what_if_question_tells_how_far_it_is_where_that_takes_a_while(capsys, monkeypatch):
+    clock = SimpleNamespace(now=100.0)
+    monkeypatch.setattr("mohamjax.cli.terminal.time", SimpleNamespace(monotonic=lambda: clock.now))
+    for pace in (0.1, 10.0):
+        with Terminal() as terminal:
+            for done in range(1000, 5000, 1000):
+                terminal.answering(done, 4000)
+                clock.now += pace
+    assert capsys.readouterr().err.splitlines() == [
+        "what if  2,000 of 4,000 evaluations  100/s  20 s left",
+        "what if  3,000 of 4,000 evaluations  100/s  10 s left",
+        "what if  4,000 of 4,000 evaluations  100/s  0 s left",
     ]
 
 

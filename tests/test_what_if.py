@@ -415,6 +415,19 @@ def test_uncertainty_is_seeded_and_named(nominal):
     assert float(rows[3]["energy_J_p95"]) == above[3, 1]
 
 
+def test_questions_tell_how_far_they_are(nominal):
+    told = []
+    asked = uncertainty(nominal, 0.5, samples=400, seed=1, progress=lambda *far: told.append(far))
+    pairs = asked.objectives.shape[0] * COUNT + COUNT  # the hardware as it is comes along
+    assert pairs > 1024 and told == sorted(told) and len(told) > 2 and {total for _, total in told} == {pairs}
+    assert told[-1] == (pairs, pairs) and told[0] == (1024, pairs)
+    np.testing.assert_array_equal(asked.objectives, uncertainty(nominal, 0.5, samples=400, seed=1).objectives)
+    told.clear()
+    what_if(nominal, {"clock": "1,2"}, progress=lambda *far: told.append(far))
+    sensitivities(nominal, ["clock"], progress=lambda *far: told.append(far))
+    assert [far for far in told if far[0] == far[1]] == [(3 * COUNT, 3 * COUNT)] * 4
+
+
 def test_fragile_designs_are_named():
     found = uncertainty(planted(0.8), {"nop.hop_energy": 0.4}, samples=500)
     rare = dataclasses.replace(found, probability=np.asarray([1.0, 0.04]))

@@ -207,7 +207,7 @@ def _evaluate_batch(arguments: argparse.Namespace, terminal: Terminal, **single:
 _MOST_TOLD = 20  # broken entries that are told one by one
 
 
-def _evaluate_mappings(arguments: argparse.Namespace) -> int:
+def _evaluate_mappings(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from mohamjax.io import evaluate_timeloop
     from mohamjax.io.samples import evaluate_samples
 
@@ -225,14 +225,16 @@ def _evaluate_mappings(arguments: argparse.Namespace) -> int:
                 "stands in the place of --architectures and --samples", item="--timeloop", remedy="give either"
             )
         probe(arguments.out)
-        summary = evaluate_timeloop(arguments.timeloop, out, **options)
+        with terminal.waiting("evaluating the mappings"):
+            summary = evaluate_timeloop(arguments.timeloop, out, **options)
     elif None in pair:
         raise InputError(
             "nothing to evaluate", item="evaluate mappings", remedy="give --architectures and --samples, or --timeloop"
         )
     else:
         probe(arguments.out)
-        summary = evaluate_samples(*pair, out, **options)
+        with terminal.waiting(f"evaluating {arguments.samples}"):
+            summary = evaluate_samples(*pair, out, **options)
     print(json.dumps(summary), file=sys.stderr)
     return 0
 
@@ -260,15 +262,16 @@ def _evaluate_schedules(arguments: argparse.Namespace, terminal: Terminal) -> in
     if check_format(read_json(arguments.file), (*SCHEDULE_READERS, *designs), arguments.file) in designs:
         probe(arguments.out)
         technology = technology_of(arguments) if arguments.technology else None
-        rows, evaluated = evaluate_designs(
-            arguments.file,
-            technology=technology,
-            static_energy=arguments.static_energy,
-            float32=arguments.float32,
-        )
+        with terminal.waiting(f"evaluating {arguments.file}"):
+            rows, evaluated = evaluate_designs(
+                arguments.file,
+                technology=technology,
+                static_energy=arguments.static_energy,
+                float32=arguments.float32,
+            )
         _warn_of_slow_buffers(arguments, evaluated)
         if what_if.asked(arguments):
-            what_if.answer(arguments, rows, evaluated)
+            what_if.answer(arguments, terminal, rows, evaluated)
             return _code_of(arguments, rows)
         write(arguments.out, dump_json(schedules_document(rows, evaluated, timelines=arguments.timelines)))
         _count_designs(rows)
@@ -277,9 +280,10 @@ def _evaluate_schedules(arguments: argparse.Namespace, terminal: Terminal) -> in
     own = {name: getattr(arguments, name) for name in given}
     refuse("is for the formats schedule/1 and designs/1", "leave it out", **own)
     probe(arguments.out)
-    summary = evaluate_schedules(
-        arguments.file, arguments.out or "-", float32=arguments.float32, timelines=arguments.timelines
-    )
+    with terminal.waiting(f"evaluating {arguments.file}"):
+        summary = evaluate_schedules(
+            arguments.file, arguments.out or "-", float32=arguments.float32, timelines=arguments.timelines
+        )
     print(json.dumps(summary), file=sys.stderr)
     return 0
 
@@ -313,20 +317,24 @@ def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
         probe(getattr(arguments, option), f"--{option.replace('_', '-')}")
     if arguments.timeloop is not None:
         prepare_folder(arguments.timeloop, "--timeloop")
-    rows, evaluated = evaluate_designs(
-        arguments.file,
-        technology=technology,
-        static_energy=arguments.static_energy,
-        float32=arguments.float32,
-        wanted=[*([arguments.explain] if arguments.explain else []), *arguments.design],
-    )
+    with terminal.waiting(f"evaluating {arguments.file}"):
+        rows, evaluated = evaluate_designs(
+            arguments.file,
+            technology=technology,
+            static_energy=arguments.static_energy,
+            float32=arguments.float32,
+            wanted=[*([arguments.explain] if arguments.explain else []), *arguments.design],
+        )
     _warn_of_slow_buffers(arguments, evaluated)
     if arguments.design:
         rows, evaluated = choose_designs(rows, evaluated, arguments.design)
     if what_if.asked(arguments):
-        what_if.answer(arguments, rows, evaluated)
+        what_if.answer(arguments, terminal, rows, evaluated)
         return _code_of(arguments, rows)
-    told = None if arguments.explain is None else explain_designs(rows, evaluated, arguments.explain or None)
+    told = None
+    if arguments.explain is not None:
+        with terminal.waiting("explaining the designs"):
+            told = explain_designs(rows, evaluated, arguments.explain or None)
     if told is None or arguments.out is not None:
         write(arguments.out, evaluation_csv(rows))
     if told is not None:
@@ -338,18 +346,21 @@ def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if asked and evaluated is None:
         raise InputError("no design of the file is valid", file=arguments.file, item=", ".join(asked))
     if evaluated is not None:
+        names = [row["design_id"] for row in rows if row["valid"]]
         if arguments.trace is not None:
-            write_design_trace(arguments.trace, evaluated, [row["design_id"] for row in rows if row["valid"]])
+            with terminal.waiting(f"writing {arguments.trace}"):
+                write_design_trace(arguments.trace, evaluated, names)
         if arguments.timeloop is not None:
             from mohamjax.io import write_timeloop_designs
 
-            names = [row["design_id"] for row in rows if row["valid"]]
-            exported = write_timeloop_designs(arguments.timeloop, evaluated, names)
+            with terminal.waiting(f"writing {arguments.timeloop}"):
+                exported = write_timeloop_designs(arguments.timeloop, evaluated, names)
             tell_export(terminal, "design", exported, arguments.timeloop)
         if arguments.periods is not None:
             from mohamjax.io.periods import write_periods
 
-            write_periods(arguments.periods_out, rows, evaluated, arguments.periods)
+            with terminal.waiting("running the designs for several periods"):
+                write_periods(arguments.periods_out, rows, evaluated, arguments.periods)
     _count_designs(rows)
     return _code_of(arguments, rows)
 
@@ -376,9 +387,8 @@ def _count_designs(rows: Sequence[abc.Mapping[str, Any]]) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Evaluates what a file holds, by its kind."""
-    if arguments.kind == "mappings":
-        return _evaluate_mappings(arguments)
     kinds: dict[str, Callable[[argparse.Namespace, Terminal], int]] = {
+        "mappings": _evaluate_mappings,
         "schedules": _evaluate_schedules,
         "designs": _evaluate_designs,
     }

@@ -27,6 +27,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     formats = tuple(f for f in arguments.format.split(",") if f)
     if not formats:
         raise InputError("no format is named", item="--format", remedy="use png, svg or pdf")
-    for path in plot_results(arguments.folder, out=arguments.out, formats=formats):
+    with terminal.waiting("drawing figures"):
+        paths = list(plot_results(arguments.folder, out=arguments.out, formats=formats))
+    for path in paths:
         print(path)
     return 0

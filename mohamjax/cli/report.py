@@ -50,13 +50,14 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     out = arguments.out or (pathlib.Path(arguments.folders[0]) if alone else pathlib.Path()) / "report.html"
     if arguments.out:
         probe(arguments.out)
-    path = write_report(
-        arguments.folders,
-        out,
-        details=DETAILS if arguments.details is None else arguments.details,
-        designs=arguments.design,
-        title=arguments.title,
-        technology=technology_of(arguments) if arguments.technology else None,
-    )
+    with terminal.waiting(f"evaluating what {out} shows"):
+        path = write_report(
+            arguments.folders,
+            out,
+            details=DETAILS if arguments.details is None else arguments.details,
+            designs=arguments.design,
+            title=arguments.title,
+            technology=technology_of(arguments) if arguments.technology else None,
+        )
     print(path)
     return 0

@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
+import time
+from collections.abc import Iterator
 from typing import Any
 
 from mohamjax.cli.options import as_options
 from mohamjax.errors import one_line
-from mohamjax.progress import ProgressLines, duration
+from mohamjax.progress import SILENCE_S, ProgressLines, duration
 
 __all__ = ["Terminal", "hush", "is_live", "say", "warn"]
 
@@ -45,6 +48,7 @@ class Terminal(ProgressLines):
         self._bars: Any = None  # rich.progress.Progress of the step at hand
         self._step = ""
         self._lasting = ""  # what stays of the step when it is over
+        self._lock = threading.RLock()  # a step that has been silent is announced from another thread
 
     def __enter__(self) -> Terminal:
         return self
@@ -63,13 +67,35 @@ class Terminal(ProgressLines):
 
     def close(self) -> None:
         """Ends the bar of the step at hand."""
-        bars, self._bars, self._step = self._bars, None, ""
-        if bars is not None:
-            with contextlib.suppress(OSError):
-                bars.stop()
-        if self._lasting:
-            say(self._lasting)
-            self._lasting = ""
+        with self._lock:
+            bars, self._bars, self._step = self._bars, None, ""
+            if bars is not None:
+                with contextlib.suppress(OSError):
+                    bars.stop()
+            if self._lasting:
+                say(self._lasting)
+                self._lasting = ""
+
+    @contextlib.contextmanager
+    def waiting(self, text: str) -> Iterator[None]:
+        """A step that may be over at once: it is announced where nothing has been told of it for three seconds."""
+        began, over = time.monotonic(), False
+
+        def announce() -> None:
+            with self._lock:
+                if not over and self._bars is None and self._told_at < began:
+                    self.announce(text)
+
+        timer = threading.Timer(SILENCE_S, announce)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            with self._lock:
+                over = True
+                self.close()
 
     def _open(self, step: str, *columns: Any, transient: bool = False) -> None:
         """Begins a bar in the place of the last one."""
@@ -88,25 +114,26 @@ class Terminal(ProgressLines):
 
     def _show(self, step: str, parts: list[str], done: float, total: float, left: float | None, *, final: bool) -> None:
         """A bar where there is a terminal; arguments as of `ProgressLines`."""
-        if not self._live:
-            super()._show(step, parts, done, total, left, final=final)
-            return
-        with contextlib.suppress(OSError):
-            if self._step != step:
-                from rich.progress import BarColumn, TextColumn
+        with self._lock:
+            if not self._live:
+                super()._show(step, parts, done, total, left, final=final)
+                return
+            with contextlib.suppress(OSError):
+                if self._step != step:
+                    from rich.progress import BarColumn, TextColumn
 
-                rest = (TextColumn("{task.fields[parts]}", markup=False), TextColumn("{task.fields[left]}"))
-                self._open(step, BarColumn(bar_width=24), *rest)
-            self._bars.update(
-                self._bars.task_ids[0],
-                completed=done,
-                total=max(total, 1),
-                parts="  ".join(parts),
-                left="" if final else f"{duration(left)} left",
-                refresh=True,
-            )
-        if final:
-            self.close()
+                    rest = (TextColumn("{task.fields[parts]}", markup=False), TextColumn("{task.fields[left]}"))
+                    self._open(step, BarColumn(bar_width=24), *rest)
+                self._bars.update(
+                    self._bars.task_ids[0],
+                    completed=done,
+                    total=max(total, 1),
+                    parts="  ".join(parts),
+                    left="" if final else f"{duration(left)} left",
+                    refresh=True,
+                )
+            if final:
+                self.close()
 
     # What a search tells.
 

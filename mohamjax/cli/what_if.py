@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mohamjax.cli.options import positive, refuse
 from mohamjax.cli.outputs import write
+from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
 from mohamjax.text import plural
 
@@ -120,11 +121,17 @@ def refuse_beside(arguments: argparse.Namespace) -> None:
     refuse(told, "ask about one JSON file, with a CSV file for its answer", **own)
 
 
-def answer(arguments: argparse.Namespace, rows: Sequence[abc.Mapping[str, Any]], evaluated: Evaluated | None) -> None:
+def answer(
+    arguments: argparse.Namespace,
+    terminal: Terminal,
+    rows: Sequence[abc.Mapping[str, Any]],
+    evaluated: Evaluated | None,
+) -> None:
     """Answers the question about the valid designs of a file: a table, and figures where they are asked for.
 
     Args:
         arguments: of the command line.
+        terminal: for progress.
         rows: of `evaluate_designs`.
         evaluated: the valid designs.
 
@@ -139,21 +146,31 @@ def answer(arguments: argparse.Namespace, rows: Sequence[abc.Mapping[str, Any]],
             print(f"design {row['design_id']} is left out: {row['reason']}", file=sys.stderr)
     if evaluated is None:
         raise InputError("no design of the file is valid", file=arguments.file)
-    candidates = whatif.candidates_of(evaluated, [row["design_id"] for row in rows if row["valid"]])
-    if arguments.vary:
-        found = whatif.what_if(candidates, dict(arguments.vary))
-        told = f"{plural(len(candidates), 'design')} on {plural(len(found.settings), 'variant')}"
-    elif arguments.sensitivities:
-        found = whatif.sensitivities(candidates)
-        told = f"{plural(len(candidates), 'design')}, {plural(len(found.parameters), 'parameter')}"
-    else:
-        spread = arguments.uncertainty[0][1] if not arguments.uncertainty[0][0] else dict(arguments.uncertainty)
-        found = whatif.uncertainty(candidates, spread, arguments.samples or _SAMPLES, arguments.seed)
-        told = _certainty(found)
+    with terminal.waiting("evaluating the designs on other hardware"):
+        candidates = whatif.candidates_of(evaluated, [row["design_id"] for row in rows if row["valid"]])
+        found, told = _answered(arguments, candidates, terminal.answering)
     write(arguments.out, columns_csv(found.table()))
     print(told, file=sys.stderr)
     if arguments.figures is not None:
-        _draw(arguments, found)
+        with terminal.waiting("drawing figures"):
+            _draw(arguments, found)
+
+
+def _answered(arguments: argparse.Namespace, candidates: Any, progress: Any) -> tuple[Any, str]:
+    """The answer to the question, and what is said of it."""
+    from mohamjax.schedule import whatif
+
+    if arguments.vary:
+        found = whatif.what_if(candidates, dict(arguments.vary), progress)
+        told = f"{plural(len(candidates), 'design')} on {plural(len(found.settings), 'variant')}"
+    elif arguments.sensitivities:
+        found = whatif.sensitivities(candidates, progress=progress)
+        told = f"{plural(len(candidates), 'design')}, {plural(len(found.parameters), 'parameter')}"
+    else:
+        spread = arguments.uncertainty[0][1] if not arguments.uncertainty[0][0] else dict(arguments.uncertainty)
+        found = whatif.uncertainty(candidates, spread, arguments.samples or _SAMPLES, arguments.seed, progress)
+        told = _certainty(found)
+    return found, told
 
 
 def _certainty(found: Uncertainty) -> str:

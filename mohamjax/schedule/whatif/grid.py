@@ -23,6 +23,7 @@ from mohamjax.schedule.whatif.parameters import (
 )
 from mohamjax.schedule.whatif.variant import (
     Candidates,
+    Told,
     Variant,
     check_count,
     evaluate_variants,
@@ -175,12 +176,13 @@ def variants_of(candidates: Candidates, axes: Sequence[Axis], settings: np.ndarr
     return stack_variants([now, *rows])
 
 
-def what_if(candidates: Candidates, vary: abc.Mapping[str, Values]) -> WhatIf:
+def what_if(candidates: Candidates, vary: abc.Mapping[str, Values], progress: Told | None = None) -> WhatIf:
     """Evaluates designs on every combination of values.
 
     Args:
         candidates: N designs.
         vary: as of `read_axes`.
+        progress: told how far the evaluations are.
 
     Returns:
         The objectives of all designs on all variants, and on the hardware as it is.
@@ -192,7 +194,8 @@ def what_if(candidates: Candidates, vary: abc.Mapping[str, Values]) -> WhatIf:
     check_count(math.prod(len(axis.values) for axis in axes), "argument `vary`")
     settings = np.asarray(list(itertools.product(*(axis.values for axis in axes))), float)
     resized = any(axis.parameter.kind == "size" for axis in axes)
-    found = evaluate_variants(candidates, variants_of(candidates, axes, settings), resized=resized)
+    variants = variants_of(candidates, axes, settings)
+    found = evaluate_variants(candidates, variants, resized=resized, progress=progress)
     return WhatIf(
         axes=axes,
         settings=settings,

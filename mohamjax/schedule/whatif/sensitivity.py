@@ -27,6 +27,7 @@ from mohamjax.schedule.design import OBJECTIVES, Design, Workbench, energy_and_a
 from mohamjax.schedule.whatif.parameters import Parameter, apart, known_parameters, parameter
 from mohamjax.schedule.whatif.variant import (
     Candidates,
+    Told,
     Variant,
     evaluate_variants,
     in_precision,
@@ -138,12 +139,15 @@ def _exact(candidates: Candidates, chosen: Sequence[Parameter], now: Variant) ->
     return found / per[:, None]
 
 
-def sensitivities(candidates: Candidates, names: Sequence[str] | None = None) -> Sensitivities:
+def sensitivities(
+    candidates: Candidates, names: Sequence[str] | None = None, progress: Told | None = None
+) -> Sensitivities:
     """Derivatives and elasticities of latency, energy and area.
 
     Args:
         candidates: N designs that run.
         names: parameters; default all but single fanouts, and what is part of another: a MAC stands for its parts.
+        progress: told how far the evaluations are.
 
     Raises:
         InputError: an unknown parameter.
@@ -166,7 +170,7 @@ def sensitivities(candidates: Candidates, names: Sequence[str] | None = None) ->
             at[i] = len(variants), math.log(high / low)
             variants += [one.scale(now, high), one.scale(now, low)]
     stacked = stack_variants(variants)
-    found = np.asarray(evaluate_variants(candidates, stacked, resized=resized), float)
+    found = np.asarray(evaluate_variants(candidates, stacked, resized=resized, progress=progress), float)
     nominal = found[0]
     number = len(candidates)
     derivative, elasticity = np.zeros((2, number, len(chosen), 3))

@@ -22,6 +22,7 @@ from mohamjax.schedule.design import OBJECTIVES
 from mohamjax.schedule.whatif.parameters import Parameter, apart, known_parameters, parameter
 from mohamjax.schedule.whatif.variant import (
     Candidates,
+    Told,
     Variant,
     check_count,
     evaluate_variants,
@@ -152,7 +153,11 @@ def _spreads(
 
 
 def uncertainty(
-    candidates: Candidates, spread: float | abc.Mapping[str, float] = 0.2, samples: int = 1000, seed: int = 0
+    candidates: Candidates,
+    spread: float | abc.Mapping[str, float] = 0.2,
+    samples: int = 1000,
+    seed: int = 0,
+    progress: Told | None = None,
 ) -> Uncertainty:
     """Draws the hardware's numbers and says how often each design is on the front.
 
@@ -162,6 +167,7 @@ def uncertainty(
             parameter of those that are named.
         samples: K.
         seed: of the draws; the same seed gives the same factors, whatever the designs.
+        progress: told how far the evaluations are.
 
     Raises:
         InputError: an unknown parameter, a spread below 0, or no sample.
@@ -174,7 +180,7 @@ def uncertainty(
     with in_precision(candidates.dtype):
         factors, drawn = _drawn(jax.random.key(seed), now, chosen, spreads, samples)
     # The hardware as it is stands in the same program: a spread of 0 gives the same bits.
-    found = evaluate_variants(candidates, drawn)
+    found = evaluate_variants(candidates, drawn, progress=progress)
     nominal, objectives = found[0], found[1:]
     on_front = _fronts(found)
     return Uncertainty(

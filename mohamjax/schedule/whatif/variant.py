@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -30,6 +30,7 @@ __all__ = [
     "MAX_VARIANTS",
     "Candidates",
     "Components",
+    "Told",
     "Variant",
     "candidates_of",
     "check_count",
@@ -299,7 +300,13 @@ def check_count(number: int, item: str) -> None:
         )
 
 
-def evaluate_variants(candidates: Candidates, variants: Variant, *, resized: bool = False) -> np.ndarray:
+Told = Callable[[int, int], None]
+"""Who is told how many evaluations are done, and of how many."""
+
+
+def evaluate_variants(
+    candidates: Candidates, variants: Variant, *, resized: bool = False, progress: Told | None = None
+) -> np.ndarray:
     """Evaluates every design on every variant.
 
     Blocks of 1,024 pairs (of 64 where there are no more than 1,024): one program, whatever the numbers of designs and
@@ -309,6 +316,7 @@ def evaluate_variants(candidates: Candidates, variants: Variant, *, resized: boo
         candidates: N designs.
         variants: leading axis `[K]`, from `stack_variants`.
         resized: static, some variant has other sizes of chiplets.
+        progress: told after every block.
 
     Returns:
         `[K, N, 3]` float, latency [s], energy [J], area [mm^2]; all infinite where a design does not run on a variant:
@@ -327,5 +335,11 @@ def evaluate_variants(candidates: Candidates, variants: Variant, *, resized: boo
             designs, sizes = jax.tree.map(lambda leaf, at=pair % number: leaf[at], rows)
             own = jax.tree.map(lambda leaf, at=pair // number: leaf[at], variants)
             parts.append(_block(designs, sizes, own, candidates.bench, resized=resized))
+            if progress is not None:
+                whole = max(len(parts) - 1, 1)  # the last block goes on while its turn is awaited
+                jax.block_until_ready(parts[whole - 1])
+                progress(min(whole * width, pairs), pairs)
         found = np.concatenate(jax.device_get(parts))[:pairs]
+    if progress is not None:
+        progress(pairs, pairs)
     return found.reshape(kinds, number, 3)
