@@ -16,7 +16,7 @@ import pytest
 import mohamjax as mj
 from mohamjax.cli import main
 from mohamjax.errors import InputError
-from mohamjax.io import batch, designs_document, dump_json, read_design_arrays, write_front_arrays
+from mohamjax.io import batch, designs_document, dump_json, find_inputs, read_design_arrays, write_front_arrays
 from mohamjax.io.mapped_arrays import mapped_arrays
 from mohamjax.schedule import Design, Setup, reevaluate
 from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape
@@ -450,6 +450,40 @@ def test_a_broken_document_line_spoils_what_follows_it_alone(tmp_path, document)
     assert summary.valid == COUNT
     reasons = [row["reason"] for row in table(tmp_path / "out.csv") if row["valid"] == "0"]
     assert "unknown format" in reasons[0] and "follows the document of line" in reasons[1]
+
+
+def test_other_files_of_a_folder_are_passed_over_and_counted(tmp_path, document):
+    folder = tmp_path / "folder"
+    for name in ("b/designs.json", "a/more/designs.json", ".git/designs.json"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        write(folder / name, document)
+    others = {
+        "package.json": '{"name": "web"}',
+        "a/other.json": '{"format": "other/1"}',
+        "a/notes.txt": "",
+        "b/list.json": "[1, 2]",
+    }
+    for name, content in others.items():
+        (folder / name).write_text(content)
+    (folder / "cut.json").write_text("")
+    inputs = find_inputs(folder)
+    assert [str(path.relative_to(folder)) for path in inputs.files] == [
+        "a/more/designs.json", "b/designs.json", "cut.json",
+    ]  # fmt: skip
+    assert inputs.passed_over == len(others)
+    summary = evaluate(inputs, tmp_path / "out.csv")
+    assert (summary.valid, summary.rows, summary.passed_over) == (2 * COUNT, 2 * COUNT + 1, len(others))
+
+
+def test_a_long_look_at_folders_is_told(tmp_path, document, monkeypatch, capsys):
+    def slow(paths):
+        time.sleep(3.2)
+        return find_inputs(paths)
+
+    monkeypatch.setattr("mohamjax.io.find_inputs", slow)
+    write(tmp_path / "designs.json", document)
+    assert main(["evaluate", "designs", str(tmp_path), "--float32", "--out", str(tmp_path / "out.csv")]) == 0
+    assert capsys.readouterr().err.splitlines()[0] == "looking for files that are evaluated"
 
 
 def test_damaged_arrays_of_a_folder_are_told(tmp_path, bulk, document):

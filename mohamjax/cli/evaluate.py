@@ -166,7 +166,7 @@ def _evaluate_batch(arguments: argparse.Namespace, terminal: Terminal, **single:
         terminal: for progress.
         single: options that are for one JSON file, by name.
     """
-    from mohamjax.io import evaluate_files
+    from mohamjax.io import evaluate_files, find_inputs
 
     refuse("is for one JSON file", "leave it out, or name one file", **single)
     probe(arguments.out)
@@ -179,8 +179,10 @@ def _evaluate_batch(arguments: argparse.Namespace, terminal: Terminal, **single:
         if told <= _MOST_TOLD:
             terminal.warn(text)
 
+    with terminal.waiting("looking for files that are evaluated"):
+        inputs = find_inputs(arguments.file)
     summary = evaluate_files(
-        arguments.file,
+        inputs,
         arguments.out,
         technology=technology,
         static_energy=arguments.static_energy,

@@ -35,7 +35,7 @@ from mohamjax.io.formats import DESIGNS_FORMAT, SCHEDULE_FORMAT, is_batch
 from mohamjax.io.mapping_cache import MappingCache, cache_folder, mapping_cache
 
 if TYPE_CHECKING:
-    from mohamjax.io.batch import BatchProgress, BatchSummary, evaluate_files
+    from mohamjax.io.batch import BatchProgress, BatchSummary, Inputs, evaluate_files, find_inputs
     from mohamjax.io.checkpoint import CheckpointFile, read_checkpoint, write_checkpoint
     from mohamjax.io.job_transfer import read_transfer, write_transfer
     from mohamjax.io.mappings import MAPPINGS_FORMAT, best_nests, given_mappings, mappings_document
@@ -68,6 +68,7 @@ __all__ = [
     "BatchProgress",
     "BatchSummary",
     "CheckpointFile",
+    "Inputs",
     "MappingCache",
     "TimeloopExport",
     "TimeloopInput",
@@ -84,6 +85,7 @@ __all__ = [
     "evaluation_csv",
     "explain_designs",
     "explanations_text",
+    "find_inputs",
     "front_csv",
     "front_rows",
     "given_mappings",
@@ -125,7 +127,7 @@ __all__ = [
 ]
 
 _LATE = {
-    "batch": ("BatchProgress", "BatchSummary", "evaluate_files"),
+    "batch": ("BatchProgress", "BatchSummary", "Inputs", "evaluate_files", "find_inputs"),
     "checkpoint": ("CheckpointFile", "read_checkpoint", "write_checkpoint"),
     "job_transfer": ("read_transfer", "write_transfer"),
     "mappings": ("MAPPINGS_FORMAT", "best_nests", "given_mappings", "mappings_document"),

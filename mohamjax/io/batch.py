@@ -11,6 +11,7 @@ nests to it.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -46,11 +47,12 @@ from mohamjax.schedule.fluid import DONE, REASONS
 from mohamjax.schedule.job_table import JobTable, evaluate_table
 from mohamjax.struct import take
 
-__all__ = ["BatchProgress", "BatchSummary", "evaluate_files"]
+__all__ = ["BatchProgress", "BatchSummary", "Inputs", "evaluate_files", "find_inputs"]
 
 _ROWS = 4 * BLOCK  # of a block that is read at once, for every device
 _DESIGNS = (DESIGNS_FORMAT, SCHEDULE_FORMAT)
 _FORMATS = (*_DESIGNS, FLUID_FORMAT, JOB_TABLE_FORMAT)
+_HEAD = 1 << 12  # bytes at the beginning of a file that are looked at to know whether it is evaluated
 _NO_VALUES = (np.nan,) * len(NUMBERS)
 
 COLUMNS = ("file", "entry", "design_id", *NUMBERS, "valid", "reason")
@@ -379,41 +381,81 @@ class _Sources:
             raise InputError("is empty", file=path, remedy="give a JSON lines file")
 
 
-def _listed(paths: Sequence[str | pathlib.Path]) -> tuple[list[pathlib.Path], int]:
-    """Files, those of folders in the order of their names; and how many files of folders hold something else."""
+@dataclasses.dataclass(frozen=True)
+class Inputs:
+    """Files of an evaluation.
+
+    Attributes:
+        files: those that were named, and of folders those that may be of a format that is evaluated.
+        passed_over: how many files of folders hold something else.
+    """
+
+    files: tuple[pathlib.Path, ...]
+    passed_over: int = 0
+
+
+Paths = Sequence[str | os.PathLike[str]] | str | os.PathLike[str]
+
+
+def find_inputs(paths: Paths) -> Inputs:
+    """Looks for the files of an evaluation, those of folders in the order of their names.
+
+    Args:
+        paths: files and folders.
+
+    Raises:
+        InputError: there is none.
+    """
+    named = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     files: list[pathlib.Path] = []
     over = 0
-    for path in map(pathlib.Path, paths):
+    for path in map(pathlib.Path, named):
         if not found(path, folder=True):
             files.append(path)
             continue
-        for inner in sorted(path.rglob("*")):
-            if inner.is_file() and not any(part.startswith(".") for part in inner.relative_to(path).parts):
-                files, over = ([*files, inner], over) if _ours(inner) else (files, over + 1)
+        inner = list(_inside(path))
+        own = [name for name in inner if _ours(name)]
+        files.extend(sorted(map(pathlib.Path, own)))
+        over += len(inner) - len(own)
     if not files:
-        raise InputError("there is nothing to evaluate", file=paths[0] if paths else None, remedy="name some files")
-    return files, over
+        raise InputError("there is nothing to evaluate", file=named[0] if named else None, remedy="name some files")
+    return Inputs(tuple(files), over)
 
 
-def _ours(path: pathlib.Path) -> bool:
+def _inside(folder: str | os.PathLike[str]) -> Iterator[str]:
+    """The files in a folder and in folders below it, but for hidden ones."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                yield from _inside(entry.path)
+            elif entry.is_file():
+                yield entry.path
+
+
+def _ours(path: str) -> bool:
     """Whether a file of a folder is of a format that is evaluated; one that cannot be read is, so that it is told."""
-    if path.suffix == ".npz":
-        return is_design_arrays(path)
-    if not path.name.endswith(SUFFIXES):
+    if not path.endswith(SUFFIXES):
         return False
+    if path.endswith(".npz"):
+        return is_design_arrays(path)
     try:
         with open(path, "rb") as stream:
-            head = stream.read(1 << 12)
+            head = stream.read(_HEAD)
     except OSError:
         return True
-    # The key stands first in all that we write; where it does not, the file must be read to know.
-    if path.suffix != ".json" or b'"format"' not in head:
+    if not path.endswith(".json"):
         return True
+    # The key stands first in all that we write; where it does not, the file must be read to know. One that is no longer
+    # than what was looked at, and is text without the key, is something else.
+    if b'"format"' not in head:
+        return len(head) == _HEAD or not head.strip() or b"\0" in head
     return any(f'"{name}"'.encode() in head for name in _FORMATS)
 
 
 def evaluate_files(
-    paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+    paths: Paths | Inputs,
     out: str | os.PathLike[str] | None = None,
     *,
     technology: Technology | str | os.PathLike[str] | None = None,
@@ -431,7 +473,8 @@ def evaluate_files(
 
     Args:
         paths: files and folders: `schedule/1`, `designs/1`, `job-table/1`, `fluid-schedule/1` as JSON or JSON lines,
-            and `design-arrays/1`. Of a folder all files of these formats, also in folders below, by name.
+            and `design-arrays/1`. Of a folder all files of these formats, also in folders below, by name. Or
+            what `find_inputs` found of them.
         out: CSV or npz file with the columns `file, entry, design_id, latency_s, energy_J, area_mm2, makespan, valid,
             reason`; default standard output. `makespan` is in the time unit of a job table or a case.
         technology: energy and area tables, or a name or file, which must be those of the files; default the packaged
@@ -455,8 +498,8 @@ def evaluate_files(
         >>> summary.rows == summary.valid
         True
     """
-    listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    files, over = _listed([os.fspath(path) for path in listed])
+    given = paths if isinstance(paths, Inputs) else find_inputs(paths)
+    files = given.files
     technology = None if technology is None else as_technology(technology)
     inputs = {
         "files": [[str(path), *_version(path)] for path in files],
@@ -479,7 +522,7 @@ def evaluate_files(
                         complain(f"{file}{place}: {reason}" if place else reason)
                 if progress is not None:
                     progress(BatchProgress(stream.rows, stream.rows - stream.valid, share))
-    return BatchSummary(stream.rows, stream.valid, len(files), over, before)
+    return BatchSummary(stream.rows, stream.valid, len(files), given.passed_over, before)
 
 
 def _version(path: pathlib.Path) -> tuple[int, int]:
