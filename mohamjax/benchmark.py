@@ -1,4 +1,4 @@
-"""What this machine does: the figures that a user compares with the committed ones."""
+"""What this machine does, beside what is known of another one."""
 
 from __future__ import annotations
 
@@ -24,14 +24,20 @@ from mohamjax.workload import load_scenario
 
 __all__ = ["COMMITTED", "bench"]
 
-COMMITTED: dict[str, Any] = {
-    "machine": "2 cores of a shared server, 2026-11-25, JAX 0.10.2 (experiments/results/bench_search.md)",
-    "scenario": "ar-vr",
-    "designs_per_s": {256: 21_060, 1024: 17_361, 4096: 14_584, 16_384: 16_864, 65_536: 17_139},
-    "generation_designs_per_s": {256: 15_987, 1024: 12_521, 4096: 12_845, 16_384: 14_450},
+_SHARED = "a shared server, 2026-11-25, JAX 0.10.2"
+
+COMMITTED: dict[str, dict[int, tuple[int, str]]] = {
+    "ar-vr": {
+        256: (8_849, f"two cores of {_SHARED}, without other work, commit a9b953f"),
+        1024: (11_987, f"one core of {_SHARED}, beside other work, commits d479d96 to 48469c7"),
+        16_384: (11_744, f"one core of {_SHARED}, beside other work, commits d479d96 to 48469c7"),
+    }
 }
-"""The committed figures, by size of the population, that a run on the same scenario compares with; those of evaluation
-alone are of 2026-11-22."""
+"""By scenario and size of the population: designs/s of whole generations, and of which machine and program that was.
+
+The latest of experiments/results/bench_search.md, on processors: the same generations over the same tables as `bench`
+measures, by the program of that commit. Older rows were of other programs, and evaluation alone of another search.
+"""
 
 
 _FEW = 2048  # designs of a call of several generations; of more, what a call costs is next to nothing
@@ -59,9 +65,10 @@ def bench(
     Returns:
         Plain data: `device`, `cores`, `versions`, `scenario`; `mapper` with `compile_s` and `mappings_per_s`;
         `populations`, for each size `compile_s`, `designs_per_s` of evaluation alone, `generation_designs_per_s` of
-        whole generations, immigrants counted, and of both what `committed` has for it (None where there is nothing to
-        compare with); `memory_MB`, the most that the process has taken, and `device_memory_MB`, that arrays have taken
-        on the first device at once (None where the system or the device does not say, as processors do not).
+        whole generations, immigrants counted, and `committed`, that figure of another machine with what it was
+        (`measured`), None where there is nothing to compare with; `memory_MB`, the most that the process has taken, and
+        `device_memory_MB`, that arrays have taken on the first device at once (None where the system or the device does
+        not say, as processors do not).
 
     Raises:
         InputError: an unknown scenario, or sizes that are none.
@@ -87,9 +94,7 @@ def bench(
     for size in populations:
         announce(f"compiling and running generations of {size:,} designs")
         rows.append(_population(key, context, dataclasses.replace(settings.moham, population=size), repeats))
-        known = COMMITTED if application.name == COMMITTED["scenario"] else {}
-        names = ("designs_per_s", "generation_designs_per_s")
-        rows[-1]["committed"] = {name: known.get(name, {}).get(size) for name in names}
+        rows[-1]["committed"] = _committed(application.name, size)
     return {
         "format": "bench/1",
         **machinery(),
@@ -104,6 +109,12 @@ def bench(
         "memory_MB": _memory_MB(),
         "device_memory_MB": _device_memory_MB(),
     }
+
+
+def _committed(scenario: str, size: int) -> dict[str, Any] | None:
+    """What another machine made of a size of the population; None on anything but a processor, as it was one."""
+    known = COMMITTED.get(scenario, {}).get(size) if jax.default_backend() == "cpu" else None
+    return None if known is None else {"generation_designs_per_s": known[0], "measured": known[1]}
 
 
 def _population(key: jax.Array, context: Any, config: Any, repeats: int) -> dict[str, Any]:

@@ -305,9 +305,35 @@ def test_bench_measures_every_population(networks, tmp_path, monkeypatch, capsys
     assert found["mapper"]["mappings_per_s"] > 0
     (row,) = found["populations"]
     assert row["population"] == 32 and row["designs_per_s"] > 0 and row["generation_designs_per_s"] > 0
-    assert row["committed"] == {"designs_per_s": None, "generation_designs_per_s": None}
+    assert row["committed"] is None  # nobody has measured this scenario elsewhere
     assert not capsys.readouterr().out
     assert len(_lines(found)[1].splitlines()) <= 10
+
+
+def test_bench_says_of_what_the_figures_beside_it_are(monkeypatch, capsys):
+    speed, measured = benchmark.COMMITTED["ar-vr"][256]
+    row = {"compile_s": 9.0, "designs_per_s": 9_000, "generation_designs_per_s": 5_975}
+    found = {
+        "device": "a processor", "platform": "cpu", "cores": 2, "versions": {"jax": "0"}, "scenario": "ar-vr",
+        "mapper": {"compile_s": 20.0, "mappings_per_s": 10_000}, "memory_MB": 2000, "device_memory_MB": None,
+        "populations": [
+            row | {"population": 256, "committed": {"generation_designs_per_s": speed, "measured": measured}},
+            row | {"population": 4096, "committed": None},
+        ],
+    }  # fmt: skip
+    monkeypatch.setattr(benchmark, "bench", lambda *_, **__: found)
+    assert main(["bench"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[-1] == f"elsewhere (1): {measured}" and "commit" in measured and "cores of" in measured
+    beside = [line for line in shown if line.endswith("(1)")]
+    assert len(beside) == 1 and "256 designs: whole generations" in beside[0] and f"{speed:,}" in beside[0]
+
+
+def test_the_figures_beside_are_those_of_the_table():
+    text = (pathlib.Path(__file__).parents[1] / "experiments" / "results" / "bench_search.md").read_text()
+    for size, (speed, measured) in benchmark.COMMITTED["ar-vr"].items():
+        assert f"| ar-vr | {size:,} | {speed:,} |" in text
+        assert measured.split("commit")[1].split()[-1] in text
 
 
 def test_bench_refuses_sizes_that_are_none():
