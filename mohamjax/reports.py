@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mohamjax.errors import InputError
-from mohamjax.hardware import Technology
+from mohamjax.hardware import Technology, technology_hash
 from mohamjax.io.files import prepare_folder, write_text
 from mohamjax.io.results_reader import ResultDesigns, ResultFiles, evaluate_results, read_results
 from mohamjax.page import Result, contents, page
@@ -28,7 +28,7 @@ def write_report(
     details: int = DETAILS,
     designs: Sequence[str] = (),
     title: str | None = None,
-    technology: Technology | None = None,
+    technology: Technology | Sequence[Technology] | None = None,
 ) -> pathlib.Path:
     """Writes one HTML page of results folders that needs no network.
 
@@ -42,7 +42,8 @@ def write_report(
             front and in the table.
         designs: `design_id`s that are shown whole in any case, in every folder that has them.
         title: of the page; default the titles of the results.
-        technology: energy and area tables of the designs; default the packaged ones.
+        technology: energy and area tables of the designs, or those of all folders, of which each takes its own;
+            default the packaged ones, or those that the results hold.
 
     Returns:
         The path of the page.
@@ -60,7 +61,8 @@ def write_report(
     for name in designs:
         if name not in listed:
             raise InputError("is in no front.csv", item=f"design {name}", remedy="name a `design_id` of a front.csv")
-    evaluated = [evaluate_results(one, technology=technology) for one in files]
+    given = [technology] if isinstance(technology, Technology) else list(technology or ())
+    evaluated = [evaluate_results(one, technology=_own(one, given)) for one in files]
     results = [_result(name, one, found) for name, one, found in zip(_names(files), files, evaluated, strict=True)]
     always = [(result.name, design) for result in results for design in designs if design in result.place]
     told = contents(results, most=details, always=always)
@@ -68,6 +70,12 @@ def write_report(
     path = pathlib.Path(out)
     write_text(path, page(told, title))
     return path
+
+
+def _own(files: ResultFiles, given: Sequence[Technology]) -> Technology | None:
+    """The technology of a folder, out of those that are given; an only one is that of every folder."""
+    stated = files.config.get("technology_hash")
+    return given[0] if len(given) == 1 else next((one for one in given if technology_hash(one) == stated), None)
 
 
 def _result(name: str, files: ResultFiles, designs: ResultDesigns) -> Result:

@@ -1,8 +1,10 @@
 """Reports and traces: all of a design is told, nothing is fetched, no name of a file is markup, and it stays small."""
 
+import csv
 import dataclasses
 import html.parser
 import json
+import pathlib
 import sys
 
 import numpy as np
@@ -12,6 +14,7 @@ from report_cases import CONFIG, HISTORY, HOSTILE, hostile, made_up, rows_of, un
 from toy_designs import toy_designs
 
 from mohamjax.cli import main
+from mohamjax.hardware import load_technology, technology_hash
 from mohamjax.io import evaluate_designs, write_design_trace
 from mohamjax.io.results import write_results
 from mohamjax.mapping import loop_nest
@@ -33,6 +36,41 @@ def folder(tmp_path, evaluated):
     out.mkdir()
     write_results(out, evaluated, HISTORY, CONFIG)
     return out
+
+
+def test_results_of_own_technologies_need_no_other_file(tmp_path, monkeypatch, capsys):
+    """Two of them are compared on one page; results of before, which hold no tables, take those that are given."""
+    (tmp_path / "away").mkdir()
+    monkeypatch.chdir(tmp_path / "away")
+    folders, files = [], []
+    for name, factor in (("small", 0.5), ("large", 2.0)):
+        files.append(tmp_path / f"{name}.yaml")
+        files[-1].write_text(f"scale: {{energy: {factor}}}\n")
+        technology = load_technology(files[-1])
+        folders.append(tmp_path / name)
+        folders[-1].mkdir()
+        config = CONFIG | {"technology_hash": technology_hash(technology)}
+        write_results(folders[-1], toy_designs(technology), HISTORY, config)
+    energies = []
+    for folder in folders:
+        assert main(["evaluate", "designs", str(folder / "designs.json"), "--out", "table.csv"]) == 0
+        energies.append(
+            [float(row["energy_J"]) for row in csv.DictReader(pathlib.Path("table.csv").read_text().splitlines())]
+        )
+    assert np.all(np.asarray(energies[1]) > 1.5 * np.asarray(energies[0]))
+    both, given = [*map(str, folders)], [word for file in files for word in ("--technology", str(file))]
+    assert main(["report", *both, "--out", "page.html"]) == 0
+    assert main(["plot", both[0], "--out", "figures"]) == 0
+    for folder in folders:
+        document = json.loads((folder / "designs.json").read_text())
+        del document["technology"]["tables"]
+        (folder / "designs.json").write_text(json.dumps(document))
+    capsys.readouterr()
+    assert main(["plot", both[0], "--out", "figures"]) == 2
+    assert "give those tables with --technology" in capsys.readouterr().err
+    assert main(["plot", both[0], "--out", "figures", *given[:2]]) == 0
+    assert main(["report", *both, "--out", "page.html", *given[:2]]) == 2
+    assert main(["report", *both, "--out", "page.html", *given]) == 0
 
 
 # ---------------------------------------------------------------- what it says

@@ -10,6 +10,7 @@ import types
 
 import jax
 import jax.numpy as jnp
+import msgspec
 import numpy as np
 import pytest
 from conftest import reference
@@ -21,6 +22,7 @@ from mohamjax.errors import InputError
 from mohamjax.hardware import (
     COMPONENT_CLASSES,
     DRAM_TYPES,
+    RecordForm,
     cacti,
     component_costs,
     component_leakage,
@@ -36,6 +38,7 @@ from mohamjax.hardware import (
     slow_buffers,
     sram_times,
     technology_hash,
+    technology_record,
 )
 from mohamjax.hardware.technology import packaged_sram_rows
 from mohamjax.struct import stack
@@ -315,6 +318,32 @@ def test_yaml_scales_and_replaces(tmp_path):
     assert technology_hash(load_technology()) == technology_hash(TECHNOLOGY)
 
 
+def test_a_technology_of_ones_own_is_recorded_whole_and_a_packaged_one_by_its_hash(tmp_path):
+    assert technology_record(load_technology("22nm", static_energy=True)).keys() == {"hash", "static_energy"}
+    (tmp_path / "sram.csv").write_text(HEADER + "64,512,1,1,1,500\n64,1024,1,2,2,900\n")  # without leakage or times
+    mine = load_technology(tmp_path / "sram.csv")
+    record = json.loads(json.dumps(technology_record(mine), allow_nan=False))
+    found = recorded_technology(msgspec.convert(record, RecordForm), None)
+    for field in dataclasses.fields(mine):
+        np.testing.assert_array_equal(getattr(found, field.name), getattr(mine, field.name))
+    assert technology_hash(found) == technology_hash(mine)
+    assert recorded_technology(msgspec.convert(record, RecordForm), TECHNOLOGY) is None  # another one is given
+    wrong = (
+        lambda tables: tables.pop("wire"),
+        lambda tables: tables["adder"]["values"].append(1.0),
+        lambda tables: tables["adder"]["values"].__setitem__(0, 9.0),
+        lambda tables: tables["sram_widths"].update(shape=[1, 1]),
+        lambda tables: tables["dram"].update(shape=[0], values=[]),
+    )
+    for change in wrong:
+        changed = json.loads(json.dumps(record))
+        change(changed["tables"])
+        with pytest.raises(InputError, match=r"f\.json: technology\.tables: the figures are not those of the hash"):
+            recorded_technology(msgspec.convert(changed, RecordForm), None, file="f.json")
+    with pytest.raises(InputError, match="tells no leakage"):
+        recorded_technology(msgspec.convert(record | {"static_energy": True}, RecordForm), None)
+
+
 HEADER = "width_bits,depth_rows,n_rw_ports,read_energy_pJ_per_access,write_energy_pJ_per_access,area_um2\n"
 
 
@@ -373,15 +402,15 @@ def test_the_names_of_the_reference_tables_need_another_header_only(tmp_path):
 def test_files_of_designs_find_their_packaged_technology():
     for name in ("45nm", "22nm"):
         technology = load_technology(name)
-        found = recorded_technology(technology_hash(technology), None)
+        found = recorded_technology(RecordForm(technology_hash(technology)), None)
         assert technology_hash(found) == technology_hash(technology) and found.static_share is None
     before = "8b9b82d0dcb655cc448f9dd06bf165045c2f8d7148774bac9408bf90ae1902ce"
     coarse = load_technology("45nm-coarse")
-    assert technology_hash(recorded_technology(before, None, True)) == technology_hash(coarse)
-    assert recorded_technology(before, coarse) is coarse
-    assert recorded_technology(before, TECHNOLOGY) is None
-    assert recorded_technology("0" * 64, None) is None
-    assert recorded_technology(None, None, True).static_share == 1
+    assert technology_hash(recorded_technology(RecordForm(before), None, True)) == technology_hash(coarse)
+    assert recorded_technology(RecordForm(before), coarse) is coarse
+    assert recorded_technology(RecordForm(before), TECHNOLOGY) is None
+    assert recorded_technology(RecordForm("0" * 64), None) is None
+    assert recorded_technology(RecordForm(), None, True).static_share == 1
 
 
 def test_the_command_lists_and_refuses(tmp_path, capsys):

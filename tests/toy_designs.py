@@ -10,8 +10,11 @@ from mohamjax.schedule import Design, Setup, reevaluate
 from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape
 
 
-def toy_designs():
-    """Three designs of two small networks, evaluated for real: spread, on one chiplet, and in between."""
+def toy_designs(technology=None):
+    """Three designs of two small networks, evaluated for real: spread, on one chiplet, and in between.
+
+    In the packaged technology, or in another one.
+    """
     conv = WorkloadShape(K=16, C=8, P=14, Q=14, R=3, S=3)
     dense = WorkloadShape(N=4, K=512, C=256)
 
@@ -24,7 +27,7 @@ def toy_designs():
 
     application = ApplicationModel("toy", (network("a", [conv, dense]), network("b", [dense, dense, conv])))
     templates = load_templates(["simba", "shidiannao"])
-    technology = load_technology()
+    technology = load_technology() if technology is None else technology
     levels = max(len(t.levels) for t in load_templates())  # those of a search, whose programs evaluate them
     arrays = template_arrays(templates, technology, levels)
     size = 3

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from mohamjax.cli import options
+from mohamjax.cli.inputs import technology_of
 from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
 
@@ -17,6 +18,12 @@ def add_parser(verbs: Any) -> None:
     parser = verbs.add_parser("plot", help="draw the figures of a results folder again")
     parser.add_argument("folder", help="a results folder")
     parser.add_argument("--format", default="png", help="png, svg or pdf; several separated by commas")
+    parser.add_argument(
+        "--technology",
+        metavar="NAME|FILE",
+        help="the technology that the designs were made with, by name or file (default: the packaged one that it was, "
+        "or the one that the results hold)",
+    )
     options.add_common(parser, "folder for the figures (default FOLDER/figures)")
 
 
@@ -27,8 +34,9 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     formats = tuple(f for f in arguments.format.split(",") if f)
     if not formats:
         raise InputError("no format is named", item="--format", remedy="use png, svg or pdf")
+    technology = technology_of(arguments) if arguments.technology else None
     with terminal.waiting("drawing figures"):
-        paths = list(plot_results(arguments.folder, out=arguments.out, formats=formats))
+        paths = list(plot_results(arguments.folder, out=arguments.out, formats=formats, technology=technology))
     for path in paths:
         print(path)
     return 0

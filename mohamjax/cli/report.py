@@ -7,7 +7,6 @@ import pathlib
 from typing import Any
 
 from mohamjax.cli import options
-from mohamjax.cli.inputs import technology_of
 from mohamjax.cli.outputs import probe
 from mohamjax.cli.terminal import Terminal
 
@@ -36,14 +35,17 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument(
         "--technology",
         metavar="NAME|FILE",
+        action="append",
+        default=[],
         help="the technology that the designs were made with, a packaged one by name or a file (default: the packaged "
-        "one that it was)",
+        "one that it was, or the one that the results hold); may be given several times, for results of several ones",
     )
     options.add_common(parser, "the page (default report.html, in the folder if there is one only)")
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Writes the page and prints its path."""
+    from mohamjax.hardware import load_technology
     from mohamjax.reports import DETAILS, write_report
 
     alone = len(arguments.folders) == 1
@@ -57,7 +59,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             details=DETAILS if arguments.details is None else arguments.details,
             designs=arguments.design,
             title=arguments.title,
-            technology=technology_of(arguments) if arguments.technology else None,
+            technology=[load_technology(name) for name in arguments.technology],
         )
     print(path)
     return 0

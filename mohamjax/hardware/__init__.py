@@ -26,6 +26,7 @@ from mohamjax.hardware.package import (
     package_tables,
     package_to_dict,
 )
+from mohamjax.hardware.recorded import RecordForm, recorded_technology, technology_record
 from mohamjax.hardware.technology import (
     COMPONENT_CLASSES,
     DRAM_TYPES,
@@ -40,7 +41,6 @@ from mohamjax.hardware.technology import (
     mac_costs,
     mac_leakage,
     packaged_technologies,
-    recorded_technology,
     sram_times,
     technology_hash,
 )
@@ -85,6 +85,7 @@ __all__ = [
     "PackageForm",
     "PackageParameters",
     "PackageTables",
+    "RecordForm",
     "Technology",
     "TechnologyForm",
     "Template",
@@ -124,6 +125,7 @@ __all__ = [
     "slow_buffers",
     "sram_times",
     "technology_hash",
+    "technology_record",
     "template_arrays",
     "template_from_dict",
     "template_of",

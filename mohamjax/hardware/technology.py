@@ -50,7 +50,6 @@ __all__ = [
     "packaged_sram_rows",
     "packaged_technologies",
     "read_sram_rows",
-    "recorded_technology",
     "sram_times",
     "technology_hash",
 ]
@@ -552,31 +551,6 @@ def _number(text: str) -> float | str:
         return text
 
 
-_EARLIER = {"8b9b82d0dcb655cc448f9dd06bf165045c2f8d7148774bac9408bf90ae1902ce": "45nm-coarse"}
-"""Hashes of packaged figures in forms that they had before, and the name that they go by now."""
-
-
-def recorded_technology(stated: str | None, given: Technology | None, static_energy: bool = False) -> Technology | None:
-    """The technology that a file of designs was made with.
-
-    Args:
-        stated: the hash in the file; None where it says none.
-        given: what the user gives; default the packaged one with that hash, or the default one.
-        static_energy: leakage counts, whether `given` says so or not.
-
-    Returns:
-        The technology, None where the file was made with another one than is given or packaged.
-    """
-    earlier = _EARLIER.get(stated or "")
-    if given is None:
-        known = (name for name in packaged_technologies() if stated in (None, _hash_of(name)))
-        name = earlier or next(known, None)
-        return load_technology(name, static_energy=static_energy) if name else None
-    if (_hash_of(earlier) if earlier else stated) not in (None, technology_hash(given)):
-        return None
-    return counting_leakage(given) if static_energy else given
-
-
 def counting_leakage(technology: Technology, file: object = None) -> Technology:
     """The technology with static energy: leakage over the makespan counts to the energy of designs.
 
@@ -598,11 +572,6 @@ def counting_leakage(technology: Technology, file: object = None) -> Technology:
             remedy="add the column leakage_power_mW to its SRAM table, and leakage_mW to the parts that it states",
         )
     return dataclasses.replace(technology, static_share=np.float64(1))
-
-
-@functools.cache
-def _hash_of(name: str) -> str:
-    return technology_hash(load_technology(name))
 
 
 def technology_hash(technology: Technology) -> str:

@@ -37,7 +37,7 @@ from mohamjax.hardware import (
     Technology,
     Template,
     package_to_dict,
-    technology_hash,
+    technology_record,
     template_to_dict,
 )
 from mohamjax.io.designs_reader import DesignHeader, layer_row, read_header
@@ -74,7 +74,7 @@ def problem_document(setup: Setup, scenario: str = "") -> dict[str, Any]:
         "mohamjax": __version__,
         "scenario": scenario or application.name,
         "clock_GHz": 1.0,
-        "technology": {"hash": technology_hash(technology), "static_energy": technology.static_share is not None},
+        "technology": technology_record(technology),
         "templates": [template_to_dict(t) for t in setup.templates],
         "package": package_to_dict(setup.package),
         "networks": [{"name": n.name, "source": n.source, **n.asked} for n in application.networks],
@@ -136,7 +136,7 @@ def write_design_arrays(
 
     Args:
         path: the npz file.
-        setup: networks and hardware; of the technology the file keeps the hash.
+        setup: networks and hardware; of the technology the file keeps the hash, and all figures unless they are packaged.
         tables: the loop nests, `[U, T, M]`; their costs are not written.
         designs: leading axis `[N]`; padded layers are left out.
         sizes: capacities `[N, S, V]` and fanouts `[N, S, V, 2]` of chiplets, -1 where they are just large enough.

@@ -4,7 +4,8 @@ Format `designs/1` (JSON, one object):
 
 - `format`, `mohamjax` (version), `scenario`, `clock_GHz` (1, nothing else), `objectives` (names of the columns that the
   front is over, for people);
-- `technology`: `{"hash", "static_energy"}` of the energy and area tables, and whether leakage counts;
+- `technology`: `{"hash", "static_energy"}` of the energy and area tables, and whether leakage counts; `tables`, all of
+  their figures, where they are not packaged;
 - `templates`: list, as in a template file; `package`: package parameters, with the memory whose price all chiplets pay
   (without one, each template has the memory that it names: files from before packages had a memory);
 - `networks`: list of `{"name", "source"}`; `layers`: list of `{"network" (index), "name", "type", "op", "word_bits",

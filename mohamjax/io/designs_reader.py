@@ -17,6 +17,7 @@ from mohamjax.forms import read_form
 from mohamjax.hardware import (
     PackageForm,
     PackageParameters,
+    RecordForm,
     Technology,
     Template,
     TemplateForm,
@@ -32,7 +33,7 @@ from mohamjax.hardware import (
 from mohamjax.io.design_rows import DesignRules, read_rows
 from mohamjax.io.files import check_format, read_json, uncollected
 from mohamjax.io.formats import DESIGNS_FORMAT, SCHEDULE_FORMAT
-from mohamjax.io.forms import DESIGN_PARTS, DesignForm, DesignsForm, NetworkForm, SchedulesForm, TablesForm
+from mohamjax.io.forms import DESIGN_PARTS, DesignForm, DesignsForm, NetworkForm, SchedulesForm
 from mohamjax.io.nests import NestList, NestStore
 from mohamjax.reader import found
 from mohamjax.schedule import DesignFile
@@ -172,16 +173,16 @@ class DesignHeader(Setup):
         return DesignRules(NestStore(self.application, self.templates, levels, largest), self.package)
 
 
-def _technology(form: TablesForm, path: object, given: Technology | None, static_energy: bool) -> Technology:
+def _technology(form: RecordForm, path: object, given: Technology | None, static_energy: bool) -> Technology:
     """The energy and area tables that designs were made with, as far as they say it."""
-    found = recorded_technology(form.hash, given, static_energy or form.static_energy)
+    found = recorded_technology(form, given, static_energy, path)
     if found is None:
         raise InputError(
             "the designs were made with other technology tables" + (" than those given" if given else ""),
             file=path,
             item="technology",
-            remedy="give those tables with the argument `technology`, or leave it out where they are packaged ones: "
-            "mappings and sizes were chosen by them",
+            remedy="give those tables with the argument `technology`, or leave it out where they are packaged ones or "
+            "in the file: mappings and sizes were chosen by them",
         )
     return found
 
@@ -205,7 +206,7 @@ def read_header(
     head |= {key: [] for key in (listed, "mappings") if isinstance(head.get(key), list)}
     written = document["format"] == SCHEDULE_FORMAT
     form = read_form(head, SchedulesForm if written else DesignsForm, file=path)
-    technology = _technology(form.technology or TablesForm(), path, technology, static_energy)
+    technology = _technology(form.technology or RecordForm(), path, technology, static_energy)
     application = _imported(form, path) if isinstance(form, SchedulesForm) else _application(form, path)
     # Searches have recorded the memory since it belongs to the package; before, templates had the one that they name.
     default = PackageParameters() if written else PackageParameters(memory=None)

@@ -15,7 +15,7 @@ from msgspec import UNSET, Meta, UnsetType, field
 
 from mohamjax.dims import LayerType
 from mohamjax.forms import Amount, Bound, Bounds, Form, Index, OpenForm, Pair, Positive, Text, Whole, as_written
-from mohamjax.hardware import PackageForm, TemplateForm
+from mohamjax.hardware import PackageForm, RecordForm, TemplateForm
 from mohamjax.mapping.notation import NestForm, OwnedNestForm, WrittenNestForm
 
 __all__ = [
@@ -38,7 +38,6 @@ __all__ = [
     "SchedulesAnswerForm",
     "SchedulesForm",
     "StepForm",
-    "TablesForm",
     "TransferForm",
 ]
 
@@ -169,19 +168,12 @@ class LayerForm(Form, kw_only=True):
     )
 
 
-class TablesForm(Form):
-    """Which technology tables the designs were made with."""
-
-    hash: str | None = None
-    static_energy: bool = False
-
-
 class _WholeForm(Form, kw_only=True):
     """What `designs/1` and `schedule/1` share."""
 
     mohamjax: str | None = None
     clock_GHz: Annotated[float, Meta(ge=1, le=1, description="1: all times are at 1 GHz")] = 1
-    technology: TablesForm | None = None
+    technology: RecordForm | None = None
     templates: Annotated[list[TemplateForm | Text], Meta(min_length=1, description="one template or more")]
     package: PackageForm | None = None
     mappings: list[OwnedNestForm]
