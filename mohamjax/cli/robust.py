@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mohamjax.cli import options, spread
 from mohamjax.cli.inputs import application_of, templates_of, warn_of_other_memory, warn_of_slow_buffers
 from mohamjax.cli.outputs import drawing, results_folder, stopped
-from mohamjax.cli.tables import fitted
+from mohamjax.cli.tables import fitted, lines
 from mohamjax.cli.terminal import Terminal, warn
 from mohamjax.progress import duration
 from mohamjax.text import plural
@@ -174,7 +174,7 @@ def _table(result: RobustResult, rows: list[dict[str, Any]]) -> str:
         f"front of {plural(len(result.front), 'package')}; price: latency times energy at equal area beside packages "
         f"that were made for {result.ensemble.models[result.ensemble.nominal].name} alone"
     )
-    return f"{heading}\n{fitted([head, *body])}"
+    return f"{lines(heading)}\n{fitted([head, *body])}"
 
 
 def _planned(arguments: argparse.Namespace, ensemble: Ensemble, settings: Settings, costs: list[Any]) -> str:

@@ -136,7 +136,8 @@ def write_design_arrays(
 
     Args:
         path: the npz file.
-        setup: networks and hardware; of the technology the file keeps the hash, and all figures unless they are packaged.
+        setup: networks and hardware; of the technology the file keeps the hash, and all figures unless they are
+            packaged.
         tables: the loop nests, `[U, T, M]`; their costs are not written.
         designs: leading axis `[N]`; padded layers are left out.
         sizes: capacities `[N, S, V]` and fanouts `[N, S, V, 2]` of chiplets, -1 where they are just large enough.
