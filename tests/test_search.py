@@ -393,7 +393,7 @@ def test_interrupt_keeps_what_was_found(networks, tmp_path, monkeypatch, capsys)
             raise KeyboardInterrupt
 
     monkeypatch.setattr(Terminal, "progress", interrupt)
-    assert search(networks, tmp_path, "--no-figures") == 0
+    assert search(networks, tmp_path, "--no-figures") == 130
     assert "stopped early" in capsys.readouterr().err
     assert calls == [0, 5]
     assert len(table(tmp_path / "front.csv")) > 3
