@@ -87,7 +87,6 @@ def test_pages_build_without_a_warning(tmp_path):
     assert "<blockquote>" not in door, "an example is not shown as code"
 
 
-
 def test_the_table_of_settings_has_the_values_of_the_budgets():
     text = (ROOT / "docs" / "api" / "search.md").read_text()
     rows = re.findall(r"^\| `(\w+)` \| ([\d.]+ / [\d.]+ / [\d.]+) \|", text, re.MULTILINE)

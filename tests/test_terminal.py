@@ -125,7 +125,7 @@ def test_a_step_is_announced_where_it_is_silent_for_three_seconds(capsys):
 
 def test_a_what_if_question_tells_how_far_it_is_where_that_takes_a_while(capsys, monkeypatch):
     clock = SimpleNamespace(now=100.0)
-    monkeypatch.setattr("mohamjax.cli.terminal.time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr("mohamjax.progress.time", SimpleNamespace(monotonic=lambda: clock.now))
     for pace in (0.1, 10.0):
         with Terminal() as terminal:
             for done in range(1000, 5000, 1000):
