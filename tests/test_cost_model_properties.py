@@ -75,8 +75,10 @@ def test_agrees_with_plain_rules(links, seed):
         top = levels_of(machine)
         plain = plain_timeloop.count(layer, mapping, machine, links=links)
         counts = result.counts
-        for name in ("tile", "partition", "reads", "fills", "updates", "hops", "link_transfers", "expansion"):
+        for name in ("tile", "partition", "reads", "fills", "updates", "link_transfers", "expansion"):
             np.testing.assert_array_equal(getattr(counts, name)[n, :top], plain[name], err_msg=name)
+        # Words times a mean distance, which no binary fraction need be: a compiler may round it once less.
+        np.testing.assert_allclose(counts.hops[n, :top], plain["hops"], rtol=1e-15, err_msg="hops")
         for name in ("macs", "compute_cycles"):
             assert getattr(counts, name)[n] == plain[name]
         np.testing.assert_array_equal(counts.fanout_used[n, :top], plain["fanout_used"])

@@ -128,7 +128,7 @@ def test_a_kernel_is_taken_where_gpus_can_run_it_unless_somebody_says_otherwise(
         devices = [types.SimpleNamespace(**given) for given in capabilities]
         monkeypatch.setattr(platforms.jax, "local_devices", lambda: devices)
         platforms._can_run_kernels.cache_clear()
-        return platforms._with_kernels()
+        return platforms.with_kernels()
 
     monkeypatch.setattr(platforms, "_kernels", None)
     try:
