@@ -146,7 +146,7 @@ def _add_files(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="exit code 2 where any entry or file is broken (default: only where nothing could be evaluated)",
+        help="exit code 2 where any entry or file is broken (default: only where no file can be read)",
     )
     spread.add_devices(parser, "spread the blocks of a table of many entries")
 
@@ -203,7 +203,8 @@ def _evaluate_batch(arguments: argparse.Namespace, terminal: Terminal, **single:
         )
     kept = f", {summary.resumed} of them from before" if summary.resumed else ""
     print(f"{plural(summary.rows, 'row')}{kept}, {summary.valid} valid", file=sys.stderr)
-    return _exit_code(arguments, summary.rows, summary.valid)
+    read = summary.valid + summary.resumed + summary.entries > 0
+    return _exit_code(arguments, summary.rows, summary.valid, read)
 
 
 _MOST_TOLD = 20  # broken entries that are told one by one
@@ -372,9 +373,12 @@ def _warn_of_slow_buffers(arguments: argparse.Namespace, evaluated: Any) -> None
         warn_of_slow_buffers(evaluated.templates, evaluated.technology)
 
 
-def _exit_code(arguments: argparse.Namespace, entries: int, valid: int) -> int:
-    """0 as long as anything could be evaluated, with --strict as long as everything could; 2 otherwise."""
-    return 2 if not valid or (arguments.strict and valid < entries) else 0
+def _exit_code(arguments: argparse.Namespace, entries: int, valid: int, read: bool = True) -> int:
+    """0 as long as some file could be read, with --strict as long as every entry is valid; 2 otherwise.
+
+    A broken entry is a row with its reason, and no error.
+    """
+    return 2 if not read or (arguments.strict and valid < entries) else 0
 
 
 def _code_of(arguments: argparse.Namespace, rows: Sequence[abc.Mapping[str, Any]]) -> int:

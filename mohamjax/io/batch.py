@@ -83,6 +83,7 @@ class BatchSummary:
         files: files that were given or found in folders.
         passed_over: files of folders that hold something else.
         resumed: rows that were there before.
+        entries: rows of this evaluation that are about an entry, and not about a file that could not be read.
     """
 
     rows: int
@@ -90,6 +91,7 @@ class BatchSummary:
     files: int
     passed_over: int
     resumed: int
+    entries: int
 
 
 Values = tuple[Sequence[tuple[float, ...]], Sequence[str]]
@@ -512,17 +514,18 @@ def evaluate_files(
         raise InputError("are those of several processes", item="argument `devices`", remedy="evaluate in one process")
     sources = _Sources(files, technology, static_energy, float32, chosen)
     with ResultStream(None if out is None else os.fspath(out), COLUMNS, inputs, resume=resume) as stream:
-        before = stream.rows
+        before, entries = stream.rows, 0
         if not stream.done:
             for rows, following, share in _blocks(sources, stream.start):
                 stream.write(rows, following)
+                entries += sum(entry != "" for _, entry, *_ in rows)
                 for file, entry, name, *_, reason in rows:
                     if reason and complain is not None:
                         place = f": entry {entry} ({name})" if entry != "" else ""
                         complain(f"{file}{place}: {reason}" if place else reason)
                 if progress is not None:
                     progress(BatchProgress(stream.rows, stream.rows - stream.valid, share))
-    return BatchSummary(stream.rows, stream.valid, len(files), given.passed_over, before)
+    return BatchSummary(stream.rows, stream.valid, len(files), given.passed_over, before, entries)
 
 
 def _version(path: pathlib.Path) -> tuple[int, int]:
