@@ -126,6 +126,8 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("mohamjax.emo")
     if name not in _ROADS:
         raise AttributeError(f"module 'mohamjax' has no attribute {name!r}")
+    if name == "search":
+        importlib.import_module("mohamjax.search")  # before what imports it, or two threads wait for each other
     module, _, own = _ROADS[name].partition(":")
     road = getattr(importlib.import_module(f"mohamjax.{module}"), own or name)
     if name == "search":

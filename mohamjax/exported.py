@@ -236,15 +236,18 @@ class _Exported:
         return self._jitted._cache_size() + sum(program is not None for program in self._known.values())
 
     def __call__(self, *arguments: Any, **static: Any) -> Any:
+        if self._inside_another(arguments):
+            return self._inner(*arguments, **static)
         leaves, program = self._kept(arguments, static)
         if program is None:
-            return (self._inner if self._inside_another() else self._jitted)(*arguments, **static)
+            return self._jitted(*arguments, **static)
         return jax.tree.unflatten(program.tree, _uncommitted(program.call(*leaves)))
 
-    def _inside_another(self) -> bool:
-        """Whether another program is being traced; asked only where that makes a difference."""
-        differ = (self.compiler_options or {}) != (self._asked or {})
-        return differ and isinstance(jnp.zeros(()), jax_core.Tracer)
+    def _inside_another(self, arguments: tuple[Any, ...]) -> bool:
+        """Whether another program is being traced or derived; asked only where the platform has options of its own."""
+        if (self.compiler_options or {}) == (self._asked or {}):
+            return False
+        return any(isinstance(leaf, jax_core.Tracer) for leaf in (*jax.tree.leaves(arguments), jnp.zeros(())))
 
     def eval_shape(self, *arguments: Any, **static: Any) -> Any:
         """As of `jax.jit`: shapes and dtypes of what it returns for such arguments, or for their shapes."""

@@ -28,6 +28,7 @@ class ProgressLines:
         self._told_at = 0.0
         self._compiled: set[str] = set()
         self._begun: tuple[float, int, float] | None = None  # an evaluation: when, and how far it was
+        self._answering = False  # a what-if question that takes a while
 
     def line(self, text: str) -> None:
         """A line that stays."""
@@ -101,8 +102,9 @@ class ProgressLines:
         self._begun = self._begun or (now, done, 0.0)
         seconds, fresh = now - self._begun[0], done - self._begun[1]
         left = (total - done) / fresh * seconds if fresh else None
-        if left is None or seconds + left < SILENCE_S:
+        if not self._answering and (left is None or seconds + left < SILENCE_S):
             return
+        self._answering = True
         self._show(
             "what if",
             [f"{done:,} of {total:,} evaluations", f"{fresh / seconds:,.0f}/s"],

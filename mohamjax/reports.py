@@ -73,9 +73,10 @@ def write_report(
 
 
 def _own(files: ResultFiles, given: Sequence[Technology]) -> Technology | None:
-    """The technology of a folder, out of those that are given; an only one is that of every folder."""
+    """The technology of a folder, out of those that are given: the one whose hash it states."""
     stated = files.config.get("technology_hash")
-    return given[0] if len(given) == 1 else next((one for one in given if technology_hash(one) == stated), None)
+    fitting = next((one for one in given if technology_hash(one) == stated), None)
+    return given[0] if fitting is None and stated is None and len(given) == 1 else fitting
 
 
 def _result(name: str, files: ResultFiles, designs: ResultDesigns) -> Result:

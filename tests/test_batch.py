@@ -247,6 +247,14 @@ def test_broken_entries_are_told_and_the_others_go_on(tmp_path, document, bulk, 
     assert main(["evaluate", "schedules", str(missing), str(missing), "--float32", "--out", str(out)]) == 2
 
 
+def test_a_link_that_leads_to_itself_hides_no_file(tmp_path, document):
+    for name in ("b.json", "z.json"):
+        write(tmp_path / name, document)
+    (tmp_path / "loop").symlink_to("loop")
+    summary = evaluate([tmp_path], tmp_path / "out.csv")
+    assert (summary.files, summary.valid) == (2, 2 * COUNT)
+
+
 @pytest.mark.parametrize("broken", [0, 1, 2])
 @pytest.mark.parametrize("kind", ["designs", "schedules"])
 def test_one_file_ends_with_the_exit_code_of_several(tmp_path, document, kind, broken):

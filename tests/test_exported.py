@@ -187,7 +187,13 @@ def test_the_options_of_the_platform_join_but_inside_another_program(folder, mon
     own = {"xla_llvm_disable_expensive_passes": True}
     monkeypatch.setattr(exported, "platform_options", lambda: {**own, "xla_no_such_option": 1})
     assert exported_jit(double, compiler_options=OPTIONS).compiler_options == {**own, **OPTIONS}
+    function = exported_jit(double)
+    function(rows(), ADD)  # kept
+    same(jax.jit(lambda: function(rows(), ADD))())
+    slope = jax.grad(lambda add: function(rows(), {"add": add})["sum"].template.sum())
+    assert float(slope(jnp.float32(1))) == 1
     keep_in(None)
+    assert float(slope(jnp.float32(1))) == 1
     for arguments in ((rows(), ADD), (rows(),)):
         function = exported_jit(double)
         inside = jax.jit(lambda *given, f=function: f(*given, *(() if len(given) == 2 else (ADD,))))

@@ -126,15 +126,17 @@ def test_a_step_is_announced_where_it_is_silent_for_three_seconds(capsys):
 def test_a_what_if_question_tells_how_far_it_is_where_that_takes_a_while(capsys, monkeypatch):
     clock = SimpleNamespace(now=100.0)
     monkeypatch.setattr("mohamjax.progress.time", SimpleNamespace(monotonic=lambda: clock.now))
-    for pace in (0.1, 10.0):
+    for paces in ((0.1,) * 4, (10.0,) * 4, (10.0, 0.1, 0.1, 0.1)):
         with Terminal() as terminal:
-            for done in range(1000, 5000, 1000):
+            for done, pace in zip(range(1000, 5000, 1000), paces, strict=True):
                 terminal.answering(done, 4000)
                 clock.now += pace
     assert capsys.readouterr().err.splitlines() == [
         "what if  2,000 of 4,000 evaluations  100/s  20 s left",
         "what if  3,000 of 4,000 evaluations  100/s  10 s left",
         "what if  4,000 of 4,000 evaluations  100/s  0 s left",
+        "what if  2,000 of 4,000 evaluations  100/s  20 s left",  # and its end is told, however soon it comes then
+        "what if  4,000 of 4,000 evaluations  294/s  0 s left",
     ]
 
 

@@ -426,14 +426,23 @@ def find_inputs(paths: Paths) -> Inputs:
 
 def _inside(folder: str | os.PathLike[str]) -> Iterator[str]:
     """The files in a folder and in folders below it, but for hidden ones."""
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.startswith("."):
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                yield from _inside(entry.path)
-            elif entry.is_file():
-                yield entry.path
+    entries: list[os.DirEntry[str]] = []
+    with contextlib.suppress(OSError), os.scandir(folder) as found_here:
+        entries.extend(found_here)
+    for entry in entries:
+        kind = "" if entry.name.startswith(".") else _kind(entry)
+        if kind == "folder":
+            yield from _inside(entry.path)
+        elif kind == "file":
+            yield entry.path
+
+
+def _kind(entry: os.DirEntry[str]) -> str:
+    """`folder`, `file`, or nothing of the two, as a link that leads to itself."""
+    try:
+        return "folder" if entry.is_dir(follow_symlinks=False) else "file" if entry.is_file() else ""
+    except OSError:
+        return ""
 
 
 def _ours(path: str) -> bool:

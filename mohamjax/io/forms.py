@@ -4,6 +4,8 @@ Names that must differ, numbers of entries and indices into other lists are chec
 
 A key that may be left out is one whose misspelling would pass for its absence. So what has such keys takes no others
 (`Form`): whole files, chiplets and their sizes, layers, networks, jobs. What our own writers add for people is named.
+Designs, the steps of their schedules, fluid cases and loop nests are open all the same, for the notes and figures of
+other tools; their keys that may be left out are names and numbers for people.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ Axes: U unique layers, T templates, M mappings (padded), L levels, D dimensions,
 
 from __future__ import annotations
 
-import concurrent.futures
 import dataclasses
 from collections import abc
 from typing import Any
@@ -249,34 +248,24 @@ def tabulate_sets(
         name: np.full((*lead, *shape), np.inf if name == "objectives" else 0.0, templates.machine.capacity.dtype)
         for name, shape in column_shapes(*mapping.keep.shape[-2:]).items()
     }
-
-    def fill(room: int, entries: np.ndarray) -> None:
+    # Every entry by the program that it needs, whatever its company.
+    for room, entries in ((0, exists & ~needs), (MAX_CHILDREN, exists & needs)):
         which, entry = np.nonzero(entries)
         # Whole batches; the last one is filled up.
         batches = np.resize(np.arange(len(which)), (-(-len(which) // _BATCH), _BATCH))
-        with jax.enable_x64(wide):
-            found = [
-                _evaluate_rows(
-                    *(take(tree, which[rows]) for tree in (layers, templates)),
-                    technology,
-                    take(mapping, (which[rows], entry[rows])),
-                    fixed=fixed,
-                    max_children=room,
-                )
-                for rows in batches
-            ]
-            found = jax.device_get(found)
-        for rows, values in zip(batches, found, strict=True):
+        found = [
+            _evaluate_rows(
+                *(take(tree, which[rows]) for tree in (layers, templates)),
+                technology,
+                take(mapping, (which[rows], entry[rows])),
+                fixed=fixed,
+                max_children=room,
+            )
+            for rows in batches
+        ]
+        for rows, values in zip(batches, jax.device_get(found), strict=True):
             for name, column in columns.items():
                 column[which[rows], entry[rows]] = values[name]
-
-    # Every entry by the program that it needs, whatever its company; both are compiled side by side.
-    config: Any = jax.config
-    wide = bool(config.jax_enable_x64)  # of this thread, as it was set
-    groups = [(room, own) for room, own in ((0, exists & ~needs), (MAX_CHILDREN, exists & needs)) if own.any()]
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        for future in [pool.submit(fill, *group) for group in groups]:
-            future.result()
     return MappingTables(mapping=mapping, count=count, **columns)
 
 

@@ -136,7 +136,15 @@ class Requirements:
 
     def __post_init__(self) -> None:
         """Checks everything as a file is checked that says the same."""
+        for name, kind in (("homogeneous", bool), ("open", bool), ("chiplets", FixedChiplet), ("pins", Pin)):
+            values = getattr(self, name)
+            rows = values if isinstance(values, tuple | list) else [values]
+            if isinstance(values, tuple | list) == (kind is bool) or not all(isinstance(row, kind) for row in rows):
+                of = "true or false" if kind is bool else f"a tuple of {kind.__name__}"
+                raise self.complaint(f"is {values!r:.80}", name, f"give {of}")
         for name, known in (("limits", LIMITS), ("tenant_limits", TENANT_LIMITS)):
+            if not isinstance(getattr(self, name), tuple | list):
+                raise self.complaint(f"is {getattr(self, name)!r:.80}", name, f"give {len(known)} numbers")
             if len(getattr(self, name)) != len(known):
                 raise self.complaint(
                     f"has {len(getattr(self, name))} entries", name, f"give one for each of {', '.join(known)}"

@@ -41,7 +41,7 @@ def standing(
     most = settings.moham.front
     rows = np.arange(len(objectives)) if closed is None or not closed.any() else np.flatnonzero(closed)
     few = rows[representatives(objectives[rows], offset, box, settings.moham, settings.weights)]
-    if len(few) < len(objectives):
+    if len(few) < len(objectives) and len(objectives) > most:
         announce(
             f"{len(few):,} designs stand for {len(objectives):,} that do not dominate one another; the argument "
             f"`front` keeps more than {most}"

@@ -149,7 +149,8 @@ class MohamConfig:
             "orders": 1, "chunk": 1,
         })  # fmt: skip
         for name in ("immigrants", "delta"):
-            if not 0 <= getattr(self, name) < math.inf:
+            value = getattr(self, name)
+            if not isinstance(value, int | float | np.number) or not 0 <= value < math.inf:
                 raise InputError(f"{name} is {getattr(self, name)}", item="search settings", remedy="use 0 or more")
         if self.max_chiplets > self.tiles:
             raise InputError(
