@@ -161,7 +161,7 @@ def plot_results(
         folder: what a search wrote.
         out: folder for the figures; default `figures` in `folder`.
         formats: of `plot.FORMATS`.
-        technology: energy and area tables of the designs; default the packaged ones.
+        technology: energy and area tables of the designs; default those that the results hold, or the packaged ones.
 
     Returns:
         The files.

@@ -12,7 +12,7 @@ _GAP = 2  # spaces between two columns
 
 
 def several(noun: str) -> str:
-    """The plural of a noun, as `templates`, `entries` and `ways`."""
+    """The plural of a noun that does not end in a hiss, as `templates`, `entries` and `ways`."""
     return re.sub(r"([^aeiou])y$", r"\1ie", noun) + "s"
 
 

@@ -137,7 +137,7 @@ def evaluate_results(files: ResultFiles, *, technology: Technology | None = None
 
     Args:
         files: from `read_results`.
-        technology: energy and area tables of the designs; default the packaged ones.
+        technology: energy and area tables of the designs; default those that the results hold, or the packaged ones.
 
     Raises:
         InputError: designs.json cannot be read, or front.csv lacks some of its designs.
