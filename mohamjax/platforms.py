@@ -98,9 +98,8 @@ def by_platform(
         cpu: the form for processors.
         wide: the form for accelerators; a pytree of the same shapes and dtypes.
         kernel: one for NVIDIA GPUs in its place, where kernels are taken (`use_kernels`); likewise.
-        both: static; both forms are traced. The choice between them is then part
-            of the program, at which the compiler begins new loops: what is compared bit by bit between versions of a
-            program needs the same.
+        both: static; both forms are traced. The choice between them is then part of the program, at which the compiler
+            begins new loops: what is compared bit by bit between versions of a program needs the same.
     """
     form = "both" if both and not _traced else _form()
     if form == "cpu":

@@ -248,7 +248,6 @@ def _evaluate_schedules(arguments: argparse.Namespace, terminal: Terminal) -> in
         SCHEDULE_FORMAT,
         check_format,
         dump_json,
-        evaluate_designs,
         evaluate_schedules,
         is_batch,
         read_json,
@@ -265,14 +264,7 @@ def _evaluate_schedules(arguments: argparse.Namespace, terminal: Terminal) -> in
     if check_format(read_json(arguments.file), (*SCHEDULE_READERS, *designs), arguments.file) in designs:
         probe(arguments.out)
         technology = technology_of(arguments) if arguments.technology else None
-        with terminal.waiting(f"evaluating {arguments.file}"):
-            rows, evaluated = evaluate_designs(
-                arguments.file,
-                technology=technology,
-                static_energy=arguments.static_energy,
-                float32=arguments.float32,
-            )
-        _warn_of_slow_buffers(arguments, evaluated)
+        rows, evaluated = _evaluated(arguments, terminal, technology)
         if what_if.asked(arguments):
             what_if.answer(arguments, terminal, rows, evaluated)
             return _code_of(arguments, rows)
@@ -294,7 +286,6 @@ def _evaluate_schedules(arguments: argparse.Namespace, terminal: Terminal) -> in
 def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from mohamjax.io import (
         choose_designs,
-        evaluate_designs,
         evaluation_csv,
         explain_designs,
         explanations_text,
@@ -320,15 +311,8 @@ def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
         probe(getattr(arguments, option), f"--{option.replace('_', '-')}")
     if arguments.timeloop is not None:
         prepare_folder(arguments.timeloop, "--timeloop")
-    with terminal.waiting(f"evaluating {arguments.file}"):
-        rows, evaluated = evaluate_designs(
-            arguments.file,
-            technology=technology,
-            static_energy=arguments.static_energy,
-            float32=arguments.float32,
-            wanted=[*([arguments.explain] if arguments.explain else []), *arguments.design],
-        )
-    _warn_of_slow_buffers(arguments, evaluated)
+    wanted = [*([arguments.explain] if arguments.explain else []), *arguments.design]
+    rows, evaluated = _evaluated(arguments, terminal, technology, wanted)
     if arguments.design:
         rows, evaluated = choose_designs(rows, evaluated, arguments.design)
     if what_if.asked(arguments):
@@ -366,6 +350,24 @@ def _evaluate_designs(arguments: argparse.Namespace, terminal: Terminal) -> int:
                 write_periods(arguments.periods_out, rows, evaluated, arguments.periods)
     _count_designs(rows)
     return _code_of(arguments, rows)
+
+
+def _evaluated(
+    arguments: argparse.Namespace, terminal: Terminal, technology: Any, wanted: Sequence[str] = ()
+) -> tuple[list[dict[str, Any]], Any]:
+    """What `io.evaluate_designs` says of the one file that is given; warns of slow buffers."""
+    from mohamjax.io import evaluate_designs
+
+    with terminal.waiting(f"evaluating {arguments.file}"):
+        rows, evaluated = evaluate_designs(
+            arguments.file,
+            technology=technology,
+            static_energy=arguments.static_energy,
+            float32=arguments.float32,
+            wanted=wanted,
+        )
+    _warn_of_slow_buffers(arguments, evaluated)
+    return rows, evaluated
 
 
 def _warn_of_slow_buffers(arguments: argparse.Namespace, evaluated: Any) -> None:

@@ -523,8 +523,8 @@ def closing(
         most: batches of every program in a round at most; default all that it takes.
 
     Yields:
-        The state and what was done, after every batch of evaluations, after every round and in the end. The archives
-        change from round to round; whoever stops within one has the state before it.
+        The state and what was done, after every batch of evaluations and after every round. The archives change from
+        round to round; whoever stops within one has the state before it.
     """
     began = time.perf_counter()
     tables = arrangements(context.bench.package)
@@ -548,11 +548,14 @@ def closing(
         rows, moves = take((rows, moves), slice(len(tried)))
         archive, closed, replaced = _round(archive, closed | still, rows, moves, tried, context)
         done = dataclasses.replace(
-            done, rounds=done.rounds + 1, replaced=done.replaced + replaced, seconds=time.perf_counter() - began
+            done,
+            rounds=done.rounds + 1,
+            replaced=done.replaced + replaced,
+            seconds=time.perf_counter() - began,
+            closed=None if replaced else np.asarray(closed),
         )
         yield dataclasses.replace(state, archive=archive), done
         if not replaced:
-            yield dataclasses.replace(state, archive=archive), dataclasses.replace(done, closed=np.asarray(closed))
             break
 
 

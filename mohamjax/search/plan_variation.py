@@ -28,9 +28,9 @@ from mohamjax.search.plan_operators import (
 from mohamjax.search.plans import Plan, Planned, decode, sized
 from mohamjax.struct import record, take
 
-_ADJUSTED = 32  # designs that a processor adjusts at a time: of 256 seven are adjusted by default
-
 __all__ = ["Draft", "draft_plan", "grow_plans", "vary_plans"]
+
+_ADJUSTED = 32  # designs that a processor adjusts at a time: of 256 seven are adjusted by default
 
 
 @record

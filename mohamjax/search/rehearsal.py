@@ -23,8 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.devices import Devices, gathered
-from mohamjax.dims import WINDOWS
-from mohamjax.hardware import LevelRule, Technology, Template, fits, template_arrays
+from mohamjax.hardware import Technology, Template, fits, template_arrays
 from mohamjax.mapping import Mapping, MappingTables
 from mohamjax.mapping.tables import column_shapes
 from mohamjax.programs import once
@@ -122,24 +121,6 @@ def made_up_designs(application: ApplicationModel, templates: Sequence[Template]
         )
     }  # fmt: skip
     return Design(**genes)
-
-
-def with_windows(tables: MappingTables, templates: Sequence[Template]) -> MappingTables:
-    """Made-up tables whose second entries run a window's two dimensions side by side, on templates that may do so.
-
-    In double precision such mappings need a program of their own (`mapping.tables.need_children`).
-    """
-    spatial = np.array(tables.mapping.spatial)
-    for t, template in enumerate(templates):
-        if any(_runs_windows(rule) for dataflow in template.dataflows for rule in dataflow.rules):
-            spatial[:, t, 1, 0, 0, list(WINDOWS[0])] = 2
-    return dataclasses.replace(tables, mapping=dataclasses.replace(tables.mapping, spatial=spatial))
-
-
-def _runs_windows(rule: LevelRule) -> bool:
-    """Whether some level's children may share out both dimensions of a window."""
-    along = {*rule.spatial_x, *rule.spatial_y}
-    return any({DIMS[d] for d in window} <= along for window in WINDOWS)
 
 
 class Rehearsal:
@@ -265,11 +246,10 @@ class Rehearsal:
 
     def _report(self) -> None:
         setup, config, tables = self._setup, self._settings.moham, self._made_up()
-        tables = with_windows(tables, setup.templates)
         # As many as there may be in the end, so that batches are as wide; none is wider than those of so many.
         number = min(config.islands * config.archive, 2048)
         designs = made_up_designs(setup.application, setup.templates, config.tiles, number)
-        few = np.minimum(np.asarray(tables.count), 2)
+        few = np.minimum(np.asarray(tables.count), 1)
         found = reevaluate(setup, tables.mapping, few, designs, measures=config.objectives, periods=config.periods)
         self._go_on()
         scenario_bounds(setup, found.tables, found.wires)
