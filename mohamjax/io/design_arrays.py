@@ -245,10 +245,7 @@ class DesignArrays:
             shape = len(good), tiles, self.levels
             sizes = np.full(shape, -1.0), np.full((*shape, 2), -1.0)
         return DesignFile(
-            application=self.header.application,
-            templates=self.header.templates,
-            package=self.header.package,
-            technology=self.header.technology,
+            **self.header.parts,
             mappings=self.mappings,
             count=self.count,
             names=tuple(self.names(slice(None))),

@@ -264,10 +264,7 @@ def read_designs(
     good = len(read.tile) > 0
     mappings, count = rules.store.arrays() if good else (None, np.zeros((0, 0), np.int32))
     return DesignFile(
-        application=header.application,
-        templates=header.templates,
-        package=header.package,
-        technology=header.technology,
+        **header.parts,
         mappings=mappings,
         count=count,
         names=tuple(names),

@@ -224,10 +224,7 @@ def reevaluate_models(
         own: DesignReport = take(reports, (slice(None), a))
         found.append(
             Evaluated(
-                application=application,
-                templates=setup.templates,
-                technology=setup.technology,
-                package=setup.package,
+                **setup.of(application).parts,
                 tables=own_tables(application, everyone, tables),
                 wires=own_wires(application, everyone, wires),
                 designs=take(parts, (slice(None), a)),

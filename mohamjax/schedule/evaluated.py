@@ -194,10 +194,7 @@ def reevaluate(
         _reports, setup, mappings, count, designs, sizes, float32, periods=periods if of_frames(measures) else None
     )
     return Evaluated(
-        application=setup.application,
-        templates=setup.templates,
-        technology=setup.technology,
-        package=setup.package,
+        **setup.parts,
         tables=tables,
         wires=wires,
         designs=jax.device_get(designs),

@@ -32,6 +32,11 @@ class Setup:
         """The same hardware for other networks."""
         return Setup(application, self.templates, self.technology, self.package)
 
+    @property
+    def parts(self) -> dict[str, Any]:
+        """The four by name, for what is a setup as well: `Evaluated(**setup.parts, tables=...)`."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(Setup)}
+
     def machines(self, levels: int, dtype: Any) -> TemplateArrays:
         """The templates as arrays `[T, ...]`.
 
