@@ -336,25 +336,34 @@ def _ways(reaches, loops, along):
     return lax.cond(jnp.all(first == second), lambda: (way(first),) * 2, lambda: (way(first), way(second)))
 
 
-def _mean_last(spatial, axes):
-    """Mean over the input's groups of the last child that each reaches along a dimension of X: `[D, ...]`, from 0.
+def _chained(spatial, out, tap, axis):
+    """The dimension of a pair that runs along X where windows coincide, and how far beyond the middle its groups end.
 
-    Where windows coincide, a group is a chain of children (`Windows`). Of n children along one dimension of a pair
-    and m along the other, with steps u and v, chains end at the places that have no next one: all n where the other
-    index is below v, and the last u where it is not. A dimension without a partner has chains of one child.
+    Where windows coincide, a group of the inputs is a chain of children (`Windows`). Of n children along one dimension
+    of a pair and m along the other, with steps u and v, chains end at the places that have no next one: all n where the
+    other index is below v, and the last u where it is not.
+
+    Args:
+        spatial: `[D, ...]` float, children along X; at most one dimension of the pair has more than one.
+        out: P or Q.
+        tap: R or S.
+        axis: windows along that axis of the inputs.
+
+    Returns:
+        `[...]` int32, the dimension, -1 where no windows coincide; and `[...]` float, by how much the mean over its
+        groups of the last child that each reaches along it is beyond the middle of the children.
     """
-    mean = [(spatial[d] - 1) / 2 for d in ALL]
-    for (out, tap), axis in zip(((P, R), (Q, S)), axes, strict=True):
-        chains = axis.chains(1) - axis.chains(2)
-        for d, (n, u), (m, v) in (
-            (out, (axis.out, axis.chain_out), (axis.tap, axis.chain_tap)),
-            (tap, (axis.tap, axis.chain_tap), (axis.out, axis.chain_out)),
-        ):
-            last = jnp.minimum(u, n)
-            ends = jnp.minimum(v, m) * n * (n - 1) + jnp.maximum(m - v, 0) * last * (2 * n - 1 - last)
-            chained = (spatial[d] > 1) & (chains < axis.out * axis.tap)
-            mean[d] = jnp.where(chained, exact_divide(ends / 2, chains), mean[d])
-    return jnp.stack(mean)
+    along_tap = spatial[tap] > 1
+
+    def pair(of_out, of_tap):
+        return jnp.where(along_tap, of_tap, of_out), jnp.where(along_tap, of_out, of_tap)
+
+    (n, m), (u, v) = pair(axis.out, axis.tap), pair(axis.chain_out, axis.chain_tap)
+    chains = axis.chains(1) - axis.chains(2)
+    last = jnp.minimum(u, n)
+    ends = jnp.minimum(v, m) * n * (n - 1) + jnp.maximum(m - v, 0) * last * (2 * n - 1 - last)
+    chained = (along_tap | (spatial[out] > 1)) & (chains < axis.out * axis.tap)
+    return jnp.where(chained, jnp.where(along_tap, tap, out), -1), exact_divide(ends / 2, chains) - (n - 1) / 2
 
 
 def _product_hops(order, spatial, fanout, axes):
@@ -371,15 +380,18 @@ def _product_hops(order, spatial, fanout, axes):
     up, down = _ways((middle, along[1] - 1 - middle), _loops_along(order[1], spatial[1]), along[1])
     rows = up + down
     # The last column of a group: its place by the loops that move it, which counts by its mean, and its spread.
-    mean = by_slot(order[0], _mean_last(spatial[0], axes))
-    is_input = jnp.arange(len(DATA_SPACES)).reshape((-1,) + (1,) * (rows.ndim - 1)) == I
+    chains = [_chained(spatial[0], *pair, axis) for pair, axis in zip(((P, R), (Q, S)), axes, strict=True)]
 
-    def last(total, loop):
-        (moves, bound, stride), mean = loop
-        place = jnp.where(is_input, mean, (bound - 1) / 2)
-        return total + jnp.where(moves, place, bound - 1) * stride, None
+    def last(state, loop):
+        (total, beyond), ((moves, bound, stride), dim) = state, loop
+        total = total + jnp.where(moves, 0.5, 1.0).astype(bound.dtype) * (bound - 1) * stride
+        for chained, excess in chains:
+            beyond = beyond + jnp.where(dim == chained, excess, 0) * stride
+        return (total, beyond), None
 
-    column, _ = short_scan(last, jnp.zeros_like(rows), (_loops_along(order[0], spatial[0]), mean))
+    start = jnp.zeros_like(rows), jnp.zeros_like(rows[I])
+    (column, beyond), _ = short_scan(last, start, (_loops_along(order[0], spatial[0]), order[0]))
+    column = column.at[I].add(beyond)
     groups = jnp.stack(group_counts(spatial[0] * spatial[1], axes))
     return groups * column + along[0] * rows
 
