@@ -27,11 +27,12 @@ import numpy as np
 from mohamjax import emo
 from mohamjax.emo import evolve
 from mohamjax.hardware import load_technology, load_templates
+from mohamjax.mapper import layer_mapper as mapper
+from mohamjax.mapper import problems as mapper_context
+from mohamjax.mapper.config import MapperConfig
+from mohamjax.mapper.layer_mapper import map_layers
+from mohamjax.mapper.mapping_operators import PAPER_RATES, MapperRates
 from mohamjax.mapping.space import sample
-from mohamjax.search import mapper, mapper_context
-from mohamjax.search.config import MapperConfig
-from mohamjax.search.mapper import map_layers
-from mohamjax.search.mapping_operators import PAPER_RATES, MapperRates
 from mohamjax.workload import UniqueLayer, WorkloadShape, load_scenario
 
 TECHNOLOGY = load_technology()

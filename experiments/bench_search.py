@@ -36,7 +36,8 @@ def measure(scenario: str, population: int, genes: str, parts: bool) -> dict[str
     """What one process finds. Uses only names that older checkouts have as well, but for `parts`."""
     import mohamjax as mj
     from mohamjax.hardware import load_technology, load_templates
-    from mohamjax.search import BUDGETS, Settings, map_layers, run
+    from mohamjax.mapper import map_layers
+    from mohamjax.search import BUDGETS, Settings, run
     from mohamjax.workload import load_scenario
 
     application = load_scenario(scenario)
@@ -48,43 +49,43 @@ def measure(scenario: str, population: int, genes: str, parts: bool) -> dict[str
     long = 300_000 // population + calls * each
     sizes = {"population": population, "generations": long, "chunk": each, "seeded": False, "archive": 512}
     config = dataclasses.replace(settings.moham, **sizes)
-    context = mj.DesignProblem(application, templates).arrays(tables)  # which other checkouts have, too
+    space = mj.DesignProblem(application, templates).arrays(tables)  # which other checkouts have, too
     speeds, told, compile_s, state = [], 0, 0.0, None
-    for state, progress in run(key, context, config):  # noqa: B007
+    for state, progress in run(key, space, config):  # noqa: B007
         speeds.append((progress.evaluations - told) / progress.step_s)
         told, compile_s = progress.evaluations, progress.compile_s
         if len(speeds) == calls:
             break
     found = {"generation": statistics.median(speeds[2:]), "compile_s": compile_s}
     found["memory_MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return found | (shares(state, context, config, settings) if parts else {})
+    return found | (shares(state, space, config, settings) if parts else {})
 
 
-def shares(state, context, config, settings) -> dict[str, float]:
+def shares(state, space, config, settings) -> dict[str, float]:
     """Percent of a generation's time by part, each a program of its own."""
     from mohamjax.emo import ArchivedState
+    from mohamjax.emo.loop import generations
     from mohamjax.search import design_problem, run
-    from mohamjax.search.loop import generations
 
     problem = design_problem(config)
     rates = jax.tree.map(jnp.float32, settings.plan_rates if config.genes == "plans" else settings.rates)
     # Another key, other rates and other designs: the same program.
-    next(run(jax.random.key(1), context, config, rates=jax.tree.map(lambda rate: rate / 2, rates)))
+    next(run(jax.random.key(1), space, config, rates=jax.tree.map(lambda rate: rate / 2, rates)))
     assert generations._cache_size() == 1, "a generation was compiled again"
     search = problem.search(
         population=config.population, immigrants=config.immigrant_count, archive=config.archive, objectives=3,
         dtype=jnp.float32,
     )  # fmt: skip
     own = jax.tree.map(lambda leaf: leaf[0], ArchivedState(population=state.population, archive=state.archive))
-    breeding = jax.jit(lambda own, context, rates: search.ask(own, context=context, rates=rates))
+    breeding = jax.jit(lambda own, space, rates: search.ask(own, space=space, rates=rates))
     evaluation = jax.jit(problem.evaluate)
-    survival = jax.jit(lambda own, children, values, context: search.tell(own, children, values, context=context))
-    children = breeding(own, context, rates)
-    values = evaluation(children, context)
+    survival = jax.jit(lambda own, children, values, space: search.tell(own, children, values, space=space))
+    children = breeding(own, space, rates)
+    values = evaluation(children, space)
     parts = {
-        "breeding": lambda: breeding(own, context, rates),
-        "evaluation": lambda: evaluation(children, context),
-        "survival": lambda: survival(own, children, values, context),
+        "breeding": lambda: breeding(own, space, rates),
+        "evaluation": lambda: evaluation(children, space),
+        "survival": lambda: survival(own, children, values, space),
     }
     seconds: dict[str, list[float]] = {name: [] for name in PARTS}
     for turn in range(6):

@@ -60,6 +60,9 @@ from search_problem import (
     under_caps,
 )
 
+from mohamjax.emo.loop import SearchState
+from mohamjax.problem import design_space
+from mohamjax.problem.plan_tables import WEIGHTS
 from mohamjax.schedule import Design
 from mohamjax.schedule.setup import Setup
 from mohamjax.search import (
@@ -69,13 +72,10 @@ from mohamjax.search import (
     Rates,
     Settings,
     archive_of,
-    build_context,
     list_designs,
     plain_problem,
     random_search,
 )
-from mohamjax.search.loop import SearchState
-from mohamjax.search.plans import WEIGHTS
 from mohamjax.workload import SCENARIOS
 
 OURS = "mohamjax"
@@ -117,7 +117,7 @@ def tested(name: str, arguments: argparse.Namespace) -> list[str | None]:
 def measure(scenario: str, arguments: argparse.Namespace) -> tuple[dict[str, list[float]], dict[str, int], Case]:
     """Hypervolumes of every method, evaluations per seed of those that search, and the case."""
     case = prepared(scenario, arguments.budget)
-    context = case.context
+    space = case.space
     evaluations = {}
 
     def with_sizes(settings: Settings, batches: int = 1, less: int = 0) -> Settings:
@@ -136,12 +136,12 @@ def measure(scenario: str, arguments: argparse.Namespace) -> tuple[dict[str, lis
     paper = with_sizes(Settings.preset(arguments.budget, preset="paper"))
 
     def merits(state: SearchState) -> list[float]:
-        return [merit(island, context) for island in np.asarray(state.archive.objectives)]
+        return [merit(island, space) for island in np.asarray(state.archive.objectives)]
 
     def again(designs: Design, valid: jax.Array) -> list[float]:
         """Designs `[I, K, ...]` evaluated under the default package."""
-        once = jax.vmap(lambda genes, valid: archive_of(genes, context, plain.moham, valid)[0].objectives[0])
-        return [merit(island, context) for island in np.asarray(jax.jit(once)(designs, valid))]
+        once = jax.vmap(lambda genes, valid: archive_of(genes, space, plain.moham, valid)[0].objectives[0])
+        return [merit(island, space) for island in np.asarray(jax.jit(once)(designs, valid))]
 
     def count(name: str, number: int) -> None:
         evaluations[name] = number
@@ -155,32 +155,32 @@ def measure(scenario: str, arguments: argparse.Namespace) -> tuple[dict[str, lis
     def refitting() -> list[float]:
         state = searched(case, shorter, seeds=seeds)
         count("refitting alone", spent(shorter.moham, given) + len(WEIGHTS) * arguments.archive)
-        designs = jax.jit(jax.vmap(refitted, in_axes=(0, None)))(state.archive.genes, context)
+        designs = jax.jit(jax.vmap(refitted, in_axes=(0, None)))(state.archive.genes, space)
         return again(designs, np.tile(np.asarray(state.archive.valid), (1, 1 + len(WEIGHTS))))
 
     def contended() -> list[float]:
         key = jax.random.split(jax.random.key(0), 3)[1]
         setup = Setup(case.application, case.templates, case.technology, paper.package)
-        own = build_context(key, setup, case.tables, paper.moham, case.site)
-        state = searched(case, paper, context=own)
+        own = design_space(key, setup, case.tables, paper.moham, case.resolved)
+        state = searched(case, paper, space=own)
         count("paper preset", spent(paper.moham))
         return again(state.archive.genes, state.archive.valid)
 
     def at_random(name: str, config: MohamConfig) -> list[float]:
         count(name, -(-arguments.evaluations // config.population) * config.population)
-        archive, _ = random_search(case.search_key, context, config, arguments.evaluations)
-        return [merit(island, context) for island in np.asarray(archive.objectives)]
+        archive, _ = random_search(case.search_key, space, config, arguments.evaluations)
+        return [merit(island, space) for island in np.asarray(archive.objectives)]
 
     def lists(name: str, priority: str) -> list[float]:
-        designs = list_designs(case, case.tables, case.site, context.bench.unique.shape[0], priorities=[priority])
+        designs = list_designs(case, case.tables, case.resolved, space.evaluation.unique.shape[0], priorities=[priority])
         assert designs is not None
         count(name, len(designs.template))
-        return [merit(archive_of(designs, context, plain.moham)[0].objectives[0], context)]
+        return [merit(archive_of(designs, space, plain.moham)[0].objectives[0], space)]
 
     methods = {
         OURS: lambda: search(OURS, default),
         "survival by crowding": lambda: search("survival by crowding", crowded),
-        "plans not refitted": lambda: search("plans not refitted", plans_alone, context=under_caps(case)),
+        "plans not refitted": lambda: search("plans not refitted", plans_alone, space=under_caps(case)),
         "plans alone": lambda: search("plans alone", plans_alone),
         "adjusting alone": lambda: search("adjusting alone", default, problem=direct_problem(default.moham)),
         "random plans": lambda: at_random("random plans", default.moham),
@@ -259,7 +259,7 @@ def main() -> None:
     for scenario in arguments.scenarios.split(","):
         found, evaluations, case = measure(scenario, arguments)
         best = read_front(scenario)[0] if arguments.budget == "paper" else []
-        whole = merit(best, case.context) if len(best) else None
+        whole = merit(best, case.space) if len(best) else None
         lines.append(
             (f"\n{scenario}: box (s, J, mm^2) {case.box}{'' if whole is None else f'; reference {whole:.4f}'}\n", None)
         )

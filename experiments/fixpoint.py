@@ -28,13 +28,14 @@ from search_problem import TUNED, Clock, arguments_of, command, merit, paragraph
 from mohamjax.hardware import PackageParameters, load_technology, load_templates
 from mohamjax.io import mapping_cache
 from mohamjax.io.files import csv_text, write_text
+from mohamjax.mapper import MapperConfig
 from mohamjax.mapping import MappingTables
-from mohamjax.schedule import Design, Evaluated, alone, reevaluate
+from mohamjax.problem.plan_tables import WEIGHTS, mapping_scores
+from mohamjax.runtime.struct import cast
+from mohamjax.schedule import Design, Evaluated, isolated_cycles, reevaluate
 from mohamjax.schedule.setup import Setup
-from mohamjax.search import BUDGETS, MapperConfig, SearchResult, Settings, co_optimise
-from mohamjax.search.plans import WEIGHTS, mapping_scores
+from mohamjax.search import BUDGETS, SearchResult, Settings, co_optimise
 from mohamjax.search.remap import ChipletSample, map_again, with_room
-from mohamjax.struct import cast
 from mohamjax.workload import SCENARIOS, load_scenario
 
 ROOM = 256
@@ -73,7 +74,7 @@ def refitted(front: Evaluated, tables: MappingTables, package: PackageParameters
     """The designs with every layer on its best fitting mapping, `[W * N, ...]`."""
     unique, need = np.asarray(front.application.unique_of_layer), needs(tables)
     energy = np.where(np.isfinite(need[..., 0]), np.asarray(tables.objectives, np.float64)[..., 1], np.inf)
-    scores = mapping_scores(alone(tables, package), energy)
+    scores = mapping_scores(isolated_cycles(tables, package), energy)
     mapping = np.repeat(np.asarray(front.designs.mapping)[None], len(WEIGHTS), axis=0)
     for n in range(len(front)):
         design = jax.tree.map(lambda leaf, n=n: np.asarray(leaf)[n], front.designs)
@@ -138,7 +139,7 @@ def mapping_again(
     room = with_room(tables, np.shape(tables.cycles)[2] + ROOM)
     grown, joined = map_again(key, sample, single, room, mapper, room=ROOM)
     unique, need, known = np.asarray(application.unique_of_layer), needs(grown), np.asarray(tables.count)
-    duration, energy = alone(grown, front.package), np.asarray(grown.objectives, np.float64)[..., 1]
+    duration, energy = isolated_cycles(grown, front.package), np.asarray(grown.objectives, np.float64)[..., 1]
     old = np.arange(need.shape[2]) < known[..., None]
     falls: dict[str, list[float]] = {"no_dearer": [], "fastest": []}
     for n in chosen:

@@ -36,22 +36,25 @@ import jax.numpy as jnp
 import numpy as np
 from report import Report, when_and_where
 
-from mohamjax import platforms
+from mohamjax.emo.loop import generations, start
 from mohamjax.hardware import fits, load_technology, load_templates, template_arrays
 from mohamjax.io import mapping_cache
+from mohamjax.jobs.genetic import DEFAULT_RATES, gsharp_problem
+from mohamjax.jobs.job_problem import job_problem
+from mohamjax.jobs.scheduler import _searched
+from mohamjax.jobs.table import JobTable
+from mohamjax.mapper import layer_mapper as mapper
+from mohamjax.mapper import map_layers
+from mohamjax.mapper.mapping_operators import MapperRates
 from mohamjax.mapping import evaluate_batch
-from mohamjax.mapping.cost import MAX_CHILDREN
-from mohamjax.schedule.job_table import JobTable
+from mohamjax.mapping.children import MAX_CHILDREN
+from mohamjax.problem import design_space
+from mohamjax.runtime import platforms
+from mohamjax.runtime.struct import cast
 from mohamjax.schedule.setup import Setup
-from mohamjax.search import BUDGETS, Rates, Settings, build_context, design_problem, map_layers, mapper
-from mohamjax.search.jobs.genetic import DEFAULT_RATES, gsharp_problem
-from mohamjax.search.jobs.problem import job_problem
-from mohamjax.search.jobs.scheduler import _searched
-from mohamjax.search.loop import generations, start
-from mohamjax.search.mapping_operators import MapperRates
+from mohamjax.search import BUDGETS, Rates, Settings, design_problem
 from mohamjax.search.plan_operators import PlanRates
-from mohamjax.search.rehearsal import made_up_tables
-from mohamjax.struct import cast
+from mohamjax.search.precompile import made_up_tables
 from mohamjax.workload import load_scenario
 
 ROUNDS = {r"_swaps|scheduling_mutation": 6.0, "evict": 8.0}
@@ -90,7 +93,7 @@ class Row:
 
 @functools.cache
 def problem(scenario: str, genes: str, population: int, real: bool) -> tuple[Any, Any]:
-    """A co-optimiser's context and settings."""
+    """A co-optimiser's space and settings."""
     application, templates = load_scenario(scenario, warn=lambda _: None), load_templates()
     technology = load_technology()
     settings = Settings.preset("tiny", preset="default" if genes == "plans" else "layers")
@@ -102,20 +105,20 @@ def problem(scenario: str, genes: str, population: int, real: bool) -> tuple[Any
         tables = made_up_tables(application.unique_layers, templates, technology, settings.mapper.entries)
     few = dataclasses.replace(config, population=min(population, 250))
     setup = Setup(application, tuple(templates), technology, settings.package)
-    context = build_context(jax.random.key(0), setup, tables, few)
-    return (context if real else jax.device_get(context)), config
+    space = design_space(jax.random.key(0), setup, tables, few)
+    return (space if real else jax.device_get(space)), config
 
 
 def co_optimiser(real: bool, genes: str, population: int, islands: int = 1) -> list[Part]:
     """A generation: breeding, evaluation, survival."""
-    context, config = problem("ar-vr", genes, population, real)
+    space, config = problem("ar-vr", genes, population, real)
     searched = design_problem(config)
     sizes = {"population": population, "immigrants": config.immigrant_count, "archive": config.archive}
     rates = jax.tree.map(jnp.float32, PlanRates() if genes == "plans" else Rates())
 
     def arguments() -> tuple[Any, ...]:
         first = jax.jit(functools.partial(start, problem=searched, islands=islands, **sizes))
-        return first(jax.random.key(1), context), context, rates, jnp.int32(1), jnp.bool_(True)
+        return first(jax.random.key(1), space), space, rates, jnp.int32(1), jnp.bool_(True)
 
     return [(generations.__wrapped__, arguments, {"problem": searched, "chunk": GENERATIONS if real else 1})]
 
@@ -150,14 +153,14 @@ def mapping(scenario: str) -> list[Part]:
     pairs = mapper._pairs(jax.random.key(0), layers, templates, technology, config, rates, {}, {})
     spaces = mapper._spaces(pairs, layers, templates, arrays, config.padding)
     block = [pairs[i % len(pairs)] for i in range(config.problems_at_once(len(pairs)))]
-    keys, context = mapper._block(jax.random.key(0), block, spaces, arrays, cast(technology, jnp.float32))
+    keys, space = mapper._block(jax.random.key(0), block, spaces, arrays, cast(technology, jnp.float32))
     sizes = config.population, config.immigrants, config.archive, config.distinct
     search = {"search": mapper.mapping_search(*sizes, jnp.dtype(jnp.float32))}
     kind = {"fixed": False, "max_children": mapper._room_of(spaces)}
-    traced, own = jax.tree.map(jnp.float32, rates), (context.space, context.template, context.technology)
+    traced, own = jax.tree.map(jnp.float32, rates), (space.space, space.template, space.technology)
 
     def drawn() -> tuple[Any, Any]:
-        return jax.jit(functools.partial(mapper._start.__wrapped__, **search))(keys, context.space, None, None)
+        return jax.jit(functools.partial(mapper._start.__wrapped__, **search))(keys, space.space, None, None)
 
     def told() -> tuple[Any, ...]:
         state, genes = drawn()
@@ -165,7 +168,7 @@ def mapping(scenario: str) -> list[Part]:
         return state, genes, values
 
     return [
-        (mapper._ask.__wrapped__, lambda: (drawn()[0], context.space, traced), search),
+        (mapper._ask.__wrapped__, lambda: (drawn()[0], space.space, traced), search),
         (mapper._evaluate.__wrapped__, lambda: (drawn()[1], *own), kind),
         (mapper._tell.__wrapped__, told, search),
     ]
@@ -187,11 +190,11 @@ def jobs(population: int) -> list[Part]:
         bandwidth=(1.0,),
         resources_of_accelerator=((0,),) * cores,
     )
-    context = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], job_problem(table))
+    space = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], job_problem(table))
     rates = jax.tree.map(jnp.float32, DEFAULT_RATES)
     chosen = gsharp_problem(("makespan", "energy"))
     sizes = {"problem": chosen, "population": population, "archive": 128, "generations": 1}
-    return [(_searched.__wrapped__, lambda: (jax.random.split(jax.random.key(0), 1), context, None, rates), sizes)]
+    return [(_searched.__wrapped__, lambda: (jax.random.split(jax.random.key(0), 1), space, None, rates), sizes)]
 
 
 def rows(real: bool) -> list[Row]:

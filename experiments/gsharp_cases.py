@@ -11,9 +11,9 @@ import pathlib
 
 import numpy as np
 
-from mohamjax.schedule.job_analysis import JobShapes, job_shapes, layer_shape
-from mohamjax.schedule.job_platform import named_platform, platform_table
-from mohamjax.schedule.job_table import JobTable
+from mohamjax.jobs.analysis import JobShapes, job_shapes, layer_shape
+from mohamjax.jobs.platform import named_platform, platform_table
+from mohamjax.jobs.table import JobTable
 
 REFERENCE = pathlib.Path(__file__).resolve().parents[2] / "shared" / "reference" / "maestro"
 BATCHES = ("mix0", "mix1", "vision0", "vision1", "lang0", "lang1", "recom0", "recom1")

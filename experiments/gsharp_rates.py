@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from gsharp_cases import TUNED, case_table
 
-from mohamjax.search.jobs import (
+from mohamjax.jobs import (
     DEFAULT_RATES,
     PAPER_RATES,
     JobSearchConfig,

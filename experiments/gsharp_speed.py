@@ -1,7 +1,7 @@
 """How fast schedules are evaluated: the closed form of one shared link against the event simulation, and the sorts.
 
 Writes evaluations per second for 100 jobs on S4 against the size of the population, of the closed form
-(`schedule.shared_link`) and of `schedule.fluid.completion`, and a whole search of 100 x 100; then the time of one sort
+(`jobs.shared_link`) and of `schedule.fluid.completion`, and a whole search of 100 x 100; then the time of one sort
 of events by the bitonic network and by XLA's own sort. The smallest of several times, apart from compile time.
 
     python experiments/gsharp_speed.py [--largest 100000] [--out experiments/results/gsharp_speed.md]
@@ -18,9 +18,7 @@ import numpy as np
 from gsharp_cases import case_table
 from report import Report, when_and_where
 
-from mohamjax.schedule.fluid import completion, predecessor_bits
-from mohamjax.schedule.shared_link import _sorted, priority_order
-from mohamjax.search.jobs import (
+from mohamjax.jobs import (
     DEFAULT_RATES,
     PAPER_RATES,
     JobGenes,
@@ -30,6 +28,8 @@ from mohamjax.search.jobs import (
     job_problem,
     search_islands,
 )
+from mohamjax.jobs.shared_link import _sorted, priority_order
+from mohamjax.schedule.fluid import completion, predecessor_bits
 
 POPULATIONS = (1, 10, 100, 1_000, 10_000, 100_000)
 

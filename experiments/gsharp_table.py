@@ -27,8 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from gsharp_cases import CASES, PUBLIC, TUNED, case_table, public_results
 
-from mohamjax.schedule.shared_link import priority_order
-from mohamjax.search.jobs import (
+from mohamjax.jobs import (
     HEURISTICS,
     METHODS,
     SEEDS,
@@ -43,8 +42,9 @@ from mohamjax.search.jobs import (
     search_islands,
     seed_plans,
 )
-from mohamjax.search.jobs.baselines import LIBRARY_METHODS
-from mohamjax.search.jobs.scheduler import GENETIC
+from mohamjax.jobs.baselines import LIBRARY_METHODS
+from mohamjax.jobs.scheduler import GENETIC
+from mohamjax.jobs.shared_link import priority_order
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 RUNS = RESULTS / "gsharp_runs.csv"

@@ -21,8 +21,7 @@ import numpy as np
 from gsharp_cases import case_table, fresh_table
 from report import Report, when_and_where
 
-from mohamjax.schedule.shared_link import priority_order
-from mohamjax.search.jobs import (
+from mohamjax.jobs import (
     DEFAULT_RATES,
     PAPER_RATES,
     JobSearchConfig,
@@ -39,6 +38,7 @@ from mohamjax.search.jobs import (
     run_heuristic,
     search_islands,
 )
+from mohamjax.jobs.shared_link import priority_order
 
 CLASSES = ("mix", "vision", "lang", "recom")
 SETTINGS = ("S1", "S2", "S3", "S4", "S5", "S6")

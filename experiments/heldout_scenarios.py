@@ -112,9 +112,9 @@ def main() -> None:
             )
             state = searched(case, large, key=jax.random.fold_in(case.search_key, 1))
             everything = [np.asarray(state.archive.objectives), *fronts.values()]
-            whole = merit(np.concatenate([front.reshape(-1, 3) for front in everything]), case.context)
+            whole = merit(np.concatenate([front.reshape(-1, 3) for front in everything]), case.space)
             clock.say(f"{scenario}: reference {whole:.4f}")
-        found = {name: [merit(front, case.context) for front in own] for name, own in fronts.items()}
+        found = {name: [merit(front, case.space) for front in own] for name, own in fronts.items()}
         if arguments.seeds > 1:
             tests.append(p_value(found[NEW], found[LAYERS]))
         spent = {NEW: evaluations_of(default.moham), LAYERS: evaluations_of(layers.moham, given)}

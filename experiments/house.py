@@ -14,7 +14,7 @@ import subprocess
 
 from report import Report, when_and_where
 
-CARGO = {"application", "templates", "technology", "package", "tables", "wires", "site"}
+CARGO = {"application", "templates", "technology", "package", "tables", "wires", "resolved"}
 """Names of what a design problem consists of: a function that takes three or more of them takes the problem apart."""
 
 MOST_CARGO, MOST_PARAMETERS, MOST_LINES = 3, 7, 100

@@ -19,9 +19,9 @@ import numpy as np
 
 from mohamjax import emo
 from mohamjax.hardware import load_technology, load_templates
-from mohamjax.search.config import MapperConfig
-from mohamjax.search.exhaustive import SpaceSize, map_exhaustively
-from mohamjax.search.mapper import map_layers
+from mohamjax.mapper.config import MapperConfig
+from mohamjax.mapper.exhaustive import SpaceSize, map_exhaustively
+from mohamjax.mapper.layer_mapper import map_layers
 from mohamjax.workload import UniqueLayer, WorkloadShape
 
 TECHNOLOGY = load_technology()

@@ -31,11 +31,11 @@ import numpy as np
 
 from mohamjax.hardware import Dataflow, LevelRule, Template, load_technology
 from mohamjax.io.samples import read_architectures, read_samples
+from mohamjax.mapper.config import MapperConfig
+from mohamjax.mapper.layer_mapper import map_layers
+from mohamjax.mapper.one_axis import over_one_axis
 from mohamjax.mapping import Mapping, Sample, constraints, encode, map_space, predict
-from mohamjax.search.config import MapperConfig
 from mohamjax.search.fixed import template_of
-from mohamjax.search.mapper import map_layers
-from mohamjax.search.one_axis import over_one_axis
 from mohamjax.workload import UniqueLayer
 
 ALL = "GNKCPQRS"

@@ -56,7 +56,7 @@ def main() -> None:
         archive = searched(case, chosen).archive
         objectives = np.where(np.asarray(archive.valid)[..., None], np.asarray(archive.objectives), np.inf)
         latency = objectives[..., 0].min(axis=1)  # as the search has it, in seconds
-        found[name] = {"hypervolume": [merit(island, case.context) for island in objectives], "latency [s]": latency}
+        found[name] = {"hypervolume": [merit(island, case.space) for island in objectives], "latency [s]": latency}
 
     report = Report()
     report.say("# Position mutation under contention of the mesh", "", *paragraphs(__doc__)[1:2], "")

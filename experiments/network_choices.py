@@ -21,8 +21,8 @@ from scipy.stats import wilcoxon
 from search_problem import Clock, arguments_of, command, paragraphs, prepared
 
 from mohamjax.emo import hypervolume
-from mohamjax.search import network_choices
-from mohamjax.search.network_level import NetworkConfig
+from mohamjax.mapper import network_choices
+from mohamjax.mapper.network_level import NetworkConfig
 from mohamjax.workload import SCENARIOS
 
 Fronts = dict[tuple[str, str], np.ndarray]

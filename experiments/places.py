@@ -34,14 +34,14 @@ from report import Report, when_and_where
 from search_problem import command, paragraphs
 
 import mohamjax as mj
-from mohamjax.blocks import in_blocks
 from mohamjax.hardware import template_arrays
 from mohamjax.io import CheckpointFile, mapping_cache
 from mohamjax.mapping import stacked_layers, tabulate
+from mohamjax.problem.design_problem import DesignProblem
+from mohamjax.runtime.blocks import in_blocks
+from mohamjax.runtime.struct import cast, take
 from mohamjax.schedule import Design
 from mohamjax.search import SearchResult, Settings, co_optimise
-from mohamjax.search.problem import DesignProblem
-from mohamjax.struct import cast, take
 from mohamjax.workload import SCENARIOS, load_scenario
 
 WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)

@@ -149,10 +149,10 @@ def main() -> None:
             both = np.concatenate([known, objectives])
             origin = [*origin, *[(label, str(seed))] * len(objectives)]
             kept = front_index(both)
-            unthinned = merit(both[kept], case.context)
+            unthinned = merit(both[kept], case.space)
             kept = kept[thinned(both[kept], MOST)]
             fronts[scenario] = both[kept], [origin[i] for i in kept]
-            own, union = merit(objectives, case.context), merit(both[kept], case.context)
+            own, union = merit(objectives, case.space), merit(both[kept], case.space)
             # What was asked for tells runs apart; spent are whole generations.
             values = [*identity, done, arguments.precision, f"{own:.5f}", f"{union:.5f}", f"{unthinned:.5f}"]
             runs.append(dict(zip(COLUMNS, map(str, values), strict=True)))
@@ -170,7 +170,7 @@ def main() -> None:
             continue
         case = cases.get(scenario) or prepared(scenario, arguments.budget)
         objectives, origin = fronts[scenario]
-        whole = merit(objectives, case.context)
+        whole = merit(objectives, case.space)
         report.say(
             f"\n{scenario}: hypervolume {whole:.5f} of {len(objectives):,} designs; box (s, J, mm^2) {case.box}\n"
         )

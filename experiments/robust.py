@@ -7,7 +7,7 @@ front keep their schedules for it, and are scheduled for the other model: once, 
 alone, 46 times (by the plan, and under each of 5 weights and 9 exponents), of which all count: that takes up to 23,552
 evaluations on top, and yields fronts of thousands of designs, where an archive holds 512. Hypervolume: share of the box
 of the robust search on log axes, of the mean over both models. Price: latency times energy of robust packages over that
-of the nominal ones, which were made for `classify`, at equal area (`schedule.price`; packages by their plans).
+of the nominal ones, which were made for `classify`, at equal area (`robust.price`; packages by their plans).
 
     python experiments/robust.py --out experiments/results/robust.md
 
@@ -29,9 +29,11 @@ from search_problem import command, paragraphs
 from mohamjax import emo
 from mohamjax.hardware import load_technology, load_templates, packaged_templates
 from mohamjax.io.files import csv_text, write_text
+from mohamjax.mapper import map_layers
 from mohamjax.mapping import MappingTables
+from mohamjax.robust import Packages, RobustResult, robust_search
 from mohamjax.schedule.ensemble import own_tables
-from mohamjax.search import Packages, RobustResult, SearchResult, Settings, co_optimise, map_layers, robust_search
+from mohamjax.search import SearchResult, Settings, co_optimise
 from mohamjax.workload import ApplicationModel, Ensemble, Member, load_scenario
 
 WAYS = {"plan": "scheduled by plans", "all": "46 schedules each"}

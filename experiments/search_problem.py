@@ -1,6 +1,6 @@
 """What the experiments on the search share: a scenario as arrays, methods by name, hypervolumes, reference fronts.
 
-The box of a scenario is that of `build_context`: it depends on the tables and the package alone. Tables are those of
+The box of a scenario is that of `design_space`: it depends on the tables and the package alone. Tables are those of
 `mohamjax search` with the same budget and `--seed 0`. Rates and designs of the default search (plans) were chosen on
 `TUNED_ON` with three seeds; all other scenarios only judge it.
 """
@@ -21,29 +21,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.emo import hypervolume
+from mohamjax.emo.loop import Problem, SearchState
 from mohamjax.hardware import PackageParameters, load_technology, load_templates
 from mohamjax.io import mapping_cache
+from mohamjax.mapper import map_layers
 from mohamjax.mapping import MappingTables
-from mohamjax.schedule import Design, alone
+from mohamjax.problem import DesignSpace, anywhere, design_space
+from mohamjax.problem.plan_tables import WEIGHTS, plan_tables
+from mohamjax.problem.resolved import ResolvedRequirements
+from mohamjax.schedule import Design, isolated_cycles
 from mohamjax.schedule.setup import Setup
-from mohamjax.search import (
-    BUDGETS,
-    MohamConfig,
-    MohamContext,
-    PlanRates,
-    Settings,
-    anywhere,
-    build_context,
-    design_problem,
-    map_layers,
-    operators,
-    run,
-    seed_designs,
-)
-from mohamjax.search.loop import Problem, SearchState
+from mohamjax.search import BUDGETS, MohamConfig, PlanRates, Settings, design_problem, operators, run, seed_designs
 from mohamjax.search.plan_operators import adjustment
-from mohamjax.search.plans import WEIGHTS, Planned, plan_of, plan_tables, refit
-from mohamjax.search.requirements import Site
+from mohamjax.search.plans import Planned, plan_of, refit
 from mohamjax.workload import ApplicationModel, load_scenario
 
 TUNED_ON = ("ar-vr", "edge")
@@ -61,20 +51,20 @@ class Case(Setup):
 
     Attributes:
         tables: mapping tables, seed 0.
-        site: no requirements.
-        context: the problem as arrays.
+        resolved: no requirements.
+        space: the problem as arrays.
         search_key: of searches.
     """
 
     tables: MappingTables
-    site: Site
-    context: MohamContext
+    resolved: ResolvedRequirements
+    space: DesignSpace
     search_key: jax.Array
 
     @property
     def box(self) -> str:
         """Ideal and reference point, for a table."""
-        ends = (self.context.ideal, self.context.reference)
+        ends = (self.space.ideal, self.space.reference)
         return " to ".join(", ".join(f"{float(x):.5g}" for x in np.asarray(end)) for end in ends)
 
 
@@ -93,19 +83,19 @@ def prepared(
         map_key, application.unique_layers, kinds, technology, BUDGETS[budget].mapper, cache=mapping_cache()
     )
     config = BUDGETS[budget].moham
-    site = anywhere(application, kinds, config)
+    resolved = anywhere(application, kinds, config)
     setup = Setup(application, kinds, technology, package)
-    context = build_context(context_key, setup, tables, config, site)
+    space = design_space(context_key, setup, tables, config, resolved)
     return Case(
-        application=application, templates=kinds, technology=technology, package=package, tables=tables, site=site,
-        context=context, search_key=search_key,
+        application=application, templates=kinds, technology=technology, package=package, tables=tables, resolved=resolved,
+        space=space, search_key=search_key,
     )  # fmt: skip
 
 
-def merit(objectives: jax.typing.ArrayLike, context: MohamContext) -> float:
-    """Hypervolume of a front `[N, 3]` in the context's box on log axes, in double precision."""
+def merit(objectives: jax.typing.ArrayLike, space: DesignSpace) -> float:
+    """Hypervolume of a front `[N, 3]` in the space's box on log axes, in double precision."""
     with jax.enable_x64(True):
-        ideal, reference = (np.asarray(point, np.float64) for point in (context.ideal, context.reference))
+        ideal, reference = (np.asarray(point, np.float64) for point in (space.ideal, space.reference))
         front = np.asarray(objectives, np.float64)
         front = front[np.isfinite(front).all(axis=1)]
         scaled = np.maximum(np.log(front / ideal) / np.log(reference / ideal), 0.0)
@@ -136,17 +126,17 @@ def spent(config: MohamConfig, batches: int = 1) -> int:
     return (config.generations + batches) * (config.population + config.immigrant_count)
 
 
-def _direct_sample(key: jax.Array, context: MohamContext, *, tiles: int) -> Planned:
-    return plan_of(operators.sample(key, context.genetics, tiles), context.genetics, context.plans)
+def _direct_sample(key: jax.Array, space: DesignSpace, *, tiles: int) -> Planned:
+    return plan_of(operators.sample(key, space.genetics, tiles), space.genetics, space.plans)
 
 
 def _direct_vary(
-    key: jax.Array, a: Planned, b: Planned, context: MohamContext, rates: PlanRates
+    key: jax.Array, a: Planned, b: Planned, space: DesignSpace, rates: PlanRates
 ) -> tuple[Planned, Planned]:
     """Both children are adjusted parents."""
     both = jax.tree.map(lambda *x: jnp.stack(x), a, b)
     adjust = jax.vmap(adjustment, in_axes=(0, 0, None, None, None))
-    both = adjust(jax.random.split(key), both, context.genetics, context.plans, rates)
+    both = adjust(jax.random.split(key), both, space.genetics, space.plans, rates)
     first, second = (jax.tree.map(lambda leaf, i=i: leaf[i], both) for i in range(2))
     return first, second
 
@@ -158,19 +148,19 @@ def direct_problem(config: MohamConfig) -> Problem:
     return dataclasses.replace(design_problem(config), sample=sample, vary=_direct_vary, grow=None)
 
 
-def under_caps(case: Case) -> MohamContext:
+def under_caps(case: Case) -> DesignSpace:
     """The problem for plans whose sizes are a cap on the area of a mapping's own hardware, and nothing else.
 
     A layer takes the best mapping under the cap of its tile and keeps it, however large other layers make the chiplet.
     """
     area = np.asarray(case.tables.objectives)[..., 2]
     capped = dataclasses.replace(case.tables, capacity=area[..., None], fanout=np.ones((*area.shape, 1, 2)))
-    return dataclasses.replace(case.context, plans=plan_tables(capped, alone(case.tables, case.package)))
+    return dataclasses.replace(case.space, plans=plan_tables(capped, isolated_cycles(case.tables, case.package)))
 
 
 def schedules(case: Case, settings: Settings) -> Design | None:
     """List schedules that a search of layers starts from."""
-    return seed_designs(case, case.tables, settings.moham, case.context.bench.unique.shape[0], case.site)
+    return seed_designs(case, case.tables, settings.moham, case.space.evaluation.unique.shape[0], case.resolved)
 
 
 def searched(
@@ -179,32 +169,32 @@ def searched(
     *,
     seeds: Design | None = None,
     problem: Problem | None = None,
-    context: MohamContext | None = None,
+    space: DesignSpace | None = None,
     key: jax.Array | None = None,
 ) -> SearchState:
     """The state after a whole search over fixed tables."""
     rates = settings.plan_rates if settings.moham.genes == "plans" else settings.rates
     (*_, (state, _)) = run(
-        case.search_key if key is None else key, case.context if context is None else context, settings.moham,
+        case.search_key if key is None else key, case.space if space is None else space, settings.moham,
         rates=rates, seeds=seeds, problem=problem,
     )  # fmt: skip
     return state
 
 
 @jax.jit
-def _every_refit(designs: Design, context: MohamContext) -> Design:
+def _every_refit(designs: Design, space: DesignSpace) -> Design:
     """Designs `[K, ...]` refitted under every weight, `[W * K, ...]`."""
 
     def under(weight: jax.Array) -> Design:
-        return jax.vmap(refit, in_axes=(0, None, None, None))(designs, weight, context.genetics, context.plans)
+        return jax.vmap(refit, in_axes=(0, None, None, None))(designs, weight, space.genetics, space.plans)
 
     found = jax.lax.map(under, jnp.arange(len(WEIGHTS), dtype=jnp.int32))
     return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), found)
 
 
-def refitted(designs: Design, context: MohamContext) -> Design:
+def refitted(designs: Design, space: DesignSpace) -> Design:
     """Designs `[K, ...]` as they are, and refitted under every weight after them: `[(1 + W) * K, ...]`."""
-    return jax.tree.map(lambda *x: jnp.concatenate(x), designs, _every_refit(designs, context))
+    return jax.tree.map(lambda *x: jnp.concatenate(x), designs, _every_refit(designs, space))
 
 
 # ---------------------------------------------------------------- reference fronts

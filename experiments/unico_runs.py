@@ -26,7 +26,7 @@ import numpy as np
 
 from mohamjax.folders import cache_folder
 from mohamjax.hardware import load_technology
-from mohamjax.struct import plain
+from mohamjax.runtime.struct import plain
 from mohamjax.unico.bracket import MappingSearch, measured
 from mohamjax.unico.choices import settings
 from mohamjax.unico.config import CodesignConfig

@@ -24,18 +24,18 @@ import jax.numpy as jnp
 import numpy as np
 
 import mohamjax as mj
-from mohamjax.programs import light_jit
+from mohamjax.runtime.programs import light_jit
 from mohamjax.schedule import report
-from mohamjax.schedule.whatif import Candidates, what_if
-from mohamjax.schedule.whatif import variant as blocks
-from mohamjax.schedule.whatif.variant import in_precision
+from mohamjax.whatif import Candidates, what_if
+from mohamjax.whatif import variant as blocks
+from mohamjax.whatif.variant import in_precision
 
 WIDTH = 1024
 
 
 @light_jit
-def plain(designs: Any, sizes: Any, bench: Any) -> jax.Array:
-    return jax.vmap(lambda design, own: report(design, bench, own).objectives)(designs, sizes)
+def plain(designs: Any, sizes: Any, evaluation: Any) -> jax.Array:
+    return jax.vmap(lambda design, own: report(design, evaluation, own).objectives)(designs, sizes)
 
 
 def plain_rate(candidates: Candidates, pairs: int) -> np.ndarray:
@@ -46,7 +46,7 @@ def plain_rate(candidates: Candidates, pairs: int) -> np.ndarray:
     with in_precision(candidates.dtype):
         for first in range(0, pairs, WIDTH):
             at = np.arange(first, first + WIDTH) % number
-            parts.append(plain(*jax.tree.map(lambda leaf, at=at: leaf[at], rows), candidates.bench))
+            parts.append(plain(*jax.tree.map(lambda leaf, at=at: leaf[at], rows), candidates.evaluation))
         return np.concatenate(jax.device_get(parts))[:pairs]
 
 
@@ -100,9 +100,9 @@ def main() -> None:
         designs=designs,
         capacity=np.full((given.schedules, tiles, levels), -1, dtype),
         fanout=np.full((given.schedules, tiles, levels, 2), -1, dtype),
-        bench=space.bench,
+        evaluation=space.evaluation,
         package=problem.package,
-        templates=problem.site.templates,
+        templates=problem.resolved.templates,
     )
     vary = grid(given.variants)
     pairs = given.schedules * (1 + given.variants)  # the hardware as it is comes with them

@@ -1,6 +1,6 @@
 """mohamjax: co-optimisation of multi-chiplet, multi-tenant DNN accelerators on one JAX engine.
 
-The main roads, each with an example in its docstring (`import mohamjax as mj`):
+The main functions, each with an example in its docstring (`import mohamjax as mj`):
 
 - a problem: `load_scenario`, `load_onnx`, `Package` and its `Memory`, `DesignProblem`;
 - its mappings: `map_layers` searches them, `sample_mappings` draws some, `evaluate_mappings` costs yours;
@@ -14,47 +14,46 @@ The main roads, each with an example in its docstring (`import mohamjax as mj`):
 - `use_cache` keeps compiled programs on disk; `over_devices` spreads a function of a batch over devices;
 - `emo`: ranking, crowding, hypervolume, and `emo.NSGA2` with `init`, `ask`, `tell`.
 
-Importing this package starts no device work, changes no global JAX setting, and imports JAX only once a road is used.
+Importing this package starts no device work, changes no global JAX setting, and imports JAX once a function is used.
 """
 
 from __future__ import annotations
 
 import importlib
 import sys
-import time
 import types
 from typing import TYPE_CHECKING, Any
 
+from mohamjax.version import __version__
+
 if TYPE_CHECKING:
     from mohamjax import emo as emo
-    from mohamjax.devices import over_devices as over_devices
-    from mohamjax.door import codesign as codesign
-    from mohamjax.door import evaluate_files as evaluate_files
-    from mohamjax.door import evaluate_mappings as evaluate_mappings
-    from mohamjax.door import load_onnx as load_onnx
-    from mohamjax.door import map_layers as map_layers
-    from mohamjax.door import read_designs as read_designs
-    from mohamjax.door import read_schedules as read_schedules
-    from mohamjax.door import schedule_jobs as schedule_jobs
-    from mohamjax.door import search as search
-    from mohamjax.door import write_designs as write_designs
+    from mohamjax.api import codesign as codesign
+    from mohamjax.api import evaluate_mappings as evaluate_mappings
+    from mohamjax.api import load_onnx as load_onnx
+    from mohamjax.api import map_layers as map_layers
+    from mohamjax.api import read_designs as read_designs
+    from mohamjax.api import read_schedules as read_schedules
+    from mohamjax.api import schedule_jobs as schedule_jobs
+    from mohamjax.api import search as search
+    from mohamjax.api import write_designs as write_designs
     from mohamjax.hardware import Memory as Memory
     from mohamjax.hardware import PackageParameters as Package
-    from mohamjax.programs import use_cache as use_cache
+    from mohamjax.io.batch import evaluate_files as evaluate_files
+    from mohamjax.mapper.random_mappings import sample_mappings as sample_mappings
+    from mohamjax.problem.design_problem import DesignProblem as DesignProblem
+    from mohamjax.problem.evaluation import evaluate as evaluate
+    from mohamjax.problem.evaluation import report as report
+    from mohamjax.runtime.devices import over_devices as over_devices
+    from mohamjax.runtime.programs import use_cache as use_cache
     from mohamjax.schedule import simulate as simulate
-    from mohamjax.search.problem import DesignProblem as DesignProblem
-    from mohamjax.search.roads import evaluate as evaluate
-    from mohamjax.search.roads import report as report
-    from mohamjax.search.roads import sample_designs as sample_designs
-    from mohamjax.search.roads import sample_mappings as sample_mappings
+    from mohamjax.search.sampling import sample_designs as sample_designs
     from mohamjax.search.unit_cube import decode_design as decode_design
     from mohamjax.search.unit_cube import design_dimensions as design_dimensions
-    from mohamjax.search.whatif import sensitivities as sensitivities
-    from mohamjax.search.whatif import uncertainty as uncertainty
-    from mohamjax.search.whatif import what_if as what_if
+    from mohamjax.whatif.study import sensitivities as sensitivities
+    from mohamjax.whatif.study import uncertainty as uncertainty
+    from mohamjax.whatif.study import what_if as what_if
     from mohamjax.workload import load_scenario as load_scenario
-
-__version__ = "0.1.0"
 
 __all__ = [
     "DesignProblem",
@@ -87,54 +86,51 @@ __all__ = [
     "write_designs",
 ]
 
-_ROADS = {
-    "DesignProblem": "search.problem",
+_HOMES = {
+    "DesignProblem": "problem.design_problem",
     "Memory": "hardware",
     "Package": "hardware:PackageParameters",
-    "codesign": "door",
+    "codesign": "api",
     "decode_design": "search.unit_cube",
     "design_dimensions": "search.unit_cube",
-    "evaluate": "search.roads",
-    "evaluate_files": "door",
-    "evaluate_mappings": "door",
-    "load_onnx": "door",
+    "evaluate": "problem.evaluation",
+    "evaluate_files": "api",
+    "evaluate_mappings": "api",
+    "load_onnx": "api",
     "load_scenario": "workload",
-    "map_layers": "door",
-    "over_devices": "devices",
-    "read_designs": "door",
-    "read_schedules": "door",
-    "report": "search.roads",
-    "sample_designs": "search.roads",
-    "sample_mappings": "search.roads",
-    "schedule_jobs": "door",
-    "search": "door",
-    "sensitivities": "search.whatif",
+    "map_layers": "api",
+    "over_devices": "runtime.devices",
+    "read_designs": "api",
+    "read_schedules": "api",
+    "report": "problem.evaluation",
+    "sample_designs": "search.sampling",
+    "sample_mappings": "mapper.random_mappings",
+    "schedule_jobs": "api",
+    "search": "api",
+    "sensitivities": "whatif.study",
     "simulate": "schedule",
-    "uncertainty": "search.whatif",
-    "use_cache": "programs",
-    "what_if": "search.whatif",
-    "write_designs": "door",
+    "uncertainty": "whatif.study",
+    "use_cache": "runtime.programs",
+    "what_if": "whatif.study",
+    "write_designs": "api",
 }
-"""Where each road is, `module` or `module:name`. `emo` is a package, and `search` both a package and a road."""
-
-STARTED = time.time()
-"""When this process began to import the package, seconds since the epoch: what changed later is not what runs."""
+"""Where each function is, `module` or `module:name`. `emo` is a package, and `search` a package and a function."""
 
 
 def __getattr__(name: str) -> Any:
     if name == "emo":
         return importlib.import_module("mohamjax.emo")
-    if name not in _ROADS:
+    if name not in _HOMES:
         raise AttributeError(f"module 'mohamjax' has no attribute {name!r}")
     if name == "search":
         importlib.import_module("mohamjax.search")  # before what imports it, or two threads wait for each other
-    module, _, own = _ROADS[name].partition(":")
-    road = getattr(importlib.import_module(f"mohamjax.{module}"), own or name)
+    module, _, own = _HOMES[name].partition(":")
+    function = getattr(importlib.import_module(f"mohamjax.{module}"), own or name)
     if name == "search":
         # The function has the attributes of the package of its name, so that `mohamjax.search.Settings` is found too.
-        road.__dict__ = vars(importlib.import_module("mohamjax.search"))
-    globals()[name] = road
-    return road
+        function.__dict__ = vars(importlib.import_module("mohamjax.search"))
+    globals()[name] = function
+    return function
 
 
 def __dir__() -> list[str]:

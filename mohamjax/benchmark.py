@@ -14,15 +14,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from mohamjax.emo.loop import MAX_POPULATION, generations, start
 from mohamjax.errors import InputError
-from mohamjax.hardware import load_technology, load_templates, packaged_templates
-from mohamjax.programs import brief_jit, machinery
-from mohamjax.schedule.setup import Setup
-from mohamjax.search import MapperConfig, MapperProgress, Settings, build_context, design_problem, map_layers
-from mohamjax.search.loop import MAX_POPULATION, generations, start
+from mohamjax.mapper import MapperConfig, MapperProgress, map_layers
+from mohamjax.problem import DesignProblem, search_keys
+from mohamjax.runtime.programs import brief_jit, machinery
+from mohamjax.search import Settings, genetic_problem
 from mohamjax.workload import load_scenario
-
-__all__ = ["COMMITTED", "bench"]
 
 _SHARED = "a shared server, 2026-11-25, JAX 0.10.2"
 
@@ -78,22 +76,22 @@ def bench(
             raise InputError(f"is {size}", item="argument `populations`", remedy=f"use 4 to {MAX_POPULATION:,}")
     if repeats < 1:
         raise InputError(f"is {repeats}", item="argument `repeats`", remedy="use 1 or more")
-    application = load_scenario(scenario)
-    templates, technology = load_templates(list(packaged_templates())), load_technology()
+    problem = DesignProblem(load_scenario(scenario))
     settings = Settings.preset("tiny")
-    map_key, context_key, key = jax.random.split(jax.random.key(seed), 3)
+    map_key, space_key, key = search_keys(seed)
     told: list[MapperProgress] = []
+    application = problem.application
     announce(f"mapping the layers of {application.name}")
     tables = map_layers(
-        map_key, application.unique_layers, templates, technology, mapper or settings.mapper, progress=told.append
-    )
+        map_key, application.unique_layers, problem.resolved.templates, problem.technology, mapper or settings.mapper,
+        progress=told.append,
+    )  # fmt: skip
     last = told[-1]
-    setup = Setup(application, tuple(templates), technology, settings.package)
-    context = build_context(context_key, setup, tables, settings.moham)
+    space = problem.space(space_key, tables, settings.goals, orders=settings.moham.orders)
     rows = []
     for size in populations:
         announce(f"compiling and running generations of {size:,} designs")
-        rows.append(_population(key, context, dataclasses.replace(settings.moham, population=size), repeats))
+        rows.append(_population(key, space, dataclasses.replace(settings.moham, population=size), repeats))
         rows[-1]["committed"] = _committed(application.name, size)
     return {
         "format": "bench/1",
@@ -117,16 +115,16 @@ def _committed(scenario: str, size: int) -> dict[str, Any] | None:
     return None if known is None else {"generation_designs_per_s": known[0], "measured": known[1]}
 
 
-def _population(key: jax.Array, context: Any, config: Any, repeats: int) -> dict[str, Any]:
+def _population(key: jax.Array, space: Any, config: Any, repeats: int) -> dict[str, Any]:
     """One size of the population."""
-    problem = design_problem(config)
+    problem = genetic_problem(config)
     sizes = {"population": config.population, "immigrants": config.immigrant_count, "archive": config.archive}
-    state = brief_jit(functools.partial(start, problem=problem, islands=1, **sizes))(key, context)
+    state = brief_jit(functools.partial(start, problem=problem, islands=1, **sizes))(key, space)
     rates = jax.tree.map(jnp.float32, Settings().plan_rates)
 
     def step(state: Any, count: int) -> Any:
         counted = jnp.bool_(True)
-        return generations(state, context, rates, jnp.int32(count), counted, problem=problem, chunk=config.chunk)[0]
+        return generations(state, space, rates, jnp.int32(count), counted, problem=problem, chunk=config.chunk)[0]
 
     began = time.perf_counter()
     jax.block_until_ready(step(state, 0))
@@ -135,12 +133,12 @@ def _population(key: jax.Array, context: Any, config: Any, repeats: int) -> dict
     # A call has a price of its own, which a search pays once for its chunk; on a GPU it is that of several generations.
     several = max(1, min(config.chunk, _FEW // config.population))
     state = step(state, 1)
-    jax.block_until_ready(evaluate(jax.tree.map(lambda leaf: leaf[0], state.candidates), context))
+    jax.block_until_ready(evaluate(jax.tree.map(lambda leaf: leaf[0], state.candidates), space))
     spent: dict[str, list[float]] = {"evaluation": [], "generation": []}
     for _ in range(repeats):
         waiting = jax.block_until_ready(jax.tree.map(lambda leaf: leaf[0], state.candidates))
         tick = time.perf_counter()
-        jax.block_until_ready(evaluate(waiting, context))
+        jax.block_until_ready(evaluate(waiting, space))
         spent["evaluation"].append(time.perf_counter() - tick)
         tick = time.perf_counter()
         state = jax.block_until_ready(step(state, several))

@@ -9,32 +9,6 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-__all__ = [
-    "ALL",
-    "DATA_SPACES",
-    "DIMS",
-    "LAYER_TYPES",
-    "RELEVANCE",
-    "RELEVANT",
-    "WINDOWS",
-    "C",
-    "DataSpace",
-    "Dim",
-    "G",
-    "I",
-    "K",
-    "LayerType",
-    "N",
-    "O",
-    "P",
-    "Q",
-    "R",
-    "S",
-    "W",
-    "input_window",
-    "tensor_words",
-]
-
 Dim = Literal["G", "N", "K", "C", "P", "Q", "R", "S"]
 
 DIMS: tuple[str, ...] = get_args(Dim)

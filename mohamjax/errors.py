@@ -1,7 +1,5 @@
 """Errors that a user can mend. Everything else that escapes is a fault of ours."""
 
-__all__ = ["InputError", "one_line"]
-
 _LONGEST = 400  # characters of a message, file, item or remedy: room for any name, none for a file's contents
 
 

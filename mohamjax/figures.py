@@ -14,15 +14,13 @@ from mohamjax.hardware import Technology
 from mohamjax.io.files import prepare_folder, write_folder
 from mohamjax.io.results_reader import evaluate_results, read_results
 from mohamjax.io.robust import read_comparisons
-from mohamjax.plot.design import DesignView, design_view
 from mohamjax.plot.front import Front
 from mohamjax.plot.results import front_of, result_figures
 from mohamjax.plot.robust import price_figure
 from mohamjax.plot.style import known_format, rendered
+from mohamjax.robust.price import Comparison
 from mohamjax.schedule import Certificate, Evaluated
-from mohamjax.schedule.price import Comparison
-
-__all__ = ["drawn_front", "plot_evaluated", "plot_results", "plot_robust", "save"]
+from mohamjax.schedule.view import DesignView, design_view
 
 
 def save(figure: Figure, path: str | pathlib.Path) -> pathlib.Path:

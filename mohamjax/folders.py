@@ -6,8 +6,6 @@ import pathlib
 
 import platformdirs
 
-__all__ = ["cache_folder"]
-
 
 def cache_folder(kind: str) -> pathlib.Path:
     """Where one kind of things is kept between runs; it need not be there yet.

@@ -26,24 +26,6 @@ from msgspec import Meta
 from mohamjax.errors import InputError
 from mohamjax.reader import suggestion, type_name
 
-__all__ = [
-    "Amount",
-    "Bound",
-    "Bounds",
-    "Factor",
-    "Form",
-    "Index",
-    "Name",
-    "OpenForm",
-    "Pair",
-    "Positive",
-    "Text",
-    "Whole",
-    "as_written",
-    "keys_for_sure",
-    "read_form",
-]
-
 _LARGEST = sys.float_info.max
 
 Whole = Annotated[int, Meta(ge=1, le=2**30)]

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mohamjax.io import BatchProgress
-    from mohamjax.search import ExhaustiveProgress, MapperProgress, Progress
-
-__all__ = ["SILENCE_S", "ProgressLines", "duration"]
+    from mohamjax.mapper import ExhaustiveProgress, MapperProgress
+    from mohamjax.search import Progress
 
 SILENCE_S = 3.0  # after which a step is announced that may be over at once
 

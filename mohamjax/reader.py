@@ -23,27 +23,6 @@ from mohamjax.text import several
 
 T = TypeVar("T")
 
-__all__ = [
-    "MOST_DIGITS",
-    "NO_UNICODE",
-    "QuickLoader",
-    "StrictLoader",
-    "as_given",
-    "check_digits",
-    "choice",
-    "close_names",
-    "found",
-    "is_unicode",
-    "open_file",
-    "read_lines",
-    "read_table",
-    "read_text",
-    "read_utf8",
-    "read_yaml",
-    "suggestion",
-    "type_name",
-]
-
 MOST_DIGITS = 250
 """Digits of an integer: within the range of floats in whatever base."""
 

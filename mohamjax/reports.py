@@ -15,8 +15,6 @@ from mohamjax.io.results_reader import ResultDesigns, ResultFiles, evaluate_resu
 from mohamjax.page import Result, contents, page
 from mohamjax.page.document import plotting_library
 
-__all__ = ["DETAILS", "write_report"]
-
 DETAILS = 512
 """Designs that a report shows whole: all of a front with the default archive, in about 3 MB."""
 

@@ -6,8 +6,6 @@ import re
 import textwrap
 from collections.abc import Sequence
 
-__all__ = ["amount", "is_numeric", "plural", "several", "table", "wrapped"]
-
 _GAP = 2  # spaces between two columns
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from mohamjax.hardware import PackageParameters, load_technology, load_templates, resize, template_arrays
 from mohamjax.mapping import Mapping, MappingTables, Wires, area, hop_columns, wires
-from mohamjax.schedule import Design, Setup, report, workbench
+from mohamjax.schedule import Design, Setup, report, evaluation_arrays
 from mohamjax.workload import DIMS, ApplicationModel, Layer, Network, WorkloadShape
 
 TEMPLATES = tuple(load_templates(["eyeriss", "simba", "shidiannao"]))
@@ -131,10 +131,10 @@ def recast(made: MappingTables, dtype) -> MappingTables:
     return dataclasses.replace(cast, count=made.count)
 
 
-def bench(problem, made, package=None, templates=TEMPLATES, padded_layers=32):
-    """The workbench in the float dtype of the tables."""
+def evaluation(problem, made, package=None, templates=TEMPLATES, padded_layers=32):
+    """The evaluation_arrays in the float dtype of the tables."""
     package = PackageParameters() if package is None else package
-    return workbench(Setup(problem, templates, TECHNOLOGY, package), made, padded_layers=padded_layers)
+    return evaluation_arrays(Setup(problem, templates, TECHNOLOGY, package), made, padded_layers=padded_layers)
 
 
 def random_designs(problem, made, seed: int, count: int, tiles: int = 16, padded_layers: int = 32) -> Design:
@@ -176,10 +176,10 @@ def random_designs(problem, made, seed: int, count: int, tiles: int = 16, padded
 
 @jax.jit
 def _reports(designs, on):
-    return jax.vmap(functools.partial(report, bench=on))(designs)
+    return jax.vmap(functools.partial(report, evaluation=on))(designs)
 
 
 def reports(designs: Design, on):
-    """Reports of the designs in the precision of the bench, NumPy leaves."""
+    """Reports of the designs in the precision of the evaluation, NumPy leaves."""
     with jax.enable_x64(on.tables.cycles.dtype == np.float64):
         return jax.device_get(_reports(designs, on))

@@ -22,7 +22,7 @@ COUNT = 8 if KIND == "eight" else 2
 FLAGS = f" --xla_force_host_platform_device_count={COUNT} --xla_backend_optimization_level=0"
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + FLAGS
 
-from mohamjax import programs  # noqa: E402
+from mohamjax.runtime import programs  # noqa: E402
 
 for own in (programs._LIGHT, programs._LEAN):
     own["xla_backend_optimization_level"] = 0
@@ -33,15 +33,16 @@ import numpy as np  # noqa: E402
 
 import mohamjax as mj  # noqa: E402
 from mohamjax.cli import main  # noqa: E402
-from mohamjax.devices import chosen_devices, join  # noqa: E402
 from mohamjax.hardware import load_technology  # noqa: E402
 from mohamjax.io import CheckpointFile  # noqa: E402
-from mohamjax.search import MapperConfig, batches, co_optimise, moham  # noqa: E402
+from mohamjax.mapper import MapperConfig  # noqa: E402
+from mohamjax.mapper.layer_mapper import map_layers  # noqa: E402
+from mohamjax.runtime.devices import chosen_devices, join  # noqa: E402
+from mohamjax.runtime.struct import take  # noqa: E402
+from mohamjax.search import batches, co_optimise, moham  # noqa: E402
 from mohamjax.search.codesign import Silent  # noqa: E402
-from mohamjax.search.mapper import map_layers  # noqa: E402
 from mohamjax.search.plan_operators import PlanRates  # noqa: E402
 from mohamjax.search.settings import Settings, changed  # noqa: E402
-from mohamjax.struct import take  # noqa: E402
 from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape  # noqa: E402
 
 COLLECTIVE = re.compile(

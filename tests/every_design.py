@@ -46,8 +46,8 @@ def every_design(problem, count):
 
 
 @jax.jit
-def _evaluate(designs, bench):
-    return jax.vmap(functools.partial(evaluate, bench=bench))(designs)
+def _evaluate(designs, evaluation):
+    return jax.vmap(functools.partial(evaluate, evaluation=evaluation))(designs)
 
 
 def _concatenated(call, designs):
@@ -65,9 +65,9 @@ def in_batches(one, designs):
     return _concatenated(jax.jit(jax.vmap(one)), designs)
 
 
-def objectives(designs, bench):
+def objectives(designs, evaluation):
     """Plain evaluation."""
-    return _concatenated(lambda some: _evaluate(some, bench), designs).astype(np.float64)
+    return _concatenated(lambda some: _evaluate(some, evaluation), designs).astype(np.float64)
 
 
 def plain_front(values):

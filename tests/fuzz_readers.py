@@ -36,7 +36,8 @@ from mohamjax.io.samples import read_architectures, read_samples
 from mohamjax.io.schedules import schedule_arrays
 from mohamjax.io.timeloop import read_timeloop
 from mohamjax.page import contents, page
-from mohamjax.schedule import Setup, load_requirements
+from mohamjax.problem import load_requirements
+from mohamjax.schedule import Setup
 from mohamjax.workload import (
     ApplicationModel,
     Layer,

@@ -13,7 +13,8 @@ from mohamjax.hardware import PackageParameters, load_technology, load_templates
 from mohamjax.io import read_designs
 from mohamjax.io.mappings import given_mappings
 from mohamjax.io.schedules import schedule_arrays
-from mohamjax.schedule import Setup, load_requirements
+from mohamjax.problem import load_requirements
+from mohamjax.schedule import Setup
 from mohamjax.workload import load_scenario
 
 DESIGNS, MAPPINGS = fuzz_documents.designs(), fuzz_documents.mappings()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mohamjax.blocks import first_true, in_blocks, short_argsort, side_by_side_argsort, steady_sum
+from mohamjax.runtime.blocks import first_true, in_blocks, short_argsort, side_by_side_argsort, steady_sum
 
 
 @settings(max_examples=8, deadline=None)

@@ -6,7 +6,7 @@ import itertools
 import jax
 import numpy as np
 import pytest
-from design_cases import TECHNOLOGY, TEMPLATES, application, bench, chains, random_designs, reports, tables, wires_of
+from design_cases import TECHNOLOGY, TEMPLATES, application, evaluation, chains, random_designs, reports, tables, wires_of
 
 from mohamjax.hardware import PackageParameters
 from mohamjax.schedule import Design, Setup
@@ -18,7 +18,7 @@ SMALL = PackageParameters(max_tiles=4, dram_bandwidth=6.0, router_area=1e4)
 
 def evaluated(problem, made, designs, package):
     with jax.enable_x64(True):
-        return reports(designs, bench(problem, made, package))
+        return reports(designs, evaluation(problem, made, package))
 
 
 def of_designs(problem, made, designs, found, package, templates=TEMPLATES):
@@ -77,7 +77,7 @@ def test_costs_that_fall_with_size_do_not_break_the_bound():
     made = tables(problem, 3)
     designs = random_designs(problem, made, 3, 64, tiles=4)
     with jax.enable_x64(True):
-        on = bench(problem, made, SMALL)
+        on = evaluation(problem, made, SMALL)
         on = dataclasses.replace(on, technology=jax.tree.map(np.asarray, falling))
         found = reports(designs, on)
     every = scenario_bounds(Setup(problem, TEMPLATES, falling, SMALL), made, wires_of(problem, made))
@@ -115,7 +115,7 @@ def design(order, tile, tiles=4):
 
 def both(problem, made, chosen, package, most):
     with jax.enable_x64(True):
-        found = reports(chosen, bench(problem, made, package, templates=TEMPLATES[1:2]))
+        found = reports(chosen, evaluation(problem, made, package, templates=TEMPLATES[1:2]))
     every = scenario_bounds(
         Setup(problem, TEMPLATES[1:2], TECHNOLOGY, package), made, wires_of(problem, made, TEMPLATES[1:2]), most
     )
@@ -217,7 +217,7 @@ def test_the_balance_reaches_the_best_of_small_cases():
         chosen = [design(range(5), tile) for tile in itertools.product(range(2), repeat=5) if len(set(tile)) == 2]
         designs = jax.tree.map(lambda *x: np.concatenate(x), *chosen)
         with jax.enable_x64(True):
-            found = reports(designs, bench(problem, made, package, templates=TEMPLATES[1:2]))
+            found = reports(designs, evaluation(problem, made, package, templates=TEMPLATES[1:2]))
         best = found.objectives[:, 0].min()
         own = of_designs(problem, made, designs, found, package, TEMPLATES[1:2])
         every = scenario_bounds(

@@ -9,10 +9,11 @@ import jax
 import numpy as np
 import pytest
 
-from mohamjax.code_hash import code_hash, code_unchanged, of_this_package
 from mohamjax.hardware import load_technology, load_templates
 from mohamjax.io import MappingCache, mapping_cache
-from mohamjax.search import BUDGETS, map_layers
+from mohamjax.mapper import map_layers
+from mohamjax.runtime.code_hash import code_hash, code_unchanged, of_this_package
+from mohamjax.search import BUDGETS
 from mohamjax.workload import UniqueLayer, WorkloadShape
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -56,16 +57,16 @@ def test_versions_are_part_of_the_hash(tmp_path, monkeypatch):
 
 
 def test_a_file_put_in_place_of_another_is_a_change_whatever_its_date(tmp_path, monkeypatch):
-    monkeypatch.setattr("mohamjax.code_hash.STARTED", time.time() + 100)
+    monkeypatch.setattr("mohamjax.runtime.code_hash.STARTED", time.time() + 100)
     (tmp_path / "a.py").write_text("x = 1")
     assert code_unchanged(tmp_path)
     os.utime(tmp_path / "a.py", (1e9, 1e9))
-    monkeypatch.setattr("mohamjax.code_hash.STARTED", time.time() - 10)
+    monkeypatch.setattr("mohamjax.runtime.code_hash.STARTED", time.time() - 10)
     assert not code_unchanged(tmp_path)
 
 
 def test_modules_of_this_package():
-    assert of_this_package("mohamjax.search.mapper") and not of_this_package("mohamjaxlike.search")
+    assert of_this_package("mohamjax.mapper.layer_mapper") and not of_this_package("mohamjaxlike.search")
 
 
 # ---------------------------------------------------------------- the mapper's sets
@@ -92,6 +93,6 @@ def test_sets_of_other_code_are_not_taken(tmp_path, monkeypatch):
 
 def test_no_sets_are_kept_where_the_code_has_changed(tmp_path, monkeypatch):
     assert mapping_cache(tmp_path) is not None or not code_unchanged()
-    monkeypatch.setattr("mohamjax.code_hash.STARTED", 0.0)
+    monkeypatch.setattr("mohamjax.runtime.code_hash.STARTED", 0.0)
     with pytest.warns(UserWarning, match="the code has changed since this process began"):
         assert mapping_cache(tmp_path) is None

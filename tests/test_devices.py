@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from mohamjax.cli import main
-from mohamjax.devices import Devices, chosen_devices, join
 from mohamjax.errors import InputError
+from mohamjax.runtime.devices import Devices, chosen_devices, join
 from mohamjax.search import MohamConfig
 
 CASES = pathlib.Path(__file__).parent / "device_cases.py"

@@ -76,10 +76,10 @@ def test_pages_build_without_a_warning(tmp_path):
     missing = [name for name in ("mkdocs", "material", "mkdocstrings") if importlib.util.find_spec(name) is None]
     if missing:
         pytest.skip(f"{', '.join(missing)} is not installed (pip install '.[docs]')")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--resolved-dir", str(tmp_path / "resolved")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    door = (tmp_path / "site" / "api" / "door" / "index.html").read_text(encoding="utf-8")
+    door = (tmp_path / "resolved" / "api" / "door" / "index.html").read_text(encoding="utf-8")
     found = re.findall(r'<div class="doc-signature highlight">.*?</div>', door, re.S)
     lines = [html.unescape(re.sub("<[^>]+>", "", signature)).splitlines() for signature in found]
     search = next(one for one in lines if one[0].startswith("search("))

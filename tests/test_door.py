@@ -16,15 +16,16 @@ import pytest
 from small_search import small_network
 
 import mohamjax as mj
-from mohamjax import door, exported
+from mohamjax import api as door
 from mohamjax.errors import InputError
 from mohamjax.hardware import load_technology
 from mohamjax.io import write_designs
-from mohamjax.schedule import Requirements
+from mohamjax.problem import Requirements
+from mohamjax.runtime import kept_programs as exported
+from mohamjax.runtime.struct import Rows, stack, take
 from mohamjax.search import Settings, co_optimise
 from mohamjax.search.codesign import Silent
 from mohamjax.search.settings import changed
-from mohamjax.struct import Rows, stack, take
 from mohamjax.unico.space import named_space
 from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape
 
@@ -195,7 +196,7 @@ print("good")
 def test_what_one_prints_fits_on_a_screen(problem, tables, space, designs, result, files):
     file, technology = mj.read_designs(files / "designs.json"), load_technology()
     shown = [
-        problem, problem.application, problem.templates[0], problem.site, tables, space, designs, designs[0], result,
+        problem, problem.application, problem.templates[0], problem.resolved, tables, space, designs, designs[0], result,
         result.front, result.tables, file, file.space, technology, named_space("unico-ci"), named_space("unico-edge"),
         mj.what_if(designs, space, problem, {"clock": [1, 2]}), mj.read_schedules(files / "table.json"),
         mj.schedule_jobs(files / "table.json", method="LPT-EFT"), jax.jit(mj.report)(designs[0], space),
@@ -295,7 +296,7 @@ def test_what_the_command_line_reads_as_a_path_is_one_here(problem, tables, file
 
 
 def test_template_arrays_are_built_once(problem, monkeypatch):
-    own, setup = (sys.modules[f"mohamjax.{name}"] for name in ("search.problem", "schedule.setup"))
+    own, setup = (sys.modules[f"mohamjax.{name}"] for name in ("problem.design_problem", "schedule.setup"))
     fresh = dataclasses.replace(problem)
     calls = []
     real = own.template_arrays
@@ -314,7 +315,7 @@ def test_sampled_mappings_are_valid_and_distinct(problem, tables):
 
     arrays = problem.template_arrays()
     for u, layer in enumerate(problem.application.unique_layers):
-        for t, template in enumerate(problem.site.templates):
+        for t, template in enumerate(problem.resolved.templates):
             count = int(tables.count[u, t])
             assert count == 16
             assert np.isfinite(tables.objectives[u, t, :count]).all()
@@ -341,7 +342,7 @@ def test_sampled_mappings_of_a_small_space():
 
 def test_evaluated_mappings_are_those_of_the_tables(problem, tables):
     nests = jax.tree.map(lambda leaf: leaf[0, 1], tables.mapping)
-    layer, template = problem.application.unique_layers[0], problem.site.templates[1]
+    layer, template = problem.application.unique_layers[0], problem.resolved.templates[1]
     costs = mj.evaluate_mappings(nests, layer, template)
     np.testing.assert_allclose(costs.objectives, tables.objectives[0, 1], rtol=1e-6)
     one = mj.evaluate_mappings(take(nests, 3), layer, template, max_children=0)

@@ -5,7 +5,7 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
-from design_cases import application, bench, random_designs, recast, reports, tables
+from design_cases import application, evaluation, random_designs, recast, reports, tables
 
 from mohamjax.hardware import PackageParameters
 from mohamjax.schedule.evaluated import _batches
@@ -80,11 +80,11 @@ def test_padding_and_batches_change_nothing(dtype, tolerance):
         made = recast(tables(networks, seed), dtype)
         designs = random_designs(networks, made, seed, 40, tiles=TILES)
         with jax.enable_x64(dtype == np.float64):
-            on = bench(networks, made, PACKAGE)
+            on = evaluation(networks, made, PACKAGE)
             whole = numbers(reports(designs, on), real)
             larger, longer = padded(made, designs, 96, rng)
             room = dataclasses.replace(PACKAGE, max_tiles=MORE)
-            there = numbers(reports(longer, bench(networks, larger, room, padded_layers=96)), real)
+            there = numbers(reports(longer, evaluation(networks, larger, room, padded_layers=96)), real)
             parts = [
                 numbers(reports(jax.tree.map(lambda x, i=i, n=n: x[i : i + n], designs), on), real)
                 for i, n in ((0, 1), (17, 1), (5, 7))

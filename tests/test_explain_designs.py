@@ -11,7 +11,7 @@ from design_cases import (
     TECHNOLOGY,
     TEMPLATES,
     application,
-    bench,
+    evaluation,
     chains,
     random_designs,
     recast,
@@ -38,7 +38,7 @@ def with_nests(made, share=0.75):
 
 def evaluated(problem, made, designs, package, templates=TEMPLATES):
     with jax.enable_x64(True):
-        found = reports(designs, bench(problem, made, package, templates=templates))
+        found = reports(designs, evaluation(problem, made, package, templates=templates))
     wires = wires_of(problem, made, templates)
     return Evaluated(problem, templates, TECHNOLOGY, package, made, wires, designs, found)
 
@@ -99,7 +99,7 @@ def test_single_precision_adds_up_too():
     made = with_nests(tables(problem, 0))
     designs = random_designs(problem, made, 0, 8, tiles=4)
     single = recast(made, np.float32)
-    reported = reports(designs, bench(problem, single, PACKAGE))
+    reported = reports(designs, evaluation(problem, single, PACKAGE))
     found = Evaluated(problem, TEMPLATES, TECHNOLOGY, PACKAGE, single, wires_of(problem, single), designs, reported)
     for said in explain_designs(rows(8), found)["designs"]:
         assert time(said["critical_chain"]) == pytest.approx(said["latency_s"], rel=2e-6)

@@ -15,8 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mohamjax import exported, platforms
-from mohamjax.exported import exported_jit, keep_in
+from mohamjax.runtime import kept_programs as exported
+from mohamjax.runtime import platforms
+from mohamjax.runtime.kept_programs import exported_jit, keep_in
 from mohamjax.schedule import Design
 
 TRACED = []
@@ -41,7 +42,7 @@ def rows(count=3, dtype=np.float32):
 def folder(tmp_path, monkeypatch):
     before = exported._folder
     monkeypatch.setattr(
-        "mohamjax.code_hash.STARTED", time.time() + 1e6
+        "mohamjax.runtime.code_hash.STARTED", time.time() + 1e6
     )  # who edits the package meanwhile fails no test
     keep_in(tmp_path / "traced")
     TRACED.clear()
@@ -95,7 +96,7 @@ def test_looking_at_a_function_makes_nothing():
 PROCESS = """
 import pathlib, sys
 import numpy as np
-from mohamjax.exported import exported_jit, keep_in
+from mohamjax.runtime.kept_programs import exported_jit, keep_in
 
 def function(rows):
     print("traced")
@@ -266,7 +267,7 @@ def test_code_that_changed_since_the_start_is_neither_kept_nor_taken(folder, mon
     with monkeypatch.context() as patched:
         patched.setattr(exported, "code_unchanged", lambda: next(answers))
         same(fresh()(rows(4), ADD), count=4)  # changed while it was traced
-    monkeypatch.setattr("mohamjax.code_hash.STARTED", 0.0)
+    monkeypatch.setattr("mohamjax.runtime.code_hash.STARTED", 0.0)
     count, got = traces(lambda: fresh()(rows(), ADD))
     assert count == 1 and len(list(folder.iterdir())) == 1
     same(got)
@@ -308,9 +309,9 @@ def test_what_is_read_counts_as_used(folder):
 
 
 NAMES = """
-from mohamjax.exported import _name
+from mohamjax.runtime.kept_programs import _name
 from mohamjax.search.config import MapperConfig, MohamConfig
-from mohamjax.search.mapper import mapping_search
+from mohamjax.mapper.layer_mapper import mapping_search
 from mohamjax.search.moham import design_problem
 import numpy as np
 

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mohamjax.hardware import PackageParameters
+from mohamjax.problem.plan_tables import WEIGHTS
+from mohamjax.problem.space import design_space
 from mohamjax.schedule import Setup
 from mohamjax.search import finish
 from mohamjax.search.config import MohamConfig
-from mohamjax.search.context import build_context
 from mohamjax.search.finish import finished, finishing
 from mohamjax.search.moham import run
-from mohamjax.search.plans import WEIGHTS
 from mohamjax.search.settings import Settings, changed
 
 CONFIG = MohamConfig(population=16, generations=4, archive=512, islands=2, chunk=2)
@@ -30,16 +30,16 @@ def problem():
     made = recast(tables(layers, 3, entries=12, templates=TEMPLATES[:2], blocked=False, least=2), np.float32)
     technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
 
-    def context(config):
-        return build_context(
+    def space(config):
+        return design_space(
             jax.random.key(0), Setup(layers, TEMPLATES[:2], technology, PackageParameters()), made, config
         )
 
-    return context
+    return space
 
 
-def searched(context, config):
-    *_, (state, _) = run(jax.random.key(1), context, config)
+def searched(space, config):
+    *_, (state, _) = run(jax.random.key(1), space, config)
     return state
 
 
@@ -60,12 +60,12 @@ def as_fast(front):
 
 
 def test_descent_loses_nothing_and_repeats_itself(problem, state):
-    context = problem(CONFIG)
-    alone = finished(state, context, CONFIG)
+    space = problem(CONFIG)
+    alone = finished(state, space, CONFIG)
     assert not alone.archive.thinned.any()
     config = dataclasses.replace(CONFIG, end_batches=12)
-    descended = finished(state, context, config)
-    again = finished(state, context, config)
+    descended = finished(state, space, config)
+    again = finished(state, space, config)
     better = 0
     for begun, before, after, twice in zip(*map(fronts, (state, alone, descended, again)), strict=True):
         assert np.array_equal(after, twice)
@@ -80,9 +80,9 @@ def test_descent_loses_nothing_and_repeats_itself(problem, state):
 def test_a_full_archive_keeps_its_fast_end(problem):
     """It gives up designs for what descent finds, but neither the smallest of the fastest nor its extremes."""
     config = dataclasses.replace(CONFIG, archive=24, generations=8, end_batches=12)
-    context = problem(config)
-    before = searched(context, config)
-    after = finished(before, context, config)
+    space = problem(config)
+    before = searched(space, config)
+    after = finished(before, space, config)
     assert before.archive.valid.all() and (after.archive.thinned > before.archive.thinned).all()
     for old, new in zip(fronts(before), fronts(after), strict=True):
         assert as_fast(new) <= as_fast(old) * (1 + 1e-6)
@@ -100,8 +100,8 @@ def test_the_search_goes_on_from_where_it_was(problem, state):
 def test_it_goes_batch_by_batch(problem, state):
     """Whoever stops has what the batches until then brought: none loses anything, and some bring more."""
     config = dataclasses.replace(CONFIG, end_batches=3)
-    context = problem(CONFIG)
-    steps = list(finishing(state, context, config))
+    space = problem(CONFIG)
+    steps = list(finishing(state, space, config))
     assert len(steps) == 3 + len(WEIGHTS) * CONFIG.archive // CONFIG.population
     better = 0
     for before, after in itertools.pairwise([state, *steps]):
@@ -109,7 +109,7 @@ def test_it_goes_batch_by_batch(problem, state):
             assert (new[None] <= old[:, None] * (1 + 1e-6)).all(axis=-1).any(axis=1).all()
             better += not np.array_equal(old, new)
     assert better > 1
-    for last, whole in zip(fronts(steps[-1]), fronts(finished(state, context, config)), strict=True):
+    for last, whole in zip(fronts(steps[-1]), fronts(finished(state, space, config)), strict=True):
         assert np.array_equal(last, whole)
 
 
@@ -118,9 +118,9 @@ def test_it_goes_batch_by_batch(problem, state):
 )
 def test_searches_of_other_things_have_no_descent(problem, monkeypatch, changes):
     config = dataclasses.replace(CONFIG, islands=1, end_batches=3, **changes)
-    context = problem(config)
+    space = problem(config)
     monkeypatch.setattr(finish, "_neighbours", None)
-    finished(searched(context, config), context, config)
+    finished(searched(space, config), space, config)
 
 
 LATENCIES = [1.0, 1.002, 1.0049, 1.006, 1.01, 1.02, 1.03, 1.04, 1.0499, 1.06, 2.0, np.inf]

@@ -7,9 +7,9 @@ import pytest
 from mohamjax import emo
 from mohamjax.plot.front import Front, _limits, front_projections
 from mohamjax.plot.mappings import _position
+from mohamjax.problem.list_scheduling import size_caps
 from mohamjax.schedule import landmarks
 from mohamjax.schedule.front_bounds import _edges
-from mohamjax.search.seeds import size_caps
 
 
 def test_logarithms_of_what_costs_nothing():

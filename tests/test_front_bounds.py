@@ -6,7 +6,7 @@ import json
 import jax
 import numpy as np
 import pytest
-from design_cases import TECHNOLOGY, TEMPLATES, application, bench, chains, random_designs, reports, tables, wires_of
+from design_cases import TECHNOLOGY, TEMPLATES, application, evaluation, chains, random_designs, reports, tables, wires_of
 from every_design import every_design, objectives, plain_front
 
 from mohamjax import emo
@@ -63,7 +63,7 @@ def test_no_design_is_below(seed):
     package = (SMALL, PackageParameters(max_tiles=4, contention="interface"), FREE)[seed % 3]
     designs = random_designs(problem, made, seed, 256, tiles=4)
     with jax.enable_x64(True):
-        values = reports(designs, bench(problem, made, package)).objectives
+        values = reports(designs, evaluation(problem, made, package)).objectives
     found = bounds_of(problem, made, package, 4)
     assert_none_below(found, values)
     # The bounds for all designs alike are what is left of them far out.
@@ -78,7 +78,7 @@ def test_designs_with_one_chiplet_each_are_not_below_the_bounds_for_one():
     made = tables(problem, 11, blocked=False)
     designs = random_designs(problem, made, 11, 256, tiles=1)
     with jax.enable_x64(True):
-        values = reports(designs, bench(problem, made, PackageParameters(max_tiles=1))).objectives
+        values = reports(designs, evaluation(problem, made, PackageParameters(max_tiles=1))).objectives
     assert_none_below(bounds_of(problem, made, PackageParameters(max_tiles=1)), values)
 
 
@@ -88,7 +88,7 @@ def test_costs_that_fall_with_size_do_not_break_the_bounds():
     made = tables(problem, 3)
     designs = random_designs(problem, made, 3, 128, tiles=4)
     with jax.enable_x64(True):
-        on = dataclasses.replace(bench(problem, made, SMALL), technology=jax.tree.map(np.asarray, falling))
+        on = dataclasses.replace(evaluation(problem, made, SMALL), technology=jax.tree.map(np.asarray, falling))
         values = reports(designs, on).objectives
     assert_none_below(bounds_of(problem, made, SMALL, technology=falling), values)
 
@@ -118,7 +118,7 @@ def small():
     made = tables(problem, 1, entries=2, templates=TEMPLATES[:2], blocked=False, least=2)
     package = PackageParameters(max_tiles=2)
     with jax.enable_x64(True):
-        values = objectives(every_design(problem, np.asarray(made.count)), bench(problem, made, package, TEMPLATES[:2]))
+        values = objectives(every_design(problem, np.asarray(made.count)), evaluation(problem, made, package, TEMPLATES[:2]))
     return problem, made, package, values
 
 
@@ -180,7 +180,7 @@ def test_one_layer_on_one_chiplet_has_its_bounds_as_front(seed):
     template, mapping = (np.asarray(x, np.int32)[:, None] for x in zip(*chosen, strict=True))
     designs = dataclasses.replace(designs, template=template, mapping=np.repeat(mapping, 32, axis=1))
     with jax.enable_x64(True):
-        values = reports(designs, bench(problem, made, package)).objectives
+        values = reports(designs, evaluation(problem, made, package)).objectives
     curves = bounds_of(problem, made, package).curves
     latency, energy, area = values.T
     for curve, first, second in (
@@ -250,7 +250,7 @@ def test_other_layers_need_other_chiplets():
     found = bounds_of(problem, made, FREE, 2, templates=TEMPLATES[:2])
     designs = random_designs(problem, made, 5, 256, tiles=2)
     with jax.enable_x64(True):
-        values = reports(designs, bench(problem, made, FREE, TEMPLATES[:2])).objectives
+        values = reports(designs, evaluation(problem, made, FREE, TEMPLATES[:2])).objectives
     assert_none_below(found, values)
     mixed = (designs.template == 0).any(axis=1)
     own = np.asarray(made.objectives)[lone, 1, :, 2].min() * 1e-6

@@ -14,12 +14,7 @@ from conftest import reference
 
 from mohamjax.cli import main
 from mohamjax.errors import InputError
-from mohamjax.schedule.fluid import predecessor_bits, simulate
-from mohamjax.schedule.job_analysis import job_shapes, layer_shape
-from mohamjax.schedule.job_platform import named_platform, platform_table
-from mohamjax.schedule.job_table import JobTable, evaluate_table
-from mohamjax.schedule.shared_link import link_ends, link_makespan, priority_order
-from mohamjax.search.jobs import (
+from mohamjax.jobs import (
     DEFAULT_RATES,
     HEURISTICS,
     METHODS,
@@ -39,7 +34,12 @@ from mohamjax.search.jobs import (
     run_heuristic,
     run_method,
 )
-from mohamjax.search.jobs.genetic import crossover_accel, crossover_gen, crossover_rg, mutate, relieve, swap, vary
+from mohamjax.jobs.analysis import job_shapes, layer_shape
+from mohamjax.jobs.genetic import crossover_accel, crossover_gen, crossover_rg, mutate, relieve, swap, vary
+from mohamjax.jobs.platform import named_platform, platform_table
+from mohamjax.jobs.shared_link import link_ends, link_makespan, priority_order
+from mohamjax.jobs.table import JobTable, evaluate_table
+from mohamjax.schedule.fluid import predecessor_bits, simulate
 
 
 def table(duration, traffic, bandwidth=1.0, energy=None):
@@ -172,7 +172,7 @@ def test_padding_changes_nothing():
     goals = JobGoals(deadline=tuple(np.linspace(100, 3000, 20)))
     plans = [run_heuristic(name, problem_table) for name in ("LPT-EFT", "SJF-OLB")]
     exact = evaluate_plans(problem_table, plans, goals)
-    from mohamjax.search.jobs import OBJECTIVES, evaluate, genes_of
+    from mohamjax.jobs import OBJECTIVES, evaluate, genes_of
 
     padded = evaluate(genes_of(plans, 32), goals.problem(problem_table, jobs=32, accelerators=7), OBJECTIVES)
     wanted = [[row[name] for name in OBJECTIVES] for row in exact]

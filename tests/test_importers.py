@@ -42,7 +42,7 @@ def evaluate(tmp_path, found):
     return [float(row["latency_s"]) for row in rows]
 
 
-def alone(target, placed):
+def isolated_cycles(target, placed):
     """Sum of the fastest durations of layers on templates, seconds: a chain runs them one after another."""
     tables, unique = target.tables(), target.application.unique_of_layer
     return sum(tables.cycles[unique[layer], t, : tables.count[unique[layer], t]].min() for layer, t in placed) * 1e-9
@@ -55,7 +55,7 @@ def test_layers(tmp_path, target):
         "of chiplets (those that were given)"
     )
     (latency,) = evaluate(tmp_path, found)
-    assert latency >= alone(target, [(0, 0), (1, 0), (2, 0)]) * (1 - 1e-5)
+    assert latency >= isolated_cycles(target, [(0, 0), (1, 0), (2, 0)]) * (1 - 1e-5)
     assert [step["chiplet"] for step in found.document["designs"][0]["schedule"]] == [0, 1, 0]
 
 
@@ -63,8 +63,8 @@ def test_pareto_scheduling_of_many_solutions(tmp_path, target):
     found = read_layer_table(EXAMPLES / "pareto_scheduling.csv", target)
     assert "in a form that is understood: mapping" in found.warning and "templates" not in found.warning
     first, second = evaluate(tmp_path, found)
-    assert first >= alone(target, [(0, 0), (1, 0), (2, 1)]) * (1 - 1e-5)
-    assert second >= alone(target, [(0, 1), (1, 0), (2, 0)]) * (1 - 1e-5)
+    assert first >= isolated_cycles(target, [(0, 0), (1, 0), (2, 1)]) * (1 - 1e-5)
+    assert second >= isolated_cycles(target, [(0, 1), (1, 0), (2, 0)]) * (1 - 1e-5)
     assert [chip["template"] for chip in found.document["designs"][1]["chiplets"]] == ["eyeriss", "simba"]
 
 

@@ -8,16 +8,8 @@ from conftest import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mohamjax.schedule.job_analysis import (
-    DEMANDS,
-    STYLES,
-    analyse,
-    bandwidth_demand,
-    flexible_rows,
-    job_shapes,
-    layer_shape,
-)
-from mohamjax.schedule.job_platform import PLATFORMS, Core, named_platform, platform_table
+from mohamjax.jobs.analysis import DEMANDS, STYLES, analyse, bandwidth_demand, flexible_rows, job_shapes, layer_shape
+from mohamjax.jobs.platform import PLATFORMS, Core, named_platform, platform_table
 
 SETS = {
     "maestro/job_analysis.csv": {style: style for style in STYLES},

@@ -11,10 +11,10 @@ import pytest
 
 from mohamjax.cli import main
 from mohamjax.errors import InputError
-from mohamjax.schedule.job_table import JobTable
-from mohamjax.search.jobs import JobGoals, JobSearchConfig, decode, evaluate, job_bound, run_method
-from mohamjax.search.jobs.baselines import LIBRARY_METHODS
-from mohamjax.search.jobs.reinforcement import LEARNING_METHODS, _loss, _Steps, advantages
+from mohamjax.jobs import JobGoals, JobSearchConfig, decode, evaluate, job_bound, run_method
+from mohamjax.jobs.baselines import LIBRARY_METHODS
+from mohamjax.jobs.reinforcement import LEARNING_METHODS, _loss, _Steps, advantages
+from mohamjax.jobs.table import JobTable
 
 
 def uneven(jobs=24, cores=4, seed=0):

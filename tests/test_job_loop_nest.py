@@ -11,11 +11,11 @@ import pytest
 from mohamjax.cli import main
 from mohamjax.hardware import load_technology, load_template, template_from_dict, template_to_dict, template_to_yaml
 from mohamjax.io.jobs import read_jobs
-from mohamjax.schedule.job_analysis import NEST_DEMANDS, STYLES, bandwidth_demand, job_layer
-from mohamjax.schedule.job_platform import Core, JobBatch, Platform, analysis_table
-from mohamjax.schedule.job_templates import core_template
+from mohamjax.jobs import nest_analyses
+from mohamjax.jobs.analysis import NEST_DEMANDS, STYLES, bandwidth_demand, job_layer
+from mohamjax.jobs.platform import Core, JobBatch, Platform, analysis_table
+from mohamjax.jobs.templates import core_template
 from mohamjax.search import BUDGETS
-from mohamjax.search.jobs import nest_analyses
 from mohamjax.workload import UniqueLayer, WorkloadShape
 
 CORES = (Core("HB", 8, 16), Core("LB_rs", 8, 16), Core("LB_os", 8, 16), Core("HB", 4, 4, flexible=True))

@@ -9,7 +9,7 @@ import pytest
 
 from mohamjax.cli import main
 from mohamjax.errors import InputError
-from mohamjax.schedule.job_platform import POOLS, batch_of_layers
+from mohamjax.jobs.platform import POOLS, batch_of_layers
 from mohamjax.workload import SCENARIOS, TASKS, load_scenario, packaged_networks
 
 

@@ -14,8 +14,8 @@ from mohamjax.errors import InputError
 from mohamjax.io.files import read_json, write_text
 from mohamjax.io.schedules import SCHEDULE_READERS, evaluate_schedules, read_job_table
 from mohamjax.io.trace import TraceRow, chrome_trace
+from mohamjax.jobs.table import JobTable, evaluate_jobs, evaluate_table, job_arrays
 from mohamjax.schedule.fluid import DEADLOCK, DONE, ENDLESS
-from mohamjax.schedule.job_table import JobTable, evaluate_jobs, evaluate_table, job_arrays
 
 # ---------------------------------------------------------------- tables
 

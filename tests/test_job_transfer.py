@@ -9,9 +9,9 @@ import pytest
 from mohamjax.cli import main
 from mohamjax.errors import InputError
 from mohamjax.io.job_transfer import read_transfer, write_transfer
+from mohamjax.jobs import STARTED, JobSearchConfig, check_transfer, direct_transfer, run_method, transfer_of
+from mohamjax.jobs.table import JobTable
 from mohamjax.plot.jobs import job_convergence
-from mohamjax.schedule.job_table import JobTable
-from mohamjax.search.jobs import STARTED, JobSearchConfig, check_transfer, direct_transfer, run_method, transfer_of
 
 # As many jobs, accelerators, schedules and generations in all tests, and the genetic method that compiles fastest: they
 # share one compiled search.

@@ -15,11 +15,11 @@ from mohamjax import cli
 from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters, resize, template_arrays
 from mohamjax.io import given_mappings
+from mohamjax.mapper.exhaustive import space_size
+from mohamjax.mapper.network_level import NetworkConfig, choose_mappings
 from mohamjax.mapping import ArraySizes, MappingTables, Wires, area
 from mohamjax.schedule import Setup
 from mohamjax.schedule.fluid import predecessor_bits, simulate
-from mohamjax.search.exhaustive import space_size
-from mohamjax.search.network_level import NetworkConfig, choose_mappings
 from mohamjax.workload import load_scenario
 
 

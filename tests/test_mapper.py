@@ -17,6 +17,8 @@ from mohamjax import emo
 from mohamjax.errors import InputError
 from mohamjax.hardware import resize, template_arrays, template_from_dict
 from mohamjax.io import MappingCache, cache_folder
+from mohamjax.mapper import problems as mapper_context
+from mohamjax.mapper.layer_mapper import map_layers
 from mohamjax.mapping import (
     Mapping,
     MappingTables,
@@ -30,14 +32,13 @@ from mohamjax.mapping import (
     tabulate_sets,
     wires,
 )
-from mohamjax.mapping.cost import MAX_CHILDREN
+from mohamjax.mapping.children import MAX_CHILDREN
 from mohamjax.mapping.nest import covered
 from mohamjax.mapping.space import decode, layer_arrays, sample, stacked_layers
 from mohamjax.mapping.tables import _evaluate_rows as table_rows
 from mohamjax.mapping.tables import column_shapes, need_children
-from mohamjax.programs import PROGRAMS
-from mohamjax.search import BUDGETS, mapper_context
-from mohamjax.search.mapper import map_layers
+from mohamjax.runtime.programs import PROGRAMS
+from mohamjax.search import BUDGETS
 from mohamjax.workload import DIMS, UniqueLayer, WorkloadShape
 
 KEY = jax.random.key(7)

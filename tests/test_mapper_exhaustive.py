@@ -12,9 +12,9 @@ from mapping_cases import LEVELS, TECHNOLOGY, TEMPLATES, quick_jit, toy, violati
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import load_technology, load_template
+from mohamjax.mapper.exhaustive import map_exhaustively, order_classes, space_size
+from mohamjax.mapper.problems import children_room, context
 from mohamjax.mapping import Mapping, on_own_hardware
-from mohamjax.search.exhaustive import map_exhaustively, order_classes, space_size
-from mohamjax.search.mapper_context import children_room, context
 from mohamjax.workload import DIMS, UniqueLayer, WorkloadShape
 
 SMALL = 4  # TEMPLATES[SMALL]: buffers of 8 and 64 words, 4 x 6 children, every loop everywhere

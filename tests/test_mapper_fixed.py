@@ -11,10 +11,10 @@ from mapping_cases import ANY, TECHNOLOGY, quick_jit
 
 from mohamjax.hardware import Dataflow, LevelRule, template_arrays
 from mohamjax.io.samples import read_architectures
+from mohamjax.mapper.problems import context, objectives
 from mohamjax.mapping import Sample, predict
 from mohamjax.mapping.space import decode, sample
 from mohamjax.search.fixed import template_of
-from mohamjax.search.mapper_context import context, objectives
 from mohamjax.workload import UniqueLayer, WorkloadShape
 
 COUNT = 32

@@ -10,18 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mapping_cases import LEVELS, TEMPLATES, quick_jit, random_shape, space, violations
 
-from mohamjax.mapping.space import (
-    admits,
-    decode,
-    extents,
-    nest,
-    prime_factors,
-    sample,
-    slot_factors,
-    tile_words,
-)
-from mohamjax.platforms import traced
-from mohamjax.search.mapping_operators import (
+from mohamjax.mapper.mapping_operators import (
     Draft,
     MapperRates,
     crossover,
@@ -34,6 +23,8 @@ from mohamjax.search.mapping_operators import (
     random_draft,
     vary,
 )
+from mohamjax.mapping.space import admits, decode, extents, nest, prime_factors, sample, slot_factors, tile_words
+from mohamjax.runtime.platforms import traced
 from mohamjax.workload import DIMS, WorkloadShape
 
 SEEDS = st.integers(0, 2**31 - 1)

@@ -14,12 +14,12 @@ import mohamjax as mj
 from mohamjax.errors import InputError
 from mohamjax.hardware import DRAM_TYPES, load_technology, load_template, with_memory
 from mohamjax.io import evaluate_designs, read_designs, write_designs
-from mohamjax.schedule.whatif import Candidates, evaluate_variants, known_parameters, nominal_variant, stack_variants
+from mohamjax.runtime.struct import take
 from mohamjax.search.injection import check_injected
-from mohamjax.struct import take
 from mohamjax.unico.config import CodesignConfig
 from mohamjax.unico.search import HardwareSearch
 from mohamjax.unico.space import named_space
+from mohamjax.whatif import Candidates, evaluate_variants, known_parameters, nominal_variant, stack_variants
 from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape
 
 TECHNOLOGY = load_technology()
@@ -66,7 +66,7 @@ def test_all_templates_of_a_package_pay_the_same_per_bit(memory):
 
 def test_a_package_may_leave_the_memory_to_its_templates():
     own = problem(None)
-    assert own.site.templates == own.templates
+    assert own.resolved.templates == own.templates
     np.testing.assert_allclose(per_bit(own)[0], PJ["HBM2"], rtol=1e-6)
     bits = MIXED[1].levels[-1].word_bits * MIXED[1].levels[-1].block_words
     np.testing.assert_allclose(per_bit(own)[1], np.array([1.0, 2.0]) / bits, rtol=1e-6)
@@ -131,7 +131,7 @@ def test_files_of_designs_say_the_memory(tmp_path, memory, name):
     found = np.asarray([[row[k] for k in ("latency_s", "energy_J", "area_mm2")] for row in rows])
     np.testing.assert_allclose(found, objectives, rtol=1e-9)
     file = read_designs(path)
-    assert file.package == own.package and file.templates == own.site.templates
+    assert file.package == own.package and file.templates == own.resolved.templates
 
 
 def energy(tmp_path, document):
@@ -171,7 +171,7 @@ def test_designs_of_another_memory_join_a_search(tmp_path):
     with jax.enable_x64(True):
         mj.write_designs(tmp_path / "designs.npz", own, made, designs)
     file = read_designs(tmp_path / "designs.npz")
-    numbers = check_injected(file, own.application, problem(mj.Memory(energy=4.5)).site.templates)
+    numbers = check_injected(file, own.application, problem(mj.Memory(energy=4.5)).resolved.templates)
     assert numbers.tolist() == [0, 1, -1]
 
 
@@ -201,10 +201,10 @@ def asked(memory):
     with jax.enable_x64(True):
         space = own.arrays(made, dtype=np.float64)
         return Candidates(
-            names=tuple(range(24)), designs=designs, bench=space.bench, package=own.package,
-            templates=own.site.templates,
-            capacity=np.full((24, 16, space.bench.tables.capacity.shape[-1]), -1.0),
-            fanout=np.full((24, 16, space.bench.tables.capacity.shape[-1], 2), -1.0),
+            names=tuple(range(24)), designs=designs, evaluation=space.evaluation, package=own.package,
+            templates=own.resolved.templates,
+            capacity=np.full((24, 16, space.evaluation.tables.capacity.shape[-1]), -1.0),
+            fanout=np.full((24, 16, space.evaluation.tables.capacity.shape[-1], 2), -1.0),
         )  # fmt: skip
 
 
@@ -214,7 +214,7 @@ def test_what_if_the_memory_cost_something_else():
     assert "technology.dram_energy" not in known
     one = known["nop.memory_energy"]
     assert one.value == 4.5 and one.assign is not None
-    now = nominal_variant(stated.bench)
+    now = nominal_variant(stated.evaluation)
     # What templates state themselves is not the package's memory.
     others = known["templates.stated_energy"].scale
     found = evaluate_variants(
@@ -241,7 +241,7 @@ def test_what_if_asks_for_the_energy_by_its_name():
 def test_templates_that_state_their_memory_scale_it_with_the_rest():
     own = asked(None)
     known = known_parameters(own)
-    twice = known["templates.stated_energy"].scale(nominal_variant(own.bench), 2.0)
+    twice = known["templates.stated_energy"].scale(nominal_variant(own.evaluation), 2.0)
     found = evaluate_variants(own, stack_variants([twice]))
     expected = evaluated(None, (doubled(MIXED[0]), doubled(naming("eyeriss", (2.0, 4.0, 3.0)))))
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-9)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from design_cases import TEMPLATES, application, bench, random_designs, recast, tables
+from design_cases import TEMPLATES, application, evaluation, random_designs, recast, tables
 from plain_mesh import ends, links
 from test_bounds import alike, design
 from test_explain_designs import evaluated, rows, with_nests
@@ -57,7 +57,7 @@ class Found(NamedTuple):
 def timelines(designs, networks, made, package, trunks=True):
     """Schedules in the precision of the tables; without trunks as if the mesh did not contend."""
     with jax.enable_x64(made.cycles.dtype == np.float64):
-        on = bench(networks, made, package)
+        on = evaluation(networks, made, package)
         if not trunks:
             known = dataclasses.replace(on.package.tables, trunks=jnp.zeros_like(on.package.tables.trunks))
             on = dataclasses.replace(on, package=dataclasses.replace(on.package, tables=known))

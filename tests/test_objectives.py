@@ -11,7 +11,7 @@ import numpy as np
 import plain_fluid
 import pytest
 import yaml
-from design_cases import TECHNOLOGY, TEMPLATES, application, bench, random_designs, recast, tables, wires_of
+from design_cases import TECHNOLOGY, TEMPLATES, application, evaluation, random_designs, recast, tables, wires_of
 from every_design import every_design, in_batches, plain_front, search_for
 from test_periods import PACKAGE, RATES, networks
 from test_search_exact import CONFIG, ENTRIES, INSTANCES, TWO
@@ -22,15 +22,16 @@ from mohamjax.hardware import PackageParameters
 from mohamjax.io import front_csv, write_results
 from mohamjax.io.designs import designs_document
 from mohamjax.io.results_reader import read_results
+from mohamjax.mapper.config import MapperConfig
 from mohamjax.page.charts import charts
 from mohamjax.page.data import Result, contents
+from mohamjax.problem.space import anywhere, design_space
 from mohamjax.schedule import Evaluated, Setup, landmarks, network_latencies, non_dominated, report
 from mohamjax.schedule.explain import shared_resources
 from mohamjax.schedule.measures import DEFAULT, box_share, check_measures, kinds_of, measured, offsets
 from mohamjax.schedule.periods import frame_jobs
 from mohamjax.search.codesign import Settings, prepare
-from mohamjax.search.config import MapperConfig, MohamConfig, RemapConfig
-from mohamjax.search.context import anywhere, build_context
+from mohamjax.search.config import MohamConfig, RemapConfig
 from mohamjax.search.remap import Remapper
 from mohamjax.search.resumed import fingerprint
 
@@ -45,7 +46,7 @@ def flying():
     designs = random_designs(problem, made, 0, 12, tiles=4)
     with jax.enable_x64(True):
         on = dataclasses.replace(
-            bench(problem, made, PACKAGE), frames=jax.tree.map(jnp.asarray, frame_jobs(problem, 4))
+            evaluation(problem, made, PACKAGE), frames=jax.tree.map(jnp.asarray, frame_jobs(problem, 4))
         )
         found = jax.device_get(jax.jit(jax.vmap(lambda one: report(one, on)))(designs))
     return Evaluated(problem, TEMPLATES, TECHNOLOGY, PACKAGE, made, wires_of(problem, made), designs, found)
@@ -93,7 +94,7 @@ def test_a_network_alone_on_a_chiplet_has_the_period_of_its_work():
     made = tables(problem, 0, blocked=False)
     designs = random_designs(problem, made, 0, 3, tiles=1)
     with jax.enable_x64(True):
-        on = bench(problem, made, PackageParameters(max_tiles=1))
+        on = evaluation(problem, made, PackageParameters(max_tiles=1))
         on = dataclasses.replace(on, frames=jax.tree.map(jnp.asarray, frame_jobs(problem, 4)))
         found = jax.device_get(jax.jit(jax.vmap(lambda one: report(one, on)))(designs))
     np.testing.assert_allclose(found.in_flight.period, found.objectives[:, 0], rtol=1e-9)
@@ -122,7 +123,7 @@ def test_what_cannot_run_has_no_measure():
     made = tables(problem, 0)
     design = jax.tree.map(lambda leaf: leaf[0], random_designs(problem, made, 0, 1, tiles=4))
     design = dataclasses.replace(design, order=design.order[::-1].copy())
-    on = dataclasses.replace(bench(problem, recast(made, np.float32), PACKAGE), frames=frame_jobs(problem, 4))
+    on = dataclasses.replace(evaluation(problem, recast(made, np.float32), PACKAGE), frames=frame_jobs(problem, 4))
     network = np.asarray([-1, 1, -1, -1, -1, -1, -1, -1, -1])
     found = jax.jit(lambda one: measured(report(one, on), kinds_of(EVERY), network, on.network))(design)
     assert np.isinf(np.asarray(found)[[1, 2, 3, 4, 5, 6, 8]]).all()
@@ -196,13 +197,13 @@ def test_mapping_again_keeps_the_frames_in_flight(dated):
         4,
         made,
     )
-    site = anywhere(problem, TWO, config)
-    before = build_context(jax.random.key(1), setup, remapper.tables, config, site)
-    assert before.bench.frames is not None
+    resolved = anywhere(problem, TWO, config)
+    before = design_space(jax.random.key(1), setup, remapper.tables, config, resolved)
+    assert before.evaluation.frames is not None
     remapper.rounds = 1
-    after = remapper.context(before)
+    after = remapper.space(before)
     assert jax.tree.structure(after) == jax.tree.structure(before)
-    np.testing.assert_array_equal(after.bench.frames.layer, before.bench.frames.layer)
+    np.testing.assert_array_equal(after.evaluation.frames.layer, before.evaluation.frames.layer)
 
 
 # ---------------------------------------------------------------- the whole front, from ten seeds
@@ -241,22 +242,22 @@ def test_the_search_finds_the_front_over_any_objectives_from_ten_seeds(dated, na
     config = dataclasses.replace(CONFIG, objectives=names, genes=genes, generations=generations)
     assert (config.generations + 1) * (config.population + config.immigrant_count) < len(designs.template)
     technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
-    context = build_context(jax.random.key(0), Setup(problem, TWO, technology, package), made, config)
-    network, offset = context.measures.network, np.asarray(context.measures.offset, np.float64)
+    space = design_space(jax.random.key(0), Setup(problem, TWO, technology, package), made, config)
+    network, offset = space.measures.network, np.asarray(space.measures.offset, np.float64)
 
     def one(design):
-        return measured(report(design, context.bench), kinds_of(names), network, context.bench.network)
+        return measured(report(design, space.evaluation), kinds_of(names), network, space.evaluation.network)
 
     values = in_batches(one, designs).astype(np.float64)
-    assert (values + offset <= np.asarray(context.reference)).all()
-    assert (values + offset >= np.asarray(context.ideal) * (1 - 1e-6)).all()
+    assert (values + offset <= np.asarray(space.reference)).all()
+    assert (values + offset >= np.asarray(space.ideal) * (1 - 1e-6)).all()
     if names[0] == "lateness":
         assert 0.001 < (values[:, 0] <= 0).mean() < 0.9 and len(np.unique(values[:, 0])) > 100
     front = plain_front(values) + offset
     assert len(front) > 8
-    _, progress = search_for(front, context, config)
+    _, progress = search_for(front, space, config)
     np.testing.assert_allclose(np.add(progress.best, offset), front.min(axis=0), rtol=1e-6)
-    share = box_share(front, context.ideal, context.reference)
+    share = box_share(front, space.ideal, space.reference)
     assert progress.hypervolume[-1] == pytest.approx(share, rel=1e-4) and 0 < share < 1
 
 

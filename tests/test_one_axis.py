@@ -8,11 +8,11 @@ import pytest
 from mapping_cases import TECHNOLOGY, toy
 
 from mohamjax.hardware import Dataflow, load_template
+from mohamjax.mapper import map_exhaustively, map_layers, one_axis_templates, over_one_axis
+from mohamjax.mapper.config import MapperConfig
+from mohamjax.mapper.sets import undominated
 from mohamjax.mapping import Mapping, MappingTables
 from mohamjax.mapping.tables import column_shapes
-from mohamjax.search import map_exhaustively, map_layers, one_axis_templates, over_one_axis
-from mohamjax.search.config import MapperConfig
-from mohamjax.search.sets import undominated
 from mohamjax.workload import UniqueLayer, WorkloadShape
 
 BOTH = dict.fromkeys("KC")

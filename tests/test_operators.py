@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mohamjax.problem.genetics import Genetics
+from mohamjax.problem.kinds import kinds_of
+from mohamjax.problem.resolved import FREE
+from mohamjax.problem.space import mapping_transform, random_orders
 from mohamjax.schedule import Design
 from mohamjax.search import operators
-from mohamjax.search.context import mapping_transform, random_orders
-from mohamjax.search.kinds import kinds_of
-from mohamjax.search.operators import Genetics
-from mohamjax.search.requirements import FREE
 
 L, S, U, T, M = 16, 8, 5, 3, 4
 
@@ -66,7 +66,7 @@ def unrestricted(count, unique, layers, tiles=S):
     return {
         "able": jnp.asarray(able),
         "kinds": kinds(layers, unique, able, pin),
-        "site": jnp.full(tiles, FREE),
+        "resolved": jnp.full(tiles, FREE),
         "pin": jnp.asarray(pin),
         "homogeneous": jnp.int32(-1),
     }

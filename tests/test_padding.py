@@ -13,14 +13,9 @@ from mapping_cases import ARRAYS, LEVELS, PRIMES, TECHNOLOGY, TEMPLATES, quick_j
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import load_template
-from mohamjax.mapping.membership import lie_in
-from mohamjax.mapping.nest import covered
-from mohamjax.mapping.notation import mapping_from_dict, mapping_to_dict
-from mohamjax.mapping.padding import ALTERNATIVES, MOST_PADDED, padded_bounds
-from mohamjax.mapping.space import constraints, decode, encode, map_space, prime_factors, sample
-from mohamjax.search.exhaustive import map_exhaustively, space_size
-from mohamjax.search.mapper import map_layers
-from mohamjax.search.mapping_operators import (
+from mohamjax.mapper.exhaustive import map_exhaustively, space_size
+from mohamjax.mapper.layer_mapper import map_layers
+from mohamjax.mapper.mapping_operators import (
     all_neighbours,
     crossover,
     fill,
@@ -30,6 +25,11 @@ from mohamjax.search.mapping_operators import (
     pad,
     parallelise,
 )
+from mohamjax.mapping.membership import lie_in
+from mohamjax.mapping.nest import covered
+from mohamjax.mapping.notation import mapping_from_dict, mapping_to_dict
+from mohamjax.mapping.padding import ALTERNATIVES, MOST_PADDED, padded_bounds
+from mohamjax.mapping.space import constraints, decode, encode, map_space, prime_factors, sample
 from mohamjax.search.settings import Settings, changed
 from mohamjax.workload import DIMS, UniqueLayer, WorkloadShape
 

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import plain_fluid
 import pytest
-from design_cases import TECHNOLOGY, TEMPLATES, application, bench, random_designs, tables
+from design_cases import TECHNOLOGY, TEMPLATES, application, evaluation, random_designs, tables
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters
@@ -45,7 +45,7 @@ def cases(count=6):
     made = tables(problem, 0)
     designs = random_designs(problem, made, 0, count, tiles=4)
     with jax.enable_x64(True):
-        found = jax.device_get(_reports(designs, bench(problem, made, PACKAGE)))
+        found = jax.device_get(_reports(designs, evaluation(problem, made, PACKAGE)))
     return [jax.tree.map(lambda leaf, i=i: np.asarray(leaf)[i], (designs, found)) for i in range(count)]
 
 

@@ -12,15 +12,15 @@ from design_cases import TECHNOLOGY, TEMPLATES, application, recast, tables
 
 from mohamjax import emo
 from mohamjax.hardware import PackageParameters
-from mohamjax.schedule import Setup, workbench
-from mohamjax.search.box import representatives
+from mohamjax.problem.space import design_space
+from mohamjax.runtime.struct import take
+from mohamjax.schedule import Setup, evaluation_arrays
 from mohamjax.search.config import MohamConfig
-from mohamjax.search.context import build_context
 from mohamjax.search.finish import finished, finishing
 from mohamjax.search.moham import design_problem, run
 from mohamjax.search.places import Closing, arrangements, closing
+from mohamjax.search.representatives import representatives
 from mohamjax.search.settings import Settings
-from mohamjax.struct import take
 from mohamjax.workload import Ensemble, Member
 
 CHIPS = 5
@@ -33,25 +33,25 @@ def problem_of(layers, package=NARROW, ensemble=None):
     """Arrays of a problem with made-up tables."""
     made = recast(tables(layers, 3, entries=12, templates=TEMPLATES[:2], blocked=False, least=2), np.float32)
     technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
-    return build_context(
+    return design_space(
         jax.random.key(0), Setup(layers, TEMPLATES[:2], technology, package), made, CONFIG, ensemble=ensemble
     )
 
 
 @pytest.fixture(scope="module")
-def context():
+def space():
     return problem_of(application([[], [0], [0], [1, 2], [3]], [[], [0], [1], [1]]))
 
 
 @pytest.fixture(scope="module")
-def state(context):
-    *_, (state, _) = run(jax.random.key(1), context, CONFIG)
+def state(space):
+    *_, (state, _) = run(jax.random.key(1), space, CONFIG)
     return state
 
 
 @pytest.fixture(scope="module")
-def closed(state, context):
-    *_, last = closing(state, context, CLOSED, design_problem(CLOSED))
+def closed(state, space):
+    *_, last = closing(state, space, CLOSED, design_problem(CLOSED))
     return last
 
 
@@ -78,10 +78,10 @@ def permuted(design, layers):
         yield dataclasses.replace(design, assignment=assignment, template=template)
 
 
-def without_one(design, context):
+def without_one(design, space):
     """The design without each of its chiplets, every layer of it on each other one on each of its mappings alike."""
-    layers, count = int(context.genetics.layers), np.asarray(context.genetics.count)
-    unique, need = np.asarray(context.genetics.unique), np.asarray(context.plans.need)
+    layers, count = int(space.genetics.layers), np.asarray(space.genetics.count)
+    unique, need = np.asarray(space.genetics.unique), np.asarray(space.plans.need)
     tiles = np.flatnonzero(design.template >= 0)
     own, real = design.assignment, np.arange(len(design.order)) < layers
     for source, target in itertools.permutations(tiles, 2):
@@ -92,7 +92,7 @@ def without_one(design, context):
         choices = []
         for i in moves:
             fits = np.flatnonzero((need[t, : count[unique[i], t], unique[i]] <= size).all(axis=1))
-            choices.append(_ends(fits, t, unique[i], context))
+            choices.append(_ends(fits, t, unique[i], space))
         if not all(len(choice) for choice in choices):
             continue
         for chosen in zip(*choices, strict=True):
@@ -101,16 +101,16 @@ def without_one(design, context):
             yield dataclasses.replace(design, assignment=assignment, mapping=mapping, template=template)
 
 
-def _ends(fits, t, u, context):
+def _ends(fits, t, u, space):
     """The fastest and the most frugal of mappings."""
-    time, energy = np.asarray(context.plans.time)[t, fits, u], np.asarray(context.plans.log_energy)[t, fits, u]
+    time, energy = np.asarray(space.plans.time)[t, fits, u], np.asarray(space.plans.log_energy)[t, fits, u]
     return [fits[np.argmin(time)], fits[np.argmin(energy)]] if len(fits) else []
 
 
-def evaluated(designs, context):
+def evaluated(designs, space):
     """`[n, M]`, in blocks of one size."""
     problem = design_problem(CONFIG)
-    program = jax.jit(lambda designs: problem.evaluate(designs, context))
+    program = jax.jit(lambda designs: problem.evaluate(designs, space))
     stacked = jax.tree.map(lambda *x: np.stack(x), *designs)
     parts = []
     for first in range(0, len(designs), 512):
@@ -119,51 +119,51 @@ def evaluated(designs, context):
     return np.concatenate(parts)[: len(designs)]
 
 
-def dominated(state, context, variants):
+def dominated(state, space, variants):
     """How many designs of the archive have a variant that is worse in nothing and clearly better in something."""
     designs, own = archived(state)
     made = [(i, new) for i, design in enumerate(designs) for new in variants(design)]
     rows = np.asarray([i for i, _ in made])
-    reached = evaluated([new for _, new in made], context)
+    reached = evaluated([new for _, new in made], space)
     good = (reached <= own[rows] * (1 + 1e-6)).all(axis=1) & (reached < own[rows] * (1 - 1e-4)).any(axis=1)
     return len(set(rows[good]))
 
 
-def test_no_order_of_the_chiplets_dominates_a_design_of_a_closed_front(state, closed, context):
-    layers = int(context.genetics.layers)
-    assert dominated(state, context, lambda design: permuted(design, layers)) > 3, "nothing to close"
-    assert dominated(closed[0], context, lambda design: permuted(design, layers)) == 0
+def test_no_order_of_the_chiplets_dominates_a_design_of_a_closed_front(state, closed, space):
+    layers = int(space.genetics.layers)
+    assert dominated(state, space, lambda design: permuted(design, layers)) > 3, "nothing to close"
+    assert dominated(closed[0], space, lambda design: permuted(design, layers)) == 0
 
 
-def standing_for(state, context, config):
+def standing_for(state, space, config):
     """The state with the designs alone that stand for the front of its only archive."""
     objectives = np.asarray(state.archive.objectives[0], float)
     there = np.flatnonzero(state.archive.valid[0])
     front = there[emo.distinct_front(objectives[there])]
-    box = np.asarray(context.ideal), np.asarray(context.reference)
-    few = front[representatives(objectives[front], 0.0, box, config, np.asarray(context.weights))]
+    box = np.asarray(space.ideal), np.asarray(space.reference)
+    few = front[representatives(objectives[front], 0.0, box, config, np.asarray(space.weights))]
     valid = np.zeros_like(state.archive.valid)
     valid[0, few] = True
     return dataclasses.replace(state, archive=dataclasses.replace(state.archive, valid=jnp.asarray(valid)))
 
 
-def test_only_what_stands_for_the_front_is_closed(state, closed, context):
-    layers = int(context.genetics.layers)
+def test_only_what_stands_for_the_front_is_closed(state, closed, space):
+    layers = int(space.genetics.layers)
     few = dataclasses.replace(CLOSED, front=12)
-    before = standing_for(state, context, few)
+    before = standing_for(state, space, few)
     assert len(archived(before)[0]) == 12 < len(archived(state)[0])
-    assert dominated(before, context, lambda design: permuted(design, layers)) > 0, "nothing to close"
-    *_, (after, done) = closing(state, context, few, design_problem(few))
+    assert dominated(before, space, lambda design: permuted(design, layers)) > 0, "nothing to close"
+    *_, (after, done) = closing(state, space, few, design_problem(few))
     assert 0 < done.evaluations < closed[1].evaluations / 2
-    left = standing_for(after, context, few)
+    left = standing_for(after, space, few)
     assert len(archived(left)[0]) == 12
-    assert dominated(left, context, lambda design: permuted(design, layers)) == 0
-    assert dominated(left, context, lambda design: without_one(design, context)) == 0
+    assert dominated(left, space, lambda design: permuted(design, layers)) == 0
+    assert dominated(left, space, lambda design: without_one(design, space)) == 0
     # A result chooses among those that were tried; the others stay in the archive as they were.
     valid = np.asarray(after.archive.valid)
     assert done.closed.shape == valid.shape and 12 <= (done.closed & valid).sum() < valid.sum()
     assert (done.closed | ~np.asarray(left.archive.valid)).all()
-    assert dominated(after, context, lambda design: permuted(design, layers)) > 0
+    assert dominated(after, space, lambda design: permuted(design, layers)) > 0
 
 
 def models(over):
@@ -191,23 +191,23 @@ def test_fronts_of_meshes_and_of_several_models_are_closed_too(kind):
     assert dominated(after, own, lambda design: without_one(design, own)) == 0
 
 
-def test_no_chiplet_of_a_closed_front_is_idle_weight(closed, context):
+def test_no_chiplet_of_a_closed_front_is_idle_weight(closed, space):
     """Nor can one go where all others change places."""
-    layers = int(context.genetics.layers)
+    layers = int(space.genetics.layers)
 
     def both(design):
-        for new in without_one(design, context):
+        for new in without_one(design, space):
             yield from permuted(new, layers)
 
-    assert dominated(closed[0], context, both) == 0
+    assert dominated(closed[0], space, both) == 0
 
 
-def test_a_spacer_goes_and_the_others_take_its_place(state, context):
+def test_a_spacer_goes_and_the_others_take_its_place(state, space):
     """A design with a chiplet more than it needs, whose layer another one runs at no cost: it loses it."""
     designs, _ = archived(state)
     problem = design_problem(CLOSED)
     found = 0
-    for s, done in closing(state, context, CLOSED, problem):
+    for s, done in closing(state, space, CLOSED, problem):
         number = [(design.template >= 0).sum() for design in archived(s)[0]]
         found = done.replaced
     before = [(design.template >= 0).sum() for design in designs]
@@ -217,44 +217,44 @@ def test_a_spacer_goes_and_the_others_take_its_place(state, context):
 # ---------------------------------------------------------------- what closing keeps
 
 
-def test_it_loses_nothing_counts_and_repeats_itself(state, closed, context):
+def test_it_loses_nothing_counts_and_repeats_itself(state, closed, space):
     after, done = closed
     _, old = archived(state)
     _, new = archived(after)
     assert (new[None] <= old[:, None] * (1 + 1e-5)).all(axis=-1).any(axis=1).all()
     assert done.evaluations > done.replaced > 0 and 1 < done.rounds < CLOSED.end_rounds
-    steps = list(closing(state, context, CLOSED, design_problem(CLOSED)))
+    steps = list(closing(state, space, CLOSED, design_problem(CLOSED)))
     again, twice = steps[-1]
     assert twice.counts == done.counts and np.array_equal(archived(again)[1], new)
     evaluations = [step.evaluations for _, step in steps]
     assert evaluations == sorted(evaluations) and str(twice).startswith(f"round {done.rounds}: ")
     # What is closed stays as it is.
-    *_, (still, nothing) = closing(after, context, CLOSED, design_problem(CLOSED))
+    *_, (still, nothing) = closing(after, space, CLOSED, design_problem(CLOSED))
     assert nothing.rounds == 1 and nothing.replaced == 0
     assert np.array_equal(archived(still)[1], new)
 
 
-def test_it_is_the_end_of_a_search_unless_it_is_switched_off(state, context):
+def test_it_is_the_end_of_a_search_unless_it_is_switched_off(state, space):
     told = []
-    *_, last = finishing(state, context, CLOSED, told=told.append)
+    *_, last = finishing(state, space, CLOSED, told=told.append)
     assert told[-1].rounds > 1 and told[-1].replaced > 0
-    assert dominated(last, context, lambda design: permuted(design, int(context.genetics.layers))) == 0
-    off = finished(state, context, CONFIG)
-    assert dominated(off, context, lambda design: permuted(design, int(context.genetics.layers))) > 0
+    assert dominated(last, space, lambda design: permuted(design, int(space.genetics.layers))) == 0
+    off = finished(state, space, CONFIG)
+    assert dominated(off, space, lambda design: permuted(design, int(space.genetics.layers))) > 0
     assert np.array_equal(last.population.generation, state.population.generation)
     assert Settings.preset("small").moham.end_rounds > 0
     assert Settings.preset("small", preset="paper").moham.end_rounds == 0
 
 
-def test_fixed_chiplets_stay_where_they_are(state, context):
+def test_fixed_chiplets_stay_where_they_are(state, space):
     designs, _ = archived(state)
     (tile, kind), _ = collections.Counter(
         (s, int(design.template[s])) for design in designs for s in np.flatnonzero(design.template >= 0)
         if (design.template >= 0).sum() > 2
     ).most_common(1)[0]  # fmt: skip
-    site = np.asarray(context.genetics.site).copy()
-    site[tile] = kind
-    own = dataclasses.replace(context, genetics=dataclasses.replace(context.genetics, site=jnp.asarray(site)))
+    resolved = np.asarray(space.genetics.on_tile).copy()
+    resolved[tile] = kind
+    own = dataclasses.replace(space, genetics=dataclasses.replace(space.genetics, resolved=jnp.asarray(resolved)))
     archive = state.archive
     held = archive.valid & (archive.genes.design.template[..., tile] == kind)
     archive = dataclasses.replace(
@@ -263,8 +263,8 @@ def test_fixed_chiplets_stay_where_they_are(state, context):
     some = dataclasses.replace(state, archive=archive)
     *_, (after, done) = closing(some, own, CLOSED, design_problem(CLOSED))
     assert done.replaced
-    layers = int(context.genetics.layers)
-    unique, count = np.asarray(context.genetics.unique), np.asarray(context.genetics.count)
+    layers = int(space.genetics.layers)
+    unique, count = np.asarray(space.genetics.unique), np.asarray(space.genetics.count)
     for design in archived(after)[0]:
         assert design.template[tile] == kind
         template = design.template[design.assignment[:layers]]
@@ -273,14 +273,14 @@ def test_fixed_chiplets_stay_where_they_are(state, context):
         assert set(np.flatnonzero(design.template >= 0)) - {tile} <= set(design.assignment[:layers])
 
 
-def test_an_archive_without_designs_is_no_trouble(state, context):
+def test_an_archive_without_designs_is_no_trouble(state, space):
     archive = dataclasses.replace(
         state.archive,
         valid=jnp.zeros_like(state.archive.valid),
         objectives=jnp.full_like(state.archive.objectives, jnp.inf),
     )
     empty = dataclasses.replace(state, archive=archive)
-    assert list(closing(empty, context, CLOSED, design_problem(CLOSED))) == []
+    assert list(closing(empty, space, CLOSED, design_problem(CLOSED))) == []
 
 
 # ---------------------------------------------------------------- arrangements
@@ -291,7 +291,7 @@ def package_of(**changes):
     layers = application([[]])
     made = recast(tables(layers, 0, entries=2, templates=TEMPLATES[:1], blocked=False), np.float32)
     technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
-    return workbench(Setup(layers, TEMPLATES[:1], technology, PackageParameters(**changes)), made).package
+    return evaluation_arrays(Setup(layers, TEMPLATES[:1], technology, PackageParameters(**changes)), made).package
 
 
 def shared(package, n, place):

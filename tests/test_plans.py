@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plan_cases import BATCH, ENTRIES, S, T, U, broken, case, decode_all, each, kinds, random_plans, sets
 
-from mohamjax.platforms import traced
-from mohamjax.search.context import random_orders
-from mohamjax.search.kinds import Kinds, immediate
+from mohamjax.problem.kinds import Kinds, immediate
+from mohamjax.problem.list_scheduling import padded_rows
+from mohamjax.problem.plan_tables import WEIGHTS, plan_tables
+from mohamjax.problem.space import random_orders
+from mohamjax.runtime.platforms import traced
 from mohamjax.search.operators import scheduling_mutation
-from mohamjax.search.plans import THRIFT, WEIGHTS, Plan, Planned, decode, fitting, placed, plan_of, plan_tables
-from mohamjax.search.seeds import padded_rows
+from mohamjax.search.plans import THRIFT, Plan, Planned, decode, fitting, placed, plan_of
 
 seeds = st.integers(0, 2**16)
 demanded = st.sampled_from(["", "f", "fc", "fcp", "h", "ch"])

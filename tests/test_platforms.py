@@ -15,23 +15,24 @@ from mapping_cases import ARRAYS, random_shape, space
 from test_gsharp import random_table
 
 from mohamjax import emo
-from mohamjax.blocks import in_fitting_blocks
+from mohamjax.emo.loop import generations, start
 from mohamjax.emo.nsga2 import _repeated
 from mohamjax.emo.wide import profiles, repeated
 from mohamjax.hardware import PackageParameters
+from mohamjax.jobs.genetic import DEFAULT_RATES, gsharp_problem
+from mohamjax.jobs.job_problem import job_problem
+from mohamjax.jobs.scheduler import _searched
+from mohamjax.mapper import layer_mapper as mapper
+from mohamjax.mapper.config import MapperConfig
+from mohamjax.mapper.mapping_operators import MapperRates
 from mohamjax.mapping import evaluate_batch
 from mohamjax.mapping.space import decode, sample, stack_spaces
-from mohamjax.platforms import accelerated, by_platform, compiler_options, short_scan, traced
+from mohamjax.problem.space import design_space
+from mohamjax.runtime.blocks import in_fitting_blocks
+from mohamjax.runtime.platforms import accelerated, by_platform, compiler_options, short_scan, traced
 from mohamjax.schedule import Setup
 from mohamjax.schedule.fluid import _link, _link_at_once, completion, predecessor_bits
-from mohamjax.search import mapper
-from mohamjax.search.config import MapperConfig, MohamConfig, Rates
-from mohamjax.search.context import build_context
-from mohamjax.search.jobs.genetic import DEFAULT_RATES, gsharp_problem
-from mohamjax.search.jobs.problem import job_problem
-from mohamjax.search.jobs.scheduler import _searched
-from mohamjax.search.loop import generations, start
-from mohamjax.search.mapping_operators import MapperRates
+from mohamjax.search.config import MohamConfig, Rates
 from mohamjax.search.moham import design_problem
 from mohamjax.search.plan_operators import PlanRates
 
@@ -195,7 +196,7 @@ def context(genes):
     config = MohamConfig(population=16, archive=16, tiles=4, max_chiplets=4, genes=genes, seeded=False, chunk=2)
     single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
     package = PackageParameters(max_tiles=4)
-    return build_context(jax.random.key(0), Setup(problem, TEMPLATES, single, package), made, config), config
+    return design_space(jax.random.key(0), Setup(problem, TEMPLATES, single, package), made, config), config
 
 
 @functools.cache

@@ -17,7 +17,7 @@ from matplotlib.image import imread
 from toy_designs import toy_designs
 
 from mohamjax import figures, plot
-from mohamjax.artist import Artist
+from mohamjax.drawing import FigureProcess
 from mohamjax.errors import InputError
 from mohamjax.io.results import write_results
 from mohamjax.plot import style
@@ -467,7 +467,7 @@ def test_figures_drawn_beside_are_those_drawn_here(tmp_path, evaluated, monkeypa
     paths = figures.plot_evaluated(evaluated, tmp_path / "here", **what, certificate=certificate)
     here = []
     monkeypatch.setattr(figures, "drawn_front", lambda *a, f=figures.drawn_front, **k: here.append(1) or f(*a, **k))
-    with Artist() as artist:
+    with FigureProcess() as artist:
         artist.draw(evaluated, **what)
         artist.certify(certificate)
         artist.write(tmp_path / "beside")
@@ -479,7 +479,7 @@ def test_figures_drawn_beside_are_those_drawn_here(tmp_path, evaluated, monkeypa
 @pytest.mark.parametrize("begun", [False, True])
 def test_an_artist_is_gone_in_the_end(evaluated, begun):
     """Also where bounds never came."""
-    with Artist() as artist:
+    with FigureProcess() as artist:
         process = artist._process
         assert process.poll() is None
         if begun:

@@ -7,12 +7,13 @@ import pytest
 from design_cases import TECHNOLOGY, TEMPLATES, application, recast, tables
 
 from mohamjax.hardware import PackageParameters
-from mohamjax.schedule import Setup, alone
+from mohamjax.problem.plan_tables import WEIGHTS, mapping_scores
+from mohamjax.problem.space import design_space
+from mohamjax.schedule import Setup, isolated_cycles
 from mohamjax.search import operators
 from mohamjax.search.config import MohamConfig
-from mohamjax.search.context import build_context
 from mohamjax.search.plan_operators import sample_plan
-from mohamjax.search.plans import WEIGHTS, decode, mapping_scores, refit, used_sizes
+from mohamjax.search.plans import decode, refit, used_sizes
 
 NUMBER = 64
 
@@ -23,10 +24,10 @@ def case():
     made = recast(tables(problem, 3, entries=12, templates=TEMPLATES[:2], blocked=False, least=2), np.float32)
     technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
     config = MohamConfig(population=8)
-    context = build_context(jax.random.key(0), Setup(problem, TEMPLATES[:2], technology, package), made, config)
+    space = design_space(jax.random.key(0), Setup(problem, TEMPLATES[:2], technology, package), made, config)
     keys = jax.random.split(jax.random.key(1), NUMBER)
-    designs = jax.jit(jax.vmap(lambda key: operators.sample(key, context.genetics, config.tiles)))(keys)
-    return context, made, package, designs
+    designs = jax.jit(jax.vmap(lambda key: operators.sample(key, space.genetics, config.tiles)))(keys)
+    return space, made, package, designs
 
 
 every_refit = jax.jit(jax.vmap(refit, in_axes=(0, None, None, None)))
@@ -41,14 +42,14 @@ def needs(made, unique, template, mapping):
 @pytest.mark.parametrize("weight", range(len(WEIGHTS)))
 def test_every_layer_takes_the_best_mapping_that_fits(case, weight):
     """Compared with a search over all mappings, every capacity and fanout for itself."""
-    context, made, package, designs = case
-    found = jax.device_get(every_refit(designs, jnp.int32(weight), context.genetics, context.plans))
+    space, made, package, designs = case
+    found = jax.device_get(every_refit(designs, jnp.int32(weight), space.genetics, space.plans))
     designs = jax.device_get(designs)
-    unique = np.asarray(context.genetics.unique)[: int(context.genetics.layers)]
+    unique = np.asarray(space.genetics.unique)[: int(space.genetics.layers)]
     count = np.asarray(made.count)
     valid = np.arange(made.cycles.shape[2]) < count[..., None]
     energy = np.where(valid, np.asarray(made.objectives, np.float64)[..., 1], np.inf)
-    score = mapping_scores(alone(made, package), energy)[weight]
+    score = mapping_scores(isolated_cycles(made, package), energy)[weight]
     better = 0
     for n in range(NUMBER):
         tile = designs.assignment[n, : len(unique)]
@@ -66,24 +67,24 @@ def test_every_layer_takes_the_best_mapping_that_fits(case, weight):
 
 
 def test_nothing_else_changes(case):
-    context, _, _, designs = case
-    found = every_refit(designs, jnp.int32(2), context.genetics, context.plans)
+    space, _, _, designs = case
+    found = every_refit(designs, jnp.int32(2), space.genetics, space.plans)
     for name in ("order", "assignment", "template"):
         np.testing.assert_array_equal(getattr(found, name), getattr(designs, name))
-    layers = int(context.genetics.layers)
+    layers = int(space.genetics.layers)
     np.testing.assert_array_equal(found.mapping[:, layers:], designs.mapping[:, layers:])
     sizes = jax.vmap(used_sizes, in_axes=(0, None, None))
-    before, after = (sizes(x, context.genetics, context.plans) for x in (designs, found))
+    before, after = (sizes(x, space.genetics, space.plans) for x in (designs, found))
     assert np.all(np.asarray(after) <= np.asarray(before))
 
 
 def test_a_decoded_plan_is_refitted_already(case):
     """Under the weights of its own chiplets."""
-    context, _, _, _ = case
+    space, _, _, _ = case
 
     @jax.jit
     def both(keys):
-        genetics, tables = context.genetics, context.plans
+        genetics, tables = space.genetics, space.plans
         planned = decode(jax.vmap(sample_plan, in_axes=(0, None, None))(keys, genetics, tables), genetics, tables)
         again = jax.vmap(lambda one: refit(one.design, one.plan.weight, genetics, tables))
         return planned.design, again(planned)

@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mohamjax.emo.loop import light_generations
 from mohamjax.hardware import PackageParameters, load_technology, load_templates, template_arrays
 from mohamjax.io import CheckpointFile, mapping_cache
+from mohamjax.mapper.layer_mapper import map_layers
 from mohamjax.mapping import MappingTables, stacked_layers, tabulate
-from mohamjax.programs import PROGRAMS
-from mohamjax.schedule import Setup, alone, workbench
+from mohamjax.problem.plan_tables import WEIGHTS, mapping_scores
+from mohamjax.runtime.programs import PROGRAMS
+from mohamjax.schedule import Setup, isolated_cycles, evaluation_arrays
 from mohamjax.search import BUDGETS, Settings, co_optimise, codesign, moham, remap
 from mohamjax.search.config import RemapConfig
-from mohamjax.search.loop import light_generations
-from mohamjax.search.mapper import map_layers
-from mohamjax.search.plans import WEIGHTS, mapping_scores
 from mohamjax.search.remap import ChipletSample, Remapper, chiplets_of, map_again, with_room
 from mohamjax.workload import ApplicationModel, read_network
 
@@ -64,8 +64,8 @@ def test_room_changes_no_evaluation(entries):
     assert roomy.cycles.shape[2] == max(entries, 4)
     assert same(cut(roomy, 4), made) and np.isinf(roomy.objectives[:, :, 4:]).all()
     for before, after in zip(
-        jax.tree.leaves(dc.reports(designs, dc.bench(problem, made))),
-        jax.tree.leaves(dc.reports(designs, dc.bench(problem, roomy))),
+        jax.tree.leaves(dc.reports(designs, dc.evaluation(problem, made))),
+        jax.tree.leaves(dc.reports(designs, dc.evaluation(problem, roomy))),
         strict=True,
     ):
         np.testing.assert_array_equal(before, after)
@@ -76,16 +76,16 @@ def test_room_changes_no_evaluation(entries):
 
 @functools.cache
 def drawn(seed: int):
-    """A made-up problem's bench, and designs on it."""
+    """A made-up problem's evaluation, and designs on it."""
     problem = dc.chains(seed % 2)
     made = dc.recast(dc.tables(problem, seed % 2), np.float32)
-    return dc.bench(problem, made), dc.random_designs(problem, made, seed, 16)
+    return dc.evaluation(problem, made), dc.random_designs(problem, made, seed, 16)
 
 
-def standing(bench, designs, which):
+def standing(evaluation, designs, which):
     """By plain Python: template and sizes of every chiplet, and the unique layers that run on it."""
-    unique, mask = np.asarray(bench.unique), np.asarray(bench.layer_mask)
-    made = dc.reports(designs, bench).chiplets
+    unique, mask = np.asarray(evaluation.unique), np.asarray(evaluation.layer_mask)
+    made = dc.reports(designs, evaluation).chiplets
     found = []
     for d, s in np.argwhere(designs.template >= 0):
         if d in which:
@@ -97,12 +97,12 @@ def standing(bench, designs, which):
 @settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 30), count=st.sampled_from([1, 2, 3, 6, 12, 1000]), data=st.data())
 def test_few_chiplets_stand_for_all(seed, count, data):
-    bench, designs = drawn(seed)
+    evaluation, designs = drawn(seed)
     which = np.asarray(data.draw(st.lists(st.integers(0, 15), min_size=1, max_size=16, unique=True)))
-    sample = chiplets_of(designs, which, bench, count)
-    chips = standing(bench, designs, which)
+    sample = chiplets_of(designs, which, evaluation, count)
+    chips = standing(evaluation, designs, which)
     size = len(sample.template)
-    assert 1 <= size <= count and sample.runs.shape == (bench.tables.count.shape[0], size)
+    assert 1 <= size <= count and sample.runs.shape == (evaluation.tables.count.shape[0], size)
     kinds = {t for t, *_ in chips}
     if count >= len(kinds):
         assert set(sample.template) == kinds
@@ -141,9 +141,9 @@ def mapped(application):
 
 def sampled(application, tables, seed, count) -> ChipletSample:
     """Chiplets of random designs."""
-    bench = workbench(Setup(application, TEMPLATES, TECHNOLOGY, PACKAGE), tables)
-    designs = dc.random_designs(application, tables, seed, 16, padded_layers=bench.unique.shape[0])
-    return chiplets_of(designs, np.arange(16), bench, count)
+    evaluation = evaluation_arrays(Setup(application, TEMPLATES, TECHNOLOGY, PACKAGE), tables)
+    designs = dc.random_designs(application, tables, seed, 16, padded_layers=evaluation.unique.shape[0])
+    return chiplets_of(designs, np.arange(16), evaluation, count)
 
 
 def again(application, tables, sample, room, *, generations=1, descent=REMAP.descent, key=5, progress=None):
@@ -173,7 +173,7 @@ def test_what_joins_is_better_than_all_before_on_some_chiplet(application, mappe
     new = (places >= mapped.count[..., None]) & (places < tables.count[..., None])
     for a, b in zip(jax.tree.leaves(columns(mapped)), jax.tree.leaves(columns(tables)), strict=True):
         np.testing.assert_array_equal(a[~new], b[~new])
-    score = np.stack(mapping_scores(alone(tables, PACKAGE), tables.objectives[..., 1].astype(float)), axis=-1)
+    score = np.stack(mapping_scores(isolated_cycles(tables, PACKAGE), tables.objectives[..., 1].astype(float)), axis=-1)
     for u, t, m in np.argwhere(new):
         chips = np.flatnonzero(sample.template == t)
         fits = (tables.capacity[u, t, : m + 1, None] <= sample.capacity[chips]).all(axis=-1)
@@ -211,7 +211,7 @@ def test_without_generations_rounds_go_on_from_what_the_sets_hold(application, m
     )
     given = remap._best_known(mapped, sample, PACKAGE)
     assert set(given) == {(int(u), int(k)) for u, k in np.argwhere(sample.runs)}
-    score = np.stack(mapping_scores(alone(mapped, PACKAGE), mapped.objectives[..., 1].astype(float)), axis=-1)
+    score = np.stack(mapping_scores(isolated_cycles(mapped, PACKAGE), mapped.objectives[..., 1].astype(float)), axis=-1)
     for (u, k), mappings in given.items():
         t, n = sample.template[k], mapped.count[u, sample.template[k]]
         fits = (mapped.capacity[u, t, :n] <= sample.capacity[k]).all(axis=-1)
@@ -429,10 +429,10 @@ def test_mapping_again_does_not_count_as_generations(monkeypatch):
         def until_next(self, generation):
             return next((at - generation for at in self.schedule[self.rounds :]), self.end - generation)
 
-        def grown(self, state, context):
+        def grown(self, state, space):
             time.sleep(0.2)
             self.rounds += 1
-            return context
+            return space
 
     one = np.zeros((8, 1), np.float32)
     metrics = moham.Metrics(stability=one, front_size=one, best=one[..., None], merit=one)

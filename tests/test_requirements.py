@@ -24,12 +24,14 @@ from mohamjax.hardware import PackageParameters, load_technology, load_templates
 from mohamjax.io import read_designs
 from mohamjax.io.schemas import schema
 from mohamjax.mapping import stacked_layers, tabulate
-from mohamjax.schedule import Requirements, Setup, load_requirements
-from mohamjax.schedule import requirements as demands
-from mohamjax.schedule.requirements import FixedChiplet, Pin, requirements_from_dict
-from mohamjax.search import operators, requirements, survey
+from mohamjax.problem import Requirements, load_requirements, resolve
+from mohamjax.problem import requirements as demands
+from mohamjax.problem import resolved as requirements
+from mohamjax.problem.requirements import FixedChiplet, Pin, requirements_from_dict
+from mohamjax.problem.resolved import CLOSED, FREE
+from mohamjax.schedule import Setup
+from mohamjax.search import operators
 from mohamjax.search.injection import inject
-from mohamjax.search.requirements import CLOSED, FREE
 from mohamjax.search.seeding import list_packages
 from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape, load_scenario
 
@@ -66,10 +68,10 @@ def demanding(seed):
     g = genetics(seed, L - 1, max_chiplets=5)
     rng = np.random.default_rng(seed)
     tiles = rng.permutation(S)
-    site = np.full(S, FREE, np.int32)
-    site[tiles[0]], site[tiles[1]] = 1, CLOSED
-    cover = np.where(site == 1, 1, -1).astype(np.int32)
-    return dataclasses.replace(g, site=jnp.asarray(site), cover=jnp.asarray(cover)), int(tiles[0]), int(tiles[1])
+    resolved = np.full(S, FREE, np.int32)
+    resolved[tiles[0]], resolved[tiles[1]] = 1, CLOSED
+    cover = np.where(resolved == 1, 1, -1).astype(np.int32)
+    return dataclasses.replace(g, resolved=jnp.asarray(resolved), cover=jnp.asarray(cover)), int(tiles[0]), int(tiles[1])
 
 
 def broken(design, g, fixed, closed):
@@ -202,13 +204,13 @@ def test_a_limit_below_the_bound_is_told_before_the_search(networks, results, tm
 
 def test_a_bound_is_told_so_that_it_would_do():
     wanted = requirements_from_dict({"limits": {"latency_s": 0.01234, "area_mm2": 12.35, "energy_J": 1.0}}, file="")
-    site = survey(wanted, demo_application(), load_templates(), 4, 4)
-    said = str(requirements.out_of_reach(site, np.array([0.012344, 0.5, 12.3521]), 1e-5))
+    resolved = resolve(wanted, demo_application(), load_templates(), 4, 4)
+    said = str(requirements.out_of_reach(resolved, np.array([0.012344, 0.5, 12.3521]), 1e-5))
     assert "latency_s is 0.01234, no design goes below 0.01235; limits.area_mm2 is 12.35, " in said
     assert said.split("below ")[2].startswith("12.36; loosen")
-    said = str(requirements.out_of_reach(site, np.array([0.01234 * 1.00002, 0.5, 1.0]), 1e-5))
+    said = str(requirements.out_of_reach(resolved, np.array([0.01234 * 1.00002, 0.5, 1.0]), 1e-5))
     assert "latency_s is 0.01234, no design goes below 0.01235; loosen" in said
-    assert requirements.out_of_reach(site, np.array([0.0123400001, 0.5, 12.35]), 1e-5) is None
+    assert requirements.out_of_reach(resolved, np.array([0.0123400001, 0.5, 12.35]), 1e-5) is None
 
 
 def test_what_fails_and_what_was_reached_is_named():
@@ -219,15 +221,15 @@ def test_what_fails_and_what_was_reached_is_named():
         },
         file="mine.yaml",
     )
-    site = survey(wanted, demo_application(), load_templates(), 4, 4)
-    simba = [t.name for t in site.templates].index("simba")
+    resolved = resolve(wanted, demo_application(), load_templates(), 4, 4)
+    simba = [t.name for t in resolved.templates].index("simba")
     package = np.array([[simba, 0, -1, -1], [simba, -1, -1, -1], [0, simba, simba, -1]])
     good = np.array([[2.0, 8.0, 4.0], [1.0, 9.5, 3.0], [3.0, 8.0, 5.0]])
-    assert requirements.keeps(site, good, package).tolist() == [True, False, False]
-    assert requirements.keeps(site, np.full((3, 3), np.inf), package).tolist() == [False, False, False]
+    assert requirements.keeps(resolved, good, package).tolist() == [True, False, False]
+    assert requirements.keeps(resolved, np.full((3, 3), np.inf), package).tolist() == [False, False, False]
 
     def said(rows, *more):
-        return str(requirements.unmet(site, np.array(rows), *more))
+        return str(requirements.unmet(resolved, np.array(rows), *more))
 
     # The area is never kept; the second comes nearest: one factor of 1.5 against one of 1.25 and two.
     text = said([[1.0, 8.0, 5.0], [1.0, 8.0, 4.5], [3.0, 8.0, 6.0]], np.repeat(package[:1], 3, axis=0))
@@ -258,14 +260,14 @@ def test_list_schedules_have_as_many_chiplets_as_are_demanded(chiplets, fixed):
     wanted = {"format": "requirements/1", "chiplets": chiplets, "package": {"open": True, "chiplets": fixed}}
     wanted = requirements_from_dict(wanted if fixed else {k: v for k, v in wanted.items() if k != "package"})
     application = demo_application()
-    site = survey(wanted, application, load_templates(), 16, 16)
-    packages = list_packages(site, np.ones((len(application.layers), len(site.templates)), bool))
+    resolved = resolve(wanted, application, load_templates(), 16, 16)
+    packages = list_packages(resolved, np.ones((len(application.layers), len(resolved.templates)), bool))
     assert packages
     for package in packages:
-        count = np.bincount(package, minlength=len(site.templates))
+        count = np.bincount(package, minlength=len(resolved.templates))
         count = np.append(count, count.sum())
-        assert (count >= site.least).all() and (count <= site.most).all()
-        assert package[: len(site.fixed)] == tuple(site.tiles[site.fixed])
+        assert (count >= resolved.least).all() and (count <= resolved.most).all()
+        assert package[: len(resolved.fixed)] == tuple(resolved.tiles[resolved.fixed])
 
 
 def test_a_closed_package_is_all_there_is(networks, tmp_path):
@@ -342,16 +344,16 @@ def test_injected_loop_nests_join_the_tables(networks, results):
     application = load_scenario(networks)
     technology = load_technology()
     file = read_designs(results / "designs.json", technology=technology)
-    site = survey(Requirements(), application, load_templates(), 16, 16)
+    resolved = resolve(Requirements(), application, load_templates(), 16, 16)
     # Tables that know a single nest of each set, the last one of the file's.
     known = jax.tree.map(lambda leaf: np.take_along_axis(
         leaf, np.maximum(file.count - 1, 0).reshape(*file.count.shape, *[1] * (leaf.ndim - 2)), axis=2
     ), file.mappings)  # fmt: skip
     single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), technology)
     layers = stacked_layers(u.shape for u in application.unique_layers)
-    arrays = template_arrays(site.templates, single)
+    arrays = template_arrays(resolved.templates, single)
     few = tabulate(layers, arrays, single, known, np.minimum(file.count, 1))
-    tables, own = inject(file, Setup(application, site.templates, single, PackageParameters()), few, site, 16)
+    tables, own = inject(file, Setup(application, resolved.templates, single, PackageParameters()), few, resolved, 16)
     assert (np.asarray(tables.count) == file.count).all(), "each nest once, the known ones not again"
     unique = np.asarray(application.unique_of_layer)
     for i in range(len(own.template)):
@@ -465,8 +467,8 @@ def test_the_documented_example_is_read(tmp_path):
     (tmp_path / "r.yaml").write_text(text)
     read = load_requirements(tmp_path / "r.yaml")
     assert len(read.chiplets) == 3 and len(read.pins) == 2 and read.limits[3] == 10
-    site = survey(dataclasses.replace(read, pins=read.pins[1:]), demo_application(), load_templates(), 16, 16)
-    assert [site.tiles[c.tile] >= 0 for c in read.chiplets] == [True] * 3
+    resolved = resolve(dataclasses.replace(read, pins=read.pins[1:]), demo_application(), load_templates(), 16, 16)
+    assert [resolved.tiles[c.tile] >= 0 for c in read.chiplets] == [True] * 3
 
 
 def demo_application():

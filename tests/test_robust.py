@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from design_cases import TECHNOLOGY, TEMPLATES, application, bench, random_designs, recast, tables
+from design_cases import TECHNOLOGY, TEMPLATES, application, evaluation, random_designs, recast, tables
 from small_search import small_network
 
 import mohamjax as mj
@@ -22,15 +22,18 @@ from mohamjax.figures import plot_results
 from mohamjax.hardware import PackageParameters, load_templates
 from mohamjax.io import CheckpointFile, evaluate_designs, read_comparisons, write_robust_results
 from mohamjax.io.results_reader import read_results
-from mohamjax.schedule import Setup, alone, chiplets, report
+from mohamjax.problem import design_space
+from mohamjax.problem.plan_tables import WEIGHTS
+from mohamjax.problem.requirements import requirements_from_dict
+from mohamjax.robust import Packages, prepare_robust, robust_search
+from mohamjax.robust.price import price, staircase
+from mohamjax.schedule import Setup, isolated_cycles, chiplets, report
 from mohamjax.schedule.ensemble import model_reports, models_of, over_models, own_tables
-from mohamjax.schedule.price import price, staircase
-from mohamjax.schedule.requirements import requirements_from_dict
-from mohamjax.search import Packages, Settings, build_context, codesign, prepare_robust, robust_search
+from mohamjax.search import Settings, codesign
 from mohamjax.search.codesign import Silent
 from mohamjax.search.config import MohamConfig
 from mohamjax.search.plan_operators import sample_plan
-from mohamjax.search.plans import THRIFT, WEIGHTS, decode
+from mohamjax.search.plans import THRIFT, decode
 from mohamjax.workload import ApplicationModel, Ensemble, Member, load_ensemble, load_scenario
 from mohamjax.workload.ensemble import with_batch
 
@@ -141,10 +144,10 @@ def test_requirements_hold_in_every_model(folder, scenario):
     found = read(folder, scenario, "models: [{name: a, networks: [one]}, {name: b}]\nheld_out: [{name: c}]")
     pins = {"pin": [{"layers": "two/*", "templates": ["simba"]}]}
     settings = Settings.preset("tiny", requirements=requirements_from_dict(pins))
-    site = prepare_robust(found, TEMPLATES, settings)
-    names = [t.name for t in site.templates]
-    assert site.allowed[:8].all() and (site.allowed[8:].sum(axis=1) == 1).all()
-    assert site.allowed[8:, names.index("simba")].all()
+    resolved = prepare_robust(found, TEMPLATES, settings)
+    names = [t.name for t in resolved.templates]
+    assert resolved.allowed[:8].all() and (resolved.allowed[8:].sum(axis=1) == 1).all()
+    assert resolved.allowed[8:, names.index("simba")].all()
     for demands, words in (
         ({"pin": [{"layers": "three/*", "templates": ["simba"]}]}, "no layer is called 'three"),
         ({"limits": {"missed_deadlines": 0}}, "not limited over several"),
@@ -225,7 +228,7 @@ def test_models_have_what_separate_evaluations_give():
     applications = [member.application for member in ensemble.models]
     designs = random_designs(ensemble.joined, made, 5, 24)
     with jax.enable_x64(True):
-        whole = bench(ensemble.joined, made)
+        whole = evaluation(ensemble.joined, made)
         models = models_of(applications, ensemble, jnp.float64)
 
         @jax.jit
@@ -241,7 +244,7 @@ def test_models_have_what_separate_evaluations_give():
             order = np.stack([row[(row >= first) & (row < after)] - first for row in designs.order])
             mine = {name: getattr(designs, name)[:, first:after] for name in ("assignment", "mapping")}
             parts.append(dataclasses.replace(designs, order=order, **mine))
-        alone = [bench(x, own_tables(x, ensemble.joined, made), padded_layers=len(x.layers)) for x in applications]
+        alone = [evaluation(x, own_tables(x, ensemble.joined, made), padded_layers=len(x.layers)) for x in applications]
 
         @jax.jit
         @jax.vmap
@@ -260,7 +263,7 @@ def test_models_have_what_separate_evaluations_give():
 def test_plans_place_every_model_on_an_idle_package():
     """A plan's schedule of each model is the one that it gives this model alone on the same chiplets."""
     ensemble, made = case()
-    whole = build_context(
+    whole = design_space(
         jax.random.key(0), Setup(ensemble.joined, TEMPLATES, TECHNOLOGY, PackageParameters()),
         recast(made, np.float32), MohamConfig(orders=8), ensemble=ensemble,
     )  # fmt: skip
@@ -353,7 +356,7 @@ def test_packages_stay_as_they_are(result):
     assert np.array_equal(found.reports.chiplets.capacity, chips.capacity)
     assert np.array_equal(found.reports.chiplets.fanout, chips.fanout)
     assert np.array_equal(found.objectives[:, 2], front.objectives[:, 2])
-    time = np.log(alone(made, found.package))
+    time = np.log(isolated_cycles(made, found.package))
     for n in range(0, len(front), 3):
         for layer, u in enumerate(b.application.unique_of_layer):
             tile = found.designs.assignment[n, layer]

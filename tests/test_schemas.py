@@ -26,7 +26,7 @@ from mohamjax.io.job_transfer import TRANSFER_FORMAT
 from mohamjax.io.jobs import job_table_document
 from mohamjax.io.schedules import evaluate_schedules, read_job_table
 from mohamjax.io.schemas import FORMS, schema
-from mohamjax.schedule.requirements import requirements_from_dict
+from mohamjax.problem.requirements import requirements_from_dict
 
 PUBLISHED = pathlib.Path(__file__).parents[1] / "docs" / "schemas"
 SOUND = {

@@ -13,9 +13,9 @@ from small_search import objectives, rewritten, search, table
 
 import mohamjax as mj
 from mohamjax.cli import main
+from mohamjax.emo.loop import light_generations
 from mohamjax.io import designs_document, dump_json, evaluate_designs, read_checkpoint, read_timeloop
 from mohamjax.mapping import Sample, predict
-from mohamjax.search.loop import light_generations
 
 
 def test_the_folder_holds_all_files(results):

@@ -11,13 +11,13 @@ from every_design import every_design, in_batches, objectives, plain_front, sear
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters
+from mohamjax.problem.requirements import requirements_from_dict
+from mohamjax.problem.resolved import resolve
+from mohamjax.problem.space import design_space
 from mohamjax.schedule import Setup, report
-from mohamjax.schedule.requirements import requirements_from_dict
 from mohamjax.search.codesign import Settings, prepare
 from mohamjax.search.config import MohamConfig, Rates
-from mohamjax.search.context import build_context
 from mohamjax.search.moham import design_problem, run
-from mohamjax.search.requirements import survey
 
 TWO = TEMPLATES[:2]
 INSTANCES = {
@@ -33,12 +33,12 @@ ENTRIES = 2
 
 
 def prepared(problem, package):
-    """The context of a search, every design, and the true front."""
+    """The space of a search, every design, and the true front."""
     made = recast(tables(problem, 1, entries=ENTRIES, templates=TWO, blocked=False, least=ENTRIES), np.float32)
     technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
-    context = build_context(jax.random.key(0), Setup(problem, TWO, technology, package), made, CONFIG)
+    space = design_space(jax.random.key(0), Setup(problem, TWO, technology, package), made, CONFIG)
     designs = every_design(problem, np.asarray(made.count))
-    return context, designs, plain_front(objectives(designs, context.bench))
+    return space, designs, plain_front(objectives(designs, space.evaluation))
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +64,10 @@ def test_the_instance_is_worth_searching(instances, name):
 )
 def test_the_search_finds_the_front_from_ten_seeds(instances, name, genes):
     """With the default rates; seeds are islands of one run."""
-    context, designs, front = instances[name]
+    space, designs, front = instances[name]
     evaluations = (CONFIG.generations + 1) * (CONFIG.population + CONFIG.immigrant_count)
     assert evaluations < len(designs.template) / 2
-    search_for(front, context, dataclasses.replace(CONFIG, genes=genes))
+    search_for(front, space, dataclasses.replace(CONFIG, genes=genes))
 
 
 DEADLINES = (0.55, 0.6)
@@ -86,49 +86,49 @@ def test_the_search_finds_the_front_that_keeps_deadlines_from_ten_seeds(instance
     problem = dataclasses.replace(problem, networks=tuple(networks))
     made = recast(tables(problem, 1, entries=ENTRIES, templates=TWO, blocked=False, least=ENTRIES), np.float32)
     technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
-    site = survey(requirements_from_dict({"limits": {"missed_deadlines": 0}}), problem, TWO, 2, 2)
-    context = build_context(jax.random.key(0), Setup(problem, TWO, technology, package), made, CONFIG, site)
-    missed = in_batches(lambda one: report(one, context.bench).tenants.missed, designs)
+    resolved = resolve(requirements_from_dict({"limits": {"missed_deadlines": 0}}), problem, TWO, 2, 2)
+    space = design_space(jax.random.key(0), Setup(problem, TWO, technology, package), made, CONFIG, resolved)
+    missed = in_batches(lambda one: report(one, space.evaluation).tenants.missed, designs)
     keeps = missed == 0
     assert 0.01 < keeps.mean() < 0.9
-    front = plain_front(objectives(designs, context.bench)[keeps])
+    front = plain_front(objectives(designs, space.evaluation)[keeps])
     assert len(front) > 5 and not np.isin(free[:, 1], front[:, 1]).all()
-    search_for(front, context, dataclasses.replace(CONFIG, generations=400))
+    search_for(front, space, dataclasses.replace(CONFIG, generations=400))
 
 
 @pytest.mark.slow
 def test_the_stability_rule_stops_at_the_first_generation_that_it_names(instance):
     """Also within a call of many generations, with what a search of just so many generations has."""
-    context, config = instance[0], dataclasses.replace(CONFIG, generations=100, genes="layers")
+    space, config = instance[0], dataclasses.replace(CONFIG, generations=100, genes="layers")
     window, ends, seed = 8, [], 0
     while not ends:  # a search whose later windows are the calmest
         seed += 1
         key = jax.random.key(seed)
-        whole = list(run(key, context, config))
+        whole = list(run(key, space, config))
         history = [value for _, progress in whole for value in progress.stability][1:]  # generation 0 is no step
         spread = [np.std(history[end - window : end]) for end in range(window, len(history) + 1)]
         # The first window that is calmer than all before it, and ends within a call.
         ends = [i for i in range(20, len(spread)) if spread[i] < min(spread[:i]) and (i + window) % CONFIG.chunk]
     expected = ends[0] + window
     settled = dataclasses.replace(config, stop="stability", window=window, delta=float(min(spread[: ends[0]])))
-    *_, (state, progress) = run(key, context, settled)
+    *_, (state, progress) = run(key, space, settled)
     assert progress.generation == expected and progress.stability[-1] == history[expected - 1]
     exactly = dataclasses.replace(config, generations=expected)
-    *_, (same, _) = run(key, context, exactly)
+    *_, (same, _) = run(key, space, exactly)
     for a, b in zip(*map(jax.tree.leaves, (state.archive, same.archive)), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
 def test_rates_per_layer_change_some_layers_of_a_small_design_at_least(instance):
     """0.001 per layer is next to nothing on five layers: `least_layers` raises it, and 0 takes it as it is."""
-    context, designs, _ = instance
+    space, designs, _ = instance
     vary = design_problem(dataclasses.replace(CONFIG, genes="layers")).vary
     design = jax.tree.map(lambda leaf: jnp.asarray(leaf[len(leaf) // 2]), designs)
     off = Rates(**{field.name: 0.0 for field in dataclasses.fields(Rates)})
 
     @jax.jit
     def children(rates):
-        return jax.vmap(lambda key: vary(key, design, design, context, rates))(jax.random.split(jax.random.key(0), 512))
+        return jax.vmap(lambda key: vary(key, design, design, space, rates))(jax.random.split(jax.random.key(0), 512))
 
     def changed(**rates):
         first, _ = children(jax.tree.map(jnp.float32, dataclasses.replace(off, **rates)))
@@ -144,8 +144,8 @@ def test_a_search_has_the_tiles_of_its_package():
     with pytest.raises(InputError, match=r"package.max_tiles: is 4, the search has 16 tiles; make"):
         prepare(problem, TWO, Settings(package=package))
     with pytest.raises(InputError, match="is 4, the search has 2 tiles"):
-        build_context(
+        design_space(
             jax.random.key(0), Setup(problem, TWO, TECHNOLOGY, package), tables(problem, 1, templates=TWO), CONFIG
         )
-    site = prepare(problem, TWO, Settings(package=package, moham=MohamConfig(tiles=4, max_chiplets=4)))
-    assert len(site.tiles) == 4
+    resolved = prepare(problem, TWO, Settings(package=package, moham=MohamConfig(tiles=4, max_chiplets=4)))
+    assert len(resolved.tiles) == 4

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mohamjax.search.seeds import PRIORITIES, ListScheduler, seed_packages
+from mohamjax.problem.list_scheduling import PRIORITIES, ListScheduler, seed_packages
 
 LAYERS, TEMPLATES, ENTRIES = 9, 3, 4
 

@@ -1,4 +1,4 @@
-"""The start of a search: rehearsed programs, what goes wrong in a rehearsal, the cache of programs, and `bench`."""
+"""The start of a search: precompiled programs, what goes wrong in a precompilation, the cache of programs, and `evaluation`."""
 
 import json
 import os
@@ -16,27 +16,19 @@ import pytest
 import mohamjax as mj
 from mohamjax import benchmark
 from mohamjax.cli import main
-from mohamjax.cli.bench import _lines
+from mohamjax.cli.evaluation import _lines
+from mohamjax.emo.loop import light_generations
 from mohamjax.errors import InputError
 from mohamjax.hardware import fits, load_technology, load_templates
-from mohamjax.programs import PROGRAMS, use_cache
+from mohamjax.mapper import MapperProgress, map_layers
+from mohamjax.runtime.programs import PROGRAMS, use_cache
+from mohamjax.runtime.struct import cast
 from mohamjax.schedule import Setup
-from mohamjax.search import (
-    MapperProgress,
-    Settings,
-    batches,
-    co_optimise,
-    compile_search,
-    finish,
-    map_layers,
-    moham,
-    rehearsal,
-)
+from mohamjax.search import Settings, batches, co_optimise, compile_search, finish, moham
+from mohamjax.search import precompile as precompilation
 from mohamjax.search.codesign import prepare
-from mohamjax.search.loop import light_generations
 from mohamjax.search.moham import design_problem
-from mohamjax.search.rehearsal import Rehearsal, made_up_designs, made_up_tables
-from mohamjax.struct import cast
+from mohamjax.search.precompile import Precompilation, made_up_designs, made_up_tables
 from mohamjax.workload import load_scenario
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -98,24 +90,24 @@ def calls(monkeypatch):
 
 @pytest.mark.slow
 def test_the_searchs_own_thread_compiles_nothing_large(application, settings, templates, calls):
-    """The search's programs are called in the rehearsal first; after it nothing is compiled anew."""
+    """The search's programs are called in the precompilation first; after it nothing is compiled anew."""
     co_optimise(application, templates, settings)
-    assert {name for name, thread, _ in calls if thread == "rehearsal"} == {name for name, _, _ in calls} == set(LARGE)
-    assert [call for call in calls if call[1] != "rehearsal" and call[2]] == []
+    assert {name for name, thread, _ in calls if thread == "precompilation"} == {name for name, _, _ in calls} == set(LARGE)
+    assert [call for call in calls if call[1] != "precompilation" and call[2]] == []
 
 
 def test_to_warm_makes_the_programs_of_a_search_and_no_others(application, settings, templates, calls):
     """A search has made them before: what warming calls is there already, and all of it is called."""
     co_optimise(application, templates, settings)
-    rehearsed = [key for key in PROGRAMS if "rehearsal" in key]
-    programs = set(PROGRAMS) - set(rehearsed)
+    precompiled = [key for key in PROGRAMS if "precompilation" in key]
+    programs = set(PROGRAMS) - set(precompiled)
     calls.clear()
-    for key in rehearsed:
+    for key in precompiled:
         del PROGRAMS[key]
     compile_search(application, templates, settings)
     assert {name for name, _, _ in calls} == set(LARGE)
     assert [call for call in calls if call[2]] == []
-    assert {key for key in PROGRAMS if "rehearsal" not in key} == programs
+    assert {key for key in PROGRAMS if "precompilation" not in key} == programs
 
 
 def test_a_rehearsal_changes_no_result(application, settings, templates, monkeypatch):
@@ -126,7 +118,7 @@ def test_a_rehearsal_changes_no_result(application, settings, templates, monkeyp
         searched = reported = end = lambda self: None
 
     with_one = co_optimise(application, templates, settings)
-    monkeypatch.setattr("mohamjax.search.codesign.Rehearsal", Nothing)
+    monkeypatch.setattr("mohamjax.search.codesign.Precompilation", Nothing)
     without = co_optimise(application, templates, settings)
     assert np.array_equal(with_one.front.objectives, without.front.objectives)
 
@@ -135,18 +127,18 @@ def test_what_goes_wrong_in_a_rehearsal_is_told(application, settings, templates
     def broken(*_, **__):
         raise RuntimeError("no compiler today")
 
-    monkeypatch.setattr(rehearsal, "build_context", broken)
+    monkeypatch.setattr(precompilation, "design_space", broken)
     other = with_archive(settings, 17)
     with pytest.raises(RuntimeError, match="no compiler today"):
         co_optimise(application, templates, other)
-    assert not [key for key in PROGRAMS if "rehearsal" in key and other.moham in key]
+    assert not [key for key in PROGRAMS if "precompilation" in key and other.moham in key]
 
 
 def test_a_stop_by_hand_ends_a_rehearsal(application, settings, templates, monkeypatch):
     """Ctrl-C while layers are mapped: what has not begun never does."""
     reported = []
-    monkeypatch.setattr(Rehearsal, "_search", lambda self: None)
-    monkeypatch.setattr(Rehearsal, "_report", lambda self: reported.append(self))
+    monkeypatch.setattr(Precompilation, "_search", lambda self: None)
+    monkeypatch.setattr(Precompilation, "_report", lambda self: reported.append(self))
 
     def stopped(*_, progress, **__):
         progress(MapperProgress(problems=2, cached=0, done=0, evaluations=0, total=1, seconds=0.0))
@@ -154,8 +146,8 @@ def test_a_stop_by_hand_ends_a_rehearsal(application, settings, templates, monke
 
     monkeypatch.setattr("mohamjax.search.codesign.map_layers", stopped)
     ended = []
-    end = Rehearsal.end
-    monkeypatch.setattr(Rehearsal, "end", lambda self: (ended.append(self), end(self)))
+    end = Precompilation.end
+    monkeypatch.setattr(Precompilation, "end", lambda self: (ended.append(self), end(self)))
     with pytest.raises(KeyboardInterrupt):
         co_optimise(application, templates, with_archive(settings, 18))
     assert len(ended) == 1
@@ -165,16 +157,16 @@ def test_a_stop_by_hand_ends_a_rehearsal(application, settings, templates, monke
 
 @pytest.fixture
 def begun(application, settings, templates, monkeypatch):
-    """Begins a rehearsal whose parts are given as functions; ends all of them in the end."""
+    """Begins a precompilation whose parts are given as functions; ends all of them in the end."""
     made = []
 
     def begin(archive, search, report):
-        monkeypatch.setattr(Rehearsal, "_search", lambda self: search())
-        monkeypatch.setattr(Rehearsal, "_report", lambda self: report())
+        monkeypatch.setattr(Precompilation, "_search", lambda self: search())
+        monkeypatch.setattr(Precompilation, "_report", lambda self: report())
         own = with_archive(settings, archive)
-        site = prepare(application, templates, own)
+        resolved = prepare(application, templates, own)
         made.append(
-            Rehearsal(Setup(application, site.templates, load_technology(), own.package), site, own, own.plan_rates)
+            Precompilation(Setup(application, resolved.templates, load_technology(), own.package), resolved, own, own.plan_rates)
         )
         return made[-1]
 
@@ -297,11 +289,11 @@ def test_a_cache_that_cannot_be_made_is_refused(tmp_path):
 @pytest.mark.slow
 def test_bench_measures_every_population(networks, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(benchmark, "generations", light_generations)  # the program of the other tests
-    out = tmp_path / "bench.json"
-    command = ["bench", networks[0], "--populations", "32", "--repeats", "1", "--out", str(out)]
+    out = tmp_path / "evaluation.json"
+    command = ["evaluation", networks[0], "--populations", "32", "--repeats", "1", "--out", str(out)]
     assert main([*command, "--json"]) == 0
     found = json.loads(out.read_text())
-    assert found["format"] == "bench/1" and found["cores"] >= 1 and found["versions"]["jax"] == jax.__version__
+    assert found["format"] == "evaluation/1" and found["cores"] >= 1 and found["versions"]["jax"] == jax.__version__
     assert found["mapper"]["mappings_per_s"] > 0
     (row,) = found["populations"]
     assert row["population"] == 32 and row["designs_per_s"] > 0 and row["generation_designs_per_s"] > 0
@@ -321,8 +313,8 @@ def test_bench_says_of_what_the_figures_beside_it_are(monkeypatch, capsys):
             row | {"population": 4096, "committed": None},
         ],
     }  # fmt: skip
-    monkeypatch.setattr(benchmark, "bench", lambda *_, **__: found)
-    assert main(["bench"]) == 0
+    monkeypatch.setattr(benchmark, "evaluation", lambda *_, **__: found)
+    assert main(["evaluation"]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert shown[-1] == f"elsewhere (1): {measured}" and "commit" in measured and "cores of" in measured
     beside = [line for line in shown if line.endswith("(1)")]
@@ -338,7 +330,7 @@ def test_the_figures_beside_are_those_of_the_table():
 
 def test_bench_refuses_sizes_that_are_none():
     with pytest.raises(InputError, match="is 2"):
-        benchmark.bench(populations=[2])
+        benchmark.evaluation(populations=[2])
 
 
 def test_warm_refuses_to_keep_nothing(capsys):

@@ -5,7 +5,7 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
-from design_cases import TECHNOLOGY, TEMPLATES, bench, chains, random_designs, reports, tables
+from design_cases import TECHNOLOGY, TEMPLATES, evaluation, chains, random_designs, reports, tables
 
 from mohamjax.hardware import COMPONENT_CLASSES, Mac, component_leakage, mac_leakage, resize, template_arrays
 
@@ -35,7 +35,7 @@ def test_energy_of_designs_follows_the_technology_of_the_bench():
     made = tables(problem, 1)
     designs = random_designs(problem, made, 2, 16)
     with jax.enable_x64(True):
-        on = bench(problem, made)
+        on = evaluation(problem, made)
         cheap = dataclasses.replace(on, technology=scaled(on.technology, energy=0.5))
         small = dataclasses.replace(on, technology=scaled(on.technology, area=0.5))
     found, cheaper, smaller = (reports(designs, x) for x in (on, cheap, small))
@@ -57,7 +57,7 @@ def test_static_energy_is_leakage_over_the_makespan():
     made = tables(problem, 2)
     designs = random_designs(problem, made, 2, 16)
     with jax.enable_x64(True):
-        on = bench(problem, made)
+        on = evaluation(problem, made)
         counted = dataclasses.replace(on, technology=dataclasses.replace(on.technology, static_share=np.float64(1)))
         arrays = template_arrays(TEMPLATES, on.technology, made.capacity.shape[3], np.float64)
     without, found = (reports(designs, x) for x in (on, counted))

@@ -41,7 +41,7 @@ from mohamjax.hardware import (
     technology_record,
 )
 from mohamjax.hardware.technology import packaged_sram_rows
-from mohamjax.struct import stack
+from mohamjax.runtime.struct import stack
 
 TECHNOLOGY = load_technology()
 ROWS = packaged_sram_rows()

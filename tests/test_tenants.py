@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 import yaml
-from design_cases import TECHNOLOGY, TEMPLATES, application, bench, random_designs, reports, tables, wires_of
+from design_cases import TECHNOLOGY, TEMPLATES, application, evaluation, random_designs, reports, tables, wires_of
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters, load_technology
@@ -17,14 +17,15 @@ from mohamjax.io import front_csv, read_designs
 from mohamjax.io.designs import designs_document
 from mohamjax.io.jobs import job_table_document
 from mohamjax.io.schedules import read_job_table
-from mohamjax.schedule import Evaluated, Requirements, network_latencies
-from mohamjax.schedule.job_platform import batch_of_layers
-from mohamjax.schedule.job_table import JobTable
-from mohamjax.schedule.requirements import requirements_from_dict
+from mohamjax.jobs import JobGoals, JobSearchConfig, check_goals, evaluate_plans
+from mohamjax.jobs.heuristics import Plan
+from mohamjax.jobs.platform import batch_of_layers
+from mohamjax.jobs.table import JobTable
+from mohamjax.problem import Requirements
+from mohamjax.problem.requirements import requirements_from_dict
+from mohamjax.problem.resolved import demands, keeps, resolve
+from mohamjax.schedule import Evaluated, network_latencies
 from mohamjax.schedule.tenants import Tenants, tenant_excess, tenant_report, tenants_of
-from mohamjax.search.jobs import JobGoals, JobSearchConfig, check_goals, evaluate_plans
-from mohamjax.search.jobs.heuristics import Plan
-from mohamjax.search.requirements import demands, keeps, survey
 from mohamjax.workload import Network, load_scenario
 
 
@@ -71,7 +72,7 @@ def test_what_nobody_can_ask_for_is_refused(tmp_path, keys):
 def found_for(problem, made, designs):
     package = PackageParameters(max_tiles=4)
     with jax.enable_x64(True):
-        found = reports(designs, bench(problem, made, package))
+        found = reports(designs, evaluation(problem, made, package))
     return Evaluated(problem, TEMPLATES, TECHNOLOGY, package, made, wires_of(problem, made), designs, found)
 
 
@@ -146,7 +147,7 @@ def test_requirements_hold_limits_on_what_users_get():
 def test_limits_on_what_nobody_asks_for_are_refused(key):
     read = requirements_from_dict({"limits": {key: LIMITED[key]}})
     with pytest.raises(InputError, match=f"limits.{key}"):
-        survey(read, application([[]]), TEMPLATES, 4, 4)
+        resolve(read, application([[]]), TEMPLATES, 4, 4)
 
 
 def test_designs_that_break_limits_are_told_apart(evaluated):
@@ -154,13 +155,13 @@ def test_designs_that_break_limits_are_told_apart(evaluated):
     template = np.asarray(evaluated.designs.template)
     weighted = float(np.median(users.weighted_latency))
     for limits in ({"missed_deadlines": 1}, {"worst_lateness_s": 0}, {"weighted_latency_s": weighted}):
-        site = survey(requirements_from_dict({"limits": limits}), evaluated.application, TEMPLATES, 4, 4)
-        kept = keeps(site, evaluated.objectives, template, users)
+        resolved = resolve(requirements_from_dict({"limits": limits}), evaluated.application, TEMPLATES, 4, 4)
+        kept = keeps(resolved, evaluated.objectives, template, users)
         got = {"missed_deadlines": users.missed, "worst_lateness_s": users.worst_lateness}
         ((name, limit),) = limits.items()
         np.testing.assert_array_equal(kept, got.get(name, users.weighted_latency) <= limit)
         assert 0 < kept.sum() < count
-        assert demands(site, evaluated.objectives, template, users)[0].key == f"limits.{name}"
+        assert demands(resolved, evaluated.objectives, template, users)[0].key == f"limits.{name}"
 
 
 def test_the_excess_is_nothing_exactly_where_a_limit_is_kept():

@@ -17,7 +17,7 @@ from jax.sharding import AbstractDevice, AbstractMesh
 from jax.sharding import PartitionSpec as P
 from test_fluid import _arguments, _cases, _random_population
 
-from mohamjax import platforms
+from mohamjax.runtime import platforms
 from mohamjax.schedule import fluid, timeline_kernel
 
 _INTERPRETED = not platforms._can_run_kernels()

@@ -27,10 +27,10 @@ from mohamjax.hardware import (
 from mohamjax.io.samples import read_architectures, read_samples
 from mohamjax.io.timeloop import evaluate_timeloop, read_timeloop
 from mohamjax.io.timeloop_writer import write_timeloop, write_timeloop_mappings
+from mohamjax.mapper import MapperConfig, map_layers
 from mohamjax.mapping import Mapping, MappingTables, constraints, predict
 from mohamjax.mapping.nest import padded
 from mohamjax.schedule import Setup
-from mohamjax.search import MapperConfig, map_layers
 from mohamjax.workload import DIMS, ApplicationModel, Layer, Network, WorkloadShape
 
 ARCHITECTURE = """

@@ -9,7 +9,7 @@ from scipy.stats import norm
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
-from mohamjax.struct import take
+from mohamjax.runtime.struct import take
 from mohamjax.unico import gp
 
 N, D, M = 64, 3, 2

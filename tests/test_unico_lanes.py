@@ -11,7 +11,7 @@ from small_codesign import GENERATIONS, SPACE, TECHNOLOGY, application, lanes, p
 from mohamjax.hardware import PackageParameters, template_arrays
 from mohamjax.mapping import evaluate_batch, layer_arrays, offchip_bytes
 from mohamjax.mapping.space import respects
-from mohamjax.struct import take
+from mohamjax.runtime.struct import take
 from mohamjax.unico import bracket as bracket_module
 from mohamjax.unico import lanes as lanes_module
 from mohamjax.unico.bracket import measured, run_bracket

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mohamjax.struct import take
+from mohamjax.runtime.struct import take
 from mohamjax.unico.robustness import (
     angle_penalty,
     impute,

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from design_cases import LEVELS, TECHNOLOGY, TEMPLATES, bench, chains, random_designs, reports, tables
+from design_cases import LEVELS, TECHNOLOGY, TEMPLATES, evaluation, chains, random_designs, reports, tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,8 +21,9 @@ from mohamjax.hardware import PackageParameters, counting_leakage, template_arra
 from mohamjax.io.what_if import columns_csv
 from mohamjax.plot import rendered
 from mohamjax.plot.whatif import check_panels, front_under_uncertainty, tornado, what_if_figures
+from mohamjax.runtime.struct import cast
 from mohamjax.schedule import Design, package_arrays
-from mohamjax.schedule.whatif import (
+from mohamjax.whatif import (
     Candidates,
     evaluate_variants,
     known_parameters,
@@ -33,9 +34,8 @@ from mohamjax.schedule.whatif import (
     uncertainty,
     what_if,
 )
-from mohamjax.schedule.whatif import variant as blocks
-from mohamjax.schedule.whatif.parameters import apart
-from mohamjax.struct import cast
+from mohamjax.whatif import variant as blocks
+from mohamjax.whatif.parameters import apart
 
 COUNT = 16
 PROBLEM = chains(1)
@@ -44,11 +44,11 @@ DESIGNS = random_designs(PROBLEM, MADE, 2, COUNT)
 
 
 with jax.enable_x64(True):
-    BENCH = bench(PROBLEM, MADE)
+    BENCH = evaluation(PROBLEM, MADE)
 
 
 def on(package=None, technology=TECHNOLOGY):
-    """The bench with another package or technology, made as benches are made; wires and tables know neither."""
+    """The evaluation with another package or technology, made as benches are made; wires and tables know neither."""
     with jax.enable_x64(True):
         return dataclasses.replace(
             BENCH,
@@ -65,7 +65,7 @@ def candidates(package=None, designs=DESIGNS, technology=TECHNOLOGY) -> Candidat
         designs=designs,
         capacity=np.full((count, 16, LEVELS), -1.0),
         fanout=np.full((count, 16, LEVELS, 2), -1.0),
-        bench=on(package, technology),
+        evaluation=on(package, technology),
         package=PackageParameters() if package is None else package,
         templates=TEMPLATES,
     )
@@ -116,8 +116,8 @@ SEPARATE = {
 
 
 def test_variants_equal_evaluations_of_their_own(nominal):
-    """Every parameter, each against a bench that was made with the other number."""
-    now = nominal_variant(nominal.bench)
+    """Every parameter, each against a evaluation that was made with the other number."""
+    now = nominal_variant(nominal.evaluation)
     known = known_parameters(nominal)
     variants = []
     for name, value in SEPARATE:
@@ -132,7 +132,7 @@ def test_variants_equal_evaluations_of_their_own(nominal):
         own = dataclasses.replace(on(package, technology_with(**changes.get("technology", {}))), package=own)
         expected.append(reports(DESIGNS, own).objectives)
     np.testing.assert_allclose(found, expected, rtol=1e-9)
-    changed = np.abs(found / reports(DESIGNS, nominal.bench).objectives - 1).max(axis=(1, 2)) > 1e-6
+    changed = np.abs(found / reports(DESIGNS, nominal.evaluation).objectives - 1).max(axis=(1, 2)) > 1e-6
     assert changed.all(), [key for key, other in zip(SEPARATE, changed, strict=True) if not other]
 
 
@@ -143,7 +143,7 @@ def test_a_grid_is_a_tidy_table_of_all_combinations(nominal):
     assert blocks._block._cache_size() <= compiled + 1
     assert found.grid.shape == (3, 2, 2, COUNT, 3)
     np.testing.assert_array_equal(found.grid[1, 1, 1], found.nominal)
-    np.testing.assert_allclose(found.nominal, reports(DESIGNS, nominal.bench).objectives, rtol=1e-12)
+    np.testing.assert_allclose(found.nominal, reports(DESIGNS, nominal.evaluation).objectives, rtol=1e-12)
     rows = list(csv.DictReader(io.StringIO(columns_csv(found.table()))))
     assert list(rows[0]) == [
         "design_id", "nop.interface_bandwidth_GB_per_s", "technology.dram_energy_factor", "nop.hop_energy_pJ_per_bit",
@@ -168,7 +168,7 @@ def test_the_clock_leaves_bandwidths_in_GB_per_s(nominal):
     """At twice the clock a cycle is half as long and brings half of the bytes."""
     found = what_if(nominal, {"clock": [2.0]}).objectives[0]
     halved = candidates(PackageParameters(link_bandwidth=8.0, interface_bandwidth=2.0))
-    slow = reports(DESIGNS, halved.bench).objectives
+    slow = reports(DESIGNS, halved.evaluation).objectives
     np.testing.assert_allclose(found, slow / [2, 1, 1], rtol=1e-12)
 
 
@@ -183,7 +183,7 @@ def test_chiplets_of_other_sizes(nominal):
     np.testing.assert_array_equal(table["valid"], np.repeat([False, True, True], COUNT))
     assert np.isnan(table["latency_s"][:COUNT]).all()
     # Against sizes that are stated.
-    chips = reports(DESIGNS, nominal.bench).chiplets
+    chips = reports(DESIGNS, nominal.evaluation).chiplets
     capacity = np.where(np.isfinite(chips.capacity), 2 * chips.capacity, -1)
     for t, template in enumerate(TEMPLATES):
         for v, level in enumerate(template.levels):
@@ -191,13 +191,13 @@ def test_chiplets_of_other_sizes(nominal):
             own = DESIGNS.template == t
             capacity[own, v] = np.ceil(capacity[own, v] / granule) * granule
     stated = dataclasses.replace(nominal, capacity=capacity, fanout=np.asarray(chips.fanout))
-    twice = evaluate_variants(stated, stack_variants([nominal_variant(nominal.bench)]))[0]
+    twice = evaluate_variants(stated, stack_variants([nominal_variant(nominal.evaluation)]))[0]
     np.testing.assert_allclose(found.objectives[2], twice, rtol=1e-9)
 
 
 def test_more_interfaces_than_any_package_had(nominal):
     """Variants of different numbers stand in one stack; the placement is that of such a package."""
-    now = nominal_variant(nominal.bench)
+    now = nominal_variant(nominal.evaluation)
     twice = known_parameters(nominal)["nop.interfaces"].scale(now, 2.0)
     both = stack_variants([now, twice]).package
     with jax.enable_x64(True):
@@ -217,7 +217,7 @@ def test_interfaces_of_a_contending_mesh():
         own = dataclasses.replace(mesh, interface_counts=((None, interfaces),))
         alone = candidates(own)
         np.testing.assert_array_equal(
-            found[k], evaluate_variants(alone, stack_variants([nominal_variant(alone.bench)]))[0]
+            found[k], evaluate_variants(alone, stack_variants([nominal_variant(alone.evaluation)]))[0]
         )
 
 
@@ -264,7 +264,7 @@ def found(nominal):
 
 def test_exact_derivatives_equal_central_differences(nominal, found):
     """Energy and area by every energy and area, at steps of 0.1 %."""
-    now, step = nominal_variant(nominal.bench), 1e-3
+    now, step = nominal_variant(nominal.evaluation), 1e-3
     exact = [i for i, method in enumerate(found.methods) if method == "exact" and found.parameters[i].value != 0]
     assert len(exact) >= 15
     scaled = [found.parameters[i].scale(now, 1 + s) for i in exact for s in (step, -step)]
@@ -283,7 +283,7 @@ def test_leakage_follows_no_energy_and_no_area(nominal):
     own, without = sensitivities(leaking, names), sensitivities(nominal, names)
     assert np.all(own.objectives[:, 1] > without.objectives[:, 1])
     np.testing.assert_allclose(own.derivative, without.derivative, rtol=1e-12)
-    now, step = nominal_variant(leaking.bench), 1e-3
+    now, step = nominal_variant(leaking.evaluation), 1e-3
     scaled = [own.parameters[0].scale(now, 1 + s) for s in (step, -step)]
     high, low = evaluate_variants(leaking, stack_variants(scaled))
     np.testing.assert_allclose(own.derivative[:, 0, 1], (high - low)[:, 1] / (2 * step), rtol=1e-4)

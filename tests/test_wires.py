@@ -9,7 +9,7 @@ import numpy as np
 import plain_timeloop
 import pytest
 from design_cases import LEVELS as DESIGN_LEVELS
-from design_cases import TECHNOLOGY, TEMPLATES, bench, chains, random_designs, reports, tables, wires_of
+from design_cases import TECHNOLOGY, TEMPLATES, evaluation, chains, random_designs, reports, tables, wires_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_nests import LEVELS, random_layer_and_mapping, random_machine, stack
@@ -17,7 +17,7 @@ from random_nests import LEVELS, random_layer_and_mapping, random_machine, stack
 from mohamjax.hardware import PackageParameters
 from mohamjax.mapping import count_accesses, hop_columns, least_hops, wires
 from mohamjax.mapping.wires import _axis_sizes
-from mohamjax.schedule import Setup, report, workbench
+from mohamjax.schedule import Setup, report, evaluation_arrays
 
 BATCH = 8
 
@@ -85,7 +85,7 @@ def test_a_layer_pays_for_the_wires_of_its_whole_chiplet():
     made = tables(problem, 1)
     designs = random_designs(problem, made, 2, 64, tiles=4)
     with jax.enable_x64(True):
-        found = reports(designs, bench(problem, made))
+        found = reports(designs, evaluation(problem, made))
     real = len(problem.layers)
     unique = np.asarray(problem.unique_of_layer)
     larger = 0
@@ -142,7 +142,7 @@ def test_stated_sizes_are_counted():
     problem = chains(5)
     made = tables(problem, 5)
     with jax.enable_x64(True):
-        on = bench(problem, made)
+        on = evaluation(problem, made)
     fanout = np.asarray(on.templates.machine.fanout)
     stated = np.where(fanout > 1, fanout - 1, fanout)
     with jax.enable_x64(True):
@@ -155,7 +155,7 @@ def test_stated_sizes_are_counted():
 
 
 def test_a_size_that_was_not_counted_has_infinite_energy():
-    """Not that of the next larger array: a long axis, a chiplet of stated size, and a bench that was not told of it."""
+    """Not that of the next larger array: a long axis, a chiplet of stated size, and a evaluation that was not told of it."""
     level = TEMPLATES[0].level_names.index("shared_glb")
     levels = list(TEMPLATES[0].levels)
     levels[level] = dataclasses.replace(levels[level], fanout=(64, 2))
@@ -173,7 +173,7 @@ def test_a_size_that_was_not_counted_has_infinite_energy():
     sizes = np.full((4, DESIGN_LEVELS), -1.0), fanout
 
     def found(sizes, given):
-        on = workbench(Setup(problem, templates, TECHNOLOGY, PackageParameters(max_tiles=4)), made, given=given)
+        on = evaluation_arrays(Setup(problem, templates, TECHNOLOGY, PackageParameters(max_tiles=4)), made, given=given)
         return jax.device_get(jax.jit(report)(design, on, sizes))
 
     with jax.enable_x64(True):

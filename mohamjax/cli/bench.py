@@ -12,8 +12,6 @@ from mohamjax.cli.tables import fitted, lines
 from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
 
-__all__ = ["add_parser", "run"]
-
 
 def _sizes(text: str) -> tuple[int, ...]:
     return tuple(options.positive(part) for part in text.split(","))

@@ -18,8 +18,6 @@ from mohamjax.text import plural
 if TYPE_CHECKING:
     from mohamjax.unico.search import CodesignProgress, CodesignResult, HardwareSearch
 
-__all__ = ["add_parser", "run"]
-
 
 def _watts(text: str) -> float:
     try:

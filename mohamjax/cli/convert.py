@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from mohamjax.io.importers import Target
     from mohamjax.mapping import MappingTables
 
-__all__ = ["add_parser", "run"]
-
 _KINDS = {
     "layers": "a CSV table with a row per layer: layer, chiplet, and order or start",
     "allocation": "layers and their cores in YAML or JSON, as Stream and ZigZag have them",
@@ -77,10 +75,10 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _target(arguments: argparse.Namespace, terminal: Terminal) -> Target:
     """What the schedules are for; their layers are mapped once the file is found to be sound."""
-    from mohamjax.door import map_layers
+    from mohamjax.api import map_layers
     from mohamjax.io.importers import Target
-    from mohamjax.search.problem import DesignProblem
-    from mohamjax.search.roads import sample_mappings
+    from mohamjax.mapper.random_mappings import sample_mappings
+    from mohamjax.problem.design_problem import DesignProblem
 
     application = application_of(arguments)
     templates, technology = templates_of(arguments, application), technology_of(arguments)
@@ -93,9 +91,9 @@ def _target(arguments: argparse.Namespace, terminal: Terminal) -> Target:
         return map_layers(problem, arguments.budget, arguments.seed, progress=terminal.mapping, cache=True)
 
     chiplets = tuple(name for name in arguments.chiplets.split(",") if name)
-    if not chiplets and len(problem.site.templates) == 1:
-        chiplets = (problem.site.templates[0].name,)
-    return Target(application, problem.site.templates, technology, problem.package, tables, chiplets)
+    if not chiplets and len(problem.resolved.templates) == 1:
+        chiplets = (problem.resolved.templates[0].name,)
+    return Target(application, problem.resolved.templates, technology, problem.package, tables, chiplets)
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:

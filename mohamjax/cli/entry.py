@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import TextIO
 
-from mohamjax import __version__
 from mohamjax.cli import (
     bench,
     codesign,
@@ -38,8 +37,7 @@ from mohamjax.cli import map as map_
 from mohamjax.cli.interrupts import STOPPED
 from mohamjax.cli.terminal import Terminal, hush, say, warn
 from mohamjax.errors import InputError
-
-__all__ = ["main"]
+from mohamjax.version import __version__
 
 _VERBS: dict[str, ModuleType] = {
     "search": search,
@@ -76,7 +74,7 @@ def _use_compile_cache(arguments: argparse.Namespace) -> None:
     """Keeps compiled programs in the user's cache folder."""
     if getattr(arguments, "no_compile_cache", False):
         return
-    from mohamjax.programs import use_cache
+    from mohamjax.runtime.programs import use_cache
 
     with contextlib.suppress(InputError):  # without, everything works, only later
         use_cache()

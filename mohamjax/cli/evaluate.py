@@ -17,8 +17,6 @@ from mohamjax.cli.terminal import Terminal, warn
 from mohamjax.errors import InputError
 from mohamjax.text import plural
 
-__all__ = ["add_parser", "run"]
-
 
 def add_parser(verbs: Any) -> None:
     """Adds the verb and its options."""

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from mohamjax.hardware import PackageParameters, Technology, Template
     from mohamjax.workload import ApplicationModel
 
-__all__ = ["application_of", "technology_of", "templates_of", "warn_of_other_memory", "warn_of_slow_buffers"]
-
 
 def application_of(arguments: argparse.Namespace) -> ApplicationModel:
     """The networks that were named; what was noticed on the way is told."""

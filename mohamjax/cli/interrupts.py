@@ -16,8 +16,6 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, NoReturn
 
-__all__ = ["STOPPED", "leave", "leave_at_once", "listen"]
-
 STOPPED = 130
 """Exit code of what was stopped by hand."""
 

@@ -9,10 +9,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mohamjax.schedule.job_table import JobTable
-    from mohamjax.search.jobs import JobFront, Transfer
-
-__all__ = ["write_results"]
+    from mohamjax.jobs import JobFront, Transfer
+    from mohamjax.jobs.table import JobTable
 
 _SETTINGS = (
     "jobs",
@@ -65,13 +63,13 @@ def write_results(
     import numpy as np
     import yaml
 
-    from mohamjax import __version__
     from mohamjax.io import dump_json, write_together
     from mohamjax.io.files import csv_text
     from mohamjax.io.job_transfer import transfer_document
     from mohamjax.io.jobs import job_table_document
     from mohamjax.io.trace import TraceRow, chrome_trace
-    from mohamjax.schedule.job_table import evaluate_table
+    from mohamjax.jobs.table import evaluate_table
+    from mohamjax.version import __version__
 
     named = [
         (one.method if len(front.schedules) == 1 else f"{one.method} {i}", one)
@@ -145,8 +143,8 @@ def _figures(
     import numpy as np
 
     from mohamjax.figures import save
+    from mohamjax.jobs.table import evaluate_table
     from mohamjax.plot.jobs import JobView, job_convergence, job_gantt, method_bars
-    from mohamjax.schedule.job_table import evaluate_table
 
     times = ("makespan", "tardiness", "mean-end", "lateness")
     unit = table.time_unit if first in times else "J" if first == "energy" else ""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from mohamjax.mapping import MappingTables
     from mohamjax.workload import ApplicationModel
 
-__all__ = ["add_parser", "run"]
-
 _MOST_ENUMERATED = 10**8  # mappings of a layer on a template: minutes
 
 
@@ -101,17 +99,11 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         prepare_folder,
         write_timeloop_mappings,
     )
+    from mohamjax.mapper import map_exhaustively, map_layers, network_choices, over_one_axis
     from mohamjax.plot.style import known_format
+    from mohamjax.problem.design_problem import runnable
     from mohamjax.schedule import Setup
-    from mohamjax.search import (
-        BUDGETS,
-        Settings,
-        map_exhaustively,
-        map_layers,
-        network_choices,
-        over_one_axis,
-        runnable,
-    )
+    from mohamjax.search import BUDGETS, Settings
 
     if arguments.exhaustive:
         refuse("an enumeration needs no mappings of yours", "leave out either option", inject=arguments.inject)

@@ -8,26 +8,6 @@ from typing import Any, NoReturn
 
 from mohamjax.errors import InputError
 
-__all__ = [
-    "Parser",
-    "add_common",
-    "add_hardware",
-    "add_no_pad",
-    "add_static_energy",
-    "add_workload",
-    "as_options",
-    "names",
-    "natural",
-    "positive",
-    "rate",
-    "refuse",
-    "seconds",
-    "seed",
-    "shape",
-    "weights",
-]
-
-
 _OPTIONS = {
     "archive": "--archive",
     "batch": "--batch",

@@ -16,8 +16,6 @@ from mohamjax.text import plural
 if TYPE_CHECKING:
     from mohamjax.io import Checkpoint, TimeloopExport
 
-__all__ = ["drawing", "probe", "results_folder", "stopped", "tell_export", "write"]
-
 _MOST_TOLD = 20  # mappings left out that are told one by one
 
 

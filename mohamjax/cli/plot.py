@@ -10,8 +10,6 @@ from mohamjax.cli.inputs import technology_of
 from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
 
-__all__ = ["add_parser", "run"]
-
 
 def add_parser(verbs: Any) -> None:
     """Adds the verb and its options."""

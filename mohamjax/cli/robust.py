@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mohamjax.cli import options, spread
-from mohamjax.cli.inputs import application_of, templates_of, warn_of_other_memory, warn_of_slow_buffers
+from mohamjax.cli.inputs import application_of, warn_of_other_memory, warn_of_slow_buffers
 from mohamjax.cli.outputs import drawing, results_folder, stopped
 from mohamjax.cli.tables import fitted, lines
 from mohamjax.cli.terminal import Terminal, warn
@@ -19,11 +19,12 @@ from mohamjax.progress import duration
 from mohamjax.text import plural
 
 if TYPE_CHECKING:
-    from mohamjax.devices import Devices
-    from mohamjax.search import RobustResult, Settings
+    from mohamjax.io import CheckpointFile
+    from mohamjax.problem import DesignProblem
+    from mohamjax.robust import RobustResult, RobustSearch
+    from mohamjax.runtime.devices import Devices
+    from mohamjax.search import Settings
     from mohamjax.workload import Ensemble
-
-__all__ = ["run"]
 
 
 def run(
@@ -31,6 +32,7 @@ def run(
     terminal: Terminal,
     devices: Devices | None,
     settings_of: Callable[[argparse.Namespace], Settings],
+    problem_of: Callable[..., DesignProblem],
     inputs_of: Callable[[argparse.Namespace, Any], dict[str, Any]],
 ) -> int:
     """Searches, writes the results folder, and prints what each model gets.
@@ -40,9 +42,13 @@ def run(
         terminal: told how it goes.
         devices: of the search.
         settings_of: settings from the arguments.
+        problem_of: the problem from the arguments.
         inputs_of: what the command line named, for the record.
     """
-    from mohamjax.search import check_islands, expected_cost, prepare_robust, runnable
+    from mohamjax.io import CheckpointFile, mapping_cache, prepare_folder
+    from mohamjax.problem.design_problem import runnable
+    from mohamjax.robust import RobustSearch, check_robust
+    from mohamjax.search import check_islands, expected_cost
     from mohamjax.workload import load_ensemble
 
     told = "has nothing to say over several application models"
@@ -52,21 +58,24 @@ def run(
         settings = settings_of(arguments)
         check_islands(devices, settings.moham.islands)
         ensemble = load_ensemble(arguments.robust, application_of(arguments), warn=warn)
-        templates = templates_of(arguments, ensemble.everyone)
-        return settings, ensemble, templates, prepare_robust(ensemble, templates, settings)
+        problem = problem_of(arguments, ensemble.joined, ensemble.everyone)
+        check_robust(ensemble, problem, settings)
+        return settings, ensemble, problem
 
-    settings, ensemble, templates, site = read() if devices is None else devices.in_all(read)
-    warn_of_other_memory(templates, settings.package)
-    if arguments.technology and settings.technology is not None:
-        warn_of_slow_buffers(site.templates, settings.technology)
+    settings, ensemble, problem = read() if devices is None else devices.in_all(read)
+    resolved = problem.resolved
+    warn_of_other_memory(problem.templates, problem.package)
+    if arguments.technology:
+        warn_of_slow_buffers(resolved.templates, problem.technology)
     price = not arguments.no_price
     if arguments.dry_run:
-        runs = runnable(ensemble.everyone, site.templates)
-        costs = [expected_cost(ensemble.joined, int(runs.sum()), settings)]
+        runs = runnable(ensemble.everyone, resolved.templates)
+        costs = [expected_cost(problem, int(runs.sum()), settings)]
         if price:
-            costs.append(expected_cost(ensemble.models[ensemble.nominal].application, 0, settings))
+            nominal = problem.replace(application=ensemble.models[ensemble.nominal].application, requirements=None)
+            costs.append(expected_cost(nominal, 0, settings))
         if devices is None or devices.is_first:
-            print(_planned(arguments, ensemble, settings, costs))
+            print(_planned(arguments, ensemble, problem, settings, costs))
         return 0
     inputs = inputs_of(arguments, ensemble.everyone)
     out = pathlib.Path(arguments.out or pathlib.Path("results") / f"{ensemble.name}-robust-{arguments.budget}")
@@ -74,48 +83,39 @@ def run(
         terminal.line(
             f"{ensemble.name}: {plural(len(ensemble.models), 'application model')}, "
             f"{plural(len(ensemble.joined.layers), 'layer')}, {len(ensemble.joined.unique_layers)} unique; "
-            f"{plural(len(site.templates), 'template')}; {ensemble.over} over the models; budget {arguments.budget}, "
+            f"{plural(len(resolved.templates), 'template')}; {ensemble.over} over the models; "
+            f"budget {arguments.budget}, "
             f"seed {arguments.seed}"
         )
         folder = out if own is None else own
-        return _searched(arguments, terminal, ensemble, templates, settings, inputs, folder, price, devices)
+        inner = CheckpointFile(prepare_folder(folder / "nominal") / "checkpoint.npz", terminal.warn) if price else None
+        checkpoint = CheckpointFile(folder / "checkpoint.npz", terminal.warn)
+        search = RobustSearch(
+            ensemble, problem, settings, price=price, listener=terminal,
+            cache=None if arguments.no_mapping_cache else mapping_cache(),
+            checkpoint=checkpoint, nominal_checkpoint=inner,
+            resume=arguments.resume, checkpoint_every_s=arguments.checkpoint_every, devices=devices,
+        )  # fmt: skip
+        return _searched(arguments, terminal, search, checkpoint, inputs, folder)
 
 
 def _searched(
     arguments: argparse.Namespace,
     terminal: Terminal,
-    ensemble: Ensemble,
-    templates: Any,
-    settings: Settings,
+    search: RobustSearch,
+    checkpoint: CheckpointFile,
     inputs: dict[str, Any],
     folder: pathlib.Path,
-    price: bool,
-    devices: Devices | None,
 ) -> int:
     """The search itself, into a folder that is ours, and what there is to tell of it."""
-    from mohamjax.io import CheckpointFile, mapping_cache, prepare_folder, price_rows, write_robust_results
+    from mohamjax.io import price_rows, write_robust_results
     from mohamjax.io.files import version_of
-    from mohamjax.search import robust_search
 
-    began = time.perf_counter()
-    checkpoint = CheckpointFile(folder / "checkpoint.npz", terminal.warn)
+    began, ensemble, settings = time.perf_counter(), search.ensemble, search.settings
     before = version_of(folder / "front.csv")
-    inner = CheckpointFile(prepare_folder(folder / "nominal") / "checkpoint.npz", terminal.warn) if price else None
     try:
-        result = robust_search(
-            ensemble,
-            templates,
-            settings,
-            price=price,
-            listener=terminal,
-            cache=None if arguments.no_mapping_cache else mapping_cache(),
-            checkpoint=checkpoint,
-            nominal_checkpoint=inner,
-            resume=arguments.resume,
-            checkpoint_every_s=arguments.checkpoint_every,
-            devices=devices,
-        )
-        if devices is not None and not devices.is_first:
+        result = search.run()
+        if not search.is_first:
             return 0
         write_robust_results(folder, result, {**result.config, "inputs": inputs})
     except KeyboardInterrupt:
@@ -177,14 +177,16 @@ def _table(result: RobustResult, rows: list[dict[str, Any]]) -> str:
     return f"{lines(heading)}\n{fitted([head, *body])}"
 
 
-def _planned(arguments: argparse.Namespace, ensemble: Ensemble, settings: Settings, costs: list[Any]) -> str:
+def _planned(
+    arguments: argparse.Namespace, ensemble: Ensemble, problem: DesignProblem, settings: Settings, costs: list[Any]
+) -> str:
     """What a search would do and take: the text of `--dry-run`."""
     mappings, designs = (sum(getattr(cost, name) for cost in costs) for name in ("mappings", "designs"))
     seconds, compile_s = (sum(getattr(cost, name) for cost in costs) for name in ("seconds", "compile_s"))
     if arguments.json:
         found = {"mappings": mappings, "designs": designs, "seconds": seconds, "compile_s": compile_s}
         found["memory_MB"] = max(cost.memory_MB for cost in costs)
-        demands = {"requirements": settings.requirements.to_dict(), "robust": ensemble.record()}
+        demands = {"requirements": problem.requirements.to_dict(), "robust": ensemble.record()}
         own = {"scenario": ensemble.name, "layers": len(ensemble.joined.layers)}
         return json.dumps({**own, "budget": settings.budget, "seed": settings.seed, **demands, **found}, indent=2)
     head = ["model", "role", "weight", "batch", "networks", "layers", "unique", "GMAC"]

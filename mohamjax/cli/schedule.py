@@ -21,12 +21,10 @@ from mohamjax.errors import InputError
 from mohamjax.text import amount, plural
 
 if TYPE_CHECKING:
-    from mohamjax.schedule.job_platform import JobBatch, Platform
-    from mohamjax.schedule.job_table import JobTable
-    from mohamjax.search import MapperProgress
-    from mohamjax.search.jobs import JobFront, JobGoals, JobSchedule, JobSearchConfig, Transfer
-
-__all__ = ["add_parser", "run"]
+    from mohamjax.jobs import JobFront, JobGoals, JobSchedule, JobSearchConfig, Transfer
+    from mohamjax.jobs.platform import JobBatch, Platform
+    from mohamjax.jobs.table import JobTable
+    from mohamjax.mapper import MapperProgress
 
 _DEFAULT_METHODS = "gsharp,LPT-EFT,LPT-stall,HEFT,SJF-MET,FCFS-MET,SJF-OLB,FCFS-OLB"
 
@@ -149,7 +147,7 @@ def _of_networks(arguments: argparse.Namespace) -> dict[str, Any]:
 def _batch(arguments: argparse.Namespace) -> JobBatch:
     """Jobs from a CSV file or from networks."""
     from mohamjax.io.jobs import read_jobs
-    from mohamjax.schedule.job_platform import POOLS, batch_of_layers
+    from mohamjax.jobs.platform import POOLS, batch_of_layers
     from mohamjax.workload import packaged_networks
 
     file = _single(arguments.jobs)
@@ -186,10 +184,10 @@ def _table(
 
     from mohamjax.hardware import load_technology
     from mohamjax.io import mapping_cache
-    from mohamjax.schedule.job_analysis import DEMANDS, NEST_DEMANDS
-    from mohamjax.schedule.job_platform import analysis_table, platform_table
+    from mohamjax.jobs import MAPPING_CHOICES, nest_analyses
+    from mohamjax.jobs.analysis import DEMANDS, NEST_DEMANDS
+    from mohamjax.jobs.platform import analysis_table, platform_table
     from mohamjax.search import Settings
-    from mohamjax.search.jobs import MAPPING_CHOICES, nest_analyses
 
     arguments.cost_model = _chosen(arguments.cost_model or _COST_MODELS[0], "--cost-model", _COST_MODELS)
     if arguments.cost_model == "closed-form":
@@ -220,8 +218,8 @@ def _problem(
     transfer: Transfer | None,
 ) -> tuple[JobTable, JobGoals, tuple[str, ...], str]:
     """Table, goals, tenants and a title; complains before the mapper runs where that can be."""
-    from mohamjax.schedule.job_platform import PLATFORMS
-    from mohamjax.search.jobs import JobGoals, check_goals, check_size, check_transfer
+    from mohamjax.jobs import JobGoals, check_goals, check_size, check_transfer
+    from mohamjax.jobs.platform import PLATFORMS
 
     if arguments.jobs is None and arguments.pool is None:
         raise InputError("is missing", item="--jobs", remedy="give jobs, or draw some: --sample 100 --pool mixed")
@@ -277,7 +275,7 @@ def _problem(
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Schedules jobs by one or several methods, and writes results and figures."""
     from mohamjax.io.job_transfer import read_transfer
-    from mohamjax.search.jobs import HEURISTICS, JobSearchConfig, check_method, objective_names
+    from mohamjax.jobs import HEURISTICS, JobSearchConfig, check_method, objective_names
 
     methods = [name for name in arguments.method.split(",") if name]
     sizes = {name: getattr(arguments, name) for name in ("population", "generations")}
@@ -305,7 +303,7 @@ def _scheduled(
     folder: pathlib.Path | None,
 ) -> int:
     """The methods, one after the other, and what there is to tell of them."""
-    from mohamjax.search.jobs import STARTED, check_problem, direct_transfer, job_bound, run_method, transfer_of
+    from mohamjax.jobs import STARTED, check_problem, direct_transfer, job_bound, run_method, transfer_of
 
     table, goals, tenants, title = _problem(arguments, terminal.mapping, config, transfer)
     check_problem(table, config, goals)

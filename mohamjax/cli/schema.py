@@ -9,8 +9,6 @@ from mohamjax.cli import options
 from mohamjax.cli.outputs import write
 from mohamjax.cli.terminal import Terminal
 
-__all__ = ["add_parser", "run"]
-
 
 def add_parser(verbs: Any) -> None:
     """Adds the verb and its options."""

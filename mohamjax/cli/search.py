@@ -7,17 +7,10 @@ import contextlib
 import json
 import pathlib
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mohamjax.cli import options, robust, spread
-from mohamjax.cli.inputs import (
-    application_of,
-    technology_of,
-    templates_of,
-    warn_of_other_memory,
-    warn_of_slow_buffers,
-)
+from mohamjax.cli.inputs import application_of, technology_of, templates_of, warn_of_other_memory, warn_of_slow_buffers
 from mohamjax.cli.outputs import drawing, results_folder, stopped
 from mohamjax.cli.tables import fitted, landmark_table, lines
 from mohamjax.cli.terminal import Terminal
@@ -26,14 +19,13 @@ from mohamjax.progress import duration
 from mohamjax.text import plural
 
 if TYPE_CHECKING:
-    from mohamjax.artist import Artist
-    from mohamjax.devices import Devices
-    from mohamjax.hardware import Template
-    from mohamjax.schedule import DesignFile, Requirements
-    from mohamjax.search import ExpectedCost, Settings
+    from mohamjax.drawing import FigureProcess
+    from mohamjax.io import CheckpointFile
+    from mohamjax.problem import DesignProblem, Requirements
+    from mohamjax.runtime.devices import Devices
+    from mohamjax.schedule import DesignFile
+    from mohamjax.search import ExpectedCost, Search, Settings
     from mohamjax.workload import ApplicationModel
-
-__all__ = ["add_parser", "run"]
 
 
 def add_parser(verbs: Any) -> None:
@@ -184,24 +176,15 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     """The settings of a search: budget and preset, then what the command line changes."""
     import dataclasses
 
-    from mohamjax.hardware import load_package
-    from mohamjax.schedule import load_requirements
     from mohamjax.schedule.measures import of_frames
     from mohamjax.search import MOST_RATES, Settings
 
     settings = Settings.preset(arguments.budget, preset=arguments.preset, seed=arguments.seed)
-    if arguments.package is not None:
-        # What the file does not state is the preset's.
-        settings = dataclasses.replace(settings, package=load_package(arguments.package, settings.package))
-    if arguments.contention is not None:
-        package = dataclasses.replace(settings.package, contention=arguments.contention)
-        settings = dataclasses.replace(settings, package=package)
     sizes = {
         "population": arguments.population,
         "generations": arguments.generations,
         "archive": arguments.archive,
         "front": arguments.front,
-        "max_chiplets": arguments.max_chiplets,
         "islands": arguments.islands,
         "migration": arguments.migration,
         "objectives": arguments.objectives,
@@ -211,12 +194,10 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         "seeded": arguments.seeds,
     }
     chosen = {k: v for k, v in sizes.items() if v is not None}
-    tiles = settings.package.max_tiles
-    chosen.setdefault("max_chiplets", min(settings.moham.max_chiplets, tiles))
-    changes: dict[str, Any] = {"moham": dataclasses.replace(settings.moham, tiles=tiles, **chosen)}
+    changes: dict[str, Any] = {"moham": dataclasses.replace(settings.moham, **chosen)}
     if arguments.no_pad:
         changes["mapper"] = dataclasses.replace(settings.mapper, padding=False)
-    from mohamjax.search.loop import MAX_POPULATION
+    from mohamjax.emo.loop import MAX_POPULATION
 
     if arguments.migration and changes["moham"].islands == 1:
         raise InputError("there is one island only", item="--migration", remedy="add --islands, or leave it out")
@@ -247,22 +228,55 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     if kind != "plan_rates" and any(rounds.values()):
         raise InputError("only a search of plans maps again", item="--preset", remedy="leave out --remap and --polish")
     changes["remap"] = dataclasses.replace(settings.remap, **rounds)
-    if arguments.require:
-        changes["requirements"] = load_requirements(arguments.require)
-    if arguments.technology or arguments.static_energy:
-        changes["technology"] = technology_of(arguments)
     return dataclasses.replace(settings, **changes)
 
 
-def _injected(arguments: argparse.Namespace, settings: Settings) -> DesignFile | None:
+_MOST_CHIPLETS = 16  # of a design, as MOHaM has it
+
+
+def problem_of(
+    arguments: argparse.Namespace, application: ApplicationModel, hinting: ApplicationModel
+) -> DesignProblem:
+    """The problem of a search: the networks, and what the command line says of hardware and requirements.
+
+    Args:
+        arguments: of `search`.
+        application: the networks.
+        hinting: those whose element types decide on the width of words, if that is asked for.
+    """
+    import dataclasses
+
+    from mohamjax.hardware import load_package
+    from mohamjax.problem import DesignProblem
+    from mohamjax.search import preset_package
+
+    package = preset_package(arguments.preset)
+    if arguments.package is not None:
+        # What the file does not state is the preset's.
+        package = load_package(arguments.package, package)
+    if arguments.contention is not None:
+        package = dataclasses.replace(package, contention=arguments.contention)
+    most = arguments.max_chiplets
+    return DesignProblem(
+        application,
+        templates_of(arguments, hinting),
+        package,
+        technology_of(arguments) if arguments.technology or arguments.static_energy else None,
+        arguments.require or None,
+        min(_MOST_CHIPLETS, package.max_tiles) if most is None else most,
+    )
+
+
+def _injected(arguments: argparse.Namespace, problem: DesignProblem) -> DesignFile | None:
     """The user's own designs."""
-    from mohamjax.hardware import load_technology
     from mohamjax.io import read_designs
+    from mohamjax.search.injection import check_injected
 
     if arguments.inject is None:
         return None
-    technology = load_technology() if settings.technology is None else settings.technology
-    return read_designs(arguments.inject, technology=technology)
+    designs = read_designs(arguments.inject, technology=problem.technology)
+    check_injected(designs, problem.application, problem.resolved.templates)
+    return designs
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
@@ -275,101 +289,94 @@ def _run(arguments: argparse.Namespace, terminal: Terminal, devices: Devices | N
     import dataclasses
 
     if arguments.robust is not None:
-        return robust.run(arguments, terminal, devices, _settings, _inputs)
+        return robust.run(arguments, terminal, devices, _settings, problem_of, _inputs)
     if arguments.no_price:
         raise InputError("is for --robust", item="--no-price", remedy="leave it out, or add --robust FILE")
 
-    from mohamjax.artist import Artist
-    from mohamjax.search import check_islands, expected_cost, prepare, runnable
+    from mohamjax.drawing import FigureProcess
+    from mohamjax.io import CheckpointFile, mapping_cache
+    from mohamjax.problem.design_problem import runnable
+    from mohamjax.search import Search, check_islands, expected_cost
 
     def read() -> Any:
         settings = _settings(arguments)
         check_islands(devices, settings.moham.islands)
         application = application_of(arguments)
-        templates = templates_of(arguments, application)
-        designs = _injected(arguments, settings)
-        return settings, application, templates, designs, prepare(application, templates, settings, designs)
+        problem = problem_of(arguments, application, application)
+        settings.goals.check(application)
+        return settings, problem, _injected(arguments, problem)
 
-    settings, application, templates, designs, site = read() if devices is None else devices.in_all(read)
-    warn_of_other_memory(templates, settings.package)
-    if arguments.technology and settings.technology is not None:
-        warn_of_slow_buffers(site.templates, settings.technology)
-    runs = runnable(application, site.templates)
+    settings, problem, designs = read() if devices is None else devices.in_all(read)
+    application, resolved = problem.application, problem.resolved
+    warn_of_other_memory(problem.templates, problem.package)
+    if arguments.technology:
+        warn_of_slow_buffers(resolved.templates, problem.technology)
+    runs = runnable(application, resolved.templates)
     inputs = _inputs(arguments, application)
     if arguments.dry_run:
-        cost = expected_cost(application, int(runs.sum()), settings)
+        cost = expected_cost(problem, int(runs.sum()), settings)
         if devices is not None and not devices.is_first:
             return 0
         if arguments.json:
-            demands = {"requirements": settings.requirements.to_dict()}
+            demands = {"requirements": problem.requirements.to_dict()}
             print(json.dumps({**_sizes(application, settings), **demands, **dataclasses.asdict(cost)}, indent=2))
         else:
-            print(_plan(application, site.templates, runs, settings, cost))
+            print(_plan(problem, runs, settings, cost))
         return 0
 
     out = pathlib.Path(arguments.out or pathlib.Path("results") / f"{application.name}-{arguments.budget}")
     alone = devices is None or devices.is_first
     with contextlib.ExitStack() as held:
         own = held.enter_context(spread.held(devices, lambda: results_folder(out, resume=arguments.resume)))
-        artist = held.enter_context(Artist()) if alone and not arguments.no_figures else None
+        artist = held.enter_context(FigureProcess()) if alone and not arguments.no_figures else None
         terminal.line(
             f"{application.name}: {plural(len(application.networks), 'network')}, "
             f"{plural(len(application.layers), 'layer')}, "
             f"{len(application.unique_layers)} unique, {application.macs / 1e9:.2f} GMAC; "
-            f"{plural(len(site.templates), 'template')}; budget {arguments.budget}, seed {arguments.seed}"
+            f"{plural(len(resolved.templates), 'template')}; budget {arguments.budget}, seed {arguments.seed}"
             + (f"; {plural(len(devices), 'device')}" if devices is not None else "")
         )
         folder = out if own is None else own
-        return _searched(
-            arguments, terminal, application, templates, settings, designs, inputs, folder, devices, artist
-        )
+        checkpoint = CheckpointFile(folder / "checkpoint.npz", terminal.warn)
+        search = Search(
+            problem, settings, listener=terminal, designs=designs,
+            cache=None if arguments.no_mapping_cache else mapping_cache(),
+            checkpoint=checkpoint, resume=arguments.resume,
+            checkpoint_every_s=arguments.checkpoint_every, devices=devices,
+        )  # fmt: skip
+        return _searched(arguments, terminal, search, checkpoint, inputs, folder, artist)
 
 
 def _searched(
     arguments: argparse.Namespace,
     terminal: Terminal,
-    application: ApplicationModel,
-    templates: Sequence[Template],
-    settings: Settings,
-    designs: DesignFile | None,
+    search: Search,
+    checkpoint: CheckpointFile,
     inputs: dict[str, Any],
     folder: pathlib.Path,
-    devices: Devices | None,
-    artist: Artist | None,
+    artist: FigureProcess | None,
 ) -> int:
     """The search itself, into a folder that is ours, and what there is to tell of it."""
-    from mohamjax.io import CheckpointFile, mapping_cache, write_front_arrays, write_results
+    from mohamjax.io import write_front_arrays, write_results
     from mohamjax.io.files import version_of
     from mohamjax.schedule import LOW, certify, landmarks, layer_use, layers_of_little_use
     from mohamjax.schedule.measures import DEFAULT
-    from mohamjax.search import co_optimise
 
-    began = time.perf_counter()
-    checkpoint = CheckpointFile(folder / "checkpoint.npz", terminal.warn)
+    began, settings = time.perf_counter(), search.settings
+    application, most = search.problem.application, search.problem.max_chiplets
     before = version_of(folder / "front.csv")
     try:
-        result = co_optimise(
-            application,
-            templates,
-            settings,
-            listener=terminal,
-            designs=designs,
-            cache=None if arguments.no_mapping_cache else mapping_cache(),
-            checkpoint=checkpoint,
-            resume=arguments.resume,
-            checkpoint_every_s=arguments.checkpoint_every,
-            devices=devices,
-        )
-        if devices is not None and not devices.is_first:
+        result = search.run()
+        if not search.is_first:
             return 0
         title = f"{application.name}, budget {arguments.budget}, seed {arguments.seed}"
         if artist is not None:
             artist.draw(result.front, title=title, history=result.history)
-        bounds = result.front.bounds(settings.moham.max_chiplets)
+        bounds = result.front.bounds(most)
         config = {**result.config, "inputs": inputs}
         certificate = None
         if result.front.measures == DEFAULT:
-            limits = result.front.front_bounds(settings.moham.max_chiplets)
+            limits = result.front.front_bounds(most)
             box = config["ideal_point"], config["reference_point"]
             certificate = certify(limits, result.front.reports.objectives, *box)
         if artist is not None:
@@ -520,10 +527,9 @@ def _demands(requirements: Requirements) -> str:
     return "\n".join([f"requirements of {requirements.file}:", *(f"  {line}" for line in text.splitlines())])
 
 
-def _plan(
-    application: ApplicationModel, templates: Sequence[Template], runs: Any, settings: Settings, cost: ExpectedCost
-) -> str:
+def _plan(problem: DesignProblem, runs: Any, settings: Settings, cost: ExpectedCost) -> str:
     """What a search would do and take: the text of `--dry-run`."""
+    application, templates = problem.application, problem.resolved.templates
     rows = [["network", "layers", "unique", "GMAC"]]
     for network in application.networks:
         unique = len({(x.type, x.shape) for x in network.layers})
@@ -540,7 +546,7 @@ def _plan(
             f"scenario {application.name}, budget {settings.budget}, seed {settings.seed}",
             fitted(rows),
             fitted(kinds),
-            _demands(settings.requirements),
+            _demands(problem.requirements),
             f"mapper: {plural(cost.mappings, 'mapping')} of {plural(int(runs.sum()), 'pair')} of unique layer and "
             f"template\n"
             f"search: at most {plural(cost.designs, 'design')}, {plural(settings.moham.generations, 'generation')} of "

@@ -16,9 +16,7 @@ from mohamjax.cli.terminal import hush
 from mohamjax.errors import InputError
 
 if TYPE_CHECKING:
-    from mohamjax.devices import Devices
-
-__all__ = ["add_devices", "add_processes", "devices_of", "held", "joined"]
+    from mohamjax.runtime.devices import Devices
 
 
 def _devices(text: str) -> int | str:
@@ -72,7 +70,7 @@ def devices_of(arguments: argparse.Namespace) -> Devices | None:
     """
     if arguments.devices is None:
         return None
-    from mohamjax.devices import chosen_devices
+    from mohamjax.runtime.devices import chosen_devices
 
     return chosen_devices(arguments.devices)
 
@@ -92,7 +90,7 @@ def joined(arguments: argparse.Namespace) -> Iterator[Devices | None]:
     import jax
     from jax.experimental import multihost_utils
 
-    from mohamjax.devices import chosen_devices, join
+    from mohamjax.runtime.devices import chosen_devices, join
 
     hush(bool(arguments.process))
     leave_at_once()

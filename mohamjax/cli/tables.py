@@ -12,8 +12,6 @@ from mohamjax.text import plural, table, wrapped
 if TYPE_CHECKING:
     from mohamjax.schedule import Bounds
 
-__all__ = ["choice_table", "fitted", "landmark_table", "lines", "set_table"]
-
 
 def fitted(rows: Sequence[Sequence[str]], stream: Any = None) -> str:
     """A table that fits the terminal; plain columns of any width where there is none.

@@ -13,8 +13,6 @@ from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
 from mohamjax.text import plural, table
 
-__all__ = ["add_parser", "run"]
-
 
 def _node(text: str) -> float:
     try:

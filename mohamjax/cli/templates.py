@@ -14,8 +14,6 @@ from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
 from mohamjax.text import table
 
-__all__ = ["add_parser", "run"]
-
 
 def add_parser(verbs: Any) -> None:
     """Adds the verb and its options."""

@@ -14,8 +14,6 @@ from mohamjax.cli.options import as_options
 from mohamjax.errors import one_line
 from mohamjax.progress import SILENCE_S, ProgressLines, duration
 
-__all__ = ["Terminal", "hush", "is_live", "say", "warn"]
-
 _hushed = False
 
 

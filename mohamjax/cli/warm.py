@@ -10,8 +10,6 @@ from mohamjax.cli import options
 from mohamjax.cli.terminal import Terminal, warn
 from mohamjax.errors import InputError
 
-__all__ = ["add_parser", "run"]
-
 
 def add_parser(verbs: Any) -> None:
     """Adds the verb and its options."""
@@ -30,18 +28,18 @@ def add_parser(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Compiles for one scenario after the other, and says how long each took."""
-    from mohamjax.hardware import load_templates, packaged_templates
-    from mohamjax.search import Settings, compile_search
+    from mohamjax.problem import DesignProblem
+    from mohamjax.search import Settings, compile_search, preset_package
     from mohamjax.workload import SCENARIOS, load_scenario
 
     if arguments.no_compile_cache:
         raise InputError("nothing would be kept", item="--no-compile-cache", remedy="leave it out")
     settings = Settings.preset(arguments.budget, preset=arguments.preset, seed=arguments.seed)
-    templates = load_templates(list(packaged_templates()))
+    package = preset_package(arguments.preset)
     for name in arguments.workload or SCENARIOS:
         application = load_scenario(name, warn=warn)
         terminal.announce(f"compiling for {application.name}, budget {arguments.budget}")
         began = time.perf_counter()
-        compile_search(application, templates, settings)
+        compile_search(DesignProblem(application, package=package), settings)
         terminal.line(f"{application.name}: {time.perf_counter() - began:.1f} s")
     return 0

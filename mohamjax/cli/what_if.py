@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from mohamjax.schedule import Evaluated
-    from mohamjax.schedule.whatif import Uncertainty
-
-__all__ = ["add_options", "answer", "asked", "check", "refuse_beside"]
+    from mohamjax.whatif import Uncertainty
 
 _SAMPLES = 1000
 
@@ -138,8 +136,8 @@ def answer(
     Raises:
         InputError: no design is valid, or the question cannot be answered.
     """
+    from mohamjax import whatif
     from mohamjax.io.what_if import columns_csv
-    from mohamjax.schedule import whatif
 
     for row in rows:
         if not row["valid"]:
@@ -158,7 +156,7 @@ def answer(
 
 def _answered(arguments: argparse.Namespace, candidates: Any, progress: Any) -> tuple[Any, str]:
     """The answer to the question, and what is said of it."""
-    from mohamjax.schedule import whatif
+    from mohamjax import whatif
 
     if arguments.vary:
         found = whatif.what_if(candidates, dict(arguments.vary), progress)
@@ -186,7 +184,7 @@ def _certainty(found: Uncertainty) -> str:
 
 def _figures(found: Any, title: str) -> Iterator[tuple[str, Figure]]:
     from mohamjax.plot import whatif as plot
-    from mohamjax.schedule.whatif import Sensitivities, WhatIf
+    from mohamjax.whatif import Sensitivities, WhatIf
 
     if isinstance(found, WhatIf):
         yield from plot.what_if_figures(found, title=title)

@@ -13,8 +13,6 @@ from mohamjax.cli.tables import fitted
 from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
 
-__all__ = ["add_parser", "run"]
-
 
 def add_parser(verbs: Any) -> None:
     """Adds the verb and its options."""

@@ -10,8 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["as_objectives", "measured", "positive", "precision", "with_spare_rows"]
-
 
 def precision(objectives: ArrayLike) -> contextlib.AbstractContextManager:
     """Double precision for the length of one call where the host hands in doubles.

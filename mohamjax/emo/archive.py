@@ -17,10 +17,8 @@ from numpy.typing import ArrayLike
 from mohamjax.emo._arrays import as_objectives, measured
 from mohamjax.emo.exclusive import guarded
 from mohamjax.emo.wide import enter_chunks
-from mohamjax.platforms import by_platform
-from mohamjax.struct import record
-
-__all__ = ["Archive", "archive_init", "archive_size", "archive_update"]
+from mohamjax.runtime.platforms import by_platform
+from mohamjax.runtime.struct import record
 
 _CHUNK = 512  # rows entered at once: the work is O(B (C + _CHUNK)), linear in B
 

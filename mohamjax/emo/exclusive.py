@@ -20,9 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mohamjax.blocks import in_fitting_blocks, steady_sum
-
-__all__ = ["DIRECTIONS", "depth", "exclusive_volume", "guarded", "holders"]
+from mohamjax.runtime.blocks import in_fitting_blocks, steady_sum
 
 DIRECTIONS = 1024
 """Directions of survival: enough for populations of some hundreds, and few enough to cost little."""

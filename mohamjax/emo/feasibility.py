@@ -10,8 +10,6 @@ import jax
 import jax.numpy as jnp
 from numpy.typing import ArrayLike
 
-__all__ = ["PENALTY", "constrained", "feasible"]
-
 PENALTY = 1e30
 """Smallest objective of an infeasible row; feasible objectives must stay below it."""
 

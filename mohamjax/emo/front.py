@@ -6,8 +6,6 @@ from collections.abc import Collection
 
 import numpy as np
 
-__all__ = ["distinct_front", "volume_subset"]
-
 
 def distinct_front(objectives: np.ndarray) -> np.ndarray:
     """Rows that no other row dominates, of equal ones the first.

@@ -7,12 +7,10 @@ import jax.numpy as jnp
 from jax import lax
 from numpy.typing import ArrayLike
 
-from mohamjax.blocks import pairwise_sum
 from mohamjax.emo._arrays import as_objectives, precision
 from mohamjax.emo.wide import profiles
-from mohamjax.platforms import by_platform
-
-__all__ = ["hypervolume"]
+from mohamjax.runtime.blocks import pairwise_sum
+from mohamjax.runtime.platforms import by_platform
 
 
 def hypervolume(front: ArrayLike, reference: ArrayLike) -> jax.Array:

@@ -12,8 +12,6 @@ from numpy.typing import ArrayLike
 
 from mohamjax.emo._arrays import as_objectives, check_shape, positive, precision
 
-__all__ = ["extremes", "knee_point", "landmark_rows"]
-
 
 def knee_point(front: ArrayLike, *, log: bool = False) -> jax.Array:
     """Row of a front that is nearest to its ideal point.

@@ -22,10 +22,8 @@ from mohamjax.emo.archive import Archive, archive_init, archive_update
 from mohamjax.emo.feasibility import feasible
 from mohamjax.emo.ranking import survive, tournament
 from mohamjax.emo.wide import repeated
-from mohamjax.platforms import by_platform
-from mohamjax.struct import record, take
-
-__all__ = ["NSGA2", "Archived", "ArchivedState", "NSGA2State", "evolve"]
+from mohamjax.runtime.platforms import by_platform
+from mohamjax.runtime.struct import record, take
 
 Genes = Any
 State = Any

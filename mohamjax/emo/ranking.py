@@ -17,9 +17,7 @@ from numpy.typing import ArrayLike
 from mohamjax.emo._arrays import as_objectives, precision
 from mohamjax.emo.exclusive import depth, exclusive_volume
 from mohamjax.emo.wide import chains, lexicographic, repeated
-from mohamjax.platforms import by_platform
-
-__all__ = ["crowding_distance", "non_dominated_rank", "survive", "tournament"]
+from mohamjax.runtime.platforms import by_platform
 
 _WORD = 32  # bits per word of the dominance matrix
 _BLOCK = 32  # rows whose ranks are settled, then pushed to all later rows, in one pass

@@ -15,8 +15,6 @@ from numpy.typing import ArrayLike
 from mohamjax.emo._arrays import as_objectives, precision
 from mohamjax.emo.ranking import crowding_distance
 
-__all__ = ["should_stop", "stability"]
-
 
 def stability(objectives: ArrayLike, rank: ArrayLike) -> jax.Array:
     """Largest finite crowding distance of the first front; 0 if it has none.

@@ -18,11 +18,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from mohamjax.blocks import varying
 from mohamjax.emo._arrays import measured
 from mohamjax.emo.exclusive import guarded
-
-__all__ = ["chains", "enter_chunks", "lexicographic", "profiles", "repeated"]
+from mohamjax.runtime.blocks import varying
 
 _BLOCK = 256  # rows whose longest chains are known beforehand
 _SQUARED = 16  # rows of the chains that products of the matrix with itself find; beyond, halves are joined

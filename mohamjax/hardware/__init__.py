@@ -1,14 +1,7 @@
 """Hardware: accelerator templates, technology tables, and the package."""
 
 from mohamjax.dims import DATA_SPACES
-from mohamjax.hardware.arrays import (
-    TemplateArrays,
-    check_ports,
-    leakage,
-    resize,
-    template_arrays,
-    template_structure,
-)
+from mohamjax.hardware.arrays import TemplateArrays, check_ports, leakage, resize, template_arrays, template_structure
 from mohamjax.hardware.machine import Architecture, Machine
 from mohamjax.hardware.memory import Memory, with_memory
 from mohamjax.hardware.package import (

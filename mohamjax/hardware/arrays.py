@@ -15,7 +15,6 @@ import numpy as np
 from jax import core as jax_core
 
 from mohamjax.errors import InputError
-from mohamjax.exported import exported_jit
 from mohamjax.hardware.machine import Machine
 from mohamjax.hardware.technology import (
     COMPONENT_CLASSES,
@@ -27,9 +26,8 @@ from mohamjax.hardware.technology import (
     mac_leakage,
 )
 from mohamjax.hardware.template import Level, Template
-from mohamjax.struct import cast, record
-
-__all__ = ["TemplateArrays", "check_ports", "leakage", "resize", "template_arrays", "template_structure"]
+from mohamjax.runtime.kept_programs import exported_jit
+from mohamjax.runtime.struct import cast, record
 
 
 @record

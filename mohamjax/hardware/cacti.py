@@ -17,12 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from mohamjax.code_hash import code_hash
 from mohamjax.errors import InputError
 from mohamjax.folders import cache_folder
 from mohamjax.hardware.template import Template
-
-__all__ = ["LARGEST_NODE_NM", "Memory", "keep", "logic_scaling", "make_sram_rows", "memories_of", "sram_figures"]
+from mohamjax.runtime.code_hash import code_hash
 
 LARGEST_NODE_NM = 90
 """Beyond it hwcomponents-cacti scales the figures of 22 nm up, to several times those of its own 90 nm."""

@@ -10,9 +10,7 @@ import dataclasses
 import jax
 import numpy as np
 
-from mohamjax.struct import record
-
-__all__ = ["Architecture", "Machine", "pad_machine"]
+from mohamjax.runtime.struct import record
 
 
 @record

@@ -21,8 +21,6 @@ from mohamjax.hardware.technology import DRAM_TYPES, DramType
 from mohamjax.hardware.template import Component, Level, Template
 from mohamjax.reader import choice
 
-__all__ = ["Bandwidth", "Memory", "MemoryForm", "memory_of", "memory_to_dict", "with_memory"]
-
 _OF_TEMPLATES = "template"
 """Type in files of the memory that every template names for itself."""
 

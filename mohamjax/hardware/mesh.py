@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["Link", "route", "trunks"]
-
 Link = tuple[tuple[int, int], tuple[int, int]]
 """Two neighbouring routers, the one nearer to the interface first."""
 

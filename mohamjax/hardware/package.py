@@ -26,25 +26,7 @@ from mohamjax.hardware.memory import Bandwidth, Memory, MemoryForm, memory_of, m
 from mohamjax.hardware.mesh import Link, route, trunks
 from mohamjax.hardware.technology import DRAM_TYPES
 from mohamjax.reader import as_given, read_yaml
-from mohamjax.struct import record
-
-__all__ = [
-    "CONTENTION",
-    "PLACEMENTS",
-    "PackageForm",
-    "PackageParameters",
-    "PackageTables",
-    "as_package",
-    "check_tiles",
-    "interface_positions",
-    "load_package",
-    "mesh_routes",
-    "nop_energy",
-    "package_from_dict",
-    "package_of",
-    "package_tables",
-    "package_to_dict",
-]
+from mohamjax.runtime.struct import record
 
 Placement = Literal["corner", "middle"]
 

@@ -12,12 +12,10 @@ import json
 import math
 from typing import Any
 
-from mohamjax.code_hash import code_hash
 from mohamjax.errors import InputError
 from mohamjax.folders import cache_folder
 from mohamjax.hardware.cacti import LARGEST_NODE_NM, keep
-
-__all__ = ["library_dram", "library_parts"]
+from mohamjax.runtime.code_hash import code_hash
 
 _PACKAGES = ("hwcomponents", "hwcomponents-cacti", "hwcomponents-library")
 

@@ -19,8 +19,6 @@ from mohamjax.hardware.technology import (
     technology_hash,
 )
 
-__all__ = ["RecordForm", "recorded_technology", "technology_record"]
-
 
 class FiguresForm(Form):
     """An array of a technology."""

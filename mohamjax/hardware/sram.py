@@ -18,8 +18,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["COSTS", "STANDBY", "SramCurves", "sram_curves", "sram_lookup"]
-
 COSTS = ("read energy [pJ]", "write energy [pJ]", "area [um^2]")
 """Quantities of `SramCurves.costs`; energies per access."""
 

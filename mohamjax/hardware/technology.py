@@ -27,32 +27,7 @@ from mohamjax.errors import InputError
 from mohamjax.forms import Amount, Factor, Form, Positive, Text, read_form
 from mohamjax.hardware.sram import sram_curves, sram_lookup
 from mohamjax.reader import as_given, choice, read_table, read_text, read_yaml
-from mohamjax.struct import cast, record
-
-__all__ = [
-    "COMPONENT_CLASSES",
-    "DRAM_TYPES",
-    "LEAKING",
-    "SRAM_COLUMNS",
-    "ComponentClass",
-    "Costs",
-    "DramType",
-    "Technology",
-    "TechnologyForm",
-    "as_technology",
-    "component_costs",
-    "component_leakage",
-    "counting_leakage",
-    "default_technology",
-    "load_technology",
-    "mac_costs",
-    "mac_leakage",
-    "packaged_sram_rows",
-    "packaged_technologies",
-    "read_sram_rows",
-    "sram_times",
-    "technology_hash",
-]
+from mohamjax.runtime.struct import cast, record
 
 ComponentClass = Literal["none", "sram", "regfile", "register", "dram", "fixed"]
 

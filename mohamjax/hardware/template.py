@@ -14,21 +14,7 @@ from typing import Any, Literal, get_args
 from mohamjax.dims import DATA_SPACES, DIMS, LAYER_TYPES
 from mohamjax.errors import InputError
 from mohamjax.hardware.technology import DRAM_TYPES
-from mohamjax.struct import shown_briefly
-
-__all__ = [
-    "KINDS",
-    "Component",
-    "Dataflow",
-    "Kind",
-    "Level",
-    "LevelRule",
-    "Mac",
-    "Template",
-    "fits",
-    "template_to_dict",
-    "with_word_bits",
-]
+from mohamjax.runtime.struct import shown_briefly
 
 Kind = Literal["dram", "sram", "rf", "reg", "dummy"]
 

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from mohamjax.dims import DATA_SPACES, DIMS
 from mohamjax.hardware.template import Limits, Template
 
-__all__ = ["describe"]
-
 
 def describe(template: Template) -> str:
     """A table of a template for people: levels outermost first, then the loops that each may have."""

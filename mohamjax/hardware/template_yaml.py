@@ -36,20 +36,6 @@ from mohamjax.hardware.template import (
 )
 from mohamjax.reader import as_given, found, read_yaml, suggestion
 
-__all__ = [
-    "TemplateForm",
-    "as_template",
-    "example_yaml",
-    "load_template",
-    "load_templates",
-    "named_templates",
-    "packaged_templates",
-    "template_from_dict",
-    "template_of",
-    "template_to_yaml",
-]
-
-
 _PACKAGED = ("eyeriss", "simba", "shidiannao")
 
 _VARIANTS = ("eyeriss-released",)

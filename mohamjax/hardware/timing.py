@@ -10,8 +10,6 @@ import numpy as np
 from mohamjax.hardware.technology import Technology, sram_times
 from mohamjax.hardware.template import Template
 
-__all__ = ["CLOCK_NS", "SlowBuffer", "slow_buffers"]
-
 CLOCK_NS = 1.0
 """Nanoseconds of a cycle: every template runs at 1 GHz (MOHaM, Table 4)."""
 

@@ -39,13 +39,7 @@ if TYPE_CHECKING:
     from mohamjax.io.checkpoint import CheckpointFile, read_checkpoint, write_checkpoint
     from mohamjax.io.job_transfer import read_transfer, write_transfer
     from mohamjax.io.mappings import MAPPINGS_FORMAT, best_nests, given_mappings, mappings_document
-    from mohamjax.io.results import (
-        HISTORY_COLUMNS,
-        front_csv,
-        front_rows,
-        read_certificate,
-        write_results,
-    )
+    from mohamjax.io.results import front_csv, front_rows, read_certificate, write_results
     from mohamjax.io.robust import package_rows, price_rows, read_comparisons, robust_rows, write_robust_results
     from mohamjax.io.schedules import evaluate_schedules
     from mohamjax.io.timeloop import TimeloopInput, evaluate_timeloop, read_timeloop
@@ -58,6 +52,7 @@ if TYPE_CHECKING:
         write_timeloop_designs,
         write_timeloop_mappings,
     )
+    from mohamjax.search.stores import HISTORY_COLUMNS
 
 __all__ = [
     "DESIGNS_FORMAT",

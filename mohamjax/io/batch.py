@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from mohamjax.devices import Devices, DevicesLike, chosen_devices
 from mohamjax.errors import InputError
 from mohamjax.hardware import Technology, as_technology, technology_hash
 from mohamjax.io.design_arrays import is_design_arrays, read_design_arrays
@@ -39,15 +38,14 @@ from mohamjax.io.schedules import (
     read_job_table,
     simulate_cases,
 )
+from mohamjax.jobs.table import JobTable, evaluate_table
 from mohamjax.mapping import Mapping
 from mohamjax.reader import found, read_lines
+from mohamjax.runtime.devices import Devices, DevicesLike, chosen_devices
+from mohamjax.runtime.struct import take
 from mohamjax.schedule import CYCLE_S, Design
 from mohamjax.schedule.batch import BLOCK, DesignBlocks, SetTables
 from mohamjax.schedule.fluid import DONE, REASONS
-from mohamjax.schedule.job_table import JobTable, evaluate_table
-from mohamjax.struct import take
-
-__all__ = ["BatchProgress", "BatchSummary", "Inputs", "evaluate_files", "find_inputs"]
 
 _ROWS = 4 * BLOCK  # of a block that is read at once, for every device
 _DESIGNS = (DESIGNS_FORMAT, SCHEDULE_FORMAT)

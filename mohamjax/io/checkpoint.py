@@ -19,8 +19,6 @@ from mohamjax.errors import InputError
 from mohamjax.io.files import parse_json, read_arrays, version_of, write_bytes
 from mohamjax.search.stores import ANEW, Checkpoint, is_key, leaves_by_path
 
-__all__ = ["CHECKPOINT_FORMAT", "CheckpointFile", "read_checkpoint", "write_checkpoint"]
-
 CHECKPOINT_FORMAT = "checkpoint/3"
 
 _LEVEL = 3

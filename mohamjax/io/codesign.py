@@ -19,12 +19,10 @@ import yaml
 from mohamjax.io.designs import designs_text
 from mohamjax.io.files import csv_text, write_together
 from mohamjax.io.results import front_rows
+from mohamjax.runtime.struct import plain
 from mohamjax.schedule import Evaluated
-from mohamjax.struct import plain
 from mohamjax.unico.results import evaluated_front, hardware_rows, history_rows, power_of
 from mohamjax.unico.search import CodesignResult
-
-__all__ = ["codesign_front", "write_codesign"]
 
 
 def codesign_front(result: CodesignResult, evaluated: Evaluated, kept: np.ndarray) -> list[dict[str, Any]]:

@@ -31,36 +31,20 @@ from typing import Any
 import jax
 import numpy as np
 
-from mohamjax import __version__
 from mohamjax.errors import InputError
-from mohamjax.hardware import (
-    Technology,
-    Template,
-    package_to_dict,
-    technology_record,
-    template_to_dict,
-)
+from mohamjax.hardware import Technology, Template, package_to_dict, technology_record, template_to_dict
 from mohamjax.io.designs_reader import DesignHeader, layer_row, read_header
 from mohamjax.io.files import open_arrays, parse_json
 from mohamjax.io.formats import DESIGN_ARRAYS_FORMAT, DESIGNS_FORMAT
 from mohamjax.io.mapped_arrays import MAX_MAPPED, mapped_arrays, write_arrays
 from mohamjax.mapping import Mapping, MappingTables, mappings_to_dicts
 from mohamjax.mapping.nest import padded
+from mohamjax.runtime.struct import take
 from mohamjax.schedule import Design, DesignFile, Evaluated
 from mohamjax.schedule.batch import gene_fault, sound_genes
 from mohamjax.schedule.setup import Setup
-from mohamjax.struct import take
+from mohamjax.version import __version__
 from mohamjax.workload import DIMS, ApplicationModel
-
-__all__ = [
-    "DesignArrays",
-    "is_design_arrays",
-    "nest_rows",
-    "problem_document",
-    "read_design_arrays",
-    "write_design_arrays",
-    "write_front_arrays",
-]
 
 _GENES = ("order", "assignment", "mapping", "template")
 _LEAVES = ("temporal", "order", "spatial", "spatial_order", "keep")

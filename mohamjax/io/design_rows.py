@@ -23,8 +23,6 @@ from mohamjax.io.nests import NestList, NestStore
 from mohamjax.schedule import Design
 from mohamjax.workload import ApplicationModel
 
-__all__ = ["DesignRows", "DesignRules", "read_rows"]
-
 
 @dataclasses.dataclass(frozen=True)
 class DesignRows:

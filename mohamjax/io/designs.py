@@ -60,8 +60,6 @@ from mohamjax.schedule.measures import measure_named
 from mohamjax.schedule.utilisation import layer_use
 from mohamjax.schedule.view import design_view
 
-__all__ = ["choose_designs", "designs_document", "designs_text", "evaluate_designs", "schedules_document"]
-
 
 def _short(value: Any) -> float:
     """Ten significant digits, short in a file: for amounts, not for times, whose differences may be millionths."""

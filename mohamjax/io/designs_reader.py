@@ -40,8 +40,6 @@ from mohamjax.schedule import DesignFile
 from mohamjax.schedule.setup import Setup
 from mohamjax.workload import DIMS, ApplicationModel, Layer, Network, WorkloadShape, load_scenario
 
-__all__ = ["DesignHeader", "header_rows", "identifier", "layer_row", "read_designs", "read_header"]
-
 _LONGEST_IDENTIFIER = 200
 
 

@@ -33,28 +33,6 @@ from mohamjax.errors import InputError
 from mohamjax.forms import keys_for_sure
 from mohamjax.reader import MOST_DIGITS, NO_UNICODE, check_digits, found, is_unicode, open_file, read_utf8
 
-__all__ = [
-    "DAMAGED",
-    "Parts",
-    "array_header",
-    "check_format",
-    "csv_text",
-    "dump_json",
-    "locked_file",
-    "locked_folder",
-    "open_arrays",
-    "parse_json",
-    "prepare_folder",
-    "read_arrays",
-    "read_json",
-    "uncollected",
-    "version_of",
-    "write_bytes",
-    "write_json",
-    "write_text",
-    "write_together",
-]
-
 MAX_ARRAYS = 1 << 30
 """Bytes of the arrays of an npz file, all together."""
 

@@ -6,9 +6,6 @@ import os
 import pathlib
 from collections.abc import Sequence
 
-__all__ = ["DESIGNS_FORMAT", "DESIGN_ARRAYS_FORMAT", "SCHEDULE_FORMAT", "SUFFIXES", "is_batch"]
-
-
 DESIGNS_FORMAT = "designs/1"
 
 

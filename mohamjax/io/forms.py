@@ -20,29 +20,6 @@ from mohamjax.forms import Amount, Bound, Bounds, Form, Index, OpenForm, Pair, P
 from mohamjax.hardware import PackageForm, RecordForm, TemplateForm
 from mohamjax.mapping.notation import NestForm, OwnedNestForm, WrittenNestForm
 
-__all__ = [
-    "DESIGN_PARTS",
-    "BoundsForm",
-    "CalledForm",
-    "CaseForm",
-    "ChipletForm",
-    "DesignForm",
-    "DesignsForm",
-    "FluidAnswerForm",
-    "FluidForm",
-    "JobForm",
-    "JobTableAnswerForm",
-    "JobTableForm",
-    "MappingsForm",
-    "MarkForm",
-    "NetworkForm",
-    "OrderForm",
-    "SchedulesAnswerForm",
-    "SchedulesForm",
-    "StepForm",
-    "TransferForm",
-]
-
 Reference = Annotated[Index | Text, Meta(description="a name or a 0-based number")]
 """A job, accelerator or resource."""
 

@@ -30,8 +30,6 @@ from mohamjax.reader import StrictLoader, close_names, read_table, read_text
 from mohamjax.schedule.setup import Setup
 from mohamjax.workload import ApplicationModel
 
-__all__ = ["COLUMNS", "Imported", "Target", "read_allocation", "read_cost_table", "read_layer_table"]
-
 COLUMNS: dict[str, tuple[str, ...]] = {
     "schedule": ("schedule", "design", "design_id", "solution", "solution_id", "individual", "point"),
     "network": ("network", "model", "workload", "application"),

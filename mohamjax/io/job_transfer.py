@@ -1,4 +1,4 @@
-"""What G# keeps of a schedule for another batch, in a file (`search.jobs.transfer`).
+"""What G# keeps of a schedule for another batch, in a file (`jobs.transfer`).
 
 Format `job-transfer/1` (JSON):
 
@@ -18,15 +18,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from mohamjax import __version__
 from mohamjax.errors import InputError
 from mohamjax.forms import read_form
 from mohamjax.io.files import check_format, read_json, write_json
 from mohamjax.io.forms import TransferForm
-from mohamjax.search.jobs.transfer import RankedSchedule, Transfer
-
-__all__ = ["TRANSFER_FORMAT", "read_transfer", "transfer_document", "write_transfer"]
-
+from mohamjax.jobs.transfer import RankedSchedule, Transfer
+from mohamjax.version import __version__
 
 TRANSFER_FORMAT = "job-transfer/1"
 

@@ -31,12 +31,10 @@ from mohamjax.errors import InputError
 from mohamjax.forms import Form, Text, read_form
 from mohamjax.hardware import load_template
 from mohamjax.io.files import dump_json, write_text
+from mohamjax.jobs.analysis import Style, job_layer
+from mohamjax.jobs.platform import PLATFORMS, Core, JobBatch, Platform, TemplateCore, named_platform
+from mohamjax.jobs.table import JobTable
 from mohamjax.reader import found, read_table, read_text, read_yaml
-from mohamjax.schedule.job_analysis import Style, job_layer
-from mohamjax.schedule.job_platform import PLATFORMS, Core, JobBatch, Platform, TemplateCore, named_platform
-from mohamjax.schedule.job_table import JobTable
-
-__all__ = ["PlatformForm", "job_table_document", "load_platform", "read_jobs", "write_job_table"]
 
 _NAMES = ("job", "layer", "layer_id", "name")
 _TENANTS = ("tenant", "network", "model")

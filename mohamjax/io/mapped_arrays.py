@@ -17,9 +17,6 @@ import numpy as np
 from mohamjax.errors import InputError
 from mohamjax.io.files import array_header, open_arrays
 
-__all__ = ["MAX_MAPPED", "mapped_arrays", "replacing", "write_arrays"]
-
-
 MAX_MAPPED = 1 << 42
 """Bytes of a file whose arrays are mapped: they are paged in as they are used."""
 

@@ -12,12 +12,10 @@ import warnings
 import numpy as np
 
 from mohamjax import folders
-from mohamjax.code_hash import code_hash, code_unchanged
 from mohamjax.io.files import read_arrays, write_bytes
 from mohamjax.mapping.nest import Mapping
 from mohamjax.mapping.tables import MappingTables
-
-__all__ = ["MappingCache", "cache_folder", "mapping_cache"]
+from mohamjax.runtime.code_hash import code_hash, code_unchanged
 
 
 def cache_folder() -> pathlib.Path:

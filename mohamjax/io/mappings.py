@@ -22,32 +22,24 @@ import jax
 import msgspec
 import numpy as np
 
-from mohamjax import __version__
 from mohamjax.errors import InputError
 from mohamjax.forms import read_form
 from mohamjax.hardware import template_arrays
 from mohamjax.io.files import check_format, read_json
 from mohamjax.io.forms import MappingsForm
 from mohamjax.io.timeloop import read_timeloop
-from mohamjax.mapping import (
-    Mapping,
-    MappingTables,
-    encode,
-    loop_nest,
-    mapping_to_dict,
-)
+from mohamjax.mapper.problems import pair_space, prime_slots
+from mohamjax.mapping import Mapping, MappingTables, encode, loop_nest, mapping_to_dict
 from mohamjax.mapping.nest import pad_mapping
 from mohamjax.mapping.notation import mapping_of, padded_of
 from mohamjax.reader import found
-from mohamjax.schedule.bounds import alone, offchip_bandwidth
+from mohamjax.schedule.bounds import isolated_cycles, offchip_bandwidth
 from mohamjax.schedule.setup import Setup
-from mohamjax.search.mapper_context import pair_space, prime_slots
+from mohamjax.version import __version__
 from mohamjax.workload import DIMS, UniqueLayer
 
 if TYPE_CHECKING:
-    from mohamjax.search.network_level import NetworkChoice
-
-__all__ = ["MAPPINGS_FORMAT", "best_nests", "given_mappings", "mappings_document"]
+    from mohamjax.mapper.network_level import NetworkChoice
 
 MAPPINGS_FORMAT = "mappings/1"
 
@@ -66,7 +58,7 @@ def mappings_document(
     """
     application, templates = setup.application, setup.templates
     bandwidth = offchip_bandwidth(setup.package)
-    alone_cycles = alone(tables, setup.package)
+    alone_cycles = isolated_cycles(tables, setup.package)
     sets = []
     owners = application.unique_of_layer
     for u, unique in enumerate(application.unique_layers):
@@ -136,7 +128,7 @@ def best_nests(setup: Setup, tables: MappingTables) -> str:
     """
     application, templates = setup.application, setup.templates
     blocks = []
-    alone_cycles = alone(tables, setup.package)
+    alone_cycles = isolated_cycles(tables, setup.package)
     for u, unique in enumerate(application.unique_layers):
         name = application.layers[application.unique_of_layer.index(u)].name
         for t, template in enumerate(templates):

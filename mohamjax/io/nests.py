@@ -19,10 +19,8 @@ from mohamjax.mapping import Mapping, constraints, encode, map_space, prime_fact
 from mohamjax.mapping.membership import lie_in
 from mohamjax.mapping.notation import OwnedNestForm, mapping_of, mappings_of, padded_of
 from mohamjax.mapping.space import MapSpace
-from mohamjax.struct import take
+from mohamjax.runtime.struct import take
 from mohamjax.workload import DIMS, ApplicationModel
-
-__all__ = ["NestList", "NestStore"]
 
 _LEAVES = ("temporal", "order", "spatial", "spatial_order", "keep")
 

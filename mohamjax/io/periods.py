@@ -20,8 +20,6 @@ import numpy as np
 from mohamjax.io.files import dump_json, write_text
 from mohamjax.schedule import Evaluated, run_periods
 
-__all__ = ["PERIODS_FORMAT", "periods_document", "write_periods"]
-
 PERIODS_FORMAT = "design-periods/1"
 
 

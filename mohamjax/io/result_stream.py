@@ -30,8 +30,6 @@ from mohamjax.io.forms import MarkForm
 from mohamjax.io.mapped_arrays import write_arrays
 from mohamjax.reader import found, read_text
 
-__all__ = ["NUMBERS", "ResultStream"]
-
 JOURNAL_FORMAT = "evaluation-journal/1"
 
 _ANEW = "begin anew without the argument `resume`"

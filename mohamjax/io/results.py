@@ -26,12 +26,10 @@ from mohamjax.io.designs import designs_text
 from mohamjax.io.files import check_format, csv_text, dump_json, read_json, write_together
 from mohamjax.io.forms import BoundsForm
 from mohamjax.reader import found
+from mohamjax.runtime.struct import plain
 from mohamjax.schedule import Bounds, Certificate, Evaluated, network_latencies
 from mohamjax.schedule.measures import measure_named
 from mohamjax.search.stores import HISTORY_COLUMNS
-from mohamjax.struct import plain
-
-__all__ = ["HISTORY_COLUMNS", "front_csv", "front_rows", "read_certificate", "write_results"]
 
 BOUNDS_FILE, BOUNDS_FORMAT = "bounds.json", "bounds/1"
 

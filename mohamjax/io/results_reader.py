@@ -21,8 +21,6 @@ from mohamjax.schedule import Certificate, Evaluated
 from mohamjax.schedule.measures import DEFAULT, measure_named
 from mohamjax.unico.config import CODESIGN_FORMAT
 
-__all__ = ["ResultDesigns", "ResultFiles", "evaluate_results", "read_results"]
-
 _REMEDY = "give the results folder of a search"
 _MOST = 1e100  # so that no sum or margin leaves the range of numbers
 _OBJECTIVES = ("latency_s", "energy_J", "area_mm2")

@@ -6,7 +6,7 @@
 - `robust.csv`: one row per package and model, and before them those over all searched models:
   `front,design_id,model,role,latency_s,energy_J,area_mm2,runs,reason`. The front is `robust`, or `nominal` for packages
   that were found for the nominal model alone;
-- `price.csv`: one row per model, `model,role,price` (`schedule.price`) and how many packages it runs on;
+- `price.csv`: one row per model, `model,role,price` (`robust.price`) and how many packages it runs on;
 - `nominal/`: the results folder of the search for the nominal model.
 """
 
@@ -27,14 +27,12 @@ from mohamjax.io.designs import designs_text
 from mohamjax.io.files import csv_text, write_together
 from mohamjax.io.results import BOUNDS_FILE, write_results
 from mohamjax.reader import found, read_table, read_text
+from mohamjax.robust.price import ALL, Comparison
+from mohamjax.robust.reschedule import Served
+from mohamjax.robust.robust_search import RobustFront, RobustResult
+from mohamjax.runtime.struct import plain
 from mohamjax.schedule import OBJECTIVES
-from mohamjax.schedule.price import ALL, Comparison
-from mohamjax.search.reschedule import Served
-from mohamjax.search.robust import RobustFront, RobustResult
 from mohamjax.search.stores import HISTORY_COLUMNS
-from mohamjax.struct import plain
-
-__all__ = ["package_rows", "price_rows", "read_comparisons", "robust_rows", "write_robust_results"]
 
 ROBUST_FILE, PRICE_FILE, NOMINAL_FOLDER = "robust.csv", "price.csv", "nominal"
 _NOMINAL_FILES = ("front.csv", "designs.json", "history.csv", "config.yaml", "checkpoint.npz", BOUNDS_FILE)

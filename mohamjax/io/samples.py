@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from mohamjax.dims import DATA_SPACES, RELEVANT, WINDOWS, C, G, K, N, O, W
+from mohamjax.dims import DATA_SPACES, DIMS, RELEVANT, WINDOWS, C, G, K, N, O, W
 from mohamjax.errors import InputError
 from mohamjax.hardware.machine import Architecture, Machine, pad_machine
 from mohamjax.io.files import dump_json, parse_json, read_json, write_text
@@ -26,9 +26,7 @@ from mohamjax.mapping.nest import Mapping
 from mohamjax.mapping.notation import mapping_from_dict
 from mohamjax.mapping.predict import alike
 from mohamjax.reader import read_lines
-from mohamjax.workload.layer import DIMS, WorkloadShape
-
-__all__ = ["evaluate_samples", "read_architectures", "read_samples", "report_samples"]
+from mohamjax.workload.layer import WorkloadShape
 
 
 class _Fields:

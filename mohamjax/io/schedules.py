@@ -47,28 +47,15 @@ import jax.numpy as jnp
 import numpy as np
 from msgspec import UNSET
 
-from mohamjax.devices import Devices
 from mohamjax.errors import InputError
 from mohamjax.forms import read_form
 from mohamjax.io.files import check_format, dump_json, read_json, write_text
 from mohamjax.io.forms import CaseForm, FluidForm, JobForm, JobTableForm, OrderForm
+from mohamjax.jobs.table import JobTable, evaluate_table
+from mohamjax.runtime.devices import Devices
+from mohamjax.runtime.struct import shown_briefly
 from mohamjax.schedule.fluid import DONE, REASONS, Timeline, predecessor_bits, simulate, split_resources
-from mohamjax.schedule.job_table import JobTable, evaluate_table
 from mohamjax.schedule.segments import Segment, segments
-from mohamjax.struct import shown_briefly
-
-__all__ = [
-    "FLUID_FORMAT",
-    "JOB_TABLE_FORMAT",
-    "SCHEDULE_READERS",
-    "ScheduleFile",
-    "TableSchedules",
-    "evaluate_schedules",
-    "read_case",
-    "read_job_table",
-    "schedule_arrays",
-    "simulate_cases",
-]
 
 FLUID_FORMAT = "fluid-schedule/1"
 JOB_TABLE_FORMAT = "job-table/1"

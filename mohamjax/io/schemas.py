@@ -11,12 +11,10 @@ from mohamjax.forms import Form, OpenForm
 from mohamjax.hardware import PackageForm, TechnologyForm, TemplateForm
 from mohamjax.io import forms
 from mohamjax.io.jobs import PlatformForm
+from mohamjax.problem.requirements import RequirementsForm
 from mohamjax.reader import suggestion
-from mohamjax.schedule.requirements import RequirementsForm
 from mohamjax.workload.ensemble import RobustForm
 from mohamjax.workload.scenario import ScenarioForm
-
-__all__ = ["FORMS", "schema"]
 
 FORMS: dict[str, type[Form | OpenForm]] = {
     "schedule/1": forms.SchedulesForm,

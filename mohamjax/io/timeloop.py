@@ -22,6 +22,7 @@ from typing import Any
 
 import yaml
 
+from mohamjax.dims import DIMS
 from mohamjax.errors import InputError
 from mohamjax.hardware import DATA_SPACES, Architecture
 from mohamjax.io.samples import report_samples
@@ -32,10 +33,7 @@ from mohamjax.mapping import Sample
 from mohamjax.mapping.nest import Mapping
 from mohamjax.mapping.space import Constraints
 from mohamjax.reader import QuickLoader, StrictLoader, found, read_yaml
-from mohamjax.workload.layer import DIMS, WorkloadShape
-
-__all__ = ["TimeloopInput", "evaluate_timeloop", "read_timeloop"]
-
+from mohamjax.workload.layer import WorkloadShape
 
 _KNOWN = {"architecture", "problem", "mapping", "architecture_constraints", "mapspace_constraints", "constraints"}
 _KNOWN |= {"mapspace", "mapper", "ERT", "ART"}

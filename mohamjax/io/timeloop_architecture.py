@@ -15,9 +15,6 @@ from mohamjax.hardware import Architecture
 from mohamjax.hardware.machine import Machine
 from mohamjax.io.timeloop_place import DIGITS, LARGEST_WHOLE, At, kept
 
-__all__ = ["BANDWIDTHS", "read_architecture", "read_tables"]
-
-
 _RANGE = re.compile(r"^(?P<name>.+?)\s*\[\s*(?P<first>\d+)\s*\.\.\s*(?P<last>\d+)\s*\]$")
 
 

@@ -10,15 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from mohamjax.dims import DATA_SPACES
+from mohamjax.dims import DATA_SPACES, DIMS
 from mohamjax.hardware import Architecture
 from mohamjax.io.timeloop_place import DIGITS, At, kept
 from mohamjax.mapping.nest import Mapping
 from mohamjax.mapping.space import UNLIMITED, Constraints
-from mohamjax.workload.layer import DIMS, WorkloadShape
-
-__all__ = ["SECOND", "read_constraints", "read_mapping", "read_problem"]
-
+from mohamjax.workload.layer import WorkloadShape
 
 SECOND = {"G": "H", "N": "B", "K": "L", "C": "D"}
 """Dimensions whose spatial loops may be written in two parts, and what the second part is called."""

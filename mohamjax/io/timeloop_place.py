@@ -9,9 +9,6 @@ from typing import Any
 from mohamjax.dims import DATA_SPACES
 from mohamjax.errors import InputError
 
-__all__ = ["DIGITS", "LARGEST_WHOLE", "At", "kept"]
-
-
 LARGEST_WHOLE = 2**53  # what a float counts exactly
 
 

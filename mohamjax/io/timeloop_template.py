@@ -17,9 +17,7 @@ from mohamjax.dims import DATA_SPACES, DIMS
 from mohamjax.hardware import LevelRule, Technology, Template, template_arrays
 from mohamjax.hardware.template import Limits
 from mohamjax.io.timeloop_writer import template_architecture, write_documents, write_timeloop
-from mohamjax.struct import cast
-
-__all__ = ["template_constraints", "write_timeloop_template"]
+from mohamjax.runtime.struct import cast
 
 
 def write_timeloop_template(

@@ -30,20 +30,10 @@ from mohamjax.io.timeloop_architecture import BANDWIDTHS
 from mohamjax.io.timeloop_loops import SECOND
 from mohamjax.mapping import Mapping, MappingTables, Sample, predict
 from mohamjax.mapping.nest import padded_shape
+from mohamjax.runtime.struct import cast
 from mohamjax.schedule import Evaluated
 from mohamjax.schedule.setup import Setup
-from mohamjax.struct import cast
 from mohamjax.workload import DIMS, WorkloadShape
-
-__all__ = [
-    "TimeloopExport",
-    "template_architecture",
-    "timeloop_documents",
-    "write_documents",
-    "write_timeloop",
-    "write_timeloop_designs",
-    "write_timeloop_mappings",
-]
 
 _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 

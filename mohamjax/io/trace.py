@@ -18,8 +18,6 @@ from typing import Any, NamedTuple
 
 from mohamjax.schedule.view import DesignView, Traffic
 
-__all__ = ["TIME_UNITS", "TraceRow", "chrome_trace", "design_trace"]
-
 TIME_UNITS = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3, "cycles": 1e-3}
 """Microseconds, the unit of the format, per unit of time; a cycle is a nanosecond (1 GHz)."""
 

@@ -8,8 +8,6 @@ from collections import abc
 
 import numpy as np
 
-__all__ = ["columns_csv"]
-
 
 def _cells(column: np.ndarray) -> list[str]:
     """A column as text that reads back as it is."""

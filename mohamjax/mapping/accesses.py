@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from mohamjax.dims import ALL, DATA_SPACES, RELEVANT, C, G, I, K, N, O, P, Q, R, S, W, input_window, tensor_words
+from mohamjax.dims import ALL, DATA_SPACES, DIMS, RELEVANT, C, G, I, K, N, O, P, Q, R, S, W, input_window, tensor_words
 from mohamjax.hardware.machine import Machine
 from mohamjax.mapping.children import (
     MAX_CHILDREN,
@@ -28,11 +28,8 @@ from mohamjax.mapping.children import (
 )
 from mohamjax.mapping.links import input_share, link_traffic, mac_traffic
 from mohamjax.mapping.nest import LayerArrays, Mapping
-from mohamjax.platforms import short_scan
-from mohamjax.struct import record
-from mohamjax.workload.layer import DIMS
-
-__all__ = ["AccessCounts", "count_accesses"]
+from mohamjax.runtime.platforms import short_scan
+from mohamjax.runtime.struct import record
 
 
 @record

@@ -16,27 +16,8 @@ from jax import lax
 
 from mohamjax.dims import ALL, DATA_SPACES, DIMS, RELEVANT, C, G, I, N, O, P, Q, R, S, W
 from mohamjax.mapping.nest import LayerArrays
-from mohamjax.platforms import short_scan
-from mohamjax.struct import record
-
-__all__ = [
-    "MAX_CHILDREN",
-    "Windows",
-    "are_relevant",
-    "by_slot",
-    "exact_divide",
-    "group_counts",
-    "group_labels",
-    "hop_sums",
-    "indices",
-    "mesh_shape",
-    "multicast_classes",
-    "product_over",
-    "quotient",
-    "sorted_groups",
-    "widest",
-    "windows",
-]
+from mohamjax.runtime.platforms import short_scan
+from mohamjax.runtime.struct import record
 
 MAX_CHILDREN = 256
 """Default room, in children of one level, of the tables from which wires and links are counted."""

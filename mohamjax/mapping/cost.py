@@ -20,30 +20,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from mohamjax.blocks import WIDE, in_blocks, in_fitting_blocks
 from mohamjax.dims import I, O, W
 from mohamjax.hardware.machine import Machine
 from mohamjax.mapping.accesses import AccessCounts, count_accesses, outermost
 from mohamjax.mapping.children import MAX_CHILDREN, exact_divide, product_over, widest
 from mohamjax.mapping.nest import LayerArrays, Mapping
-from mohamjax.struct import record
-
-__all__ = [
-    "MAX_CHILDREN",
-    "REASONS",
-    "CycleCounts",
-    "EnergyBreakdown",
-    "Evaluation",
-    "area",
-    "cycles",
-    "energy",
-    "evaluate_batch",
-    "map_blocks",
-    "minimal_hardware",
-    "offchip_bytes",
-    "plausible",
-    "validity",
-]
+from mohamjax.runtime.blocks import WIDE, in_blocks, in_fitting_blocks
+from mohamjax.runtime.struct import record
 
 BLOCK = 128
 """Mappings of a block on a processor."""

@@ -16,8 +16,6 @@ from mohamjax.mapping.children import MAX_CHILDREN
 from mohamjax.mapping.cost import REASONS, Evaluation, evaluate_batch
 from mohamjax.mapping.nest import LayerArrays, Mapping
 
-__all__ = ["explain", "explain_evaluation", "explanation_text", "rejection"]
-
 
 def whole(value: Any) -> int | float:
     """A number as Python writes it best: an int where it is whole."""

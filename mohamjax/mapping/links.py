@@ -30,10 +30,8 @@ from mohamjax.mapping.children import (
     sorted_groups,
     widest,
 )
-from mohamjax.platforms import short_scan
-from mohamjax.struct import record
-
-__all__ = ["InputTraffic", "MacTraffic", "input_share", "link_traffic", "mac_traffic"]
+from mohamjax.runtime.platforms import short_scan
+from mohamjax.runtime.struct import record
 
 
 @record

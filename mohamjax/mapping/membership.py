@@ -10,9 +10,7 @@ import numpy as np
 from mohamjax.dims import ALL, tensor_words
 from mohamjax.mapping.nest import Mapping
 from mohamjax.mapping.space import MapSpace, prescribed_places, stack_spaces
-from mohamjax.struct import take
-
-__all__ = ["lie_in"]
+from mohamjax.runtime.struct import take
 
 _BLOCK = 4096  # nests at once, of some ten kilobytes each
 

@@ -12,12 +12,10 @@ import jax
 import numpy as np
 
 from mohamjax.dims import DIMS
-from mohamjax.struct import record
+from mohamjax.runtime.struct import record
 
 if TYPE_CHECKING:
     from mohamjax.workload import WorkloadShape
-
-__all__ = ["Array", "LayerArrays", "Mapping", "covered", "pad_mapping", "padded", "padded_names", "padded_shape"]
 
 Array = jax.Array | np.ndarray
 """What a field may hold: on the host NumPy, else JAX."""

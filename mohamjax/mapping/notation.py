@@ -24,21 +24,8 @@ from mohamjax.errors import InputError
 from mohamjax.forms import Bound, Bounds, Form, OpenForm, as_written, read_form
 from mohamjax.hardware import DATA_SPACES
 from mohamjax.mapping.nest import Mapping, covered, padded, padded_names
-from mohamjax.struct import take
+from mohamjax.runtime.struct import take
 from mohamjax.workload import DIMS
-
-__all__ = [
-    "NestForm",
-    "OwnedNestForm",
-    "WrittenNestForm",
-    "loop_nest",
-    "mapping_from_dict",
-    "mapping_of",
-    "mapping_to_dict",
-    "mappings_of",
-    "mappings_to_dicts",
-    "padded_of",
-]
 
 
 def mapping_to_dict(

@@ -17,8 +17,6 @@ from mohamjax.dims import RELEVANCE, R, S
 from mohamjax.hardware.machine import Machine
 from mohamjax.mapping.space import Constraints, prime_factors
 
-__all__ = ["ALTERNATIVES", "MOST_PADDED", "padded_bounds"]
-
 ALTERNATIVES = 4
 """Bounds per dimension that a mapping may choose from, its own among them."""
 

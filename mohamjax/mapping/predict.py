@@ -15,9 +15,6 @@ from mohamjax.mapping.cost import Evaluation, area, evaluate_batch
 from mohamjax.mapping.nest import LayerArrays, Mapping, pad_mapping
 from mohamjax.workload.layer import WorkloadShape
 
-__all__ = ["Sample", "alike", "predict"]
-
-
 _CHUNK = 4096
 _STEP = 512
 _LEAST = 32

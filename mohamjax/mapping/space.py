@@ -28,49 +28,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mohamjax.blocks import short_argsort
 from mohamjax.dims import ALL, DATA_SPACES, DIMS, RELEVANCE, tensor_words
 from mohamjax.errors import InputError
 from mohamjax.hardware.machine import Machine
 from mohamjax.mapping.nest import Array, LayerArrays, Mapping, covered
-from mohamjax.programs import light_jit
-from mohamjax.struct import record, take
+from mohamjax.runtime.blocks import short_argsort
+from mohamjax.runtime.programs import light_jit
+from mohamjax.runtime.struct import record, take
 
 if TYPE_CHECKING:
     from mohamjax.hardware import Template
     from mohamjax.workload import WorkloadShape
-
-__all__ = [
-    "UNLIMITED",
-    "Constraints",
-    "MapSpace",
-    "MappingGenes",
-    "Nest",
-    "admits",
-    "constraints",
-    "covering",
-    "decode",
-    "encode",
-    "evict",
-    "extents",
-    "genes_of",
-    "layer_arrays",
-    "map_space",
-    "move",
-    "nest",
-    "overflows",
-    "prescribed_places",
-    "prime_factors",
-    "random_orders",
-    "respects",
-    "room",
-    "sample",
-    "slot_factors",
-    "slot_level",
-    "stack_spaces",
-    "stacked_layers",
-    "tile_words",
-]
 
 UNLIMITED = 2**30
 """A limit at or above this does not limit."""

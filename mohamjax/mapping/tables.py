@@ -13,13 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mohamjax.blocks import in_fitting_blocks
 from mohamjax.dims import P, Q, R, S
 from mohamjax.hardware import Machine, Technology, TemplateArrays, resize
 from mohamjax.mapping.accesses import AccessCounts, count_accesses, outermost
+from mohamjax.mapping.children import MAX_CHILDREN
 from mohamjax.mapping.cost import (
     BLOCK,
-    MAX_CHILDREN,
     CycleCounts,
     EnergyBreakdown,
     area,
@@ -30,22 +29,10 @@ from mohamjax.mapping.cost import (
     validity,
 )
 from mohamjax.mapping.nest import LayerArrays, Mapping
-from mohamjax.programs import lean_jit
-from mohamjax.struct import record, take
+from mohamjax.runtime.blocks import in_fitting_blocks
+from mohamjax.runtime.programs import lean_jit
+from mohamjax.runtime.struct import record, take
 from mohamjax.workload import DIMS
-
-__all__ = [
-    "MappingTables",
-    "OwnHardware",
-    "assemble",
-    "column_shapes",
-    "entries_of",
-    "need_children",
-    "on_own_hardware",
-    "recast",
-    "tabulate",
-    "tabulate_sets",
-]
 
 _BATCH = 8 * BLOCK
 

@@ -19,10 +19,8 @@ import numpy as np
 from mohamjax.dims import DIMS, RELEVANT, WINDOWS, C, G, N, O, W
 from mohamjax.hardware import TemplateArrays
 from mohamjax.mapping.tables import MappingTables
-from mohamjax.struct import record
+from mohamjax.runtime.struct import record
 from mohamjax.workload import WorkloadShape
-
-__all__ = ["ArraySizes", "Wires", "hop_columns", "least_hops", "wires"]
 
 _EVERY = 16
 _UNCOUNTED = 1  # column of all arrays that were not counted

@@ -13,8 +13,6 @@ from collections import abc
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["charts"]
-
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 
 SHAPES = ("circle", "triangle-up", "square", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")

@@ -14,13 +14,11 @@ import jax
 import numpy as np
 import yaml
 
-from mohamjax import __version__
 from mohamjax.mapping import loop_nest
 from mohamjax.schedule import Certificate, Evaluated, Staircase, by_type, landmarks, layer_use
 from mohamjax.schedule.measures import DEFAULT, measure_named
 from mohamjax.schedule.view import ENERGY_PARTS, DesignView, design_view
-
-__all__ = ["REPORT_FORMAT", "Result", "contents", "spread"]
+from mohamjax.version import __version__
 
 REPORT_FORMAT = "report/1"
 

@@ -20,8 +20,6 @@ from typing import Any
 from mohamjax.errors import InputError
 from mohamjax.page.charts import charts
 
-__all__ = ["page", "plotting_library"]
-
 _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
 

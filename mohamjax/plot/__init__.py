@@ -1,19 +1,11 @@
 """Figures."""
 
-from mohamjax.plot.design import (
-    ChipletView,
-    DesignView,
-    LayerBar,
-    Slowdown,
-    area_shares,
-    design_view,
-    energy_breakdown,
-    gantt,
-)
+from mohamjax.plot.design import area_shares, energy_breakdown, gantt
 from mohamjax.plot.front import Front, convergence, front_projections
 from mohamjax.plot.mappings import MappingSet, parallel_coordinates
 from mohamjax.plot.results import front_of, result_figures
 from mohamjax.plot.style import FORMATS, rendered
+from mohamjax.schedule.view import ChipletView, DesignView, LayerBar, Slowdown, design_view
 
 __all__ = [
     "FORMATS",

@@ -28,18 +28,7 @@ from mohamjax.plot.style import (
     text_width,
     write_labels,
 )
-from mohamjax.schedule.view import ENERGY_PARTS, ChipletView, DesignView, LayerBar, Slowdown, design_view
-
-__all__ = [
-    "ChipletView",
-    "DesignView",
-    "LayerBar",
-    "Slowdown",
-    "area_shares",
-    "design_view",
-    "energy_breakdown",
-    "gantt",
-]
+from mohamjax.schedule.view import ENERGY_PARTS, DesignView
 
 _INCH_PER_ROW = 0.36
 _BAR = 0.84  # height of a bar, of the height of its row

@@ -21,8 +21,6 @@ from mohamjax.schedule import Certificate, FrontCurves, Staircase, landmarks
 from mohamjax.schedule.measures import DEFAULT, measure_named
 from mohamjax.text import plural
 
-__all__ = ["Front", "convergence", "front_projections"]
-
 _PANELS = {3: ((0, 1, 2), (0, 2, 1), (1, 2, 0)), 2: ((0, 1, None),)}
 """By the number of objectives: those on x, on y and in colours."""
 

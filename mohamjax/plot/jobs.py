@@ -14,8 +14,6 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 from mohamjax.plot.style import PALETTE, clean, fill, heading, legend_below, new_figure, shade, styled
 from mohamjax.schedule.segments import flow
 
-__all__ = ["JobView", "job_convergence", "job_gantt", "method_bars"]
-
 _INCH_PER_ROW = 0.3
 _BAR = 0.8
 _OTHERS = 7  # tenants with a colour of their own; the rest share one

@@ -11,8 +11,6 @@ from matplotlib.lines import Line2D
 
 from mohamjax.plot.style import clean, heading, legend_below, new_figure, quantity, styled
 
-__all__ = ["MappingSet", "parallel_coordinates"]
-
 _MOST = 30
 _ROLES = (("fastest", "#D55E00"), ("most frugal", "#009E73"), ("smallest", "#0072B2"))
 _UNITS = ("s", "J", "mm²")

@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from mohamjax.plot.design import DesignView, area_shares, energy_breakdown, gantt
+from mohamjax.plot.design import area_shares, energy_breakdown, gantt
 from mohamjax.plot.front import Front, convergence, front_projections, roles_by_row
 from mohamjax.schedule import Certificate, Evaluated, landmarks
 from mohamjax.schedule.measures import DEFAULT, measure_named
-
-__all__ = ["front_of", "result_figures"]
+from mohamjax.schedule.view import DesignView
 
 _FIGURES = {"gantt": gantt, "area": area_shares, "energy": energy_breakdown}
 

@@ -10,9 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mohamjax.plot.style import PALETTE, clean, heading, legend_below, log_ticks, new_figure, styled
-from mohamjax.schedule.price import Comparison, staircase
-
-__all__ = ["price_figure"]
+from mohamjax.robust.price import Comparison, staircase
 
 _COLUMNS = 3
 _ROLES = {"all": "searched for", "nominal": "nominal", "searched": "searched", "held out": "held out"}

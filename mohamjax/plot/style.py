@@ -25,20 +25,6 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLoca
 from mohamjax.errors import InputError
 from mohamjax.schedule.measures import DEFAULT, measure_named
 
-__all__ = [
-    "FORMATS",
-    "clean",
-    "fill",
-    "legend_below",
-    "log_ticks",
-    "new_figure",
-    "quantity",
-    "rendered",
-    "shade",
-    "si",
-    "styled",
-]
-
 FORMATS = ("png", "svg", "pdf")
 """File formats that `rendered` gives."""
 

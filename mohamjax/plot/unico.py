@@ -15,8 +15,6 @@ from matplotlib.figure import Figure
 
 from mohamjax.plot.style import PALETTE, heading, legend_below, log_ticks, new_figure, styled
 
-__all__ = ["bracket_lanes", "hardware_front", "hypervolume_differences", "loop_bounds", "surrogate_predictions"]
-
 _NAMES = ("latency [s]", "power [W]", "area [mm²]")
 _PAIRS = ((0, 1), (0, 2), (1, 2))
 _REST = "0.75"

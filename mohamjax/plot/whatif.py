@@ -19,21 +19,9 @@ from matplotlib.patches import Patch
 
 from mohamjax.errors import InputError
 from mohamjax.plot.front import scale_axis
-from mohamjax.plot.style import (
-    PALETTE,
-    clean,
-    heading,
-    ink,
-    legend_below,
-    log_ticks,
-    new_figure,
-    si,
-    styled,
-)
-from mohamjax.schedule.whatif import ALMOST_NEVER, Axis, Sensitivities, Uncertainty, WhatIf
+from mohamjax.plot.style import PALETTE, clean, heading, ink, legend_below, log_ticks, new_figure, si, styled
 from mohamjax.text import plural
-
-__all__ = ["check_panels", "front_under_uncertainty", "tornado", "what_if_figures"]
+from mohamjax.whatif import ALMOST_NEVER, Axis, Sensitivities, Uncertainty, WhatIf
 
 _OBJECTIVES = (("latency", "s"), ("energy", "J"), ("area", "mm²"))
 _PLANES = ((0, 1), (0, 2), (1, 2))

@@ -11,18 +11,16 @@ from typing import Any
 import jax
 import numpy as np
 
-from mohamjax.devices import Devices
-from mohamjax.exported import exported_jit
 from mohamjax.mapping import Mapping, MappingTables, stacked_layers
 from mohamjax.mapping.tables import column_shapes, tabulate_sets
+from mohamjax.runtime.devices import Devices
+from mohamjax.runtime.kept_programs import exported_jit
+from mohamjax.runtime.struct import cast, take
 from mohamjax.schedule.design import Design, adequate, report
 from mohamjax.schedule.evaluated import misfit_of
+from mohamjax.schedule.evaluation_arrays import evaluation_arrays
 from mohamjax.schedule.setup import Setup
-from mohamjax.schedule.workbench import workbench
-from mohamjax.struct import cast, take
 from mohamjax.workload import ApplicationModel
-
-__all__ = ["BLOCK", "DesignBlocks", "SetTables", "gene_fault", "sound_genes"]
 
 BLOCK = 256
 """Designs of a block."""
@@ -99,14 +97,14 @@ class SetTables:
 
 
 @exported_jit
-def _objectives(designs: Design, bench: Any) -> tuple[jax.Array, jax.Array]:
-    return jax.vmap(lambda design: (report(design, bench).objectives, adequate(design, bench)))(designs)
+def _objectives(designs: Design, evaluation: Any) -> tuple[jax.Array, jax.Array]:
+    return jax.vmap(lambda design: (report(design, evaluation).objectives, adequate(design, evaluation)))(designs)
 
 
 @exported_jit
-def _sized_objectives(sized: tuple[Design, Any], bench: Any) -> tuple[jax.Array, jax.Array]:
+def _sized_objectives(sized: tuple[Design, Any], evaluation: Any) -> tuple[jax.Array, jax.Array]:
     def one(design: Design, own: Any) -> tuple[jax.Array, jax.Array]:
-        return report(design, bench, own).objectives, adequate(design, bench, own)
+        return report(design, evaluation, own).objectives, adequate(design, evaluation, own)
 
     return jax.vmap(one)(*sized)
 
@@ -121,13 +119,13 @@ class DesignBlocks:
     Attributes:
         setup: networks and hardware.
         tables: Pareto tables, NumPy leaves.
-        bench: on the device, or on all of them.
+        evaluation: on the device, or on all of them.
         devices: over which blocks are spread, each having one of `BLOCK` designs; None for the one that JAX takes.
     """
 
     setup: Setup
     tables: MappingTables
-    bench: Any
+    evaluation: Any
     devices: Devices | None = None
 
     @classmethod
@@ -139,11 +137,11 @@ class DesignBlocks:
         given: tuple[Any, Any] | None = None,
         devices: Devices | None = None,
     ) -> DesignBlocks:
-        """Builds the bench in the precision of the tables; `given` as in `workbench`."""
+        """Builds the evaluation in the precision of the tables; `given` as in `evaluation_arrays`."""
         with jax.enable_x64(np.asarray(tables.cycles).dtype == np.float64):
-            bench = workbench(setup, tables, given=given, arrays=arrays)
-            bench = bench if devices is None else devices.copied(bench)
-        return cls(setup, tables, bench, devices)
+            evaluation = evaluation_arrays(setup, tables, given=given, arrays=arrays)
+            evaluation = evaluation if devices is None else devices.copied(evaluation)
+        return cls(setup, tables, evaluation, devices)
 
     def evaluate(
         self, designs: Design, sizes: tuple[np.ndarray, np.ndarray] | None = None
@@ -172,7 +170,7 @@ class DesignBlocks:
         with jax.enable_x64(dtype == np.float64):
             for first in range(0, number, width):
                 rows = np.minimum(np.arange(first, first + width), number - 1)
-                parts.append(program(jax.tree.map(lambda leaf, rows=rows: leaf[rows], inputs), self.bench))
+                parts.append(program(jax.tree.map(lambda leaf, rows=rows: leaf[rows], inputs), self.evaluation))
             objectives, good = (np.concatenate(part)[:number] for part in zip(*jax.device_get(parts), strict=True))
         good &= np.isfinite(objectives).all(axis=1)
         reasons = [""] * number
@@ -184,8 +182,8 @@ class DesignBlocks:
         return objectives, reasons
 
     def _padded(self, designs: Design) -> Design:
-        """Designs with as many layers as the bench has: padded ones come last."""
-        layers, total = np.asarray(designs.order).shape[1], self.bench.unique.shape[0]
+        """Designs with as many layers as the evaluation has: padded ones come last."""
+        layers, total = np.asarray(designs.order).shape[1], self.evaluation.unique.shape[0]
         rest = np.broadcast_to(np.arange(layers, total, dtype=np.int32), (len(designs.template), total - layers))
         more = ((0, 0), (0, total - layers))
         genes: dict[str, Any] = {

@@ -29,20 +29,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax import emo
-from mohamjax.exported import exported_jit
-from mohamjax.hardware import (
-    PackageParameters,
-    nop_energy,
-    package_tables,
-    resize,
-)
+from mohamjax.hardware import PackageParameters, nop_energy, package_tables, resize
 from mohamjax.mapping import ArraySizes, MappingTables, Wires, hop_columns, least_hops
+from mohamjax.runtime.kept_programs import exported_jit
+from mohamjax.runtime.struct import cast
 from mohamjax.schedule.design import CYCLE_S, Chiplets, Design
 from mohamjax.schedule.setup import Setup
-from mohamjax.struct import cast
 from mohamjax.workload import ApplicationModel
-
-__all__ = ["Bounds", "alone", "design_bounds", "scenario_bounds", "uncontended"]
 
 _MIXES = 65
 """Prices tried between chiplets and interfaces, where there are only two."""
@@ -101,7 +94,7 @@ def uncontended(cycles: np.ndarray, offchip_bytes: np.ndarray, package: PackageP
     return np.maximum(np.asarray(cycles, np.float64), traffic)
 
 
-def alone(tables: MappingTables, package: PackageParameters) -> np.ndarray:
+def isolated_cycles(tables: MappingTables, package: PackageParameters) -> np.ndarray:
     """`[U, T, M]` float, cycles of each mapping that has its link, memory interface and DRAM for itself."""
     return uncontended(np.asarray(tables.cycles), np.asarray(tables.offchip_bytes), package)
 
@@ -209,7 +202,7 @@ def scenario_bounds(setup: Setup, tables: MappingTables, wires: Wires, max_chipl
     application, package = setup.application, setup.package
     most = package.max_tiles if max_chiplets is None else max_chiplets
     copies, valid = layer_copies(application), valid_mappings(tables)
-    duration = np.where(valid, alone(tables, package), np.inf)
+    duration = np.where(valid, isolated_cycles(tables, package), np.inf)
     traffic = np.where(valid, np.asarray(tables.offchip_bytes, np.float64), np.inf)
     places = jax.device_get(package_tables(package))
     bandwidth = min(float(places.interfaces[1 : most + 1].max()) * package.interface_bandwidth, dram_bandwidth(package))
@@ -320,7 +313,7 @@ def _entries(setup: Setup, tables: MappingTables, wires: Wires, template: int) -
         starts=starts,
         capacity=at(tables.capacity),
         fanout=at(tables.fanout),
-        duration=at(alone(tables, setup.package)),
+        duration=at(isolated_cycles(tables, setup.package)),
         traffic=at(tables.offchip_bytes),
         reads=at(tables.block_reads),
         writes=at(tables.block_writes),

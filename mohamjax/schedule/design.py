@@ -9,28 +9,13 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from mohamjax.blocks import not_negative, steady_sum
 from mohamjax.hardware import Machine, PackageTables, Technology, TemplateArrays, leakage, nop_energy, resize
 from mohamjax.mapping import MappingTables, Wires, hop_columns
+from mohamjax.runtime.blocks import not_negative, steady_sum
+from mohamjax.runtime.struct import Rows, record
 from mohamjax.schedule.fluid import Timeline, simulate
 from mohamjax.schedule.in_flight import FrameJobs, SteadyState, job_order, steady_state
 from mohamjax.schedule.tenants import TenantReport, Tenants, tenant_report
-from mohamjax.struct import Rows, record
-
-__all__ = [
-    "CYCLE_S",
-    "OBJECTIVES",
-    "Chiplets",
-    "Design",
-    "DesignReport",
-    "Package",
-    "Workbench",
-    "adequate",
-    "energy_and_area",
-    "evaluate",
-    "report",
-    "report_on",
-]
 
 OBJECTIVES = ("latency_s", "energy_J", "area_mm2")
 """Objectives in their fixed order."""
@@ -82,7 +67,7 @@ class Package:
 
 
 @record
-class Workbench:
+class EvaluationArrays:
     """Everything that turns a chromosome into objectives, as arrays.
 
     Attributes:
@@ -150,7 +135,7 @@ class DesignReport:
         nop_energy: `[L]` float, pJ of the network-on-package for the layer's traffic.
         static_energy: `[S]` float, pJ of each chiplet's leakage over the makespan; 0 unless the technology counts it.
         tenants: what the users of the networks get; None where nobody has a deadline or a weight.
-        in_flight: several frames in flight; None where the bench has none.
+        in_flight: several frames in flight; None where the evaluation has none.
     """
 
     objectives: jax.Array
@@ -166,10 +151,10 @@ class DesignReport:
     in_flight: SteadyState | None = None
 
 
-def _rows(design: Design, bench: Workbench) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _rows(design: Design, evaluation: EvaluationArrays) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Indices of every layer's Pareto entry in the tables (unique, template, mapping), each `[L]` int32."""
     template = design.template[design.assignment]
-    return bench.unique, jnp.maximum(template, 0), design.mapping
+    return evaluation.unique, jnp.maximum(template, 0), design.mapping
 
 
 def _places(occupied: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -177,18 +162,20 @@ def _places(occupied: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jnp.sum(occupied), jnp.where(occupied, jnp.cumsum(occupied) - 1, 0)
 
 
-def chiplets(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array] | None = None) -> Chiplets:
+def chiplets(
+    design: Design, evaluation: EvaluationArrays, sizes: tuple[jax.Array, jax.Array] | None = None
+) -> Chiplets:
     """Sizes the chiplets: each takes the maximum of every capacity and fanout over its layers.
 
     Args:
         design: the chromosome.
-        bench: everything else.
+        evaluation: everything else.
         sizes: capacities `[S, V]` and fanouts `[S, V, 2]` that are given and not to be chosen; -1 where they are not.
-            Fanouts must be among those that `bench.wires` counted, see `report`.
+            Fanouts must be among those that `evaluation.wires` counted, see `report`.
     """
-    rows = _rows(design, bench)
+    rows = _rows(design, evaluation)
     tiles = design.template.shape[0]
-    mask = bench.layer_mask
+    mask = evaluation.layer_mask
     occupied = design.template >= 0
     owner = jnp.where(mask, design.assignment, tiles)
 
@@ -196,17 +183,17 @@ def chiplets(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array
         base = jnp.full((tiles, *values.shape[1:]), floor, values.dtype)
         return base.at[owner].max(values, mode="drop")
 
-    capacity = most(bench.tables.capacity[rows], 0.0)
-    fanout = most(bench.tables.fanout[rows], 1.0)
+    capacity = most(evaluation.tables.capacity[rows], 0.0)
+    fanout = most(evaluation.tables.fanout[rows], 1.0)
     if sizes is not None:
         capacity = jnp.where(sizes[0] >= 0, sizes[0], capacity)
         fanout = jnp.where(sizes[1] >= 0, sizes[1], fanout)
-    of_tile = jax.tree.map(lambda leaf: leaf[jnp.maximum(design.template, 0)], bench.templates)
-    machine = jax.vmap(resize, in_axes=(0, None, 0, 0))(of_tile, bench.technology, capacity, fanout)
+    of_tile = jax.tree.map(lambda leaf: leaf[jnp.maximum(design.template, 0)], evaluation.templates)
+    machine = jax.vmap(resize, in_axes=(0, None, 0, 0))(of_tile, evaluation.technology, capacity, fanout)
     areas = jnp.where(occupied, jax.vmap(_area)(machine), 0.0)
 
     count, place = _places(occupied)
-    tables = bench.package.tables
+    tables = evaluation.package.tables
     return Chiplets(
         occupied=occupied,
         capacity=machine.capacity,
@@ -224,32 +211,34 @@ def _area(machine: Machine) -> jax.Array:
     return steady_sum(machine.area * instances) + not_negative(machine.mac_area * machine.mac_instances)
 
 
-def adequate(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array] | None = None) -> jax.Array:
+def adequate(
+    design: Design, evaluation: EvaluationArrays, sizes: tuple[jax.Array, jax.Array] | None = None
+) -> jax.Array:
     """Whether every mapping fits its template, and every chiplet of stated sizes its layers: `[]` bool.
 
     Args:
         design: the chromosome.
-        bench: everything else.
+        evaluation: everything else.
         sizes: as in `chiplets`.
     """
-    fit = jnp.all(jnp.isfinite(bench.tables.objectives[_rows(design, bench)][:, 2]) | ~bench.layer_mask)
+    fit = jnp.all(jnp.isfinite(evaluation.tables.objectives[_rows(design, evaluation)][:, 2]) | ~evaluation.layer_mask)
     if sizes is not None:
-        least = chiplets(design, bench)
+        least = chiplets(design, evaluation)
         for stated, need in zip(sizes, (least.capacity, least.fanout), strict=True):
             fit &= jnp.all((stated < 0) | (stated >= need))
     return fit
 
 
-def _demand(design: Design, bench: Workbench) -> tuple[jax.Array, jax.Array]:
+def _demand(design: Design, evaluation: EvaluationArrays) -> tuple[jax.Array, jax.Array]:
     """On-chip-limited durations [cycles] and off-chip traffic [bytes] of the design's layers, `[L]` each."""
-    rows = _rows(design, bench)
-    duration = jnp.where(bench.layer_mask, bench.tables.cycles[rows], 0.0)
-    return duration, jnp.where(bench.layer_mask, bench.tables.offchip_bytes[rows], 0.0)
+    rows = _rows(design, evaluation)
+    duration = jnp.where(evaluation.layer_mask, evaluation.tables.cycles[rows], 0.0)
+    return duration, jnp.where(evaluation.layer_mask, evaluation.tables.offchip_bytes[rows], 0.0)
 
 
-def _resources(design: Design, bench: Workbench, chips: Chiplets) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _resources(design: Design, evaluation: EvaluationArrays, chips: Chiplets) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Shared resources that each tile uses `[S, R]`, their bandwidths `[R]`, and of the tiles' own links `[S]`."""
-    package = bench.package
+    package = evaluation.package
     on_interface = chips.interface[:, None] == jnp.arange(package.interface_bandwidth.shape[0])
     uses = jnp.concatenate([on_interface, jnp.ones_like(on_interface[:, :1])], axis=1)
     bandwidth = jnp.append(package.interface_bandwidth, package.dram_bandwidth)
@@ -260,15 +249,22 @@ def _resources(design: Design, bench: Workbench, chips: Chiplets) -> tuple[jax.A
     return uses & chips.occupied[:, None], bandwidth, jnp.full(design.template.shape[0], package.link_bandwidth)
 
 
-def _schedule(design: Design, bench: Workbench, chips: Chiplets, duration: jax.Array, traffic: jax.Array) -> Timeline:
+def _schedule(
+    design: Design, evaluation: EvaluationArrays, chips: Chiplets, duration: jax.Array, traffic: jax.Array
+) -> Timeline:
     """The fluid timeline of the design's layers [cycles]."""
-    resources = _resources(design, bench, chips)
-    bits = bench.predecessor_bits
-    return simulate(duration, traffic, bits, design.assignment, design.order, *resources, bench.layer_mask)
+    resources = _resources(design, evaluation, chips)
+    bits = evaluation.predecessor_bits
+    return simulate(duration, traffic, bits, design.assignment, design.order, *resources, evaluation.layer_mask)
 
 
 def _in_flight(
-    design: Design, bench: Workbench, jobs: FrameJobs, chips: Chiplets, duration: jax.Array, traffic: jax.Array
+    design: Design,
+    evaluation: EvaluationArrays,
+    jobs: FrameJobs,
+    chips: Chiplets,
+    duration: jax.Array,
+    traffic: jax.Array,
 ) -> SteadyState:
     """The steady state of the design with several frames in flight."""
     timeline = simulate(
@@ -277,55 +273,55 @@ def _in_flight(
         jobs.predecessor_bits,
         design.assignment[jobs.layer],
         job_order(design.order, jobs),
-        *_resources(design, bench, chips),
+        *_resources(design, evaluation, chips),
         jobs.mask,
     )
     start, end = timeline.start * CYCLE_S, timeline.end * CYCLE_S
     return steady_state(start, end, jobs, jnp.sum(chips.occupied), timeline.ok)
 
 
-def _wires(design: Design, bench: Workbench, chips: Chiplets) -> tuple[jax.Array, jax.Array]:
+def _wires(design: Design, evaluation: EvaluationArrays, chips: Chiplets) -> tuple[jax.Array, jax.Array]:
     """Levels with wires of the chiplet of every layer, `[L, N]` int32, and what they cost the layer, pJ `[L, N]`."""
-    sizes = jax.tree.map(lambda leaf: leaf[jnp.maximum(design.template, 0)], bench.wires.sizes)
+    sizes = jax.tree.map(lambda leaf: leaf[jnp.maximum(design.template, 0)], evaluation.wires.sizes)
     columns = jax.vmap(hop_columns)(sizes, chips.fanout)
     cost = jnp.take_along_axis(chips.machine.hop_energy, sizes.level, axis=1)
-    unique, template, mapping = _rows(design, bench)
-    _, templates, mappings, width = bench.wires.hops.shape
+    unique, template, mapping = _rows(design, evaluation)
+    _, templates, mappings, width = evaluation.wires.hops.shape
     row = ((unique * templates + template) * mappings + mapping) * width
-    hops = bench.wires.hops.reshape(-1)
+    hops = evaluation.wires.hops.reshape(-1)
     # One level at a time from a flat table: the compiler makes a slower loop of one gather over all axes.
     energy = [
         hops[row + columns[design.assignment, n]] * cost[design.assignment, n] for n in range(sizes.level.shape[1])
     ]
-    return sizes.level[design.assignment], jnp.where(bench.layer_mask[:, None], jnp.stack(energy, axis=1), 0.0)
+    return sizes.level[design.assignment], jnp.where(evaluation.layer_mask[:, None], jnp.stack(energy, axis=1), 0.0)
 
 
 def _energy(
-    design: Design, bench: Workbench, chips: Chiplets, wires: jax.Array, traffic: jax.Array
+    design: Design, evaluation: EvaluationArrays, chips: Chiplets, wires: jax.Array, traffic: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Energy of every layer on its chiplet, and of its off-chip traffic on the package, pJ `[L]` each."""
-    rows = _rows(design, bench)
-    tables = bench.tables
+    rows = _rows(design, evaluation)
+    tables = evaluation.tables
     read, write = jnp.moveaxis(chips.machine.access_energy[design.assignment], -1, 0)
     reads, writes = tables.block_reads[rows] * read, tables.block_writes[rows] * write
     macs = tables.macs[rows] * chips.machine.mac_energy[design.assignment]
     accesses = not_negative(reads) + not_negative(writes)
     layer = steady_sum(accesses) + steady_sum(wires) + not_negative(macs)
-    package = nop_energy(traffic, chips.hops[design.assignment], bench.package.hop_energy)
-    return jnp.where(bench.layer_mask, layer, 0.0), package
+    package = nop_energy(traffic, chips.hops[design.assignment], evaluation.package.hop_energy)
+    return jnp.where(evaluation.layer_mask, layer, 0.0), package
 
 
 def _sums(
-    bench: Workbench, chips: Chiplets, layer_energy: jax.Array, package_energy: jax.Array
+    evaluation: EvaluationArrays, chips: Chiplets, layer_energy: jax.Array, package_energy: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Energy [J] and area [mm^2] of a design, with those of the package, `[]` each."""
-    package_area = jnp.sum(chips.occupied) * bench.package.tile_area
+    package_area = jnp.sum(chips.occupied) * evaluation.package.tile_area
     energy = (steady_sum(layer_energy) + steady_sum(package_energy)) * 1e-12
     return energy, (steady_sum(chips.area) + not_negative(package_area)) * 1e-6
 
 
 def energy_and_area(
-    design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array] | None = None
+    design: Design, evaluation: EvaluationArrays, sizes: tuple[jax.Array, jax.Array] | None = None
 ) -> tuple[jax.Array, jax.Array]:
     """Energy [J] and area [mm^2] of one design, `[]` each: the objectives of `report` that need no timeline.
 
@@ -333,58 +329,60 @@ def energy_and_area(
     figures and in those of the package, so that `jax.jvp` gives their derivatives.
     Arguments as of `report`.
     """
-    chips = chiplets(design, bench, sizes)
-    _, traffic = _demand(design, bench)
-    _, wires = _wires(design, bench, chips)
-    return _sums(bench, chips, *_energy(design, bench, chips, wires, traffic))
+    chips = chiplets(design, evaluation, sizes)
+    _, traffic = _demand(design, evaluation)
+    _, wires = _wires(design, evaluation, chips)
+    return _sums(evaluation, chips, *_energy(design, evaluation, chips, wires, traffic))
 
 
-def _static_energy(design: Design, bench: Workbench, chips: Chiplets, timeline: Timeline) -> jax.Array:
+def _static_energy(design: Design, evaluation: EvaluationArrays, chips: Chiplets, timeline: Timeline) -> jax.Array:
     """`[S]` pJ: all of the package leaks until the last layer has ended; 0 unless the technology counts it."""
-    share = bench.technology.static_share
+    share = evaluation.technology.static_share
     if share is None:
         return jnp.zeros_like(chips.area)
-    of_tile = jax.tree.map(lambda leaf: leaf[jnp.maximum(design.template, 0)], bench.templates)
-    leaks = jax.vmap(leakage, in_axes=(0, None, 0))(of_tile, bench.technology, chips.machine)
+    of_tile = jax.tree.map(lambda leaf: leaf[jnp.maximum(design.template, 0)], evaluation.templates)
+    leaks = jax.vmap(leakage, in_axes=(0, None, 0))(of_tile, evaluation.technology, chips.machine)
     ns = jnp.where(timeline.ok, timeline.makespan, 0) * (CYCLE_S / 1e-9)
     return jnp.where(chips.occupied, leaks * ns * share, 0)
 
 
-def report(design: Design, bench: Workbench, sizes: tuple[jax.Array, jax.Array] | None = None) -> DesignReport:
+def report(
+    design: Design, evaluation: EvaluationArrays, sizes: tuple[jax.Array, jax.Array] | None = None
+) -> DesignReport:
     """Evaluates one design in detail.
 
-    Pure; neither jitted nor vmapped here. Shapes as in the classes; the float dtype is that of `bench.tables`.
+    Pure; neither jitted nor vmapped here. Shapes as in the classes; the float dtype is that of `evaluation.tables`.
 
     Args:
         design: the chromosome.
-        bench: everything else.
-        sizes: as in `chiplets`. Wires are known on arrays that the bench counted: all of up to 16 children along an
-            axis; beyond, those that some mapping uses, the template's largest, and what `workbench(given=)` was told. A
-            layer on a chiplet with another fanout has infinite energy, and so has the design.
+        evaluation: everything else.
+        sizes: as in `chiplets`. Wires are known on arrays that were counted: all of up to 16 children along an axis;
+            beyond, those that some mapping uses, the template's largest, and what `evaluation_arrays(given=)` was told.
+            A layer on a chiplet with another fanout has infinite energy, and so has the design.
     """
-    return report_on(chiplets(design, bench, sizes), design, bench)
+    return report_on(chiplets(design, evaluation, sizes), design, evaluation)
 
 
-def report_on(chips: Chiplets, design: Design, bench: Workbench) -> DesignReport:
+def report_on(chips: Chiplets, design: Design, evaluation: EvaluationArrays) -> DesignReport:
     """As `report`, on chiplets that are there already and large enough for the design's layers."""
-    duration, traffic = _demand(design, bench)
-    timeline = _schedule(design, bench, chips, duration, traffic)
-    levels, wires = _wires(design, bench, chips)
-    layer_energy, package_energy = _energy(design, bench, chips, wires, traffic)
-    static_energy = _static_energy(design, bench, chips, timeline)
+    duration, traffic = _demand(design, evaluation)
+    timeline = _schedule(design, evaluation, chips, duration, traffic)
+    levels, wires = _wires(design, evaluation, chips)
+    layer_energy, package_energy = _energy(design, evaluation, chips, wires, traffic)
+    static_energy = _static_energy(design, evaluation, chips, timeline)
     by_level = jnp.zeros((len(wires), chips.capacity.shape[1]), wires.dtype)
     latency = jnp.where(timeline.ok, timeline.makespan, jnp.inf) * CYCLE_S
-    energy, silicon = _sums(bench, chips, layer_energy, package_energy)
-    if bench.technology.static_share is not None:
+    energy, silicon = _sums(evaluation, chips, layer_energy, package_energy)
+    if evaluation.technology.static_share is not None:
         energy += jnp.sum(static_energy) * 1e-12
     objectives = jnp.stack([latency, energy, silicon])
     users = None
-    if bench.tenants is not None:
+    if evaluation.tenants is not None:
         ends = jnp.where(timeline.ok, timeline.end, jnp.inf) * CYCLE_S
-        users = tenant_report(ends, bench.network, bench.tenants)
+        users = tenant_report(ends, evaluation.network, evaluation.tenants)
     in_flight = None
-    if bench.frames is not None:
-        in_flight = _in_flight(design, bench, bench.frames, chips, duration, traffic)
+    if evaluation.frames is not None:
+        in_flight = _in_flight(design, evaluation, evaluation.frames, chips, duration, traffic)
     return DesignReport(
         objectives=objectives,
         chiplets=chips,
@@ -400,9 +398,9 @@ def report_on(chips: Chiplets, design: Design, bench: Workbench) -> DesignReport
     )
 
 
-def evaluate(design: Design, bench: Workbench) -> jax.Array:
+def evaluate(design: Design, evaluation: EvaluationArrays) -> jax.Array:
     """Objectives of one design, `[3]` float: latency [s], energy [J], area [mm^2].
 
     Pure; callers vmap over designs and jit once. A schedule that cannot run has infinite latency.
     """
-    return report(design, bench).objectives
+    return report(design, evaluation).objectives

@@ -21,26 +21,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.mapping import Mapping, MappingTables, Wires
-from mohamjax.programs import light_jit
-from mohamjax.schedule.design import CYCLE_S, Chiplets, Design, DesignReport, Workbench, chiplets, report_on
+from mohamjax.runtime.programs import light_jit
+from mohamjax.runtime.struct import record, take
+from mohamjax.schedule.design import CYCLE_S, Chiplets, Design, DesignReport, EvaluationArrays, chiplets, report_on
 from mohamjax.schedule.evaluated import Evaluated, evaluated_on_bench
 from mohamjax.schedule.fluid import padded_jobs, predecessor_bits
 from mohamjax.schedule.setup import Setup
 from mohamjax.schedule.tenants import tenant_report, tenants_of
-from mohamjax.struct import record, take
 from mohamjax.workload import ApplicationModel
 from mohamjax.workload.ensemble import Ensemble, joined
-
-__all__ = [
-    "Models",
-    "model_designs",
-    "model_reports",
-    "models_of",
-    "over_models",
-    "own_tables",
-    "own_wires",
-    "reevaluate_models",
-]
 
 
 @record
@@ -115,25 +104,27 @@ def model_designs(design: Design, models: Models) -> Design:
     )
 
 
-def model_reports(design: Design, bench: Workbench, models: Models, chips: Chiplets | None = None) -> DesignReport:
+def model_reports(
+    design: Design, evaluation: EvaluationArrays, models: Models, chips: Chiplets | None = None
+) -> DesignReport:
     """Evaluates the schedule of every model on the one package, leading axis `[A]`.
 
     Pure, for one design; callers vmap. What users get (`DesignReport.tenants`) is not in it.
 
     Args:
         design: one of the joined application.
-        bench: that of the joined application.
+        evaluation: that of the joined application.
         models: the models.
         chips: the chiplets; default just large enough for the layers of all models.
     """
-    chips = chiplets(design, bench) if chips is None else chips
+    chips = chiplets(design, evaluation) if chips is None else chips
     rows, real = _rows(models, design.order.shape[0])
 
     def one(own: Design, rows: jax.Array, real: jax.Array, bits: jax.Array) -> DesignReport:
         part = dataclasses.replace(
-            bench,
-            unique=jnp.where(real, bench.unique[rows], 0),
-            network=jnp.where(real, bench.network[rows], -1),
+            evaluation,
+            unique=jnp.where(real, evaluation.unique[rows], 0),
+            network=jnp.where(real, evaluation.network[rows], -1),
             layer_mask=real,
             predecessor_bits=bits,
             tenants=None,
@@ -181,13 +172,13 @@ def _places(application: ApplicationModel, everyone: ApplicationModel) -> np.nda
 
 @light_jit
 def _model_reports(
-    designs: Design, capacity: jax.Array, fanout: jax.Array, bench: Workbench, models: Models
+    designs: Design, capacity: jax.Array, fanout: jax.Array, evaluation: EvaluationArrays, models: Models
 ) -> tuple[Design, DesignReport]:
     """Designs of the models and their reports, `[N, A]`."""
 
     def one(design: Design, capacity: jax.Array, fanout: jax.Array) -> tuple[Design, DesignReport]:
-        chips = chiplets(design, bench, (capacity, fanout))
-        return model_designs(design, models), model_reports(design, bench, models, chips)
+        chips = chiplets(design, evaluation, (capacity, fanout))
+        return model_designs(design, models), model_reports(design, evaluation, models, chips)
 
     return jax.vmap(one)(designs, capacity, fanout)
 

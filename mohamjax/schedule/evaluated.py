@@ -12,26 +12,15 @@ import jax
 import numpy as np
 
 from mohamjax.mapping import Mapping, MappingTables, Wires, stacked_layers, tabulate
-from mohamjax.platforms import accelerated
-from mohamjax.programs import lean_jit
+from mohamjax.runtime.platforms import accelerated
+from mohamjax.runtime.programs import lean_jit
+from mohamjax.runtime.struct import cast, shown_briefly
 from mohamjax.schedule.bounds import Bounds, design_bounds, scenario_bounds
 from mohamjax.schedule.design import CYCLE_S, Design, DesignReport, report
+from mohamjax.schedule.evaluation_arrays import evaluation_arrays
 from mohamjax.schedule.front_bounds import FrontBounds, front_bounds
 from mohamjax.schedule.measures import DEFAULT, kinds_of, measured, of_frames, offsets, owners
 from mohamjax.schedule.setup import Setup
-from mohamjax.schedule.workbench import workbench
-from mohamjax.struct import cast, shown_briefly
-
-__all__ = [
-    "DesignFile",
-    "Evaluated",
-    "evaluated_on_bench",
-    "misfit",
-    "misfit_of",
-    "misfits",
-    "network_latencies",
-    "reevaluate",
-]
 
 
 @shown_briefly
@@ -92,8 +81,8 @@ class Evaluated(Setup):
 
 
 @lean_jit
-def _reports(designs: Design, capacity: jax.Array, fanout: jax.Array, bench: Any) -> DesignReport:
-    one = functools.partial(report, bench=bench)
+def _reports(designs: Design, capacity: jax.Array, fanout: jax.Array, evaluation: Any) -> DesignReport:
+    one = functools.partial(report, evaluation=evaluation)
     return jax.vmap(lambda design, c, f: one(design, sizes=(c, f)))(designs, capacity, fanout)
 
 
@@ -123,7 +112,7 @@ def evaluated_on_bench(
     """Tables and wires of loop nests, and what a program says of designs, batch by batch, as NumPy arrays.
 
     Args:
-        program: `(designs, capacity, fanout, bench) -> pytree`, all with a leading `[n]` but the bench.
+        program: `(designs, capacity, fanout, evaluation) -> pytree`, all with a leading `[n]` but the evaluation.
         setup: as in `reevaluate`, like all that follows.
         periods: of the slowest network, where frames are in flight; None where they are not.
     """
@@ -145,16 +134,18 @@ def evaluated_on_bench(
         mappings = jax.tree.map(lambda leaf: np.asarray(leaf)[:, :, entries], mappings)
         tables = tabulate(layers, arrays, single, mappings, count)
         chiplets = np.asarray(designs.template).reshape(-1), np.asarray(sizes[1]).reshape(-1, levels, 2)
-        bench = workbench(setup, tables, padded_layers=designs.order.shape[-1], given=chiplets, periods=periods)
+        evaluation = evaluation_arrays(
+            setup, tables, padded_layers=designs.order.shape[-1], given=chiplets, periods=periods
+        )
         inputs = jax.tree.map(np.asarray, (designs, *(np.asarray(size, dtype) for size in sizes)))
-        return tables, jax.device_get(bench.wires), _reported(program, inputs, bench, number)
+        return tables, jax.device_get(evaluation.wires), _reported(program, inputs, evaluation, number)
 
 
-def _reported(program: Callable[..., Any], inputs: Any, bench: Any, number: int) -> Any:
+def _reported(program: Callable[..., Any], inputs: Any, evaluation: Any, number: int) -> Any:
     """What a program says of `number` designs, as NumPy arrays; a batch makes room before the next one is begun."""
     reports: Any = None
     for rows in _batches(number):
-        found = jax.device_get(program(*jax.tree.map(lambda leaf, r=rows: leaf[r], inputs), bench))
+        found = jax.device_get(program(*jax.tree.map(lambda leaf, r=rows: leaf[r], inputs), evaluation))
         if reports is None:
             reports = jax.tree.map(lambda leaf: np.empty((number, *leaf.shape[1:]), leaf.dtype), found)
         own = slice(rows[0], rows[-1] + 1)

@@ -23,8 +23,6 @@ from mohamjax.schedule.utilisation import by_type, layer_use
 from mohamjax.text import table
 from mohamjax.workload import ApplicationModel
 
-__all__ = ["area_parts", "energy_parts", "explain_design", "explanation_text", "shared_resources"]
-
 
 def shared_resources(package: PackageParameters, chips: Any) -> tuple[list[str], list[list[int]], list[float]]:
     """What off-chip traffic passes: memory interfaces, the DRAM behind them, a link per tile, links of the mesh.

@@ -26,25 +26,10 @@ import numpy as np
 from jax import custom_batching, lax
 from numpy.typing import ArrayLike
 
-from mohamjax.blocks import in_blocks, varying
-from mohamjax.platforms import by_platform
+from mohamjax.runtime.blocks import in_blocks, varying
+from mohamjax.runtime.platforms import by_platform
+from mohamjax.runtime.struct import record
 from mohamjax.schedule.timeline import Fixed, Steps, reduced, scan, set_bits
-from mohamjax.struct import record
-
-__all__ = [
-    "DEADLOCK",
-    "DONE",
-    "ENDLESS",
-    "REASONS",
-    "UNPLACED",
-    "Completion",
-    "Timeline",
-    "completion",
-    "padded_jobs",
-    "predecessor_bits",
-    "simulate",
-    "split_resources",
-]
 
 DONE, UNPLACED, DEADLOCK, ENDLESS = range(4)
 

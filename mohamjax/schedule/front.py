@@ -11,9 +11,6 @@ from mohamjax import emo
 from mohamjax.schedule.evaluated import Evaluated
 from mohamjax.schedule.measures import DEFAULT, measure_named
 
-__all__ = ["ROLES", "front_index", "landmarks", "non_dominated"]
-
-
 ROLES = ("fastest", "most frugal", "smallest", "knee")
 """Designs of a front over latency, energy and area that one looks at first."""
 

@@ -49,12 +49,17 @@ import numpy as np
 
 from mohamjax.hardware import PackageParameters, package_tables
 from mohamjax.mapping import MappingTables, Wires
-from mohamjax.schedule.bounds import alone, dram_bandwidth, layer_copies, least_area, least_costs, valid_mappings
+from mohamjax.schedule.bounds import (
+    dram_bandwidth,
+    isolated_cycles,
+    layer_copies,
+    least_area,
+    least_costs,
+    valid_mappings,
+)
 from mohamjax.schedule.design import CYCLE_S, OBJECTIVES
 from mohamjax.schedule.setup import Setup
 from mohamjax.workload import ApplicationModel
-
-__all__ = ["Certificate", "FrontBounds", "FrontCurves", "Staircase", "certify", "front_bounds"]
 
 _CELLS = 128
 """Cells along each axis, and the most mappings whose own breakpoints are added to them."""
@@ -385,7 +390,7 @@ def _mappings(setup: Setup, tables: MappingTables, wires: Wires, hops: float) ->
     cheapest = chip.min(axis=(1, 2))
     room = chip + np.where(valid.any(axis=2), 0.0, cheapest[:, None]).max(axis=0)[:, None]
     room = np.maximum(room, least_area(chip.min(axis=2), 0.0))
-    columns = (room, alone(tables, package), energy, chip, np.asarray(tables.offchip_bytes, np.float64))
+    columns = (room, isolated_cycles(tables, package), energy, chip, np.asarray(tables.offchip_bytes, np.float64))
     kept = []
     for u in range(len(chip)):
         rows = np.stack([column[u][valid[u]] for column in columns]) * (1 - _ROUNDING)

@@ -13,9 +13,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from mohamjax.struct import record
-
-__all__ = ["FrameJobs", "SteadyState", "job_order", "steady_state"]
+from mohamjax.runtime.struct import record
 
 
 @record

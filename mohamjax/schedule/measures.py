@@ -23,21 +23,6 @@ from mohamjax.schedule.design import CYCLE_S, DesignReport
 from mohamjax.schedule.periods import rates_of
 from mohamjax.workload import ApplicationModel
 
-__all__ = [
-    "DEFAULT",
-    "MEASURES",
-    "Measure",
-    "box_share",
-    "box_subset",
-    "check_measures",
-    "kinds_of",
-    "measure_named",
-    "measured",
-    "of_frames",
-    "offsets",
-    "owners",
-]
-
 
 @dataclasses.dataclass(frozen=True)
 class Measure:

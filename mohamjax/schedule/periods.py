@@ -25,8 +25,6 @@ from mohamjax.schedule.in_flight import FrameJobs
 from mohamjax.schedule.segments import flow
 from mohamjax.workload import ApplicationModel
 
-__all__ = ["Frames", "PeriodicSchedule", "frame_jobs", "frames_of", "rates_of", "run_periods"]
-
 _LONGEST_S = 1e9
 
 _MOST_JOBS = 4096  # rates between all events of all jobs are a square

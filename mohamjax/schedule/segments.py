@@ -8,8 +8,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["Flow", "Segment", "flow", "segments", "slowed"]
-
 
 class Segment(NamedTuple):
     """A stretch of time in which a job runs slowed at one rate.

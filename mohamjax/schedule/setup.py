@@ -8,8 +8,6 @@ from typing import Any
 from mohamjax.hardware import PackageParameters, Technology, Template, TemplateArrays, template_arrays
 from mohamjax.workload import ApplicationModel
 
-__all__ = ["Setup"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Setup:

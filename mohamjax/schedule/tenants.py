@@ -12,10 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mohamjax.struct import record
+from mohamjax.runtime.struct import record
 from mohamjax.workload import ApplicationModel
-
-__all__ = ["TenantReport", "Tenants", "tenant_excess", "tenant_report", "tenants_of"]
 
 
 @record

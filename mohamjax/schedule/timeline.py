@@ -18,9 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from mohamjax.blocks import varying
-
-__all__ = ["Fixed", "Means", "State", "Steps", "initial", "reduced", "scan", "set_bits", "step"]
+from mohamjax.runtime.blocks import varying
 
 
 class Fixed(NamedTuple):

@@ -21,8 +21,6 @@ from jax.experimental.pallas import triton
 
 from mohamjax.schedule.timeline import Fixed, Means, State, Steps, initial, step
 
-__all__ = ["LANES", "run"]
-
 LANES = 16
 """Schedules of a warp; of twice as many the state does not fit its registers."""
 

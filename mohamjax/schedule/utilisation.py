@@ -14,8 +14,6 @@ import numpy as np
 from mohamjax.schedule.design import CYCLE_S
 from mohamjax.workload import ApplicationModel
 
-__all__ = ["LOW", "LayerUse", "by_type", "layer_use", "layers_of_little_use"]
-
 LOW = 0.05
 """Utilisation below which a layer is named."""
 

@@ -14,8 +14,6 @@ from mohamjax.schedule.evaluated import Evaluated
 from mohamjax.schedule.explain import area_parts, energy_parts, shared_resources
 from mohamjax.schedule.segments import Flow, flow, slowed
 
-__all__ = ["ENERGY_PARTS", "ChipletView", "DesignView", "LayerBar", "Slowdown", "Traffic", "design_view"]
-
 ENERGY_PARTS = ("MACs", "buffers", "on-chip networks", "DRAM", "network-on-package")
 """Where energy goes."""
 

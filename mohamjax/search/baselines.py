@@ -10,19 +10,17 @@ import jax
 import jax.numpy as jnp
 
 from mohamjax import emo
+from mohamjax.emo.loop import Problem
+from mohamjax.problem.space import DesignSpace
+from mohamjax.runtime.struct import take
 from mohamjax.schedule import Design
 from mohamjax.search import operators
 from mohamjax.search.config import MohamConfig, Rates
-from mohamjax.search.context import MohamContext
-from mohamjax.search.loop import Problem
-from mohamjax.search.moham import design_problem, log_hypervolume
-from mohamjax.struct import take
-
-__all__ = ["archive_of", "plain_problem", "random_search"]
+from mohamjax.search.moham import genetic_problem, log_hypervolume
 
 
 def random_search(
-    key: jax.Array, context: MohamContext, config: MohamConfig, evaluations: int
+    key: jax.Array, space: DesignSpace, config: MohamConfig, evaluations: int
 ) -> tuple[emo.Archive, jax.Array]:
     """Random designs, as the co-optimiser draws its first ones without seeds, and the archive of the best.
 
@@ -30,31 +28,31 @@ def random_search(
 
     Args:
         key: typed key, consumed.
-        context: the problem.
+        space: the problem.
         config: sizes; batches have `config.population` designs on each of `config.islands`.
         evaluations: designs to evaluate on every island, rounded up to whole batches.
 
     Returns:
         The archives `[I, A, ...]`, and the hypervolume (`moham.log_hypervolume`) after every batch `[batches, I]`.
     """
-    problem = design_problem(config)
+    problem = genetic_problem(config)
     batches = -(-evaluations // config.population)
 
     @jax.jit
-    def search(key: jax.Array, context: MohamContext) -> tuple[emo.Archive, jax.Array]:
+    def search(key: jax.Array, space: DesignSpace) -> tuple[emo.Archive, jax.Array]:
         def batch(archive: emo.Archive, key: jax.Array) -> tuple[emo.Archive, jax.Array]:
             keys = jax.random.split(key, (config.islands, config.population))
-            genes = jax.vmap(lambda own: problem.random(own, context))(keys)
-            return _entered(archive, genes, problem, context)
+            genes = jax.vmap(lambda own: problem.random(own, space))(keys)
+            return _entered(archive, genes, problem, space)
 
-        example = jax.eval_shape(lambda k: take(problem.random(k[None], context), 0), key)
+        example = jax.eval_shape(lambda k: take(problem.random(k[None], space), 0), key)
         return jax.lax.scan(batch, _empty(config, example), jax.random.split(key, batches))
 
-    return search(key, context)
+    return search(key, space)
 
 
 def archive_of(
-    designs: Design, context: MohamContext, config: MohamConfig, valid: jax.Array | None = None
+    designs: Design, space: DesignSpace, config: MohamConfig, valid: jax.Array | None = None
 ) -> tuple[emo.Archive, jax.Array]:
     """The archive of given designs, and its hypervolume: what list schedules are worth by themselves.
 
@@ -62,23 +60,23 @@ def archive_of(
 
     Args:
         designs: `[K, ...]`.
-        context: the problem.
+        space: the problem.
         config: sizes.
         valid: `[K]` bool, designs that count; default all.
 
     Returns:
         The archive `[1, A, ...]` and the hypervolume `[1]`.
     """
-    problem = design_problem(config)
+    problem = genetic_problem(config)
     example = jax.tree.map(lambda leaf: leaf[0], designs)
     empty = _empty(dataclasses.replace(config, islands=1), example)
 
     @jax.jit
-    def entered(designs: Design, context: MohamContext, valid: jax.Array) -> tuple[emo.Archive, jax.Array]:
-        return _entered(empty, jax.tree.map(lambda leaf: leaf[None], designs), problem, context, valid[None])
+    def entered(designs: Design, space: DesignSpace, valid: jax.Array) -> tuple[emo.Archive, jax.Array]:
+        return _entered(empty, jax.tree.map(lambda leaf: leaf[None], designs), problem, space, valid[None])
 
     everything = jnp.ones(designs.template.shape[0], bool)
-    return entered(designs, context, everything if valid is None else valid)
+    return entered(designs, space, everything if valid is None else valid)
 
 
 def _empty(config: MohamConfig, example: Any) -> emo.Archive:
@@ -89,17 +87,17 @@ def _empty(config: MohamConfig, example: Any) -> emo.Archive:
 
 
 def _entered(
-    archive: emo.Archive, genes: Design, problem: Problem, context: MohamContext, valid: jax.Array | None = None
+    archive: emo.Archive, genes: Design, problem: Problem, space: DesignSpace, valid: jax.Array | None = None
 ) -> tuple[emo.Archive, jax.Array]:
     """Archives with designs `[I, P, ...]` entered, and their hypervolumes `[I]`."""
-    objectives = jax.vmap(lambda genes: problem.evaluate(genes, context))(genes)
+    objectives = jax.vmap(lambda genes: problem.evaluate(genes, space))(genes)
     found = jnp.where(emo.feasible(objectives)[..., None], objectives, jnp.inf)
     if valid is not None:
         found = jnp.where(valid[..., None], found, jnp.inf)
-    box = None if problem.box is None else problem.box(context)
+    box = None if problem.box is None else problem.box(space)
     enter = functools.partial(emo.archive_update, log_crowding=problem.log_archive, box=box)
     archive = jax.vmap(enter)(archive, genes, found)
-    return archive, jax.vmap(lambda front: log_hypervolume(front, context))(archive.objectives)
+    return archive, jax.vmap(lambda front: log_hypervolume(front, space))(archive.objectives)
 
 
 _CROSSOVER = 0.9  # Deb's usual rate; every gene is reset once per individual on average
@@ -116,14 +114,14 @@ def _reset(
     return jnp.where(hit, drawn, genes)
 
 
-def _plain_vary(key: jax.Array, a: Design, b: Design, context: MohamContext, rates: Rates) -> tuple[Design, Design]:
+def _plain_vary(key: jax.Array, a: Design, b: Design, space: DesignSpace, rates: Rates) -> tuple[Design, Design]:
     """One-point crossover of every genome and random resets, then the repair that makes a design of the genes.
 
     The order is crossed as in MOHaM (the one-point crossover of permutations that keeps them topological) and reset as
     a whole. Layers without a chiplet that runs them go to a random one; a child that cannot be repaired so, or has too
     many chiplets, is its parent again. `rates` are not used.
     """
-    genetics = context.genetics
+    genetics = space.genetics
     order_key, cut_key, coin_key, first_key, second_key = jax.random.split(key, 5)
     layer_key, tile_key = jax.random.split(cut_key)
     layers, tiles = genetics.layers, a.template.shape[0]
@@ -159,4 +157,4 @@ def _plain_vary(key: jax.Array, a: Design, b: Design, context: MohamContext, rat
 @functools.cache
 def plain_problem(config: MohamConfig) -> Problem:
     """The co-optimisation with NSGA-II's textbook variation instead of MOHaM's operators, for the generation loop."""
-    return dataclasses.replace(design_problem(config), vary=_plain_vary)
+    return dataclasses.replace(genetic_problem(config), vary=_plain_vary)

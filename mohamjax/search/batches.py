@@ -14,25 +14,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mohamjax.devices import Devices
-from mohamjax.programs import brief_jit, light_jit
+from mohamjax.emo.loop import Problem, SearchState, generations, light_generations, start
+from mohamjax.problem.space import DesignSpace
+from mohamjax.runtime.devices import Devices
+from mohamjax.runtime.programs import brief_jit, light_jit
 from mohamjax.search.config import MohamConfig
-from mohamjax.search.context import MohamContext
-from mohamjax.search.loop import Problem, SearchState, generations, light_generations, start
 from mohamjax.search.plans import Plan, Planned, decode
 from mohamjax.search.spread import SpreadGenerations
-
-__all__ = [
-    "archived",
-    "as_candidates",
-    "decode_all",
-    "entered",
-    "generations_of",
-    "opening",
-    "program_of",
-    "random_candidates",
-    "sizes_of",
-]
 
 _LONG = 250_000
 """Designs of a search from which on its generations are compiled for speed."""
@@ -57,11 +45,11 @@ def program_of(config: MohamConfig, problem: Problem, devices: Devices | None) -
 
     Args:
         config: settings.
-        problem: what is searched (`design_problem`).
+        problem: what is searched (`genetic_problem`).
         devices: as in `generations_of`.
 
     Returns:
-        `(state, context, rates, count, counted) -> (state, metrics)`, as `loop.generations`.
+        `(state, space, rates, count, counted) -> (state, metrics)`, as `loop.generations`.
     """
     return functools.partial(
         generations_of(config, devices), problem=problem, chunk=config.chunk, migration=config.migration
@@ -84,34 +72,34 @@ opening = brief_jit(start, static_argnames=("problem", "islands", "population", 
 
 
 def entered(
-    state: SearchState, candidates: Any, context: MohamContext, rates: Any, program: Callable[..., Any]
+    state: SearchState, candidates: Any, space: DesignSpace, rates: Any, program: Callable[..., Any]
 ) -> SearchState:
     """The state after individuals took part in survival and archive; generations are not counted.
 
     Args:
         state: of the search.
         candidates: individuals `[I, N, ...]`, N the population and the immigrants (`as_candidates`).
-        context: the search's problem.
+        space: the search's problem.
         rates: float32 arrays, with which the state's next candidates are bred.
         program: of `program_of`.
     """
     waiting = dataclasses.replace(state, candidates=candidates)
-    return program(waiting, context, rates, np.int32(1), np.bool_(False))[0]
+    return program(waiting, space, rates, np.int32(1), np.bool_(False))[0]
 
 
 def random_candidates(
-    key: jax.Array, context: MohamContext, config: MohamConfig, problem: Problem, number: int = 0
+    key: jax.Array, space: DesignSpace, config: MohamConfig, problem: Problem, number: int = 0
 ) -> Any:
     """Random individuals `[I, N, ...]`: the first population, and the immigrants of a number (`loop.start`).
 
     Args:
         key: typed key; every island makes its own of it.
-        context: the search's problem.
+        space: the search's problem.
         config: settings.
         problem: as in `program_of`.
         number: of the immigrants; 0 those of the first population.
     """
-    return opening(key, context, np.int32(number), **sizes_of(config, problem)).candidates
+    return opening(key, space, np.int32(number), **sizes_of(config, problem)).candidates
 
 
 @functools.partial(brief_jit, static_argnames="population")
@@ -156,6 +144,6 @@ def archived(state: SearchState) -> list[Planned]:
 
 
 @light_jit
-def decode_all(plans: Plan, context: MohamContext) -> Planned:
+def decode_all(plans: Plan, space: DesignSpace) -> Planned:
     """Plans `[I, P, ...]` decoded."""
-    return jax.vmap(lambda plans: decode(plans, context.genetics, context.plans))(plans)
+    return jax.vmap(lambda plans: decode(plans, space.genetics, space.plans))(plans)

@@ -4,25 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 
 import jax
 import numpy as np
 
 from mohamjax.errors import InputError
-from mohamjax.platforms import accelerated
+from mohamjax.runtime.checks import check_whole
+from mohamjax.runtime.struct import record
 from mohamjax.schedule.measures import DEFAULT, measure_named
-from mohamjax.struct import record
-
-__all__ = ["PAPER_RATES", "MapperConfig", "MapperProgress", "MohamConfig", "Rates", "RemapConfig"]
-
-
-def _check_whole(config: object, item: str, least: dict[str, int]) -> None:
-    """Refuses fields of settings that are no whole numbers, or below what they must be at least."""
-    for name, low in least.items():
-        value = getattr(config, name)
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
-            raise InputError(f"{name} is {value!r}", item=item, remedy=f"use {low} or more, a whole number")
 
 
 @record
@@ -77,8 +66,6 @@ class MohamConfig:
         population: individuals per generation.
         generations: most generations.
         immigrants: random individuals added to each generation, as a share of the population.
-        tiles: tiles of the package, S.
-        max_chiplets: most chiplets of a design.
         archive: most designs kept while it searches; beyond it the front is thinned.
         front: most designs in the end; of more those stay that keep most of the hypervolume.
         survival: what decides within the first front, and what a full archive keeps: `hypervolume`, in the search's box
@@ -94,7 +81,7 @@ class MohamConfig:
             (of frames in flight).
         periods: of the slowest network, whose frames are in flight where that is measured; 2 or more.
         objective: `front` for the Pareto front of all objectives, or one number that selection minimises: one of
-            `objectives`, or `product` (weighted, `MohamContext.weights`). The archive keeps the front of what was seen
+            `objectives`, or `product` (weighted, `DesignSpace.weights`). The archive keeps the front of what was seen
             in any case.
         scale: `log` to measure crowding and hypervolumes on the logarithms of the objectives, which fronts over orders
             of magnitude need, or `linear`.
@@ -118,8 +105,6 @@ class MohamConfig:
     population: int = 200
     generations: int = 150
     immigrants: float = 0.1
-    tiles: int = 16
-    max_chiplets: int = 16
     archive: int = 512
     front: int = 512
     survival: str = "hypervolume"
@@ -143,8 +128,8 @@ class MohamConfig:
 
     def __post_init__(self) -> None:
         """Checks the values that a user can set."""
-        _check_whole(self, "search settings", {
-            "population": 4, "generations": 0, "tiles": 1, "max_chiplets": 1, "archive": 8, "front": 8, "islands": 1,
+        check_whole(self, "search settings", {
+            "population": 4, "generations": 0, "archive": 8, "front": 8, "islands": 1,
             "migration": 0, "periods": 2, "seed_batches": 1, "window": 1, "end_batches": 0, "end_rounds": 0,
             "orders": 1, "chunk": 1,
         })  # fmt: skip
@@ -152,12 +137,6 @@ class MohamConfig:
             value = getattr(self, name)
             if not isinstance(value, int | float | np.number) or not 0 <= value < math.inf:
                 raise InputError(f"{name} is {getattr(self, name)}", item="search settings", remedy="use 0 or more")
-        if self.max_chiplets > self.tiles:
-            raise InputError(
-                f"max_chiplets {self.max_chiplets} exceeds the {self.tiles} tiles of the package",
-                item="search settings",
-                remedy="lower it or give the package more tiles",
-            )
         object.__setattr__(self, "objectives", tuple(self.objectives))
         for name in self.objectives:
             measure_named(name)
@@ -214,86 +193,4 @@ class RemapConfig:
     def __post_init__(self) -> None:
         """Checks the values that a user can set."""
         least = {"every": 0, "polish": 0, "settle": 1, "chiplets": 1, "entries": 0, "generations": 0, "descent": 0}
-        _check_whole(self, "settings of mapping again", least)
-
-
-@dataclasses.dataclass(frozen=True)
-class MapperConfig:
-    """Sizes of the mapper; static.
-
-    Attributes:
-        population: P, individuals per problem.
-        generations: generations after the first population.
-        immigrants: random individuals that join every generation.
-        descent: rounds after the last generation, each of as many evaluations: the members of the archive are replaced
-            by better ones among all their neighbours (`mapping_operators.neighbours`), until none is left to try.
-        archive: A, non-dominated mappings remembered per problem during the search.
-        entries: M, mappings of a Pareto set that are handed on.
-        block: B, problems searched in one call; 0 for 32 on a processor, and on an accelerator for all, up to 1,024.
-            Of every device where there are several. What is found does not depend on it, but for rounding.
-        threads: blocks searched at a time; 0 for the number of cores, and on an accelerator for one; always one where
-            several devices share it.
-        fixed: evaluate on the templates as they are at their largest sizes, with the limits of their own off-chip
-            memory, instead of on each mapping's minimal hardware. Area is then the template's, and the search's third
-            objective the energy-delay product.
-        distinct: mappings with equal objectives count once in survival.
-        padding: mappings may cover larger bounds than the layer's, a few per dimension (`mapping.padding`); all work of
-            the padded problem then counts.
-    """
-
-    population: int = 120
-    generations: int = 15
-    immigrants: int = 12
-    descent: int = 32
-    archive: int = 256
-    entries: int = 128
-    block: int = 0
-    threads: int = 0
-    fixed: bool = False
-    distinct: bool = True
-    padding: bool = True
-
-    @property
-    def evaluations(self) -> int:
-        """Most mappings that the search of one problem evaluates."""
-        return (self.generations + 1 + self.descent) * (self.population + self.immigrants)
-
-    def problems_at_once(self, problems: int) -> int:
-        """B for so many problems, on the machine at hand; multiples of 32, so that scenarios share programs."""
-        if self.block:
-            return self.block
-        return min(1024, max(32, -(-problems // 32) * 32)) if accelerated() else 32
-
-    def blocks_at_once(self) -> int:
-        """Blocks searched at a time, on the machine at hand."""
-        return self.threads or (1 if accelerated() else os.cpu_count() or 1)
-
-    def __post_init__(self) -> None:
-        """Checks the values that a user can set."""
-        _check_whole(self, "mapper settings", {
-            "population": 4, "generations": 0, "immigrants": 0, "descent": 0, "archive": 6, "entries": 6, "block": 0,
-            "threads": 0,
-        })  # fmt: skip
-
-
-@dataclasses.dataclass(frozen=True)
-class MapperProgress:
-    """How far the mapper is; passed to the caller after every generation of every block.
-
-    Attributes:
-        problems: (unique layer, template) pairs in all.
-        cached: pairs whose set was on disk.
-        done: pairs whose search has ended, cached ones included.
-        evaluations: mappings evaluated so far.
-        total: mappings to evaluate in all.
-        seconds: since the search began, compiling included.
-        compile_s: of these, seconds spent on compiling so far.
-    """
-
-    problems: int
-    cached: int
-    done: int
-    evaluations: int
-    total: int
-    seconds: float
-    compile_s: float = 0.0
+        check_whole(self, "settings of mapping again", least)

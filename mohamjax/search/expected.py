@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
+from mohamjax.problem.design_problem import DesignProblem
 from mohamjax.schedule.measures import of_frames
 from mohamjax.schedule.periods import frame_jobs
 from mohamjax.search.settings import Settings
-from mohamjax.workload import ApplicationModel
-
-__all__ = ["ExpectedCost", "expected_cost"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,14 +55,15 @@ _COMPILE_S = 25.0
 _BASE_MB = 1900.0  # searches of 128 to 1,024 designs take 1,600 to 2,000 (experiments/results/bench_search.md)
 
 
-def expected_cost(application: ApplicationModel, pairs: int, settings: Settings) -> ExpectedCost:
+def expected_cost(problem: DesignProblem, pairs: int, settings: Settings) -> ExpectedCost:
     """Estimates what a search will take, from sizes alone.
 
     Args:
-        application: the networks.
+        problem: the problem.
         pairs: (unique layer, template) problems of the mapper.
         settings: settings of the search.
     """
+    application = problem.application
     mapper, moham, remap = settings.mapper, settings.moham, settings.remap
     plans = moham.genes == "plans"
     mappings = pairs * mapper.evaluations
@@ -86,7 +85,7 @@ def expected_cost(application: ApplicationModel, pairs: int, settings: Settings)
         layers += len(frame_jobs(application, moham.periods).layer)
     mapping_s = mappings / _MAPPINGS_PER_S + descended / _DESCENDED_PER_S
     # Per design: genes, one row of the tables per layer, and the fluid model's state; single precision.
-    per_design = 4 * (layers * (3 + 40) + moham.tiles * 100)
+    per_design = 4 * (layers * (3 + 40) + problem.tiles * 100)
     tables = 4 * pairs * entries * 400
     total = per_design * (moham.islands * (moham.population + moham.archive) + offspring) + tables
     return ExpectedCost(

@@ -18,19 +18,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax import emo
-from mohamjax.devices import Devices, gathered
-from mohamjax.programs import brief_jit, light_jit
+from mohamjax.emo.loop import SearchState
+from mohamjax.problem.plan_tables import WEIGHTS
+from mohamjax.problem.space import DesignSpace
+from mohamjax.runtime.devices import Devices, gathered
+from mohamjax.runtime.programs import brief_jit, light_jit
+from mohamjax.runtime.struct import take
 from mohamjax.search.batches import archived, as_candidates, decode_all, entered, program_of, random_candidates
 from mohamjax.search.config import MohamConfig
-from mohamjax.search.context import MohamContext
-from mohamjax.search.loop import SearchState
-from mohamjax.search.moham import design_problem
+from mohamjax.search.moham import genetic_problem
 from mohamjax.search.places import Closing, closing
 from mohamjax.search.plan_operators import PlanRates, completed, neighbour
-from mohamjax.search.plans import WEIGHTS, Plan, Planned, plan_of, refit
-from mohamjax.struct import take
-
-__all__ = ["descents", "finished", "finishing"]
+from mohamjax.search.plans import Plan, Planned, plan_of, refit
 
 _AS_FAST = 1.005
 """Latency, in that of the fastest design, up to which the smaller design is the better one."""
@@ -53,7 +52,7 @@ def descents(config: MohamConfig) -> int:
 
 def finishing(
     state: SearchState,
-    context: MohamContext,
+    space: DesignSpace,
     config: MohamConfig,
     *,
     rates: PlanRates | None = None,
@@ -68,7 +67,7 @@ def finishing(
 
     Args:
         state: at the end of a search, whole.
-        context: its problem.
+        space: its problem.
         config: its settings.
         rates: those of the search; they decide nothing here, but their program is there.
         devices: likewise.
@@ -78,41 +77,41 @@ def finishing(
         The state after each batch, on the devices of the search.
     """
     rates = jax.tree.map(np.float32, PlanRates() if rates is None else rates)
-    problem, size = design_problem(config), config.population
-    drawn = random_candidates(state.population.key[0], context, config, problem)
+    problem, size = genetic_problem(config), config.population
+    drawn = random_candidates(state.population.key[0], space, config, problem)
     program = program_of(config, problem, devices)
 
     def tried(state: SearchState, batch: Planned) -> SearchState:
-        return entered(state, as_candidates(batch, drawn, population=size), context, rates, program)
+        return entered(state, as_candidates(batch, drawn, population=size), space, rates, program)
 
     for batch in range(descents(config)):
         columns = config.objectives.index("latency"), config.objectives.index("area")
         whole = gathered(state, devices)
-        plans = _neighbours(whole, context, np.int32(batch), population=size, columns=columns)
-        state = tried(whole, decode_all(plans, context))
+        plans = _neighbours(whole, space, np.int32(batch), population=size, columns=columns)
+        state = tried(whole, decode_all(plans, space))
         yield state
     individuals = archived(gathered(state, devices))
     for weight in range(len(WEIGHTS)):
         for batch in individuals:
-            state = tried(state, _refit_all(batch, np.int32(weight), context))
+            state = tried(state, _refit_all(batch, np.int32(weight), space))
             yield state
     if config.end_rounds:
         # On one device: every process does it by itself, and all come to the same.
-        for closer, done in closing(gathered(state, devices), context, config, problem):
+        for closer, done in closing(gathered(state, devices), space, config, problem):
             told(done)
             yield closer if devices is None else _spread(closer, devices, config.islands)
 
 
 def finished(
     state: SearchState,
-    context: MohamContext,
+    space: DesignSpace,
     config: MohamConfig,
     *,
     rates: PlanRates | None = None,
     devices: Devices | None = None,
 ) -> SearchState:
     """The last state of `finishing`, whose arguments it has, whole."""
-    last = collections.deque(finishing(state, context, config, rates=rates, devices=devices), maxlen=1)
+    last = collections.deque(finishing(state, space, config, rates=rates, devices=devices), maxlen=1)
     return gathered(last.pop(), devices)
 
 
@@ -123,20 +122,20 @@ def _spread(state: SearchState, devices: Devices, islands: int) -> SearchState:
 
 @functools.partial(brief_jit, static_argnames=("population", "columns"))
 def _neighbours(
-    state: SearchState, context: MohamContext, number: jax.Array, *, population: int, columns: tuple[int, int]
+    state: SearchState, space: DesignSpace, number: jax.Array, *, population: int, columns: tuple[int, int]
 ) -> Plan:
     """Plans `[I, P, ...]` with single changes, of designs at the fast end of every island's archive.
 
     Args:
         state: of a search of plans.
-        context: its problem.
+        space: its problem.
         number: `[]` int32, of the batch.
         population: P.
         columns: of latency and area among the objectives.
     """
 
     def changed(key: jax.Array, plan: Plan) -> Plan:
-        return completed(neighbour(key, plan, context.plans), context.genetics)
+        return completed(neighbour(key, plan, space.plans), space.genetics)
 
     def one(key: jax.Array, archive: emo.Archive) -> Plan:
         rows, there = _fast_end(archive.objectives[:, columns[0]], archive.objectives[:, columns[1]])
@@ -171,12 +170,12 @@ def _fast_end(latency: jax.Array, area: jax.Array) -> tuple[jax.Array, jax.Array
 
 
 @light_jit
-def _refit_all(individuals: Planned, weight: jax.Array, context: MohamContext) -> Planned:
+def _refit_all(individuals: Planned, weight: jax.Array, space: DesignSpace) -> Planned:
     """Individuals `[I, P, ...]` refitted."""
 
     def one(individual: Planned) -> Planned:
-        design = refit(individual.design, weight, context.genetics, context.plans)
-        made = plan_of(design, context.genetics, context.plans)
+        design = refit(individual.design, weight, space.genetics, space.plans)
+        made = plan_of(design, space.genetics, space.plans)
         # What the design is now: for who decodes its plan for other networks.
         own = jnp.full_like(made.plan.weight, weight)
         return dataclasses.replace(made, plan=dataclasses.replace(made.plan, weight=own, thrift=individual.plan.thrift))

@@ -9,8 +9,6 @@ import numpy as np
 
 from mohamjax.hardware import Architecture, Component, Dataflow, Level, Mac, Template
 
-__all__ = ["template_of"]
-
 
 def template_of(architecture: Architecture, dataflows: Sequence[Dataflow]) -> Template:
     """An architecture as a template, for `MapperConfig(fixed=True)`.

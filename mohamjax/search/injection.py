@@ -13,13 +13,12 @@ import numpy as np
 from mohamjax.errors import InputError
 from mohamjax.hardware import DRAM_TYPES, Memory, Template, with_memory
 from mohamjax.mapping import Mapping, MappingTables, stacked_layers, tabulate
+from mohamjax.problem.design_problem import DesignProblem
+from mohamjax.problem.resolved import ResolvedRequirements
+from mohamjax.runtime.struct import cast
 from mohamjax.schedule import Design, DesignFile
 from mohamjax.schedule.setup import Setup
-from mohamjax.search.requirements import Site
-from mohamjax.struct import cast
 from mohamjax.workload import ApplicationModel
-
-__all__ = ["check_injected", "inject"]
 
 _ANY_MEMORY = Memory(DRAM_TYPES[0])
 _ROUND = 16  # Pareto sets grow by multiples of this, so that few sizes are compiled
@@ -27,10 +26,8 @@ _ROUND = 16  # Pareto sets grow by multiples of this, so that few sizes are comp
 
 def inject(
     file: DesignFile,
-    setup: Setup,
+    problem: DesignProblem,
     tables: MappingTables,
-    site: Site,
-    tiles: int,
 ) -> tuple[MappingTables, Design]:
     """Adds the loop nests of a file's designs to the tables, and gives the designs as chromosomes over them.
 
@@ -39,10 +36,8 @@ def inject(
 
     Args:
         file: the designs.
-        setup: the networks that are searched, and the hardware.
+        problem: of the search.
         tables: Pareto tables `[U, T, M, ...]`.
-        site: the search's templates and requirements.
-        tiles: S.
 
     Returns:
         The larger tables, and `Design` with a leading axis, layers not padded.
@@ -51,17 +46,17 @@ def inject(
         InputError: the file holds a broken design, other networks or another template, or a design that breaks a
             requirement or does not fit.
     """
-    application = setup.application
-    numbers = check_injected(file, application, site.templates)
+    application, resolved, tiles = problem.application, problem.resolved, problem.tiles
+    numbers = check_injected(file, application, resolved.templates)
     assert file.designs is not None
     designs = file.designs
-    tables, places = _with_nests(file, numbers, setup, tables)
+    tables, places = _with_nests(file, numbers, problem.setup, tables)
     unique = np.asarray(application.unique_of_layer)
     out = []
     for i in range(len(designs.template)):
         item = f"design {file.names[i]}"
         stated, chip = designs.template[i], designs.assignment[i]
-        if np.count_nonzero(stated >= 0) > min(tiles, site.most[-1]):
+        if np.count_nonzero(stated >= 0) > min(tiles, resolved.most[-1]):
             raise InputError(
                 "has too many chiplets",
                 file=file.source,
@@ -74,8 +69,8 @@ def inject(
         used = np.unique(chip)  # chiplets without layers are no part of a chromosome
         assignment = file.tile[i][chip]
         template[file.tile[i][used]] = numbers[stated[used]]
-        template = np.where(site.tiles >= 0, site.tiles, template)
-        _check(np.asarray(template), template[assignment], numbers[of_layer], assignment, site, file.source, item)
+        template = np.where(resolved.tiles >= 0, resolved.tiles, template)
+        _check(np.asarray(template), template[assignment], numbers[of_layer], assignment, resolved, file.source, item)
         entry = (unique, numbers[of_layer], mapping)
         if not np.isfinite(np.asarray(tables.objectives)[entry]).all():
             raise InputError(
@@ -215,17 +210,17 @@ def _check(
     standing: np.ndarray,
     wanted: np.ndarray,
     assignment: np.ndarray,
-    site: Site,
+    resolved: ResolvedRequirements,
     source: str,
     item: str,
 ) -> None:
     """Complains about a design that breaks a requirement that no search could mend."""
-    counts = np.bincount(template[template >= 0], minlength=len(site.templates))
-    pinned = (site.pin >= 0) & (site.pin != assignment)
-    closed = (site.tiles == -1) & (template >= 0)
-    uniform = not site.homogeneous or np.count_nonzero(counts) == 1
-    kept = site.allowed[np.arange(len(wanted)), wanted].all() and not pinned.any() and not closed.any() and uniform
-    if not kept or (standing != wanted).any() or counts.sum() > site.most[-1]:
+    counts = np.bincount(template[template >= 0], minlength=len(resolved.templates))
+    pinned = (resolved.pin >= 0) & (resolved.pin != assignment)
+    closed = (resolved.tiles == -1) & (template >= 0)
+    uniform = not resolved.homogeneous or np.count_nonzero(counts) == 1
+    kept = resolved.allowed[np.arange(len(wanted)), wanted].all() and not pinned.any() and not closed.any() and uniform
+    if not kept or (standing != wanted).any() or counts.sum() > resolved.most[-1]:
         raise InputError(
             "breaks the requirements: fixed chiplets, pinned layers, one template or the number of chiplets",
             file=source,

@@ -14,76 +14,9 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
+from mohamjax.problem.genetics import Genetics
+from mohamjax.problem.resolved import FREE
 from mohamjax.schedule import Design
-from mohamjax.search.kinds import Kinds
-from mohamjax.search.requirements import FREE
-from mohamjax.struct import record
-
-__all__ = [
-    "Genetics",
-    "assignment_mutation",
-    "conform",
-    "mapping_crossover",
-    "mapping_mutation",
-    "merging_mutation",
-    "opening_mutation",
-    "position_mutation",
-    "repaired",
-    "resizing_mutation",
-    "sa_crossover",
-    "sample",
-    "scheduling_crossover",
-    "scheduling_mutation",
-    "spliced",
-    "splitting_mutation",
-    "template_mutation",
-]
-
-
-@record
-class Genetics:
-    """What the operators must know of the problem.
-
-    Attributes:
-        layers: `[]` int32, number of layers; the rest of L is padding.
-        unique: `[L]` int32, unique layer of each layer.
-        predecessors: `[L, A]` int32, immediate predecessors (`kinds.immediate`), padded with -1.
-        successors: `[L, B]` int32, layers whose immediate predecessor it is, padded with -1.
-        count: `[U, T]` int32, size of each Pareto set; 0 where the template cannot run the layer.
-        able: `[L, T]` bool, the template runs the layer and the user's pins allow it; False where padded.
-        kinds: layers that are alike.
-        transform: `[U, T, M, T]` int32, mapping transform: most similar mapping on another template.
-        rules: `[H, U, T]` int32, mappings under one rule for all layers, e.g. the fastest within an area.
-        cover: `[S]` int32, a package of few chiplets that together run every layer, -1 where empty.
-        orders: `[R, L]` int32, random topological orders (Kahn) that random individuals draw from.
-        max_chiplets: `[]` int32, most chiplets that a design may have, at most S.
-        site: `[S]` int32, template that the tile holds in any case; `FREE` where the search chooses, `CLOSED` where
-            nothing may stand (`search.requirements`).
-        pin: `[L]` int32, tile that the layer must run on, -1 where it is free.
-        homogeneous: `[]` int32, template for designs that hold none that runs every layer, where all chiplets must be
-            of one template; -1 where they need not.
-        model: `[L]` int32, application model of each layer, rising (`workload.ensemble`); None where there is one only.
-        urgency: `[L]` float, cycles by which list scheduling takes a layer for more urgent than what remains after it
-            says; None where lateness is no objective.
-    """
-
-    layers: jax.Array
-    unique: jax.Array
-    predecessors: jax.Array
-    successors: jax.Array
-    count: jax.Array
-    able: jax.Array
-    kinds: Kinds
-    transform: jax.Array
-    rules: jax.Array
-    cover: jax.Array
-    orders: jax.Array
-    max_chiplets: jax.Array
-    site: jax.Array
-    pin: jax.Array
-    homogeneous: jax.Array
-    model: jax.Array | None = None
-    urgency: jax.Array | None = None
 
 
 def _real(genetics: Genetics) -> jax.Array:
@@ -131,7 +64,7 @@ def _used(design: Design, genetics: Genetics) -> jax.Array:
 
 def _drop_empty(design: Design, genetics: Genetics) -> Design:
     """Takes chiplets without layers off the package, but for those that stand there in any case."""
-    used = _used(design, genetics) | (genetics.site >= 0)
+    used = _used(design, genetics) | (genetics.on_tile >= 0)
     return dataclasses.replace(design, template=jnp.where(used, design.template, -1))
 
 
@@ -168,11 +101,11 @@ def sample(key: jax.Array, genetics: Genetics, tiles: int) -> Design:
     """
     count_key, template_key, cover_key, tile_key, mapping_key, order_key = jax.random.split(key, 6)
     templates = genetics.count.shape[1]
-    real, free = _real(genetics), genetics.site == FREE
+    real, free = _real(genetics), genetics.on_tile == FREE
     number = jnp.cumsum(free) - 1  # of each free tile among them
-    chips = jax.random.randint(count_key, (), 1, genetics.max_chiplets + 1) - jnp.sum(genetics.site >= 0)
+    chips = jax.random.randint(count_key, (), 1, genetics.max_chiplets + 1) - jnp.sum(genetics.on_tile >= 0)
     drawn = jax.random.randint(template_key, (tiles,), 0, templates)
-    template = jnp.where(free, jnp.where(number < chips, drawn, -1), genetics.site)
+    template = jnp.where(free, jnp.where(number < chips, drawn, -1), genetics.on_tile)
     common = jnp.sum(genetics.able, axis=0)
     for k, subkey in enumerate(jax.random.split(cover_key, min(templates, tiles))):
         lonely = real & ~jnp.any(_runs(genetics, template), axis=1)
@@ -208,7 +141,7 @@ def conform(design: Design, genetics: Genetics) -> Design:
     leads = standing & runs_all[jnp.maximum(design.template, 0)]
     leader = jnp.where(jnp.any(leads), design.template[jnp.argmax(leads)], genetics.homogeneous)
     uniform = jnp.where(standing, leader, -1)
-    template = jnp.where((genetics.homogeneous >= 0) & (genetics.site < 0), uniform, design.template)
+    template = jnp.where((genetics.homogeneous >= 0) & (genetics.on_tile < 0), uniform, design.template)
     assignment = jnp.where(genetics.pin >= 0, genetics.pin, design.assignment)
     mapping = _transformed(design, genetics, template[assignment])
     moved = dataclasses.replace(design, assignment=assignment, mapping=mapping, template=template)
@@ -228,7 +161,7 @@ def repaired(key: jax.Array, design: Design, fallback: Design, genetics: Genetic
         genetics: the problem.
     """
     real = _real(genetics)
-    template = jnp.where(genetics.site == FREE, design.template, genetics.site)
+    template = jnp.where(genetics.on_tile == FREE, design.template, genetics.on_tile)
     runs = _runs(genetics, template)
     home = jnp.take_along_axis(runs, design.assignment[:, None], axis=1)[:, 0]
     refuge, found = _pick_rows(key, runs)
@@ -408,13 +341,13 @@ def opening_mutation(key: jax.Array, design: Design, genetics: Genetics) -> Desi
 def _vacant(design: Design, genetics: Genetics) -> tuple[jax.Array, jax.Array]:
     """The first empty free tile, and whether a chiplet may be added."""
     standing = design.template >= 0
-    empty = ~standing & (genetics.site == FREE)
+    empty = ~standing & (genetics.on_tile == FREE)
     return jnp.argmax(empty).astype(jnp.int32), jnp.any(empty) & (jnp.sum(standing) < genetics.max_chiplets)
 
 
 def _movable(design: Design, genetics: Genetics) -> jax.Array:
     """`[S]` bool, chiplets that the search may move or change."""
-    return (design.template >= 0) & (genetics.site == FREE)
+    return (design.template >= 0) & (genetics.on_tile == FREE)
 
 
 def _half(key: jax.Array, mask: jax.Array) -> jax.Array:

@@ -29,21 +29,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax import emo
-from mohamjax.blocks import DESIGNS, in_blocks, in_fitting_blocks
+from mohamjax.emo.loop import Problem, SearchState
 from mohamjax.hardware import nop_energy
-from mohamjax.programs import lean_jit
+from mohamjax.problem.genetics import Genetics
+from mohamjax.problem.plan_tables import WEIGHTS
+from mohamjax.problem.space import DesignSpace
+from mohamjax.runtime.blocks import DESIGNS, in_blocks, in_fitting_blocks
+from mohamjax.runtime.programs import lean_jit
+from mohamjax.runtime.struct import put, record, take
 from mohamjax.schedule.design import CYCLE_S, Design, Package, chiplets, energy_and_area
-from mohamjax.search.box import representatives
 from mohamjax.search.config import MohamConfig
-from mohamjax.search.context import MohamContext
-from mohamjax.search.loop import Problem, SearchState
-from mohamjax.search.operators import Genetics
 from mohamjax.search.plan_operators import exchanged, merged, takers
-from mohamjax.search.plans import WEIGHTS, Planned, fitting, used_sizes
-from mohamjax.struct import put, record, take
+from mohamjax.search.plans import Planned, fitting, used_sizes
+from mohamjax.search.representatives import representatives
 from mohamjax.text import plural
-
-__all__ = ["BETTER", "NO_WORSE", "Arrangements", "Closing", "arrangements", "closing"]
 
 NO_WORSE = 5e-6
 """Relative excess that single precision cannot tell from none."""
@@ -182,10 +181,10 @@ class Move:
     place: jax.Array
 
 
-def moved(individual: Planned, move: Move, context: MohamContext) -> Planned:
+def moved(individual: Planned, move: Move, space: DesignSpace) -> Planned:
     """An individual after a move; valid where the individual is, and the target may run the source's layers."""
-    genetics = context.genetics
-    kept = merged(individual, move.source, move.target, move.weight, genetics, context.plans)
+    genetics = space.genetics
+    kept = merged(individual, move.source, move.target, move.weight, genetics, space.plans)
     one = jax.tree.map(lambda a, b: jnp.where(move.source >= 0, a, b), kept, individual)
     standing = one.design.template >= 0
     tile_of = jnp.argsort(~standing, stable=True).astype(jnp.int32)
@@ -208,16 +207,16 @@ def _sums(values: jax.Array, owner: jax.Array, models: int, tiles: int) -> jax.A
     return found.reshape(models, tiles, *values.shape[1:])
 
 
-def _joint(values: jax.Array, context: MohamContext) -> jax.Array:
+def _joint(values: jax.Array, space: DesignSpace) -> jax.Array:
     """Latencies or energies `[A, ...]` of the models as the search joins them (`schedule.ensemble.over_models`)."""
-    if context.models is None:
+    if space.models is None:
         return values[0]
-    mean = jnp.sum(context.models.weight.reshape(-1, *[1] * (values.ndim - 1)) * values, axis=0)
-    return jnp.where(context.models.worst, jnp.max(values, axis=0), mean)
+    mean = jnp.sum(space.models.weight.reshape(-1, *[1] * (values.ndim - 1)) * values, axis=0)
+    return jnp.where(space.models.worst, jnp.max(values, axis=0), mean)
 
 
-def _models(context: MohamContext) -> int:
-    return 1 if context.models is None else context.models.weight.shape[0]
+def _models(space: DesignSpace) -> int:
+    return 1 if space.models is None else space.models.weight.shape[0]
 
 
 def _within(bound: jax.Array, own: jax.Array, name: str, objectives: tuple[str, ...]) -> jax.Array:
@@ -227,31 +226,31 @@ def _within(bound: jax.Array, own: jax.Array, name: str, objectives: tuple[str, 
     return bound <= own[objectives.index(name)] * (1 + NO_WORSE)
 
 
-def _mergers(design: Design, own: jax.Array, context: MohamContext, objectives: tuple[str, ...]) -> jax.Array:
+def _mergers(design: Design, own: jax.Array, space: DesignSpace, objectives: tuple[str, ...]) -> jax.Array:
     """`[S, S, W]` bool: which chiplet may go, to which other one, under which weight, as far as time is concerned.
 
     Weights that choose the same mappings as one before them are left out.
     """
-    genetics, bench, tiles = context.genetics, context.bench, design.template.shape[0]
-    models = _models(context)
+    genetics, evaluation, tiles = space.genetics, space.evaluation, design.template.shape[0]
+    models = _models(space)
     owner = _owner(design, genetics, models)
     template = jnp.maximum(design.template, 0)
-    size = jnp.maximum(used_sizes(design, genetics, context.plans), 0)
+    size = jnp.maximum(used_sizes(design, genetics, space.plans), 0)
     real = jnp.arange(design.order.shape[0]) < genetics.layers
-    cycles = bench.tables.cycles[bench.unique, template[design.assignment], design.mapping]
+    cycles = evaluation.tables.cycles[evaluation.unique, template[design.assignment], design.mapping]
     busy = _sums(cycles, owner, models, tiles)
     # A number for the mappings of all layers of a chiplet, other ones for other mappings.
     factor = (jnp.arange(design.order.shape[0], dtype=jnp.uint32) * 2 + 1) * jnp.uint32(2654435761)
 
     def under(weight: jax.Array) -> tuple[jax.Array, jax.Array]:
-        best = fitting(template, size, jnp.full(tiles, weight, jnp.int32), context.plans)[0]
-        mapping = best[:, bench.unique].T  # [L, S]
-        cycles = bench.tables.cycles[bench.unique[:, None], template, mapping]
+        best = fitting(template, size, jnp.full(tiles, weight, jnp.int32), space.plans)[0]
+        mapping = best[:, evaluation.unique].T  # [L, S]
+        cycles = evaluation.tables.cycles[evaluation.unique[:, None], template, mapping]
         marks = _sums(mapping.astype(jnp.uint32) * factor[:, None], jnp.where(real, design.assignment, tiles), 1, tiles)
         return _sums(cycles, owner, models, tiles), marks[0]
 
     more, marks = jax.vmap(under)(jnp.arange(len(WEIGHTS)))  # [W, A, source, target], [W, source, target]
-    latency = jax.vmap(lambda more: _joint(busy[:, None] + more, context))(more) * CYCLE_S
+    latency = jax.vmap(lambda more: _joint(busy[:, None] + more, space))(more) * CYCLE_S
     known = jnp.stack([jnp.any(marks[:w] == marks[w], axis=0) for w in range(len(WEIGHTS))])
     able = jax.vmap(lambda source: takers(design, source, genetics))(jnp.arange(tiles))
     fits = _within(latency, own, "latency", objectives) & ~known & able
@@ -281,25 +280,25 @@ class _Sized:
     given_up: jax.Array
 
 
-def _sized(individual: Planned, move: Move, context: MohamContext) -> _Sized:
+def _sized(individual: Planned, move: Move, space: DesignSpace) -> _Sized:
     """A design's figures after a chiplet is given up; the places of the move mean nothing."""
-    genetics, bench, tiles = context.genetics, context.bench, individual.design.template.shape[0]
+    genetics, evaluation, tiles = space.genetics, space.evaluation, individual.design.template.shape[0]
     stays = dataclasses.replace(move, place=jnp.arange(tiles, dtype=jnp.int32))
-    design = moved(individual, stays, context).design
-    models = _models(context)
+    design = moved(individual, stays, space).design
+    models = _models(space)
     owner = _owner(design, genetics, models)
-    row = bench.unique, jnp.maximum(design.template, 0)[design.assignment], design.mapping
+    row = evaluation.unique, jnp.maximum(design.template, 0)[design.assignment], design.mapping
     standing = design.template >= 0
     number = jnp.sum(standing)
     tile_of = jnp.argsort(~standing, stable=True)
-    traffic = _sums(bench.tables.offchip_bytes[row], owner, models, tiles)[:, tile_of]
+    traffic = _sums(evaluation.tables.offchip_bytes[row], owner, models, tiles)[:, tile_of]
     return _Sized(
         traffic=traffic,
-        fixed=genetics.site[tile_of] >= 0,
+        fixed=genetics.on_tile[tile_of] >= 0,
         number=number,
-        busy=jnp.max(_sums(bench.tables.cycles[row], owner, models, tiles), axis=1),
-        energy=_energies(design, context) - _of_hops(traffic, bench.package.tables.hops[number], bench.package),
-        area=energy_and_area(design, bench)[1],
+        busy=jnp.max(_sums(evaluation.tables.cycles[row], owner, models, tiles), axis=1),
+        energy=_energies(design, space) - _of_hops(traffic, evaluation.package.tables.hops[number], evaluation.package),
+        area=energy_and_area(design, evaluation)[1],
         given_up=move.source >= 0,
     )
 
@@ -311,7 +310,7 @@ def _of_hops(traffic: jax.Array, hops: jax.Array, package: Package) -> jax.Array
 
 
 def _arranged(
-    sized: _Sized, own: jax.Array, table: Arrangements, context: MohamContext, objectives: tuple[str, ...]
+    sized: _Sized, own: jax.Array, table: Arrangements, space: DesignSpace, objectives: tuple[str, ...]
 ) -> tuple[jax.Array, jax.Array]:
     """Arrangements of a design, one of a class, that may dominate it: `[R]` bool; and all, `[R, S]` int8 places.
 
@@ -319,23 +318,23 @@ def _arranged(
         sized: the design, of no more chiplets than the table has.
         own: `[M]` float, objectives of what it came from.
         table: the arrangements.
-        context: the problem.
+        space: the problem.
         objectives: their names.
     """
-    package, number = context.bench.package, sized.number
+    package, number = space.evaluation.package, sized.number
     tiles, most = sized.fixed.shape[0], table.place_group.shape[1]
     traffic = sized.traffic[:, :most]
-    place, there = _sorted_places(jnp.sum(traffic, axis=0), sized.fixed[:most], number, table, context)
+    place, there = _sorted_places(jnp.sum(traffic, axis=0), sized.fixed[:most], number, table, space)
     hops = package.tables.hops[number, :most]
-    energy = _joint(sized.energy[:, None] + _of_hops(traffic, hops[place], package), context)  # [R]
+    energy = _joint(sized.energy[:, None] + _of_hops(traffic, hops[place], package), space)  # [R]
     goes = table.group[number][:, :, None] == jnp.arange(table.load.shape[1])
     waits = jnp.einsum("ak,rkg,gc->arc", traffic, goes.astype(traffic.dtype), table.load[number], precision="highest")
     latency = jnp.maximum(jnp.max(waits, axis=2), sized.busy[:, None])
-    fits = there & _within(_joint(latency, context) * CYCLE_S, own, "latency", objectives)
+    fits = there & _within(_joint(latency, space) * CYCLE_S, own, "latency", objectives)
     fits &= _within(energy, own, "energy", objectives) & _within(sized.area, own, "area", objectives)
     # Where nothing else changes, what is of the present class has to need less energy.
     kind = table.kind[number]
-    present = _joint(sized.energy + _of_hops(traffic, hops, package), context)
+    present = _joint(sized.energy + _of_hops(traffic, hops, package), space)
     fits &= sized.given_up | (kind != kind[0]) | (energy < present * (1 - BETTER))
     # Of a class that of least energy, and of these the first.
     least = jnp.full(kind.shape, jnp.inf, energy.dtype).at[kind].min(jnp.where(fits, energy, jnp.inf))
@@ -346,7 +345,7 @@ def _arranged(
 
 
 def _sorted_places(
-    traffic: jax.Array, fixed: jax.Array, number: jax.Array, table: Arrangements, context: MohamContext
+    traffic: jax.Array, fixed: jax.Array, number: jax.Array, table: Arrangements, space: DesignSpace
 ) -> tuple[jax.Array, jax.Array]:
     """`[R, K]` int32, the place of each chiplet in every arrangement, and `[R]` bool, whether it is allowed.
 
@@ -357,12 +356,12 @@ def _sorted_places(
         fixed: `[K]` bool, chiplets that must stay.
         number: `[]` int, chiplets.
         table: the arrangements.
-        context: the problem.
+        space: the problem.
     """
     index = jnp.arange(traffic.shape[0], dtype=jnp.int32)
     free = (index < number) & ~fixed
     group, of_place = table.group[number], table.place_group[number]
-    hops = context.bench.package.tables.hops[number, : traffic.shape[0]]
+    hops = space.evaluation.package.tables.hops[number, : traffic.shape[0]]
     earlier = index[:, None] < index
     heavier = (traffic[:, None] > traffic) | ((traffic[:, None] == traffic) & earlier)
     nearer = (hops[:, None] < hops) | ((hops[:, None] == hops) & earlier)
@@ -374,18 +373,18 @@ def _sorted_places(
     return place.astype(jnp.int32), there
 
 
-def _energies(design: Design, context: MohamContext) -> jax.Array:
+def _energies(design: Design, space: DesignSpace) -> jax.Array:
     """`[A]` float, energy of each application model on the design's chiplets, without leakage."""
-    bench = context.bench
-    if context.models is None:
-        return energy_and_area(design, bench)[0][None]
-    chips = chiplets(design, bench)
+    evaluation = space.evaluation
+    if space.models is None:
+        return energy_and_area(design, evaluation)[0][None]
+    chips = chiplets(design, evaluation)
 
     def of_model(model: jax.Array) -> jax.Array:
-        own = dataclasses.replace(bench, layer_mask=bench.layer_mask & (context.genetics.model == model))
+        own = dataclasses.replace(evaluation, layer_mask=evaluation.layer_mask & (space.genetics.model == model))
         return energy_and_area(design, own, (chips.capacity, chips.fanout))[0]
 
-    return jax.vmap(of_model)(jnp.arange(_models(context)))
+    return jax.vmap(of_model)(jnp.arange(_models(space)))
 
 
 # ---------------------------------------------------------------- programs
@@ -399,43 +398,43 @@ def _flat(archive: emo.Archive, rows: jax.Array) -> tuple[Planned, jax.Array]:
 
 @functools.partial(lean_jit, static_argnames="objectives")
 def _some_mergers(
-    rows: jax.Array, archive: emo.Archive, context: MohamContext, *, objectives: tuple[str, ...]
+    rows: jax.Array, archive: emo.Archive, space: DesignSpace, *, objectives: tuple[str, ...]
 ) -> jax.Array:
     """`_mergers` of rows of the archives, `[B, S, S, W]` bool."""
-    one = jax.vmap(lambda pair: _mergers(pair[0].design, pair[1], context, objectives))
+    one = jax.vmap(lambda pair: _mergers(pair[0].design, pair[1], space, objectives))
     return in_fitting_blocks(one, _flat(archive, rows), 16)
 
 
 @lean_jit
-def _some_sized(rows: jax.Array, moves: Move, archive: emo.Archive, context: MohamContext) -> _Sized:
+def _some_sized(rows: jax.Array, moves: Move, archive: emo.Archive, space: DesignSpace) -> _Sized:
     """`_sized` of rows of the archives after moves, `[B, ...]`."""
-    one = jax.vmap(lambda pair: _sized(pair[0], pair[1], context))
+    one = jax.vmap(lambda pair: _sized(pair[0], pair[1], space))
     return in_fitting_blocks(one, (_flat(archive, rows)[0], moves), DESIGNS)
 
 
 @functools.partial(lean_jit, static_argnames="objectives")
 def _some_arranged(
-    sized: _Sized, own: jax.Array, table: Arrangements, context: MohamContext, *, objectives: tuple[str, ...]
+    sized: _Sized, own: jax.Array, table: Arrangements, space: DesignSpace, *, objectives: tuple[str, ...]
 ) -> tuple[jax.Array, jax.Array]:
     """`_arranged` of designs `[B, ...]`."""
     most = min(_ENTRIES, max(1, _CELLS // math.prod((*table.group.shape[1:], table.group.shape[2]))))
-    one = jax.vmap(lambda pair: _arranged(pair[0], pair[1], table, context, objectives))
+    one = jax.vmap(lambda pair: _arranged(pair[0], pair[1], table, space, objectives))
     return in_blocks(one, (sized, own), most)
 
 
 @functools.partial(lean_jit, static_argnames="problem")
 def _some_tried(
-    rows: jax.Array, moves: Move, archive: emo.Archive, context: MohamContext, *, problem: Problem
+    rows: jax.Array, moves: Move, archive: emo.Archive, space: DesignSpace, *, problem: Problem
 ) -> jax.Array:
     """Objectives `[B, M]` of rows of the archives after moves."""
-    one = jax.vmap(lambda pair: moved(pair[0], pair[1], context))
-    return problem.evaluate(in_fitting_blocks(one, (_flat(archive, rows)[0], moves), DESIGNS), context)
+    one = jax.vmap(lambda pair: moved(pair[0], pair[1], space))
+    return problem.evaluate(in_fitting_blocks(one, (_flat(archive, rows)[0], moves), DESIGNS), space)
 
 
 @lean_jit
 def _replaced(
     archive: emo.Archive, closed: jax.Array, better: jax.Array, moves: Move, objectives: jax.Array,
-    context: MohamContext,
+    space: DesignSpace,
 ) -> tuple[emo.Archive, jax.Array]:  # fmt: skip
     """The archives with designs that dominate others in the others' slots, and which designs have no move left.
 
@@ -445,14 +444,14 @@ def _replaced(
         better: `[I, K]` bool, slots whose design is dominated by what a move makes of it.
         moves: `[I, K, ...]`.
         objectives: `[I, K, M]`, of what they make.
-        context: the problem.
+        space: the problem.
     """
 
     def one(
         archive: emo.Archive, closed: jax.Array, better: jax.Array, moves: Move, objectives: jax.Array
     ) -> tuple[emo.Archive, jax.Array]:
         individuals: Any = archive.genes
-        made = jax.vmap(lambda pair: moved(pair[0], pair[1], context))
+        made = jax.vmap(lambda pair: moved(pair[0], pair[1], space))
         made = in_fitting_blocks(made, (individuals, moves), DESIGNS)
         left = dataclasses.replace(
             archive,
@@ -504,7 +503,7 @@ class Closing:
 
 
 def closing(
-    state: SearchState, context: MohamContext, config: MohamConfig, problem: Problem, *, most: int | None = None
+    state: SearchState, space: DesignSpace, config: MohamConfig, problem: Problem, *, most: int | None = None
 ) -> Iterator[tuple[SearchState, Closing]]:
     """Gives designs up for those that dominate them by a move of chiplets, until none that is shown has such a move.
 
@@ -517,9 +516,9 @@ def closing(
 
     Args:
         state: at the end of a search of plans, whole.
-        context: its problem.
+        space: its problem.
         config: its settings; `end_rounds` at most.
-        problem: what is searched (`design_problem`).
+        problem: what is searched (`genetic_problem`).
         most: batches of every program in a round at most; default all that it takes.
 
     Yields:
@@ -527,26 +526,26 @@ def closing(
         round to round; whoever stops within one has the state before it.
     """
     began = time.perf_counter()
-    tables = arrangements(context.bench.package)
+    tables = arrangements(space.evaluation.package)
     archive, done = jax.device_put(state.archive), Closing()
     closed = jnp.zeros_like(archive.valid)
     for _ in range(config.end_rounds):
-        still = archive.valid & ~closed & _representing(archive, context, config)
+        still = archive.valid & ~closed & _representing(archive, space, config)
         if most is None and not np.any(still):
             if np.any(closed):
                 yield dataclasses.replace(state, archive=archive), dataclasses.replace(done, closed=np.asarray(closed))
             break
-        rows, moves = _candidates(archive, still, tables, context, config.objectives, most)
+        rows, moves = _candidates(archive, still, tables, space, config.objectives, most)
         tried = np.zeros((0, archive.objectives.shape[-1]), archive.objectives.dtype)
         program = functools.partial(_some_tried, problem=problem)
-        for _, reached in _in_batches(program, _TRIED, most, (rows, moves), (archive, context)):
+        for _, reached in _in_batches(program, _TRIED, most, (rows, moves), (archive, space)):
             tried = np.concatenate([tried, reached])
             done = dataclasses.replace(
                 done, evaluations=done.evaluations + len(reached), seconds=time.perf_counter() - began
             )
             yield dataclasses.replace(state, archive=archive), done
         rows, moves = take((rows, moves), slice(len(tried)))
-        archive, closed, replaced = _round(archive, closed | still, rows, moves, tried, context)
+        archive, closed, replaced = _round(archive, closed | still, rows, moves, tried, space)
         done = dataclasses.replace(
             done,
             rounds=done.rounds + 1,
@@ -559,9 +558,9 @@ def closing(
             break
 
 
-def _representing(archive: emo.Archive, context: MohamContext, config: MohamConfig) -> np.ndarray:
+def _representing(archive: emo.Archive, space: DesignSpace, config: MohamConfig) -> np.ndarray:
     """`[I, K]` bool, the designs of all archives that stand for the front of them, on the host."""
-    held: Any = jax.device_get((archive.valid, archive.objectives, context.ideal, context.reference, context.weights))
+    held: Any = jax.device_get((archive.valid, archive.objectives, space.ideal, space.reference, space.weights))
     valid, objectives, ideal, reference, weights = held
     there = np.flatnonzero(valid)
     values = objectives.reshape(-1, objectives.shape[-1])[there].astype(float)
@@ -595,14 +594,14 @@ def _candidates(
     archive: emo.Archive,
     still: jax.Array,
     tables: tuple[Arrangements, ...],
-    context: MohamContext,
+    space: DesignSpace,
     objectives: tuple[str, ...],
     most: int | None,
 ) -> tuple[np.ndarray, Move]:
     """Rows among `still` `[I, K]` and moves of them that may make what dominates the design of the row, `[n, ...]`."""
-    rows, moves = _entries(archive, still, context, objectives, most)
+    rows, moves = _entries(archive, still, space, objectives, most)
     parts: list[Any] = []
-    for _, found in _in_batches(_some_sized, _TRIED, most, (rows, moves), (archive, context)):
+    for _, found in _in_batches(_some_sized, _TRIED, most, (rows, moves), (archive, space)):
         parts.append(found)
     rows, moves = take((rows, moves), slice(sum(len(part.number) for part in parts)))
     sized = jax.tree.map(lambda *x: np.concatenate(x), *parts)
@@ -614,7 +613,7 @@ def _candidates(
         some = np.flatnonzero((least < sized.number) & (sized.number <= largest))
         least = largest
         for (entry, *_), (chosen, place) in _in_batches(
-            lambda _, *rest: program(*rest), _ENTRIES, most, (some, *take((sized, own), some)), (table, context)
+            lambda _, *rest: program(*rest), _ENTRIES, most, (some, *take((sized, own), some)), (table, space)
         ):
             k, arrangement = np.nonzero(chosen)
             places: Any = place[k, arrangement].astype(np.int32)
@@ -624,14 +623,14 @@ def _candidates(
 
 
 def _entries(
-    archive: emo.Archive, still: jax.Array, context: MohamContext, objectives: tuple[str, ...], most: int | None
+    archive: emo.Archive, still: jax.Array, space: DesignSpace, objectives: tuple[str, ...], most: int | None
 ) -> tuple[np.ndarray, Move]:
     """Rows among `still` `[I, K]`, each as it is and once for every chiplet that it may give up."""
-    tiles = context.genetics.site.shape[0]
+    tiles = space.genetics.on_tile.shape[0]
     open_rows = np.flatnonzero(np.asarray(still)).astype(np.int32)
     rows, moves = [open_rows], [np.broadcast_to(np.asarray([[-1], [0], [0]], np.int32), (3, len(open_rows)))]
     program = functools.partial(_some_mergers, objectives=objectives)
-    for (own,), mergers in _in_batches(program, _ROWS, most, (open_rows,), (archive, context)):
+    for (own,), mergers in _in_batches(program, _ROWS, most, (open_rows,), (archive, space)):
         row, *move = np.nonzero(mergers)
         rows.append(own[row])
         moves.append(np.asarray(move, np.int32).reshape(3, -1))
@@ -642,7 +641,7 @@ def _entries(
 
 
 def _round(
-    archive: emo.Archive, closed: jax.Array, rows: np.ndarray, moves: Move, tried: np.ndarray, context: MohamContext
+    archive: emo.Archive, closed: jax.Array, rows: np.ndarray, moves: Move, tried: np.ndarray, space: DesignSpace
 ) -> tuple[emo.Archive, jax.Array, int]:
     """The archives after a round, which of their designs have no move left, and how many were replaced.
 
@@ -652,7 +651,7 @@ def _round(
         rows: `[n]` int, rows that moves were tried of.
         moves: `[n, ...]`.
         tried: `[n, M]`, objectives of what they make.
-        context: the problem.
+        space: the problem.
     """
     slots = archive.valid.shape
     slot, better = _dominating(rows, tried, np.asarray(archive.objectives).reshape(-1, tried.shape[1]))
@@ -663,7 +662,7 @@ def _round(
         return out.reshape(*slots, *values.shape[1:])
 
     mask, moves, tried = jax.tree.map(spread, (np.ones(len(tried), bool), moves, tried))
-    archive, closed = _replaced(archive, closed, mask, moves, tried, context)
+    archive, closed = _replaced(archive, closed, mask, moves, tried, space)
     return archive, closed, len(slot)
 
 

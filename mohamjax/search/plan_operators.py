@@ -14,28 +14,13 @@ import math
 import jax
 import jax.numpy as jnp
 
+from mohamjax.problem.genetics import Genetics
+from mohamjax.problem.plan_tables import LEAST, PlanTables
+from mohamjax.problem.resolved import FREE
+from mohamjax.runtime.struct import record
 from mohamjax.schedule import Design
-from mohamjax.search.operators import Genetics, scheduling_mutation, spliced
-from mohamjax.search.plans import LEAST, Plan, Planned, PlanTables, fitting, sized, used_sizes
-from mohamjax.search.requirements import FREE
-from mohamjax.struct import record
-
-__all__ = [
-    "MOST_RATES",
-    "PlanRates",
-    "adjusting_share",
-    "adjustment",
-    "completed",
-    "crossover",
-    "drawn_plan",
-    "exchanged",
-    "merged",
-    "mutated",
-    "mutation",
-    "neighbour",
-    "sample_plan",
-    "takers",
-]
+from mohamjax.search.operators import scheduling_mutation, spliced
+from mohamjax.search.plans import Plan, Planned, fitting, sized, used_sizes
 
 
 @record
@@ -144,18 +129,18 @@ def completed(plan: Plan, genetics: Genetics) -> Plan:
     has no chiplet that may run it, the template that runs most of those layers is added on an empty tile, or put in
     the place of a free chiplet; where that does not help, the package that `Genetics.cover` knows is taken.
     """
-    site, kinds = genetics.site, genetics.kinds
-    free = site == FREE
+    resolved, kinds = genetics.on_tile, genetics.kinds
+    free = resolved == FREE
     there = kinds.number > 0
     runs_all = jnp.all(kinds.able | ~there[:, None], axis=0)
-    template = jnp.where(free, plan.template, site)
+    template = jnp.where(free, plan.template, resolved)
     template = jnp.where(template >= 0, template, -1)
     leads = (template >= 0) & runs_all[jnp.maximum(template, 0)]
     leader = jnp.where(jnp.any(leads), template[jnp.argmax(leads)], genetics.homogeneous)
     template = jnp.where((genetics.homogeneous >= 0) & free & (template >= 0), leader, template)
-    room = genetics.max_chiplets - jnp.sum(site >= 0)
+    room = genetics.max_chiplets - jnp.sum(resolved >= 0)
     template = jnp.where(free & (jnp.cumsum(free & (template >= 0)) > room), -1, template)
-    tiles = jnp.arange(site.shape[0])
+    tiles = jnp.arange(resolved.shape[0])
 
     def lonely(template: jax.Array) -> jax.Array:
         standing = jnp.where(template >= 0, kinds.able[:, jnp.maximum(template, 0)], False)
@@ -163,7 +148,7 @@ def completed(plan: Plan, genetics: Genetics) -> Plan:
 
     number = jnp.where(kinds.able, kinds.number[:, None], 0)
     common = jnp.sum(number, axis=0)
-    for k in range(min(kinds.able.shape[1], site.shape[0])):
+    for k in range(min(kinds.able.shape[1], resolved.shape[0])):
         alone = lonely(template)
         useful = jnp.sum(jnp.where(alone[:, None], number, 0), axis=0) * (genetics.able.shape[0] + 1) + common
         vacant, standing = free & (template < 0), free & (template >= 0)
@@ -196,14 +181,14 @@ def drawn_plan(key: jax.Array, genetics: Genetics, tables: PlanTables) -> Plan:
         genetics: the problem.
         tables: sets of mappings, and the library.
     """
-    tiles = genetics.site.shape[0]
+    tiles = genetics.on_tile.shape[0]
     draws = _Draws(key, 3 * tiles + 4)
     least = draws.happens(1 / 16)
     chips = jnp.exp(draws.uniform() * jnp.log(genetics.max_chiplets + 1.0)).astype(jnp.int32)
     chips = jnp.where(least, 1, chips)
     kind = jnp.arange(tiles) % (1 + draws.below(4))
     template, size, weight = (x[kind] for x in _new_chiplets(draws, tiles, tables))
-    standing = jnp.cumsum(genetics.site == FREE) <= chips - jnp.sum(genetics.site >= 0)
+    standing = jnp.cumsum(genetics.on_tile == FREE) <= chips - jnp.sum(genetics.on_tile >= 0)
     return Plan(
         template=jnp.where(standing, template, -1),
         size=jnp.where(least, LEAST, size),
@@ -423,7 +408,7 @@ def takers(design: Design, source: jax.Array, genetics: Genetics) -> jax.Array:
     """
     here = _real(genetics) & (design.assignment == source)
     able = jnp.all(genetics.able | ~here[:, None], axis=0)
-    loose = (design.template[source] >= 0) & (genetics.site[source] == FREE)
+    loose = (design.template[source] >= 0) & (genetics.on_tile[source] == FREE)
     others = (design.template >= 0) & (jnp.arange(design.template.shape[0]) != source)
     return able[jnp.maximum(design.template, 0)] & others & loose
 
@@ -437,7 +422,7 @@ def _rearranged(
     coin = draws.uniform()
     exchanges = coin < rates.exchanging
     merges = ~exchanges & (coin < rates.exchanging + rates.merging)
-    loose = (individual.design.template >= 0) & (genetics.site == FREE)
+    loose = (individual.design.template >= 0) & (genetics.on_tile == FREE)
     chance = jnp.where(loose, draws.uniform(tiles), -1.0)
     first = jnp.argmax(chance).astype(jnp.int32)
     second = jnp.argmax(jnp.where(index == first, -1.0, chance)).astype(jnp.int32)
@@ -481,7 +466,7 @@ def adjustment(
         number = jnp.exp(draws.uniform() * jnp.log(jnp.maximum(jnp.minimum(rates.layers, genetics.layers / 5), 1.0)))
         return (draws.uniform(layers) < number / genetics.layers) & real
 
-    vacant = (plan.template < 0) & (genetics.site == FREE)
+    vacant = (plan.template < 0) & (genetics.on_tile == FREE)
     room = jnp.any(vacant) & (jnp.sum(plan.template >= 0) < genetics.max_chiplets) & (genetics.homogeneous < 0)
     at = jnp.arange(tiles) == jnp.argmax(vacant)
     opens = at & room & draws.happens(rates.founding)
@@ -495,7 +480,7 @@ def adjustment(
     kinds = tables.library.shape[0]
     kind = (template[target] + 1 + draws.below(max(kinds - 1, 1))) % kinds
     turns = draws.happens(rates.turning) & jnp.all(genetics.able[:, kind] | ~there) & ~jnp.any(opens)
-    turns &= (genetics.site[target] == FREE) & (genetics.homogeneous < 0) & (kind != template[target])
+    turns &= (genetics.on_tile[target] == FREE) & (genetics.homogeneous < 0) & (kind != template[target])
     turned = turns & (jnp.arange(tiles) == target)
     template = jnp.where(turned, kind, template)
     size = jnp.where(turned[:, None], tables.library[kind, draws.below(tables.library.shape[1])], size)
@@ -512,7 +497,7 @@ def adjustment(
     drawn = jnp.where(draws.happens(rates.anything, layers) & (moves | anew), anything, best)
     mapping = jnp.where(real & (moves | anew | (turns & there)), drawn, design.mapping)
     used = jnp.zeros(tiles, bool).at[jnp.where(real, assignment, tiles)].set(True, mode="drop")
-    template = jnp.where(used | (genetics.site >= 0), template, -1)
+    template = jnp.where(used | (genetics.on_tile >= 0), template, -1)
     changed = Design(order=design.order, assignment=assignment, mapping=mapping, template=template)
     swapped = scheduling_mutation(swap_key, changed, genetics)
     order = jnp.where(draws.happens(rates.swapping), swapped.order, changed.order)

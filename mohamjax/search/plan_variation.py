@@ -12,10 +12,11 @@ import jax
 import jax.custom_batching
 import jax.numpy as jnp
 
-from mohamjax.blocks import DESIGNS, in_blocks, in_fitting_blocks
-from mohamjax.platforms import by_platform
+from mohamjax.problem.space import DesignSpace
+from mohamjax.runtime.blocks import DESIGNS, in_blocks, in_fitting_blocks
+from mohamjax.runtime.platforms import by_platform
+from mohamjax.runtime.struct import record, take
 from mohamjax.schedule import Design
-from mohamjax.search.context import MohamContext
 from mohamjax.search.plan_operators import (
     PlanRates,
     adjusting_share,
@@ -26,9 +27,6 @@ from mohamjax.search.plan_operators import (
     mutated,
 )
 from mohamjax.search.plans import Plan, Planned, decode, sized
-from mohamjax.struct import record, take
-
-__all__ = ["Draft", "draft_plan", "grow_plans", "vary_plans"]
 
 _ADJUSTED = 32  # designs that a processor adjusts at a time: of 256 seven are adjusted by default
 
@@ -50,25 +48,25 @@ class Draft:
     adjusts: jax.Array
 
 
-def draft_plan(key: jax.Array, context: MohamContext) -> Draft:
+def draft_plan(key: jax.Array, space: DesignSpace) -> Draft:
     """A random individual's draft; the key is consumed."""
-    plan = drawn_plan(key, context.genetics, context.plans)
-    zeros = jnp.zeros_like(context.genetics.unique)
+    plan = drawn_plan(key, space.genetics, space.plans)
+    zeros = jnp.zeros_like(space.genetics.unique)
     design = Design(order=zeros, assignment=zeros, mapping=zeros, template=plan.template)
     return Draft(plan=plan, parent=Planned(plan=plan, design=design), key=key, adjusts=jnp.bool_(False))
 
 
-def vary_plans(key: jax.Array, a: Planned, b: Planned, context: MohamContext, rates: PlanRates) -> tuple[Draft, Draft]:
+def vary_plans(key: jax.Array, a: Planned, b: Planned, space: DesignSpace, rates: PlanRates) -> tuple[Draft, Draft]:
     """Drafts of the children of a pair: new plans by crossover and mutation, or parents that are to be adjusted.
 
     Args:
         key: typed key, consumed.
         a: a parent.
         b: the other.
-        context: the problem.
+        space: the problem.
         rates: how often.
     """
-    genetics, tables = context.genetics, context.plans
+    genetics, tables = space.genetics, space.plans
     cross_key, child_key = jax.random.split(key)
     # Both children as one batch, so that the rest is compiled once.
     parents = jax.tree.map(lambda *x: jnp.stack(x), a, b)
@@ -87,28 +85,28 @@ def vary_plans(key: jax.Array, a: Planned, b: Planned, context: MohamContext, ra
     return take(both, 0), take(both, 1)
 
 
-def grow_plans(drafts: Draft, context: MohamContext, rates: PlanRates | None = None) -> Planned:
+def grow_plans(drafts: Draft, space: DesignSpace, rates: PlanRates | None = None) -> Planned:
     """Individuals `[N, ...]` of drafts: plans decoded, or parents with single layers changed.
 
     Args:
         drafts: `[N, ...]`.
-        context: the problem.
+        space: the problem.
         rates: how often layers change; None where all are random individuals, none of which `adjusts`.
     """
     if rates is None:
-        return in_fitting_blocks(lambda plans: _decoded(plans, context), drafts.plan, DESIGNS)
-    return by_platform(drafts, context, rates, cpu=_grown_in_blocks, wide=_grown_at_once)
+        return in_fitting_blocks(lambda plans: _decoded(plans, space), drafts.plan, DESIGNS)
+    return by_platform(drafts, space, rates, cpu=_grown_in_blocks, wide=_grown_at_once)
 
 
-def _decoded(plans: Plan, context: MohamContext) -> Planned:
-    genetics = context.genetics
-    whole = jax.vmap(lambda plan: sized(completed(plan, genetics), context.plans))(plans)
-    return decode(whole, genetics, context.plans)
+def _decoded(plans: Plan, space: DesignSpace) -> Planned:
+    genetics = space.genetics
+    whole = jax.vmap(lambda plan: sized(completed(plan, genetics), space.plans))(plans)
+    return decode(whole, genetics, space.plans)
 
 
-def _adjusted(drafts: Draft, context: MohamContext, rates: PlanRates) -> Planned:
+def _adjusted(drafts: Draft, space: DesignSpace, rates: PlanRates) -> Planned:
     def one(draft: Draft) -> Planned:
-        return adjustment(draft.key, draft.parent, context.genetics, context.plans, rates)
+        return adjustment(draft.key, draft.parent, space.genetics, space.plans, rates)
 
     return jax.vmap(one)(drafts)
 
@@ -120,12 +118,12 @@ def _chosen(drafts: Draft, adjusted: Planned, decoded: Planned) -> Planned:
     return jax.tree.map(where, adjusted, decoded)
 
 
-def _grown_at_once(drafts: Draft, context: MohamContext, rates: PlanRates) -> Planned:
-    return _chosen(drafts, _adjusted(drafts, context, rates), _decoded(drafts.plan, context))
+def _grown_at_once(drafts: Draft, space: DesignSpace, rates: PlanRates) -> Planned:
+    return _chosen(drafts, _adjusted(drafts, space, rates), _decoded(drafts.plan, space))
 
 
 @jax.custom_batching.sequential_vmap
-def _grown_in_blocks(drafts: Draft, context: MohamContext, rates: PlanRates) -> Planned:
+def _grown_in_blocks(drafts: Draft, space: DesignSpace, rates: PlanRates) -> Planned:
     """Few are adjusted: these stand together, in blocks of a few, and where a block has no others it decodes no plan.
 
     Islands come one after the other: side by side, every block would have to do both.
@@ -135,7 +133,7 @@ def _grown_in_blocks(drafts: Draft, context: MohamContext, rates: PlanRates) -> 
         def skip(drafts: Draft) -> Planned:
             return drafts.parent
 
-        return jax.lax.cond(jnp.all(drafts.adjusts), skip, lambda drafts: _decoded(drafts.plan, context), drafts)
+        return jax.lax.cond(jnp.all(drafts.adjusts), skip, lambda drafts: _decoded(drafts.plan, space), drafts)
 
     order = jnp.argsort(~drafts.adjusts, stable=True)
     drafts = take(drafts, order)
@@ -145,7 +143,7 @@ def _grown_in_blocks(drafts: Draft, context: MohamContext, rates: PlanRates) -> 
     def adjust(carry: tuple[jax.Array, Planned]) -> tuple[jax.Array, Planned]:
         done, kept = carry
         first = jnp.minimum(done, number - width)
-        made = _adjusted(take(drafts, first + jnp.arange(width)), context, rates)
+        made = _adjusted(take(drafts, first + jnp.arange(width)), space, rates)
         put = functools.partial(jax.lax.dynamic_update_slice_in_dim, start_index=first, axis=0)
         return done + width, jax.tree.map(put, kept, made)
 

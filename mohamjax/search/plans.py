@@ -23,48 +23,13 @@ import functools
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from mohamjax.blocks import side_by_side_argsort
-from mohamjax.mapping import MappingTables
-from mohamjax.platforms import by_platform
+from mohamjax.problem.genetics import Genetics
+from mohamjax.problem.plan_tables import LEAST, THRIFT, WEIGHTS, WORD, PlanTables
+from mohamjax.runtime.blocks import side_by_side_argsort
+from mohamjax.runtime.platforms import by_platform
+from mohamjax.runtime.struct import record
 from mohamjax.schedule import Design
-from mohamjax.search.operators import Genetics
-from mohamjax.search.seeds import size_caps
-from mohamjax.struct import put, record
-
-__all__ = [
-    "LEAST",
-    "THRIFT",
-    "WEIGHTS",
-    "Plan",
-    "PlanTables",
-    "Planned",
-    "by_upward_rank",
-    "decode",
-    "fitting",
-    "mapping_scores",
-    "placed",
-    "plan_of",
-    "plan_tables",
-    "refit",
-    "sized",
-    "used_sizes",
-]
-
-WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""Exponents of time in the score time^w x energy^(1 - w) by which mappings are chosen, W of them."""
-
-THRIFT = (0.0, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.5)
-"""Exponents of energy when a layer is placed, K of them."""
-
-LEAST = -1
-"""A size to be found once the templates stand (`sized`)."""
-
-_THRESHOLDS = 64
-_CAPS = 24
-_WORD = 32
-_TRIED = 512
 
 
 @record
@@ -94,173 +59,6 @@ class Planned:
     design: Design
 
 
-@record
-class PlanTables:
-    """What decoding reads of the Pareto tables.
-
-    Attributes:
-        fits: `[T, W, C, R, B, U]` uint32, sets of mappings: bit p of the words is the p-th best mapping by the weight's
-            score, set where it does not pass the threshold.
-        ranked: `[T, W, M, U]` int32, mappings by falling score.
-        smallest: `[T, U]` int32, the mapping of least area: what a layer takes where nothing fits.
-        time: `[T, M, U]` float, cycles alone on a memory interface; inf in padding.
-        log_energy: `[T, M, U]` float, logarithm of the energy on the mapping's own hardware; inf in padding.
-        need: `[T, M, U, C]` int32, least threshold of each component that the mapping does not pass.
-        library: `[T, H, C]` int32, sizes to start from: of chiplets that run every layer on its best mapping under a
-            cap on area and a weight, then the least and the largest.
-        thrift: `[K]` float, `THRIFT`.
-    """
-
-    fits: jax.Array
-    ranked: jax.Array
-    smallest: jax.Array
-    time: jax.Array
-    log_energy: jax.Array
-    need: jax.Array
-    library: jax.Array
-    thrift: jax.Array
-
-
-# ---------------------------------------------------------------- tables, on the host
-
-
-def plan_tables(tables: MappingTables, duration: np.ndarray, like: MappingTables | None = None) -> PlanTables:
-    """Sorts mappings by score and by what hardware they need.
-
-    Args:
-        tables: Pareto tables `[U, T, M, ...]`.
-        duration: `[U, T, M]` float, cycles of each entry alone on its memory interface.
-        like: tables whose components and thresholds count: those that a search began with, where `tables` have grown
-            since. A size then means the same over both. Default `tables`.
-
-    Returns:
-        The tables in single precision.
-    """
-    count = np.asarray(tables.count)
-    entries = np.shape(tables.cycles)[2]
-    valid = np.arange(entries) < count[..., None]
-    need = _needs(tables, tables if like is None else like)
-    objectives = np.asarray(tables.objectives, np.float64)
-    area = np.where(valid, objectives[..., 2], np.inf)
-    time = np.where(valid, duration, np.inf)
-    scores = mapping_scores(duration, np.where(valid, objectives[..., 1], np.inf))
-    ranked = np.stack([np.lexsort((area, score), axis=-1) for score in scores], axis=2)  # [U, T, W, M]
-    single = np.float32
-
-    def last(values: np.ndarray) -> np.ndarray:
-        return np.moveaxis(values, 0, -1)
-
-    return PlanTables(
-        fits=put(_sets(need, ranked, valid)),
-        ranked=put(last(ranked).astype(np.int32)),
-        smallest=put(last(area.argmin(axis=2)).astype(np.int32)),
-        time=put(last(time).astype(single)),
-        log_energy=put(last(scores[0]).astype(single)),  # the weight 0 knows nothing else
-        need=put(np.moveaxis(need, 0, 2)),
-        library=put(_library(need, scores, area)),
-        thrift=put(THRIFT, single),
-    )
-
-
-def mapping_scores(time: np.ndarray, energy: np.ndarray) -> list[np.ndarray]:
-    """Logarithms of time^w x energy^(1 - w), an array for each of `WEIGHTS`; inf where the energy is, as in padding.
-
-    What takes no time or no energy counts as if it took the least that a number can say.
-    """
-    real = np.isfinite(energy)
-    least = np.finfo(np.float64).tiny
-    log_time, log_energy = (np.log(np.maximum(np.where(real, x, 1.0), least, dtype=np.float64)) for x in (time, energy))
-    return [np.where(real, w * log_time + (1 - w) * log_energy, np.inf) for w in WEIGHTS]
-
-
-def _needs(tables: MappingTables, like: MappingTables) -> np.ndarray:
-    """`[U, T, M, C]` int32, see `PlanTables.need`; thresholds are values that occur in `like`, at most R of them."""
-
-    def columns(tables: MappingTables) -> np.ndarray:
-        capacity, fanout = np.asarray(tables.capacity), np.asarray(tables.fanout)
-        return np.concatenate([capacity, fanout.reshape(*capacity.shape[:3], -1)], axis=-1)
-
-    values, known = columns(tables), columns(like)
-    exists = np.arange(known.shape[2]) < np.asarray(like.count)[..., None]
-    of_template: list[list[tuple[int, np.ndarray]]] = []
-    for t in range(values.shape[1]):
-        seen = [np.unique(column) for column in known[:, t][exists[:, t]].T]
-        of_template.append([(column, own) for column, own in enumerate(seen) if len(own) > 1])
-    # The number of components depends on the templates rather than on what the mapper found.
-    room = max(8, 4 * -(-max(map(len, of_template)) // 4))
-    need = np.zeros((*values.shape[:3], room), np.int32)
-    for t, own in enumerate(of_template):
-        for c, (column, seen) in enumerate(own):
-            if len(seen) > _THRESHOLDS:
-                seen = seen[np.linspace(0, len(seen) - 1, _THRESHOLDS).round().astype(int)]
-            need[:, t, :, c] = np.minimum(np.searchsorted(seen, values[:, t, :, column]), _THRESHOLDS - 1)
-    return need
-
-
-def _sets(need: np.ndarray, ranked: np.ndarray, valid: np.ndarray) -> np.ndarray:
-    """`PlanTables.fits` from needs `[U, T, M, C]`, rankings `[U, T, W, M]` and the entries that exist `[U, T, M]`."""
-    unique, templates, entries, room = need.shape
-    words = -(-entries // _WORD)
-    sets = np.zeros((templates, ranked.shape[2], room, _THRESHOLDS, words, unique), np.uint32)
-    u, t = np.indices((unique, templates))
-    for w in range(ranked.shape[2]):
-        for place in range(entries):
-            mapping = ranked[:, :, w, place]
-            there = valid[u, t, mapping]
-            bit = np.where(there, np.uint32(1) << np.uint32(place % _WORD), 0).astype(np.uint32)
-            for c in range(room):
-                sets[t, w, c, need[u, t, mapping, c], place // _WORD, u] |= bit
-    # What does not pass a threshold does not pass a higher one.
-    return np.bitwise_or.accumulate(sets, axis=3)
-
-
-def _library(need: np.ndarray, scores: list[np.ndarray], area: np.ndarray) -> np.ndarray:
-    """`[T, H, C]` int32: per cap and weight the least size on which all layers have their best mapping under the cap.
-
-    Caps are spread evenly on a log axis, from the least hardware that any layer needs at all to the largest mapping.
-    The last two sizes are the least that is known to hold all layers (`_least_sizes`), and the largest.
-    """
-    least = area.min(axis=2)
-    runs = np.isfinite(least)
-    low, high = np.where(runs, least, np.inf).min(axis=1).max(), area[np.isfinite(area)].max()
-    rows = []
-    for cap in size_caps(area[np.isfinite(area)], low, high, _CAPS):
-        for score in scores:
-            allowed = np.where(area <= cap, score, np.inf)
-            best = np.take_along_axis(need, allowed.argmin(axis=2)[..., None, None], axis=2)[:, :, 0]
-            rows.append(np.where(np.isfinite(allowed.min(axis=2))[..., None], best, 0).max(axis=0))
-    largest = np.where(np.isfinite(area)[..., None], need, 0).max(axis=(0, 2))
-    return np.stack([*rows, _least_sizes(need, area), largest], axis=1)
-
-
-def _least_sizes(need: np.ndarray, area: np.ndarray) -> np.ndarray:
-    """`[T, C]` int32: of each template the hardware of that mapping of least area on which all its layers fit.
-
-    No chiplet of the template can be smaller than the least area of its most demanding layer; where that layer's
-    smallest mapping holds the others, this is it. 0 where no mapping tried does: layers then take their smallest
-    mappings, and the chiplet grows.
-    """
-    exists = np.isfinite(area)
-    sizes = np.zeros((need.shape[1], need.shape[3]), np.int32)
-    for t in range(need.shape[1]):
-        layers = exists[:, t].any(axis=1)
-        if not layers.any():
-            continue
-        own = np.where(exists[layers, t, :, None], need[layers, t], _THRESHOLDS)  # [U, M, C]
-        candidates = own[exists[layers, t]]
-        candidates = candidates[np.argsort(area[layers, t][exists[layers, t]], kind="stable")]
-        # A layer needs of every component what the least demanding of its mappings needs.
-        possible = candidates[(candidates >= own.min(axis=1).max(axis=0)).all(axis=1)]
-        for size in possible[:_TRIED]:
-            if (own <= size).all(axis=2).any(axis=1).all():
-                sizes[t] = size
-                break
-    return sizes
-
-
-# ---------------------------------------------------------------- decoding
-
-
 def fitting(template: jax.Array, size: jax.Array, weight: jax.Array, tables: PlanTables) -> tuple[jax.Array, jax.Array]:
     """The best mapping of every unique layer on every tile among those that fit.
 
@@ -280,7 +78,7 @@ def fitting(template: jax.Array, size: jax.Array, weight: jax.Array, tables: Pla
     for b in reversed(range(both.shape[1])):
         word = both[:, b]
         lowest = jax.lax.population_count((word & (~word + 1)) - 1).astype(jnp.int32)
-        place = jnp.where(word != 0, lowest + _WORD * b, place)
+        place = jnp.where(word != 0, lowest + WORD * b, place)
     found = place >= 0
     unique = jnp.arange(place.shape[1])
     best = tables.ranked[template[:, None], weight[:, None], jnp.maximum(place, 0), unique]
@@ -349,7 +147,7 @@ def _settled(
     size = jnp.where(used[:, None], size, plan.size)
     # Where a chiplet grew, its other layers may do better on it.
     design = design_on(fitting(template, size, plan.weight, tables)[0])
-    design = dataclasses.replace(design, template=jnp.where(used | (genetics.site >= 0), plan.template, -1))
+    design = dataclasses.replace(design, template=jnp.where(used | (genetics.on_tile >= 0), plan.template, -1))
     return Planned(plan=dataclasses.replace(plan, template=design.template, size=size), design=design)
 
 

@@ -19,21 +19,28 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mohamjax.devices import Devices, agreed
+from mohamjax.emo.loop import SearchState
 from mohamjax.hardware import PackageParameters, Template
+from mohamjax.mapper.config import MapperConfig, MapperProgress
+from mohamjax.mapper.layer_mapper import map_layers
+from mohamjax.mapper.problems import largest_children_room
 from mohamjax.mapping import Mapping, MappingTables, stacked_layers, tabulate, tabulate_sets
 from mohamjax.mapping.tables import entries_of
-from mohamjax.schedule import Chiplets, Design, Workbench, alone, chiplets, uncontended, workbench
+from mohamjax.problem.plan_tables import WEIGHTS, mapping_scores, plan_tables
+from mohamjax.problem.space import DesignSpace
+from mohamjax.runtime.devices import Devices, agreed
+from mohamjax.runtime.struct import take
+from mohamjax.schedule import (
+    Chiplets,
+    Design,
+    EvaluationArrays,
+    chiplets,
+    evaluation_arrays,
+    isolated_cycles,
+    uncontended,
+)
 from mohamjax.schedule.setup import Setup
-from mohamjax.search.config import MapperConfig, MapperProgress, RemapConfig
-from mohamjax.search.context import MohamContext
-from mohamjax.search.loop import SearchState
-from mohamjax.search.mapper import map_layers
-from mohamjax.search.mapper_context import largest_children_room
-from mohamjax.search.plans import WEIGHTS, mapping_scores, plan_tables
-from mohamjax.struct import take
-
-__all__ = ["ChipletSample", "Remapper", "chiplets_of", "map_again", "with_room"]
+from mohamjax.search.settings import Settings
 
 _LEAST_GAIN = 1e-3
 """A mapping joins a set where it lowers the logarithm of a score on some chiplet by this much."""
@@ -62,7 +69,7 @@ class ChipletSample:
 _chiplets = jax.jit(jax.vmap(chiplets, in_axes=(0, None)))
 
 
-def chiplets_of(designs: Design, which: np.ndarray, bench: Workbench, count: int) -> ChipletSample:
+def chiplets_of(designs: Design, which: np.ndarray, evaluation: EvaluationArrays, count: int) -> ChipletSample:
     """Chiplets that stand for all those of some designs.
 
     Chiplets are points: the logarithms of their capacities and fanouts, those of different templates far apart. The
@@ -72,15 +79,15 @@ def chiplets_of(designs: Design, which: np.ndarray, bench: Workbench, count: int
     Args:
         designs: `[N, ...]`, NumPy arrays.
         which: `[n]` int, those that count; all are evaluated, so that one program serves any number.
-        bench: what evaluates them.
+        evaluation: what evaluates them.
         count: K, most chiplets that are taken.
     """
-    made: Chiplets = take(jax.device_get(_chiplets(designs, bench)), which)
+    made: Chiplets = take(jax.device_get(_chiplets(designs, evaluation)), which)
     designs = take(designs, which)
     row, tile = np.nonzero(made.occupied)
     template, capacity, fanout = (np.asarray(x)[row, tile] for x in (designs.template, made.capacity, made.fanout))
-    unique, mask = np.asarray(bench.unique), np.asarray(bench.layer_mask)
-    runs = np.zeros((*made.occupied.shape, bench.tables.count.shape[0]), bool)
+    unique, mask = np.asarray(evaluation.unique), np.asarray(evaluation.layer_mask)
+    runs = np.zeros((*made.occupied.shape, evaluation.tables.count.shape[0]), bool)
     d, layer = np.nonzero(np.broadcast_to(mask, designs.assignment.shape))
     runs[d, designs.assignment[d, layer], unique[layer]] = True
     sizes = np.concatenate([capacity, fanout.reshape(len(fanout), -1)], axis=1)
@@ -248,7 +255,7 @@ def _best_on_each(
     """
     exists = np.arange(np.shape(found.cycles)[2]) < np.asarray(found.count)[..., None]
     energy = np.where(exists, np.asarray(found.objectives)[..., 1], np.inf)
-    score = np.stack(mapping_scores(alone(found, setup.package), energy))  # [W, U, K, M]
+    score = np.stack(mapping_scores(isolated_cycles(found, setup.package), energy))  # [W, U, K, M]
     u, k = np.nonzero(np.asarray(found.count) > 0)
     best = score.argmin(axis=3)[:, u, k].reshape(-1)
     u, k = np.tile(u, len(WEIGHTS)), np.tile(k, len(WEIGHTS))
@@ -309,9 +316,7 @@ class Remapper:
         self,
         key: jax.Array,
         setup: Setup,
-        mapper: MapperConfig,
-        config: RemapConfig,
-        generations: int,
+        settings: Settings,
         tables: MappingTables,
         progress: Callable[[MapperProgress], None] | None = None,
         devices: Devices | None = None,
@@ -321,16 +326,15 @@ class Remapper:
         Args:
             key: typed key of all rounds.
             setup: networks and hardware, the technology in single precision.
-            mapper: settings of the layer mapper.
-            config: settings of mapping again.
-            generations: of the search, without those that polish.
+            settings: of the search.
             tables: those of the layer mapper.
             progress: told how a round goes.
             devices: of the search; where several processes have them, the first maps for all.
         """
+        config, generations = settings.remap, settings.moham.generations
         self._devices = devices
         self.config, self.rounds = config, 0
-        self._built: MohamContext | None = None
+        self._built: DesignSpace | None = None
         self._searching = list(range(config.every, generations, config.every)) if config.every else []
         self.schedule = [*self._searching, *(generations + i * config.settle for i in range(config.polish))]
         self.end = generations + config.polish * config.settle
@@ -341,7 +345,7 @@ class Remapper:
         self._max_children = largest_children_room(
             setup.application.unique_layers, setup.templates, setup.technology, levels
         )
-        self._mapper = dataclasses.replace(mapper, generations=config.generations, descent=config.descent)
+        self._mapper = dataclasses.replace(settings.mapper, generations=config.generations, descent=config.descent)
 
     def due(self, generation: int) -> bool:
         """Whether a round comes before the next generation."""
@@ -362,12 +366,12 @@ class Remapper:
         before, after = (hypervolume.get(at, np.inf) for at in self.schedule[self.rounds - 1 : self.rounds + 1])
         return after < before * (1 + _POLISHED) < np.inf
 
-    def grown(self, state: SearchState, context: MohamContext) -> MohamContext:
+    def grown(self, state: SearchState, space: DesignSpace) -> DesignSpace:
         """Does a round on chiplets of the archives' designs.
 
         Args:
             state: of a search of plans.
-            context: its problem over the tables so far.
+            space: its problem over the tables so far.
 
         Returns:
             The problem over tables that may have grown; shapes, box and orders stay as they are.
@@ -376,7 +380,7 @@ class Remapper:
         designs = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), archive.genes.design)
         found = np.flatnonzero(archive.valid.reshape(-1))
         if len(found):
-            sample = chiplets_of(designs, found, context.bench, self.config.chiplets)
+            sample = chiplets_of(designs, found, space.evaluation, self.config.chiplets)
             room = np.asarray(self._first.count) + self.config.entries - np.asarray(self.tables.count)
             self.tables, _ = agreed(
                 lambda: map_again(
@@ -386,19 +390,19 @@ class Remapper:
                 self._devices,
             )  # fmt: skip
         self.rounds, self._built = self.rounds + 1, None
-        return self.context(context)
+        return self.space(space)
 
-    def context(self, context: MohamContext) -> MohamContext:
+    def space(self, space: DesignSpace) -> DesignSpace:
         """The problem over the tables so far; built once per round, and before the first one what is given."""
         if self.rounds == 0:
-            return context
+            return space
         if self._built is not None:
             return self._built
-        bench = workbench(self._setup, self.tables)
-        bench = dataclasses.replace(bench, frames=context.bench.frames)
-        plans = plan_tables(self.tables, alone(self.tables, self._setup.package), self._first)
-        genetics = dataclasses.replace(context.genetics, count=jnp.asarray(self.tables.count))
-        self._built = dataclasses.replace(context, genetics=genetics, bench=bench, plans=plans)
+        evaluation = evaluation_arrays(self._setup, self.tables)
+        evaluation = dataclasses.replace(evaluation, frames=space.evaluation.frames)
+        plans = plan_tables(self.tables, isolated_cycles(self.tables, self._setup.package), self._first)
+        genetics = dataclasses.replace(space.genetics, count=jnp.asarray(self.tables.count))
+        self._built = dataclasses.replace(space, genetics=genetics, evaluation=evaluation, plans=plans)
         return self._built
 
     def saved(self) -> dict[str, Any]:

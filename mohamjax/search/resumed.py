@@ -14,45 +14,38 @@ from typing import Any
 import jax
 import numpy as np
 
-from mohamjax import __version__
 from mohamjax.hardware import package_to_dict, technology_hash
 from mohamjax.mapping import MappingTables
+from mohamjax.problem.design_problem import DesignProblem
+from mohamjax.problem.genetics import Genetics
+from mohamjax.problem.plan_tables import WEIGHTS
+from mohamjax.problem.space import DesignSpace
+from mohamjax.runtime.struct import plain
 from mohamjax.schedule import Design, DesignFile
 from mohamjax.schedule.measures import DEFAULT, of_frames
-from mohamjax.schedule.setup import Setup
 from mohamjax.search.config import Rates
-from mohamjax.search.context import MohamContext
-from mohamjax.search.operators import Genetics
 from mohamjax.search.plan_operators import PlanRates
-from mohamjax.search.plans import THRIFT, WEIGHTS, Plan
+from mohamjax.search.plans import THRIFT, Plan
 from mohamjax.search.settings import Settings
 from mohamjax.search.stores import HISTORY_COLUMNS, Checkpoint
-from mohamjax.struct import plain
+from mohamjax.version import __version__
 from mohamjax.workload import Ensemble
-
-__all__ = [
-    "check_grown",
-    "check_same_search",
-    "check_state",
-    "fingerprint",
-    "history_of",
-    "named_rates",
-    "tables_hash",
-]
 
 _WHOLE = ("generation", "evaluations", "front_size")
 
 
-def fingerprint(setup: Setup, settings: Settings, designs: DesignFile | None, ensemble: Ensemble | None = None) -> str:
+def fingerprint(
+    problem: DesignProblem, settings: Settings, designs: DesignFile | None = None, ensemble: Ensemble | None = None
+) -> str:
     """Hash of the inputs and settings that decide what a search does; a checkpoint goes on only under the same one.
 
     Args:
-        setup: the networks, and the hardware to choose from.
+        problem: the problem.
         settings: settings.
         designs: the user's own designs.
-        ensemble: application models, of which the networks of `setup` are the joined one.
+        ensemble: application models, of which the networks of the problem are the joined one.
     """
-    application, technology = setup.application, setup.technology
+    application, technology = problem.application, problem.technology
     moham = dataclasses.asdict(settings.moham)
     loose = ["generations", "front", "chunk", "stop", "window", "delta", "end_batches", "end_rounds"]
     loose += ["migration"] * (settings.moham.islands == 1 or not settings.moham.migration)
@@ -63,16 +56,17 @@ def fingerprint(setup: Setup, settings: Settings, designs: DesignFile | None, en
         moham.pop(name)
     record = {
         "layers": [plain(layer) for layer in application.layers],
-        "templates": [t.content_hash() for t in setup.templates],
+        "templates": [t.content_hash() for t in problem.resolved.templates],
         "technology": technology_hash(technology),
         "static_energy": technology.static_share is not None,
-        "package": package_to_dict(setup.package),
+        "package": package_to_dict(problem.package),
         "mapper": plain(settings.mapper),
         "moham": moham,
         "rates": named_rates(settings.rates),
         "plan_rates": named_rates(settings.plan_rates),
         "remap": plain(settings.remap),
-        "requirements": settings.requirements.to_dict(),
+        "requirements": problem.requirements.to_dict(),
+        "max_chiplets": problem.max_chiplets,
         "weights": settings.weights,
         "seed": settings.seed,
         "designs": None if designs is None else designs.digest,
@@ -159,14 +153,14 @@ def check_grown(saved: Checkpoint, grown: dict[str, Any], first: np.ndarray, ent
         raise saved.refused("damaged (mappings joined without a round)")
 
 
-def check_state(saved: Checkpoint, state: Any, history: list[dict[str, Any]], context: MohamContext) -> None:
+def check_state(saved: Checkpoint, state: Any, history: list[dict[str, Any]], space: DesignSpace) -> None:
     """Complains about a state that no search can have had.
 
     Args:
         saved: where it comes from.
         state: `loop.SearchState`.
         history: from `history_of`.
-        context: the problem, over the tables as they have grown.
+        space: the problem, over the tables as they have grown.
 
     Raises:
         InputError: the generation is not that of the history, or an individual is no valid one.
@@ -174,8 +168,8 @@ def check_state(saved: Checkpoint, state: Any, history: list[dict[str, Any]], co
     told = np.asarray(state.population.generation)  # the first population is generation 0
     if (told != len(history)).any():
         raise saved.refused(f"damaged (generation {int(told.max()) - 1}, its history ends at {len(history) - 1})")
-    genetics = jax.device_get(context.genetics)
-    sizes = context.plans.fits.shape[3]
+    genetics = jax.device_get(space.genetics)
+    sizes = space.plans.fits.shape[3]
     used = np.asarray(state.archive.valid)
     archived = jax.tree.map(lambda leaf: np.asarray(leaf)[used], state.archive.genes)
     living, waiting = (
@@ -213,7 +207,7 @@ def _wrong_plan(plan: Plan, genetics: Genetics, sizes: int) -> str:
 
 def _wrong_design(design: Design, genetics: Genetics) -> str:
     """What is wrong with designs `[N, ...]`; empty if nothing is."""
-    tiles, templates = genetics.site.shape[0], genetics.count.shape[1]
+    tiles, templates = genetics.on_tile.shape[0], genetics.count.shape[1]
     total, layers = genetics.unique.shape[0], int(genetics.layers)
     if not len(design.order):
         return ""

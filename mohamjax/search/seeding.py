@@ -12,64 +12,43 @@ import numpy as np
 from mohamjax import emo
 from mohamjax.errors import InputError
 from mohamjax.mapping import MappingTables
-from mohamjax.schedule import Design, alone
-from mohamjax.schedule.setup import Setup
+from mohamjax.problem.design_problem import DesignProblem
+from mohamjax.problem.list_scheduling import PRIORITIES, Plans, list_scheduler, seed_packages
+from mohamjax.problem.resolved import ResolvedRequirements
+from mohamjax.schedule import Design
 from mohamjax.search.config import MohamConfig
-from mohamjax.search.requirements import Site
-from mohamjax.search.seeds import PRIORITIES, ListScheduler, Plans, seed_packages
-
-__all__ = ["list_designs", "list_packages", "list_scheduler", "padded", "seed_designs"]
 
 
-def list_scheduler(setup: Setup, tables: MappingTables, site: Site) -> ListScheduler:
-    """List scheduling over the application and its tables, under the requirements of a site."""
-    application = setup.application
-    unique = np.asarray(application.unique_of_layer)
-    able = np.asarray(tables.count)[unique] > 0
-    seats = np.full(len(site.tiles) + 1, -1)  # number of the fixed chiplet on each tile; -1 points at the last
-    seats[site.fixed] = np.arange(len(site.fixed))
-    return ListScheduler(
-        unique=unique,
-        predecessors=[layer.predecessors for layer in application.layers],
-        able=able & site.allowed,
-        pin=seats[site.pin],
-        count=np.asarray(tables.count),
-        objectives=np.asarray(tables.objectives, np.float64),
-        duration=alone(tables, setup.package),
-    )
-
-
-def list_packages(site: Site, able: np.ndarray) -> list[tuple[int, ...]]:
+def list_packages(resolved: ResolvedRequirements, able: np.ndarray) -> list[tuple[int, ...]]:
     """Packages to schedule on: fixed chiplets and those demanded at least, and beside them those of `seed_packages`.
 
     Args:
-        site: the user's requirements.
+        resolved: the user's requirements.
         able: `[layers, T]` bool, templates that run each layer.
 
     Returns:
         Template of each chiplet, the fixed ones first; only packages with the numbers of chiplets that are demanded.
     """
     templates = able.shape[1]
-    base = tuple(int(t) for t in site.tiles[site.fixed])
+    base = tuple(int(t) for t in resolved.tiles[resolved.fixed])
     for t in range(templates):
-        base += (t,) * max(int(site.least[t]) - base.count(t), 0)
-    room = min(int(site.most[-1]), len(site.fixed) + len(site.free)) - len(base)
-    added = seed_packages(templates, room, able.all(axis=0), [int(site.least[-1]) - len(base)]) if room > 0 else []
+        base += (t,) * max(int(resolved.least[t]) - base.count(t), 0)
+    room = min(int(resolved.most[-1]), len(resolved.fixed) + len(resolved.free)) - len(base)
+    added = seed_packages(templates, room, able.all(axis=0), [int(resolved.least[-1]) - len(base)]) if room > 0 else []
     packages = [base + extra for extra in ([()] if base else []) + added]
 
     def allowed(package: tuple[int, ...]) -> bool:
         counts = np.bincount(package, minlength=able.shape[1])
         counts = np.append(counts, counts.sum())
-        uniform = not site.homogeneous or len(set(package)) == 1
-        return uniform and bool(((counts >= site.least) & (counts <= site.most)).all())
+        uniform = not resolved.homogeneous or len(set(package)) == 1
+        return uniform and bool(((counts >= resolved.least) & (counts <= resolved.most)).all())
 
     return [package for package in packages if allowed(package)]
 
 
 def list_designs(
-    setup: Setup,
+    problem: DesignProblem,
     tables: MappingTables,
-    site: Site,
     total_layers: int,
     *,
     priorities: Sequence[str] = PRIORITIES,
@@ -78,25 +57,25 @@ def list_designs(
     """List schedules over homogeneous and mixed packages under several choices of mappings, as distinct designs.
 
     Args:
-        setup: networks and hardware.
+        problem: the problem.
         tables: Pareto tables.
-        site: tiles, fixed chiplets and their numbers.
         total_layers: L after padding.
-        priorities: of `search.seeds.PRIORITIES`.
+        priorities: of `problem.list_scheduling.PRIORITIES`.
         keep: most designs, those that NSGA-II's survival prefers by their estimates; default all.
 
     Returns:
         `Design` with a leading `[K]` axis, or None where no such package may be.
     """
-    scheduler = list_scheduler(setup, tables, site)
-    packages = list_packages(site, scheduler.able)
+    resolved = problem.resolved
+    scheduler = list_scheduler(problem.setup, tables, resolved)
+    packages = list_packages(resolved, scheduler.able)
     found = [scheduler.plans(packages, priority) for priority in priorities]
     plans = Plans.joined(found)
     if not len(plans):
         return None
     used = (plans.tile[:, None, :] == np.arange(plans.package.shape[1])[:, None]).any(axis=2)
-    tiles = np.concatenate([site.fixed, site.free]).astype(np.int32)[: used.shape[1]]
-    template = np.tile(np.where(site.tiles >= 0, site.tiles, -1).astype(np.int32), (len(plans), 1))
+    tiles = np.concatenate([resolved.fixed, resolved.free]).astype(np.int32)[: used.shape[1]]
+    template = np.tile(np.where(resolved.tiles >= 0, resolved.tiles, -1).astype(np.int32), (len(plans), 1))
     template[:, tiles] = np.where(used, plans.package, template[:, tiles])
     columns = (plans.order, tiles[plans.tile], plans.mapping, template)
     # A chiplet more, or another rule, often changes nothing.
@@ -125,22 +104,20 @@ def padded(designs: Design, layers: int) -> Design:
 
 
 def seed_designs(
-    setup: Setup,
+    problem: DesignProblem,
     tables: MappingTables,
     config: MohamConfig,
     total_layers: int,
-    site: Site,
     *,
     injected: Design | None = None,
 ) -> Design | None:
     """First individuals: a user's own designs, then list schedules.
 
     Args:
-        setup: networks and hardware.
+        problem: the problem.
         tables: Pareto tables.
         config: settings; `seeded` switches the list schedules off, not the user's designs.
         total_layers: L after padding.
-        site: requirements of the user; `anywhere` where there are none.
         injected: the user's designs `[K, ...]`, layers not padded.
 
     Returns:
@@ -160,7 +137,7 @@ def seed_designs(
         )
     lists = None
     if config.seeded and keep:
-        lists = list_designs(setup, tables, site, total_layers, keep=keep)
+        lists = list_designs(problem, tables, total_layers, keep=keep)
     own = None if injected is None else padded(injected, total_layers)
     chosen = [designs for designs in (own, lists) if designs is not None]
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *chosen) if chosen else None

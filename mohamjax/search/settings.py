@@ -1,4 +1,4 @@
-"""Budgets, presets, and everything that a search depends on besides networks and templates."""
+"""Budgets, presets, and everything that a search depends on besides its problem."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import difflib
 from typing import Any
 
 from mohamjax.errors import InputError
-from mohamjax.hardware import PackageParameters, Technology
-from mohamjax.schedule import Requirements
-from mohamjax.search.config import PAPER_RATES, MapperConfig, MohamConfig, Rates, RemapConfig
+from mohamjax.hardware import PackageParameters
+from mohamjax.mapper.config import MapperConfig
+from mohamjax.problem.goals import Goals
+from mohamjax.runtime.struct import shown_briefly
+from mohamjax.search.config import PAPER_RATES, MohamConfig, Rates, RemapConfig
 from mohamjax.search.plan_operators import PlanRates
-from mohamjax.struct import shown_briefly
-
-__all__ = ["BUDGETS", "PRESETS", "Budget", "Settings", "changed"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +57,7 @@ PRESETS = ("default", "layers", "paper")
 @shown_briefly
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Everything that a search depends on besides networks and templates.
+    """Everything that a search depends on besides its problem.
 
     Attributes:
         budget: name of a budget, for the record.
@@ -67,9 +66,6 @@ class Settings:
         rates: operator probabilities of a search of layers.
         plan_rates: those of a search of plans.
         remap: how often layers are mapped again on chiplets of the front; a search of layers never does.
-        package: package parameters.
-        technology: energy and area tables; None for the packaged ones.
-        requirements: what is demanded of every design.
         weights: exponents of the objectives for `moham.objective = "product"`.
         seed: seed of all randomness.
     """
@@ -80,9 +76,6 @@ class Settings:
     rates: Rates = dataclasses.field(default_factory=Rates)
     plan_rates: PlanRates = dataclasses.field(default_factory=PlanRates)
     remap: RemapConfig = BUDGETS["small"].remap
-    package: PackageParameters = dataclasses.field(default_factory=PackageParameters)
-    technology: Technology | None = None
-    requirements: Requirements = dataclasses.field(default_factory=Requirements)
     weights: tuple[float, ...] = (1.0, 1.0, 1.0)
     seed: int = 0
 
@@ -93,7 +86,8 @@ class Settings:
         Args:
             budget: a key of `BUDGETS`.
             preset: `default`; `layers`: a search that moves single layers, from list schedules on, as the default was
-                before plans; or `paper`: rates, rate unit and contention as MOHaM prints them, and no padded mappings.
+                before plans; or `paper`: rates and rate unit as MOHaM prints them, and no padded mappings. The
+                contention that it prints is the package's (`preset_package`).
             changes: further fields of `Settings`.
 
         Raises:
@@ -120,12 +114,22 @@ class Settings:
                 moham=dataclasses.replace(base.moham, rate_unit="individual", seeded=False, scale="linear"),
                 rates=PAPER_RATES,
                 mapper=dataclasses.replace(base.mapper, padding=False),
-                package=PackageParameters(contention="interface"),
             )
         return dataclasses.replace(base, **changes)
 
+    @property
+    def goals(self) -> Goals:
+        """What is minimised."""
+        config = self.moham
+        return Goals(config.objectives, config.periods, config.objective, self.weights)
 
-_OF_PROBLEM = ("package", "technology", "requirements", "tiles")
+
+def preset_package(preset: str) -> PackageParameters:
+    """The package of a preset where the user gives none: with `paper` layers contend at the interfaces alone."""
+    return PackageParameters(contention="interface") if preset == "paper" else PackageParameters()
+
+
+_OF_PROBLEM = ("package", "technology", "requirements", "tiles", "max_chiplets")
 
 
 def changed(settings: Settings, changes: dict[str, Any]) -> Settings:

@@ -14,12 +14,10 @@ from typing import Any
 import jax
 from jax.sharding import Mesh, PartitionSpec
 
-from mohamjax.devices import AXIS, Devices
+from mohamjax.emo.loop import Metrics, SearchState, Spread, generations
 from mohamjax.errors import InputError
-from mohamjax.programs import lean_jit
-from mohamjax.search.loop import Metrics, SearchState, Spread, generations
-
-__all__ = ["SpreadGenerations", "check_islands"]
+from mohamjax.runtime.devices import AXIS, Devices
+from mohamjax.runtime.programs import lean_jit
 
 
 def check_islands(devices: Devices | None, islands: int) -> None:
@@ -60,12 +58,12 @@ class SpreadGenerations:
         self._context: tuple[Any, Any] = None, None
 
     def __call__(
-        self, state: SearchState, context: Any, rates: Any, count: Any, counted: Any = True, **static: Any
+        self, state: SearchState, space: Any, rates: Any, count: Any, counted: Any = True, **static: Any
     ) -> tuple[SearchState, Metrics]:
         """As `loop.generations`."""
         state = self._devices.split(state) if self._split else self._devices.copied(state)
-        if context is not self._context[0]:
-            self._context = context, self._devices.copied(context)
+        if space is not self._context[0]:
+            self._context = space, self._devices.copied(space)
         rest = self._devices.copied((rates, count, counted))
         return self._program(state, self._context[1], *rest, **static)
 
@@ -84,7 +82,7 @@ def spread_program(mesh: Mesh, islands: bool, light: bool) -> Any:
     record = PartitionSpec(None, AXIS) if islands else whole
 
     def over(
-        state_: SearchState, context: Any, rates: Any, count: Any, counted: Any, **static: Any
+        state_: SearchState, space: Any, rates: Any, count: Any, counted: Any, **static: Any
     ) -> tuple[SearchState, Metrics]:
         mapped = jax.shard_map(
             functools.partial(inspect.unwrap(generations), **static, spread=spread),
@@ -94,7 +92,7 @@ def spread_program(mesh: Mesh, islands: bool, light: bool) -> Any:
             # That copies stay equal follows from their being computed alike, which the check does not see.
             check_vma=False,
         )
-        return mapped(state_, context, rates, count, counted)
+        return mapped(state_, space, rates, count, counted)
 
     jit = lean_jit if light else jax.jit
     return jit(over, static_argnames=("problem", "chunk", "migration"))

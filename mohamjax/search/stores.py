@@ -11,23 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.errors import InputError
-from mohamjax.mapping import MappingTables
-
-__all__ = ["HISTORY_COLUMNS", "Checkpoint", "CheckpointStore", "TableStore", "is_key", "leaves_by_path"]
-
 
 HISTORY_COLUMNS = ("generation", "evaluations", "seconds", "hypervolume", "front_size", "stability")
 """What a search tells of every generation."""
-
-
-class TableStore(Protocol):
-    """Keeps Pareto sets of the layer mapper by the hash of everything that they depend on but the code."""
-
-    def read(self, digest: str) -> MappingTables | None:
-        """The set `[M, ...]` of a hash, or None where there is none."""
-
-    def write(self, digest: str, table: MappingTables) -> None:
-        """Keeps a set; called from worker threads."""
 
 
 ANEW = "start the search again without the argument `resume`"

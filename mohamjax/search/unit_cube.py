@@ -16,18 +16,17 @@ import jax.numpy as jnp
 from jax import core as jax_core
 
 from mohamjax.errors import InputError
+from mohamjax.problem.genetics import Genetics
+from mohamjax.problem.plan_tables import PlanTables
+from mohamjax.problem.space import DesignSpace
+from mohamjax.runtime.struct import take
 from mohamjax.schedule import Design
-from mohamjax.search.context import MohamContext
-from mohamjax.search.operators import Genetics
 from mohamjax.search.plan_operators import completed
-from mohamjax.search.plans import Plan, PlanTables
+from mohamjax.search.plans import Plan
 from mohamjax.search.plans import decode as decode_plans
-from mohamjax.struct import take
-
-__all__ = ["decode_design", "design_dimensions"]
 
 
-def design_dimensions(space: MohamContext, genes: str = "plans") -> int:
+def design_dimensions(space: DesignSpace, genes: str = "plans") -> int:
     """Numbers that `decode_design` makes a design of.
 
     Args:
@@ -41,12 +40,12 @@ def design_dimensions(space: MohamContext, genes: str = "plans") -> int:
         >>> mj.design_dimensions(space), mj.design_dimensions(space, "layers")
         (161, 112)
     """
-    if not isinstance(space, MohamContext):
+    if not isinstance(space, DesignSpace):
         raise TypeError(f"space: expected what problem.arrays returns, got {type(space).__name__}")
     return sum(_widths(space.genetics, space.plans, genes))
 
 
-def decode_design(x: jax.typing.ArrayLike, space: MohamContext, genes: str = "plans") -> Design:
+def decode_design(x: jax.typing.ArrayLike, space: DesignSpace, genes: str = "plans") -> Design:
     """The design that a point of the unit cube means, for optimisers of any kind: evosax, nevergrad, a plain loop.
 
     Pure: jit it, and vmap it over points. As in a search, `plans` are the chiplets alone (their templates, sizes and
@@ -87,7 +86,7 @@ def decode_design(x: jax.typing.ArrayLike, space: MohamContext, genes: str = "pl
 
 def _widths(genetics: Genetics, tables: PlanTables, genes: str) -> tuple[int, ...]:
     """How many numbers each genome takes."""
-    layers, tiles = genetics.unique.shape[-1], genetics.site.shape[-1]
+    layers, tiles = genetics.unique.shape[-1], genetics.on_tile.shape[-1]
     if genes == "plans":
         return tiles, tiles * tables.library.shape[-1], tiles, 1
     if genes == "layers":
@@ -103,7 +102,7 @@ def decode_unit(x: jax.typing.ArrayLike, genetics: Genetics, tables: PlanTables,
     x = jnp.clip(jnp.nan_to_num(x), 0, 1)
     ends = [sum(widths[: i + 1]) for i in range(len(widths) - 1)]
     first, *rest = jnp.split(x, ends)
-    tiles = genetics.site.shape[0]
+    tiles = genetics.on_tile.shape[0]
     template = _below(first, tables.library.shape[0] + 1) - 1
     if genes == "plans":
         size, weight, thrift = rest
@@ -144,7 +143,7 @@ def _of_layers(
         order=_ordered(priority, real, genetics),
         assignment=assignment,
         mapping=chosen,
-        template=jnp.where(used | (genetics.site >= 0), template, -1),
+        template=jnp.where(used | (genetics.on_tile >= 0), template, -1),
     )
 
 

@@ -24,11 +24,9 @@ import jax.numpy as jnp
 from jax import lax
 from jax.scipy.special import log_ndtr
 
-from mohamjax.platforms import FULL
-from mohamjax.struct import record
+from mohamjax.runtime.platforms import FULL
+from mohamjax.runtime.struct import record
 from mohamjax.unico.gp import Surrogate, kernel, latent, noise_variance, posterior_samples, standardise
-
-__all__ = ["Batch", "approach", "hypervolume_estimate", "mesmo", "qhvi", "random_directions", "scalarised"]
 
 _MARGIN = 0.01  # a sampled optimum is at least so much below what was observed [standard deviations of the targets]
 

@@ -19,13 +19,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mohamjax.struct import take
+from mohamjax.runtime.struct import take
 from mohamjax.unico.halving import AREAS, Bracket, keep
 from mohamjax.unico.lanes import LaneConfig, LaneProblem, LaneState, Points, advance, mappings_of, prepare, start
 from mohamjax.unico.robustness import robustness
 from mohamjax.unico.space import HardwareSpace
-
-__all__ = ["BracketTrace", "MappingSearch", "Measured", "Searched", "measured", "run_bracket"]
 
 PJ_PER_CYCLE_W = 1e-3  # 1 pJ per cycle at 1 GHz
 CYCLE_S = 1e-9

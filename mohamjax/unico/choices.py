@@ -10,8 +10,6 @@ from mohamjax.hardware import Template, as_template
 from mohamjax.unico.config import BUDGETS, CodesignConfig, unico_cap
 from mohamjax.unico.space import HardwareSpace, named_space, template_space
 
-__all__ = ["chosen_space", "settings"]
-
 DEFAULT_SPACE = "unico-edge"
 
 

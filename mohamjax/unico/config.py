@@ -9,8 +9,6 @@ from mohamjax.unico.fidelity import RULES
 from mohamjax.unico.halving import AREAS, Bracket
 from mohamjax.unico.lanes import LEAKAGE_W_PER_MM2, OBJECTIVES
 
-__all__ = ["BUDGETS", "CODESIGN_FORMAT", "METHODS", "SCORES", "CodesignConfig", "unico_cap"]
-
 CODESIGN_FORMAT = "codesign/1"
 """Of `config.yaml` in the folder of a hardware search."""
 

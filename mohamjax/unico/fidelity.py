@@ -21,21 +21,7 @@ from jax import lax
 from jax.scipy.stats import norm
 
 from mohamjax import emo
-from mohamjax.struct import record
-
-__all__ = [
-    "RULES",
-    "Acceptance",
-    "Scale",
-    "accept",
-    "kde_bandwidth",
-    "kde_quantile",
-    "normalise",
-    "parego",
-    "scale_init",
-    "scale_update",
-    "training_rows",
-]
+from mohamjax.runtime.struct import record
 
 RULES = ("uul", "pareto", "champion")
 ROBUSTNESS_OFFSET = 1e-4  # log(R + 1e-4): R may be 0

@@ -31,25 +31,8 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 from jax.scipy.stats import norm
 from scipy.stats import f as f_distribution
 
-from mohamjax.platforms import product
-from mohamjax.struct import record
-
-__all__ = [
-    "BUCKETS",
-    "Hyper",
-    "Surrogate",
-    "bucket",
-    "condition",
-    "fit",
-    "kernel",
-    "latent",
-    "matern52",
-    "noise_variance",
-    "posterior_samples",
-    "predict",
-    "probability_below",
-    "standardise",
-]
+from mohamjax.runtime.platforms import product
+from mohamjax.runtime.struct import record
 
 BUCKETS = (64, 128, 256, 512)
 NUGGET = 1e-4  # least noise variance in standardised units; with 1e-5 float32 loses the factorisation at 500 rows

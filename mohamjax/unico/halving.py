@@ -20,8 +20,6 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-__all__ = ["AREAS", "Bracket", "Round", "area_above_terminal", "area_of_improvement", "keep", "pad_lanes", "seats"]
-
 
 def seats(alive: int, area_percent: int = 15) -> tuple[int, int]:
     """Survivors k of a round, and how many of them, p, are chosen by area.

@@ -16,8 +16,6 @@ from mohamjax.unico.bracket import Measured
 from mohamjax.unico.protocol import Axes, hypervolume, nearest_to_ideal
 from mohamjax.unico.space import HardwareSpace
 
-__all__ = ["OBJECTIVES", "History", "unico_fit", "worth_finishing"]
-
 OBJECTIVES = ("latency_s", "power_W", "area_mm2")
 """What fronts of hardware are made of."""
 

@@ -20,18 +20,16 @@ import numpy as np
 
 from mohamjax import emo
 from mohamjax.hardware import Machine, PackageParameters, Technology
+from mohamjax.mapper.mapping_operators import MapperRates, grow, random_draft, vary
 from mohamjax.mapping import Mapping, area, count_accesses, cycles, energy, offchip_bytes, validity
 from mohamjax.mapping.children import MAX_CHILDREN
 from mohamjax.mapping.space import MappingGenes, MapSpace, constraints, decode, map_space, prime_factors, sample
-from mohamjax.programs import light_jit
-from mohamjax.schedule.workbench import package_arrays
-from mohamjax.search.mapping_operators import MapperRates, grow, random_draft, vary
-from mohamjax.struct import record, take
+from mohamjax.runtime.programs import light_jit
+from mohamjax.runtime.struct import record, take
+from mohamjax.schedule.evaluation_arrays import package_arrays
 from mohamjax.unico.robustness import Tail, tail_init, tail_update
 from mohamjax.unico.space import HardwareSpace, SpaceArrays, machine_of
 from mohamjax.workload import ApplicationModel, UniqueLayer, WorkloadShape
-
-__all__ = ["LaneConfig", "LaneProblem", "LaneState", "advance", "lane_problem", "mappings_of", "start", "totals"]
 
 LEAKAGE_W_PER_MM2 = 0.01
 """Default leakage: 10 mW/mm^2, the order of a 45 nm low-power process; a choice of ours."""

@@ -22,8 +22,6 @@ from mohamjax.unico.history import OBJECTIVES, History
 from mohamjax.unico.protocol import Axes, distance_to_ideal
 from mohamjax.unico.space import HardwareSpace
 
-__all__ = ["Proposal", "by_density", "by_evolution", "by_surrogate", "random_points", "targets"]
-
 _LISTED = 100_000  # points of a space that are listed to draw from what is left of it
 _GOOD = 0.15  # share of the rows whose density is that of good ones
 _ROBUST = {"unico": "robustness", "hasco-r": "delta"}

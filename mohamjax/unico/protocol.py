@@ -19,19 +19,6 @@ from scipy.stats import binomtest
 
 from mohamjax import emo
 
-__all__ = [
-    "Axes",
-    "SignTest",
-    "cost_to_reach",
-    "distance_to_ideal",
-    "hypervolume",
-    "hypervolume_difference",
-    "mean_of_ratios",
-    "nearest_to_ideal",
-    "ratio_of_means",
-    "sign_test",
-]
-
 REFERENCE = 1.1  # reference point of the hypervolume on every axis
 
 

@@ -14,8 +14,6 @@ from mohamjax.search.seeding import padded
 from mohamjax.unico.protocol import Axes, hypervolume
 from mohamjax.unico.search import CodesignResult
 
-__all__ = ["HISTORY_COLUMNS", "evaluated_front", "hardware_rows", "history_rows", "modelled_time", "power_of"]
-
 HISTORY_COLUMNS = (
     "batch",
     "hardware",

@@ -20,20 +20,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from mohamjax.struct import record
-
-__all__ = [
-    "LEAST_SAMPLES",
-    "Robustness",
-    "Tail",
-    "angle_penalty",
-    "impute",
-    "robustness",
-    "robustness_between",
-    "tail_init",
-    "tail_rank",
-    "tail_update",
-]
+from mohamjax.runtime.struct import record
 
 LEAST_SAMPLES = 40  # below, the edge is the best sample or its neighbour: R says nothing yet
 

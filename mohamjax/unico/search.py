@@ -18,7 +18,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mohamjax import __version__
 from mohamjax.errors import InputError
 from mohamjax.hardware import (
     PackageParameters,
@@ -29,19 +28,18 @@ from mohamjax.hardware import (
     template_to_dict,
     with_memory,
 )
-from mohamjax.programs import machinery
+from mohamjax.runtime.programs import machinery
+from mohamjax.runtime.struct import plain, shown_briefly
 from mohamjax.search.resumed import check_same_search
 from mohamjax.search.stores import Checkpoint, CheckpointStore
-from mohamjax.struct import plain, shown_briefly
 from mohamjax.unico import fidelity, gp, proposals
 from mohamjax.unico.bracket import MappingSearch, Searched, measured, run_bracket
 from mohamjax.unico.config import CODESIGN_FORMAT, CodesignConfig
 from mohamjax.unico.history import OBJECTIVES, History, unico_fit, worth_finishing
 from mohamjax.unico.lanes import LaneConfig, lane_problem, wires_room
 from mohamjax.unico.space import HardwareSpace, check_layers
+from mohamjax.version import __version__
 from mohamjax.workload import ApplicationModel
-
-__all__ = ["CodesignProgress", "CodesignResult", "HardwareSearch", "search_hardware"]
 
 _BROKEN = 1e4  # times as bad, in a bracket, is what breaks the limit on power
 

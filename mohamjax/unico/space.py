@@ -23,18 +23,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from mohamjax.errors import InputError
-from mohamjax.hardware import (
-    Machine,
-    Technology,
-    Template,
-    TemplateArrays,
-    load_template,
-    resize,
-    template_arrays,
-)
-from mohamjax.struct import record, shown_briefly
-
-__all__ = ["SPACES", "Axis", "HardwareSpace", "SpaceArrays", "machine_of", "named_space", "template_space"]
+from mohamjax.hardware import Machine, Technology, Template, TemplateArrays, load_template, resize, template_arrays
+from mohamjax.runtime.struct import record, shown_briefly
 
 MOST_POINTS = 2**31
 """Points of a space at most: an index is what the random numbers of a point derive from."""

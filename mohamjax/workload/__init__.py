@@ -8,17 +8,9 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from mohamjax.dims import DIMS, LAYER_TYPES
 from mohamjax.workload.ensemble import Ensemble, Member, load_ensemble
-from mohamjax.workload.layer import (
-    DIMS,
-    LAYER_TYPES,
-    TASKS,
-    ApplicationModel,
-    Layer,
-    Network,
-    UniqueLayer,
-    WorkloadShape,
-)
+from mohamjax.workload.layer import TASKS, ApplicationModel, Layer, Network, UniqueLayer, WorkloadShape
 from mohamjax.workload.scenario import SCENARIOS, VARIANTS, load_scenario, packaged_networks
 
 if TYPE_CHECKING:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from mohamjax.errors import InputError
 
-__all__ = ["MAX_AXES", "MAX_FOLDED", "MAX_SIZE", "Budget"]
-
 MAX_AXES = 32
 """Axes of a tensor: as many as every NumPy has."""
 

@@ -41,11 +41,9 @@ from msgspec import Meta
 from mohamjax.errors import InputError
 from mohamjax.forms import Form, Name, Positive, Text, read_form
 from mohamjax.reader import read_yaml
-from mohamjax.struct import shown_briefly
+from mohamjax.runtime.struct import shown_briefly
 from mohamjax.workload.layer import ApplicationModel, Layer, Network
 from mohamjax.workload.scenario import MAX_LAYERS, is_packaged, load_scenario
-
-__all__ = ["Ensemble", "Member", "RobustForm", "joined", "load_ensemble", "with_batch"]
 
 MAX_MODELS = 64
 """Application models of an ensemble, held-out ones apart."""

@@ -23,8 +23,6 @@ from mohamjax.workload.walk import Walk
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["LAYER_COLUMNS", "layer_rows", "read_network", "tensor_names"]
-
 LAYER_COLUMNS = (
     "layer", "type", "op", "G", "N", "K", "C", "P", "Q", "R", "S", "stride_h", "stride_w", "dilation_h", "dilation_w",
     "word_bits", "predecessors", "macs",

@@ -11,21 +11,8 @@ import math
 import re
 from typing import Literal, get_args
 
-from mohamjax.dims import DIMS, LAYER_TYPES, input_window, tensor_words
-from mohamjax.struct import shown_briefly
-
-__all__ = [
-    "DIMS",
-    "LAYER_TYPES",
-    "TASKS",
-    "ApplicationModel",
-    "Layer",
-    "Network",
-    "Task",
-    "UniqueLayer",
-    "WorkloadShape",
-    "network_name",
-]
+from mohamjax.dims import DIMS, input_window, tensor_words
+from mohamjax.runtime.struct import shown_briefly
 
 Task = Literal["vision", "language", "recommendation"]
 

@@ -22,8 +22,6 @@ from mohamjax.workload.wire import MalformedError, TooLargeError, skim
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["MAX_FOLDED_FLOATS", "MAX_FOLDED_INTEGERS", "check_sizes", "load_model", "read_tensor"]
-
 MAX_BYTES = (1 << 31) - 1
 """Bytes of an ONNX file: those that a protobuf may have."""
 

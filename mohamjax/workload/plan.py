@@ -20,8 +20,6 @@ from mohamjax.workload.tensor import Shape, Tensor
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["GraphPlan", "NodePlan", "decode", "entries", "plan_graph", "shortened", "static_shape"]
-
 _LONGEST_NAME = 300
 """Characters of a node's name; a longer one loses its middle, for it stands everywhere."""
 

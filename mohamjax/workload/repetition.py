@@ -16,20 +16,6 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-__all__ = [
-    "Factor",
-    "Factors",
-    "Repetition",
-    "aligned",
-    "common",
-    "first_places",
-    "of_places",
-    "plain",
-    "reshaped",
-    "simplified",
-    "spread",
-]
-
 Factor = tuple[int, bool]
 """Size, and whether it is repeated."""
 

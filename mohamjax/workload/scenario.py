@@ -19,8 +19,6 @@ from mohamjax.forms import Form, Positive, Text, Whole, read_form
 from mohamjax.reader import close_names, found, read_yaml
 from mohamjax.workload.layer import ApplicationModel, Network, Task, network_name
 
-__all__ = ["SCENARIOS", "VARIANTS", "ScenarioForm", "is_packaged", "load_scenario", "packaged_networks"]
-
 SCENARIOS = ("mobile", "edge", "ar-vr", "data-center")
 """Packaged scenarios: A to D of the MOHaM paper (Table 3)."""
 

@@ -17,30 +17,6 @@ from mohamjax.errors import InputError
 from mohamjax.workload.budget import Budget
 from mohamjax.workload.repetition import Repetition, plain
 
-__all__ = [
-    "BFLOAT16",
-    "BOOL",
-    "FLOAT",
-    "FLOAT16",
-    "INT8",
-    "INT32",
-    "INT64",
-    "NUMPY_TYPES",
-    "STRING",
-    "TYPE_BITS",
-    "UINT8",
-    "Call",
-    "MisfitError",
-    "Shape",
-    "Tensor",
-    "broadcast",
-    "count",
-    "is_known",
-    "product",
-    "show",
-    "union",
-]
-
 Shape = tuple[int | None, ...]
 
 # Element types of onnx.proto (TensorProto.DataType); spelt out so that this module needs no onnx.

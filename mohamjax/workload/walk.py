@@ -27,8 +27,6 @@ from mohamjax.workload.tensor import BOOL, TYPE_BITS, Call, MisfitError, Tensor,
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["CONTROL", "Scope", "Walk", "control", "prefix"]
-
 MAX_LAYERS = 50_000
 
 _SMALL = 1 << 8

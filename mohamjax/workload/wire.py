@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import BinaryIO
 
-__all__ = ["MalformedError", "TooLargeError", "skim"]
-
 MAX_FIELDS = 4_000_000
 """Fields of all messages of a file, and entries of packed lists."""
 

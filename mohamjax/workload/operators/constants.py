@@ -12,8 +12,6 @@ from mohamjax.workload.operators.folding import is_small, same, tidy
 from mohamjax.workload.operators.registry import rule
 from mohamjax.workload.tensor import FLOAT, INT32, INT64, NUMPY_TYPES, STRING, Call, Shape, Tensor, count
 
-__all__ = ["unknown_rank"]
-
 
 @rule("Constant")
 def _constant(call: Call) -> list[Tensor]:

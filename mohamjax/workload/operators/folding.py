@@ -11,8 +11,6 @@ from mohamjax.workload.budget import MAX_AXES
 from mohamjax.workload.onnx_file import MAX_FOLDED_INTEGERS
 from mohamjax.workload.tensor import NUMPY_TYPES, Call, Shape, Tensor, count
 
-__all__ = ["fold_elementwise", "fold_moved", "fold_reshaped", "is_small", "same", "tidy"]
-
 
 def is_small(shape: Shape | None) -> bool:
     """Whether values of that shape may be computed, without any large ones on the way to an empty result."""

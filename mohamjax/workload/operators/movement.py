@@ -14,8 +14,6 @@ from mohamjax.workload.operators.repeating import chosen, joined, permuted, pick
 from mohamjax.workload.repetition import reshaped, simplified
 from mohamjax.workload.tensor import Call, Tensor, broadcast, count, is_known, product, show
 
-__all__ = ["given_axes"]
-
 
 @rule("Reshape")
 def _reshape(call: Call) -> list[Tensor]:

@@ -19,8 +19,6 @@ from mohamjax.workload.operators.windows import window_output
 from mohamjax.workload.repetition import Factors, Repetition, aligned, plain, spread
 from mohamjax.workload.tensor import FLOAT, INT8, INT32, UINT8, Call, Shape, Tensor, broadcast, is_known, show
 
-__all__ = ["batch_loops", "made_by", "word_bits_of"]
-
 
 def word_bits_of(a: Tensor, b: Tensor) -> int:
     """Word of a product: the weight's where one operand is a weight, otherwise the wider of the two."""

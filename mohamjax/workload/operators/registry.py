@@ -12,8 +12,6 @@ from collections.abc import Callable
 
 from mohamjax.workload.tensor import Call, Tensor
 
-__all__ = ["CONTRIB", "PURE_RANDOM", "QUANTISED_THROUGH", "RULES", "STANDARD", "Rule", "find_rule", "is_layer", "rule"]
-
 Rule = Callable[[Call], list[Tensor]]
 
 STANDARD = ""

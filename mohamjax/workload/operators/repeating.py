@@ -13,8 +13,6 @@ import numpy as np
 from mohamjax.workload.repetition import Factors, common, first_places, of_places, plain, reshaped, simplified, spread
 from mohamjax.workload.tensor import Call, Tensor, count, is_known
 
-__all__ = ["chosen", "joined", "permuted", "picked", "pointwise", "viewed"]
-
 _MOST_PLACES = 1 << 12
 """Places along an axis that are looked at one by one: far more than there are heads or batch entries."""
 

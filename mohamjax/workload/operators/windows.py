@@ -10,8 +10,6 @@ import numpy as np
 from mohamjax.workload.operators.registry import rule
 from mohamjax.workload.tensor import INT64, Call, Shape, Tensor, is_known, product, show
 
-__all__ = ["window_output"]
-
 
 def window_output(
     call: Call, sizes: Sequence[int | None], kernel: Sequence[int], *, ceil_mode: bool = False

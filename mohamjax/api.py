@@ -1,0 +1,671 @@
+"""Roads of the door that join rooms, as the command line does: files, single mappings, searches, job scheduling."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import core as jax_core
+
+from mohamjax.errors import InputError
+from mohamjax.hardware import (
+    PackageParameters,
+    Technology,
+    Template,
+    TemplateArrays,
+    as_package,
+    as_technology,
+    as_template,
+    fits,
+    template_arrays,
+)
+from mohamjax.io import designs as design_files
+from mohamjax.io.checkpoint import CheckpointFile
+from mohamjax.io.design_arrays import write_design_arrays
+from mohamjax.io.files import check_format, read_json
+from mohamjax.io.formats import DESIGNS_FORMAT, SCHEDULE_FORMAT
+from mohamjax.io.mapping_cache import MappingCache, mapping_cache
+from mohamjax.io.schedules import FLUID_FORMAT, JOB_TABLE_FORMAT, ScheduleFile, read_job_table, schedule_arrays
+from mohamjax.jobs.config import JobGoals, JobSearchConfig
+from mohamjax.jobs.job_problem import objective_names
+from mohamjax.jobs.scheduler import JobFront, run_method
+from mohamjax.jobs.table import JobTable
+from mohamjax.mapper.config import MapperConfig, MapperProgress
+from mohamjax.mapper.layer_mapper import map_layers as search_mappings
+from mohamjax.mapper.one_axis import over_one_axis
+from mohamjax.mapping import (
+    LayerArrays,
+    Mapping,
+    MappingTables,
+    layer_arrays,
+    offchip_bytes,
+    on_own_hardware,
+    stacked_layers,
+    tabulate,
+)
+from mohamjax.mapping.children import MAX_CHILDREN
+from mohamjax.mapping.padding import MOST_PADDED
+from mohamjax.mapping.tables import need_children
+from mohamjax.problem.design_problem import DesignProblem, search_keys
+from mohamjax.problem.evaluation import SizedDesign
+from mohamjax.problem.space import DesignSpace
+from mohamjax.progress import ProgressLines
+from mohamjax.runtime.blocks import in_blocks
+from mohamjax.runtime.devices import DevicesLike, chosen_devices
+from mohamjax.runtime.struct import Rows, cast, record, shown_briefly
+from mohamjax.schedule import Design
+from mohamjax.search.listener import Listener
+from mohamjax.search.search import Search, SearchResult
+from mohamjax.search.seeding import padded
+from mohamjax.search.settings import BUDGETS, Settings, changed
+from mohamjax.unico.choices import chosen_space, settings
+from mohamjax.unico.search import CodesignProgress, CodesignResult, HardwareSearch, search_hardware
+from mohamjax.unico.space import HardwareSpace
+from mohamjax.workload import DIMS, ApplicationModel, Layer, UniqueLayer, WorkloadShape, load_scenario
+
+
+def load_onnx(*paths: str | os.PathLike[str], **options: Any) -> ApplicationModel:
+    """The networks of ONNX files, to run together.
+
+    Args:
+        paths: ONNX files, at least one; weights are not read.
+        options: `batch`, `shapes`, `skip_unknown` and `warn`, as of `load_scenario`.
+
+    Raises:
+        InputError: a file cannot be read or holds what is not modelled; names file, node and remedy.
+
+    Examples:
+        >>> app = mj.load_onnx("one.onnx")
+        >>> [layer.type for layer in app.layers]
+        ['conv', 'dwconv', 'conv', 'fc']
+    """
+    if not paths:
+        raise InputError("no file is given", item="paths", remedy="name at least one ONNX file")
+    return load_scenario(list(paths), **options)
+
+
+# ---------------------------------------------------------------- mappings
+
+
+@record
+class MappingCosts(Rows):
+    """Costs of mappings, each on its own minimal hardware; leaves have the leading axes of the mappings.
+
+    Attributes:
+        valid: `[]` bool, the factors multiply to the layer's bounds, or to padded ones, and all fits the template's
+            largest sizes.
+        padded: `[]` bool, they multiply to padded bounds, up to a third above the layer's (`mapping.padding`): all the
+            work of the larger problem is counted.
+        objectives: `[3]` float, latency [cycles, no off-chip limit], energy [pJ], area [um^2]; +inf where not valid.
+        cycles: `[]` float, with the limits of the template's own off-chip memory.
+        offchip_bytes: `[]` float, read from and written to the off-chip level.
+        capacity: `[V]` float, words per instance of the minimal hardware; inf where unlimited.
+        fanout: `[V, 2]` float, its fanout.
+        reason: `[]` int32, 0, or why the template is too small, an index into `mapping.REASONS`; -1 where the factors
+            multiply to neither.
+    """
+
+    valid: jax.Array
+    padded: jax.Array
+    objectives: jax.Array
+    cycles: jax.Array
+    offchip_bytes: jax.Array
+    capacity: jax.Array
+    fanout: jax.Array
+    reason: jax.Array
+
+    _axes = 0
+
+    def _first(self) -> Any:
+        return self.valid
+
+
+def evaluate_mappings(
+    mappings: Mapping,
+    layer: Layer | UniqueLayer | WorkloadShape | LayerArrays,
+    template: str | os.PathLike[str] | Template | TemplateArrays,
+    *,
+    technology: Technology | str | os.PathLike[str] | None = None,
+    max_children: int | None = None,
+    block_size: int = 1024,
+) -> MappingCosts:
+    """Costs of loop nests of one layer on one template: the loop-nest model, jitted.
+
+    Composes with `jit` and `vmap`, over a technology as well. Compiles once per shapes, `max_children` and
+    `block_size`, whatever the layer and the template. The template's dataflow constraints are not looked at.
+
+    Args:
+        mappings: one loop nest, or many with a leading axis `[B]`, e.g. `tables.mapping[u, t]`.
+        layer: the layer, its shape, or its arrays.
+        template: name, file, `Template`, or arrays of one template; levels may be padded.
+        technology: energy and area tables, or a name or file; default the packaged ones.
+        max_children: static, children per level that the tables for wires have room for: 0 compiles a third faster, for
+            mappings that never run P along a level's children together with R, or Q with S; default what concrete
+            mappings need, and the most where they are traced.
+        block_size: static, mappings evaluated at once.
+
+    Returns:
+        `MappingCosts`.
+
+    Raises:
+        ValueError: a shape or dtype is wrong, at trace time.
+        InputError: the template does not run the layer's type.
+
+    Examples:
+        >>> nests = jax.tree.map(lambda leaf: leaf[0, 0], tables.mapping)  # of layer 0 on template 0
+        >>> costs = mj.evaluate_mappings(nests, problem.application.unique_layers[0], "simba")
+        >>> costs.objectives.shape, bool(jnp.all(costs.valid))
+        ((16, 3), True)
+    """
+    technology = as_technology(technology)
+    if not isinstance(template, TemplateArrays):
+        template = as_template(template)
+    if isinstance(template, Template) and isinstance(layer, Layer | UniqueLayer):
+        reason = fits(template, layer.type, layer.shape)
+        if reason is not None:
+            raise InputError(reason, item="evaluate_mappings", remedy="take another template")
+    levels = np.shape(mappings.temporal)[-2] if np.ndim(mappings.temporal) >= 2 else 0
+    if isinstance(template, Template):
+        if len(template.levels) > levels:
+            raise ValueError(
+                f"mappings.temporal: expected {len(template.levels)} levels or more, got shape "
+                f"{np.shape(mappings.temporal)}"
+            )
+        arrays = template_arrays([template], technology, levels=levels)
+        arrays = jax.tree.map(lambda leaf: leaf[0], arrays)
+    else:
+        arrays = template
+    if isinstance(layer, Layer | UniqueLayer):
+        layer = layer.shape
+    if isinstance(layer, WorkloadShape):
+        layer = layer_arrays(layer)
+    many = _check_shapes(mappings, layer, arrays)
+    if max_children is None:
+        spatial = mappings.spatial
+        known = not isinstance(spatial, jax_core.Tracer)
+        double = arrays.machine.capacity.dtype == jnp.float64
+        max_children = MAX_CHILDREN if not known or need_children(np.asarray(spatial) > 1, double=double).any() else 0
+    dtype = arrays.machine.capacity.dtype
+    technology = cast(technology, dtype)
+    rows = mappings if many else jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], mappings)
+    costs = _costs(rows, layer, arrays, technology, max_children=max_children, block_size=block_size)
+    return costs if many else jax.tree.map(lambda leaf: leaf[0], costs)
+
+
+def _check_shapes(mappings: Mapping, layer: LayerArrays, arrays: TemplateArrays) -> bool:
+    """Whether there is a leading axis; ValueError where some shape is not what the loop-nest model reads."""
+    dims = len(DIMS)
+    for name, shape in (("bounds", (dims,)), ("stride", (2,)), ("dilation", (2,))):
+        if np.shape(getattr(layer, name)) != shape:
+            raise ValueError(f"layer.{name}: expected shape {shape}, got {np.shape(getattr(layer, name))}")
+    if np.ndim(arrays.component) != 1:
+        raise ValueError(f"template: expected arrays of one template, got a leading axis: {np.shape(arrays.component)}")
+    levels, spaces = arrays.machine.keep.shape
+    single = {
+        "temporal": (levels, dims),
+        "order": (levels, dims),
+        "spatial": (2, levels, dims),
+        "spatial_order": (2, levels, dims),
+        "keep": (levels, spaces),
+    }
+    lead = np.shape(mappings.temporal)[:-2]
+    for name, shape in single.items():
+        if len(lead) > 1 or np.shape(getattr(mappings, name)) != (*lead, *shape):
+            raise ValueError(
+                f"mappings.{name}: expected shape {shape}, or that behind one leading axis that all fields have, got "
+                f"{np.shape(getattr(mappings, name))}"
+            )
+        kind = jnp.result_type(getattr(mappings, name))
+        if not jnp.issubdtype(kind, jnp.bool_ if name == "keep" else jnp.integer):
+            raise ValueError(f"mappings.{name}: expected {'bool' if name == 'keep' else 'integers'}, got {kind}")
+    return bool(lead)
+
+
+@functools.partial(jax.jit, static_argnames=("max_children", "block_size"))
+def _costs(
+    mappings: Mapping,
+    layer: LayerArrays,
+    template: TemplateArrays,
+    technology: Technology,
+    *,
+    max_children: int,
+    block_size: int,
+) -> MappingCosts:
+    def block(nests: Mapping) -> MappingCosts:
+        last = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1), nests)
+        own = on_own_hardware(layer, last, template, technology, max_children=max_children)
+        factors = jnp.prod(last.temporal, axis=0) * jnp.prod(last.spatial, axis=(0, 1))
+        bounds = jnp.asarray(layer.bounds)[:, None]
+        whole = jnp.all((factors >= bounds) & (factors <= bounds * MOST_PADDED), axis=0)
+        valid = whole & (own.reason == 0)
+        machine = own.machine
+        costs: dict[str, Any] = {
+            "valid": valid,
+            "padded": whole & jnp.any(factors > bounds, axis=0),
+            "objectives": jnp.where(valid, jnp.stack([own.cycles.onchip, own.energy.total, own.area]), jnp.inf),
+            "cycles": own.cycles.total,
+            "offchip_bytes": offchip_bytes(own.counts, machine),
+            "capacity": own.capacity,
+            "fanout": own.fanout,
+            "reason": jnp.where(whole, own.reason, -1),
+        }
+        return MappingCosts(**jax.tree.map(lambda leaf: jnp.moveaxis(leaf, -1, 0), costs))
+
+    return in_blocks(block, mappings, block_size)
+
+
+# ---------------------------------------------------------------- files
+
+
+@shown_briefly
+@dataclasses.dataclass(frozen=True)
+class DesignSet:
+    """The designs of a file, ready to be evaluated: `evaluate(own.designs[0], own.space)`.
+
+    Attributes:
+        names: identifier of each design, in input order.
+        designs: `[N, ...]`, with the sizes that the file states.
+        space: what `evaluate` needs.
+        problem: networks, templates and package of the file.
+        tables: its mappings.
+        broken: why each of the other entries of the file is no design, by identifier.
+    """
+
+    names: tuple[Any, ...]
+    designs: SizedDesign
+    space: DesignSpace
+    problem: DesignProblem
+    tables: MappingTables
+    broken: dict[Any, str]
+
+    def __len__(self) -> int:
+        """Number of designs."""
+        return len(self.names)
+
+
+def read_designs(
+    path: str | os.PathLike[str],
+    *,
+    technology: Technology | str | os.PathLike[str] | None = None,
+    dtype: Any = jnp.float32,
+) -> DesignSet:
+    """The designs of a `designs/1` file (`designs.json` of a search), a `schedule/1` or a `design-arrays/1` file.
+
+    Objectives that the file states are not looked at.
+
+    Args:
+        path: the file.
+        technology: energy and area tables, or a name or file, which must be those of the designs; default the packaged
+            ones that are.
+        dtype: float dtype of the space; float64 needs JAX's x64 mode.
+
+    Raises:
+        InputError: the file cannot be read, or no entry of it is a design.
+
+    Examples:
+        >>> own = mj.read_designs("designs.json")
+        >>> objectives = jax.jit(jax.vmap(mj.evaluate, (0, None)))(own.designs, own.space)
+        >>> objectives.shape == (len(own), 3), bool(jnp.all(jnp.isfinite(objectives)))
+        (True, True)
+    """
+    technology = None if technology is None else as_technology(technology)
+    file = design_files.read_designs(os.fspath(path), technology=technology)
+    good = [name for name, reason in zip(file.names, file.reasons, strict=True) if not reason]
+    broken = {name: reason for name, reason in zip(file.names, file.reasons, strict=True) if reason}
+    if file.designs is None or file.mappings is None:
+        reason = next(iter(broken.values()), "the list is empty")
+        raise InputError(f"holds no design that reads well: {reason}", file=path, remedy="mend one")
+    problem = DesignProblem(file.application, file.templates, file.package, file.technology)
+    levels = file.mappings.temporal.shape[-2]
+    arrays = problem.template_arrays(levels, dtype)
+    stacked = stacked_layers(layer.shape for layer in file.application.unique_layers)
+    single = cast(file.technology, dtype)
+    tables = tabulate(stacked, arrays, single, file.mappings, file.count)
+    given = np.asarray(file.designs.template).reshape(-1), file.fanout.reshape(-1, levels, 2)
+    space = problem.arrays(tables, dtype=dtype, given=given)
+    sizes = {name: jnp.asarray(getattr(file, name), dtype) for name in ("capacity", "fanout")}
+    designs = jax.tree.map(jnp.asarray, padded(file.designs, space.evaluation.unique.shape[0]))
+    return DesignSet(
+        names=tuple(good),
+        designs=SizedDesign(design=designs, **sizes),
+        space=space,
+        problem=problem,
+        tables=tables,
+        broken=broken,
+    )
+
+
+def read_schedules(path: str | os.PathLike[str], **options: Any) -> DesignSet | ScheduleFile:
+    """The schedules of a file: what `evaluate` takes, or what `simulate` takes.
+
+    Args:
+        path: a `schedule/1` or `designs/1` file, whose schedules are designs; or a `fluid-schedule/1` or `job-table/1`
+            file, whose schedules have their costs written out.
+        options: as of `read_designs`, for those.
+
+    Returns:
+        A `DesignSet`, or a `ScheduleFile`: `schedules[0]` are the arguments of `simulate` for the first schedule,
+        `schedules.arguments` those of all with a leading axis, and `schedules.table` is what `schedule_jobs` takes.
+
+    Raises:
+        InputError: the file cannot be read, is of no known format, or breaks its format.
+
+    Examples:
+        >>> schedules = mj.read_schedules("table.json")
+        >>> schedules.names
+        ('first', 'second')
+        >>> ends = jax.jit(jax.vmap(lambda own: mj.simulate(**own)))(schedules.arguments)
+        >>> ends.makespan
+        Array([8., 6.], dtype=float32)
+    """
+    path = os.fspath(path)
+    document = read_json(path)
+    own = (DESIGNS_FORMAT, SCHEDULE_FORMAT)
+    if check_format(document, (*own, FLUID_FORMAT, JOB_TABLE_FORMAT), path) in own:
+        return read_designs(path, **options)
+    if options:
+        raise InputError("is for designs", item=next(iter(options)), file=path, remedy="leave it out")
+    return schedule_arrays(document, path)
+
+
+def write_designs(
+    path: str | os.PathLike[str],
+    problem: DesignProblem,
+    tables: MappingTables,
+    designs: Design | SizedDesign,
+    *,
+    names: Sequence[str] | None = None,
+) -> None:
+    """Writes designs by the million: genes as arrays beside one problem (`design-arrays/1`, docs/formats.md).
+
+    `mohamjax evaluate designs` and `evaluate_files` take the file block by block, `read_designs` whole.
+
+    Args:
+        path: npz file.
+        problem: the problem.
+        tables: mappings that the designs choose from.
+        designs: with a leading axis, of `sample_designs`, of a front or your own; NumPy arrays will do, also mapped.
+        names: identifiers, each another; default numbers from 0.
+
+    Raises:
+        InputError: the file cannot be written.
+
+    Examples:
+        >>> mj.write_designs("designs.npz", problem, tables, designs)
+        >>> len(mj.read_designs("designs.npz"))
+        64
+    """
+    genes = designs.design if isinstance(designs, SizedDesign) else designs
+    sizes = (designs.capacity, designs.fanout) if isinstance(designs, SizedDesign) else None
+    write_design_arrays(
+        os.fspath(path),
+        problem.setup,
+        tables,
+        genes,
+        sizes=sizes,
+        names=names,
+    )
+
+
+# ---------------------------------------------------------------- job scheduling
+
+
+def schedule_jobs(
+    table: JobTable | str | os.PathLike[str],
+    method: str = "gsharp",
+    *,
+    objectives: str | Sequence[str] = "makespan",
+    population: int = 50,
+    generations: int = 199,
+    seed: int = 0,
+    goals: JobGoals | None = None,
+) -> JobFront:
+    """Schedules independent jobs on accelerators behind one bandwidth (G#).
+
+    Args:
+        table: what every job takes on every accelerator, or a `job-table/1` file.
+        method: `gsharp`, or any other of `jobs.METHODS`: heuristics, learning methods, optimisers of a library.
+        objectives: one or several of `makespan`, `energy`, `edp`, `unsatisfied`, `tardiness`, `mean-end`,
+            `lateness`, `missed`.
+        population: schedules of a generation.
+        generations: of a search, after its first population.
+        seed: of all randomness.
+        goals: weights, deadlines and targets of the jobs; what it leaves out is as the table has it.
+
+    Returns:
+        The schedules that do not dominate each other, `.best` the one with the least first objective: its
+        `.plan.accelerator` and `.plan.order`, and `.objectives` by name, in double precision.
+
+    Raises:
+        InputError: the file cannot be read, an unknown method or objective, or jobs that G# does not schedule.
+
+    Examples:
+        >>> front = mj.schedule_jobs("table.json", method="LPT-EFT")  # a heuristic; "gsharp" searches
+        >>> front.best.objectives["makespan"]
+        6.0
+    """
+    if isinstance(table, str | os.PathLike):
+        path = os.fspath(table)
+        document = read_json(path)
+        check_format(document, (JOB_TABLE_FORMAT,), path)
+        table = read_job_table(document, path)
+    names = objective_names(objectives if isinstance(objectives, str) else ",".join(objectives))
+    config = JobSearchConfig(population=population, generations=generations, objectives=names, seed=seed)
+    return run_method(method, table, config, goals)
+
+
+def map_layers(
+    problem: DesignProblem,
+    budget: str = "small",
+    seed: int = 0,
+    *,
+    config: MapperConfig | None = None,
+    padding: bool | None = None,
+    one_axis: bool = False,
+    progress: bool | Callable[[MapperProgress], None] | None = None,
+    cache: bool | str | os.PathLike[str] = False,
+    devices: DevicesLike = None,
+) -> MappingTables:
+    """Searches the Pareto set of mappings of every layer on every template that runs it (MEDEA).
+
+    The tables are those that `search` of the same budget and seed finds for itself.
+
+    Args:
+        problem: the problem.
+        budget: `tiny`, `small` or `paper`.
+        seed: of all randomness.
+        config: sizes of the mapper instead of the budget's.
+        padding: whether mappings may cover larger bounds than a layer's (docs/concepts/mapper.md); default as `config`
+            says, which is yes.
+        one_axis: a dimension runs along X or along Y of a level's children and not along both, as in Timeloop's own
+            mapper; takes as much longer as there are ways to choose the axes (`mapper.one_axis`).
+        progress: True writes lines on standard error; a function is called with a `MapperProgress` after every
+            generation of a block, from worker threads.
+        cache: keep and reuse sets on disk: a folder, or True for the user's cache folder.
+        devices: a number of devices, `all`, or a list of them, that search side by side; one by default.
+
+    Returns:
+        The tables, `[U, T, M, ...]`, NumPy leaves; the same for any devices, but for rounding on accelerators.
+
+    Raises:
+        InputError: there is no such budget, or there are not so many devices.
+
+    Examples:
+        >>> found = mj.map_layers(problem, budget="tiny", seed=0)
+        >>> found.count.shape  # Pareto sets: unique layers, templates
+        (2, 2)
+    """
+    if config is None:
+        config = Settings.preset(_budget(budget)).mapper
+    if padding is not None:
+        config = dataclasses.replace(config, padding=padding)
+    key, _, _ = search_keys(seed)
+    layers = problem.application.unique_layers
+    told = progress if callable(progress) else ProgressLines().mapping if progress else None
+
+    def mapped(templates: Sequence[Template]) -> MappingTables:
+        return search_mappings(
+            key,
+            layers,
+            templates,
+            problem.technology,
+            config,
+            progress=told,
+            cache=_store(cache),
+            devices=chosen_devices(devices),
+        )
+
+    templates = problem.resolved.templates
+    return over_one_axis(mapped, templates, layers, config.entries) if one_axis else mapped(templates)
+
+
+def _store(cache: bool | str | os.PathLike[str]) -> MappingCache | None:
+    """The disk cache that is asked for."""
+    if cache is False:
+        return None
+    return mapping_cache(None if cache is True else os.fspath(cache))
+
+
+def _kept(checkpoint: str | os.PathLike[str] | None) -> CheckpointFile | None:
+    """The checkpoint that is asked for."""
+    return None if checkpoint is None else CheckpointFile(pathlib.Path(checkpoint))
+
+
+def _budget(name: str) -> str:
+    if name not in BUDGETS:
+        raise InputError(f"unknown budget {name!r}", item="budget", remedy=f"use one of {', '.join(BUDGETS)}")
+    return name
+
+
+def search(
+    problem: DesignProblem,
+    tables: MappingTables | None = None,
+    budget: str = "small",
+    seed: int = 0,
+    *,
+    preset: str = "default",
+    progress: bool = False,
+    listener: Listener | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    cache: bool | str | os.PathLike[str] = True,
+    devices: DevicesLike = None,
+    **settings: Any,
+) -> SearchResult:
+    """Searches packages and schedules: the Pareto front of latency, energy and area.
+
+    Args:
+        problem: the problem.
+        tables: mappings to choose from, which no round of mapping then adds to unless `every` is given, so that the
+            front's designs evaluate in `problem.arrays(tables)`; default those of `map_layers` with this budget and
+            seed, and rounds as the budget has them.
+        budget: `tiny`, `small` or `paper`.
+        seed: of all randomness: the same problem, settings and seed give the same front.
+        preset: `default`, `layers` or `paper`, see `Settings.preset`; the package stays the problem's.
+        progress: write lines on standard error that say how far it is, at most one in two seconds for each step.
+        listener: an object of your own that is told how the search goes (`search.Listener`), instead of `progress`.
+        checkpoint: npz file that is written every half a minute and at the end.
+        resume: go on from it; where there is none yet, from the beginning.
+        cache: as of `map_layers`.
+        devices: on which it runs: a number of them, `all`, or a list; default one. Islands are dealt out to them, an
+            only one is evaluated by all; the front does not depend on them (see "Several devices" in the docs).
+        settings: `max_chiplets`, or any field of `Settings` (`weights`, `mapper`), of `MohamConfig` (`population`,
+            `generations`, `objective`, `objectives`), of `PlanRates` or, with `genes="layers"`, `Rates`
+            (`crossover`), and of `RemapConfig` (`every`); a name that several have is that of the first.
+
+    Returns:
+        The result: `.front.objectives` `[n, M]` float64 by the first of them upward, `.front.designs`, `.history` (a
+        row per generation), `.tables`.
+
+    Raises:
+        InputError: an unknown setting or one that the problem decides, tables of another problem, a checkpoint of
+            another search, or requirements that no design found meets.
+
+    Examples:
+        >>> result = mj.search(problem, tables, budget="tiny", seed=0, population=16, generations=4, chunk=4)
+        >>> result.front.objectives.dtype, len(result.front.designs) == len(result.front.objectives)
+        (dtype('float64'), True)
+        >>> result.history[-1]["generation"]
+        4
+        >>> best = jax.jit(mj.evaluate)(result.front.designs[0], space)  # single precision, as the space
+        >>> bool(jnp.allclose(best, result.front.objectives[0], rtol=1e-4))
+        True
+    """
+    problem = problem.replace(max_chiplets=settings.pop("max_chiplets")) if "max_chiplets" in settings else problem
+    base = Settings.preset(_budget(budget), preset=preset, seed=seed)
+    if tables is not None and "every" not in settings and "remap" not in settings:
+        base = dataclasses.replace(base, remap=dataclasses.replace(base.remap, every=0))
+    chosen = changed(base, settings)
+    if progress and listener is not None:
+        raise InputError("goes with no listener", item="the argument `progress`", remedy="give one of the two")
+    return Search(
+        problem,
+        chosen,
+        listener=ProgressLines() if progress else listener,
+        tables=tables,
+        cache=_store(cache) if tables is None else None,
+        checkpoint=_kept(checkpoint),
+        resume=resume,
+        devices=devices,
+    ).run()
+
+
+def codesign(
+    application: ApplicationModel,
+    space: str | HardwareSpace | None = None,
+    *,
+    template: str | os.PathLike[str] | Template | None = None,
+    method: str = "unico",
+    budget: str = "small",
+    seed: int = 0,
+    technology: Technology | str | os.PathLike[str] | None = None,
+    package: PackageParameters | str | os.PathLike[str] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    listener: Callable[[CodesignProgress], None] | None = None,
+    **changes: Any,
+) -> CodesignResult:
+    """Searches one accelerator for a set of networks: the front of latency, power and area (UNICO).
+
+    Args:
+        application: networks from `load_scenario` or `load_onnx`; latency and energy are summed over them.
+        space: `unico-edge` (default), `unico-cloud`, `unico-ci`, or a `HardwareSpace`.
+        template: search the sizes of this template instead: a packaged name, a file or a `Template`.
+        method: `unico`, or a baseline on the same measurements: `hasco`, `hasco-r`, `nsga2`, `mobohb`, `random`.
+        budget: `ci`, `small` or `full`; every method has as many mapping evaluations.
+        seed: of all randomness.
+        technology: energy and area tables, or a name or file; default the packaged ones.
+        package: the package in which the accelerator stands alone, or a YAML file; default `Package()`.
+        checkpoint: npz file that is written after every batch.
+        resume: go on from it.
+        listener: told after every batch.
+        changes: further fields of `CodesignConfig`, such as `power_cap_W`.
+
+    Returns:
+        The result: `.history` of all points, `.front` its rows, `.mappings` their loop nests.
+
+    Raises:
+        InputError: unknown names, a template that does not run some layer, a limit that nothing meets.
+
+    Examples:
+        >>> app = mj.load_onnx("one.onnx")
+        >>> found = mj.codesign(app, "unico-ci", budget="ci", method="random")  # a baseline; "unico" is the default
+        >>> front = found.history.objectives[found.front]  # latency [s], power [W], area [mm^2]
+        >>> front.shape[1], bool((front > 0).all())
+        (3, True)
+    """
+    where = chosen_space(space, template)
+    config = settings(where, method, budget, seed=seed, **changes)
+    if not isinstance(application, ApplicationModel):
+        raise TypeError(f"application: expected what load_scenario or load_onnx return, got {application!r:.80}")
+    search = HardwareSearch(
+        application, where, config, technology=as_technology(technology), package=as_package(package)
+    )
+    return search_hardware(search, checkpoint=_kept(checkpoint), resume=resume, listener=listener)

@@ -1,0 +1,140 @@
+"""A process beside a search that draws its figures while the search computes bounds and writes its results.
+
+Drawing takes seconds of Python, which the threads of one process would only share. The process loads what it needs as
+soon as it is there, and waits for a front; what it draws comes back as the bytes of files, so that nothing is written
+before the results are.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import functools
+import os
+import pathlib
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mohamjax.schedule import Certificate, Evaluated
+
+
+class FigureProcess:
+    """Such a process; a context manager, at whose end it is gone.
+
+    What hinders it (no memory, no processes) costs time alone: the figures are drawn here then.
+    """
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._sender: threading.Thread | None = None
+        self._front: tuple[Any, dict[str, Any]] | None = None
+        self._certificate: concurrent.futures.Future[Certificate | None] = concurrent.futures.Future()
+
+    def __enter__(self) -> FigureProcess:
+        if sys.executable:  # none where Python is part of another program
+            with contextlib.suppress(OSError):
+                # It imports from where this process does, asks for no accelerator, and Ctrl-C is for the search.
+                self._process = subprocess.Popen(
+                    [sys.executable, "-P", __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL, start_new_session=True, env={**os.environ, "JAX_PLATFORMS": "cpu"},
+                )  # fmt: skip
+                self._tell(sys.path)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._certificate.cancel()
+        process, self._process = self._process, None
+        if process is not None:
+            with contextlib.suppress(OSError, ValueError), process:  # of what it has not read
+                process.kill()
+        if self._sender is not None:
+            self._sender.join()  # nobody reads any more, and the certificate has come or never will
+
+    def draw(self, evaluated: Evaluated, **what: Any) -> None:
+        """Begins to draw, all but what shows bounds; waits for nothing.
+
+        Args:
+            evaluated: as of `figures.drawn_front`.
+            what: likewise, without the certificate.
+        """
+        self._front = evaluated, what
+        self._sender = threading.Thread(target=self._send, name="artist", daemon=True)
+        self._sender.start()
+
+    def certify(self, certificate: Certificate | None) -> None:
+        """Gives the bounds to draw beside the front, once; `write` waits for them."""
+        self._certificate.set_result(certificate)
+
+    def _send(self) -> None:
+        assert self._front is not None
+        evaluated, what = self._front
+        # Figures show neither loop nests nor wires, which are most of it.
+        tables = dataclasses.replace(evaluated.tables, mapping=None)
+        # Whatever goes wrong, the process finds nothing to draw.
+        with contextlib.suppress(Exception):
+            self._tell((dataclasses.replace(evaluated, wires=None, tables=tables), what))
+            self._tell(self._certificate.result())
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            self._process.stdin.close()  # pyright: ignore[reportOptionalMemberAccess]
+
+    def _tell(self, content: Any) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            pickle.dump(content, self._process.stdin, pickle.HIGHEST_PROTOCOL)
+            self._process.stdin.flush()
+
+    def write(self, folder: pathlib.Path) -> None:
+        """Writes the figures to a folder, all or none, once they are drawn; `certify` comes before.
+
+        Args:
+            folder: created.
+
+        Raises:
+            InputError: they cannot be written.
+        """
+        from mohamjax.io.files import write_folder
+
+        assert self._front is not None and self._certificate.done()
+        evaluated, what = self._front
+        files = self._drawn()
+        if files is None:
+            from mohamjax.figures import drawn_front
+
+            files = dict(drawn_front(evaluated, certificate=self._certificate.result(), **what))
+        write_folder(folder, files)
+
+    def _drawn(self) -> dict[str, bytes] | None:
+        """Names and contents of the files; None where something went wrong."""
+        if self._process is None or self._process.stdout is None:
+            return None
+        content = self._process.stdout.read()
+        return pickle.loads(content) if self._process.wait() == 0 else None
+
+
+def _main() -> int:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    answer = os.dup(1)
+    os.dup2(2, 1)  # whatever is printed is none
+    try:
+        sys.path[:] = pickle.load(sys.stdin.buffer)
+        from mohamjax.figures import drawn_front
+        from mohamjax.plot.style import new_figure, rendered
+
+        rendered(new_figure(1, 1), "png")  # the first figure of a process takes longer
+        evaluated, what = pickle.load(sys.stdin.buffer)
+        certificate = functools.partial(pickle.load, sys.stdin.buffer)
+        files = dict(drawn_front(evaluated, certificate=certificate, **what))
+        with os.fdopen(answer, "wb") as stream:
+            pickle.dump(files, stream)
+    except Exception:  # nobody asked, or the search meets it again itself
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    os._exit(_main())  # nothing is left to do; taking JAX apart takes a third of a second

@@ -1,0 +1,351 @@
+"""Searches on `emo.NSGA2`: whole ones of one population, and generations of islands that evolve side by side.
+
+Axes: I islands, P population, N candidates, A archive, M objectives. A problem supplies pure functions of one
+population; the program vmaps `ask` and `tell` over the islands around an evaluation of all their candidates at once.
+Python owns only the loop over calls (`moham.run`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from mohamjax import emo
+from mohamjax.runtime.kept_programs import exported_jit
+from mohamjax.runtime.programs import lean_jit
+from mohamjax.runtime.struct import record, take
+
+MAX_POPULATION = 2**20
+"""Individuals of a generation; far more than pay off, and few enough for arrays of them."""
+
+Genes = Any
+Context = Any
+Rates = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """What is searched: pure functions of one population, hashable so that a program compiles once per problem.
+
+    Attributes:
+        sample: `(key, context) -> draft`, one random individual; the key is consumed.
+        vary: `(key, parent_a, parent_b, context, rates) -> (draft_a, draft_b)`, one pair; the key is consumed.
+        evaluate: `(genes [N, ...], context) -> objectives [N, M]`, smaller is better, +inf where an individual has no
+            result, and as `emo.constrained` has it where it breaks a limit.
+        observe: `(archive objectives [A, M], context) -> []`, a figure of merit of the archive (hypervolume) that
+            `Metrics` reports for every generation; None reports NaN.
+        fitness: `(objectives [N, M], context) -> [N, F]`, as of `emo.NSGA2`.
+        log_archive: as `log_crowding` of `emo.Archived`.
+        distinct: as of `emo.NSGA2`.
+        grow: `(drafts [N, ...], context, rates) -> genes [N, ...]`, what `sample` and `vary` leave to do, for all
+            candidates at once; `rates` is None where all drafts are of `sample`. None: drafts are genes.
+        box: `context -> (ideal [M], reference [M])`, as of `emo.NSGA2`.
+    """
+
+    sample: Callable[[jax.Array, Context], Genes]
+    vary: Callable[[jax.Array, Genes, Genes, Context, Rates], tuple[Genes, Genes]]
+    evaluate: Callable[[Genes, Context], jax.Array]
+    observe: Callable[[jax.Array, Context], jax.Array] | None = None
+    fitness: Callable[[jax.Array, Context], jax.Array] | None = None
+    log_archive: bool = False
+    distinct: bool = False
+    grow: Callable[[Any, Context, Rates | None], Genes] | None = None
+    box: Callable[[Context], tuple[jax.Array, jax.Array]] | None = None
+
+    def random(self, keys: jax.Array, context: Context) -> Genes:
+        """Random individuals `[N, ...]`, one for each of the keys `[N]`, which are consumed."""
+        drafts = jax.vmap(lambda key: self.sample(key, context))(keys)
+        return drafts if self.grow is None else self.grow(drafts, context, None)
+
+    def search(self, *, population: int, immigrants: int, archive: int, objectives: int, dtype: Any) -> emo.Archived:
+        """NSGA-II of these functions, with `context` for its context, and `rates` beside it for `ask`.
+
+        Args:
+            population: P.
+            immigrants: random individuals among the candidates of a generation.
+            archive: capacity.
+            objectives: M.
+            dtype: of the objectives.
+        """
+        fitness, grow, box = self.fitness, self.grow, self.box
+        search = emo.NSGA2(
+            sample=lambda key, context, rates=None: self.sample(key, context),
+            vary=lambda key, a, b, context, rates: self.vary(key, a, b, context, rates),
+            population=population,
+            objectives=objectives,
+            immigrants=immigrants,
+            dtype=dtype,
+            fitness=None if fitness is None else lambda values, context: fitness(values, context),
+            distinct=self.distinct,
+            grow=None if grow is None else lambda drafts, context, rates=None: grow(drafts, context, rates),
+            box=None if box is None else lambda context: box(context),
+        )
+        return emo.Archived(search, archive, self.log_archive)
+
+
+@record
+class SearchState:
+    """All that a search carries from one generation to the next; a checkpoint holds exactly this.
+
+    Attributes:
+        population: `emo.NSGA2State` with a leading `[I]`: the survivors, and a key of each island's own. Generations
+            of random numbers count from 0, the first population.
+        archive: `emo.Archive` with a leading `[I]`: every non-dominated design seen.
+        candidates: pytree of `[I, N, ...]`, genes that wait for their evaluation.
+    """
+
+    population: emo.NSGA2State
+    archive: emo.Archive
+    candidates: Genes
+
+
+@record
+class Metrics:
+    """What one generation reports to the host.
+
+    Attributes:
+        stability: `[I]` float, largest finite crowding distance of the first front (stop rule).
+        front_size: `[I]` int32, members of the archive.
+        best: `[I, M]` float, smallest value of each objective in the archive.
+        merit: `[I]` float, what `Problem.observe` says of the archive.
+    """
+
+    stability: jax.Array
+    front_size: jax.Array
+    best: jax.Array
+    merit: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Spread:
+    """What `jax.shard_map` has spread over devices, for a program inside it.
+
+    Attributes:
+        axis: of the mesh.
+        devices: number of devices along it.
+        islands: a device has islands of its own; else all have the only one, and evaluate their part of its candidates.
+    """
+
+    axis: str
+    devices: int
+    islands: bool
+
+
+def island_keys(key: jax.Array, islands: int) -> jax.Array:
+    """Keys `[I]` of islands: the first searches as it would alone."""
+    others = [jax.random.fold_in(key, 2**31 - 1 - i) for i in range(1, islands)]
+    return jnp.stack([key, *others])
+
+
+def evolved(
+    key: jax.Array,
+    context: Context,
+    seeds: Genes | None,
+    rates: Rates,
+    *,
+    problem: Problem,
+    population: int,
+    immigrants: int,
+    archive: int,
+    generations: int,
+) -> tuple[emo.ArchivedState, jax.Array]:
+    """A whole search of one population, for those that need no word in between. Not jitted; callers vmap.
+
+    Args:
+        key: typed key, consumed.
+        context: arrays that the problem's functions read.
+        seeds: genes `[K, ...]`, K <= P, of the first population, or None.
+        rates: operator probabilities.
+        problem: what is searched.
+        population: P.
+        immigrants: random individuals per generation.
+        archive: capacity of the archive.
+        generations: G, after the first population.
+
+    Returns:
+        The state, and the least of every objective in the archive after each generation `[G + 1, M]`.
+    """
+    sizes = {"population": population, "immigrants": immigrants, "archive": archive}
+    search = problem.search(**sizes, **_objectives(key, context, problem))
+    state, candidates = search.opening(key, seeds, context=context)
+    state, _, best = emo.evolve(
+        state,
+        candidates,
+        generations + 1,
+        evaluate=lambda genes: problem.evaluate(genes, context),
+        tell=functools.partial(search.tell, context=context),
+        ask=functools.partial(search.ask, context=context, rates=rates),
+        observe=lambda state: jnp.min(state.archive.objectives, axis=0),
+        most=generations + 1,
+    )
+    return state, best
+
+
+def _objectives(key: jax.Array, context: Context, problem: Problem) -> dict[str, Any]:
+    """Number and dtype of the objectives."""
+    genes = jax.eval_shape(lambda: problem.random(key[None], context))
+    values = jax.eval_shape(problem.evaluate, genes, context)
+    return {"objectives": values.shape[1], "dtype": values.dtype}
+
+
+def start(
+    key: jax.Array,
+    context: Context,
+    number: jax.typing.ArrayLike = 0,
+    *,
+    problem: Problem,
+    islands: int,
+    population: int,
+    immigrants: int,
+    archive: int,
+) -> SearchState:
+    """The state before the first generation; its random candidates wait to be evaluated. Not jitted.
+
+    Args:
+        key: typed key of the whole search.
+        context: arrays that the problem's functions read.
+        number: `[]` int32, draws the immigrants among the candidates, which joined the first population by number 0.
+        problem: what is searched.
+        islands: I.
+        population: P.
+        immigrants: random individuals per generation; N - P.
+        archive: capacity of each island's archive.
+    """
+    sizes = {"population": population, "immigrants": immigrants, "archive": archive}
+    search = problem.search(**sizes, **_objectives(key, context, problem))
+
+    def one(key: jax.Array) -> SearchState:
+        state, candidates = search.opening(key, draw=jax.random.fold_in(key, number), context=context)
+        return SearchState(population=state.population, archive=state.archive, candidates=candidates)
+
+    return jax.vmap(one)(island_keys(key, islands))
+
+
+@functools.partial(exported_jit, static_argnames=("problem", "chunk", "migration", "spread"))
+def generations(
+    state: SearchState,
+    context: Context,
+    rates: Rates,
+    count: jax.typing.ArrayLike,
+    counted: jax.typing.ArrayLike = True,
+    *,
+    problem: Problem,
+    chunk: int,
+    migration: int = 0,
+    spread: Spread | None = None,
+) -> tuple[SearchState, Metrics]:
+    """`count` generations in one call; jitted, recompiles per problem, shapes and `chunk`.
+
+    A generation evaluates the candidates that wait, lets them compete with the population for survival, enters them
+    into the archive, and asks for the next ones: offspring (as many as parents) and random immigrants (MOHaM, Section
+    V-B; docs/concepts/designs.md). What is to be evaluated in any case, seeds for instance, is put in the place of the
+    candidates. Every `migration` generations the best of every island (as survival sorts them) take the places of the
+    random immigrants of the next one, those of the last one on the first: a ring. They compete there as candidates do.
+
+    Args:
+        state: from `start` or an earlier call.
+        context: arrays that the problem's functions read.
+        rates: operator probabilities, traced.
+        count: `[]` int, generations to do, at most `chunk`; traced.
+        counted: `[]` bool, whether they count as generations: else random numbers go on as if there had been none.
+        problem: what is searched.
+        chunk: most generations of a call.
+        migration: generations from one migration to the next; 0 for none.
+        spread: what is spread over devices, where this runs inside `jax.shard_map` (`search.spread`).
+
+    Returns:
+        The state, and the metrics of the generations `[chunk, I, ...]`, of which the first `count` mean something.
+    """
+    size = state.population.rank.shape[1]
+    search = problem.search(
+        population=size,
+        immigrants=jax.tree.leaves(state.candidates)[0].shape[1] - size,
+        archive=state.archive.valid.shape[1],
+        objectives=state.archive.objectives.shape[-1],
+        dtype=state.archive.objectives.dtype,
+    )
+
+    def tell(own: emo.ArchivedState, candidates: Genes, objectives: jax.Array) -> emo.ArchivedState:
+        told = jax.vmap(functools.partial(search.tell, context=context))(own, candidates, objectives)
+        number = jnp.where(counted, told.population.generation, own.population.generation)
+        return dataclasses.replace(told, population=dataclasses.replace(told.population, generation=number))
+
+    breed = jax.vmap(functools.partial(search.ask, context=context, rates=rates))
+    alone = state.population.rank.shape[0] == 1 and not (spread and spread.islands and spread.devices > 1)
+
+    def ask(own: emo.ArchivedState) -> Genes:
+        candidates = breed(own)
+        if not migration or alone:
+            return candidates
+        done = own.population.generation[0]  # that of all islands
+        due = (done > 0) & (done % migration == 0)
+        return jax.lax.cond(due, lambda own, c: _migrated(own.population, c, spread), lambda _, c: c, own, candidates)
+
+    evaluate = jax.vmap(lambda genes: problem.evaluate(genes, context))
+    if spread is not None and not spread.islands:
+        evaluate = functools.partial(_evaluated_together, evaluate=evaluate, spread=spread)
+    own, candidates, record = emo.evolve(
+        emo.ArchivedState(population=state.population, archive=state.archive),
+        state.candidates,
+        count,
+        evaluate=evaluate,
+        tell=tell,
+        ask=ask,
+        observe=jax.vmap(functools.partial(_metrics, problem=problem, context=context)),
+        most=chunk,
+    )
+    return SearchState(population=own.population, archive=own.archive, candidates=candidates), record
+
+
+light_generations = lean_jit(inspect.unwrap(generations), static_argnames=("problem", "chunk", "migration", "spread"))
+"""`generations`, compiled in two fifths of the time and slower by up to two thirds: for all but long searches."""
+
+
+def _migrated(population: emo.NSGA2State, candidates: Genes, spread: Spread | None) -> Genes:
+    """Candidates `[I, N, ...]`, the best of the island before in the places of the immigrants, or in the last one."""
+    size, total = population.rank.shape[1], jax.tree.leaves(candidates)[0].shape[1]
+    count = max(1, total - size)
+
+    def best(population: emo.NSGA2State) -> Genes:
+        return take(population.genes, jnp.lexsort((-population.crowding, population.rank))[:count])
+
+    def from_before(leaf: jax.Array) -> jax.Array:
+        if spread is None:
+            return jnp.roll(leaf, 1, axis=0)
+        ring = [(i, (i + 1) % spread.devices) for i in range(spread.devices)]
+        return jnp.concatenate([jax.lax.ppermute(leaf[-1:], spread.axis, ring), leaf[:-1]])
+
+    coming = jax.tree.map(from_before, jax.vmap(best)(population))
+    return jax.tree.map(lambda own, new: own.at[:, total - count :].set(new), candidates, coming)
+
+
+def _evaluated_together(genes: Genes, *, evaluate: Callable[[Genes], jax.Array], spread: Spread) -> jax.Array:
+    """Objectives `[1, N, M]` of candidates that every device has, and of which each evaluates a part."""
+    total = jax.tree.leaves(genes)[0].shape[1]
+    width = -(-total // spread.devices)
+    rows = jnp.minimum(jax.lax.axis_index(spread.axis) * width + jnp.arange(width), total - 1)
+    own = evaluate(jax.tree.map(lambda leaf: leaf[:, rows], genes))
+    return jax.lax.all_gather(own, spread.axis, axis=1, tiled=True)[:, :total]
+
+
+def _metrics(state: emo.ArchivedState, *, problem: Problem, context: Context) -> Metrics:
+    """The metrics of one island."""
+    population, archive = state.population, state.archive
+    objectives = population.objectives
+    fitness = objectives if problem.fitness is None else problem.fitness(objectives, context)
+    # Infinite as long as nothing is feasible: then the search has not settled.
+    settled = jnp.where(jnp.any(emo.feasible(objectives)), emo.stability(fitness, population.rank), jnp.inf)
+    merit = jnp.nan if problem.observe is None else problem.observe(archive.objectives, context)
+    dtype = archive.objectives.dtype
+    return Metrics(
+        stability=settled.astype(dtype),
+        front_size=emo.archive_size(archive),
+        best=jnp.min(archive.objectives, axis=0),
+        merit=jnp.asarray(merit, dtype),
+    )

@@ -1,0 +1,86 @@
+"""Job scheduling on given accelerators: G#, its baselines, heuristics and lower bounds."""
+
+from mohamjax.jobs.bounds import JobBound, job_bound
+from mohamjax.jobs.config import JobGoals, JobSearchConfig
+from mohamjax.jobs.genetic import DEFAULT_RATES, PAPER_RATES, STANDARD_RATES, JobRates, gsharp_problem
+from mohamjax.jobs.heuristics import HEURISTICS, Plan, run_heuristic
+from mohamjax.jobs.job_problem import (
+    OBJECTIVES,
+    JobGenes,
+    JobProblem,
+    check_size,
+    decode,
+    evaluate,
+    job_problem,
+    objective_names,
+)
+from mohamjax.jobs.loop_nest import MAPPING_CHOICES, nest_analyses
+from mohamjax.jobs.scheduler import (
+    METHODS,
+    SEEDS,
+    STARTED,
+    JobFront,
+    JobSchedule,
+    check_goals,
+    check_method,
+    check_problem,
+    evaluate_plans,
+    genes_of,
+    run_method,
+    search_islands,
+    seed_plans,
+)
+from mohamjax.jobs.transfer import (
+    RankedSchedule,
+    Transfer,
+    apply_ranked,
+    check_transfer,
+    direct_transfer,
+    ranked_schedule,
+    transfer_of,
+)
+
+__all__ = [
+    "DEFAULT_RATES",
+    "HEURISTICS",
+    "MAPPING_CHOICES",
+    "METHODS",
+    "OBJECTIVES",
+    "PAPER_RATES",
+    "SEEDS",
+    "STANDARD_RATES",
+    "STARTED",
+    "JobBound",
+    "JobFront",
+    "JobGenes",
+    "JobGoals",
+    "JobProblem",
+    "JobRates",
+    "JobSchedule",
+    "JobSearchConfig",
+    "Plan",
+    "RankedSchedule",
+    "Transfer",
+    "apply_ranked",
+    "check_goals",
+    "check_method",
+    "check_problem",
+    "check_size",
+    "check_transfer",
+    "decode",
+    "direct_transfer",
+    "evaluate",
+    "evaluate_plans",
+    "genes_of",
+    "gsharp_problem",
+    "job_bound",
+    "job_problem",
+    "nest_analyses",
+    "objective_names",
+    "ranked_schedule",
+    "run_heuristic",
+    "run_method",
+    "search_islands",
+    "seed_plans",
+    "transfer_of",
+]

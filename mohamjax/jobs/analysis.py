@@ -1,0 +1,302 @@
+"""Job analysis of G#: what a layer takes on a core of a fixed dataflow style, as closed forms on arrays.
+
+G# asks MAESTRO for the no-stall latency and the bandwidth of every (layer, core). Under its settings (no limit on
+buffers or networks, one extra cycle per filter window) MAESTRO's answers for the three styles of MAGMA are the closed
+forms below; they reproduce every row of `maestro/job_analysis.csv` of the reference data, with h rows (clusters) of w
+processing elements and T = R S + 1:
+
+| style | parallel over | latency [cycles] | one tile set [bytes] |
+| --- | --- | --- | --- |
+| `HB` (NVDLA-like) | K over rows, C inside a row | `1 + ceil(K/h) ceil(C/w) P Q T` | `k c R S + c R S + k` |
+| `LB_rs` (Eyeriss-like) | output rows, w per cluster | `1 + K C ceil(P/(w h)) ceil(Q/S) T` | `R S + y (x+S-1) + P x` |
+| `LB_os` (ShiDianNao-like) | R output rows per row | `1 + K C ceil(P/(R h)) ceil(Q/w) (R R S + 1)` | likewise |
+| depthwise, any | 64 channels per element | `1 + min(C, 64) P Q R S` | `C (2 R S + 1)` |
+
+MAESTRO counts one output less in HB's tile where 1 < K < h, and 64 words less in the depthwise one where C is a
+multiple of 64; as these figures decide the bandwidth that the releases print, they are kept. It gives nonsense for one
+layer (AlexNet's first, filter 11 x 11) under the LB styles: a tile of 86 bytes and a negative one; here that layer has
+the tile that the formula says.
+
+Two checks hold by construction where MAESTRO's own model breaks them: a depthwise layer of more channels than the
+elements hold runs in several rounds, and no core does more multiply-accumulates per cycle than it has elements
+(`LB_rs` would, where P exceeds w h / S).
+
+There are no energies here: what MAESTRO prints leaves out multiply-accumulates and the off-chip memory, and its counts
+of buffer accesses follow rules at the edges of tiles for which no closed form is known to us. The loop-nest model has
+energies (`jobs.nest_analyses`).
+
+Axes: N jobs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import abc
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+
+from mohamjax.workload import DIMS, LAYER_TYPES, UniqueLayer, WorkloadShape
+
+Style = Literal["HB", "LB_rs", "LB_os"]
+
+STYLES: tuple[str, ...] = get_args(Style)
+"""Dataflow styles of cores."""
+
+DEMANDS = ("as-released", "per-tile", "compulsory")
+"""How much bandwidth a job asks for, see `bandwidth_demand`."""
+
+NEST_DEMANDS = ("traffic", *DEMANDS)
+"""The same where loop nests say what they move."""
+
+_CHANNELS_PER_ELEMENT = 64  # of a depthwise layer
+_COLUMNS = 64
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class JobShapes:
+    """Layers as MAESTRO takes them: stride 1, no padding, one byte per element.
+
+    A strided or padded layer keeps its output size, so that its multiply-accumulates are exact and its input is
+    `(P + R - 1) x (Q + S - 1)`. Fully connected: K = out, C = in, the rest 1; a matrix product of M rows: P = M.
+
+    Attributes:
+        K: `[N]` int64, output channels per group (1 for a depthwise layer).
+        C: `[N]` int64, input channels per group (all channels of a depthwise layer).
+        P: `[N]` int64, output rows.
+        Q: `[N]` int64, output columns.
+        R: `[N]` int64, filter rows.
+        S: `[N]` int64, filter columns.
+        depthwise: `[N]` bool.
+        groups: `[N]` int64, equal parts that the core runs one after another (groups of a convolution, heads).
+    """
+
+    K: np.ndarray
+    C: np.ndarray
+    P: np.ndarray
+    Q: np.ndarray
+    R: np.ndarray
+    S: np.ndarray
+    depthwise: np.ndarray
+    groups: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.K)
+
+    def __getitem__(self, rows: object) -> JobShapes:
+        """The jobs of these rows (an index array, slice or mask)."""
+        return JobShapes(*(getattr(self, field.name)[rows] for field in dataclasses.fields(self)))
+
+    @property
+    def macs(self) -> np.ndarray:
+        """`[N]` float64, multiply-accumulates."""
+        product = np.ones(len(self))
+        for factor in (self.groups, self.K, self.C, self.P, self.Q, self.R, self.S):
+            product *= factor
+        return product
+
+    @property
+    def tensor_bytes(self) -> np.ndarray:
+        """`[N]` float64, bytes of inputs, weights and outputs together."""
+        shape = self._floats()
+        outputs = np.where(self.depthwise, shape.C, shape.K) * shape.P * shape.Q
+        inputs = shape.C * (shape.P + shape.R - 1) * (shape.Q + shape.S - 1)
+        return shape.groups * (inputs + shape.K * shape.C * shape.R * shape.S + outputs)
+
+    @property
+    def element_bytes(self) -> np.ndarray:
+        """`[N]` int64, buffer that a processing element needs, double buffering included."""
+        return 6 * self.R * self.S * np.where(self.depthwise, _CHANNELS_PER_ELEMENT, 1)
+
+    def _floats(self) -> JobShapes:
+        numbers = {f.name: getattr(self, f.name).astype(float) for f in dataclasses.fields(self)}
+        return JobShapes(**{**numbers, "depthwise": self.depthwise})
+
+
+class JobAnalysis(NamedTuple):
+    """What jobs take on one core.
+
+    Attributes:
+        latency: `[N]` float64, cycles when nothing stalls it; +inf where it cannot run.
+        tile_bytes: `[N]` float64, one tile set in the core's shared buffer (of which double buffering holds two).
+        tiles: `[N]` float64, tile sets that the core works off.
+        tensor_bytes: `[N]` float64, what crosses the chip's edge at least once.
+        traffic_bytes: `[N]` float64, what crosses it with the reuse that the loop nest has; None where the model knows
+            no loop nests.
+        energy: `[N]` float64 [J]; None where the model knows no energies.
+    """
+
+    latency: np.ndarray
+    tile_bytes: np.ndarray
+    tiles: np.ndarray
+    tensor_bytes: np.ndarray
+    traffic_bytes: np.ndarray | None = None
+    energy: np.ndarray | None = None
+
+
+def job_layer(
+    kind: str, bounds: abc.Mapping[str, int], stride: tuple[int, int] = (1, 1), dilation: tuple[int, int] = (1, 1)
+) -> UniqueLayer:
+    """A job as a layer of the loop-nest model.
+
+    Args:
+        kind: `conv`, `gconv`, `tconv`, `dwconv`, `fc`, `bmm`, `rnn` of our importer, or `gemm`, whatever the case.
+        bounds: of the loops, in the letters of `workload.DIMS`; 1 where a letter is missing. A depthwise layer has its
+            channels in G (ours) or in C (the reference data), a matrix product its rows in N (ours) or in P.
+        stride: along the first and second axis.
+        dilation: likewise.
+
+    Raises:
+        ValueError: the kind is not known.
+    """
+    kind = kind.lower()
+    size = {letter: int(bounds.get(letter, 1)) for letter in DIMS}
+    if kind == "dwconv":
+        size |= {"G": size["G"] * size["C"], "K": 1, "C": 1}
+    elif kind in ("fc", "gemm", "bmm"):
+        kind = "fc" if kind == "gemm" else kind
+        size |= {"N": size["N"] * size["P"], "P": 1}
+    elif kind not in LAYER_TYPES:
+        raise ValueError(f"layer type {kind!r} is not known")
+    return UniqueLayer(kind, WorkloadShape(**size, stride=stride, dilation=dilation))
+
+
+def layer_shape(kind: str, bounds: abc.Mapping[str, int]) -> dict[str, int | bool]:
+    """A layer as MAESTRO takes it: a row of `JobShapes`; arguments and errors as for `job_layer`."""
+    layer = job_layer(kind, bounds)
+    size = layer.shape
+    row: dict[str, int | bool] = {d: getattr(size, d) for d in "KCPQRS"} | {"depthwise": layer.type == "dwconv"}
+    if layer.type == "dwconv":
+        return row | {"C": size.G, "groups": size.N}
+    if layer.type in ("conv", "gconv", "tconv"):
+        return row | {"groups": size.G * size.N}
+    return row | {"P": size.P * size.N, "groups": size.G}  # rows of a matrix product are output rows
+
+
+def job_shapes(rows: Sequence[abc.Mapping[str, int | bool]]) -> JobShapes:
+    """Arrays of rows from `layer_shape`."""
+    return JobShapes(
+        **{
+            field.name: np.asarray([row[field.name] for row in rows], bool if field.name == "depthwise" else np.int64)
+            for field in dataclasses.fields(JobShapes)
+        }
+    )
+
+
+def _folds(bound: np.ndarray, lanes: np.ndarray | float) -> np.ndarray:
+    """How often a bound is walked on this many lanes."""
+    return np.ceil(bound / lanes)
+
+
+def analyse(shapes: JobShapes, style: str, rows: object, columns: object = _COLUMNS) -> JobAnalysis:
+    """Analyses every job on one core (G#, Section 3.5).
+
+    Args:
+        shapes: N jobs.
+        style: of `STYLES`.
+        rows: h, height of the array (clusters), or one for each job `[N]`.
+        columns: w, width of the array (elements of a cluster), or one for each job.
+
+    Returns:
+        The analysis.
+
+    Raises:
+        ValueError: there is no such style.
+    """
+    shape = shapes._floats()
+    h, w = np.asarray(rows, float), np.asarray(columns, float)
+    K, C, P, Q, R, S = shape.K, shape.C, shape.P, shape.Q, shape.R, shape.S
+    window = R * S
+    if style == "HB":
+        tiles = _folds(K, h) * _folds(C, w) * P * Q
+        tile_cycles = window + 1
+        k, c = np.minimum(K, h), np.minimum(C, w)
+        tile = k * c * window + c * window + k - ((K > 1) & (h > K))
+    elif style == "LB_rs":
+        tiles = K * C * _folds(P, w * h) * _folds(Q, S)
+        tile_cycles = window + 1
+        x = np.minimum(S, Q)
+        tile = window + (P + _folds(P, w) * (R - 1)) * (x + S - 1) + P * x
+    elif style == "LB_os":
+        tiles = K * C * _folds(P, R * h) * _folds(Q, w)
+        tile_cycles = R * window + 1
+        y, x = np.minimum(P, R * h), np.minimum(Q, w)
+        tile = window + (y + np.minimum(_folds(P, R), h) * (R - 1)) * (x + S - 1) + y * x
+    else:
+        raise ValueError(f"style is {style!r}, expected one of {', '.join(STYLES)}")
+
+    held = np.minimum(C, _CHANNELS_PER_ELEMENT)
+    tiles = np.where(shapes.depthwise, P * Q * _folds(C, _CHANNELS_PER_ELEMENT * h * w), tiles)
+    tile_cycles = np.where(shapes.depthwise, held * window, tile_cycles)
+    short = np.where(C % _CHANNELS_PER_ELEMENT == 0, _CHANNELS_PER_ELEMENT, 0)
+    tile = np.where(shapes.depthwise, C * (2 * window + 1) - short, tile)
+
+    tiles = shape.groups * tiles
+    latency = np.maximum(1 + tiles * tile_cycles, np.ceil(shapes.macs / (h * w)))
+    return JobAnalysis(latency, tile, tiles, shapes.tensor_bytes)
+
+
+def bandwidth_demand(analysis: JobAnalysis, convention: str = "as-released") -> np.ndarray:
+    """Bandwidth that every job asks for so that it does not stall.
+
+    - `as-released`: one tile set over the run time of the whole layer. This is what MAGMA computes; it lies far below
+      the traffic that must cross the chip's edge and is here because published results rest on it.
+    - `per-tile`: one tile set per time of one tile, as the paper's Section 3.5.2 says: the next tile is fetched whole
+      while this one computes, so that nothing is reused between tiles. The other extreme.
+    - `compulsory`: inputs, weights and outputs once each, over the run time of the layer.
+    - `traffic`: what the loop nest reads and writes off-chip, over the run time of the layer: between the two above,
+      and known to the loop-nest model alone.
+
+    Args:
+        analysis: of N jobs.
+        convention: of `DEMANDS`, or of `NEST_DEMANDS` where the analysis has `traffic_bytes`.
+
+    Returns:
+        `[N]` float64, bytes per cycle.
+
+    Raises:
+        ValueError: there is no such convention, or not for this analysis.
+    """
+    first = np.maximum(analysis.latency - 1, 1)  # MAESTRO's latency has one cycle more than its tiles
+    if convention == "as-released":
+        return analysis.tile_bytes / first
+    if convention == "per-tile":
+        return analysis.tile_bytes * analysis.tiles / first
+    if convention == "compulsory":
+        return analysis.tensor_bytes / analysis.latency
+    if convention == "traffic" and analysis.traffic_bytes is not None:
+        return analysis.traffic_bytes / analysis.latency
+    known = DEMANDS if analysis.traffic_bytes is None else NEST_DEMANDS
+    raise ValueError(f"convention is {convention!r}, expected one of {', '.join(known)}")
+
+
+def flexible_rows(
+    shapes: JobShapes,
+    style: str,
+    elements: int,
+    *,
+    shared_buffer: float = 2 * 2**20,
+) -> np.ndarray:
+    """Height of the array that runs each job fastest where the array's shape is free (G#, Section 5.5).
+
+    All heights that divide the number of elements are tried; shapes whose tiles do not fit the shared buffer are left
+    out, unless none fits. Of equally fast ones the one that needs the smallest tile is taken. The buffer of an element
+    chooses no shape: what it holds is the same in all of them.
+
+    Args:
+        shapes: N jobs.
+        style: of `STYLES`.
+        elements: processing elements of the core.
+        shared_buffer: of the core [bytes]; the paper's 2 MB.
+
+    Returns:
+        `[N]` int64, rows; the columns are `elements // rows`.
+    """
+    heights = np.asarray([h for h in range(1, elements + 1) if elements % h == 0])
+    found = [analyse(shapes, style, h, elements // h) for h in heights]
+    latency = np.stack([a.latency for a in found])
+    tile = np.stack([a.tile_bytes for a in found])
+    fits = 2 * tile <= shared_buffer
+    best = np.lexsort((tile, latency, ~fits), axis=0)[0]
+    return heights[best]

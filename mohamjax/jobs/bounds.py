@@ -1,0 +1,122 @@
+"""Lower bounds on the makespan of independent jobs behind one shared bandwidth.
+
+With the work time v of `jobs.shared_link` the makespan is the integral of max(1, D(v) / B), which is one plus
+(D(v) / B - 1)+. The one adds up to V, the work of the longest core. The rest is at least the sum over the jobs of their
+*stalls* (bytes / B - duration)+, the time by which a job exceeds its duration even alone: for x, y >= 0,
+(x + y - 1)+ >= (x - 1)+ + (y - 1)+, so that jobs which run together never stall less than one by one. No schedule,
+therefore, ends before
+
+- its longest job, where it is done soonest with all the bandwidth for itself;
+- V plus all stalls, with V at least the work of every core and at least every job's duration;
+- all bytes over the bandwidth.
+
+Which core runs which job is relaxed: jobs may be cut into parts. That leaves a linear program over x[j, a] >= 0,
+sum_a x[j, a] = 1: minimise T under T >= V + sum x stall, T >= sum x bytes / B, V >= sum_j x duration for every core and
+V >= sum_a x duration for every job. The last three without stalls are the usual relaxation (machine time and bytes).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mohamjax.jobs.table import JobTable
+
+
+class JobBound(NamedTuple):
+    """Lower bounds on the makespan [time units of the table].
+
+    Attributes:
+        longest: the longest job, alone.
+        assignment: relaxation of the assignment over machine time and bytes alone.
+        stalls: the same with stalls and with jobs that are not spread; never below `assignment`.
+    """
+
+    longest: float
+    assignment: float
+    stalls: float
+
+    @property
+    def best(self) -> float:
+        """The largest of them."""
+        return max(self)
+
+
+def _kinds(table: JobTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Duration and bytes with equal accelerators as one column, and how many each column stands for.
+
+    By symmetry some best solution of the relaxation loads equal accelerators equally.
+    """
+    both = np.concatenate([np.asarray(table.duration, float), np.asarray(table.bytes, float)])
+    _, first, inverse = np.unique(both, axis=1, return_index=True, return_inverse=True)
+    count = np.bincount(np.ravel(inverse), minlength=len(first))
+    return table.duration[:, first], table.bytes[:, first], count.astype(float)
+
+
+def _relaxed(work: np.ndarray, carried: np.ndarray, count: np.ndarray, with_stalls: bool) -> float:
+    """The linear program's bound, from its prices, so that no tolerance of the solver puts it too high.
+
+    Args:
+        work: `[N, A]` durations, +inf where a job cannot run.
+        carried: `[N, A]` bytes / B.
+        count: `[A]` accelerators of each kind.
+        with_stalls: whether jobs stall, and keep together.
+    """
+    from scipy import optimize, sparse
+
+    jobs, kinds = work.shape
+    job, kind = np.nonzero(np.isfinite(work))
+    length, bytes_time = work[job, kind], carried[job, kind]
+    stall = np.maximum(bytes_time - length, 0.0) * with_stalls
+    parts = np.arange(len(job))
+    # Columns: the parts, V, T. Rows: the kinds' work, the jobs' durations, V + stalls, bytes.
+    rows: list[Any] = [sparse.csr_array((length / count[kind], (kind, parts)), shape=(kinds, len(job)))]
+    if with_stalls:
+        rows.append(sparse.csr_array((length, (job, parts)), shape=(jobs, len(job))))
+    rows += [sparse.csr_array(stall[None, :]), sparse.csr_array(bytes_time[None, :])]
+    under: Any = sparse.vstack(rows).tocsr()
+    above = np.zeros((under.shape[0], 2))
+    above[:-2, 0] = -1.0
+    above[-2] = 1.0, -1.0
+    above[-1] = 0.0, -1.0
+    whole = sparse.csr_array((np.ones(len(job)), (job, parts)), shape=(jobs, len(job) + 2))
+    cost = np.zeros(len(job) + 2)
+    cost[-1] = 1.0
+    found = optimize.linprog(
+        cost,
+        A_ub=sparse.hstack([under, sparse.csr_array(above)]).tocsr(),
+        b_ub=np.zeros(under.shape[0]),
+        A_eq=whole,
+        b_eq=np.ones(jobs),
+        method="highs",
+    )
+    if found.status != 0:
+        raise RuntimeError(f"the linear program was not solved: {found.message}")
+    # Prices >= 0 on the rows: those of the last two add up to 1, those of the others to the price of V. Any such
+    # prices give a bound: every part costs at least its job's cheapest.
+    price = np.maximum(-found.ineqlin.marginals, 0.0)
+    price[-2:] /= price[-2:].sum()
+    total = price[:-2].sum()
+    price[:-2] = price[:-2] * (price[-2] / total) if total > 0 else price[-2] / len(price[:-2])
+    each = np.full(work.shape, np.inf)
+    each[job, kind] = under.T @ price
+    return float(each.min(axis=1).sum())
+
+
+def job_bound(table: JobTable) -> JobBound:
+    """Bounds of a table whose accelerators all share its one resource (as `problem.job_problem` checks).
+
+    Args:
+        table: N >= 1 jobs, each of which can run somewhere.
+    """
+    duration, traffic, count = _kinds(table)
+    carried = np.where(np.isfinite(duration), traffic, 0.0) / table.bandwidth[0]
+    longest = float(np.maximum(duration, carried).min(axis=1).max())
+    if longest == 0:
+        return JobBound(0.0, 0.0, 0.0)
+    # In units of the longest job, so that the solver's tolerances mean something.
+    assignment, stalls = (
+        _relaxed(duration / longest, carried / longest, count, with_stalls) * longest for with_stalls in (False, True)
+    )
+    return JobBound(longest, assignment, max(assignment, stalls))

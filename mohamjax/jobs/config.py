@@ -1,0 +1,76 @@
+"""Settings of a search for job schedules, and what tenants want of one."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from mohamjax.emo.loop import MAX_POPULATION
+from mohamjax.errors import InputError
+from mohamjax.jobs.job_problem import JobProblem, job_problem
+from mohamjax.jobs.table import JobTable
+
+
+@dataclasses.dataclass(frozen=True)
+class JobSearchConfig:
+    """Sizes of a search.
+
+    Attributes:
+        population: schedules of a generation.
+        generations: bred ones, after the first population.
+        objectives: of `problem.OBJECTIVES`; several give a front.
+        seed: of all randomness.
+        archive: capacity for the front of several objectives.
+    """
+
+    population: int = 50
+    generations: int = 199
+    objectives: tuple[str, ...] = ("makespan",)
+    seed: int = 0
+    archive: int = 64
+
+    def __post_init__(self) -> None:
+        """Checks the values; raises InputError."""
+        if self.population < 2 or self.generations < 0:
+            raise InputError(
+                f"{self.population} schedules and {self.generations} generations are too few",
+                item="search",
+                remedy="take at least 2 schedules and 0 generations",
+            )
+        if self.population > MAX_POPULATION:
+            raise InputError(
+                f"{self.population:,} schedules at once", item="population", remedy=f"take at most {MAX_POPULATION:,}"
+            )
+
+    @property
+    def evaluations(self) -> int:
+        """Schedules evaluated by a search."""
+        return self.population * (self.generations + 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class JobGoals:
+    """What tenants want, beside a short makespan; see `problem.job_problem`. What is None is as the table has it.
+
+    Attributes:
+        weight: per job, or None.
+        deadline: per job [time units], or None.
+        target: per job the place at which it should end, or None.
+    """
+
+    weight: tuple[float, ...] | None = None
+    deadline: tuple[float, ...] | None = None
+    target: tuple[int, ...] | None = None
+
+    def problem(self, table: JobTable, **sizes: Any) -> JobProblem:
+        """The problem of a table with these goals; keywords as for `problem.job_problem`."""
+        whole = self.of(table)
+        return job_problem(table, weight=whole.weight, deadline=whole.deadline, target=whole.target, **sizes)
+
+    def of(self, table: JobTable) -> JobGoals:
+        """These goals, completed by those of a table."""
+        return JobGoals(
+            weight=table.weight if self.weight is None else self.weight,
+            deadline=table.deadline if self.deadline is None else self.deadline,
+            target=table.target if self.target is None else self.target,
+        )

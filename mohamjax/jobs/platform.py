@@ -1,0 +1,317 @@
+"""Platforms of G#: cores of fixed dataflow styles behind one shared bandwidth, and the job table of jobs on them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections import abc
+from collections.abc import Sequence
+
+import numpy as np
+
+from mohamjax.errors import InputError
+from mohamjax.hardware import Template
+from mohamjax.jobs.analysis import (
+    STYLES,
+    JobAnalysis,
+    JobShapes,
+    analyse,
+    bandwidth_demand,
+    flexible_rows,
+    job_shapes,
+    layer_shape,
+)
+from mohamjax.jobs.table import JobTable
+from mohamjax.schedule.design import CYCLE_S
+from mohamjax.workload import DIMS, TASKS, ApplicationModel, UniqueLayer
+
+_COLUMNS = 64  # of every array of the paper
+SHARED = "system"
+"""Name of the resource that all cores share."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class JobBatch:
+    """Independent jobs of several tenants.
+
+    Attributes:
+        names: of N jobs, distinct.
+        layers: what each computes.
+        tenants: whom each belongs to.
+        weight: importance of each.
+        deadline: cycles, +inf for none.
+        target: place at which each should end, a permutation of 0..N-1.
+    """
+
+    names: tuple[str, ...]
+    layers: tuple[UniqueLayer, ...]
+    tenants: tuple[str, ...]
+    weight: tuple[float, ...]
+    deadline: tuple[float, ...]
+    target: tuple[int, ...]
+
+    def wanted(self, table: JobTable) -> JobTable:
+        """The table of these jobs with whom they are for and what is wanted of them, as far as anybody says it."""
+        count = len(self.names)
+        return dataclasses.replace(
+            table,
+            tenants=self.tenants if any(self.tenants) else None,
+            weight=self.weight if set(self.weight) != {1.0} else None,
+            deadline=self.deadline if np.isfinite(self.deadline).any() else None,
+            target=self.target if self.target != tuple(range(count)) else None,
+        )
+
+    @functools.cached_property
+    def shapes(self) -> JobShapes:
+        """The layers as MAESTRO takes them."""
+        return job_shapes(
+            [layer_shape(layer.type, dict(zip(DIMS, layer.shape.bounds, strict=True))) for layer in self.layers]
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Core:
+    """A sub-accelerator.
+
+    Attributes:
+        style: dataflow, of `job_analysis.STYLES`.
+        rows: height of the array of processing elements.
+        columns: its width.
+        flexible: the shape of the array is chosen for every job; only the number of elements is fixed.
+    """
+
+    style: str
+    rows: int
+    columns: int = _COLUMNS
+    flexible: bool = False
+
+    def __post_init__(self) -> None:
+        """Checks the values; raises ValueError."""
+        if self.style not in STYLES:
+            raise ValueError(f"style is {self.style!r}, expected one of {', '.join(STYLES)}")
+        if self.rows < 1 or self.columns < 1:
+            raise ValueError(f"an array of {self.rows} x {self.columns} elements has no element")
+
+    @property
+    def elements(self) -> int:
+        """Processing elements."""
+        return self.rows * self.columns
+
+    def __str__(self) -> str:
+        return f"{self.style} {self.rows}x{self.columns}{' flexible' if self.flexible else ''}"
+
+
+@dataclasses.dataclass(frozen=True)
+class TemplateCore:
+    """A sub-accelerator that is a template at its largest sizes; the loop-nest model alone knows what it takes."""
+
+    template: Template
+
+    def __str__(self) -> str:
+        return self.template.name
+
+
+@dataclasses.dataclass(frozen=True)
+class Platform:
+    """Cores behind one bandwidth.
+
+    Attributes:
+        name: for people.
+        cores: A cores.
+    """
+
+    name: str
+    cores: tuple[Core | TemplateCore, ...]
+
+
+PLATFORMS = {
+    "S1": ((4, "HB", 32),),
+    "S2": ((3, "HB", 32), (1, "LB", 32)),
+    "S3": ((8, "HB", 128),),
+    "S4": ((7, "HB", 128), (1, "LB", 128)),
+    "S5": ((3, "HB", 128), (1, "LB", 128), (3, "HB", 64), (1, "LB", 64)),
+    "S6": ((7, "HB", 128), (1, "LB", 128), (7, "HB", 64), (1, "LB", 64)),
+}
+"""Settings of G#'s Table 4: (how many, style, rows), 64 columns each. LB stands for one of the LB styles."""
+
+
+def named_platform(name: str, *, lb: str = "LB_rs", flexible: bool = False) -> Platform:
+    """A setting of G#'s Table 4.
+
+    Args:
+        name: of `PLATFORMS`.
+        lb: what LB is: `LB_rs` (Eyeriss-like, the paper's text) or `LB_os` (ShiDianNao-like, what the released script
+            builds).
+        flexible: the shape of every array is chosen per job (Section 5.5).
+
+    Raises:
+        ValueError: there is no such setting or style.
+    """
+    if name not in PLATFORMS:
+        raise ValueError(f"platform is {name!r}, expected one of {', '.join(PLATFORMS)}")
+    cores = tuple(
+        Core(lb if style == "LB" else style, rows, flexible=flexible)
+        for count, style, rows in PLATFORMS[name]
+        for _ in range(count)
+    )
+    return Platform(f"{name}{' flexible' if flexible else ''}", cores)
+
+
+POOLS = (*TASKS, "mixed")
+"""Classes of networks that jobs are drawn from (G#, Section 5.1.1); mixed is all of them."""
+
+
+def _drawn(application: ApplicationModel, pool: str, sample: int, seed: int) -> list[int]:
+    """Layers drawn with replacement from the networks of a pool.
+
+    Raises:
+        ValueError: there is no such pool.
+        InputError: a network says no task, or a task of the pool has no layers.
+    """
+    if pool not in POOLS:
+        raise ValueError(f"pool is {pool!r}, expected one of {', '.join(POOLS)}")
+    for network in application.networks:
+        if not network.task:
+            raise InputError(
+                "no task is said, so that it is in no pool",
+                item=f"network {network.name}",
+                remedy=f"list the networks in a scenario YAML with `task: {TASKS[0]}` (or {' or '.join(TASKS[1:])})",
+            )
+    tasks = TASKS if pool == "mixed" else (pool,)
+    owners = [application.networks[n].task for n in application.network_of_layer]
+    own = [[i for i, task in enumerate(owners) if task == wanted] for wanted in tasks]
+    for task, layers in zip(tasks, own, strict=True):
+        if not layers:
+            there = [known for known in TASKS if known in owners]
+            raise InputError(
+                f"the pool {pool} needs {task} networks, and {application.name} has none",
+                item="argument `pool`",
+                remedy=f"draw from {' or '.join(there)}, or add networks of this task",
+            )
+    rng = np.random.default_rng(seed)
+    shares = rng.permutation(np.resize(rng.permutation(len(tasks)), sample))
+    place = rng.integers([len(own[k]) for k in shares])
+    return [own[k][p] for k, p in zip(shares, place, strict=True)]
+
+
+def batch_of_layers(
+    application: ApplicationModel, *, sample: int | None = None, seed: int = 0, pool: str | None = None
+) -> JobBatch:
+    """Independent jobs from the layers of networks: a tenant per network.
+
+    Args:
+        application: networks.
+        sample: how many jobs to draw with replacement, as G# does; None takes every layer once.
+        seed: of the draw.
+        pool: of `POOLS`, draws from the networks of this task alone, every layer as likely. `mixed` draws equal shares
+            (to one job) from each task, however many layers its networks have: a recommendation model has few.
+
+    Raises:
+        ValueError: there is no such pool, or one without `sample`.
+        InputError: a network says no task, or a task of the pool has no layers.
+    """
+    if pool is not None:
+        if sample is None:
+            raise ValueError(f"the pool {pool} is to draw jobs from; say how many")
+        chosen = _drawn(application, pool, sample, seed)
+    elif sample is not None:
+        chosen = np.random.default_rng(seed).integers(len(application.layers), size=sample)
+    else:
+        chosen = range(len(application.layers))
+    layers, names, tenants, weight, deadline = [], [], [], [], []
+    for place, i in enumerate(chosen):
+        layer = application.layers[i]
+        network = application.networks[application.network_of_layer[i]]
+        layers.append(UniqueLayer(layer.type, layer.shape))
+        names.append(f"{place} {network.name}/{layer.name}")
+        tenants.append(network.name)
+        weight.append(network.weight)
+        deadline.append(network.deadline_s / CYCLE_S)
+    return JobBatch(
+        names=tuple(names),
+        layers=tuple(layers),
+        tenants=tuple(tenants),
+        weight=tuple(weight),
+        deadline=tuple(deadline),
+        target=tuple(range(len(layers))),
+    )
+
+
+def platform_table(
+    names: Sequence[str],
+    shapes: JobShapes,
+    platform: Platform,
+    bandwidth: float,
+    *,
+    demand: str = "as-released",
+) -> JobTable:
+    """The job analysis table of independent jobs on a platform (G#, Figure 3), from the closed forms.
+
+    Args:
+        names: of N jobs, distinct.
+        shapes: of the jobs.
+        platform: with A cores.
+        bandwidth: what all cores share [bytes per cycle, GB/s at 1 GHz].
+        demand: convention of `job_analysis.bandwidth_demand`.
+
+    Returns:
+        As `analysis_table`, without energies.
+
+    Raises:
+        InputError: a core is a template.
+    """
+    analyses: dict[Core | TemplateCore, JobAnalysis] = {}
+    for core in dict.fromkeys(platform.cores):
+        if isinstance(core, TemplateCore):
+            raise InputError(
+                "is a template, which the closed forms do not know",
+                item=f"core {core}",
+                remedy="take the argument `cost_model=loop-nest`",
+            )
+        rows = flexible_rows(shapes, core.style, core.elements) if core.flexible else np.full(len(shapes), core.rows)
+        analyses[core] = analyse(shapes, core.style, rows, core.elements // rows)
+    return analysis_table(names, platform, analyses, bandwidth, demand=demand)
+
+
+def _bytes(analysis: JobAnalysis, demand: str) -> np.ndarray:
+    """`[N]`, what the demand carries in a job's own time; 0 where it cannot run."""
+    able = np.isfinite(analysis.latency)
+    return np.where(able, bandwidth_demand(analysis, demand) * np.where(able, analysis.latency, 0.0), 0.0)
+
+
+def analysis_table(
+    names: Sequence[str],
+    platform: Platform,
+    analyses: abc.Mapping[Core | TemplateCore, JobAnalysis],
+    bandwidth: float,
+    *,
+    demand: str,
+) -> JobTable:
+    """The job table of analyses of N jobs on every kind of core of a platform.
+
+    Args:
+        names: of the jobs, distinct.
+        platform: with A cores.
+        analyses: of the jobs on each distinct core.
+        bandwidth: what all cores share [bytes per cycle, GB/s at 1 GHz].
+        demand: convention of `job_analysis.bandwidth_demand`.
+
+    Returns:
+        The table in cycles, with one resource that all cores use. The bytes of a job are what its demand carries in
+        the time that it takes without stalls. Energies where all analyses have them.
+    """
+    labels = [f"{i} {core}" for i, core in enumerate(platform.cores)]
+    each = [analyses[core] for core in platform.cores]
+    energy = [analysis.energy for analysis in each if analysis.energy is not None]
+    return JobTable(
+        jobs=tuple(names),
+        accelerators=tuple(labels),
+        duration=np.stack([analysis.latency for analysis in each], axis=1),
+        bytes=np.stack([_bytes(analysis, demand) for analysis in each], axis=1),
+        energy=np.stack(energy, axis=1) if len(energy) == len(each) else None,
+        predecessors=((),) * len(names),
+        resources=(SHARED,),
+        bandwidth=(float(bandwidth),),
+        resources_of_accelerator=((0,),) * len(platform.cores),
+        time_unit="cycles",
+    )

@@ -1,0 +1,307 @@
+"""The main road of G#: from a job table to schedules by any method, counted alike, evaluated in double precision."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib.util
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax import emo
+from mohamjax.emo.loop import Problem, evolved, island_keys
+from mohamjax.errors import InputError
+from mohamjax.jobs.baselines import LIBRARY_METHODS, library_search
+from mohamjax.jobs.config import JobGoals, JobSearchConfig
+from mohamjax.jobs.genetic import (
+    DEFAULT_RATES,
+    PAPER_RATES,
+    STANDARD_RATES,
+    JobRates,
+    gsharp_problem,
+    random_problem,
+    standard_problem,
+)
+from mohamjax.jobs.heuristics import HEURISTICS, Plan, run_heuristic
+from mohamjax.jobs.job_problem import OBJECTIVES, JobGenes, JobProblem, evaluate
+from mohamjax.jobs.reinforcement import LEARNING_METHODS, learning_search
+from mohamjax.jobs.shared_link import priority_order
+from mohamjax.jobs.table import JobTable
+from mohamjax.runtime.struct import shown_briefly, take
+from mohamjax.schedule.fluid import padded_jobs
+
+SEEDS = ("LPT-EFT", "LPT-stall", "HEFT", "FCFS-MET", "SJF-MET", "SJF-OLB", "FCFS-OLB")
+"""Heuristics whose schedules seed G#."""
+
+
+@shown_briefly
+@dataclasses.dataclass(frozen=True, eq=False)
+class JobSchedule:
+    """One schedule, and how it was found.
+
+    Attributes:
+        method: its name.
+        plan: accelerators and order.
+        objectives: every one of `problem.OBJECTIVES`, in double precision.
+        evaluations: schedules evaluated to find it.
+        seconds: wall time, compile time included.
+        history: (evaluations so far, best value of the first objective so far), in single precision.
+    """
+
+    method: str
+    plan: Plan
+    objectives: dict[str, float]
+    evaluations: int
+    seconds: float
+    history: tuple[tuple[int, float], ...] = ()
+
+
+@shown_briefly
+@dataclasses.dataclass(frozen=True, eq=False)
+class JobFront:
+    """Schedules of one search that do not dominate each other, by rising first objective; one where there is one."""
+
+    method: str
+    schedules: tuple[JobSchedule, ...]
+
+    @property
+    def best(self) -> JobSchedule:
+        """The schedule with the least first objective."""
+        return self.schedules[0]
+
+
+def genes_of(plans: Sequence[Plan], jobs: int) -> JobGenes:
+    """Genes `[K, J]` of plans, padded to J jobs."""
+
+    def pad(rows: list[np.ndarray], dtype: Any) -> jax.Array:
+        return jnp.asarray(np.stack([np.pad(row, (0, jobs - len(row))) for row in rows]), dtype)
+
+    return JobGenes(
+        accelerator=pad([p.accelerator for p in plans], jnp.int32),
+        priority=pad([p.priority for p in plans], jnp.float32),
+    )
+
+
+def _plans(genes: JobGenes, count: int) -> list[Plan]:
+    """Plans of genes `[K, J]`, the first `count` jobs of which are real."""
+    where = np.asarray(genes.accelerator)[:, :count]
+    order = np.asarray(priority_order(genes.priority[:, :count]))
+    return [Plan(a, o) for a, o in zip(where, order, strict=True)]
+
+
+def seed_plans(table: JobTable) -> list[Plan]:
+    """The schedules of `SEEDS`."""
+    return [run_heuristic(name, table) for name in SEEDS]
+
+
+def evaluate_plans(table: JobTable, plans: Sequence[Plan], goals: JobGoals | None = None) -> list[dict[str, float]]:
+    """Every objective of every plan, in double precision.
+
+    Args:
+        table: the jobs.
+        plans: K schedules.
+        goals: for the objectives that need them.
+    """
+    with jax.enable_x64(True):
+        problem = (goals or JobGoals()).problem(table, dtype=jnp.float64)
+        genes = genes_of(plans, len(table.jobs))
+        values = np.asarray(_evaluated(genes, problem))
+    return [dict(zip(OBJECTIVES, map(float, row), strict=True)) for row in values]
+
+
+@jax.jit
+def _evaluated(genes: JobGenes, problem: JobProblem) -> jax.Array:
+    return evaluate(genes, problem, OBJECTIVES)
+
+
+@functools.partial(jax.jit, static_argnames=("problem", "population", "archive", "generations"))
+def _searched(
+    keys: jax.Array, context: JobProblem, seeds: JobGenes | None, rates: JobRates, **sizes: Any
+) -> tuple[emo.Archive, jax.Array]:
+    """What `search_islands` returns, of islands with a key each."""
+
+    def one(key: jax.Array, context: JobProblem, seeds: JobGenes | None) -> tuple[emo.Archive, jax.Array]:
+        state, best = evolved(key, context, seeds, rates, immigrants=0, **sizes)
+        return state.archive, best
+
+    return jax.vmap(one, out_axes=(0, 1))(keys, context, seeds)
+
+
+def search_islands(
+    key: jax.Array,
+    context: JobProblem,
+    config: JobSearchConfig,
+    *,
+    rates: JobRates = DEFAULT_RATES,
+    seeds: JobGenes | None = None,
+    problem: Problem | None = None,
+) -> tuple[emo.Archive, jax.Array]:
+    """Searches I problems side by side; compiles once per sizes, whatever the problems.
+
+    Args:
+        key: typed key, consumed.
+        context: problems with a leading `[I]`.
+        config: sizes; its seed is not used.
+        rates: probabilities of the operators, traced.
+        seeds: `[I, K, J]`, first individuals, or None.
+        problem: what is searched and how; default `gsharp_problem`.
+
+    Returns:
+        The archive `[I, ...]` of the best schedules, and the best value of every objective after each generation,
+        `[G + 1, I, M]`.
+    """
+    chosen = gsharp_problem(config.objectives) if problem is None else problem
+    archive = 2 if len(config.objectives) == 1 else config.archive
+    # Rates of one type whatever was passed: others would compile anew.
+    traced = jax.tree.map(lambda rate: jnp.asarray(rate, jnp.float32), rates)
+    return _searched(
+        island_keys(key, context.mask.shape[0]), context, seeds, traced,
+        problem=chosen, population=config.population, archive=archive, generations=config.generations,
+    )  # fmt: skip
+
+
+def _genetic(
+    table: JobTable,
+    goals: JobGoals,
+    config: JobSearchConfig,
+    *,
+    rates: JobRates,
+    make: Callable[[tuple[str, ...]], Problem],
+    seeded: bool,
+    given: Sequence[Plan] = (),
+) -> tuple[list[Plan], list[tuple[int, float]]]:
+    """Non-dominated plans of one search, seeds among them, and its history."""
+    jobs = padded_jobs(len(table.jobs))
+    context = jax.tree.map(lambda leaf: leaf[None], goals.problem(table, jobs=jobs))
+    plans = [*given, *(seed_plans(table) if seeded else ())][: config.population]
+    seeds = jax.tree.map(lambda leaf: leaf[None], genes_of(plans, jobs)) if plans else None
+    archive, best = search_islands(
+        jax.random.key(config.seed), context, config, rates=rates, seeds=seeds, problem=make(config.objectives)
+    )
+    valid = np.asarray(archive.valid[0])
+    found = _plans(take(archive.genes, (0, valid)), len(table.jobs))
+    steps = [(config.population * (g + 1), float(v)) for g, v in enumerate(np.asarray(best)[:, 0, 0])]
+    return found + plans, steps
+
+
+GENETIC: dict[str, dict[str, Any]] = {
+    "gsharp": {"rates": DEFAULT_RATES, "make": gsharp_problem, "seeded": True},
+    "gsharp-unseeded": {"rates": DEFAULT_RATES, "make": gsharp_problem, "seeded": False},
+    "gsharp-paper": {
+        "rates": PAPER_RATES,
+        "make": functools.partial(gsharp_problem, informed=False),
+        "seeded": False,
+    },
+    "standard-ga": {"rates": STANDARD_RATES, "make": standard_problem, "seeded": False},
+    "random": {"rates": PAPER_RATES, "make": random_problem, "seeded": False},
+}
+
+"""Methods on the shared loop: rates, the problem of the loop for some objectives, whether heuristics seed it."""
+
+STARTED = tuple(name for name in GENETIC if name != "random")
+"""Methods that start from schedules that are given, before those of heuristics. Random search draws all anew."""
+
+METHODS = (*GENETIC, *HEURISTICS, *LEARNING_METHODS, *LIBRARY_METHODS)
+"""Names of all methods: G# in three forms, baselines on the same loop, heuristics, learning methods, optimisers of a
+library."""
+
+
+def check_method(method: str, config: JobSearchConfig) -> None:
+    """Complains about a method that is not there or cannot search these objectives.
+
+    Raises:
+        InputError: it is not known, its library is not installed, or it takes one objective.
+    """
+    if method not in METHODS:
+        raise InputError(f"{method!r} is not known", item="method", remedy=f"name one of {', '.join(METHODS)}")
+    if method in LIBRARY_METHODS and importlib.util.find_spec("nevergrad") is None:
+        remedy = "run pip install 'mohamjax[baselines]'"
+        raise InputError(f"{method} needs nevergrad, which is not installed", item="method", remedy=remedy)
+    if len(config.objectives) > 1 and method in (*LEARNING_METHODS, *LIBRARY_METHODS):
+        raise InputError(f"{method} takes one objective", item="objective", remedy="name one, or use gsharp")
+
+
+def check_goals(config: JobSearchConfig, goals: JobGoals) -> None:
+    """Complains about objectives that the goals have no data for.
+
+    Raises:
+        InputError: tardiness, lateness or missed deadlines without a deadline.
+    """
+    wanted = [name for name in config.objectives if name in ("tardiness", "lateness", "missed")]
+    if wanted and not np.isfinite(goals.deadline or np.inf).any():
+        raise InputError(
+            "no job has a deadline",
+            item="objective",
+            remedy=f"give deadline_cycles in a jobs file or `deadline` in a job table, or leave {wanted[0]} out",
+        )
+
+
+def check_problem(table: JobTable, config: JobSearchConfig, goals: JobGoals) -> None:
+    """Complains about what no method can schedule, or not for these objectives.
+
+    Raises:
+        InputError: the table is not for G#, or an objective needs energies or deadlines that are not there.
+    """
+    goals.problem(table)  # complains about what is no problem of G#
+    if table.energy is None and {"energy", "edp"} & set(config.objectives):
+        raise InputError(
+            "the job table has no energies (closed forms know none)",
+            item="objective",
+            remedy="take the argument `cost_model=loop-nest`, give a job table with energy_J, or minimise makespan",
+        )
+    check_goals(config, goals.of(table))
+
+
+def run_method(
+    method: str,
+    table: JobTable,
+    config: JobSearchConfig | None = None,
+    goals: JobGoals | None = None,
+    given: Sequence[Plan] = (),
+) -> JobFront:
+    """Schedules a table by one method.
+
+    Args:
+        method: of `METHODS`. `gsharp` starts from the heuristics of `SEEDS`, `gsharp-unseeded` from random schedules;
+            `gsharp-paper` has the paper's operators and rates alone and evenly drawn schedules. A2C and PPO learn from
+            batches of as many episodes as the population has schedules.
+        table: independent jobs behind one bandwidth.
+        config: sizes, objectives and seed; default 10,000 evaluations, makespan.
+        goals: weights, deadlines and targets of the jobs.
+        given: schedules that are there already, such as a transferred one; first individuals of the methods in
+            `STARTED`, as many as the population takes; the others do not look at them.
+
+    Returns:
+        The best schedule, or with several objectives the schedules that do not dominate each other.
+
+    Raises:
+        InputError: the method is not known or not installed, or the table is not for G#.
+    """
+    config, goals = config or JobSearchConfig(), goals or JobGoals()
+    check_method(method, config)
+    began = time.perf_counter()
+    check_problem(table, config, goals)
+    history: list[tuple[int, float]] = []
+    evaluations = config.evaluations
+    if method in GENETIC:
+        plans, history = _genetic(table, goals, config, **GENETIC[method], given=given if method in STARTED else ())
+    elif method in HEURISTICS:
+        plans, evaluations = [run_heuristic(method, table, config.seed)], 1
+    elif method in LEARNING_METHODS:
+        genes, history = learning_search(method, goals.problem(table, jobs=padded_jobs(len(table.jobs))), config)
+        plans = _plans(genes, len(table.jobs))
+    else:
+        genes, history = library_search(method, goals.problem(table), config)
+        plans = _plans(genes, len(table.jobs))
+    values = evaluate_plans(table, plans, goals)
+    keep = emo.distinct_front(np.asarray([[row[name] for name in config.objectives] for row in values]))
+    seconds = time.perf_counter() - began
+    return JobFront(
+        method,
+        tuple(JobSchedule(method, plans[i], values[i], evaluations, seconds, tuple(history)) for i in keep),
+    )

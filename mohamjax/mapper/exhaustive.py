@@ -1,0 +1,559 @@
+"""Every mapping of a small map space: its true Pareto set, and how many mappings there are.
+
+The factor splits are listed on the host, dimension by dimension; a partial split that already breaks a fanout or a
+capacity is dropped with everything below it, since further factors only make it larger. Every split that remains
+comes with all its loop orders, of which the cost model tells only some apart: one of each class is evaluated. A
+mapping is an index (row of the split, class of the orders in mixed radix), decoded inside the jitted evaluation.
+
+Orders of equal cost, link transfers off (`mapping.cost`):
+
+- loops of bound 1 have no place;
+- at level 0 no order matters, since every MAC takes one word of each data space per cycle;
+- for weights and outputs the innermost run of loops that do not move them is free, whatever its order;
+- for inputs a delivery is cheaper than the whole tile only in the innermost run of loops along one sliding axis (and
+  K, which does not move them); what follows the first loop off that axis costs whole tiles in any order;
+- the order of spatial loops decides wires alone, hence nothing where a hop costs nothing.
+
+Axes as in `mapping.space`: S = 3 L slots, L levels, D dimensions; B mappings of a batch.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import functools
+import itertools
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.dims import C, K, N, P, Q, R, S, tensor_words
+from mohamjax.errors import InputError
+from mohamjax.hardware import Technology, Template, fits
+from mohamjax.mapper.problems import MapperContext, children_room, context
+from mohamjax.mapper.sets import undominated
+from mohamjax.mapping import Mapping, MappingTables, on_own_hardware, tabulate_sets
+from mohamjax.mapping.space import MapSpace
+from mohamjax.mapping.tables import assemble
+from mohamjax.runtime.programs import light_jit
+from mohamjax.runtime.struct import record
+from mohamjax.workload import DIMS, UniqueLayer
+
+_FREE_OF_WEIGHTS = {N, P, Q}
+_FREE_OF_OUTPUTS = {C, R, S}
+_SLIDES = {P: 0, R: 0, Q: 1, S: 1}
+
+_ROWS = 1 << 17  # partial splits held at a time
+_BATCH = 2048
+_FRONT = 1024  # rows of the front that a batch is compared with inside jit
+
+
+@dataclasses.dataclass(frozen=True)
+class SpaceSize:
+    """How large a map space is.
+
+    Attributes:
+        splits: ways to split the loop bounds into factors that break no constraint, fanout or capacity.
+        mappings: splits with all their loop orders; loops of bound 1 have no place in an order.
+        classes: mappings of which the cost model can tell the orders apart: those evaluated.
+    """
+
+    splits: int
+    mappings: int
+    classes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class ExhaustiveProgress:
+    """How far an enumeration is.
+
+    Attributes:
+        problems: (unique layer, template) pairs in all.
+        done: pairs enumerated.
+        evaluations: mappings evaluated so far, in all pairs.
+        total: mappings to evaluate in all.
+        seconds: since the first evaluation began, compile included.
+    """
+
+    problems: int
+    done: int
+    evaluations: int
+    total: int
+    seconds: float
+
+
+# ---------------------------------------------------------------- loop orders
+
+
+def _input_run(loops: Sequence[int]) -> tuple[int, ...]:
+    """The innermost loops whose order the deliveries of inputs depend on; -1 for a loop that moves whole tiles."""
+    run: list[int] = []
+    axis = None
+    for d in loops:
+        if d == K:
+            run.append(d)
+        elif d not in _SLIDES:
+            return (*run, -1) if axis is None else tuple(run)
+        elif axis in (None, _SLIDES[d]):
+            axis = _SLIDES[d]
+            run.append(d)
+        else:
+            break
+    return tuple(run)
+
+
+def _signature(loops: Sequence[int]) -> tuple[Any, ...]:
+    """What the cost model reads from a temporal order, innermost loop first."""
+    weights = frozenset(itertools.takewhile(_FREE_OF_WEIGHTS.__contains__, loops))
+    outputs = frozenset(itertools.takewhile(_FREE_OF_OUTPUTS.__contains__, loops))
+    return weights, outputs, _input_run(loops)
+
+
+@functools.cache
+def order_classes(mask: int, prescribed: tuple[int, ...], kind: str) -> tuple[tuple[tuple[int, ...], ...], int]:
+    """Loop orders of one level (or of one of its axes) of which each stands for those of equal cost.
+
+    Args:
+        mask: bit d is set where the loop over dimension d has a bound above 1.
+        prescribed: dimensions that the template puts innermost, in this order.
+        kind: `temporal`, `spatial` (all orders differ) or `free` (none do).
+
+    Returns:
+        Permutations of all D dimensions, loops of bound 1 outermost, and the number of orders that there are.
+    """
+    first = [d for d in prescribed if mask >> d & 1]
+    rest = [d for d in range(len(DIMS)) if mask >> d & 1 and d not in first]
+    idle = [d for d in range(len(DIMS)) if not mask >> d & 1]
+    count = math.factorial(len(rest))
+    if kind == "free":
+        return (_complete(first + rest, idle, prescribed),), count
+    found: dict[Any, tuple[int, ...]] = {}
+    for tail in itertools.permutations(rest):
+        loops = (*first, *tail)
+        found.setdefault(loops if kind == "spatial" else _signature(loops), loops)
+    return tuple(_complete(loops, idle, prescribed) for loops in found.values()), count
+
+
+def _complete(loops: Sequence[int], idle: Sequence[int], prescribed: Sequence[int]) -> tuple[int, ...]:
+    """A whole permutation: the prescribed dimensions innermost, bound 1 or not, then the other loops, then the rest."""
+    named = [d for d in prescribed if d in loops or d in idle]
+    tail = [d for d in loops if d not in named]
+    return (*named, *tail, *(d for d in idle if d not in named))
+
+
+@record
+class _Radix:
+    """Tables from which an index becomes a mapping.
+
+    Attributes:
+        factors: `[D, N, S]` int32, the factor splits of each dimension, padded.
+        first: `[S, 2^D]` int32, row of `orders` where the classes of a slot's loops begin, by mask.
+        count: `[S, 2^D]` int32, how many there are.
+        orders: `[R, D]` int32, permutations, padded.
+    """
+
+    factors: jax.Array
+    first: jax.Array
+    count: jax.Array
+    orders: jax.Array
+
+
+# ---------------------------------------------------------------- factor splits
+
+
+def _splits(space: MapSpace, d: int) -> np.ndarray:
+    """`[N, S]` int64: every way to deal a bound of a dimension to slots within their limits and fanouts."""
+    most = np.minimum(np.asarray(space.limit, np.float64)[:, d], np.asarray(space.fanout, np.float64))
+    slots = most.shape[0]
+    open_ = [s for s in range(slots) if most[s] > 1 and s != int(space.outermost)]
+    rows: list[list[int]] = []
+
+    def deal(place: int, left: int, row: list[int]) -> None:
+        if place == len(open_):
+            row[int(space.outermost)] = left
+            rows.append(row.copy())
+            row[int(space.outermost)] = 1
+            return
+        slot = open_[place]
+        for factor in (f for f in _divisors(left) if f <= most[slot]):
+            row[slot] = factor
+            deal(place + 1, left // factor, row)
+        row[slot] = 1
+
+    for bound in dict.fromkeys(np.asarray(space.bounds)[:, d].tolist()):
+        deal(0, bound, [1] * slots)
+    return np.asarray(rows, np.int64)
+
+
+@functools.cache
+def _divisors(n: int) -> tuple[int, ...]:
+    """Ascending."""
+    small = [f for f in range(1, math.isqrt(n) + 1) if n % f == 0]
+    return tuple(sorted({*small, *(n // f for f in small)}))
+
+
+class _Space:
+    """One map space on the host: its factor splits, loop orders and their number."""
+
+    def __init__(self, problem: MapperContext) -> None:
+        space = jax.device_get(problem.space)
+        machine = jax.device_get(problem.template.machine)
+        self.space = space
+        self.levels = space.capacity.shape[0]
+        self.splits = [_splits(space, d) for d in range(len(DIMS))]
+        self.dims = sorted(
+            (d for d in range(len(DIMS)) if len(self.splits[d]) > 1), key=lambda d: len(self.splits[d])
+        )  # short lists first: fewer partial splits in all
+        # Extents of a split inside each level, `[N, L]`.
+        self.extents = [
+            np.cumprod(s.reshape(-1, 3, self.levels).prod(axis=1, dtype=np.float64), axis=1) for s in self.splits
+        ]
+        self.fanout = np.asarray(space.fanout, np.float64)[self.levels :]
+        self.capacity = np.asarray(space.capacity, np.float64)
+        self.keep = np.asarray(space.constraints.keep)
+        # Orders along an axis count only where a hop costs something.
+        wired = (np.asarray(machine.hop_energy) > 0) | np.asarray(problem.template.wired)
+        kinds = ["free", *["temporal"] * (self.levels - 1), *["spatial" if w else "free" for w in (*wired, *wired)]]
+        prescribed = [tuple(int(d) for d in row if d >= 0) for row in np.asarray(space.constraints.order)]
+        self.orders = list(zip([*prescribed, *[()] * (2 * self.levels)], kinds, strict=True))
+
+    def legal(self, rows: np.ndarray) -> np.ndarray:
+        """`[n]` bool: partial splits (`[n, D]` rows of `splits`) that break neither fanout nor capacity."""
+        extent = [self.extents[d][rows[:, d]] for d in range(len(DIMS))]  # [n, L] each
+        stride, dilation = np.asarray(self.space.layer.stride), np.asarray(self.space.layer.dilation)
+        tiles = tensor_words(extent, stride, dilation)
+        used = sum(np.where(self.keep[:, v], tile, 0) for v, tile in enumerate(tiles))
+        fine = (used <= self.capacity).all(axis=1)
+        children = functools.reduce(
+            np.multiply, [self.splits[d][rows[:, d]][:, self.levels :].astype(np.float64) for d in self.dims], 1.0
+        )
+        return np.logical_and(fine, (children <= self.fanout).all(axis=-1))
+
+    def batches(self) -> Iterator[np.ndarray]:
+        """All legal splits, as `[n, D]` int32 rows of `splits`, some at a time."""
+
+        def extend(rows: np.ndarray, place: int) -> Iterator[np.ndarray]:
+            if place == len(self.dims):
+                yield rows
+                return
+            d = self.dims[place]
+            number = len(self.splits[d])
+            for part in np.array_split(rows, -(-len(rows) * number // _ROWS)):
+                wider = np.repeat(part, number, axis=0)
+                wider[:, d] = np.tile(np.arange(number, dtype=np.int32), len(part))
+                wider = wider[self.legal(wider)]
+                if len(wider):
+                    yield from extend(wider, place + 1)
+
+        whole = np.zeros((1, len(DIMS)), np.int32)
+        if self.legal(whole)[0]:
+            yield from extend(whole, 0)
+
+    def masks(self, rows: np.ndarray) -> np.ndarray:
+        """`[n, S]` int64: which loops of each slot have a bound above 1."""
+        masks = np.zeros((len(rows), 3 * self.levels), np.int64)
+        for d in self.dims:
+            masks |= (self.splits[d][rows[:, d]] > 1).astype(np.int64) << d
+        return masks
+
+    def counts(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Orders of each split: (classes, all), `[n]` float64 each."""
+        masks = self.masks(rows)
+        classes, every = np.ones(len(rows)), np.ones(len(rows))
+        for s, (prescribed, kind) in enumerate(self.orders):
+            values, where = np.unique(masks[:, s], return_inverse=True)
+            found = [order_classes(int(m), prescribed, kind) for m in values]
+            classes *= np.asarray([len(orders) for orders, _ in found], np.float64)[where]
+            every *= np.asarray([number for _, number in found], np.float64)[where]
+        return classes, every
+
+    def size(self, limit: float = math.inf) -> SpaceSize:
+        """Counts, until `limit` classes are passed."""
+        splits, classes, every = 0, 0.0, 0.0
+        for rows in self.batches():
+            some, all_ = self.counts(rows)
+            splits, classes, every = splits + len(rows), classes + some.sum(), every + all_.sum()
+            if classes > limit:
+                break
+        return SpaceSize(splits=splits, mappings=int(every), classes=int(classes))
+
+    def radix(self) -> _Radix:
+        """The tables of the decoder."""
+        most = _padded(max(len(s) for s in self.splits), 1024)
+        factors = np.ones((len(DIMS), most, 3 * self.levels), np.int32)
+        for d, split in enumerate(self.splits):
+            factors[d, : len(split)] = split
+        masks = 1 << len(DIMS)
+        first, count = np.zeros((3 * self.levels, masks), np.int32), np.ones((3 * self.levels, masks), np.int32)
+        orders: list[tuple[int, ...]] = []
+        begins: dict[Any, int] = {}
+        for s, (prescribed, kind) in enumerate(self.orders):
+            possible = sum(1 << d for d in self.dims if (self.splits[d][:, s] > 1).any())
+            for mask in (m for m in range(masks) if m & ~possible == 0):
+                found = order_classes(mask, prescribed, kind)[0]
+                if found not in begins:
+                    begins[found] = len(orders)
+                    orders.extend(found)
+                first[s, mask], count[s, mask] = begins[found], len(found)
+        table = np.tile(np.arange(len(DIMS), dtype=np.int32), (_padded(len(orders), 1024), 1))
+        table[: len(orders)] = orders
+        return _Radix(factors=factors, first=first, count=count, orders=table)  # pyright: ignore[reportArgumentType]
+
+
+def _padded(n: int, least: int = 64) -> int:
+    """The next power of two, so that spaces share a compile."""
+    return max(least, 1 << (n - 1).bit_length())
+
+
+def space_size(
+    layer: UniqueLayer, template: Template, technology: Technology, *, limit: float = math.inf, padding: bool = True
+) -> SpaceSize:
+    """Counts the mappings of one layer on one template.
+
+    Args:
+        layer: the layer.
+        template: a template that runs it.
+        technology: energy and area tables.
+        limit: stop counting once there are more classes than this.
+        padding: as in `map_exhaustively`.
+
+    Raises:
+        InputError: the template does not run layers of this type.
+    """
+    return _Space(context(layer, template, technology, padding=padding)).size(limit)
+
+
+# ---------------------------------------------------------------- evaluation
+
+
+def _decode(rows: jax.Array, rest: jax.Array, radix: _Radix, keep: jax.Array) -> Mapping:
+    """Mappings, batch last, from rows of the splits `[B, D]` and classes of their orders `[B]` in mixed radix."""
+    factors = jnp.stack([radix.factors[d][rows[:, d]] for d in range(len(DIMS))])  # [D, B, S]
+    bits = (1 << jnp.arange(len(DIMS), dtype=jnp.int32))[:, None, None]
+    masks = jnp.sum((factors > 1) * bits, axis=0, dtype=jnp.int32)  # [B, S]
+    orders = []
+    for s in range(factors.shape[-1]):
+        number = radix.count[s][masks[:, s]]
+        orders.append(radix.orders[radix.first[s][masks[:, s]] + rest % number])
+        rest = rest // number
+    shape = (3, -1, len(DIMS), rows.shape[0])
+    factor, order = jnp.transpose(factors, (2, 0, 1)).reshape(shape), jnp.moveaxis(jnp.stack(orders), 1, -1)
+    order = order.reshape(shape)
+    return Mapping(
+        temporal=factor[0],
+        order=order[0],
+        spatial=factor[1:],
+        spatial_order=order[1:],
+        keep=jnp.broadcast_to(keep[..., None], (*keep.shape, rows.shape[0])),
+    )
+
+
+@functools.partial(light_jit, static_argnames=("fixed", "max_children"))
+def _evaluate(rows, rest, valid, front, radix, problem, *, fixed, max_children):
+    """Objectives `[B, 3]` of a batch, and which of it no row of `front` `[F, 3]` covers."""
+    mapping = _decode(rows, rest, radix, problem.space.constraints.keep)
+    own = on_own_hardware(
+        problem.space.layer, mapping, problem.template, problem.technology, fixed=fixed, max_children=max_children
+    )
+    values = jnp.stack([own.cycles.total if fixed else own.cycles.onchip, own.energy.total, own.area], axis=-1)
+    covered = jnp.any(jnp.all(front[:, None] <= values, axis=-1), axis=0)
+    return values, valid & (own.reason == 0) & ~covered
+
+
+@jax.jit
+def _mappings(rows, rest, radix, keep):
+    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, -1, 0), _decode(rows, rest, radix, keep))
+
+
+class _Front:
+    """The non-dominated rows met so far: objectives `[n, 3]` and indices `[n, D + 1]`, by rising latency."""
+
+    def __init__(self, dtype: Any) -> None:
+        self.objectives = np.zeros((0, 3), dtype)
+        self.index = np.zeros((0, len(DIMS) + 1), np.int32)
+
+    def enter(self, objectives: np.ndarray, index: np.ndarray) -> None:
+        """Merges a batch; of rows that are equal in all objectives, the first index stays."""
+        values = np.concatenate([self.objectives, objectives])
+        source = np.concatenate([self.index, index])
+        chosen: list[int] = []
+        best = np.zeros((len(values), 3), values.dtype)
+        for i in np.lexsort((*source.T[::-1], *values.T[::-1])):
+            if not (best[: len(chosen)] <= values[i]).all(axis=1).any():
+                best[len(chosen)] = values[i]
+                chosen.append(int(i))
+        self.objectives, self.index = values[chosen], source[chosen]
+
+    def bait(self) -> np.ndarray:
+        """`[_FRONT, 3]`: rows, evenly picked, to reject most of a batch inside jit."""
+        rows = np.full((_FRONT, 3), np.inf, self.objectives.dtype)
+        pick = np.unique(np.linspace(0, len(self.objectives) - 1, _FRONT).astype(int)) if len(self.objectives) else []
+        rows[: len(pick)] = self.objectives[pick]
+        return rows
+
+
+def _search(
+    space: _Space, problem: MapperContext, fixed: bool, count: Callable[[int], None], threads: int
+) -> tuple[_Front, Mapping]:
+    """The front of one space with its mappings `[M, ...]`."""
+    radix = jax.tree.map(jnp.asarray, space.radix())
+    dtype = problem.template.machine.capacity.dtype
+    front = _Front(dtype)
+    room = children_room([problem.space])
+    x64 = bool(jax.config.read("jax_enable_x64"))
+
+    def run(rows: np.ndarray, rest: np.ndarray, bait: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        number = len(rest)
+        index = np.zeros((_BATCH, len(DIMS) + 1), np.int32)
+        index[:number, :-1], index[:number, -1] = rows, rest
+        with jax.enable_x64(x64):  # a setting of the thread
+            values, keep = jax.device_get(
+                _evaluate(
+                    index[:, :-1], index[:, -1], np.arange(_BATCH) < number, bait, radix, problem,
+                    fixed=fixed, max_children=room,
+                )
+            )  # fmt: skip
+        count(number)
+        return values[keep], index[keep]
+
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        waiting: list[Any] = []
+        for rows, rest in _indices(space):
+            waiting.append(pool.submit(run, rows, rest, front.bait()))
+            while len(waiting) > threads:
+                front.enter(*waiting.pop(0).result())
+        for future in waiting:
+            front.enter(*future.result())
+    mappings = jax.device_get(_mappings(front.index[:, :-1], front.index[:, -1], radix, problem.space.constraints.keep))
+    return front, mappings
+
+
+def _indices(space: _Space) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """All mappings as (rows of the splits `[n, D]`, class of the orders `[n]`), n at most `_BATCH`."""
+    rows, left = np.zeros((0, len(DIMS)), np.int32), np.zeros(0, np.int64)
+    for more in space.batches():
+        rows = np.concatenate([rows, more])
+        left = np.concatenate([left, space.counts(more)[0].astype(np.int64)])
+        ends = np.cumsum(left)
+        begin = 0
+        while ends.size and ends[-1] - begin >= _BATCH:
+            yield _slice(rows, left, ends, begin, begin + _BATCH)
+            begin += _BATCH
+        # What is left over starts inside some split; its first classes are done.
+        keep = int(np.searchsorted(ends, begin, side="right"))
+        skip = begin - (ends[keep - 1] if keep else 0)
+        if skip:
+            stop = int(ends[keep])
+            yield _slice(rows, left, ends, begin, stop)
+            keep += 1
+        rows, left = rows[keep:], left[keep:]
+    if len(left):
+        ends = np.cumsum(left)
+        for begin in range(0, int(ends[-1]), _BATCH):
+            yield _slice(rows, left, ends, begin, min(begin + _BATCH, int(ends[-1])))
+
+
+def _slice(
+    rows: np.ndarray, left: np.ndarray, ends: np.ndarray, begin: int, stop: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The mappings numbered `begin` to `stop` of these splits."""
+    number = np.arange(begin, stop)
+    which = np.searchsorted(ends, number, side="right")
+    return rows[which], (number - (ends[which] - left[which])).astype(np.int32)
+
+
+def map_exhaustively(
+    layers: Sequence[UniqueLayer],
+    templates: Sequence[Template],
+    technology: Technology,
+    *,
+    limit: int = 10**8,
+    fixed: bool = False,
+    progress: Callable[[ExhaustiveProgress], None] | None = None,
+    announce: Callable[[UniqueLayer, Template, SpaceSize], None] | None = None,
+    dtype: Any = jnp.float32,
+    threads: int = 0,
+    padding: bool = True,
+) -> MappingTables:
+    """The true Pareto sets of every layer on every template that can run it, by enumeration.
+
+    Compiles once per number of levels and padded sizes. Two mappings of equal objectives count as one.
+
+    Args:
+        layers: unique layers, U of them.
+        templates: templates, T of them.
+        technology: energy and area tables.
+        limit: largest number of mappings to evaluate per layer and template.
+        fixed: evaluate on the templates at their largest sizes (`MapperConfig.fixed`).
+        progress: called after every batch.
+        announce: called with the size of each space before anything is evaluated.
+        dtype: float dtype; float64 needs JAX's x64 mode.
+        threads: batches evaluated at a time; 0 for the number of cores.
+        padding: whether mappings may cover larger bounds, as in `MapperConfig`: all that the mapper would try.
+
+    Returns:
+        `MappingTables` `[U, T, M, ...]` as `map_layers` gives them, with M the size of the largest set.
+
+    Raises:
+        InputError: a space has more mappings than `limit`.
+    """
+    threads = threads or os.cpu_count() or 1
+    levels = max(len(template.levels) for template in templates)
+    open_: dict[tuple[int, int], tuple[_Space, MapperContext, SpaceSize]] = {}
+    for u, layer in enumerate(layers):
+        for t, template in enumerate(templates):
+            if fits(template, layer.type, layer.shape) is not None:
+                continue
+            problem = context(layer, template, technology, levels=levels, dtype=dtype, padding=padding)
+            space = _Space(problem)
+            size = space.size(limit)
+            if size.classes > limit:
+                raise InputError(
+                    f"has more than {limit:,} mappings of different cost on template {template.name}",
+                    item=f"{layer.type} layer {layer.shape}",
+                    remedy="search it instead, or raise the argument `limit`",
+                )
+            if announce is not None:
+                announce(layer, template, size)
+            open_[u, t] = space, problem, size
+    total = sum(size.classes for _, _, size in open_.values())
+    began, evaluations = time.perf_counter(), 0
+
+    def report(done: int) -> None:
+        if progress is not None:
+            seconds = time.perf_counter() - began
+            progress(ExhaustiveProgress(len(open_), done, evaluations, total, seconds))
+
+    found = {}
+    for done, (pair, (space, problem, _)) in enumerate(open_.items()):
+
+        def count(number: int, done: int = done) -> None:
+            nonlocal evaluations
+            evaluations += number
+            report(done)
+
+        found[pair] = _search(space, problem, fixed, count, threads), problem
+        report(done + 1)
+    most = max([1, *(len(front.objectives) for (front, _), _ in found.values())])
+    tables = {}
+    if found:
+        sets = [
+            (
+                problem.space.layer,
+                problem.template,
+                jax.tree.map(lambda x: np.resize(x, (most, *x.shape[1:])), mappings),
+            )
+            for (_, mappings), problem in found.values()
+        ]
+        sets = jax.tree.map(lambda *leaves: np.stack(leaves), *sets)
+        sizes = np.array([len(front.objectives) for (front, _), _ in found.values()])
+        technology = next(iter(found.values()))[1].technology
+        table = undominated(tabulate_sets(sets[0], sets[1], technology, sets[2], sizes, fixed=fixed))
+        tables = {pair: jax.tree.map(lambda leaf, i=i: leaf[i], table) for i, pair in enumerate(found)}
+    return assemble(tables, len(layers), len(templates), most, levels, dtype)

@@ -1,0 +1,534 @@
+"""MEDEA's variation of mappings: level crossover, random, fill and parallelising mutation (MEDEA, Section IV); padding.
+
+Every operator maps legal genes to legal genes: constraints, fanouts and capacities hold afterwards, so that no child
+has to be thrown away. Each applies with a probability of its own, which is traced.
+
+Axes as in `mapping.space`: A bounds, F primes, S slots, L levels, D dimensions. All but `grow` and `all_neighbours` are
+for one individual or pair.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.dims import RELEVANCE
+from mohamjax.mapping.nest import Array
+from mohamjax.mapping.space import (
+    MappingGenes,
+    MapSpace,
+    Nest,
+    admits,
+    covering,
+    evict,
+    move,
+    nest,
+    room,
+    sample,
+    slot_factors,
+    slot_level,
+)
+from mohamjax.runtime.blocks import first_true, short_argsort
+from mohamjax.runtime.platforms import by_platform
+from mohamjax.runtime.struct import record, take
+
+_FILL_RATE = 3.5
+_MORE = 1.5
+_MOST = 8
+_LONGEST = 8  # primes of one dimension that find a new slot when it is padded
+# Passes in which a mutation takes a population that it takes whole: by default it takes a fifth, in one pass; padding
+# takes half as many, in passes half as wide.
+_PASSES = 4
+# On an accelerator all problems wait for the one that needs a second pass: passes are so wide that of hundreds of
+# populations hardly one does (some four standard deviations above the mean of those that are drawn).
+_WIDE_PASSES = 2.75
+_WIDE_PAD_PASSES = 4.4
+_Mutation = Callable[[Array, MappingGenes, MapSpace], MappingGenes]
+
+
+@record
+class MapperRates:
+    """Probability that an operator touches a pair (crossover) or a child (mutations); 0 switches it off.
+
+    The defaults did best on seven layers of ResNet50 and BERT; `PAPER_RATES` are the MEDEA paper's.
+
+    Attributes:
+        crossover: level crossover.
+        random: random mutation.
+        fill: bottom-up fill mutation.
+        parallelise: parallelising mutation.
+        pad: padding mutation, in spaces where a mapping may cover several bounds.
+    """
+
+    crossover: jax.typing.ArrayLike = dataclasses.field(default_factory=lambda: np.float32(1.0))
+    random: jax.typing.ArrayLike = dataclasses.field(default_factory=lambda: np.float32(0.8))
+    fill: jax.typing.ArrayLike = dataclasses.field(default_factory=lambda: np.float32(0.2))
+    parallelise: jax.typing.ArrayLike = dataclasses.field(default_factory=lambda: np.float32(0.2))
+    pad: jax.typing.ArrayLike = dataclasses.field(default_factory=lambda: np.float32(0.1))
+
+
+PAPER_RATES = MapperRates(
+    random=np.float32(0.4), fill=np.float32(0.7), parallelise=np.float32(0.7), pad=np.float32(0.0)
+)
+"""The MEDEA paper's probabilities (Section V); crossover always, as in the released code. It does not pad."""
+
+
+def _select(condition: Array, new, old):
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
+
+
+def _depth(slot: Array, space: MapSpace) -> Array:
+    """Place of a slot in the nest, from the outermost loops inwards: temporal, Y, X of each level; 0 is outermost."""
+    levels = space.capacity.shape[0]
+    axis = slot // levels
+    return 3 * (levels - 1 - slot % levels) + jnp.where(axis == 0, 0, 3 - axis)
+
+
+def _level_first(slot: Array, level: Array, space: MapSpace) -> Array:
+    """The slots of equal primes rearranged: those of `level` first, the others from the outermost inwards."""
+    slots = space.limit.shape[0]
+    key = jnp.where(slot_level(slot, space) == level, 0, 1 + _depth(slot, space))
+    return slot[short_argsort(jnp.asarray(space.group * (slots + 2) + key))]
+
+
+def crossover(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace):
+    """Level crossover with factor compensation (MEDEA, Section IV-A).
+
+    One level below the outermost, drawn among those that the template leaves any freedom, changes hands whole:
+    temporal and spatial factors and loop orders. A factor that shrank multiplies the outermost temporal loop of its
+    dimension; one that grew is taken from the other loops of its dimension from the outermost inwards, skipping the
+    changed level. Because factors are primes in slots, this always succeeds; should a buffer then overflow, primes
+    are evicted from it to the outermost level. A dimension of which the parents cover different bounds keeps its own,
+    and leaves the changed level for the outermost.
+
+    Args:
+        key: consumed.
+        a: one parent.
+        b: the other.
+        space: the problem.
+
+    Returns:
+        Two children: each parent with the other's level.
+    """
+    level_key, evict_key = jax.random.split(key)
+    evict_keys = jax.random.split(evict_key)
+    levels = space.capacity.shape[0]
+    dims = jnp.arange(space.limit.shape[1])
+    of_first, of_second = (covering(parent.cover, space) for parent in (a, b))
+    mine = (space.dim[:, None] == dims) & (of_first.prime > 1)[:, None]
+    same = a.cover == b.cover
+    alike = jnp.any((space.dim[:, None] == dims) & same, axis=-1)  # [F]
+    free = jnp.any((space.limit > 1) & jnp.any(mine, axis=0), axis=-1).reshape(3, levels).any(axis=0)
+    free &= jnp.arange(levels) < space.outermost
+    draw = jax.random.uniform(level_key, (levels,))
+    level = jnp.argmax(jnp.where(free, draw, -1))
+
+    def child(key: Array, own: MappingGenes, other: MappingGenes, covers: MapSpace, others: MapSpace) -> MappingGenes:
+        have, get = _level_first(own.slot, level, covers), _level_first(other.slot, level, others)
+        slot = jnp.where(slot_level(have, space) == level, space.outermost, have)
+        slot = jnp.where((slot_level(get, space) == level) & alike, get, slot)
+        row = (jnp.arange(levels) == level)[:, None]
+        return MappingGenes(
+            cover=own.cover,
+            slot=evict(key, slot, covers),
+            order=jnp.where(row, other.order, own.order),
+            spatial_order=jnp.where(row, other.spatial_order, own.spatial_order),
+        )
+
+    both = jax.tree.map(lambda x, y: jnp.stack([x, y]), a, b)
+    covers = dataclasses.replace(
+        space,
+        prime=jnp.stack([of_first.prime, of_second.prime]),
+        group=jnp.stack([of_first.group, of_second.group]),
+    )
+    axes = jax.tree.map(lambda leaf: None, space)
+    axes = dataclasses.replace(axes, prime=0, group=0)
+    swapped = dataclasses.replace(covers, prime=covers.prime[::-1], group=covers.group[::-1])
+    exchanged = jax.tree.map(lambda leaf: leaf[::-1], both)
+    children = jax.vmap(child, in_axes=(0, 0, 0, axes, axes))(evict_keys, both, exchanged, covers, swapped)
+    first, second = (jax.tree.map(lambda leaf, i=i: leaf[i], children) for i in range(2))
+    return _select(jnp.any(free), (first, second), (a, b))
+
+
+def _swap_loops(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
+    """Exchanges two temporal loops of one level, drawn among the pairs of loops with a bound above 1."""
+    levels, dims = genes.order.shape
+    space = covering(genes.cover, space)
+    at = (genes.slot == jnp.arange(levels)[:, None]) & (space.prime > 1)  # temporal loops: slot = level
+    dim_used = jnp.any(at[:, :, None] & (space.dim[:, None] == jnp.arange(dims)), axis=1)  # [L, D]
+    loops = jnp.take_along_axis(dim_used, genes.order, axis=1)
+    loops &= space.constraints.order < 0  # prescribed positions stay
+    level_key, loop_key = jax.random.split(key)
+    can = jnp.sum(loops, axis=1) > 1
+    level = jnp.argmax(jnp.where(can, jax.random.uniform(level_key, (levels,)), -1))
+    draw = jnp.where(loops[level], jax.random.uniform(loop_key, (dims,)), -1)
+    (first, second) = jax.lax.top_k(draw, 2)[1]
+    row = genes.order[level]
+    place = jnp.arange(dims)
+    row = jnp.where(place == first, row[second], jnp.where(place == second, row[first], row))
+    here = (jnp.arange(levels) == level) & can
+    return dataclasses.replace(genes, order=jnp.where(here[:, None], row, genes.order))
+
+
+def _move_factor(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
+    """Moves one prime to another slot, drawn among those that take it."""
+    index_key, slot_key = jax.random.split(key)
+    space = covering(genes.cover, space)
+    index = jnp.argmax(jnp.where(space.prime > 1, jax.random.uniform(index_key, space.prime.shape), -1))
+    can = admits(nest(genes.slot, space), index, space)
+    target = jnp.argmax(jnp.where(can, jax.random.uniform(slot_key, can.shape), -1)).astype(jnp.int32)
+    here = (jnp.arange(genes.slot.shape[0]) == index) & jnp.any(can)
+    return dataclasses.replace(genes, slot=jnp.where(here, target, genes.slot))
+
+
+def mutate(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
+    """Random mutation (MEDEA, Section IV-B1): a fair coin between two kinds of change.
+
+    Either two temporal loops of one level change places, or one prime factor moves to another slot that takes it.
+    The key is consumed.
+    """
+    coin_key, swap_key, move_key = jax.random.split(key, 3)
+    swapped = _swap_loops(swap_key, genes, space)
+    moved = _move_factor(move_key, genes, space)
+    return _select(jax.random.bernoulli(coin_key), swapped, moved)
+
+
+def _visit(key: Array, candidate: Array, prime: Array) -> tuple[Array, Array]:
+    """A few of the candidates: indices `[T]`, and whether each is one of the few.
+
+    In random order, or, by a fair coin, the largest primes first: 7 before 2 where both want into a fanout of 16.
+
+    How many is drawn too, 1 + floor(Exp) with `_MORE` as the mean of the exponential. Measured
+    (experiments/bench_mapper.py): to take all that fit, as the released code does, throws a good parent too far.
+    """
+    count_key, draw_key, coin_key = jax.random.split(key, 3)
+    draw = jax.random.uniform(draw_key, candidate.shape)
+    draw = jnp.where(candidate, jnp.where(jax.random.bernoulli(coin_key), draw + prime, draw), -1)
+    index = jax.lax.top_k(draw, min(_MOST, candidate.shape[0]))[1]
+    count = 1 + jnp.floor(_MORE * jax.random.exponential(count_key)).astype(jnp.int32)
+    return index, candidate[index] & (jnp.arange(index.shape[0]) < count)
+
+
+def fill(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
+    """Bottom-up fill mutation (MEDEA, Section IV-B2).
+
+    A storing level with temporal loops is drawn, inner ones more likely: index floor(n Exp(3.5)) of n. One of the
+    dimensions of the data spaces that it keeps is drawn, and the level's loop over it grows by primes of that
+    dimension's temporal loops outside, as long as it and every buffer between still fits. The key is consumed.
+    """
+    level_key, dim_key, visit_key = jax.random.split(key, 3)
+    space = covering(genes.cover, space)
+    levels, dims = genes.order.shape
+    relevant = jnp.any(space.constraints.keep[:, :, None] & RELEVANCE, axis=1)  # [L, D]
+    mine = (space.dim[:, None] == jnp.arange(dims)) & (space.prime > 1)[:, None]  # [F, D]
+    open_ = jnp.any((space.limit[:levels] > 1) & relevant & jnp.any(mine, axis=0), axis=-1)
+    open_ &= jnp.arange(levels) < space.outermost
+    count = jnp.sum(open_)
+    draw = jax.random.exponential(level_key) / _FILL_RATE
+    rank = jnp.minimum((draw * count).astype(jnp.int32), count - 1)
+    level = jnp.argmax(jnp.cumsum(open_) == rank + 1).astype(jnp.int32)
+
+    # Spatial factors stay: filling a buffer must not idle the array.
+    outside = (genes.slot < levels) & (genes.slot > level) & (count > 0)
+    candidate = mine & outside[:, None] & relevant[level] & (space.limit[level] > 1)
+    dim = jnp.argmax(jnp.where(jnp.any(candidate, axis=0), jax.random.uniform(dim_key, (dims,)), -1))
+    index, chosen = _visit(visit_key, candidate[:, dim], space.prime)
+
+    def step(state: Nest, x: tuple[Array, Array]) -> tuple[Nest, None]:
+        index, chosen = x
+        factor = state.factors[level, dim] * space.prime[index]
+        return move(state, index, level, chosen & (factor <= space.limit[level, dim]), space), None
+
+    state, _ = jax.lax.scan(step, nest(genes.slot, space), (index, chosen))
+    return dataclasses.replace(genes, slot=state.slot)
+
+
+def parallelise(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
+    """Parallelising mutation (MEDEA, Section IV-B3).
+
+    Temporal primes move, in random order or the largest first, into X and Y loops of any level whose constraint and
+    fanout left still take them, as long as the buffers fit. The key is consumed.
+    """
+    visit_key, slot_key = jax.random.split(key)
+    space = covering(genes.cover, space)
+    levels, dims = genes.order.shape
+    wide = jnp.any((space.limit[levels:] > 1) & (space.fanout[levels:, None] > 1), axis=0)  # [D]
+    candidate = (genes.slot < levels) & (space.prime > 1)
+    candidate &= jnp.any((space.dim[:, None] == jnp.arange(dims)) & wide, axis=-1)
+    index, chosen = _visit(visit_key, candidate, space.prime)
+    draws = jax.random.uniform(slot_key, (index.shape[0], 2 * levels))
+
+    def step(state: Nest, x: tuple[Array, Array, Array]) -> tuple[Nest, None]:
+        index, chosen, draw = x
+        can = room(state, index, space)[levels:] & chosen
+        target = (levels + jnp.argmax(jnp.where(can, draw, -1))).astype(jnp.int32)
+        return move(state, index, target, jnp.any(can), space), None
+
+    state, _ = jax.lax.scan(step, nest(genes.slot, space), (index, chosen, draws))
+    return dataclasses.replace(genes, slot=state.slot)
+
+
+def pad(key: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
+    """Padding mutation: one dimension covers another of its bounds.
+
+    Its new primes, by a fair coin the largest or the smallest first, are dealt to the slots anew (`_dealt`). Where no
+    dimension has a choice nothing changes. The key is consumed.
+    """
+    dim_key, which_key, coin_key, order_key, draw_key = jax.random.split(key, 5)
+    open_ = space.choices > 1
+    dim = jnp.argmax(jnp.where(open_, jax.random.uniform(dim_key, open_.shape), -1))
+    choices = jnp.asarray(space.choices)[dim]
+    step = jax.random.randint(which_key, (), 1, jnp.maximum(choices, 2))
+    taste = jax.random.gumbel(draw_key, (space.limit.shape[0],))
+    taste += jnp.where(jax.random.bernoulli(coin_key), _arrays_first(space), 0.0)
+    largest = jax.random.bernoulli(order_key)
+    changed = _dealt(genes, dim, (genes.cover[dim] + step) % jnp.maximum(choices, 1), largest, taste, space)
+    return _select(jnp.any(open_), changed, genes)
+
+
+def _arrays_first(space: MapSpace) -> Array:
+    """`[S]` float, a taste that has spatial slots come before all others: filling an array is what padding is for."""
+    slots = jnp.arange(space.limit.shape[0])
+    return jnp.where(slots >= space.capacity.shape[0], 8.0, 0.0)
+
+
+def _dealt(
+    genes: MappingGenes, dim: Array, cover: Array, largest: Array, taste: Array, space: MapSpace
+) -> MappingGenes:
+    """The mapping with one dimension's bound exchanged for another, whose primes are dealt to the slots.
+
+    Each goes to the slot where the old factor leaves most to fill, after a taste for slots is added. What finds no room
+    stays at the outermost level.
+
+    Args:
+        genes: the mapping.
+        dim: `[]` int, the dimension.
+        cover: `[]` int, which of its bounds it covers from now on.
+        largest: `[]` bool, whether its largest prime comes first; the smallest otherwise.
+        taste: `[S]` float, in powers of two of what is left to fill.
+        space: the problem.
+    """
+    covers = jnp.where(jnp.arange(genes.cover.shape[0]) == dim, cover, genes.cover).astype(jnp.int32)
+    old, space = slot_factors(genes.slot, covering(genes.cover, space))[:, dim], covering(covers, space)
+    here = (space.dim == dim) & (space.prime > 1)
+    rank = jnp.where(here, jnp.where(largest, space.prime, -space.prime), jnp.iinfo(jnp.int32).min)
+    index = jax.lax.top_k(rank, min(_LONGEST, len(space.dim)))[1]
+
+    def deal(state: Nest, index: Array) -> tuple[Nest, None]:
+        left = jnp.log2(old.astype(taste.dtype)) - jnp.log2(state.factors[:, dim].astype(taste.dtype))
+        can = room(state, index, space) & (jnp.arange(len(old)) != space.outermost)
+        target = jnp.argmax(jnp.where(can, left + taste, -jnp.inf)).astype(jnp.int32)
+        return move(state, index, target, here[index] & can[target], space), None
+
+    state, _ = jax.lax.scan(deal, nest(jnp.where(here, space.outermost, genes.slot), space), index)
+    return dataclasses.replace(genes, cover=covers, slot=state.slot)
+
+
+@record
+class Draft:
+    """An individual with what is left to do to it: `grow` does that to the few that it is drawn for.
+
+    Attributes:
+        genes: so far.
+        keys: `[3]` typed keys of `pad`, `fill` and `parallelise`; any where none is wanted.
+        wanted: `[3]` bool, which of the three are drawn for it.
+    """
+
+    genes: MappingGenes
+    keys: Array
+    wanted: Array
+
+
+def vary(key: Array, a: MappingGenes, b: MappingGenes, space: MapSpace, rates: MapperRates) -> tuple[Draft, Draft]:
+    """Two children of two parents: crossover, then each mutation, each with its probability; the key is consumed."""
+    coin_key, cross_key, child_key = jax.random.split(key, 3)
+    pair = _select(jax.random.bernoulli(coin_key, rates.crossover), crossover(cross_key, a, b, space), (a, b))
+
+    def draft(key: Array, genes: MappingGenes) -> Draft:
+        coins, random_key, *keys = jax.random.split(key, 5)
+        draws = jax.random.uniform(coins, (4,))
+        genes = _select(draws[0] < rates.random, mutate(random_key, genes, space), genes)
+        growing = rates.pad, rates.fill, rates.parallelise
+        wanted = draws[1:] < jnp.stack([jnp.asarray(rate, draws.dtype) for rate in growing])
+        return Draft(genes=genes, keys=jnp.stack(keys), wanted=wanted)
+
+    children = jax.vmap(draft)(jax.random.split(child_key), jax.tree.map(lambda x, y: jnp.stack([x, y]), *pair))
+    return jax.tree.map(lambda leaf: leaf[0], children), jax.tree.map(lambda leaf: leaf[1], children)
+
+
+def random_draft(key: Array, space: MapSpace) -> Draft:
+    """A random individual to which nothing is left to do; the key is consumed."""
+    return Draft(genes=sample(key, space), keys=jnp.stack([key] * 3), wanted=jnp.zeros(3, bool))
+
+
+def grow(drafts: Draft, space: MapSpace) -> MappingGenes:
+    """The genes of drafts `[N, ...]`, in their order: padded, filled, then parallelised, each where it is wanted."""
+    genes = drafts.genes
+    for i, operator in enumerate((pad, fill, parallelise)):
+        if operator is pad and space.prime.ndim == 1:
+            continue  # no layer has a choice of bounds
+        arguments = drafts.keys[:, i], drafts.wanted[:, i], genes, space
+        passes = (2 * _PASSES, _WIDE_PAD_PASSES) if operator is pad else (_PASSES, _WIDE_PASSES)
+        forms = [functools.partial(_few, operator, passes=count) for count in passes]
+        cover, slot = by_platform(*arguments, cpu=forms[0], wide=forms[1])
+        genes = dataclasses.replace(genes, cover=cover, slot=slot)
+    return genes
+
+
+def _all(operator: _Mutation, keys: Array, wanted: Array, genes: MappingGenes, space: MapSpace) -> tuple[Array, Array]:
+    """Bounds covered `[N, D]` and slots `[N, F]` after a mutation that changes nothing else, where it is wanted."""
+    changed = jax.vmap(operator, in_axes=(0, 0, None))(keys, genes, space)
+    return _select(wanted[:, None], (changed.cover, changed.slot), (genes.cover, genes.slot))
+
+
+def _few(
+    operator: _Mutation, keys: Array, wanted: Array, genes: MappingGenes, space: MapSpace, *, passes: float = _PASSES
+) -> tuple[Array, Array]:
+    """The same, those for which it is wanted a few at a time: what is thrown away takes as long.
+
+    `keys` are whatever the operator takes first: typed keys of a mutation, or numbers of steps.
+    """
+    number = wanted.shape[0]
+    width = 8 * math.ceil(number / passes / 8)
+    if width >= number:
+        return _all(operator, keys, wanted, genes, space)
+    rank = jnp.cumsum(wanted, dtype=jnp.int32)  # from 1
+    place = first_true(jnp.asarray(wanted), number + width)
+
+    def step(carry: tuple[Array, tuple[Array, Array]]) -> tuple[Array, tuple[Array, Array]]:
+        first, kept = carry
+        rows = jnp.minimum(jax.lax.dynamic_slice(place, (first,), (width,)), number - 1)
+        changed = jax.vmap(operator, in_axes=(0, 0, None))(keys[rows], take(genes, rows), space)
+        own = rank - 1 - first
+        here = wanted & (own >= 0) & (own < width)
+        mine = take((changed.cover, changed.slot), jnp.clip(own, 0, width - 1))
+        return first + width, _select(here[:, None], mine, kept)
+
+    start = jnp.int32(0), (genes.cover, genes.slot)
+    return jax.lax.while_loop(lambda carry: carry[0] < rank[-1], step, start)[1]
+
+
+def _loop_orders(genes: MappingGenes, space: MapSpace) -> tuple[Array, Array]:
+    """All orders, temporal, X and Y, `[S, D]`, and which of their positions a template prescribes, `[S, D]` bool."""
+    orders = jnp.concatenate([genes.order[None], genes.spatial_order])
+    slots, dims = orders.shape[0] * orders.shape[1], orders.shape[2]
+    prescribed = space.constraints.order >= 0
+    prescribed = jnp.concatenate([prescribed, jnp.zeros((slots - prescribed.shape[0], dims), bool)])
+    return orders.reshape(slots, dims), prescribed
+
+
+# Loops that a step makes the innermost ones of a slot: a single one, or all that leave one data space where it is.
+_INWARD = np.concatenate([np.eye(RELEVANCE.shape[1], dtype=bool), ~RELEVANCE[[0, 2]]])
+
+
+def neighbours(genes: MappingGenes, space: MapSpace, *, pads: Array | bool = True) -> Array:
+    """Which steps lead from a mapping to another: `[F * S + F * F + S * (D + 2) + D * A * 2]` bool, a flag per step.
+
+    A step moves one prime factor to another slot; lets two of them change places; makes one loop, or all loops that
+    do not move the weights (the outputs), the innermost of their slot, which is what decides on reuse; or has one
+    dimension cover another of its bounds (where there is a choice, with an axis A of `space.prime`). Of equal primes
+    in one slot only the first takes part. Where two change places, a buffer may overflow. `neighbour` says which number
+    is which step. Without `pads` no step of the last kind is among them.
+    """
+    primes, slots = space.dim.shape[0], space.limit.shape[0]
+    others = _covers(genes, space) & pads
+    space = covering(genes.cover, space)
+    state = nest(genes.slot, space)
+    index = jnp.arange(primes)
+    move_ = jax.vmap(admits, in_axes=(None, 0, None))(state, index, space)
+    alike = (space.group[:, None] == space.group) & (genes.slot[:, None] == genes.slot)
+    first = ~jnp.any(jnp.tril(alike, -1), axis=1) & (space.prime > 1)
+
+    # Prime i arrives where j was: does it fit there once j has left?
+    prime, dim, slot = space.prime, space.dim, genes.slot
+    factor = state.factors[slot[None, :], dim[:, None]] // jnp.where(dim[:, None] == dim, prime, 1)
+    fits = factor * prime[:, None] <= space.limit[slot[None, :], dim[:, None]]
+    width = jnp.round(jnp.prod(state.factors.astype(space.fanout.dtype), axis=1)[slot] / prime)
+    fits &= width * prime[:, None] <= space.fanout[slot]
+    swap = fits & fits.T & (slot[:, None] != slot) & (space.group[:, None] != space.group)
+    swap &= first[:, None] & first & (index[:, None] < index)
+
+    orders, prescribed = _loop_orders(genes, space)
+    loops = jnp.take_along_axis(state.factors > 1, orders, axis=1) & ~prescribed  # by position
+    chosen = jnp.moveaxis(jnp.asarray(_INWARD)[:, orders], 0, 1) & loops[:, None]  # [S, D + 2, D]
+    outside = jnp.cumsum(loops[:, None] & ~chosen, axis=-1) > 0
+    inward = jnp.any(chosen & outside, axis=-1)
+    inward &= (jnp.arange(slots) > 0)[:, None]  # at level 0 no order matters
+    return jnp.concatenate([(move_ & first[:, None]).ravel(), swap.ravel(), inward.ravel(), others.ravel()])
+
+
+def _covers(genes: MappingGenes, space: MapSpace) -> Array:
+    """`[D, A, 2]` bool, which bounds a dimension may cover instead; twice, for either order of dealing its primes."""
+    bounds = space.prime.shape[0] if space.prime.ndim > 1 else 0
+    number = jnp.arange(bounds)
+    can = (number < jnp.asarray(space.choices)[:, None]) & (number != genes.cover[:, None])
+    return jnp.broadcast_to(can[..., None], (*can.shape, 2))
+
+
+def neighbour(genes: MappingGenes, step: Array, space: MapSpace) -> MappingGenes:
+    """The mapping one step away.
+
+    Steps are numbered: prime `i` to slot `s` is i * S + s; then primes `i` and `j` change places, i * F + j; then kind
+    `k` of loops becomes innermost in slot `s`, s * (D + 2) + k, where `k` is a dimension, D for all loops that leave
+    the weights and D + 1 for those that leave the outputs where they are; then dimension `d` covers its bound `a`,
+    (d * A + a) * 2, its primes dealt to arrays first and the smallest first, or with one more the largest.
+    """
+    stepped = _rearranged(step, genes, space)
+    if space.prime.ndim == 1:
+        return stepped
+    return _select(_pads(step, space), _covered(step, genes, space), stepped)
+
+
+def all_neighbours(genes: MappingGenes, steps: Array, space: MapSpace) -> MappingGenes:
+    """`neighbour` of mappings `[N, ...]`, `steps` `[N]`: in less time where few of the steps pad."""
+    stepped = jax.vmap(_rearranged, in_axes=(0, 0, None))(steps, genes, space)
+    if space.prime.ndim == 1:
+        return stepped
+    cover, slot = by_platform(
+        steps, _pads(steps, space), stepped, space,
+        cpu=functools.partial(_few, _covered, passes=2 * _PASSES), wide=functools.partial(_all, _covered),
+    )  # fmt: skip
+    return dataclasses.replace(stepped, cover=cover, slot=slot)
+
+
+def _first_pad(space: MapSpace) -> int:
+    """Number of the first step that pads: all others are moves, exchanges and turns (`neighbour`)."""
+    primes, slots = space.dim.shape[0], space.limit.shape[0]
+    return primes * slots + primes * primes + slots * len(_INWARD)
+
+
+def _pads(step: Array, space: MapSpace) -> Array:
+    return step >= _first_pad(space)
+
+
+def _covered(step: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
+    """The mapping after a step that pads; of any other step it means nothing."""
+    number, largest = jnp.divmod(jnp.maximum(step - _first_pad(space), 0), 2)
+    dim, cover = jnp.divmod(number, space.prime.shape[0])
+    return _dealt(genes, dim, cover, largest == 1, _arrays_first(space), space)
+
+
+def _rearranged(step: Array, genes: MappingGenes, space: MapSpace) -> MappingGenes:
+    """The mapping after a step that does not pad; as it is after one that does."""
+    primes, (slots, dims) = space.dim.shape[0], space.limit.shape
+    levels, kinds = space.capacity.shape[0], len(_INWARD)
+    index, moves, swaps = jnp.arange(primes), primes * slots, primes * primes
+    is_move, is_turn = step < moves, (step >= moves + swaps) & ~_pads(step, space)
+    i, j = jnp.divmod(jnp.clip(step - moves, 0, swaps - 1), primes)
+    slot = genes.slot
+    exchanged = jnp.where(index == i, slot[j], jnp.where(index == j, slot[i], slot))
+    moved = jnp.where(index == step // slots, step % slots, slot)
+    slot = jnp.where(is_move, moved, jnp.where(is_turn, slot, exchanged))
+
+    orders, prescribed = _loop_orders(genes, space)
+    row, kind = jnp.divmod(jnp.clip(step - moves - swaps, 0, slots * kinds - 1), kinds)
+    rank = jnp.where(jnp.asarray(_INWARD)[kind, orders[row]], 1, 2)
+    turned = orders[row][short_argsort(jnp.where(prescribed[row], 0, rank))]
+    orders = jnp.where(((jnp.arange(slots) == row) & is_turn)[:, None], turned, orders).reshape(3, levels, dims)
+    return dataclasses.replace(genes, slot=slot.astype(jnp.int32), order=orders[0], spatial_order=orders[1:])

@@ -1,0 +1,104 @@
+"""Mapping with every dimension along one axis of a level's children at most, as Timeloop's own mapper has it.
+
+Templates may let a dimension run along X and along Y of one level at once: 16 input channels on a mesh of 4 x 4. Where
+mappers are compared, both need one map space. The restricted one is the union over templates each of which leaves such
+a dimension one of the two axes, and is searched as such.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from mohamjax import emo
+from mohamjax.hardware import Dataflow, LevelRule, Template
+from mohamjax.mapping import MappingTables
+from mohamjax.mapping.tables import assemble, entries_of
+from mohamjax.workload import DIMS, UniqueLayer
+
+
+def one_axis_templates(template: Template, dims: Collection[str] = DIMS) -> tuple[Template, ...]:
+    """Templates that together allow what this one does, but for a dimension along both axes of a level.
+
+    Each leaves every one of `dims` that may run along X and Y of a level only one of the two. The template itself where
+    there is no such dimension. Larger bounds that mappings may cover (`mapping.padding`) suit the axes that a template
+    allows, so that these templates may offer others than the one that they come from.
+    """
+    choices = [_choices(dataflow, dims) for dataflow in template.dataflows]
+    number = max(map(len, choices), default=1)
+    return tuple(
+        dataclasses.replace(template, dataflows=tuple(own[k % len(own)] for own in choices)) for k in range(number)
+    )
+
+
+def _choices(dataflow: Dataflow, dims: Collection[str]) -> list[Dataflow]:
+    """A dataflow with one axis for each of `dims` of each level that has two, in all ways."""
+    both = [
+        (level, d)
+        for level, rule in enumerate(dataflow.rules)
+        for d in rule.spatial_x
+        if d in rule.spatial_y and d in dims
+    ]
+    out = []
+    for along_y in itertools.product((False, True), repeat=len(both)):
+        rules = list(dataflow.rules)
+        for (level, dim), y in zip(both, along_y, strict=True):
+            rules[level] = _without(rules[level], dim, "spatial_x" if y else "spatial_y")
+        out.append(dataclasses.replace(dataflow, rules=tuple(rules)))
+    return out
+
+
+def _without(rule: LevelRule, dim: str, axis: str) -> LevelRule:
+    return dataclasses.replace(rule, **{axis: {d: most for d, most in getattr(rule, axis).items() if d != dim}})
+
+
+def over_one_axis(
+    mapped: Callable[[Sequence[Template]], MappingTables],
+    templates: Sequence[Template],
+    layers: Sequence[UniqueLayer],
+    most: int | None = None,
+) -> MappingTables:
+    """Pareto sets of mappings that run no dimension along both axes of a level.
+
+    Args:
+        mapped: Pareto sets `[U, T', M, ...]` of the layers on any templates, by search or by enumeration.
+        templates: the T templates.
+        layers: the U layers: dimensions of which all have one step are left as they are.
+        most: entries of a set that are handed on at most, chosen by hypervolume with the best in each objective among
+            them; all of them by default.
+
+    Returns:
+        The sets over these templates, `[U, T, M, ...]`, NumPy leaves: of what all `one_axis_templates` of a template
+        give, those that no other dominates. M is `most`, or the size of the largest set.
+    """
+    dims = {d for layer in layers for d, bound in zip(DIMS, layer.shape.bounds, strict=True) if bound > 1}
+    parts = [one_axis_templates(template, dims) for template in templates]
+    found = mapped([part for some in parts for part in some])
+    first = np.cumsum([0, *map(len, parts)])
+    count, objectives = np.asarray(found.count), np.asarray(found.objectives)
+    sets = {}
+    for u, t in zip(*np.nonzero(np.add.reduceat(count, first[:-1], axis=1)), strict=True):
+        own = np.array([(k, m) for k in range(first[t], first[t + 1]) for m in range(count[u, k])])
+        variant, entry = own[_kept(objectives[(u, *own.T)], most)].T
+        rows = jax.tree.map(lambda leaf, at=(u, variant, entry): np.asarray(leaf)[at], entries_of(found))
+        number: Any = np.int32(len(entry))
+        sets[int(u), int(t)] = MappingTables(**rows, count=number)
+    largest = max((int(one.count) for one in sets.values()), default=1)
+    levels, dtype = found.capacity.shape[-1], np.asarray(found.cycles).dtype
+    return assemble(sets, len(layers), len(templates), largest if most is None else most, levels, dtype)
+
+
+def _kept(objectives: np.ndarray, most: int | None) -> np.ndarray:
+    """Rows of `[n, 3]` that a set of at most so many entries holds, the fastest first."""
+    front = emo.distinct_front(objectives.astype(float))
+    if most is not None and len(front) > most:
+        values = np.log(np.maximum(objectives[front], np.finfo(np.float32).tiny))
+        low, span = values.min(axis=0), np.maximum(np.ptp(values, axis=0), np.finfo(np.float32).tiny)
+        best = list(dict.fromkeys(values.argmin(axis=0).tolist()))[:most]
+        front = front[emo.volume_subset((values - low) / span, np.full(3, 1.1), most, best)]
+    return front

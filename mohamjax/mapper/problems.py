@@ -1,0 +1,164 @@
+"""One (unique layer, template) problem of the layer mapper as arrays, and what a mapping of it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax import emo
+from mohamjax.hardware import Machine, Technology, Template, TemplateArrays, fits, template_arrays
+from mohamjax.mapping.children import MAX_CHILDREN
+from mohamjax.mapping.padding import ALTERNATIVES, padded_bounds
+from mohamjax.mapping.space import MappingGenes, MapSpace, constraints, decode, map_space, prime_factors
+from mohamjax.mapping.tables import need_children, on_own_hardware
+from mohamjax.runtime.struct import cast, record
+from mohamjax.workload import DIMS, UniqueLayer
+
+_PRIME_STEP = 32  # factor slots come in multiples of this, so that scenarios share a compile
+
+
+@record
+class MapperContext:
+    """One (unique layer, template) problem as arrays.
+
+    Attributes:
+        space: its map space.
+        template: the template at its largest sizes.
+        technology: energy and area tables.
+    """
+
+    space: MapSpace
+    template: TemplateArrays
+    technology: Technology
+
+
+def children_room(spaces: Sequence[MapSpace]) -> int:
+    """`max_children` of the cost model for mappings of these spaces: 0 where none can need it (`need_children`)."""
+    along = [(np.asarray(space.limit) > 1).reshape(3, -1, len(DIMS))[1:] for space in spaces]
+    double = any(np.asarray(space.capacity).dtype == np.float64 for space in spaces)
+    return MAX_CHILDREN if any(np.any(need_children(slots, double=double)) for slots in along) else 0
+
+
+def map_spaces(
+    layers: Sequence[UniqueLayer], templates: Sequence[Template], arrays: TemplateArrays, *, padding: bool = True
+) -> dict[tuple[int, int], MapSpace]:
+    """Map spaces of all pairs of layers and templates that can run them, of equal shapes, by (layer, template).
+
+    Args:
+        layers: unique layers.
+        templates: T templates.
+        arrays: the templates, `[T, ...]` NumPy leaves.
+        padding: whether mappings may cover larger bounds, as in `MapperConfig`.
+    """
+    levels, primes = arrays.component.shape[1], prime_slots(layers)
+    machines = [jax.tree.map(lambda leaf, t=t: leaf[t], arrays.machine) for t in range(len(templates))]
+    return {
+        (u, t): pair_space(layer, template, machines[t], levels, primes, padding=padding)
+        for u, layer in enumerate(layers)
+        for t, template in enumerate(templates)
+        if fits(template, layer.type, layer.shape) is None
+    }
+
+
+def largest_children_room(
+    layers: Sequence[UniqueLayer], templates: Sequence[Template], technology: Technology, levels: int
+) -> int:
+    """`children_room` over all pairs of layers and templates that can run them, as `map_layers` finds it."""
+    arrays = jax.device_get(template_arrays(templates, technology, levels))
+    return children_room(list(map_spaces(layers, templates, arrays).values()))
+
+
+def objectives(
+    genes: MappingGenes, context: MapperContext, *, fixed: bool = False, max_children: int = MAX_CHILDREN
+) -> jax.Array:
+    """Base-2 logarithms of latency [cycles], energy [pJ] and area [um^2] of a population of one problem.
+
+    Latency is free of off-chip limits; energy and area are those of the mapping's own minimal hardware
+    (docs/concepts/mapper.md). Logarithms change no rank, but spread crowding evenly over objectives that span
+    decades; what costs nothing has that of the smallest normal number.
+
+    Args:
+        genes: leading axis `[P]`.
+        context: one problem.
+        fixed: static, as in `MapperConfig`: latency with off-chip limits, energy, and their product.
+        max_children: static, from `children_room`.
+
+    Returns:
+        `[P, 3]` float, +inf where the mapping is invalid.
+    """
+    mapping = jax.vmap(decode, in_axes=(0, None), out_axes=-1)(genes, context.space)
+    own = on_own_hardware(
+        context.space.layer, mapping, context.template, context.technology, fixed=fixed, max_children=max_children
+    )
+    time = own.cycles.total if fixed else own.cycles.onchip
+    time, energy, area = (jnp.log2(emo.positive(x)) for x in (time, own.energy.total, own.area))
+    values = jnp.stack([time, energy, time + energy if fixed else area], axis=-1)
+    return jnp.where((own.reason == 0)[:, None], values, jnp.inf)
+
+
+def context(
+    layer: UniqueLayer,
+    template: Template,
+    technology: Technology,
+    *,
+    levels: int | None = None,
+    dtype: Any = jnp.float32,
+    padding: bool = True,
+) -> MapperContext:
+    """One problem as `objectives` takes it, for those who evaluate or enumerate mappings themselves.
+
+    Args:
+        layer: the layer.
+        template: a template that runs it.
+        technology: energy and area tables.
+        levels: L; default those of the template.
+        dtype: float dtype of the evaluation.
+        padding: whether mappings may cover larger bounds, as in `MapperConfig`.
+
+    Raises:
+        InputError: the template does not run layers of this type.
+    """
+    arrays = template_arrays([template], technology, levels=levels, dtype=dtype)
+    arrays = jax.device_get(jax.tree.map(lambda leaf: leaf[0], arrays))
+    deep, primes = arrays.component.shape[0], prime_slots([layer])
+    space = pair_space(layer, template, arrays.machine, deep, primes, padding=padding)
+    return MapperContext(
+        space=jax.tree.map(jnp.asarray, space),
+        template=jax.tree.map(jnp.asarray, arrays),
+        technology=cast(technology, dtype),
+    )
+
+
+def prime_slots(layers: Sequence[UniqueLayer]) -> int:
+    """Factor slots that the layers need, rounded up."""
+    longest = max([1, *(sum(len(prime_factors(bound)) for bound in layer.shape.bounds) for layer in layers)])
+    return _slots(longest)
+
+
+def _slots(factors: int) -> int:
+    return _PRIME_STEP * -(-factors // _PRIME_STEP)
+
+
+def pair_space(
+    layer: UniqueLayer, template: Template, machine: Machine, levels: int, primes: int, *, padding: bool
+) -> MapSpace:
+    """The map space of one problem, NumPy arrays.
+
+    Args:
+        layer: the layer.
+        template: the template.
+        machine: it at its largest sizes, padded to `levels`.
+        levels: L.
+        primes: F, from `prime_slots`.
+        padding: whether mappings may cover larger bounds. Which ones depends on the layer and the template alone.
+    """
+    limits = constraints(template, layer.type, layer.shape, levels)
+    if not padding:
+        return map_space(layer.shape, limits, machine, primes)
+    own = _slots(sum(len(prime_factors(bound)) for bound in layer.shape.bounds))
+    bounds = padded_bounds(layer.shape.bounds, limits, machine, own)
+    return map_space(layer.shape, limits, machine, primes, bounds, ALTERNATIVES)

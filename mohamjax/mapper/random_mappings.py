@@ -1,0 +1,121 @@
+"""Random valid mappings of every layer on every template, in the place of what a mapper finds."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.errors import InputError
+from mohamjax.mapper.problems import map_spaces
+from mohamjax.mapping import Mapping, MappingTables, stacked_layers, tabulate
+from mohamjax.mapping.space import MapSpace, decode, sample
+from mohamjax.mapping.tables import assemble, column_shapes
+from mohamjax.problem.design_problem import DesignProblem
+from mohamjax.runtime.struct import cast, take
+
+
+@functools.partial(jax.jit, static_argnames="count")
+def _drawn(key: jax.Array, space: MapSpace, *, count: int) -> Mapping:
+    """Random mappings of one problem, `[count, ...]`."""
+
+    def one(key: jax.Array) -> Mapping:
+        return decode(sample(key, space), space)
+
+    return jax.vmap(one)(jax.random.split(key, count))
+
+
+_ROUNDS = 4  # of as many draws as mappings are wanted
+
+
+def sample_mappings(problem: DesignProblem, count: int, seed: int = 0) -> MappingTables:
+    """Random valid mappings of every layer on every template that runs it, in the place of a mapper's sets: no search.
+
+    They cover the layers' own bounds; none is padded. Of each set's draws equal loop nests count once, whatever the
+    order of loops of bound 1; those that break a constraint of the template or exceed its largest sizes are left out.
+    Small map spaces yield fewer than `count`.
+
+    Args:
+        problem: the problem.
+        count: M, mappings of a set at most.
+        seed: of all randomness; a set's draws depend on nothing but the seed and its place.
+
+    Returns:
+        Tables `[U, T, M, ...]` as from `map_layers`, sets ordered by latency, but not Pareto sets.
+
+    Raises:
+        InputError: `count` is below 1, or some layer has no valid mapping among the draws.
+
+    Examples:
+        >>> tables = mj.sample_mappings(problem, count=16, seed=0)
+        >>> tables.cycles.shape, int(tables.count.max())
+        ((2, 2, 16), 16)
+    """
+    if count < 1:
+        raise InputError(f"is {count}", item="count", remedy="ask for 1 mapping or more")
+    layers, templates = problem.application.unique_layers, problem.resolved.templates
+    arrays = jax.device_get(problem.template_arrays())
+    technology = cast(problem.technology, jnp.float32)
+    levels, key = arrays.component.shape[1], jax.random.fold_in(jax.random.key(seed), 1)
+    draws: dict[tuple[int, int], Mapping] = {}
+    for (u, t), space in map_spaces(layers, templates, arrays, padding=False).items():
+        own = jax.random.fold_in(jax.random.fold_in(key, u), t)
+        nests = jax.device_get(_drawn(own, jax.tree.map(jnp.asarray, space), count=_ROUNDS * count))
+        draws[u, t] = take(nests, _distinct(nests)[: 2 * count])
+    # As many of each as of the largest set, the rest a repetition that does not count.
+    most = max([1, *(len(nests.temporal) for nests in draws.values())])
+    number = np.zeros((len(layers), len(templates)), np.int32)
+    blank = next(iter(draws.values()))
+    rows = []
+    for u, t in np.ndindex(number.shape):
+        nests = draws.get((u, t), blank)
+        number[u, t] = len(nests.temporal) if (u, t) in draws else 0
+        rows.append(jax.tree.map(lambda leaf: np.resize(leaf, (most, *leaf.shape[1:])), nests))
+    whole = jax.tree.map(lambda *leaves: np.stack(leaves).reshape(*number.shape, *leaves[0].shape), *rows)
+    stacked = stacked_layers(layer.shape for layer in layers)
+    tables = tabulate(stacked, problem.template_arrays(), technology, whole, number)
+    sets = {}
+    for at in draws:
+        valid = np.isfinite(tables.objectives[at]).all(axis=-1) & (np.arange(most) < number[at])
+        good = np.flatnonzero(valid)[:count]
+        good = good[np.lexsort((tables.objectives[at][good, 1], tables.objectives[at][good, 0]))]
+        kept = np.resize(good, count) if good.size else np.zeros(count, int)
+        columns: dict[str, Any] = {name: getattr(tables, name)[at][kept] for name in column_shapes(levels, 3)}
+        for name, column in columns.items():
+            column[len(good) :] = np.inf if name == "objectives" else 0
+        mapping = take(jax.tree.map(lambda leaf, at=at: leaf[at], tables.mapping), kept)
+        columns["count"] = np.int32(len(good))
+        sets[at] = MappingTables(mapping=mapping, **columns)
+    out = assemble(sets, *number.shape, count, levels, np.float32)
+    for u, layer in enumerate(layers):
+        if not out.count[u].any():
+            raise InputError(
+                f"no valid mapping of a {layer.type} layer {layer.shape} was drawn",
+                item="sample_mappings",
+                remedy="raise `count`, or search them: map_layers",
+            )
+    return out
+
+
+def _distinct(nests: Mapping) -> np.ndarray:
+    """Rows of distinct loop nests, by rising index: loops of bound 1 have no place in the order."""
+
+    def loops(factors: np.ndarray, order: np.ndarray) -> np.ndarray:
+        there = np.take_along_axis(factors, order, axis=-1) > 1
+        seen = np.where(there, order, -1)
+        return np.take_along_axis(seen, np.argsort(~there, axis=-1, kind="stable"), axis=-1)
+
+    temporal, order, spatial, spatial_order = (
+        np.asarray(leaf) for leaf in (nests.temporal, nests.order, nests.spatial, nests.spatial_order)
+    )
+    parts = (temporal, spatial, loops(temporal, order), loops(spatial, spatial_order))
+    _, first = np.unique(
+        np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1), axis=0, return_index=True
+    )
+    return np.sort(first)
+
+
+# ---------------------------------------------------------------- designs

@@ -1,0 +1,143 @@
+"""The box in which a search's hypervolume is measured: a point that no design passes, and one that designs stay below.
+
+Both depend on the networks, the tables and the package alone, not on a run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.hardware import leakage, nop_energy
+from mohamjax.mapping import MappingTables, area
+from mohamjax.problem.goals import Goals
+from mohamjax.schedule import EvaluationArrays, isolated_cycles
+from mohamjax.schedule.measures import DEFAULT, frames_per_period, kinds_of, offsets, owners
+from mohamjax.schedule.setup import Setup
+from mohamjax.workload import ApplicationModel
+
+
+def search_box(
+    setup: Setup, tables: MappingTables, evaluation: EvaluationArrays, goals: Goals, chiplets: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Ideal and reference point of the hypervolume, each with the offsets of the measures (`schedule.measures`).
+
+    Ideal: every layer on its fastest mapping, the layers spread evenly over all chiplets; every layer on its most
+    frugal mapping; one chiplet of the smallest hardware that some layer needs at least. Reference: every layer on its
+    slowest mapping, one after the other; on its dearest; as many of the largest chiplets as there may be. Measures of
+    users follow from the same times: of a network alone at best, of all layers one after the other at worst.
+
+    Args:
+        setup: networks and hardware.
+        tables: Pareto tables.
+        evaluation: what the evaluation of a design reads.
+        goals: what is minimised.
+        chiplets: most chiplets of a design.
+
+    Returns:
+        `[M]` float each, in the dtype of the tables.
+    """
+    dtype = np.asarray(tables.cycles).dtype
+    ideal, reference = _of_designs(setup, tables, evaluation, chiplets)
+    if goals.objectives != DEFAULT:
+        found = _of_users(setup, tables, goals, chiplets, reference[0])
+        plain = {name: pair for name, *pair in zip(DEFAULT, ideal, reference, strict=True)}
+        pairs = [plain[name] if name in DEFAULT else pair for name, pair in zip(goals.objectives, found, strict=True)]
+        ideal, reference = [best for best, _ in pairs], [worst for _, worst in pairs]
+    # What may cost nothing still needs a logarithm; a problem with a single design has no span of its own.
+    ideal = [max(best, float(np.finfo(dtype).tiny)) for best in ideal]
+    reference = [max(worst, 1.1 * best) for worst, best in zip(reference, ideal, strict=True)]
+    return np.asarray(ideal, dtype), np.asarray(reference, dtype)
+
+
+def _of_layers(application: ApplicationModel, tables: MappingTables, values: np.ndarray, worst: bool) -> np.ndarray:
+    """The least, or the most, of `values` `[U, T, M]` for each layer."""
+    valid = np.arange(tables.cycles.shape[2]) < np.asarray(tables.count)[..., None]
+    u = np.asarray(application.unique_of_layer)
+    masked = np.where(valid, values, -np.inf if worst else np.inf)
+    return masked.max(axis=(1, 2))[u] if worst else masked.min(axis=(1, 2))[u]
+
+
+def _of_designs(
+    setup: Setup, tables: MappingTables, evaluation: EvaluationArrays, chiplets: int
+) -> tuple[list[Any], list[Any]]:
+    """Of latency, energy and area."""
+    package = setup.package
+    duration = isolated_cycles(tables, package)
+    objectives = np.asarray(tables.objectives, np.float64)
+
+    def total(values: np.ndarray, worst: bool) -> np.ndarray:
+        return _of_layers(setup.application, tables, values, worst)
+
+    full = jax.vmap(area)(evaluation.templates.machine)
+    ideal = [
+        total(np.asarray(tables.cycles), False).sum() / chiplets * 1e-9,
+        total(objectives[..., 1], False).sum() * 1e-12,
+        total(objectives[..., 2], False).max() * 1e-6,
+    ]
+    hops = float(np.max(np.asarray(evaluation.package.tables.hops)[: chiplets + 1]))
+    nop = nop_energy(total(np.asarray(tables.offchip_bytes), True).sum(), hops, package.hop_energy)
+    tile = package.router_area + package.transceiver_area
+    static = 0.0
+    if evaluation.technology.static_share is not None:
+        leaks = jax.vmap(leakage, in_axes=(0, None, 0))(
+            evaluation.templates, evaluation.technology, evaluation.templates.machine
+        )
+        most = float(jnp.max(leaks)) * chiplets * float(evaluation.technology.static_share)
+        static = most * total(duration, True).sum()  # at 1 GHz a cycle is a nanosecond
+    reference = [
+        total(duration, True).sum() * 1e-9,
+        # On a chiplet larger than its mapping needs a layer costs more than in the tables.
+        (total(objectives[..., 1], True).sum() * 2 + nop + static) * 1e-12,
+        (float(jnp.max(full)) + tile) * chiplets * 1e-6,
+    ]
+    return ideal, reference
+
+
+def _of_users(
+    setup: Setup, tables: MappingTables, goals: Goals, chiplets: int, longest: Any
+) -> list[tuple[float, float]]:
+    """Best and worst of every measure, with its offset; zeros for latency, energy and area.
+
+    `longest` is the latency of all layers one after the other, s.
+    """
+    application = setup.application
+    networks = application.networks
+    owner = np.asarray(application.network_of_layer)
+
+    def by_network(values: np.ndarray, worst: bool) -> np.ndarray:
+        own = _of_layers(application, tables, values, worst)
+        return np.bincount(owner, own, minlength=len(networks)) * 1e-9
+
+    least = by_network(np.asarray(tables.cycles, np.float64), False) / chiplets
+    most = by_network(np.asarray(isolated_cycles(tables, setup.package), np.float64), True)
+    frames = frames_per_period(application)
+    recurs = frames > 0
+    # A period measured over some of the periods is at worst all work, shared among these.
+    measured = goals.periods - 1 - (goals.periods - 1) // 2
+    all_frames = np.where(recurs, np.ceil(frames * goals.periods), 1.0)
+    deadline = np.asarray([network.deadline_s for network in networks])
+    asked = np.isfinite(deadline)
+    weight = np.asarray([network.weight for network in networks])
+    found = []
+    rows = kinds_of(goals.objectives), owners(goals.objectives, application), offsets(goals.objectives, application)
+    for kind, network, offset in zip(*rows, strict=True):
+        match kind:
+            case "latency:":
+                found.append((least[network], longest))
+            case "lateness":
+                found.append((np.max((least - deadline)[asked]) + offset, longest - deadline.min() + offset))
+            case "missed":
+                found.append((offset, np.count_nonzero(asked) + 1 + offset))
+            case "weighted-latency":
+                found.append((least @ weight / weight.sum(), longest))
+            case "period":
+                found.append((frames @ least, all_frames @ most / measured))
+            case "idle":
+                found.append((offset, 1 + offset))
+            case _:
+                found.append((0.0, 0.0))
+    return [(float(best), float(worst)) for best, worst in found]

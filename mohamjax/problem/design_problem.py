@@ -1,0 +1,504 @@
+"""The design problem: networks, templates, technology, package and requirements, held together and checked once.
+
+Every stage takes it: the layer mapper, the search, bounds, robust search, what-if, files. It yields the space of
+designs as arrays.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.errors import InputError
+from mohamjax.hardware import (
+    PackageParameters,
+    Technology,
+    Template,
+    TemplateArrays,
+    as_package,
+    as_technology,
+    as_template,
+    fits,
+    packaged_templates,
+    template_arrays,
+    with_memory,
+)
+from mohamjax.mapping import MappingTables, area, recast
+from mohamjax.problem.box import search_box
+from mohamjax.problem.genetics import Genetics
+from mohamjax.problem.goals import Goals
+from mohamjax.problem.kinds import immediate, kinds_of
+from mohamjax.problem.list_scheduling import list_scheduler, padded_rows
+from mohamjax.problem.plan_tables import plan_tables
+from mohamjax.problem.requirements import Requirements, load_requirements
+from mohamjax.problem.resolved import LIMIT_TOLERANCE, ResolvedRequirements, resolve
+from mohamjax.problem.space import DesignSpace, MeasureArrays, mapping_transform, random_orders
+from mohamjax.reader import as_given
+from mohamjax.runtime.struct import cast, put
+from mohamjax.schedule import CYCLE_S, evaluation_arrays, isolated_cycles
+from mohamjax.schedule.ensemble import models_of, own_tables
+from mohamjax.schedule.measures import DEFAULT, of_frames, offsets, owners
+from mohamjax.schedule.setup import Setup
+from mohamjax.workload import ApplicationModel, Ensemble
+
+TemplateLike = str | os.PathLike[str] | Template
+
+ORDERS = 512
+"""Random topological orders that random individuals draw from."""
+
+
+def search_keys(seed: int) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Keys of a search's mapper, of its random orders and of its generations."""
+    mapping, space, generations = jax.random.split(jax.random.key(seed), 3)
+    return mapping, space, generations
+
+
+@dataclasses.dataclass(frozen=True, init=False, eq=False, repr=False)
+class DesignProblem:
+    """What is to be designed, whole and checked: a host object, from which arrays are made.
+
+    Attributes:
+        application: the networks that run together.
+        templates: sub-accelerator templates to choose from.
+        package: package parameters; its `max_tiles` is the number of tiles of every design.
+        technology: energy and area tables.
+        requirements: what is demanded of every design.
+        max_chiplets: most chiplets of a design, before the requirements lower it.
+        resolved: the requirements brought together with networks and templates. Its `templates` are those that tables
+            and designs count: the given ones, with the memory of the package, unless the requirements fix chiplets.
+
+    Args:
+        application: from `load_scenario` or `load_onnx`.
+        templates: names of packaged templates, YAML files or `Template` objects; one or several; default all packaged.
+        package: parameters or a YAML file; default those of `Package()`.
+        technology: tables or a file; default the packaged 45 nm.
+        requirements: demands or a YAML file; default none.
+        max_chiplets: most chiplets of a design; default as many as the package has tiles.
+
+    Raises:
+        InputError: a file cannot be read; two templates have one name; a layer runs on no template; the requirements
+            contradict each other, the templates or the package.
+        TypeError: an argument is of another type.
+
+    Examples:
+        >>> from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape
+        >>> stem = Layer("stem", "conv", "Conv", WorkloadShape(K=8, C=4, P=6, Q=6, R=3, S=3))
+        >>> head = Layer("head", "fc", "Gemm", WorkloadShape(K=10, C=8), predecessors=(0,))
+        >>> app = ApplicationModel("toy", (Network("net", (stem, head)),))
+        >>> problem = DesignProblem(app, templates=("simba", "eyeriss"))
+        >>> problem
+        DesignProblem('toy': 2 layers, 2 unique, on simba, eyeriss; at most 16 chiplets)
+        >>> problem.tiles
+        16
+    """
+
+    application: ApplicationModel
+    templates: tuple[Template, ...]
+    package: PackageParameters
+    technology: Technology
+    requirements: Requirements
+    max_chiplets: int
+    resolved: ResolvedRequirements = dataclasses.field(init=False)
+    _arrays: dict[Any, TemplateArrays] = dataclasses.field(init=False)
+
+    def __init__(
+        self,
+        application: ApplicationModel,
+        templates: TemplateLike | Sequence[TemplateLike] | None = None,
+        package: PackageParameters | str | os.PathLike[str] | None = None,
+        technology: Technology | str | os.PathLike[str] | None = None,
+        requirements: Requirements | str | os.PathLike[str] | None = None,
+        max_chiplets: int | None = None,
+    ) -> None:
+        if not isinstance(application, ApplicationModel):
+            raise TypeError(f"application: expected what load_scenario or load_onnx return, got {application!r:.80}")
+        own: dict[str, Any] = {
+            "application": application,
+            "templates": _templates(templates),
+            "package": as_package(package),
+            "technology": as_technology(technology),
+            "requirements": Requirements()
+            if requirements is None
+            else as_given(requirements, "requirements", Requirements, load_requirements),
+        }
+        if not application.layers:
+            raise InputError(
+                "has no layers", item=f"application {application.name!r}", remedy="give a network with some"
+            )
+        own["max_chiplets"] = _most(max_chiplets, own["package"].max_tiles)
+        self._hold(own)
+
+    def _hold(self, own: dict[str, Any]) -> None:
+        """Takes the parts, and checks all that can be checked before layers are mapped."""
+        for name, value in own.items():
+            object.__setattr__(self, name, value)
+        templates = tuple(with_memory(self.templates, self.package.memory))
+        resolved = resolve(self.requirements, self.application, templates, self.tiles, self.max_chiplets)
+        assignable(self.application, runnable(self.application, resolved.templates), resolved)
+        object.__setattr__(self, "resolved", resolved)
+        object.__setattr__(self, "_arrays", {})
+        _check_fixed_area(resolved, self.technology)
+
+    def __repr__(self) -> str:
+        names = ", ".join(template.name for template in self.resolved.templates)
+        layers, unique = len(self.application.layers), len(self.application.unique_layers)
+        return (
+            f"DesignProblem({self.application.name!r}: {layers} layers, {unique} unique, on {names}; "
+            f"at most {self.most_chiplets} chiplets)"
+        )
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of the package, S."""
+        return self.package.max_tiles
+
+    @property
+    def most_chiplets(self) -> int:
+        """Most chiplets of a design."""
+        return int(self.resolved.most[-1])
+
+    @property
+    def setup(self) -> Setup:
+        """Networks and hardware, with the templates that tables and designs count (`resolved`)."""
+        return Setup(self.application, self.resolved.templates, self.technology, self.package)
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """All that the problem was made of, by name."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.init}
+
+    def replace(self, **parts: Any) -> DesignProblem:
+        """The problem with other parts, checked again: `problem.replace(application=..., max_chiplets=4)`."""
+        return DesignProblem(**{**self.parts, **parts})
+
+    def cast(self, dtype: Any) -> DesignProblem:
+        """The same problem with the energy and area tables of its technology in a float dtype."""
+        other = copy.copy(self)
+        object.__setattr__(other, "technology", cast(self.technology, dtype))
+        object.__setattr__(other, "_arrays", {})
+        return other
+
+    def template_arrays(self, levels: int | None = None, dtype: Any = jnp.float32) -> TemplateArrays:
+        """The templates of `resolved` as arrays `[T, ...]`, built once for every number of levels and dtype."""
+        most = max(len(template.levels) for template in self.resolved.templates)
+        key = (most if levels is None else levels, jnp.dtype(dtype))
+        if key not in self._arrays:
+            self._arrays[key] = template_arrays(self.resolved.templates, self.technology, *key)
+        return self._arrays[key]
+
+    def arrays(
+        self,
+        tables: MappingTables,
+        *,
+        dtype: Any = jnp.float32,
+        seed: int = 0,
+        given: tuple[Any, Any] | None = None,
+    ) -> DesignSpace:
+        """The space of designs as one pytree: all that `evaluate` and `sample_designs` read.
+
+        Every leaf is a JAX array, and shapes follow from the networks, the templates and the sizes of the tables
+        alone: spaces of several packages with as many tiles and memory interfaces can be stacked (`struct.stack`) and
+        vmapped over.
+
+        Args:
+            tables: of this problem, from `map_layers` or `sample_mappings`.
+            dtype: float dtype of the evaluation; float64 needs JAX's x64 mode.
+            seed: of the random topological orders that `sample_designs` draws from.
+            given: templates `[n]` and fanouts `[n, V, 2]` of chiplets of stated sizes, as in `evaluation_arrays`.
+
+        Raises:
+            InputError: the tables are of another problem, or float64 is asked for without x64 mode.
+
+        Examples:
+            >>> space = problem.arrays(tables)
+            >>> space.evaluation.package.interface_bandwidth
+            Array([4., 4., 4., 4.], dtype=float32)
+        """
+        check_tables(tables, self.setup)
+        dtype = jnp.dtype(dtype)
+        if jax.dtypes.canonicalize_dtype(dtype) != dtype:
+            raise InputError(
+                f"{dtype} is not there", item="dtype", remedy="make the space inside `with jax.enable_x64(True):`"
+            )
+        _, key, _ = search_keys(seed)
+        return jax.tree.map(jnp.asarray, self.space(key, recast(tables, dtype), given=given))
+
+    def space(
+        self,
+        key: jax.Array,
+        tables: MappingTables,
+        goals: Goals | None = None,
+        *,
+        orders: int = ORDERS,
+        given: tuple[Any, Any] | None = None,
+        ensemble: Ensemble | None = None,
+    ) -> DesignSpace:
+        """The space of designs for a search, in the dtype of the tables.
+
+        Args:
+            key: typed key, consumed (random orders).
+            tables: Pareto tables of this problem.
+            goals: what is minimised; default latency, energy and area.
+            orders: random topological orders that random individuals draw from.
+            given: as in `evaluation_arrays`.
+            ensemble: application models, of which the networks of this problem are the joined ones; default none.
+
+        Raises:
+            InputError: no template runs some layer, or the requirements cannot be met.
+        """
+        goals = Goals() if goals is None else goals
+        setup, resolved = self.setup, self.resolved
+        application = self.application
+        arrays = self.template_arrays(np.shape(tables.capacity)[3], tables.cycles.dtype)
+        periods = goals.periods if of_frames(goals.objectives) else None
+        evaluation = evaluation_arrays(setup, tables, given=given, arrays=arrays, periods=periods)
+        count = np.asarray(tables.count)
+        able, cover = assignable(application, count > 0, resolved)
+        total = evaluation.unique.shape[0]
+        padding = total - len(able)
+        runs_all = np.flatnonzero(able.all(axis=0))
+        predecessors = immediate([layer.predecessors for layer in application.layers])
+        successors: list[list[int]] = [[] for _ in predecessors]
+        for layer, needs in enumerate(predecessors):
+            for p in needs:
+                successors[p].append(layer)
+        needs = put(padded_rows(predecessors, total, -1))
+        layers = put(len(predecessors), np.int32)
+        models = None if ensemble is None else models_of([m.application for m in ensemble.models], ensemble)
+        if ensemble is None or models is None:
+            model = None
+            ideal, reference = search_box(setup, tables, evaluation, goals, self.max_chiplets)
+        else:
+            counts = np.asarray(models.layers)
+            model = np.repeat(np.arange(len(counts) + 1, dtype=np.int32), [*counts, padding])
+            boxes = [
+                search_box(setup.of(one), own_tables(one, application, tables), evaluation, goals, self.max_chiplets)
+                for one in (member.application for member in ensemble.models)
+            ]
+            ideal, reference = (
+                ensemble.aggregate(np.stack(ends)).astype(ends[0].dtype) for ends in zip(*boxes, strict=True)
+            )
+        genetics = Genetics(
+            layers=layers,
+            unique=evaluation.unique,
+            predecessors=needs,
+            successors=put(padded_rows(successors, total, -1)),
+            count=put(tables.count),
+            able=put(np.pad(able, ((0, padding), (0, 0)))),
+            kinds=kinds_of(np.array(application.unique_of_layer), resolved.allowed, resolved.pin, able, total),
+            transform=put(mapping_transform(np.asarray(tables.objectives), count)),
+            cover=put(cover),
+            rules=put(np.stack(list_scheduler(setup, tables, resolved).rules())),
+            orders=random_orders(key, needs, layers, count=orders),
+            max_chiplets=put(resolved.most[-1], np.int32),
+            on_tile=put(resolved.tiles),
+            pin=put(np.pad(resolved.pin, (0, padding), constant_values=-1)),
+            homogeneous=put(runs_all[0] if resolved.homogeneous else -1, np.int32),
+            model=None if model is None else put(model),
+            urgency=_urgency(setup, tables, goals, total),
+        )
+        names = goals.objectives
+        measures = None
+        if names != DEFAULT:
+            arrays_of: dict[str, Any] = {
+                "network": put(owners(names, application)),
+                "offset": put(offsets(names, application), reference.dtype),
+            }
+            measures = MeasureArrays(**arrays_of)
+        return DesignSpace(
+            genetics=genetics,
+            plans=plan_tables(tables, isolated_cycles(tables, self.package)),
+            evaluation=evaluation,
+            reference=put(reference),
+            ideal=put(ideal),
+            weights=put(goals.exponents, reference.dtype),
+            limits=put(resolved.limits, reference.dtype),
+            least=put(resolved.least),
+            most=put(resolved.most),
+            tenant_limits=None if evaluation.tenants is None else put(resolved.tenant_limits, reference.dtype),
+            models=models,
+            measures=measures,
+        )
+
+
+def _urgency(setup: Setup, tables: MappingTables, goals: Goals, padded: int) -> jax.Array | None:
+    """`Genetics.urgency`: how much earlier than the longest deadline a layer's network has its own.
+
+    Networks without a deadline wait for all others.
+    """
+    if {"lateness", "missed"}.isdisjoint(goals.objectives):
+        return None
+    application = setup.application
+    exists = np.arange(np.shape(tables.cycles)[2]) < np.asarray(tables.count)[..., None]
+    slowest = np.where(exists, isolated_cycles(tables, setup.package), 0.0).max(axis=(1, 2))
+    deadline = np.asarray([network.deadline_s for network in application.networks]) / CYCLE_S
+    early = np.max(deadline[np.isfinite(deadline)]) - deadline
+    early = np.where(np.isfinite(early), early, -slowest[list(application.unique_of_layer)].sum())
+    urgency = np.zeros(padded, np.float32)
+    urgency[: len(application.layers)] = early[list(application.network_of_layer)]
+    return put(urgency)
+
+
+def check_tables(tables: MappingTables, setup: Setup) -> None:
+    """Complains about tables of another problem.
+
+    Args:
+        tables: Pareto tables.
+        setup: networks, and templates in the order that the tables should have.
+
+    Raises:
+        InputError: they are of other unique layers or templates, or have fewer levels than a template.
+    """
+    expected = len(setup.application.unique_layers), len(setup.templates)
+    if np.shape(tables.count) != expected:
+        raise InputError(
+            f"are of {' unique layers on '.join(map(str, np.shape(tables.count)))} templates, the problem has "
+            f"{expected[0]} on {expected[1]}",
+            item="tables",
+            remedy="map the layers of this problem",
+        )
+    deepest = max(len(template.levels) for template in setup.templates)
+    if np.shape(tables.capacity)[3] < deepest:
+        raise InputError(
+            f"have {np.shape(tables.capacity)[3]} levels, a template has {deepest}",
+            item="tables",
+            remedy="map the layers of this problem",
+        )
+
+
+def runnable(application: ApplicationModel, templates: Sequence[Template]) -> np.ndarray:
+    """Which template runs which unique layer, `[U, T]` bool.
+
+    Raises:
+        InputError: no template runs some layer; checked before any long computation.
+    """
+    table = np.zeros((len(application.unique_layers), len(templates)), bool)
+    for u, layer in enumerate(application.unique_layers):
+        reasons = [fits(t, layer.type, layer.shape) for t in templates]
+        table[u] = [reason is None for reason in reasons]
+        if not table[u].any():
+            first = application.unique_of_layer.index(u)
+            network = application.networks[application.network_of_layer[first]].name
+            raise InputError(
+                f"no template can run this layer: {reasons[0]}",
+                item=f"{network}/{application.layers[first].name}",
+                remedy="add a template that runs it",
+            )
+    return table
+
+
+def _check_fixed_area(resolved: ResolvedRequirements, technology: Technology) -> None:
+    """Complains where chiplets of fixed sizes alone are larger than the limit on area."""
+    fixed = [resolved.templates[t] for t in resolved.tiles[resolved.fixed] if resolved.templates[t].sizes == "fixed"]
+    if not fixed:
+        return
+    total = float(jnp.sum(jax.vmap(area)(template_arrays(fixed, technology).machine))) * 1e-6
+    if total > resolved.limits[2] * (1 + LIMIT_TOLERANCE):
+        raise InputError(
+            f"the chiplets of fixed sizes alone take {total:.4g} mm^2, the limit is {resolved.limits[2]:.4g}",
+            file=resolved.file or None,
+            item="limits.area_mm2",
+            remedy="raise it, or fix smaller chiplets",
+        )
+
+
+def assignable(
+    application: ApplicationModel, runs: np.ndarray, resolved: ResolvedRequirements
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which template may run each layer, and a package that runs them all; checks that there is one.
+
+    Args:
+        application: the networks.
+        runs: `[U, T]` bool, templates that run each unique layer.
+        resolved: the user's requirements.
+
+    Returns:
+        `[layers, T]` bool, and `[S]` int32, template on each tile, -1 where empty.
+
+    Raises:
+        InputError: a layer that nothing may run, or a package too small.
+    """
+    able = resolved.allowed & runs[list(application.unique_of_layer)]
+    for layer, network, row in zip(application.layers, application.network_of_layer, able, strict=True):
+        if not row.any():
+            raise InputError(
+                f"no template runs this layer (type {layer.type})",
+                file=resolved.file or None,
+                item=f"{application.networks[network].name}/{layer.name}",
+                remedy="add a template that runs it, enlarge its buffers, or loosen what pins it",
+            )
+    if resolved.homogeneous and not able.all(axis=0).any():
+        raise InputError(
+            "no template runs every layer",
+            file=resolved.file or None,
+            item="homogeneous",
+            remedy="leave it out, or add a template that does",
+        )
+    return able, _cover(able, resolved)
+
+
+def _cover(able: np.ndarray, resolved: ResolvedRequirements) -> np.ndarray:
+    """Few chiplets that together run every layer, beside those that are fixed (greedy), `[S]` int32, -1 where empty.
+
+    Args:
+        able: `[layers, T]` bool, every row with a template.
+        resolved: the tiles, and how many chiplets there may be.
+    """
+    cover = np.where(resolved.tiles >= 0, resolved.tiles, -1).astype(np.int32)
+    lonely = ~able[:, cover[resolved.fixed]].any(axis=1)
+    added = []
+    while lonely.any():
+        added.append(int(np.argmax(able[lonely].sum(axis=0))))
+        lonely &= ~able[:, added[-1]]
+    needed, room = len(resolved.fixed) + len(added), min(resolved.most[-1] - len(resolved.fixed), len(resolved.free))
+    if len(added) > room:
+        raise InputError(
+            f"it takes {needed} chiplets to run every layer, there may be {len(resolved.fixed) + room}",
+            file=resolved.file or None,
+            item="chiplets",
+            remedy=f"allow {needed}, or add a template that runs more layer types",
+        )
+    cover[resolved.free[: len(added)]] = added
+    return cover
+
+
+def _most(max_chiplets: int | None, tiles: int) -> int:
+    """Most chiplets of a design, checked against the tiles of the package."""
+    if max_chiplets is None:
+        return tiles
+    if isinstance(max_chiplets, bool) or not isinstance(max_chiplets, int | np.integer) or max_chiplets < 1:
+        raise InputError(f"is {max_chiplets!r}", item="argument `max_chiplets`", remedy="use 1 or more, a whole number")
+    if max_chiplets > tiles:
+        raise InputError(
+            f"{max_chiplets} exceeds the {tiles} tiles of the package",
+            item="argument `max_chiplets`",
+            remedy="lower it or give the package more tiles",
+        )
+    return int(max_chiplets)
+
+
+def _templates(given: TemplateLike | Sequence[TemplateLike] | None) -> tuple[Template, ...]:
+    """Templates by name, path or as they are; checks that their names differ."""
+    if given is None:
+        given = list(packaged_templates())
+    elif isinstance(given, str | os.PathLike | Template):
+        given = [given]
+    chosen = [as_template(item) for item in given]
+    if not chosen:
+        raise InputError(
+            "no template is given", item="templates", remedy=f"packaged: {', '.join(packaged_templates())}"
+        )
+    names = [template.name for template in chosen]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(
+                f"a second template is called {name!r}", item="templates", remedy="give every template its own name"
+            )
+    return tuple(chosen)

@@ -1,0 +1,150 @@
+"""Main roads over a `DesignProblem`: sample mappings and designs, evaluate designs."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.problem.space import DesignSpace
+from mohamjax.runtime.struct import Rows, record
+from mohamjax.schedule import Design, DesignReport
+from mohamjax.schedule import report as report_on_bench
+from mohamjax.schedule.design import adequate
+
+
+@record
+class SizedDesign(Rows):
+    """A design whose chiplets have stated sizes, as files may give them; `evaluate` and `report` take it as a design.
+
+    Attributes:
+        design: the chromosome.
+        capacity: `[S, V]` float, words per buffer instance; -1 where the chiplet is just large enough.
+        fanout: `[S, V, 2]` float, likewise.
+    """
+
+    design: Design
+    capacity: jax.Array
+    fanout: jax.Array
+
+    def _first(self) -> Any:
+        return self.design.order
+
+
+# ---------------------------------------------------------------- mappings
+
+
+def _checked(design: Design | SizedDesign, space: DesignSpace) -> tuple[Design, SizedDesign | None]:
+    """The chromosome, and the sizes where there are; complains about shapes at trace time."""
+    if not isinstance(space, DesignSpace):
+        raise TypeError(f"space: expected what problem.arrays returns, got {type(space).__name__}")
+    if not isinstance(design, Design | SizedDesign):
+        raise TypeError(f"design: expected a Design, got {type(design).__name__}")
+    sized = design if isinstance(design, SizedDesign) else None
+    genes = design if sized is None else sized.design
+    layers, tiles = space.genetics.unique.shape, space.genetics.on_tile.shape
+    expected = {"order": layers, "assignment": layers, "mapping": layers, "template": tiles}
+    shapes = {name: np.shape(getattr(genes, name)) for name in expected}
+    if shapes != expected:
+        name = next(name for name in expected if shapes[name] != expected[name])
+        many = len(shapes[name]) > 1
+        remedy = "; this takes one design: jax.vmap(evaluate, (0, None)) takes many" if many else ""
+        raise ValueError(f"design.{name}: expected shape {expected[name]}, got {shapes[name]}{remedy}")
+    for name in expected:
+        kind = jnp.result_type(getattr(genes, name))
+        if not jnp.issubdtype(kind, jnp.integer):
+            raise ValueError(f"design.{name}: expected integers, got {kind}")
+    if sized is not None:
+        wanted = (*tiles, space.evaluation.tables.capacity.shape[-1])
+        for name, shape in (("capacity", wanted), ("fanout", (*wanted, 2))):
+            if np.shape(getattr(sized, name)) != shape:
+                raise ValueError(f"design.{name}: expected shape {shape}, got {np.shape(getattr(sized, name))}")
+    return jax.tree.map(jnp.asarray, genes), sized
+
+
+def _sound(design: Design, space: DesignSpace) -> jax.Array:
+    """`[]` bool, the genes mean a design: all indices exist, each layer is on a chiplet, the order names all layers."""
+    evaluation, templates = space.evaluation, space.genetics.count.shape[1]
+    tile = jnp.clip(design.assignment, 0, len(design.template) - 1)
+    template = jnp.where(tile == design.assignment, design.template[tile], -1)
+    room = space.genetics.count[evaluation.unique, jnp.clip(template, 0, templates - 1)]
+    placed = (template >= 0) & (design.mapping >= 0) & (design.mapping < room)
+    listed = jnp.sort(design.order) == jnp.arange(len(design.order))
+    return jnp.all(placed | ~evaluation.layer_mask) & jnp.all(listed) & jnp.all(design.template < templates)
+
+
+def _stated(design: Design | SizedDesign, space: DesignSpace) -> tuple[Design, tuple[jax.Array, jax.Array] | None]:
+    """As `_checked`, the sizes in the dtype of the space."""
+    genes, sized = _checked(design, space)
+    if sized is None:
+        return genes, None
+    dtype = space.evaluation.tables.cycles.dtype
+    return genes, (jnp.asarray(sized.capacity, dtype), jnp.asarray(sized.fanout, dtype))
+
+
+def fits_space(design: Design | SizedDesign, space: DesignSpace) -> jax.Array:
+    """`[]` bool, the genes mean a design whose mappings fit their templates and the stated sizes of their chiplets.
+
+    Pure and traceable, for one design. An order that makes chiplets wait for each other shows in the timeline alone.
+    """
+    return _fits(*_stated(design, space), space)
+
+
+def _fits(genes: Design, sizes: tuple[jax.Array, jax.Array] | None, space: DesignSpace) -> jax.Array:
+    return adequate(genes, space.evaluation, sizes) & _sound(genes, space)
+
+
+def report(design: Design | SizedDesign, space: DesignSpace) -> DesignReport:
+    """One design in detail: chiplets with sizes, start and end of every layer, energies.
+
+    Pure and traceable, as `evaluate`. All objectives are infinite where the design cannot run: a layer on an empty
+    tile, an index that does not exist, a mapping that does not fit its template or the stated sizes of its chiplet, an
+    order that is none or makes chiplets wait for each other.
+
+    Args:
+        design: one design.
+        space: from `problem.arrays`, or of a file that was read.
+
+    Raises:
+        ValueError: the design has other shapes than the space, or no integers, at trace time.
+
+    Examples:
+        >>> detail = jax.jit(mj.report)(designs[3], space)
+        >>> bool(detail.timeline.ok), detail.chiplets.area.shape
+        (True, (16,))
+    """
+    genes, sizes = _stated(design, space)
+    found = report_on_bench(genes, space.evaluation, sizes)
+    runs = _fits(genes, sizes, space) & jnp.all(jnp.isfinite(found.objectives))
+    return dataclasses.replace(found, objectives=jnp.where(runs, found.objectives, jnp.inf))
+
+
+def evaluate(design: Design | SizedDesign, space: DesignSpace) -> jax.Array:
+    """Objectives of one design: latency [s], energy [J], area [mm^2].
+
+    Pure: no hidden state, nothing jitted. Composes with `jit`, with `vmap` over designs and over stacked spaces, and
+    with `shard_map`. Recompiles with the shapes of the space alone. Whether limits of the requirements are kept is not
+    looked at.
+
+    Args:
+        design: one design, of `sample_designs`, of a front, or from a file.
+        space: from `problem.arrays`, or of a file that was read.
+
+    Returns:
+        `[3]` float in the dtype of the space; all infinite where the design cannot run (`report` says what that means).
+
+    Raises:
+        ValueError: the design has other shapes than the space, or no integers, at trace time.
+
+    Examples:
+        >>> objectives = jax.jit(jax.vmap(mj.evaluate, (0, None)))(designs, space)
+        >>> objectives.shape, bool(jnp.all(jnp.isfinite(objectives)))
+        ((64, 3), True)
+    """
+    return report(design, space).objectives
+
+
+# ---------------------------------------------------------------- search

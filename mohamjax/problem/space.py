@@ -1,0 +1,123 @@
+"""The co-optimiser's problem as arrays, built once on the host from networks, templates, tables and requirements."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.problem.genetics import Genetics
+from mohamjax.problem.plan_tables import PlanTables
+from mohamjax.runtime.blocks import in_blocks
+from mohamjax.runtime.programs import lean_jit
+from mohamjax.runtime.struct import record
+from mohamjax.schedule import EvaluationArrays
+from mohamjax.schedule.ensemble import Models
+
+
+@record
+class MeasureArrays:
+    """What the objectives of a search are measured with, where they are others than latency, energy and area.
+
+    Attributes:
+        network: `[M]` int32, network that an objective is of; -1 where it is of all.
+        offset: `[M]` float, what was added to an objective to have it above zero.
+    """
+
+    network: jax.Array
+    offset: jax.Array
+
+
+@record
+class DesignSpace:
+    """The problem as arrays.
+
+    Attributes:
+        genetics: what the operators read.
+        plans: what the decoding of plans reads.
+        evaluation: what the evaluation reads.
+        reference: `[M]` float, reference point of the hypervolume, in objective units, with their offsets.
+        ideal: `[M]` float, a point that no design can pass, which scales the hypervolume to [0, 1].
+        weights: `[M]` float, exponents of the objectives where one number is minimised.
+        limits: `[4]` float, upper bounds of latency [s], energy [J], area [mm^2] and power [W]; inf where free.
+        least: `[T + 1]` int32, fewest chiplets of each template, then of all.
+        most: `[T + 1]` int32, likewise.
+        tenant_limits: `[3]` float, upper bounds in the order of `TENANT_LIMITS`; None where nobody has a deadline or a
+            weight.
+        models: the application models whose layers these are; None where there is one only.
+        measures: what the objectives are measured with; None where they are latency, energy and area.
+    """
+
+    genetics: Genetics
+    plans: PlanTables
+    evaluation: EvaluationArrays
+    reference: jax.Array
+    ideal: jax.Array
+    weights: jax.Array
+    limits: jax.Array
+    least: jax.Array
+    most: jax.Array
+    tenant_limits: jax.Array | None = None
+    models: Models | None = None
+    measures: MeasureArrays | None = None
+
+
+@functools.partial(lean_jit, static_argnames=("count",))
+def random_orders(key: jax.Array, predecessors: jax.Array, layers: jax.Array, *, count: int) -> jax.Array:
+    """Random topological orders by Kahn's algorithm with random priorities.
+
+    Args:
+        key: typed key, consumed.
+        predecessors: `[L, A]` int32, padded with -1.
+        layers: `[]` int32, layers that exist; padded ones come last.
+        count: R, static.
+
+    Returns:
+        `[R, L]` int32.
+    """
+    total = predecessors.shape[0]
+    exists = predecessors >= 0
+
+    def one(key: jax.Array) -> jax.Array:
+        priority = jax.random.uniform(key, (total,)) - 2.0 * (jnp.arange(total) >= layers)
+
+        def take(place: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            order, done = carry
+            ready = ~done & jnp.all(done[predecessors] | ~exists, axis=1)
+            layer = jnp.argmax(jnp.where(ready, priority, -jnp.inf)).astype(jnp.int32)
+            return order.at[place].set(layer), done.at[layer].set(True)
+
+        order, _ = jax.lax.fori_loop(0, total, take, (jnp.zeros(total, jnp.int32), jnp.zeros(total, bool)))
+        return order
+
+    return in_blocks(jax.vmap(one), jax.random.split(key, count), 64)
+
+
+def mapping_transform(objectives: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """The most similar mapping on another template, for every mapping (docs/concepts/designs.md).
+
+    Objectives are scaled to [0, 1] within each (unique layer, template) set; the transform of a mapping is the
+    nearest point of the target's set (Euclidean).
+
+    Args:
+        objectives: `[U, T, M, 3]` float.
+        count: `[U, T]` int, entries of each set.
+
+    Returns:
+        `[U, T, M, T]` int32; 0 where either side is empty.
+    """
+    unique, templates, size, _ = objectives.shape
+    valid = np.arange(size) < count[..., None]
+    low = np.min(np.where(valid[..., None], objectives, np.inf), axis=2, keepdims=True)
+    high = np.max(np.where(valid[..., None], objectives, -np.inf), axis=2, keepdims=True)
+    span = np.where(high > low, high - low, 1.0)
+    with np.errstate(invalid="ignore"):
+        scaled = np.where(valid[..., None], (objectives - low) / span, 0.0)
+    out = np.zeros((unique, templates, size, templates), np.int32)
+    for u, target in np.ndindex(unique, templates):  # one by one: distances take the square of the size in memory
+        if count[u, target]:
+            gap = np.sum((scaled[u, :, :, None] - scaled[u, target, : count[u, target]]) ** 2, axis=-1)
+            out[u, ..., target] = np.argmin(gap, axis=-1)
+    return out

@@ -1,0 +1,15 @@
+"""What settings are checked for."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mohamjax.errors import InputError
+
+
+def check_whole(config: object, item: str, least: dict[str, int]) -> None:
+    """Refuses fields of settings that are no whole numbers, or below what they must be at least."""
+    for name, low in least.items():
+        value = getattr(config, name)
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
+            raise InputError(f"{name} is {value!r}", item=item, remedy=f"use {low} or more, a whole number")

@@ -1,0 +1,388 @@
+"""Several devices, and several processes: which there are, what is spread over them, what one process does for all.
+
+The engine is JAX's own: a mesh of one axis, `jax.shard_map` over it, `jax.distributed` for processes on several hosts.
+All processes run the same program with the same arguments; what depends on files and clocks is done by the first, and
+the others are told.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import pickle
+import re
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from mohamjax.errors import InputError
+
+_LONGEST_S = 1e6  # that anybody waits for other processes
+
+AXIS = "devices"
+"""The mesh's only axis."""
+
+T = TypeVar("T")
+
+_SPLIT, _COPIED = PartitionSpec(AXIS), PartitionSpec()
+
+
+@dataclasses.dataclass(frozen=True)
+class Devices:
+    """Devices that work on one thing together.
+
+    Attributes:
+        ring: the devices, each followed by its neighbour.
+    """
+
+    ring: tuple[Any, ...]
+
+    def __len__(self) -> int:
+        """Number of devices, those of other processes included."""
+        return len(self.ring)
+
+    @functools.cached_property
+    def mesh(self) -> Mesh:
+        """The devices as a mesh with the axis `AXIS`."""
+        return Mesh(np.asarray(self.ring), (AXIS,))
+
+    @property
+    def several_processes(self) -> bool:
+        """Whether other processes have some of them."""
+        return jax.process_count() > 1
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the process that reads, writes and talks for all."""
+        return jax.process_index() == 0
+
+    @functools.cached_property
+    def own(self) -> Devices | None:
+        """Those of this process; None where that is the one that JAX takes by itself."""
+        mine = tuple(device for device in self.ring if device.process_index == jax.process_index())
+        return None if mine in ((), (jax.local_devices()[0],)) else Devices(mine)
+
+    def split(self, tree: Any) -> Any:
+        """A pytree of arrays, spread along their leading axis, which the number of devices divides.
+
+        What is spread already stays where it is. Among several processes every one gives the whole arrays, equal ones.
+        """
+        return self._put(tree, NamedSharding(self.mesh, _SPLIT))
+
+    def copied(self, tree: Any) -> Any:
+        """A pytree of arrays, whole on every device; otherwise as `split`."""
+        return self._put(tree, NamedSharding(self.mesh, _COPIED))
+
+    def _put(self, tree: Any, where: NamedSharding) -> Any:
+        if not self.several_processes:
+            return jax.device_put(tree, where)
+
+        def put(leaf: Any) -> jax.Array:
+            if isinstance(leaf, jax.Array) and leaf.sharding == where:
+                return leaf
+            if _is_key(leaf):
+                return jax.random.wrap_key_data(put(jax.random.key_data(leaf)))
+            own = np.asarray(leaf)
+            return jax.make_array_from_callback(own.shape, where, lambda index: own[index])
+
+        return jax.tree.map(put, tree)
+
+    def whole(self, tree: Any) -> Any:
+        """A pytree of arrays that are spread, whole in this process: NumPy arrays, and typed keys on its first device.
+
+        Among several processes all must ask.
+        """
+        leaves, structure = jax.tree.flatten(tree)
+        keys = [_is_key(leaf) for leaf in leaves]
+        plain = [jax.random.key_data(leaf) if key else leaf for leaf, key in zip(leaves, keys, strict=True)]
+        if self.several_processes:
+            plain = [leaf.addressable_data(0) for leaf in _everywhere(plain, mesh=self.mesh)]
+        own = jax.device_get(plain)
+        found = [jax.random.wrap_key_data(leaf) if key else leaf for leaf, key in zip(own, keys, strict=True)]
+        return jax.tree.unflatten(structure, found)
+
+    def from_first(self, make: Callable[[], T]) -> T:
+        """What `make` gives in the first process, in all of them; in the others it is not called.
+
+        Args:
+            make: gives anything that can be pickled. An `InputError` of it is raised everywhere, in the others as told.
+        """
+        if not self.several_processes:
+            return make()
+        sent: bytes = b""
+        found, error = None, None
+        if self.is_first:
+            try:
+                found = make()
+            except InputError as raised:
+                error = raised
+            sent = pickle.dumps((found, None if error is None else _parts(error)))
+        size = int(multihost_utils.broadcast_one_to_all(np.int32(len(sent))))
+        own = np.frombuffer(sent, np.uint8) if self.is_first else np.zeros(size, np.uint8)
+        heard = np.asarray(multihost_utils.broadcast_one_to_all(own)).astype(np.uint8)
+        if self.is_first:
+            if error is not None:
+                raise SharedError(**_parts(error))
+            return found  # pyright: ignore[reportReturnType]
+        found, parts = pickle.loads(heard.tobytes())
+        if parts is not None:
+            raise ToldError(**parts)
+        return found
+
+    def in_all(self, make: Callable[[], T]) -> T:
+        """What `make` gives in this process, once it has given something in all.
+
+        Args:
+            make: whatever a host may lack files for. Where it raises an `InputError` in some process, all raise one:
+                that which others tell is raised as told.
+        """
+        if not self.several_processes:
+            return make()
+        found, error = None, None
+        try:
+            found = make()
+        except InputError as raised:
+            error = raised
+        wrong = np.flatnonzero(np.asarray(multihost_utils.process_allgather(np.int32(error is not None))))
+        if error is not None:
+            raise (SharedError if jax.process_index() == wrong[0] else ToldError)(**_parts(error))
+        if wrong.size:
+            raise ToldError(f"process {wrong[0]} has failed")
+        return found  # pyright: ignore[reportReturnType]
+
+    def over(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """As `over_devices`, for any number of rows that the devices divide; arrays need not be in place.
+
+        Args:
+            function: of rows `[N, ...]` and whatever else, to rows.
+        """
+        return _over(function, self.mesh)
+
+    def compiled(
+        self, function: Callable[..., Any], rows: Any, rest: Sequence[Any], options: dict[str, Any] | None = None
+    ) -> Callable[..., Any]:
+        """What `over` makes of a function, compiled for arguments of such shapes; arrays must be in place.
+
+        Args:
+            function: `(rows, *rest) -> rows`.
+            rows: arrays or their shapes, for `split`.
+            rest: likewise, for `copied`.
+            options: of the compiler.
+        """
+
+        def placed(tree: Any, spec: PartitionSpec) -> Any:
+            where = NamedSharding(self.mesh, spec)
+            shapes = jax.tree.map(jax.typeof, tree)
+            return jax.tree.map(lambda own: jax.ShapeDtypeStruct(own.shape, own.dtype, sharding=where), shapes)
+
+        spread = _over.__wrapped__(function, self.mesh)
+        return spread.lower(placed(rows, _SPLIT), *placed(rest, _COPIED)).compile(compiler_options=options)
+
+
+class SharedError(InputError):
+    """What all processes know of and end by."""
+
+    is_shared = True
+
+
+class ToldError(SharedError):
+    """What another process has complained about already."""
+
+    is_told = True
+
+
+def _parts(error: InputError) -> dict[str, Any]:
+    return {"message": error.message, "file": error.file, "item": error.item, "remedy": error.remedy}
+
+
+def _is_key(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+@functools.partial(jax.jit, static_argnames="mesh")
+def _everywhere(leaves: list[jax.Array], *, mesh: Mesh) -> list[jax.Array]:
+    return jax.lax.with_sharding_constraint(leaves, NamedSharding(mesh, _COPIED))
+
+
+@functools.lru_cache(maxsize=32)
+def _over(function: Callable[..., Any], mesh: Mesh) -> Callable[..., Any]:
+    @jax.jit
+    def spread(rows: Any, *rest: Any) -> Any:
+        specs = (_SPLIT, *[_COPIED] * len(rest))
+        # Rows are computed each for itself: there is nothing that the check could find.
+        mapped = jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=_SPLIT, check_vma=False)
+        return mapped(rows, *rest)
+
+    return spread
+
+
+def gathered(tree: Any, devices: Devices | None) -> Any:
+    """A pytree of arrays, whole in this process: as `Devices.whole`, and as it is where devices are not chosen."""
+    return tree if devices is None else devices.whole(tree)
+
+
+def agreed(make: Callable[[], T], devices: Devices | None) -> T:
+    """What `make` gives, the same in all processes: as `Devices.from_first`, and by itself where none are chosen."""
+    return make() if devices is None else devices.from_first(make)
+
+
+DevicesLike = int | str | Sequence[Any] | Devices | None
+"""What says which devices: a number of them, `all`, a list, or None for the one that JAX takes by itself."""
+
+
+def chosen_devices(devices: DevicesLike) -> Devices | None:
+    """The devices that an argument `devices` means; None where that is the one that JAX takes by itself.
+
+    Args:
+        devices: a number of devices, `all` for all that JAX knows, or a list of them. Among several processes
+            (`jax.distributed`) these are the devices of all processes, and all must take part.
+
+    Raises:
+        InputError: there are not so many, or it is something else.
+    """
+    if devices is None or isinstance(devices, Devices):
+        return devices
+    known = jax.devices()
+    ring: tuple[Any, ...]
+    name = f"argument `devices={devices}`" if isinstance(devices, int | str) else "argument `devices`"
+    if devices == "all":
+        ring = tuple(known)
+    elif isinstance(devices, int) and not isinstance(devices, bool) and devices >= 1:
+        if devices > len(known):
+            there = "is 1 device" if len(known) == 1 else f"are {len(known)} devices"
+            raise InputError(
+                f"there {there} of kind {known[0].device_kind}",
+                item=name,
+                remedy=f"ask for {len(known)} at most, or make a processor show more: "
+                f"the flag xla_force_host_platform_device_count={devices} in XLA_FLAGS",
+            )
+        ring = tuple(known[:devices])
+    elif isinstance(devices, Sequence) and devices and all(isinstance(one, jax.Device) for one in devices):
+        ring = tuple(devices)
+        if len(set(ring)) < len(ring):
+            raise InputError("names a device twice", item=name, remedy="name each once")
+    else:
+        raise InputError("says nothing about devices", item=name, remedy="give a number from 1, or `all`")
+    if jax.process_count() > 1 and {one.process_index for one in ring} != set(range(jax.process_count())):
+        raise InputError(
+            f"{len(ring)} devices are not of all {jax.process_count()} processes",
+            item=name,
+            remedy="take all of them: all",
+        )
+    return None if ring == (known[0],) else Devices(ring)
+
+
+def over_devices(function: Callable[..., Any], devices: DevicesLike = "all") -> Callable[..., Any]:
+    """A function of a batch, spread over devices: jitted, each device has its part of the rows, and no communication.
+
+    Args:
+        function: `(rows, *rest) -> rows`, pure: from a pytree with leading axis `[N]`, and whatever else it reads, to
+            another with that axis, row by row. For instance `jax.vmap(mj.evaluate, (0, None))`.
+        devices: a number of devices, `all` or a list.
+
+    Returns:
+        A function of the same arguments. The last row fills up where the devices do not divide N. It compiles once per
+        shapes, as `jax.jit`. Its result lies on the devices; `jax.device_get` fetches it where one process has all
+        of them.
+
+    Raises:
+        InputError: there are not so many devices.
+
+    Examples:
+        >>> evaluate = mj.over_devices(jax.vmap(mj.evaluate, (0, None)), devices="all")
+        >>> evaluate(designs, space).shape
+        (64, 3)
+    """
+    chosen = chosen_devices(devices)
+    if chosen is None:
+        return jax.jit(function)
+    spread, count = chosen.over(function), len(chosen)
+
+    def filled(rows: Any, *rest: Any) -> Any:
+        total = jax.tree.leaves(rows)[0].shape[0]
+        more = -total % count
+        if not more:
+            return spread(rows, *rest)
+        index = np.minimum(np.arange(total + more), total - 1)
+        found = spread(jax.tree.map(lambda leaf: leaf[index], rows), *rest)
+        return jax.tree.map(lambda leaf: leaf[:total], found)
+
+    return filled
+
+
+def join(coordinator: str, processes: int | None = None, process: int | None = None, wait_s: float = 300.0) -> None:
+    """Makes this process one of several (`jax.distributed.initialize`); before anything else that uses JAX.
+
+    Args:
+        coordinator: `auto` where JAX finds out by itself (SLURM, Open MPI, Kubernetes, TPU pods), or `host:port` of the
+            first process.
+        processes: number of processes; not with `auto`.
+        process: which one this is, from 0; likewise.
+        wait_s: seconds to wait for the others.
+
+    Raises:
+        InputError: the arguments do not fit each other, there is no cluster to be found, or the others do not answer
+            in time; the process should then end.
+    """
+    given: dict[str, Any] = {}
+    if coordinator != "auto":
+        given = _address(coordinator, processes, process)
+    elif (processes, process) != (None, None):
+        raise InputError(
+            "the cluster says that",
+            item="argument `processes`" if processes is not None else "argument `process`",
+            remedy="leave it out, or give the address of the first process",
+        )
+    wait_s = min(wait_s, _LONGEST_S)
+    outcome: list[Exception | None] = []
+
+    def initialise() -> None:
+        try:
+            # Where its own time is up JAX ends the process with a stack trace: ours comes first.
+            jax.distributed.initialize(**given, initialization_timeout=round(wait_s) + 3600)
+            outcome.append(None)
+        except Exception as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=initialise, daemon=True)
+    thread.start()
+    thread.join(wait_s)
+    if not outcome:
+        whom = "the other processes" if process == 0 else f"the first process, {coordinator},"
+        raise InputError(
+            f"{whom if coordinator != 'auto' else 'the other processes'} did not answer within {wait_s:g} s",
+            item="argument `coordinator`",
+            remedy="start all processes at about the same time, with one address that all can reach",
+        )
+    if outcome[0] is not None:
+        told = str(outcome[0]).strip().splitlines() or [type(outcome[0]).__name__]
+        raise InputError(
+            f"JAX cannot bring the processes together: {told[0].rstrip('.')}",
+            item="argument `coordinator`",
+            remedy="give address and port of the first process, and the arguments `processes` and `process`",
+        ) from None
+
+
+def _address(coordinator: str, processes: int | None, process: int | None) -> dict[str, Any]:
+    """Arguments of `jax.distributed.initialize`."""
+    host, _, port = coordinator.rpartition(":")
+    if not host or not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) < 1 << 16:
+        raise InputError(
+            f"{coordinator!r} is no address", item="argument `coordinator`", remedy="give HOST:PORT, or `auto`"
+        )
+    if processes is None or process is None:
+        name = "processes" if processes is None else "process"
+        raise InputError("is missing", item=f"argument `{name}`", remedy="an address wants both of them")
+    if not 0 <= process < processes:
+        raise InputError(
+            f"is {process} of {processes} processes",
+            item="argument `process`",
+            remedy=f"count from 0 to {processes - 1}",
+        )
+    return {"coordinator_address": coordinator, "num_processes": processes, "process_id": process}

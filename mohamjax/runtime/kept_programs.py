@@ -1,0 +1,426 @@
+"""Programs that are traced once: what they lower to is kept on disk for the next process.
+
+JAX's own cache keeps what XLA compiles, yet finds it by the lowered program, which takes Python seconds to make for the
+models of this package. `exported_jit` keeps that program too (`jax.export`: StableHLO) in a folder beside it.
+
+A kept program is taken only where all that decides it is the same: the code of this package, the versions of JAX,
+jaxlib, NumPy and Python, JAX's settings, the platform, shapes and dtypes of all arguments, and static arguments. Their
+hash is the file's name, and the file begins with a hash of its content; whatever is damaged or cannot be read is traced
+anew. Static arguments may hold functions of this package, such as the operators of a search; with those of others,
+whose code the hash does not cover, nothing is kept. Where the code has changed since this process began to import it,
+or a context manager of JAX is in force (but for double precision), nothing is read or written. Files are pickles: the
+folder must be one's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import importlib
+import os
+import pathlib
+import pickle
+import re
+import threading
+import time
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import core as jax_core
+
+from mohamjax.runtime.code_hash import code_hash, code_unchanged, of_this_package
+from mohamjax.runtime.platforms import accelerated, as_usual, with_kernels
+from mohamjax.runtime.platforms import compiler_options as platform_options
+
+_IDLE = ("jax_compilation_cache", "jax_persistent_cache", "jax_enable_compilation_cache", "jax_log", "jax_explain")
+"""How settings begin that decide nothing of a program."""
+
+_UNUSED = 30 * 86400
+"""Seconds after which a file that nobody read is deleted."""
+
+_ABANDONED = 3600
+"""Seconds after which the part of a file that a process began is that of a killed one."""
+
+_MOST = 200_000_000
+"""Bytes of all files together, beyond which the longest unused are deleted."""
+
+_config: Any = jax.config
+
+_trace_context: Any = getattr(importlib.import_module("jax._src.config"), "trace_context", None)
+"""What `jax.jit` itself tells programs apart by; where a JAX has none, nothing is kept."""
+
+_folder: pathlib.Path | None = None
+
+
+def keep_in(folder: pathlib.Path | None) -> None:
+    """Where programs are kept from now on; None for nowhere."""
+    global _folder
+    _folder = folder
+
+
+def _context() -> tuple[Any, ...]:
+    """What tells programs of this process apart beside their arguments, in this thread."""
+    return _trace_context(), _config.jax_default_prng_impl
+
+
+def _in_no_context() -> bool:
+    """Whether this thread's context is the one that the settings of the process make, but for double precision.
+
+    Meshes and the like are not among the settings, so that the name of a file cannot tell them.
+    """
+    own, wide, bare = _context(), bool(_config.jax_enable_x64), list[Any]()
+
+    def find() -> None:
+        with jax.enable_x64(wide):
+            bare.append(_context())
+
+    thread = threading.Thread(target=find)
+    thread.start()
+    thread.join()
+    return bare == [own]
+
+
+def _machine() -> tuple[str, str]:
+    """What programs are made for: kernels may be for one kind of GPU."""
+    return jax.default_backend(), jax.local_devices()[0].device_kind
+
+
+def _settings() -> str:
+    """JAX's settings that may decide something of a program."""
+    known = {name: value for name, value in _config.values.items() if not name.startswith(_IDLE)}
+    return repr((sorted(known.items()), _config.jax_enable_x64, _machine(), os.environ.get("XLA_FLAGS", "")))
+
+
+def _plain(leaf: Any) -> bool:
+    """Whether an argument is no more than its shape and dtype: an array on the first device, or its shape."""
+    if isinstance(leaf, jax_core.Tracer) or getattr(leaf, "weak_type", False):
+        return False
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+        return leaf.sharding is None
+    return isinstance(leaf, np.ndarray | np.generic) or (
+        isinstance(leaf, jax.Array) and leaf.devices() == {jax.local_devices()[0]}
+    )
+
+
+def _dtype(leaf: Any) -> str:
+    """The dtype that an argument has inside a program."""
+    keys = jnp.issubdtype(leaf.dtype, jax.dtypes.extended)
+    return str(leaf.dtype if keys else jax.dtypes.canonicalize_dtype(leaf.dtype))
+
+
+@functools.cache
+def _has_option(name: str, value: Any) -> bool:
+    """Whether the installed XLA has an option of the compiler: its releases drop some, and refuse them then."""
+    try:
+        jax.jit(lambda: 0).lower().compile(compiler_options={name: value})
+    except jax.errors.JaxRuntimeError as error:
+        if "No such compile option" not in str(error):
+            raise
+        return False
+    return True
+
+
+class _NamelessError(Exception):
+    """Something that no other process knows by a name."""
+
+
+def _name(value: Any) -> Any:
+    """What a static argument is called in every process: two that make different programs have different names.
+
+    Raises:
+        _NamelessError: there is no such name, as for functions and classes that are not of this package.
+    """
+    if value is None or isinstance(value, bool | int | float | complex | str | bytes | np.dtype | np.generic):
+        return type(value).__name__, repr(value)
+    if isinstance(value, tuple | list):
+        return type(value).__name__, *map(_name, value)
+    if isinstance(value, dict):
+        return "dict", *((_name(key), _name(item)) for key, item in value.items())
+    if isinstance(value, functools.partial):
+        return "partial", _name(value.func), _name(value.args), _name(value.keywords)
+    if isinstance(value, types.MethodType):
+        return "method", _name(value.__self__), _name(value.__func__)
+    if isinstance(value, types.FunctionType):
+        return _name_of_function(value)
+    if isinstance(value, type):
+        if not of_this_package(value.__module__) and value.__module__ not in ("builtins", "numpy", "jax.numpy"):
+            raise _NamelessError(value.__qualname__)
+        return "type", value.__module__, value.__qualname__
+    if dataclasses.is_dataclass(value):
+        fields = [(field.name, _name(getattr(value, field.name))) for field in dataclasses.fields(value)]
+        return _name(type(value)), *fields
+    raise _NamelessError(repr(value))
+
+
+def _name_of_function(value: types.FunctionType) -> Any:
+    """A function of this package, by its place in a source file, its code and what it holds of those around it.
+
+    The code tells apart what begins on one line, such as two lambdas.
+    """
+    if not of_this_package(value.__module__):
+        raise _NamelessError(value.__qualname__)
+    code = value.__code__
+    place = value.__module__, value.__qualname__, code.co_firstlineno, _name_of_code(code)
+    held = [cell.cell_contents for cell in value.__closure__ or ()]
+    return "function", place, _name(held), _name(value.__defaults__), _name(value.__kwdefaults__)
+
+
+def _name_of_code(code: types.CodeType) -> Any:
+    def constant(value: Any) -> Any:
+        if isinstance(value, types.CodeType):
+            return _name_of_code(value)
+        return repr(sorted(map(repr, value)) if isinstance(value, frozenset) else value)  # sets have no fixed order
+
+    names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
+    return code.co_code.hex(), tuple(map(constant, code.co_consts)), *names
+
+
+@dataclasses.dataclass(frozen=True)
+class _Program:
+    """A kept program for arguments of given shapes, which it takes as their leaves.
+
+    Attributes:
+        call: jitted.
+        shapes: of what it returns.
+        tree: its structure.
+    """
+
+    call: Any
+    shapes: tuple[jax.ShapeDtypeStruct, ...]
+    tree: Any
+
+
+class _Exported:
+    """A jitted function whose programs are kept; calls and attributes as of `jax.jit`'s."""
+
+    def __init__(self, function: Callable[..., Any], static: Sequence[str], options: dict[str, Any] | None) -> None:
+        self._function, self._asked = function, options
+        self._place = function.__module__, getattr(function, "__qualname__", "")
+        self._called = getattr(getattr(function, "func", function), "__name__", "call")  # of a partial, what it calls
+        self._static = frozenset([static] if isinstance(static, str) else static)
+        self._known: dict[Any, _Program | None] = {}
+        functools.update_wrapper(self, function)
+
+    @functools.cached_property
+    def compiler_options(self) -> dict[str, Any] | None:
+        """The platform's and those that it was made with, without what the installed XLA has not."""
+        # At the first use, since options are asked of the backend, which importing a package must not start.
+        asked = {**platform_options(), **(self._asked or {})}
+        return {name: value for name, value in asked.items() if _has_option(name, value)} or None
+
+    @functools.cached_property
+    def _jitted(self) -> Any:
+        return jax.jit(self._function, static_argnames=tuple(self._static), compiler_options=self.compiler_options)
+
+    @functools.cached_property
+    def _inner(self) -> Any:
+        """What it is inside another program, where JAX refuses a function with options of its own."""
+        return jax.jit(self._function, static_argnames=tuple(self._static), compiler_options=self._asked)
+
+    def __getattr__(self, name: str) -> Any:
+        # Whoever only looks at a function, as `inspect` does, starts no backend.
+        if name.startswith("__") or "_asked" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self._jitted, name)
+
+    def _cache_size(self) -> int:
+        """Programs known to this process, as `jax.jit` counts them."""
+        return self._jitted._cache_size() + sum(program is not None for program in self._known.values())
+
+    def __call__(self, *arguments: Any, **static: Any) -> Any:
+        if self._inside_another(arguments):
+            return self._inner(*arguments, **static)
+        leaves, program = self._kept(arguments, static)
+        if program is None:
+            return self._jitted(*arguments, **static)
+        return jax.tree.unflatten(program.tree, _uncommitted(program.call(*leaves)))
+
+    def _inside_another(self, arguments: tuple[Any, ...]) -> bool:
+        """Whether another program is being traced or derived; asked only where the platform has options of its own."""
+        if (self.compiler_options or {}) == (self._asked or {}):
+            return False
+        return any(isinstance(leaf, jax_core.Tracer) for leaf in (*jax.tree.leaves(arguments), jnp.zeros(())))
+
+    def eval_shape(self, *arguments: Any, **static: Any) -> Any:
+        """As of `jax.jit`: shapes and dtypes of what it returns for such arguments, or for their shapes."""
+        _, program = self._kept(arguments, static)
+        if program is None:
+            return self._jitted.eval_shape(*arguments, **static)
+        return jax.tree.unflatten(program.tree, program.shapes)
+
+    def compiled(self, *arguments: Any, **static: Any) -> Callable[..., Any]:
+        """The function compiled for such arguments, or for their shapes; it takes them without the static ones.
+
+        As what `jax.jit` compiles ahead of time, it waits for nothing and takes arrays of either kind.
+        """
+        leaves, program = self._kept(arguments, static)
+        if program is None:
+            return self._jitted.lower(*arguments, **static).compile()
+        executable = program.call.lower(*leaves).compile()
+        return lambda *arguments: jax.tree.unflatten(program.tree, executable(*jax.tree.leaves(arguments)))
+
+    def _kept(self, arguments: tuple[Any, ...], static: dict[str, Any]) -> tuple[list[Any], _Program | None]:
+        """The leaves of the arguments, and the program for them; None where there is none but `jax.jit`'s."""
+        leaves, tree = jax.tree.flatten(arguments)
+        plain = all(map(_plain, leaves)) and self._static.issuperset(static)
+        if _folder is None or _trace_context is None or not plain or not _single():
+            return leaves, None
+        shapes = tuple((np.shape(leaf), _dtype(leaf)) for leaf in leaves)
+        key = tree, shapes, tuple(sorted(static.items(), key=lambda item: item[0])), _context(), _folder
+        if key not in self._known:
+            self._known[key] = self._program(leaves, tree, shapes, static)
+        return leaves, self._known[key]
+
+    def _program(self, leaves: Sequence[Any], tree: Any, shapes: Any, static: dict[str, Any]) -> _Program | None:
+        """The program for these shapes, from its file or traced anew; None where it cannot be kept."""
+        assert _folder is not None
+        try:
+            given = sorted((name, _name(value)) for name, value in static.items())
+            itself = _name(self._function) if isinstance(self._function, functools.partial) else self._place
+        except (_NamelessError, RecursionError, ValueError):  # a function that holds itself, or what is not there yet
+            return None
+        if not _in_no_context() or not code_unchanged():
+            return None
+        known = code_hash(), _settings(), with_kernels(), itself, self.compiler_options, str(tree), shapes, given
+        file = _folder / hashlib.sha256(repr(known).encode()).hexdigest()
+        kept = _read(file)
+        if kept is None:
+            kept = self._traced(leaves, tree, static)
+            if kept is None:
+                return None
+            if code_unchanged():
+                _write(file, kept)
+        program, out_tree = kept
+        called = functools.partial(program.call)
+        called.__name__ = self._called  # pyright: ignore[reportAttributeAccessIssue] -- JAX logs and keeps it by name
+        call = jax.jit(called, compiler_options=self.compiler_options)
+        return _Program(
+            call, tuple(jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in program.out_avals), out_tree
+        )
+
+    def _traced(self, leaves: Sequence[Any], tree: Any, static: dict[str, Any]) -> tuple[Any, Any] | None:
+        out: list[Any] = []
+
+        def flat(*given: Any) -> list[Any]:
+            found, structure = jax.tree.flatten(self._function(*jax.tree.unflatten(tree, given), **static))
+            out.append(structure)
+            return found
+
+        flat.__name__ = self._called
+        # JAX warns that a later version may read kernels otherwise; files are for one version.
+        kernels = jax.export.DisabledSafetyCheck.custom_call("__gpu$xla.gpu.triton")
+        platform = jax.export.default_export_platform()
+        try:
+            program = jax.export.export(jax.jit(flat), platforms=(platform,), disabled_checks=(kernels,))(*leaves)
+        except (NotImplementedError, ValueError):
+            # Something in it has no portable form; or it refuses its arguments, which `jax.jit` then says.
+            return None
+        return program, out[0]
+
+
+def _uncommitted(leaves: Sequence[jax.Array]) -> list[jax.Array]:
+    """Arrays as `jax.jit` returns them; waits for them, but where another program is being traced.
+
+    JAX commits what an exported program returns to its device, and another program, given now one kind and now the
+    other, would be compiled for each. Where that costs a way to the host and back, they stay as they are.
+    """
+    if accelerated() or any(isinstance(leaf, jax_core.Tracer) for leaf in leaves):
+        return list(leaves)
+    keys = [jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in leaves]
+    bare = [jax.random.key_data(leaf) if key else leaf for leaf, key in zip(leaves, keys, strict=True)]
+    found = jax.device_put(list(map(np.asarray, bare)))
+    return [
+        jax.random.wrap_key_data(again, impl=jax.random.key_impl(leaf)) if key else again
+        for again, leaf, key in zip(found, leaves, keys, strict=True)
+    ]
+
+
+def _single() -> bool:
+    """Whether programs run on the first device of this process: what is kept is for that."""
+    return as_usual() and _config.jax_default_device is None and jax.process_count() == 1
+
+
+def _read(file: pathlib.Path) -> tuple[Any, Any] | None:
+    try:
+        content = file.read_bytes()
+        if hashlib.sha256(content[32:]).digest() != content[:32]:
+            return None
+        program, out_tree = pickle.loads(content[32:])
+        _touch(file)
+        return _without_lapack(jax.export.deserialize(bytearray(program))), out_tree
+    except Exception:  # not there, damaged, or of another make, in whatever way that shows
+        return None
+
+
+def _touch(file: pathlib.Path) -> None:
+    """Notes that a file is in use."""
+    with contextlib.suppress(OSError):  # a folder that is read only
+        os.utime(file)
+
+
+def _without_lapack(program: Any) -> Any:
+    """The program as one of no platform in particular, where it has no linear algebra.
+
+    Called as one for processors, it would make JAX load SciPy for its LAPACK, which takes longer than the rest.
+    """
+    if tuple(program.platforms) != ("cpu",) or b"lapack" in program.mlir_module_serialized:
+        return program
+    checks = *program.disabled_safety_checks, jax.export.DisabledSafetyCheck.platform()
+    return dataclasses.replace(program, platforms=("any",), disabled_safety_checks=checks)
+
+
+def _write(file: pathlib.Path, kept: tuple[Any, Any]) -> None:
+    try:
+        content = pickle.dumps((bytes(kept[0].serialize()), kept[1]))
+        file.parent.mkdir(parents=True, exist_ok=True)
+        part = file.with_suffix(f".{os.getpid()}")
+        part.write_bytes(hashlib.sha256(content).digest() + content)
+        part.replace(file)
+        _tidy(file.parent)
+    except (OSError, ImportError, ValueError, pickle.PicklingError, TypeError):
+        pass  # without a file it only takes longer
+
+
+def _tidy(folder: pathlib.Path) -> None:
+    """Deletes files long unused, the longest unused ones beyond `_MOST`, and parts that killed processes left."""
+    now, room = time.time(), _MOST
+    found: list[tuple[float, int, pathlib.Path]] = []
+    for path in folder.iterdir():
+        if path.is_file() and re.fullmatch(r"[0-9a-f]{64}(\.\d+)?", path.name):
+            stat = path.stat()
+            found.append((stat.st_mtime, stat.st_size, path))
+    for used, size, path in sorted(found, reverse=True):
+        if path.suffix:
+            room_for = now - used < _ABANDONED
+        else:
+            room -= size
+            room_for = room >= 0 and now - used < _UNUSED
+        if not room_for:
+            path.unlink(missing_ok=True)
+
+
+def exported_jit(
+    function: Callable[..., Any] | None = None,
+    *,
+    static_argnames: Sequence[str] = (),
+    compiler_options: dict[str, Any] | None = None,
+) -> Any:
+    """`jax.jit` for programs that the host calls in short processes: traced once and kept, see the module.
+
+    Nothing is kept before `programs.use_cache`, with several processes, or inside another program: there it is
+    `jax.jit`, with the options of the platform (`platforms.compiler_options`) unless it is inside another program.
+
+    Args:
+        function: of pytrees of arrays, by position; static arguments by name.
+        static_argnames: as of `jax.jit`.
+        compiler_options: likewise.
+    """
+    if function is None:
+        return functools.partial(exported_jit, static_argnames=static_argnames, compiler_options=compiler_options)
+    return _Exported(function, static_argnames, compiler_options)

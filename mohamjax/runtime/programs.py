@@ -1,0 +1,102 @@
+"""How programs are compiled, those that are kept compiled, and what they run by."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import functools
+import os
+import pathlib
+import platform
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from mohamjax.errors import InputError
+from mohamjax.folders import cache_folder
+from mohamjax.runtime import kept_programs as exported
+from mohamjax.version import __version__
+
+_LIGHT: dict[str, Any] = {"xla_backend_optimization_level": 1}
+_LEAN: dict[str, Any] = {**_LIGHT, "xla_cpu_use_fusion_emitters": False}
+_BRIEF: dict[str, Any] = {**_LEAN, "xla_backend_optimization_level": 0}
+
+light_jit = functools.partial(exported.exported_jit, compiler_options=_LIGHT)
+"""`exported_jit` for programs of many small loops, such as the loop-nest model: LLVM's dearest passes make these no
+faster, but take as long again.
+
+For calls from the host alone: JAX refuses a function with options of its own inside another program.
+"""
+
+lean_jit = functools.partial(exported.exported_jit, compiler_options=_LEAN)
+"""As `light_jit`, and with XLA's older way of writing loops down for a processor, where it still has it: compiled in
+two fifths to two thirds of the time, programs run a seventh to two thirds longer."""
+
+brief_jit = functools.partial(exported.exported_jit, compiler_options=_BRIEF)
+"""As `lean_jit`, for programs that run a few times: compiled in half the time, they run up to five times as long."""
+
+
+PROGRAMS: dict[Any, concurrent.futures.Future[Any]] = {}
+"""Compiled programs by function, static arguments and shapes, and whatever else is done once a process; what other
+threads are about included."""
+
+
+_ASKING = threading.Lock()
+
+
+def once(key: Any, make: Callable[[], Any]) -> Any:
+    """What `make` gives; called once for a key, by whoever asks first."""
+    with _ASKING:
+        first = key not in PROGRAMS
+        future = PROGRAMS.setdefault(key, concurrent.futures.Future())
+    if first:
+        try:
+            future.set_result(make())
+        except BaseException as error:
+            del PROGRAMS[key]
+            future.set_exception(error)
+    return future.result()
+
+
+def use_cache(folder: str | os.PathLike[str] | None = None) -> pathlib.Path:
+    """Keeps compiled programs on disk, so that the next process finds them: what the command line does anyway.
+
+    Call it before anything is compiled: JAX decides once whether it has a cache. It sets two settings of JAX, for all
+    that this process compiles: `jax_compilation_cache_dir`, and that what took a twentieth of a second is kept.
+
+    Args:
+        folder: where; default the folder of the command line, `compiled` in the user's cache folder.
+
+    Returns:
+        The folder, which is there; absolute, whatever folder the process works in later.
+
+    Raises:
+        InputError: the folder cannot be made.
+
+    Examples:
+        >>> folder = mj.use_cache("programs")
+        >>> folder.is_dir()
+        True
+    """
+    path = cache_folder("compiled") if folder is None else pathlib.Path(folder).absolute()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"the folder cannot be made ({error.strerror})", file=path, remedy="name another one"
+        ) from None
+    jax.config.update("jax_compilation_cache_dir", str(path))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
+    exported.keep_in(path / "traced")
+    return path
+
+
+def machinery() -> dict[str, Any]:
+    """What programs run by, for the record of a search: `versions` of what decides numbers, and `device`."""
+    packages = {"mohamjax": __version__, "jax": jax.__version__, "numpy": np.__version__}
+    return {
+        "versions": {**packages, "python": platform.python_version()},
+        "device": jax.devices()[0].device_kind,
+    }

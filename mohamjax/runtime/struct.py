@@ -1,0 +1,180 @@
+"""Pytrees of rows: designs and whatever else has a leading axis, taken apart and put together.
+
+`take(tree, i)` and `stack(trees)` work on any pytree. A class that derives from `Rows` is indexed like an array along
+its leading axis: `designs[3]`, `designs[:5]`, `len(designs)`, `for design in designs`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections import abc
+from collections.abc import Iterator, Sequence
+from typing import Any, Self, TypeVar, dataclass_transform
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import core as jax_core
+
+T = TypeVar("T")
+
+_FEW = 16  # numbers that are written out
+
+
+def brief(value: Any) -> str:
+    """A dataclass in one line: long arrays by dtype and shape, collections by their number, nested ones by name."""
+    shown = (f"{f.name}={_glance(getattr(value, f.name))}" for f in dataclasses.fields(value) if f.repr)
+    return f"{type(value).__qualname__}({', '.join(shown)})"
+
+
+def _glance(value: Any) -> str:
+    """A field of a dataclass, short whatever it holds."""
+    if isinstance(value, np.ndarray | jax.Array):
+        if value.size > _FEW or not _readable(value):
+            return f"{value.dtype}[{', '.join(map(str, value.shape))}]"
+        return np.array2string(np.asarray(value), separator=", ", max_line_width=1000).replace("\n", "")
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return f"{type(value).__qualname__}(...)"
+    if isinstance(value, abc.Sized) and not isinstance(value, str | bytes):
+        text = repr(value) if all(isinstance(entry, _PLAIN) for entry in _entries(value)) else ""
+        return text if 0 < len(text) <= 80 else f"{len(value)} {_kind_of(value)}"
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:60]}...{text[-10:]}"
+
+
+def _readable(value: np.ndarray | jax.Array) -> bool:
+    """Whether the numbers of an array are there to be read: not of a traced, deleted or spread one, and not of keys."""
+    if isinstance(value, np.ndarray):
+        return True
+    there = not isinstance(value, jax_core.Tracer) and not value.is_deleted() and value.is_fully_addressable
+    return there and not jnp.issubdtype(value.dtype, jax.dtypes.extended)
+
+
+_PLAIN = (str, int, float, bool, type(None))
+
+
+def _entries(value: Any) -> list[Any]:
+    """What a collection holds: keys and values of a mapping."""
+    if isinstance(value, abc.Mapping):
+        return [*value.keys(), *value.values()]
+    return list(value) if isinstance(value, tuple | list | set | frozenset) else [value]
+
+
+def _kind_of(value: Any) -> str:
+    """What a collection is of, as `Template`; its own kind where it holds several."""
+    kinds = {type(entry).__name__ for entry in value} if isinstance(value, tuple | list) else set()
+    return f"x {kinds.pop()}" if len(kinds) == 1 else f"entries of a {type(value).__name__}"
+
+
+def shown_briefly(cls: type[T]) -> type[T]:
+    """Gives a dataclass `brief` as its `repr`: printing it fills no screen."""
+    shown: Any = cls
+    shown.__repr__ = brief
+    return cls
+
+
+@dataclass_transform(frozen_default=True)
+def record(cls: type[T]) -> type[T]:
+    """A frozen dataclass that is a pytree, whose children are its fields in the order of their names.
+
+    Its `repr` is `brief`. Its instances have `replace(field=value, ...)`, which is `dataclasses.replace`.
+    """
+    made: Any = shown_briefly(dataclasses.dataclass(frozen=True)(cls))
+    made.replace = dataclasses.replace
+    return jax.tree_util.register_dataclass(made, sorted(field.name for field in dataclasses.fields(made)), ())
+
+
+def take(tree: Any, index: Any) -> Any:
+    """Rows of a pytree: every leaf indexed along its leading axis.
+
+    Args:
+        tree: pytree of arrays with a common leading axis.
+        index: integer, slice, or array of integers or truth values.
+
+    Examples:
+        >>> take({"a": jnp.arange(4), "b": jnp.eye(4)}, 2)["a"]
+        Array(2, dtype=int32)
+    """
+    return jax.tree.map(lambda leaf: leaf[index], tree)
+
+
+def put(values: Any, dtype: Any = None) -> jax.Array:
+    """What the host has computed as a JAX array; `jnp.asarray` would compile a program per shape."""
+    return jax.device_put(np.asarray(values, dtype))
+
+
+def cast(tree: Any, dtype: Any) -> Any:
+    """A pytree as JAX arrays, those of floats in this dtype: a `Technology` in the precision of an evaluation."""
+
+    def one(leaf: Any) -> Any:
+        floating = jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
+        if isinstance(leaf, np.ndarray | np.generic):
+            return put(leaf, dtype if floating else None)
+        return jnp.asarray(leaf, dtype if floating else None)
+
+    return jax.tree.map(one, tree)
+
+
+def stack(trees: Sequence[Any]) -> Any:
+    """Pytrees of equal structure and shapes as one with a new leading axis: designs, or spaces to `vmap` over.
+
+    Args:
+        trees: at least one.
+
+    Examples:
+        >>> stack([{"a": jnp.int32(1)}, {"a": jnp.int32(2)}])["a"]
+        Array([1, 2], dtype=int32)
+    """
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+
+
+class Rows:
+    """Indexing along the leading axis, for frozen dataclasses that are pytrees of arrays.
+
+    `_axes` are the axes of the first field of a single one: with one more there is a leading axis, with as many there
+    is none, and then no length.
+    """
+
+    _axes: int = 1
+
+    def _first(self) -> Any:
+        return jax.tree.leaves(self)[0]
+
+    def __len__(self) -> int:
+        """Rows along the leading axis; TypeError where there is none."""
+        shape = np.shape(self._first())
+        if len(shape) <= self._axes:
+            raise TypeError(f"a single {type(self).__name__} has no length: there is no leading axis")
+        return shape[0]
+
+    def __getitem__(self, index: Any) -> Self:
+        """The row at an integer, or the rows of a slice or an array of indices."""
+        count = len(self)
+        # JAX clamps integers out of range; an array would answer with a wrong row.
+        if isinstance(index, int | np.integer) and not -count <= index < count:
+            raise IndexError(f"index {index} is out of range for {count} rows")
+        return take(self, index)
+
+    def __iter__(self) -> Iterator[Self]:
+        """Row by row."""
+        return (self[i] for i in range(len(self)))
+
+    def __bool__(self) -> bool:
+        """Always true, as of any object: emptiness is asked with `len`."""
+        return True
+
+
+def plain(value: Any) -> Any:
+    """Dataclasses, arrays and tuples as the plain data that YAML and JSON hold."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, abc.Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if isinstance(value, np.generic | np.ndarray | jax.Array):
+        return np.asarray(value).tolist()
+    if isinstance(value, os.PathLike):
+        return str(value)
+    return value

@@ -1,0 +1,282 @@
+"""The generations of a search, one call of a compiled program after the other."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time
+from collections import abc
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax import emo
+from mohamjax.emo.loop import Metrics, Problem, SearchState, start
+from mohamjax.problem.space import DesignSpace
+from mohamjax.runtime.devices import Devices, gathered
+from mohamjax.runtime.programs import brief_jit
+from mohamjax.runtime.struct import take
+from mohamjax.schedule import Design
+from mohamjax.search.batches import (
+    archived,
+    as_candidates,
+    decode_all,
+    entered,
+    opening,
+    program_of,
+    random_candidates,
+    sizes_of,
+)
+from mohamjax.search.config import MohamConfig, Rates
+from mohamjax.search.moham import genetic_problem
+from mohamjax.search.plan_operators import PlanRates
+from mohamjax.search.plans import Planned, plan_of
+from mohamjax.search.remap import Remapper
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """What the search tells between calls of the jitted step.
+
+    Attributes:
+        generation: generations done.
+        evaluations: designs evaluated so far.
+        fresh_evaluations: those of this process (a resumed search has done others before).
+        seconds: since the search started, compile time apart.
+        step_s: seconds of the last call of the step, without those of mapping again before it.
+        rounds_s: seconds that the rounds of mapping again that are left may take, if they take as long as the last
+            one; 0 before the first.
+        compile_s: seconds spent in compiling.
+        hypervolume: of the archive, in [0, 1] on log axes, per generation of the last call.
+        front_size: designs in the archive, likewise.
+        stability: largest finite crowding distance of the first front, likewise.
+        best: `[M]`, smallest objectives so far, without their offsets.
+    """
+
+    generation: int
+    evaluations: int
+    fresh_evaluations: int
+    seconds: float
+    step_s: float
+    rounds_s: float
+    compile_s: float
+    hypervolume: tuple[float, ...]
+    front_size: tuple[int, ...]
+    stability: tuple[float, ...]
+    best: tuple[float, ...]
+
+
+@dataclasses.dataclass
+class Generations:
+    """The generations of a search: `for state, progress in Generations(key, space, config): ...`.
+
+    The state is yielded after every few generations, and lies on the devices (`Devices.whole` fetches it); generation 0
+    is the first population. The caller may stop at any yield and has a complete state. One compile serves all
+    generations, seeds and rates, and every problem of the same sizes (padded layers, unique layers, templates, widest
+    fan-in and fan-out). Yields nothing where a resumed search has nothing left to do.
+
+    Attributes:
+        key: typed key of the whole search.
+        space: the problem, over the tables so far.
+        config: settings.
+        rates: operator probabilities, of the kind that the genes need; default `PlanRates()` or `Rates()`.
+        seeds: first individuals `[K, ...]`, any number: all are evaluated, and the first population is what survives.
+        resume: a state to go on from instead of a first population.
+        history: rows of the generations before it, whose `stability` the stop rule looks back on.
+        announce: called with a line before each compile.
+        projects: as in `genetic_problem`.
+        problem: what is searched instead of `genetic_problem`, for instance with other operators.
+        remapper: maps layers again when its schedule says so, on chiplets of the front; the plans of the archive are
+            then decoded and evaluated anew. Only where `config.genes` are plans. The search ends when the remapper
+            does.
+        devices: on which the search is spread, see `search.spread`; None for the one that JAX takes by itself.
+        state: after the generations so far; None before `begin`.
+    """
+
+    key: jax.Array
+    space: DesignSpace
+    config: MohamConfig
+    _: dataclasses.KW_ONLY
+    rates: Rates | PlanRates | None = None
+    seeds: Design | None = None
+    resume: SearchState | None = None
+    history: Sequence[abc.Mapping[str, Any]] = ()
+    announce: Callable[[str], None] = lambda _: None
+    projects: bool = False
+    problem: Problem | None = None
+    remapper: Remapper | None = None
+    devices: Devices | None = None
+    state: SearchState | None = dataclasses.field(default=None, init=False)
+
+    def __iter__(self) -> Iterator[tuple[SearchState, Progress]]:
+        """Goes from the beginning to the end."""
+        self.begin()
+        while not self.done:
+            if self.remap_due:
+                self.remap()
+            yield self.step()
+
+    def begin(self) -> None:
+        """Compiles, and draws the first population."""
+        config, seeds = self.config, self.seeds
+        rates = self.rates or (PlanRates() if config.genes == "plans" else Rates())
+        self._rates = jax.tree.map(np.float32, rates)
+        problem = self._problem = self.problem or genetic_problem(config, self.projects)
+        if seeds is not None and config.genes == "plans":
+            seeds = _planned(seeds, self.space)
+        self._began = time.perf_counter()
+        batches = 1 if seeds is None else -(-jax.tree.leaves(seeds)[0].shape[0] // config.population)
+        state = self.resume
+        if state is None:
+            self.announce("drawing the first population")
+            state = opening(self.key, self.space, np.int32(0), **sizes_of(config, problem))
+        self.announce(f"compiling the generation of {config.population} designs")
+        # No generations: this compiles, or finds the program of an earlier search of the same shapes.
+        self._program = program_of(config, problem, self.devices)
+        jax.block_until_ready(self._program(state, self.space, self._rates, np.int32(0), np.bool_(True)))
+        self._compile_s = time.perf_counter() - self._began
+        # Populations so far, the first one included.
+        self._begun = self._told = int(state.population.generation[0])
+        if self.resume is None:
+            if seeds is not None:
+                # The first population is what survives of all that was given; the last batch waits for its evaluation.
+                *before, last = _batches(self.key, seeds, self.space, config, problem)
+                for batch in before:
+                    state = self._entered(state, batch)
+                state = dataclasses.replace(state, candidates=last)
+            self._begun -= batches - 1
+        self._batches, self.state = batches, state
+        self._rounds_before, self._round_s = self._rounds, 0.0
+        self._volumes = {int(row["generation"]): float(row["hypervolume"]) for row in self.history}
+        self._settled = [float(row["stability"]) for row in self.history if row["generation"] > 0]
+
+    @property
+    def end(self) -> int:
+        """Generations of the whole search, at most."""
+        return self.config.generations if self.remapper is None else self.remapper.end
+
+    @property
+    def done(self) -> bool:
+        """Whether all generations are done, or the search has settled."""
+        gained_little = self.remap_due and self.remapper is not None and self.remapper.settled(self._volumes)
+        return self._told > self.end or self._settled_down() or gained_little
+
+    @property
+    def remap_due(self) -> bool:
+        """Whether layers are mapped again before the next generation."""
+        return self.remapper is not None and self.remapper.due(self._told - 1)
+
+    @property
+    def _rounds(self) -> int:
+        return 0 if self.remapper is None else self.remapper.rounds
+
+    def _settled_down(self) -> bool:
+        config = self.config
+        return config.stop == "stability" and emo.should_stop(self._settled, config.window, config.delta)
+
+    def _entered(self, state: SearchState, batch: Any) -> SearchState:
+        return entered(state, batch, self.space, self._rates, self._program)
+
+    def remap(self) -> None:
+        """Maps layers again on chiplets of the front, and evaluates the archive's plans anew."""
+        assert self.remapper is not None and self.state is not None
+        tick = time.perf_counter()
+        self.announce(f"mapping again on chiplets of the front, round {self.remapper.rounds + 1}")
+        state = gathered(self.state, self.devices)
+        self.space = self.remapper.grown(state, self.space)
+        drawn = random_candidates(state.population.key[0], self.space, self.config, self._problem)
+        for batch in archived(state):
+            again = decode_all(batch.plan, self.space)
+            state = self._entered(state, as_candidates(again, drawn, population=self.config.population))
+        self.state = jax.block_until_ready(state)
+        self._round_s = time.perf_counter() - tick
+
+    def step(self) -> tuple[SearchState, Progress]:
+        """Does the generations of one call."""
+        assert self.state is not None
+        # Calls end at multiples of their length, so that a resumed search makes the same ones.
+        count = min(self.config.chunk - (self._told - 1) % self.config.chunk, self.end + 1 - self._told)
+        if self.remapper is not None:
+            count = min(count, self.remapper.until_next(self._told - 1))
+        tick = time.perf_counter()
+        state, metrics = self._advance(count)
+        for n, value in enumerate(metrics.stability, start=1):
+            if self._told + n > 1:  # generation 0 is no step
+                self._settled.append(float(value))
+            if n < count and self._settled_down():
+                # The rule holds within the call: the same generations again, up to the one that it names.
+                count = n
+                state, metrics = self._advance(count)
+                break
+        self.state = state
+        self._told += count
+        self._volumes[self._told - 1] = float(metrics.merit[-1])
+        return state, self._progress(metrics, tick)
+
+    def _advance(self, count: int) -> tuple[SearchState, Metrics]:
+        state, metrics = self._program(self.state, self.space, self._rates, np.int32(count), np.bool_(True))
+        metrics = jax.device_get(gathered(metrics, self.devices))
+        return state, _best_island(jax.tree.map(lambda leaf: leaf[:count], metrics))
+
+    def _progress(self, metrics: Metrics, tick: float) -> Progress:
+        config, rounds = self.config, self._rounds
+        per_generation = config.islands * (config.population + config.immigrant_count)
+        again = -(-config.archive // config.population)  # batches of a round's evaluations
+        best = metrics.best[-1]
+        if self.space.measures is not None:
+            best = best - np.asarray(self.space.measures.offset)
+        left = 0 if self.remapper is None else len(self.remapper.schedule) - rounds
+        return Progress(
+            generation=self._told - 1,
+            evaluations=(self._told + self._batches - 1 + rounds * again) * per_generation,
+            fresh_evaluations=(self._told - self._begun + (rounds - self._rounds_before) * again) * per_generation,
+            seconds=time.perf_counter() - self._began - self._compile_s,
+            step_s=time.perf_counter() - tick,
+            rounds_s=self._round_s * left,
+            compile_s=self._compile_s,
+            hypervolume=tuple(float(x) for x in metrics.merit),
+            front_size=tuple(int(x) for x in metrics.front_size),
+            stability=tuple(float(x) for x in metrics.stability),
+            best=tuple(float(x) for x in best),
+        )
+
+
+@brief_jit
+def _planned(designs: Design, space: DesignSpace) -> Planned:
+    """Designs `[K, ...]` with a plan for each."""
+    return jax.vmap(plan_of, in_axes=(0, None, None))(designs, space.genetics, space.plans)
+
+
+def _batches(key: jax.Array, seeds: Any, space: DesignSpace, config: MohamConfig, problem: Problem) -> Iterator[Any]:
+    """Seeds `[K, ...]` as candidates `[I, N, ...]` of every island, the last filled up with random designs.
+
+    The last batch is that of generation 0; the immigrants of those before have the numbers before it.
+    """
+    size = config.population
+    total = -(-jax.tree.leaves(seeds)[0].shape[0] // size)
+    for i in range(total):
+        rows = take(seeds, slice(i * size, (i + 1) * size))
+        shared = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (config.islands, *leaf.shape)), rows)
+        yield as_candidates(shared, random_candidates(key, space, config, problem, i - total + 1), population=size)
+
+
+def _best_island(metrics: Metrics) -> Metrics:
+    """One island's worth from `[n, I]`: the best hypervolume and its front, the last to settle, the best objectives."""
+    best = np.argmax(metrics.merit, axis=1)
+    row = np.arange(len(best))
+    values: dict[str, Any] = {
+        "stability": np.max(metrics.stability, axis=1),
+        "front_size": np.asarray(metrics.front_size)[row, best],
+        "best": np.min(metrics.best, axis=1),
+        "merit": np.asarray(metrics.merit)[row, best],
+    }
+    return Metrics(**values)
+
+
+def state_like(space: DesignSpace, config: MohamConfig) -> SearchState:
+    """Shapes and dtypes of the search's state, for reading a checkpoint back."""
+    first = functools.partial(start, **sizes_of(config, genetic_problem(config)))
+    return jax.eval_shape(first, jax.random.key(0), space, np.int32(0))

@@ -1,0 +1,244 @@
+"""A search precompiled on made-up tables while the layer mapper works: its programs are there when it begins.
+
+Programs depend on shapes alone, and those of a search follow from networks, templates, requirements and settings before
+any layer is mapped. A precompilation goes the whole way with tables of these shapes, in threads beside: the search's
+programs first, then those that evaluate its front in double precision; where somebody waits for the first already, both
+side by side. Nothing of what it finds is used. Where it
+guessed a shape wrong (templates with axes of more than 16 children, `wires`; a front much smaller than its archive),
+the program is compiled when it is needed, as without.
+"""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import contextlib
+import dataclasses
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.hardware import Technology, Template, fits, template_arrays
+from mohamjax.mapping import Mapping, MappingTables
+from mohamjax.mapping.tables import column_shapes
+from mohamjax.problem.design_problem import DesignProblem
+from mohamjax.problem.kinds import immediate, room_for
+from mohamjax.runtime.devices import Devices, gathered
+from mohamjax.runtime.programs import once
+from mohamjax.runtime.struct import cast
+from mohamjax.schedule import Design, padded_jobs, reevaluate, scenario_bounds
+from mohamjax.schedule.measures import of_frames
+from mohamjax.schedule.periods import frame_jobs
+from mohamjax.search.finish import finished
+from mohamjax.search.generations import Generations
+from mohamjax.search.moham import genetic_problem
+from mohamjax.search.places import closing
+from mohamjax.search.settings import Settings
+from mohamjax.workload import DIMS, ApplicationModel, UniqueLayer
+
+
+def _runs(layers: Sequence[UniqueLayer], templates: Sequence[Template]) -> np.ndarray:
+    """Which templates run each layer, `[U, T]` bool."""
+    return np.array([[fits(template, x.type, x.shape) is None for template in templates] for x in layers])
+
+
+def made_up_tables(
+    layers: Sequence[UniqueLayer], templates: Sequence[Template], technology: Technology, entries: int
+) -> MappingTables:
+    """Tables of the shapes that the mapper's will have, whose sizes of chiplets differ wherever they can.
+
+    Args:
+        layers: U unique layers.
+        templates: T templates.
+        technology: energy and area tables.
+        entries: M, entries of a set; all of them count where the template runs the layer.
+
+    Returns:
+        Tables in single precision, NumPy arrays. Every mapping has all its loops at the outermost level.
+    """
+    arrays: Any = jax.device_get(template_arrays(templates, technology, dtype=jnp.float32))
+    machine = arrays.machine
+    levels, spaces = machine.capacity.shape[1], 3
+    lead = (len(layers), len(templates), entries)
+    columns: dict[str, Any] = {
+        name: np.ones((*lead, *shape), np.float32) for name, shape in column_shapes(levels, spaces).items()
+    }
+    step = np.arange(entries, dtype=np.float32)
+    columns["cycles"] += 1e6 + 1e4 * step
+    columns["objectives"][...] = np.stack([1e6 + 1e4 * step, 1e9 - 1e6 * step, 1e5 + 1e3 * step], axis=-1)
+    capacity = np.where(np.isfinite(machine.capacity) & machine.level_mask, machine.capacity, 0.0)
+    columns["capacity"][...] = np.minimum(1 + step[:, None], capacity[:, None])
+    columns["fanout"][...] = 1 + step[:, None, None] % np.maximum(machine.fanout, 1)[:, None]
+    runs = _runs(layers, templates)
+    bounds = np.array([x.shape.bounds for x in layers], np.int32)
+    unit = np.arange(len(DIMS), dtype=np.int32)
+    temporal = np.ones((*lead, levels, len(DIMS)), np.int32)
+    for t, mask in enumerate(np.asarray(machine.level_mask)):
+        temporal[:, t, :, np.flatnonzero(mask)[-1]] = bounds[:, None]
+    nests = Mapping(
+        temporal=temporal,
+        order=np.broadcast_to(unit, temporal.shape),
+        spatial=np.ones((*lead, 2, levels, len(DIMS)), np.int32),
+        spatial_order=np.broadcast_to(unit, (*lead, 2, levels, len(DIMS))),
+        keep=np.zeros((*lead, levels, spaces), bool),
+    )
+    columns["count"] = np.where(runs, entries, 0).astype(np.int32)
+    return MappingTables(mapping=nests, **columns)
+
+
+def made_up_designs(application: ApplicationModel, templates: Sequence[Template], tiles: int, number: int) -> Design:
+    """Equal designs of the shapes that a search's have, on few chiplets.
+
+    Args:
+        application: the networks.
+        templates: T templates; each layer stands on the first of those that run most layers.
+        tiles: S, of the package.
+        number: N.
+
+    Returns:
+        Designs `[N, ...]`, NumPy arrays.
+    """
+    layers = len(application.layers)
+    able = _runs(application.unique_layers, templates)[np.asarray(application.unique_of_layer)]
+    favour = np.argsort(-able.sum(axis=0), kind="stable")
+    chosen, tile = np.unique(favour[np.argmax(able[:, favour], axis=1)], return_inverse=True)
+    order = np.arange(padded_jobs(layers), dtype=np.int32)
+    assignment = np.zeros_like(order)
+    assignment[:layers] = tile % tiles
+    template = np.full(tiles, -1, np.int32)
+    template[: len(chosen)] = chosen[:tiles]
+    genes: dict[str, Any] = {
+        name: np.broadcast_to(leaf, (number, *leaf.shape))
+        for name, leaf in (
+            ("order", order), ("assignment", assignment), ("mapping", np.zeros_like(order)), ("template", template),
+        )
+    }  # fmt: skip
+    return Design(**genes)
+
+
+class Precompilation:
+    """Compiles a search and the evaluation of its front on made-up tables, in threads beside the caller's."""
+
+    def __init__(self, problem: DesignProblem, settings: Settings, devices: Devices | None = None) -> None:
+        """Begins. Searches of the same shapes are compiled once a process.
+
+        Args:
+            problem: of the search.
+            settings: of the search.
+            devices: of the search.
+        """
+        self._problem, self._settings, self._devices = problem, settings, devices
+        self._rates = settings.plan_rates if settings.moham.genes == "plans" else settings.rates
+        # Frames in flight are as many as the rates have them.
+        self._frames = ()
+        if of_frames(settings.moham.objectives):
+            self._frames = frame_jobs(problem.application, settings.moham.periods).layer.shape
+        # While layers are mapped one part at a time leaves them a processor.
+        self._both, self._ended = threading.Event(), threading.Event()
+        mark = self._mark()
+        self._pool = concurrent.futures.ThreadPoolExecutor(2, "precompilation")
+        self._parts = [
+            self._pool.submit(self._first, ("_search", *mark)), self._pool.submit(self._second, ("_report", *mark)),
+        ]  # fmt: skip
+
+    def _mark(self) -> tuple[Any, ...]:
+        """What the shapes depend on."""
+        problem, settings, resolved = self._problem, self._settings, self._problem.resolved
+        application = problem.application
+        layers = application.layers
+        before = immediate([layer.predecessors for layer in layers])
+        after = np.bincount([p for needs in before for p in needs], minlength=1)
+        kinds = room_for(np.array(application.unique_of_layer), resolved.allowed, resolved.pin)
+        return (
+            "precompilation", len(layers), len(application.unique_layers),
+            max(map(len, before)), int(after.max()), kinds,
+            tuple(template.content_hash() for template in resolved.templates),
+            settings.moham, settings.mapper.entries, settings.remap, problem.package, problem.max_chiplets,
+            resolved.projects,
+            self._devices, self._frames,
+        )  # fmt: skip
+
+    def searched(self) -> None:
+        """Waits until the search's programs are there; what went wrong is raised here."""
+        self._both.set()
+        self._wait(0)
+
+    def reported(self) -> None:
+        """Waits until the programs of the evaluation in double precision are there, likewise."""
+        self._both.set()
+        self._wait(1)
+
+    def _wait(self, part: int) -> None:
+        # Another search of the same shapes may have begun the same precompilation, and given it up.
+        with contextlib.suppress(concurrent.futures.CancelledError):
+            self._parts[part].result()
+
+    def end(self) -> None:
+        """Begins nothing more; a compile under way ends by itself."""
+        self._ended.set()
+        self._both.set()
+        self._pool.shutdown(wait=False)
+
+    def _go_on(self, _: str = "") -> None:
+        """Raises where nobody waits any more."""
+        if self._ended.is_set():
+            raise concurrent.futures.CancelledError
+
+    def _first(self, key: tuple[Any, ...]) -> None:
+        try:
+            once(key, self._search)
+        except BaseException:
+            self._ended.set()  # no report is compiled in vain
+            raise
+        finally:
+            self._both.set()
+
+    def _second(self, key: tuple[Any, ...]) -> None:
+        self._both.wait()
+        self._go_on()
+        once(key, self._report)
+
+    def _made_up(self) -> MappingTables:
+        problem, settings = self._problem, self._settings
+        grows = settings.moham.genes == "plans" and bool(settings.remap.every or settings.remap.polish)
+        entries = settings.mapper.entries + (settings.remap.entries if grows else 0)
+        problem = self._problem
+        technology = cast(problem.technology, jnp.float32)
+        return made_up_tables(problem.application.unique_layers, problem.resolved.templates, technology, entries)
+
+    def _search(self) -> None:
+        problem, settings = self._problem, self._settings
+        config = settings.moham
+        self._go_on()
+        space = problem.cast(jnp.float32).space(
+            jax.random.key(0), self._made_up(), settings.goals, orders=config.orders
+        )
+        generations = Generations(
+            jax.random.key(0), space, config, rates=self._rates, projects=problem.resolved.projects,
+            announce=self._go_on, devices=self._devices,
+        )  # fmt: skip
+        state, _ = next(iter(generations))
+        state = gathered(state, self._devices)
+        if config.genes == "plans":
+            self._go_on()
+            once_each = dataclasses.replace(config, end_batches=min(config.end_batches, 1), end_rounds=0)
+            state = finished(state, space, once_each, rates=self._settings.plan_rates, devices=self._devices)
+            if config.end_rounds:
+                self._go_on()
+                once_each = dataclasses.replace(config, end_rounds=1)
+                collections.deque(closing(state, space, once_each, genetic_problem(config), most=1), maxlen=0)
+
+    def _report(self) -> None:
+        problem, goals, tables = self._problem, self._settings.goals, self._made_up()
+        setup, config = problem.setup, self._settings.moham
+        # As many as there may be in the end, so that batches are as wide; none is wider than those of so many.
+        number = min(config.islands * config.archive, 2048)
+        designs = made_up_designs(setup.application, setup.templates, problem.tiles, number)
+        few = np.minimum(np.asarray(tables.count), 1)
+        found = reevaluate(setup, tables.mapping, few, designs, measures=goals.objectives, periods=goals.periods)
+        self._go_on()
+        scenario_bounds(setup, found.tables, found.wires)

@@ -1,0 +1,61 @@
+"""Few designs that stand for a whole front."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mohamjax.schedule.front import landmarks
+from mohamjax.schedule.measures import box_subset
+from mohamjax.search.config import MohamConfig
+from mohamjax.search.settings import Settings
+
+
+def chosen_rows(
+    objectives: np.ndarray,
+    offset: Any,
+    box: tuple[Any, Any],
+    settings: Settings,
+    announce: Callable[[str], None],
+    closed: np.ndarray | None = None,
+) -> np.ndarray:
+    """`representatives` of a front, whose arguments it has, under the settings of a search.
+
+    `announce` is told where not all stay. Where `closed` `[N]` bool says which designs no move of chiplets betters
+    (`places.Closing`), the others stay away.
+    """
+    most = settings.moham.front
+    rows = np.arange(len(objectives)) if closed is None or not closed.any() else np.flatnonzero(closed)
+    few = rows[representatives(objectives[rows], offset, box, settings.moham, settings.weights)]
+    if len(few) < len(objectives) and len(objectives) > most:
+        announce(
+            f"{len(few):,} designs stand for {len(objectives):,} that do not dominate one another; the argument "
+            f"`front` keeps more than {most}"
+        )
+    return few
+
+
+def representatives(
+    objectives: np.ndarray, offset: Any, box: tuple[Any, Any], config: MohamConfig, weights: Any
+) -> np.ndarray:
+    """Rows of a front that stand for all of it, `config.front` at most: those that hold most hypervolume.
+
+    What is best in some objective stays, and the knee, and where a product is minimised its least.
+
+    Args:
+        objectives: `[N, M]` float, none of which dominates another.
+        offset: `[M]` float, with which they have a logarithm.
+        box: ideal and reference point, with their offsets.
+        config: of the search.
+        weights: `[M]` float, exponents of the objectives where a product is minimised.
+
+    Returns:
+        `[K]` int, rising.
+    """
+    values = objectives + offset
+    keep = set(landmarks(objectives, config.objectives, offset).values())
+    if config.objective == "product":
+        keep.add(int(np.argmin(np.log(values) @ np.asarray(weights))))
+    return box_subset(values, *box, config.front, keep)

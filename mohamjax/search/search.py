@@ -1,0 +1,564 @@
+"""The search: networks and templates in, a front of multi-chiplet systems with their schedules out.
+
+Steps (MOHaM, Algorithm 1): the layer mapper fills the Pareto tables of every unique layer on every template, the
+global scheduler searches packages and schedules over them, and the archive is evaluated again in double precision.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.emo.loop import SearchState
+from mohamjax.errors import InputError
+from mohamjax.hardware import package_to_dict, technology_hash, template_to_dict
+from mohamjax.mapper.config import MapperProgress
+from mohamjax.mapper.layer_mapper import compile_mapper, map_layers
+from mohamjax.mapper.stores import TableStore
+from mohamjax.mapping import MappingTables, Wires, recast
+from mohamjax.problem.design_problem import DesignProblem, check_tables, search_keys
+from mohamjax.problem.resolved import LIMIT_TOLERANCE, keeps, out_of_reach, unmet
+from mohamjax.problem.space import DesignSpace
+from mohamjax.runtime.devices import DevicesLike, agreed, chosen_devices, gathered
+from mohamjax.runtime.programs import machinery
+from mohamjax.runtime.struct import plain, shown_briefly, take
+from mohamjax.schedule import Design, DesignFile, Evaluated, reevaluate, scenario_bounds
+from mohamjax.schedule.ensemble import own_tables, own_wires
+from mohamjax.schedule.front import front_index
+from mohamjax.schedule.measures import DEFAULT, box_share, offsets
+from mohamjax.search.config import MohamConfig
+from mohamjax.search.finish import descents, finishing
+from mohamjax.search.generations import Generations, Progress, state_like
+from mohamjax.search.injection import check_injected, inject
+from mohamjax.search.listener import Listener, Silent
+from mohamjax.search.moham import designs_of
+from mohamjax.search.places import Closing
+from mohamjax.search.plans import Plan
+from mohamjax.search.precompile import Precompilation
+from mohamjax.search.remap import Remapper
+from mohamjax.search.representatives import chosen_rows
+from mohamjax.search.resumed import (
+    check_grown,
+    check_same_search,
+    check_state,
+    fingerprint,
+    history_of,
+    named_rates,
+    tables_hash,
+)
+from mohamjax.search.seeding import seed_designs
+from mohamjax.search.settings import Settings
+from mohamjax.search.spread import check_islands
+from mohamjax.search.stores import Checkpoint, CheckpointStore
+from mohamjax.text import plural
+from mohamjax.workload import Ensemble
+
+_STOPPED = "stopped by hand; writing what was found"
+
+
+@shown_briefly
+@dataclasses.dataclass(frozen=True)
+class SearchResult:
+    """What a search found.
+
+    Attributes:
+        front: non-dominated designs in double precision, by rising latency.
+        history: one row per generation, the columns of `history.csv`.
+        config: everything needed to repeat the search; plain data.
+        timings: seconds by step: `mapping_s`, `compile_s`, `search_s`, `finish_s`, of it `closing_s`,
+            `reevaluation_s`; and `designs_per_s`.
+        tables: the Pareto tables that the search used.
+        interrupted: the search was stopped by hand before its end.
+        plans: of the front's designs, leading axis `[N]`; None for a search of layers.
+    """
+
+    front: Evaluated
+    history: list[dict[str, Any]]
+    config: dict[str, Any]
+    timings: dict[str, float]
+    tables: MappingTables
+    interrupted: bool
+    plans: Plan | None = None
+
+    @property
+    def hypervolume(self) -> float:
+        """Share of the search's box that the front dominates, on log axes, in double precision."""
+        return box_share(
+            self.front.objectives + self.front.offsets, self.config["ideal_point"], self.config["reference_point"]
+        )
+
+
+@shown_briefly
+@dataclasses.dataclass(frozen=True)
+class Explored:
+    """What a search has when its generations are over, before its designs are evaluated again.
+
+    Attributes:
+        problem: the problem.
+        tables: the Pareto tables that the search used.
+        designs: `[N, ...]`, those of the archives, or where there are none of the population; NumPy arrays.
+        plans: their plans; None for a search of layers.
+        closed: `[N]` bool, which of them no move of chiplets betters (`places.Closing`); None where closing did not
+            come to its end.
+        history: as in `SearchResult`, and so are those that follow.
+        config: `SearchResult.config`.
+        timings: all but `reevaluation_s`.
+        interrupted: as in `SearchResult`.
+    """
+
+    problem: DesignProblem
+    tables: MappingTables
+    designs: Design
+    plans: Plan | None
+    closed: np.ndarray | None
+    history: list[dict[str, Any]]
+    config: dict[str, Any]
+    timings: dict[str, float]
+    interrupted: bool
+
+    @property
+    def box(self) -> tuple[Any, Any]:
+        """Ideal and reference point of the hypervolume."""
+        return self.config["ideal_point"], self.config["reference_point"]
+
+
+@dataclasses.dataclass
+class Search:
+    """A search for packages and schedules: `Search(problem, settings).run()`.
+
+    An interrupt (Ctrl-C) while generations run, or while the front of generations of this call is finished, ends the
+    search cleanly with what was found so far. At any other time, and among several processes, it is raised; with a
+    `checkpoint`, `resume` goes on.
+
+    Attributes:
+        problem: the problem.
+        settings: default the `small` budget.
+        listener: told how it goes.
+        designs: designs of the user's own that are evaluated first (`io.read_designs`).
+        tables: mappings to choose from, of the templates that the requirements leave (`problem.resolved`); default
+            those that the layer mapper finds. Rounds of `settings.remap` add to them.
+        cache: where the layer mapper's sets are kept between runs (`io.mapping_cache`); None keeps none.
+        checkpoint: where the state is kept now and then, and at the end (`io.CheckpointFile`); None keeps none.
+        resume: go on from what is kept there; where there is nothing yet, from the beginning.
+        checkpoint_every_s: seconds between checkpoints, which are written between calls of the jitted step.
+        devices: on which the search runs: a number of them, `all`, or a list; default the one that JAX takes by itself.
+            They do not decide on the result, and a search can be resumed on others. Among several processes
+            (`jax.distributed`) all do this with the same arguments and get the same result; the first one alone maps
+            layers, reads and writes `cache` and `checkpoint`, and tells `listener`.
+        ensemble: application models, of which the networks of the problem are the joined ones: they all run on one
+            package.
+    """
+
+    problem: DesignProblem
+    settings: Settings = dataclasses.field(default_factory=Settings)
+    _: dataclasses.KW_ONLY
+    listener: Listener | None = None
+    designs: DesignFile | None = None
+    tables: MappingTables | None = None
+    cache: TableStore | None = None
+    checkpoint: CheckpointStore | None = None
+    resume: bool = False
+    checkpoint_every_s: float = 30.0
+    devices: DevicesLike = None
+    ensemble: Ensemble | None = None
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process is the only one, or the first of several: the one that tells and writes."""
+        spread = chosen_devices(self.devices)
+        return spread is None or spread.is_first
+
+    def run(self) -> SearchResult:
+        """Searches, and evaluates what was found in double precision.
+
+        Returns:
+            The front and how it was found.
+
+        Raises:
+            InputError: objectives that the networks have not, no design found meets the requirements, the designs do
+                not fit the search, the checkpoint is of another search, there are not so many devices, or they do not
+                divide the islands.
+        """
+        with contextlib.ExitStack() as cleanup:
+            found = self.explore(cleanup)
+            return self._result(found)
+
+    def explore(self, cleanup: contextlib.ExitStack) -> Explored:
+        """Searches; what was found is not evaluated again.
+
+        Args:
+            cleanup: closed when the search is over, however it ends.
+        """
+        self._cleanup = cleanup
+        self.prepare()
+        self.map()
+        self.begin()
+        with self._stoppable():
+            while not self._generations.done:
+                if self._generations.remap_due:
+                    self.remap()
+                self.step()
+        self._save()
+        self.finish()
+        return self._explored()
+
+    # ------------------------------------------------------------ the steps
+
+    def prepare(self) -> None:
+        """Checks all that can be checked before layers are mapped, and reads the checkpoint."""
+        settings, spread = self.settings, chosen_devices(self.devices)
+        self._spread, self._several = spread, spread is not None and spread.several_processes
+        self._listener = self.listener if self.listener is not None and self.is_first else Silent()
+        check_islands(spread, settings.moham.islands)
+        settings.goals.check(self.problem.application)
+        if self.designs is not None:
+            check_injected(self.designs, self.problem.application, self.problem.resolved.templates)
+        self._keys = search_keys(settings.seed)
+        self._marks = {"fingerprint": fingerprint(self.problem, settings, self.designs, self.ensemble)}
+        self._saved: Checkpoint | None = None
+        self._precompilation: Precompilation | None = None
+        if not self.resume:
+            return
+        if self.checkpoint is None:
+            raise InputError("there is no checkpoint to go on from", item="resume", remedy="give the checkpoint")
+        self._saved = agreed(self.checkpoint.read, spread)
+        check_same_search(self._saved, self._marks)
+        if self._saved is None:
+            # A search that was stopped before its first checkpoint: what it did is done again, with the same result.
+            self._listener.announce("no checkpoint yet; starting from the beginning")
+
+    def map(self) -> None:
+        """Maps every unique layer on every template, or takes the tables that are given; the user's designs join."""
+        problem, settings, began = self.problem, self.settings, time.perf_counter()
+        single = self._single = problem.cast(jnp.float32)
+        layers, templates = problem.application.unique_layers, problem.resolved.templates
+        if self.tables is None:
+            self._listener.announce(
+                f"mapping {plural(len(layers), 'unique layer')} on {plural(len(templates), 'template')}"
+            )
+            tables = agreed(
+                lambda: map_layers(
+                    self._keys[0], layers, templates, problem.technology, settings.mapper,
+                    progress=self._mapping, cache=self.cache, devices=self._spread,
+                ),
+                self._spread,
+            )  # fmt: skip
+        else:
+            check_tables(self.tables, problem.setup)
+            tables = recast(self.tables, np.float32)
+        self._mapping_s = time.perf_counter() - began
+        self._injected = None
+        if self.designs is not None:
+            tables, self._injected = inject(self.designs, single, tables)
+        self._remapper = None
+        if self._plans and (settings.remap.every or settings.remap.polish):
+            key = jax.random.fold_in(self._keys[0], 1)
+            self._remapper = Remapper(key, single.setup, settings, tables, self._listener.mapping, self._spread)
+            tables = self._remapper.tables
+        self._tables = tables
+
+    def begin(self) -> None:
+        """Makes the space of designs and its first individuals, or goes on from the checkpoint; compiles."""
+        problem, settings, tables = self.problem, self.settings, self._tables
+        config, remapper = settings.moham, self._remapper
+        space = self._single.space(self._keys[1], tables, settings.goals, orders=config.orders, ensemble=self.ensemble)
+        if np.isfinite(problem.resolved.limits).any():
+            floor = _floor(problem, self.ensemble, tables, space.evaluation.wires)
+            hopeless = out_of_reach(problem.resolved, floor, LIMIT_TOLERANCE)
+            if hopeless is not None:
+                raise hopeless
+        seeds = seed_designs(problem, tables, config, space.evaluation.unique.shape[0], injected=self._injected)
+        self._marks["tables"] = tables_hash(tables, seeds)
+        check_same_search(self._saved, self._marks)
+        self._history: list[dict[str, Any]] = []
+        self._grown = {} if remapper is None else remapper.saved()
+        self._state, space = self._restored(space)
+        self._last: Progress | None = None
+        self._interrupted, self._saved_at = False, time.perf_counter()
+        self._before_s = self._history[-1]["seconds"] if self._history else 0.0
+        self._generations = Generations(
+            self._keys[2], space, config, rates=settings.plan_rates if self._plans else settings.rates, seeds=seeds,
+            resume=self._state, history=tuple(self._history), announce=self._listener.announce,
+            projects=problem.resolved.projects, remapper=remapper, devices=self._spread,
+        )  # fmt: skip
+        self._waited_s = 0.0
+
+    def remap(self) -> None:
+        """Maps layers again on chiplets of the front."""
+        self._generations.remap()
+
+    def step(self) -> None:
+        """Does a few generations, tells of them, and keeps them where it is time to."""
+        state, last = self._generations.step()
+        self._state, self._last = state, last
+        # Tables as of this state: a round that is cut short is done again.
+        self._grown = {} if self._remapper is None else self._remapper.saved()
+        self._history.extend(_rows(last, self.settings.moham, len(self._history), self._before_s))
+        self._listener.progress(last, self._generations.end)
+        if agreed(lambda: time.perf_counter() - self._saved_at > self.checkpoint_every_s, self._spread):
+            self._save()
+            self._saved_at = time.perf_counter()
+
+    def finish(self) -> None:
+        """Tries changes of the front's designs, refits them and closes the front over places.
+
+        For the front alone: the checkpoint stays as the search left it, so that more generations go on from there.
+        """
+        config, tick = self.settings.moham, time.perf_counter()
+        self._state = gathered(self._state, self._spread)
+        self._closed, self._finish_s = Closing(), 0.0
+        if self._remapper is not None:
+            self._tables = self._remapper.tables
+        if not self._plans or self._interrupted:
+            return
+        changed = "trying changes of the fastest designs, then " if descents(config) else ""
+        last = ", then closing it over places" if config.end_rounds else ""
+        self._listener.announce(f"{changed}refitting the front{last}")
+        rates = self.settings.plan_rates
+        try:
+            steps = finishing(
+                self._state, self._space, config, rates=rates, devices=self._spread, told=self._told_of_closing
+            )
+            for state in steps:
+                # An interrupt is heard while one waits.
+                self._state = jax.block_until_ready(state)
+        except KeyboardInterrupt:
+            # Where a checkpoint had all generations there may be a front of them already, and a whole one.
+            if self._last is None or self._several:
+                raise
+            self._stop()
+        self._state = gathered(self._state, self._spread)
+        self._finish_s = time.perf_counter() - tick
+
+    # ------------------------------------------------------------ what the steps share
+
+    @property
+    def _plans(self) -> bool:
+        return self.settings.moham.genes == "plans"
+
+    @property
+    def _space(self) -> DesignSpace:
+        """The space over the tables so far."""
+        space = self._generations.space
+        return space if self._remapper is None else self._remapper.space(space)
+
+    def _mapping(self, progress: MapperProgress) -> None:
+        """Tells of the layer mapper; while there is time, programs of the search are compiled beside it."""
+        # Several processes compile when all of them begin to search: one alone would wait for the others.
+        alone = not self._several and self.ensemble is None
+        if self._precompilation is None and alone and progress.cached < progress.problems:
+            self._precompilation = Precompilation(self.problem, self.settings, self._spread)
+            self._cleanup.callback(self._precompilation.end)
+        self._listener.mapping(progress)
+
+    def _restored(self, space: DesignSpace) -> tuple[SearchState | None, DesignSpace]:
+        """State and space of the checkpoint, None and what is given where there is none."""
+        saved, remapper = self._saved, self._remapper
+        if saved is None:
+            return None, space
+        state, grown = saved.restore((state_like(space, self.settings.moham), self._grown))
+        if remapper is not None:
+            entries = self.settings.remap.entries
+            check_grown(saved, grown, np.asarray(self._tables.count), entries, len(remapper.schedule))
+            remapper.restore(grown)
+            space = remapper.space(space)
+        self._grown, self._history = grown, history_of(saved)
+        check_state(saved, state, self._history, space)
+        return state, space
+
+    @contextlib.contextmanager
+    def _stoppable(self) -> Any:
+        """Compiles, and hears of interrupts: what was found so far is kept then."""
+        tick = time.perf_counter()
+        try:
+            if self._precompilation is not None:
+                self._listener.announce("compiling the search")
+                self._precompilation.searched()
+            self._waited_s = time.perf_counter() - tick
+            self._generations.begin()
+            yield
+        except KeyboardInterrupt:
+            # Several processes hear of it at different moments: what they have is not of one generation.
+            if self._state is None or self._several:
+                raise
+            self._stop()
+
+    def _stop(self) -> None:
+        self._interrupted = True
+        self._listener.announce(_STOPPED)
+
+    def _save(self) -> None:
+        """Keeps the state, where there is one and somewhere to keep it."""
+        if self.checkpoint is not None and self._state is not None:
+            kept = gathered(self._state, self._spread)
+            if self._spread is None or self._spread.is_first:
+                self.checkpoint.write((kept, self._grown), {**self._marks, "history": self._history})
+
+    def _told_of_closing(self, done: Closing) -> None:
+        if done.rounds != self._closed.rounds:
+            self._listener.announce(f"closing the front over places, {done}")
+        self._closed = done
+
+    def _explored(self) -> Explored:
+        """What was found, from the archive; where no design keeps the requirements, from the population."""
+        state, config, last, space = self._state, self.settings.moham, self._last, self._space
+        assert state is not None
+        if thinned := int(np.asarray(state.archive.thinned).sum()):
+            self._listener.announce(
+                f"the archive was full: {thinned:,} times a design that nothing dominated then was given up, in the "
+                f"densest place; the argument `archive` keeps more than {config.archive}"
+            )
+        self._listener.announce("evaluating the front again in double precision")
+        genes: Any = state.archive.genes
+        kept = np.nonzero(np.asarray(state.archive.valid))
+        closed = None if self._closed.closed is None else self._closed.closed[kept]
+        if not kept[0].size:
+            # The population holds those that come nearest; what they reach, which the search hides behind its penalty,
+            # is said.
+            closed = None
+            kept, genes = np.nonzero(np.asarray(state.population.rank) >= 0), state.population.genes
+        genes = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], genes)
+        own: dict[str, Any] = {"reference_point": plain(space.reference), "ideal_point": plain(space.ideal)}
+        if config.objectives != DEFAULT:
+            own["offsets"] = plain(offsets(config.objectives, self.problem.application))
+        if self._closed.rounds:
+            own["closing"] = self._closed.counts
+        return Explored(
+            problem=self.problem,
+            tables=self._tables,
+            designs=designs_of(genes),
+            plans=genes.plan if self._plans else None,
+            closed=closed,
+            history=self._history,
+            config=_record(self.problem, self.settings) | own,
+            timings={
+                "mapping_s": self._mapping_s,
+                "compile_s": self._waited_s + (last.compile_s if last else 0.0),
+                "search_s": last.seconds if last else 0.0,
+                "finish_s": self._finish_s,
+                "closing_s": self._closed.seconds,
+                "designs_per_s": last.fresh_evaluations / max(last.seconds, 1e-9) if last else 0.0,
+            },
+            interrupted=self._interrupted,
+        )
+
+    def _result(self, explored: Explored) -> SearchResult:
+        """The front of what was found, in double precision."""
+        tick = time.perf_counter()
+        if self._precompilation is not None:
+            self._precompilation.reported()
+        goals, resolved = self.settings.goals, self.problem.resolved
+        evaluated = reevaluate(
+            self.problem.setup, explored.tables.mapping, np.asarray(explored.tables.count), explored.designs,
+            measures=goals.objectives, periods=goals.periods,
+        )  # fmt: skip
+        reports = evaluated.reports
+        reached = np.asarray(reports.objectives), np.asarray(evaluated.designs.template), reports.tenants
+        within = np.flatnonzero(keeps(resolved, *reached))
+        if not within.size:
+            raise unmet(resolved, *reached, kept=self.checkpoint is not None)
+        front = within[front_index(evaluated.take(within).objectives)]
+        whole = evaluated.take(front)
+        closed = None if explored.closed is None else explored.closed[front]
+        few = chosen_rows(whole.objectives, whole.offsets, explored.box, self.settings, self._listener.announce, closed)
+        return SearchResult(
+            front=whole.take(few),
+            history=explored.history,
+            config=explored.config,
+            timings={**explored.timings, "reevaluation_s": time.perf_counter() - tick},
+            tables=explored.tables,
+            interrupted=explored.interrupted,
+            plans=None if explored.plans is None else take(explored.plans, front[few]),
+        )
+
+
+def compile_search(problem: DesignProblem, settings: Settings | None = None) -> None:
+    """Compiles what a `Search` with the same arguments runs, and searches nothing: for a cache of programs.
+
+    Programs of `settings.remap`'s rounds, of the seeds and of the user's own designs are not among them.
+
+    Args:
+        problem: the problem.
+        settings: default the `small` budget.
+
+    Raises:
+        InputError: objectives that the networks have not.
+    """
+    settings = Settings() if settings is None else settings
+    settings.goals.check(problem.application)
+    precompilation = Precompilation(problem, settings)
+    try:
+        layers = problem.application.unique_layers
+        compile_mapper(layers, problem.resolved.templates, problem.technology, settings.mapper)
+        precompilation.searched()
+        precompilation.reported()
+    finally:
+        precompilation.end()
+
+
+def _record(problem: DesignProblem, settings: Settings) -> dict[str, Any]:
+    """The content of `config.yaml`."""
+    application, technology = problem.application, problem.technology
+    return {
+        "format": "config/1",
+        "scenario": application.name,
+        "budget": settings.budget,
+        "seed": settings.seed,
+        "networks": [
+            {"name": n.name, "source": n.source, "layers": len(n.layers), **n.asked} for n in application.networks
+        ],
+        "templates": [template_to_dict(t) for t in problem.resolved.templates],
+        "technology_hash": technology_hash(technology),
+        "static_energy": technology.static_share is not None,
+        "package": package_to_dict(problem.package),
+        "mapper": plain(settings.mapper),
+        "search": {**plain(settings.moham), "tiles": problem.tiles, "max_chiplets": problem.max_chiplets},
+        "rates": named_rates(settings.rates),
+        "plan_rates": named_rates(settings.plan_rates),
+        "remap": plain(settings.remap),
+        "requirements": problem.requirements.to_dict(),
+        "weights": list(settings.weights),
+        **machinery(),
+    }
+
+
+def _floor(problem: DesignProblem, ensemble: Ensemble | None, tables: MappingTables, wires: Wires) -> np.ndarray:
+    """`[3]` float, what no design goes below; of several application models, what some model does not."""
+    setup, chiplets = problem.setup, problem.max_chiplets
+    if ensemble is None:
+        return scenario_bounds(setup, tables, wires, chiplets).objectives
+    rows = []
+    for member in ensemble.models:
+        one = member.application
+        own, hops = own_tables(one, setup.application, tables), own_wires(one, setup.application, wires)
+        bounds = scenario_bounds(setup.of(one), own, hops, chiplets)
+        rows.append(bounds.objectives)
+    return np.max(rows, axis=0)
+
+
+def _rows(progress: Progress, config: MohamConfig, known: int, before_s: float) -> list[dict[str, Any]]:
+    """History rows of the generations that one report covers, without those already known.
+
+    `before_s` are the seconds that the search had taken when it was resumed.
+    """
+    count = len(progress.hypervolume)
+    first = progress.generation - count + 1
+    per_generation = config.islands * (config.population + config.immigrant_count)
+    rows = [
+        {
+            "generation": first + i,
+            "evaluations": progress.evaluations - (count - 1 - i) * per_generation,
+            "seconds": round(before_s + progress.seconds - (count - 1 - i) * progress.step_s / max(count, 1), 3),
+            "hypervolume": progress.hypervolume[i],
+            "front_size": progress.front_size[i],
+            "stability": progress.stability[i],
+        }
+        for i in range(count)
+    ]
+    return [row for row in rows if row["generation"] >= known]

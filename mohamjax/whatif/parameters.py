@@ -1,0 +1,313 @@
+"""The numbers of the hardware that one may ask about, by name: what each is now, and how a variant has another.
+
+`docs/concepts/what-if.md` lists them. A parameter takes factors, and values where one value means something.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+from collections import abc
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import core as jax_core
+
+from mohamjax.errors import InputError
+from mohamjax.hardware import PackageParameters, package_tables
+from mohamjax.whatif.variant import Candidates, Variant, in_precision, nominal_variant
+
+Scale = Callable[[Variant, Any], Variant]
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """One number of the hardware.
+
+    Attributes:
+        name: e.g. `nop.hop_energy`.
+        kind: `clock`, `bandwidth`, `energy`, `area`, `count` or `size`.
+        unit: of its value, as in names of columns; empty where it has none.
+        value: what it is now; None where several numbers go by its name, or the value depends on a size.
+        touches: the numbers that it changes; two parameters of a grid must not touch the same.
+        scale: the variant with this times a factor; traceable but for counts.
+        assign: the variant with this value; None where it takes factors alone.
+        least: values must not be below; bandwidths and clock must be above.
+        whole: values are whole numbers.
+    """
+
+    name: str
+    kind: str
+    unit: str
+    value: float | None
+    touches: frozenset[Any]
+    scale: Scale
+    assign: Scale | None = None
+    least: float = 0.0
+    whole: bool = False
+
+    def column(self, factor: bool) -> str:
+        """Name of its column in a table."""
+        return f"{self.name}_factor" if factor else f"{self.name}_{self.unit}" if self.unit else self.name
+
+
+def _like(leaf: Any, value: Any) -> Any:
+    """The value in the shape and dtype of a leaf."""
+    if isinstance(value, jax_core.Tracer):
+        return jnp.broadcast_to(value, np.shape(leaf)).astype(leaf.dtype)
+    return np.full(np.shape(leaf), value, np.asarray(leaf).dtype)
+
+
+def _in(part: str, name: str) -> tuple[Scale, Scale]:
+    """Scales and assigns a leaf of `Variant.package` or `.technology`, or of the variant itself where `part` is ""."""
+
+    def edited(variant: Variant, change: Callable[[Any], Any]) -> Variant:
+        inner = getattr(variant, part) if part else variant
+        changed: Any = dataclasses.replace(inner, **{name: change(getattr(inner, name))})
+        return dataclasses.replace(variant, **{part: changed}) if part else changed
+
+    def scale(variant: Variant, factor: Any) -> Variant:
+        return edited(variant, lambda leaf: leaf * factor)
+
+    def assign(variant: Variant, value: Any) -> Variant:
+        return edited(variant, lambda leaf: _like(leaf, value))
+
+    return scale, assign
+
+
+_COSTS = {"energy": np.array([1.0, 1.0, 0.0]), "area": np.array([0.0, 0.0, 1.0])}
+"""Which of (read energy, write energy, area) a parameter changes."""
+
+
+def _component(names: tuple[str, ...], which: str) -> tuple[Scale, Scale]:
+    """Scales and assigns the energies or the area of components of the technology."""
+
+    def edited(variant: Variant, change: Callable[[Any, Any], Any]) -> Variant:
+        own = variant.technology
+        changed = {name: change(getattr(own, name), _COSTS[which].astype(own.register.dtype)) for name in names}
+        return dataclasses.replace(variant, technology=dataclasses.replace(own, **changed))
+
+    def scale(variant: Variant, factor: Any) -> Variant:
+        return edited(variant, lambda leaf, mask: leaf * (mask * factor + (1 - mask)))
+
+    def assign(variant: Variant, value: Any) -> Variant:
+        return edited(variant, lambda leaf, mask: mask * value + (1 - mask) * leaf)
+
+    return scale, assign
+
+
+def _sram(which: str) -> Scale:
+    def scale(variant: Variant, factor: Any) -> Variant:
+        own = variant.technology
+        log2 = jnp.log2 if isinstance(factor, jax_core.Tracer) else np.log2
+        more = _COSTS[which].astype(own.register.dtype) * log2(factor)
+        return dataclasses.replace(variant, technology=dataclasses.replace(own, sram=own.sram + more))
+
+    return scale
+
+
+def _stated(which: str, memory: bool) -> Scale:
+    """Scales what templates state themselves, with the energies of their off-chip levels or without."""
+
+    def scale(variant: Variant, factor: Any) -> Variant:
+        mask = np.array([which == "energy", which == "area"], variant.stated.dtype)
+        stated = variant.stated * (mask * factor + (1 - mask))
+        more = {"memory": variant.memory * factor} if memory and which == "energy" else {}
+        return dataclasses.replace(variant, stated=stated, **more)
+
+    return scale
+
+
+def _memory(energy: float) -> tuple[Scale, Scale]:
+    """Scales and assigns the energy that a package states for its memory, `energy` pJ per bit now."""
+
+    def scale(variant: Variant, factor: Any) -> Variant:
+        return dataclasses.replace(variant, memory=variant.memory * factor)
+
+    def assign(variant: Variant, value: Any) -> Variant:
+        return dataclasses.replace(variant, memory=_like(variant.memory, value / energy))
+
+    return scale, assign
+
+
+def _size(at: tuple[Any, ...]) -> tuple[Scale, Scale]:
+    """Scales and assigns sizes at an index of `[T, V, 3]`."""
+
+    def scale(variant: Variant, factor: Any) -> Variant:
+        sizes = np.array(variant.size_factor)
+        sizes[at] *= factor
+        return dataclasses.replace(variant, size_factor=sizes)
+
+    def assign(variant: Variant, value: Any) -> Variant:
+        sizes = np.array(variant.size)
+        sizes[at] = value
+        return dataclasses.replace(variant, size=sizes)
+
+    return scale, assign
+
+
+def _interfaces(candidates: Candidates) -> tuple[Scale, Scale]:
+    """Scales and assigns the number of memory interfaces, at most two per row of the mesh as ever."""
+
+    def placed(variant: Variant, counts: tuple[tuple[int | None, int], ...]) -> Variant:
+        own = dataclasses.replace(candidates.package, interface_counts=counts)
+        tables = _tables_of(own, candidates.dtype)
+        bandwidth = np.full(own.max_interfaces, variant.package.interface_bandwidth[0], candidates.dtype)
+        package = dataclasses.replace(variant.package, tables=tables, interface_bandwidth=bandwidth)
+        return dataclasses.replace(variant, package=package)
+
+    def scale(variant: Variant, factor: Any) -> Variant:
+        counts = candidates.package.interface_counts
+        return placed(variant, tuple((most, max(1, round(number * factor))) for most, number in counts))
+
+    def assign(variant: Variant, value: Any) -> Variant:
+        return placed(variant, ((None, int(value)),))
+
+    return scale, assign
+
+
+def _tables_of(package: Any, dtype: Any) -> Any:
+    """The placement tables with NumPy leaves."""
+    with in_precision(dtype):
+        return jax.device_get(package_tables(package, dtype))
+
+
+_ONE = ("register", "comparator", "address_generator", "multiplier", "adder")
+_NAMED: dict[str, tuple[str, ...]] = {name: (name,) for name in _ONE} | {"mac": ("multiplier", "adder")}
+
+
+def known_parameters(candidates: Candidates) -> dict[str, Parameter]:
+    """All numbers that may be asked about for these designs, by name, in a fixed order."""
+    package, templates, now = candidates.package, candidates.templates, nominal_variant(candidates.evaluation)
+    found: list[Parameter] = []
+
+    def add(name: str, kind: str, unit: str, value: float | None, scale: Scale, assign: Any, **more: Any) -> None:
+        touches = frozenset(more.pop("touches", (name,)))
+        found.append(Parameter(name, kind, unit, value, touches, scale, assign, **more))
+
+    add("clock", "clock", "GHz", 1.0, *_in("", "clock"))
+    bandwidths = [
+        "interface_bandwidth",
+        *(["link_bandwidth", "dram_bandwidth"] if package.contention != "interface" else []),
+    ]
+    for name in bandwidths:
+        add(f"nop.{name}", "bandwidth", "GB_per_s", getattr(package, name), *_in("package", name))
+    add("nop.interfaces", "count", "", None, *_interfaces(candidates), least=1, whole=True)
+    add("nop.hop_energy", "energy", "pJ_per_bit", package.hop_energy, *_in("package", "hop_energy"))
+    if energy := _memory_energy(package):
+        add("nop.memory_energy", "energy", "pJ_per_bit", energy, *_memory(energy))
+    tile_area = package.router_area + package.transceiver_area
+    add("nop.tile_area", "area", "um2", tile_area, *_in("package", "tile_area"))
+
+    for which, unit in (("energy", "pJ"), ("area", "um2")):
+        add(f"technology.sram_{which}", which, "", None, _sram(which), None)
+        for name, parts in _NAMED.items():
+            scale, assign = _component(parts, which)
+            values = getattr(now.technology, parts[0])[_COSTS[which] > 0]
+            # An operation costs what it costs once: of a multiplier and an adder the first number is the energy.
+            single = len(parts) == 1
+            one_number = single and (which == "area" or name in _ONE[3:] or np.ptp(values) == 0)
+            value = float(values[0]) if one_number else None
+            touches = [f"technology.{part}_{which}" for part in parts]
+            add(f"technology.{name}_{which}", which, unit if single else "", value, scale, assign if single else None,
+                touches=touches)  # fmt: skip
+    add("technology.wire_energy", "energy", "pJ_per_bit_and_mm", float(now.technology.wire[0]),
+        *_component(("wire",), "energy"))  # fmt: skip
+    if _memory_energy(package) is None:
+        add("technology.dram_energy", "energy", "pJ_per_bit", None, *_in("technology", "dram"))
+
+    stated = {
+        "energy": [x for t in templates for x in (t.mac.energy_pJ, *(level.hop_energy_pJ for level in t.levels))],
+        "area": [t.mac.area_um2 for t in templates],
+    }
+    of_templates = package.memory is None
+    own = [level for t in templates for level in (t.levels if of_templates else t.levels[:-1])]
+    fixed = any(level.component.cls == "fixed" for level in own)
+    for which, numbers in stated.items():
+        if fixed or any(number is not None for number in numbers):
+            add(f"templates.stated_{which}", which, "", None, _stated(which, of_templates), None)
+
+    places = [(t, v) for t, one in enumerate(templates) for v, level in enumerate(one.levels)
+              if level.capacity_words is not None and level.kind != "dummy"]  # fmt: skip
+    add("chiplet.capacity", "size", "", None, _size((..., 0))[0], None, touches=[("size", *at, 0) for at in places])
+    for t, one in enumerate(templates):
+        for v, level in enumerate(one.levels):
+            for axis, (size, unit) in enumerate((("capacity", "words"), ("fanout_x", ""), ("fanout_y", ""))):
+                if (t, v) not in places if axis == 0 else level.fanout[axis - 1] == 1:
+                    continue
+                add(f"chiplet.{one.name}.{level.name}.{size}", "size", unit, None, *_size((t, v, axis)),
+                    touches=[("size", t, v, axis)], least=1, whole=True)  # fmt: skip
+    return {one.name: one for one in found}
+
+
+def _memory_energy(package: PackageParameters) -> float | None:
+    """pJ per bit that the package states for its memory; None where the technology knows it."""
+    return None if package.memory is None else package.memory.energy
+
+
+def apart(known: abc.Mapping[str, Parameter]) -> list[Parameter]:
+    """Parameters without those that are part of another: a MAC is its multiplier and its adder, a kind of its own."""
+    parts = {name for one in known.values() if len(one.touches) > 1 for name in one.touches}
+    return [one for one in known.values() if one.name not in parts]
+
+
+def parameter(known: abc.Mapping[str, Parameter], name: str, item: str) -> Parameter:
+    """The parameter of this name.
+
+    Args:
+        known: of `known_parameters`.
+        name: the name; `nop.`, of numbers of the package, may be left out, so that a bandwidth has the name here that
+            `Package` and package files have for it.
+        item: where it was written, for complaints.
+
+    Raises:
+        InputError: there is none.
+    """
+    for full in (name, f"nop.{name}"):
+        if full in known:
+            return known[full]
+    if name.removeprefix("nop.") in ("link_bandwidth", "dram_bandwidth"):
+        raise InputError(
+            f"{name} has no part in a package of `contention: interface`", item=item, remedy="set `contention: all`"
+        )
+    energies = ("nop.memory_energy", "technology.dram_energy")
+    if name in energies and any(other in known for other in energies):
+        other = next(other for other in energies if other in known)
+        told = "states no energy" if other == energies[1] else "states the energy"
+        raise InputError(f"{name} has no part: the package {told} of its memory", item=item, remedy=f"use {other}")
+    near = difflib.get_close_matches(name, known, 3)
+    general = [n for n in known if n.count(".") < 3]
+    raise InputError(f"unknown parameter {name!r}", item=item, remedy=f"use {', '.join(near or general)}")
+
+
+def checked_value(one: Parameter, value: float, item: str) -> float:
+    """The value, if the parameter may have it.
+
+    Raises:
+        InputError: it takes factors alone, or not this value.
+    """
+    if one.assign is None:
+        raise InputError(f"{one.name} takes factors alone", item=item, remedy="write for example x0.5,x1,x2")
+    above = one.kind in ("bandwidth", "clock")
+    infinite = math.isinf(value) and one.kind != "bandwidth"
+    if math.isnan(value) or infinite or value < one.least or (above and value <= 0):
+        bound = f"above {one.least:g}" if above else f"of at least {one.least:g}"
+        raise InputError(f"{value:g} is no value of {one.name}", item=item, remedy=f"write a number {bound}")
+    if one.whole and value != round(value):
+        raise InputError(f"{value:g} is no value of {one.name}", item=item, remedy="write a whole number")
+    return value
+
+
+def checked_factor(factor: float, item: str) -> float:
+    """The factor, if it is one.
+
+    Raises:
+        InputError: it is not above 0, or not finite.
+    """
+    if not (0 < factor < math.inf):
+        raise InputError(f"the factor {factor:g}", item=item, remedy="write factors above 0")
+    return factor

@@ -1,0 +1,188 @@
+"""How much each objective follows each number of the hardware: derivatives and elasticities.
+
+Exact derivatives (forward mode) of energy and area in energies and areas, in which the model is smooth (leakage, where
+it counts, follows neither: it is latency times a power that these numbers do not change); central differences where it
+is not: the latency is continuous in the clock and the bandwidths but has kinks, and sizes and numbers of interfaces are
+whole numbers (docs/concepts/what-if.md).
+
+Axes: N designs, P parameters, 3 objectives.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.errors import InputError
+from mohamjax.runtime.blocks import in_blocks
+from mohamjax.runtime.programs import light_jit
+from mohamjax.runtime.struct import shown_briefly
+from mohamjax.schedule.design import OBJECTIVES, Design, EvaluationArrays, energy_and_area
+from mohamjax.whatif.parameters import Parameter, apart, known_parameters, parameter
+from mohamjax.whatif.variant import (
+    Candidates,
+    Told,
+    Variant,
+    evaluate_variants,
+    in_precision,
+    nominal_variant,
+    on_variant,
+    stack_variants,
+)
+
+METHODS = ("exact", "difference", "doubling")
+"""How a row was found: forward-mode derivative; central difference of 1 % to both sides; against twice the number."""
+
+_STEP = 0.01
+_EXACT = ("energy", "area")
+_WHOLE = ("size", "count")
+
+
+@shown_briefly
+@dataclasses.dataclass(frozen=True)
+class Sensitivities:
+    """How much objectives follow parameters.
+
+    Attributes:
+        names: identifier of each design.
+        parameters: P parameters.
+        methods: how each was looked at, of `METHODS`.
+        objectives: `[N, 3]` float, on the hardware as it is.
+        derivative: `[N, P, 3]` float, per unit of the parameter where it has a value, otherwise per unit of its factor;
+            NaN where there is none.
+        elasticity: `[N, P, 3]` float, d log objective / d log parameter: per cent by which the objective grows where
+            the parameter grows by one; NaN where there is none.
+    """
+
+    names: tuple[Any, ...]
+    parameters: tuple[Parameter, ...]
+    methods: tuple[str, ...]
+    objectives: np.ndarray
+    derivative: np.ndarray
+    elasticity: np.ndarray
+
+    def table(self) -> dict[str, np.ndarray]:
+        """Tidy columns: a row for every design, parameter and objective, objectives fastest.
+
+        Returns:
+            `design_id`, `parameter`, `unit` (`factor` where it has no value), `value`, `objective`, `nominal`,
+            `derivative`, `elasticity`, `method`, each `[N * P * 3]`.
+        """
+        number, count = len(self.names), len(self.parameters)
+        names = np.empty(number, object)
+        names[:] = self.names
+
+        def of_parameters(values: Sequence[Any]) -> np.ndarray:
+            return np.tile(np.repeat(np.asarray(values, object), 3), number)
+
+        valued = [one.value is not None for one in self.parameters]
+        units = [one.unit if has else "factor" for one, has in zip(self.parameters, valued, strict=True)]
+        return {
+            "design_id": np.repeat(names, 3 * count),
+            "parameter": of_parameters([one.name for one in self.parameters]),
+            "unit": of_parameters(units),
+            "value": of_parameters([1.0 if one.value is None else one.value for one in self.parameters]),
+            "objective": np.tile(np.asarray(OBJECTIVES, object), number * count),
+            "nominal": np.repeat(self.objectives[:, None], count, axis=1).reshape(-1),
+            "derivative": self.derivative.reshape(-1),
+            "elasticity": self.elasticity.reshape(-1),
+            "method": of_parameters(self.methods),
+        }
+
+
+@light_jit
+def _derivatives(
+    designs: Design, sizes: tuple[jax.Array, jax.Array], now: Variant, tangents: Variant, evaluation: EvaluationArrays
+) -> jax.Array:
+    """`[N, P, 2]`, derivatives of energy and area along every tangent."""
+
+    def one(row: tuple[Design, tuple[jax.Array, jax.Array]]) -> jax.Array:
+        def costs(variant: Variant) -> jax.Array:
+            return jnp.stack(energy_and_area(row[0], on_variant(evaluation, variant), row[1]))
+
+        return jax.vmap(lambda tangent: jax.jvp(costs, (now,), (tangent,))[1])(tangents)
+
+    return in_blocks(jax.vmap(one), (designs, sizes), 64)
+
+
+def _tangent(one: Parameter, now: Variant) -> Variant:
+    """What a variant changes by per unit of the parameter, or of its factor where it has no value or is 0."""
+    at = one.value if one.value == 0 else 1.0
+    change = one.assign if one.value == 0 else one.scale
+    assert change is not None
+    moved = functools.partial(change, now)
+    floats = jnp.asarray(at, now.clock.dtype)
+    tangent = jax.jvp(moved, (floats,), (jnp.ones_like(floats),))[1]
+    return jax.tree.map(np.asarray, tangent)
+
+
+def _exact(candidates: Candidates, chosen: Sequence[Parameter], now: Variant) -> np.ndarray:
+    """`[N, P, 2]`, derivatives of energy and area per unit of the parameter, or of its factor without a value."""
+    if not chosen:
+        return np.zeros((len(candidates), 0, 2))
+    with in_precision(candidates.dtype):
+        tangents = [_tangent(one, now) for one in chosen]
+        # Tangents of whole numbers are of a dtype of their own.
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *tangents)
+        rows = jax.tree.map(jnp.asarray, (candidates.designs, (candidates.capacity, candidates.fanout)))
+        found = np.asarray(_derivatives(*rows, now, stacked, candidates.evaluation), float)
+    per = np.asarray([one.value or 1.0 for one in chosen])
+    return found / per[:, None]
+
+
+def sensitivities(
+    candidates: Candidates, names: Sequence[str] | None = None, progress: Told | None = None
+) -> Sensitivities:
+    """Derivatives and elasticities of latency, energy and area.
+
+    Args:
+        candidates: N designs that run.
+        names: parameters; default all but single fanouts, and what is part of another: a MAC stands for its parts.
+        progress: told how far the evaluations are.
+
+    Raises:
+        InputError: an unknown parameter.
+    """
+    known = known_parameters(candidates)
+    if names is None:
+        chosen = [one for one in apart(known) if not one.name.endswith(("fanout_x", "fanout_y"))]
+    else:
+        chosen = [parameter(known, name, "argument `names`") for name in names]
+    if not chosen:
+        raise InputError("names no parameter", item="argument `names`", remedy="give at least one")
+    methods = ["exact" if p.kind in _EXACT else "doubling" if p.kind in _WHOLE else "difference" for p in chosen]
+    now = nominal_variant(candidates.evaluation)
+    variants, at = [now], {}
+    resized = False
+    for i, (one, method) in enumerate(zip(chosen, methods, strict=True)):
+        if method != "exact":
+            resized |= one.kind == "size"
+            high, low = (2.0, 1.0) if method == "doubling" else (math.exp(_STEP), math.exp(-_STEP))
+            at[i] = len(variants), math.log(high / low)
+            variants += [one.scale(now, high), one.scale(now, low)]
+    stacked = stack_variants(variants)
+    found = np.asarray(evaluate_variants(candidates, stacked, resized=resized, progress=progress), float)
+    nominal = found[0]
+    number = len(candidates)
+    derivative, elasticity = np.zeros((2, number, len(chosen), 3))
+    exact = [i for i, method in enumerate(methods) if method == "exact"]
+    derivative[:, exact, 1:] = _exact(candidates, [chosen[i] for i in exact], now)
+    value = np.asarray([1.0 if one.value is None else one.value for one in chosen])
+    positive = np.where(nominal > 0, nominal, np.nan)[:, None]
+    elasticity[:, exact] = derivative[:, exact] * value[exact][:, None] / positive
+    for i, (first, span) in at.items():
+        high, low = found[first], found[first + 1]
+        good = np.isfinite(high) & np.isfinite(low) & (high > 0) & (low > 0)
+        ratio = np.where(good, high, np.nan) / np.where(good, low, 1.0)
+        elasticity[:, i] = np.log(ratio) / span
+        # An unlimited bandwidth has neither a unit to grow by nor an effect.
+        derivative[:, i] = elasticity[:, i] * nominal / (value[i] if math.isfinite(value[i]) else np.inf)
+    elasticity[~np.isfinite(nominal).all(axis=1)] = np.nan
+    return Sensitivities(candidates.names, tuple(chosen), tuple(methods), nominal, derivative, elasticity)

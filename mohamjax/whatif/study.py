@@ -1,0 +1,178 @@
+"""Roads of what-if questions: designs of a space on other hardware, their sensitivities, how sure their front is."""
+
+from __future__ import annotations
+
+from collections import abc
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from mohamjax import whatif
+from mohamjax.errors import InputError
+from mohamjax.problem.design_problem import DesignProblem
+from mohamjax.problem.evaluation import SizedDesign, fits_space
+from mohamjax.problem.space import DesignSpace
+from mohamjax.runtime.programs import light_jit
+from mohamjax.schedule import Design, package_arrays
+from mohamjax.whatif.grid import Values, WhatIf
+from mohamjax.whatif.sensitivity import Sensitivities
+from mohamjax.whatif.uncertainty import Uncertainty
+from mohamjax.whatif.variant import Candidates, in_precision
+
+
+@light_jit
+def _runs(designs: Design | SizedDesign, space: DesignSpace) -> jax.Array:
+    return jax.vmap(fits_space, (0, None))(designs, space)
+
+
+def _candidates(
+    designs: Design | SizedDesign, space: DesignSpace, problem: DesignProblem, names: Sequence[Any] | None
+) -> Candidates:
+    """The designs on the evaluation of their space, once it is sure that they belong together."""
+    if not isinstance(space, DesignSpace):
+        raise TypeError(f"space: expected what problem.arrays returns, got {type(space).__name__}")
+    evaluation = space.evaluation
+    with in_precision(evaluation.tables.cycles.dtype):
+        own = package_arrays(problem.package, evaluation.tables.cycles.dtype)
+        pairs = zip(*map(jax.tree.leaves, (own, evaluation.package)), strict=True)
+        same = all(np.array_equal(a, b) for a, b in pairs)
+        templates = problem.template_arrays(evaluation.templates.component.shape[1], evaluation.tables.cycles.dtype)
+        made = ("component", "dram_type", "fixed")
+        same &= all(np.array_equal(getattr(evaluation.templates, name), getattr(templates, name)) for name in made)
+        if not same:
+            raise InputError(
+                "the space has another package or other templates than the problem",
+                item="what_if",
+                remedy="give the problem whose `arrays` made the space",
+            )
+        count = len(designs)
+        broken = np.flatnonzero(~np.asarray(_runs(designs, space)))
+    if broken.size:
+        raise InputError(
+            "cannot run in this space", item=f"design {broken[0]}", remedy="leave it out; `report` says more"
+        )
+    if names is not None and len(names) != count:
+        raise InputError(f"{len(names)} names for {count} designs", item="names", remedy="give one for each design")
+    if isinstance(designs, SizedDesign):
+        genes, capacity, fanout = designs.design, designs.capacity, designs.fanout
+    else:
+        shape = (*np.shape(designs.template), evaluation.tables.capacity.shape[-1])
+        genes, capacity, fanout = designs, np.full(shape, -1.0), np.full((*shape, 2), -1.0)
+    dtype = evaluation.tables.cycles.dtype
+    return Candidates(
+        names=tuple(range(count) if names is None else names),
+        designs=genes,
+        capacity=np.asarray(capacity, dtype),
+        fanout=np.asarray(fanout, dtype),
+        evaluation=evaluation,
+        package=problem.package,
+        templates=problem.resolved.templates,
+    )
+
+
+def what_if(
+    designs: Design | SizedDesign,
+    space: DesignSpace,
+    problem: DesignProblem,
+    vary: abc.Mapping[str, Values],
+    *,
+    names: Sequence[Any] | None = None,
+) -> WhatIf:
+    """Evaluates every design on every combination of some hardware parameters' values, in one compiled program.
+
+    docs/concepts/what-if.md lists the parameters.
+
+    Args:
+        designs: leading axis `[N]`: of `sample_designs`, a front, or a file (`read_designs(...).designs`).
+        space: what they are evaluated in; its dtype is that of the result.
+        problem: whose `arrays` made the space; of a file `read_designs(...).problem`.
+        vary: by parameter a list of values, or of factors such as `x0.5`, or a text of them such as `x0.5,x1,x2`.
+        names: identifier of each design; default their numbers.
+
+    Returns:
+        `.grid` `[V1, ..., VA, N, 3]`, `.table()` as tidy columns, `.nominal` `[N, 3]`.
+
+    Raises:
+        InputError: an unknown parameter, a value that it cannot have, designs that cannot run, or a problem of another
+            space.
+
+    Examples:
+        >>> vary = {"nop.interface_bandwidth": [2, 4, 8], "technology.dram_energy": "x0.5,x1"}
+        >>> found = mj.what_if(designs, space, problem, vary)
+        >>> found.grid.shape, len(found.table()["latency_s"])
+        ((3, 2, 64, 3), 384)
+    """
+    return whatif.what_if(_candidates(designs, space, problem, names), vary)
+
+
+def sensitivities(
+    designs: Design | SizedDesign,
+    space: DesignSpace,
+    problem: DesignProblem,
+    parameters: Sequence[str] | None = None,
+    *,
+    names: Sequence[Any] | None = None,
+) -> Sensitivities:
+    """Derivatives and elasticities of latency, energy and area in the numbers of the hardware.
+
+    Exact derivatives for energies and areas, differences for clock, bandwidths, sizes and memory interfaces.
+
+    Args:
+        designs: as of `what_if`.
+        space: likewise.
+        problem: likewise.
+        parameters: names; default all but single fanouts.
+        names: identifier of each design; default their numbers.
+
+    Returns:
+        `.elasticity` and `.derivative` `[N, P, 3]` over `.parameters`, `.table()` as tidy columns.
+
+    Raises:
+        InputError: as of `what_if`.
+
+    Examples:
+        >>> found = mj.sensitivities(designs, space, problem, ["technology.dram_energy", "nop.hop_energy"])
+        >>> found.elasticity.shape, bool((found.elasticity[:, 0, 1] > 0).all())
+        ((64, 2, 3), True)
+    """
+    return whatif.sensitivities(_candidates(designs, space, problem, names), parameters)
+
+
+def uncertainty(
+    designs: Design | SizedDesign,
+    space: DesignSpace,
+    problem: DesignProblem,
+    spread: float | abc.Mapping[str, float] = 0.2,
+    samples: int = 1000,
+    seed: int = 0,
+    *,
+    names: Sequence[Any] | None = None,
+) -> Uncertainty:
+    """How sure a front is: draws energies, areas and bandwidths, and evaluates all designs on every draw.
+
+    One factor for each component kind and draw, log-normal with median 1, the same for all designs.
+
+    Args:
+        designs: as of `what_if`; they compete with each other.
+        space: likewise.
+        problem: likewise.
+        spread: standard deviation of the logarithm of the factors, of all or by parameter.
+        samples: draws.
+        seed: of the draws.
+        names: identifier of each design; default their numbers.
+
+    Returns:
+        `.quantiles` `[3, N, 3]` (5, 50 and 95 %), `.probability` `[N]` of being non-dominated, `.fragile`: the designs
+        of the nominal front that almost never are, `.table()`.
+
+    Raises:
+        InputError: as of `what_if`, or a spread below 0.
+
+    Examples:
+        >>> found = mj.uncertainty(designs, space, problem, spread=0.2, samples=10, seed=0)
+        >>> found.quantiles.shape, bool(found.probability.max() <= 1)
+        ((3, 64, 3), True)
+    """
+    return whatif.uncertainty(_candidates(designs, space, problem, names), spread, samples, seed)

@@ -1,0 +1,194 @@
+"""How sure a front is: energies, areas and bandwidths drawn at random, all designs evaluated on every draw.
+
+Each component kind has one factor in a draw, log-normal with median 1, the same for all designs: a design that spends
+much on memory and one that spends much on MACs change places, two that spend alike do not (docs/concepts/what-if.md).
+
+Axes: N designs, K samples, P parameters.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections import abc
+from typing import Any
+
+import jax
+import numpy as np
+
+from mohamjax import emo
+from mohamjax.errors import InputError
+from mohamjax.runtime.struct import shown_briefly
+from mohamjax.schedule.design import OBJECTIVES
+from mohamjax.whatif.parameters import Parameter, apart, known_parameters, parameter
+from mohamjax.whatif.variant import (
+    Candidates,
+    Told,
+    Variant,
+    check_count,
+    evaluate_variants,
+    in_precision,
+    nominal_variant,
+    stack_variants,
+)
+
+KINDS = ("energy", "area", "bandwidth")
+"""Kinds of parameters that are drawn."""
+
+LEVELS = (0.05, 0.5, 0.95)
+"""Quantiles that are reported."""
+
+ALMOST_NEVER = 0.05
+"""A design of the nominal front that is on fewer fronts than this share is named."""
+
+
+@shown_briefly
+@dataclasses.dataclass(frozen=True)
+class Uncertainty:
+    """Designs under uncertain hardware.
+
+    Attributes:
+        names: identifier of each design.
+        parameters: P parameters that were drawn.
+        spread: `[P]` float, standard deviation of the logarithm of each one's factor.
+        factors: `[K, P]` float, what was drawn.
+        nominal: `[N, 3]` float, objectives on the hardware as it is.
+        objectives: `[K, N, 3]` float, objectives on every sample.
+        quantiles: `[3, N, 3]` float, 5 %, 50 % and 95 % quantiles of the objectives.
+        in_front: `[N]` bool, no design dominates it on the hardware as it is.
+        probability: `[N]` float, share of the samples in which no design dominates it.
+    """
+
+    names: tuple[Any, ...]
+    parameters: tuple[Parameter, ...]
+    spread: np.ndarray
+    factors: np.ndarray
+    nominal: np.ndarray
+    objectives: np.ndarray
+    quantiles: np.ndarray
+    in_front: np.ndarray
+    probability: np.ndarray
+
+    @property
+    def fragile(self) -> tuple[Any, ...]:
+        """Designs of the nominal front that almost never survive: on less than 5 % of the fronts."""
+        rows = np.flatnonzero(self.in_front & (self.probability < ALMOST_NEVER))
+        return tuple(self.names[i] for i in rows)
+
+    def table(self) -> dict[str, np.ndarray]:
+        """A row for every design.
+
+        Returns:
+            `design_id`; `latency_s`, `energy_J` and `area_mm2`, each followed by its `_p5`, `_p50` and `_p95`;
+            `in_front` and `probability`.
+        """
+        names = np.empty(len(self.names), object)
+        names[:] = self.names
+        columns: dict[str, np.ndarray] = {"design_id": names}
+        for i, objective in enumerate(OBJECTIVES):
+            columns[objective] = self.nominal[:, i]
+            for level, values in zip(LEVELS, self.quantiles, strict=True):
+                columns[f"{objective}_p{level * 100:.0f}"] = values[:, i]
+        return columns | {"in_front": self.in_front, "probability": self.probability}
+
+
+@jax.jit
+def _on_fronts(objectives: jax.Array) -> jax.Array:
+    """`[K, N]` bool, no row of its sample dominates it."""
+    return jax.lax.map(lambda sample: emo.non_dominated_rank(sample) == 0, objectives)
+
+
+def _fronts(objectives: Any) -> np.ndarray:
+    """`[K, N]` bool, the design runs in the sample and none dominates it."""
+    values = np.asarray(objectives)
+    with in_precision(values.dtype):
+        return np.asarray(_on_fronts(values)) & np.isfinite(values).all(axis=2)
+
+
+def survival(objectives: Any) -> np.ndarray:
+    """Share of the samples in which no other design dominates each design.
+
+    Args:
+        objectives: `[K, N, M]` float, minimised; a design that does not run (infinite) is on no front.
+
+    Returns:
+        `[N]` float64.
+    """
+    return _fronts(objectives).mean(axis=0)
+
+
+def _drawn(
+    key: jax.Array, now: Variant, chosen: tuple[Parameter, ...], spread: np.ndarray, samples: int
+) -> tuple[np.ndarray, Variant]:
+    """Factors `[K, P]`, and the hardware as it is with the variants that they make of it, `[1 + K]`."""
+    normal = np.asarray(jax.random.normal(key, (samples, len(chosen)), now.clock.dtype))
+    factors = np.exp(spread * normal).astype(now.clock.dtype)
+    pairs = (zip(chosen, row, strict=True) for row in factors)
+    drawn = [functools.reduce(lambda v, pair: pair[0].scale(v, pair[1]), row, now) for row in pairs]
+    return factors, stack_variants([now, *drawn])
+
+
+def _spreads(
+    known: abc.Mapping[str, Parameter], spread: float | abc.Mapping[str, float]
+) -> tuple[tuple[Parameter, ...], np.ndarray]:
+    """Parameters that are drawn, and the spread of each."""
+    item = "argument `spread`"
+    if isinstance(spread, abc.Mapping):
+        chosen = tuple(parameter(known, name, item) for name in spread)
+        values = np.asarray(list(spread.values()), float)
+        for one in chosen:
+            if one.kind not in KINDS:
+                raise InputError(f"{one.name} is not drawn", item=item, remedy=f"name {', '.join(KINDS)} parameters")
+        touched = [number for one in chosen for number in one.touches]
+        if len(set(touched)) < len(touched):
+            raise InputError("two parameters change the same numbers", item=item, remedy="leave one out")
+    else:
+        chosen = tuple(one for one in apart(known) if one.kind in KINDS)
+        values = np.full(len(chosen), float(spread))
+    if not chosen or not np.all(np.isfinite(values) & (values >= 0)):
+        raise InputError("is no spread", item=item, remedy="write numbers of at least 0, such as 0.2")
+    return chosen, values
+
+
+def uncertainty(
+    candidates: Candidates,
+    spread: float | abc.Mapping[str, float] = 0.2,
+    samples: int = 1000,
+    seed: int = 0,
+    progress: Told | None = None,
+) -> Uncertainty:
+    """Draws the hardware's numbers and says how often each design is on the front.
+
+    Args:
+        candidates: N designs, which compete with each other.
+        spread: standard deviation of the logarithm of the factors: of all energies, areas and bandwidths, or by
+            parameter of those that are named.
+        samples: K.
+        seed: of the draws; the same seed gives the same factors, whatever the designs.
+        progress: told how far the evaluations are.
+
+    Raises:
+        InputError: an unknown parameter, a spread below 0, or no sample.
+    """
+    if samples < 1:
+        raise InputError(f"is {samples}", item="argument `samples`", remedy="draw 1 or more")
+    check_count(samples, "argument `samples`")
+    chosen, spreads = _spreads(known_parameters(candidates), spread)
+    now = nominal_variant(candidates.evaluation)
+    with in_precision(candidates.dtype):
+        factors, drawn = _drawn(jax.random.key(seed), now, chosen, spreads, samples)
+    # The hardware as it is stands in the same program: a spread of 0 gives the same bits.
+    found = evaluate_variants(candidates, drawn, progress=progress)
+    nominal, objectives = found[0], found[1:]
+    on_front = _fronts(found)
+    return Uncertainty(
+        names=candidates.names,
+        parameters=chosen,
+        spread=spreads,
+        factors=factors,
+        nominal=nominal,
+        objectives=objectives,
+        quantiles=np.quantile(objectives, LEVELS, axis=0),
+        in_front=on_front[0],
+        probability=on_front[1:].mean(axis=0),
+    )

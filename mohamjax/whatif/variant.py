@@ -1,0 +1,336 @@
+"""Hardware variants as data, and designs evaluated on them: every design on every variant, in blocks of one program.
+
+What a design costs on other hardware needs no new table of mappings: the tables hold cycles, bytes and counts of
+accesses, and energies and areas are made of them at evaluation, from the technology (docs/concepts/what-if.md).
+
+Axes: N designs, K variants, S tiles, V levels, T templates, B rows of a block.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mohamjax.errors import InputError
+from mohamjax.hardware import PackageParameters, Template
+from mohamjax.runtime.programs import light_jit
+from mohamjax.runtime.struct import Rows, record, shown_briefly
+from mohamjax.schedule.design import Chiplets, Design, EvaluationArrays, Package, chiplets, report
+from mohamjax.schedule.evaluated import Evaluated
+from mohamjax.schedule.evaluation_arrays import evaluation_arrays
+
+
+@record
+class Components:
+    """What a variant may change of a `Technology`: its small parts, which a stack of variants repeats.
+
+    Attributes:
+        sram: `[3]` float, added to the base-2 logarithms of the SRAM table: read and write energy, area.
+        register: `[3]` float, as of a `Technology`; so are the others.
+        comparator: likewise.
+        address_generator: likewise.
+        multiplier: likewise.
+        adder: likewise.
+        wire: likewise.
+        dram: `[T]` float, likewise.
+    """
+
+    sram: Any
+    register: Any
+    comparator: Any
+    address_generator: Any
+    multiplier: Any
+    adder: Any
+    wire: Any
+    dram: Any
+
+
+@record
+class Variant(Rows):
+    """One hardware variant, or with a leading axis `[K]` many: what may differ from the evaluation, and nothing else.
+
+    Attributes:
+        clock: `[]` float, GHz.
+        package: as of a `EvaluationArrays`, bandwidths in GB/s (bytes per cycle at 1 GHz).
+        technology: what the components cost.
+        stated: `[2]` float, factors on the energies and on the areas that templates state themselves.
+        memory: `[]` float, factor on the energy of an off-chip memory that is stated and not of a type.
+        size_factor: `[T, V, 3]` float, factors on capacity, fanout along X and along Y of the chiplets.
+        size: `[T, V, 3]` float, these sizes themselves [words, children, children]; -1 where they follow the factor.
+    """
+
+    clock: Any
+    package: Package
+    technology: Components
+    stated: Any
+    memory: Any
+    size_factor: Any
+    size: Any
+
+    _axes = 0
+
+    def _first(self) -> Any:
+        return self.clock
+
+
+@shown_briefly
+@dataclasses.dataclass(frozen=True)
+class Candidates:
+    """Designs that exist, and the evaluation that they stand on.
+
+    Attributes:
+        names: identifier of each design.
+        designs: `Design`, leading axis `[N]`.
+        capacity: `[N, S, V]` float, words per buffer of the chiplets, -1 where they are just large enough.
+        fanout: `[N, S, V, 2]` float, likewise.
+        evaluation: everything else; its float dtype is that of all results.
+        package: the parameters that the evaluation's package was made of.
+        templates: T templates, in the order of the evaluation.
+    """
+
+    names: tuple[Any, ...]
+    designs: Design
+    capacity: Any
+    fanout: Any
+    evaluation: EvaluationArrays
+    package: PackageParameters
+    templates: tuple[Template, ...]
+
+    def __len__(self) -> int:
+        """Number of designs."""
+        return len(self.names)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Float dtype of the evaluation."""
+        return np.dtype(self.evaluation.tables.cycles.dtype)
+
+
+def in_precision(dtype: Any) -> contextlib.AbstractContextManager[Any]:
+    """Where arrays of this float dtype may be computed with."""
+    return jax.enable_x64(True) if np.dtype(dtype) == np.float64 else contextlib.nullcontext()
+
+
+def candidates_of(evaluated: Evaluated, names: Sequence[Any] | None = None) -> Candidates:
+    """Evaluated designs as they stand, at the sizes that their chiplets have.
+
+    Args:
+        evaluated: the designs, in any precision.
+        names: identifier of each; default their numbers.
+    """
+    chips = evaluated.reports.chiplets
+    levels = np.shape(chips.capacity)[-1]
+    given = np.asarray(evaluated.designs.template).reshape(-1), np.asarray(chips.fanout).reshape(-1, levels, 2)
+    with in_precision(evaluated.tables.cycles.dtype):
+        evaluation = evaluation_arrays(
+            evaluated, evaluated.tables, padded_layers=evaluated.designs.order.shape[-1], given=given
+        )
+    return Candidates(
+        names=tuple(range(len(evaluated)) if names is None else names),
+        designs=evaluated.designs,
+        capacity=np.asarray(chips.capacity),
+        fanout=np.asarray(chips.fanout),
+        evaluation=evaluation,
+        package=evaluated.package,
+        templates=evaluated.templates,
+    )
+
+
+# ---------------------------------------------------------------- variants
+
+
+_SMALL = tuple(f.name for f in dataclasses.fields(Components) if f.name != "sram")
+
+
+def nominal_variant(evaluation: EvaluationArrays) -> Variant:
+    """The evaluation's own hardware as a variant, NumPy leaves."""
+    dtype = np.dtype(evaluation.tables.cycles.dtype)
+    own = {name: np.asarray(getattr(evaluation.technology, name)) for name in _SMALL}
+    shape = (*evaluation.templates.component.shape, 3)
+    return Variant(
+        clock=np.ones((), dtype),
+        package=jax.device_get(evaluation.package),
+        technology=Components(sram=np.zeros(3, dtype), **own),
+        stated=np.ones(2, dtype),
+        memory=np.ones((), dtype),
+        size_factor=np.ones(shape, dtype),
+        size=np.full(shape, -1, dtype),
+    )
+
+
+def stack_variants(variants: Sequence[Variant]) -> Variant:
+    """Variants as one pytree with a leading axis `[K]`, NumPy leaves.
+
+    They may differ in the number of memory interfaces, and of links that contend: those that a variant does not have
+    serve no chiplet.
+    """
+    most = max(np.shape(v.package.interface_bandwidth)[0] for v in variants)
+    links = max((v.package.tables.trunks.shape[-1] for v in variants if v.package.tables.trunks is not None), default=0)
+
+    def padded(package: Package) -> Package:
+        own = package.tables
+        if own.trunks is not None:
+            more = [(0, 0)] * (own.trunks.ndim - 1) + [(0, links - own.trunks.shape[-1])]
+            own = dataclasses.replace(own, trunks=np.pad(np.asarray(own.trunks), more))
+        bandwidth = np.resize(package.interface_bandwidth, most)
+        return dataclasses.replace(package, tables=own, interface_bandwidth=bandwidth)
+
+    rows = [dataclasses.replace(v, package=padded(v.package)) for v in variants]
+    return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *rows)
+
+
+def on_variant(evaluation: EvaluationArrays, variant: Variant) -> EvaluationArrays:
+    """The evaluation with the variant's hardware in the place of its own; chiplets' sizes apart (`variant_sizes`).
+
+    Pure and traceable. Cycles of the evaluation are those of the variant's clock: bandwidths in bytes per cycle are its
+    GB/s over its GHz.
+    """
+    package = dataclasses.replace(
+        variant.package,
+        **{
+            name: getattr(variant.package, name) / variant.clock
+            for name in ("link_bandwidth", "interface_bandwidth", "dram_bandwidth")
+        },
+    )
+    small = {name: getattr(variant.technology, name) for name in _SMALL}
+    table = evaluation.technology.sram + variant.technology.sram
+    technology = dataclasses.replace(evaluation.technology, sram=table, **small)
+    energy, area = variant.stated[0], variant.stated[1]
+    base = evaluation.templates
+    machine = dataclasses.replace(
+        base.machine,
+        hop_energy=base.machine.hop_energy * energy,
+        mac_energy=base.machine.mac_energy * energy,
+        mac_area=base.machine.mac_area * area,
+    )
+    # Outside the outermost level there is padding only.
+    offchip = jnp.arange(base.fixed.shape[1]) == jnp.sum(base.machine.level_mask, axis=1, keepdims=True) - 1
+    access = jnp.where(offchip, variant.memory, energy)
+    factors = jnp.stack([access, access, jnp.full_like(access, area)], axis=-1)
+    templates = dataclasses.replace(base, machine=machine, fixed=base.fixed * factors)
+    return dataclasses.replace(evaluation, package=package, technology=technology, templates=templates)
+
+
+def variant_sizes(
+    design: Design, sizes: tuple[jax.Array, jax.Array], variant: Variant, evaluation: EvaluationArrays
+) -> tuple[jax.Array, jax.Array]:
+    """Capacities `[S, V]` and fanouts `[S, V, 2]` of a design's chiplets on a variant.
+
+    A changed capacity is rounded up to the template's granularity, a changed fanout to the nearest whole number.
+    """
+    nominal = chiplets(design, evaluation, sizes)
+    template = jnp.maximum(design.template, 0)
+    factor, stated = variant.size_factor[template], variant.size[template]
+    arrays = evaluation.templates
+    granule = jnp.maximum(arrays.granularity, 1) * jnp.where(arrays.granularity > 0, arrays.machine.block_words, 1)
+    granule = granule[template]
+
+    def changed(now: jax.Array, factor: jax.Array, stated: jax.Array, rounded: Any) -> jax.Array:
+        scaled = jnp.where(factor == 1, now, rounded(now * factor))
+        return jnp.where(stated >= 0, stated, scaled)
+
+    # The factor has an error of rounding: 1.1 * 160 words must not become 12 rows of 16.
+    def up(words: jax.Array) -> jax.Array:
+        return jnp.ceil(words / granule * (1 - 4 * jnp.finfo(words.dtype).eps)) * granule
+
+    capacity = changed(nominal.capacity, factor[..., 0], stated[..., 0], up)
+    fanout = changed(nominal.fanout, factor[..., 1:], stated[..., 1:], lambda x: jnp.maximum(jnp.round(x), 1))
+    return capacity, fanout
+
+
+# ---------------------------------------------------------------- evaluation
+
+
+def _holds(chips: Chiplets, least: Chiplets) -> jax.Array:
+    """`[]` bool, no chiplet is smaller than its layers need."""
+    return jnp.all(chips.capacity >= least.capacity) & jnp.all(chips.fanout >= least.fanout)
+
+
+@functools.partial(light_jit, static_argnames="resized")
+def _block(
+    designs: Design,
+    sizes: tuple[jax.Array, jax.Array],
+    variants: Variant,
+    evaluation: EvaluationArrays,
+    *,
+    resized: bool,
+) -> jax.Array:
+    """`[B, 3]`: every row's design on its variant."""
+
+    def one(design: Design, sizes: tuple[jax.Array, jax.Array], variant: Variant) -> jax.Array:
+        new = variant_sizes(design, sizes, variant, evaluation) if resized else sizes
+        found = report(design, on_variant(evaluation, variant), new)
+        objectives = found.objectives / jnp.stack([variant.clock, *jnp.ones_like(found.objectives[1:])])
+        runs = jnp.all(jnp.isfinite(objectives))
+        if resized:
+            runs &= _holds(found.chiplets, chiplets(design, evaluation))
+        return jnp.where(runs, objectives, jnp.inf)
+
+    return jax.vmap(one)(designs, sizes, variants)
+
+
+_FEW, _MANY = 64, 1024
+
+MAX_VARIANTS = 10**6
+
+
+def check_count(number: int, item: str) -> None:
+    """Raises InputError where there are more than `MAX_VARIANTS` variants, which all lie in memory together."""
+    if number > MAX_VARIANTS:
+        raise InputError(
+            f"asks for {number:,} variants" if number < 10**15 else "asks for very many variants",
+            item=item,
+            remedy=f"ask for {MAX_VARIANTS:,} at most at once",
+        )
+
+
+Told = Callable[[int, int], None]
+"""Who is told how many evaluations are done, and of how many."""
+
+
+def evaluate_variants(
+    candidates: Candidates, variants: Variant, *, resized: bool = False, progress: Told | None = None
+) -> np.ndarray:
+    """Evaluates every design on every variant.
+
+    Blocks of 1,024 pairs (of 64 where there are no more than 1,024): one program, whatever the numbers of designs and
+    variants; memory for one block and the result.
+
+    Args:
+        candidates: N designs.
+        variants: leading axis `[K]`, from `stack_variants`.
+        resized: static, some variant has other sizes of chiplets.
+        progress: told after every block.
+
+    Returns:
+        `[K, N, 3]` float, latency [s], energy [J], area [mm^2]; all infinite where a design does not run on a variant:
+        a chiplet too small for its layers, or an array whose wires were not counted.
+    """
+    number, kinds = len(candidates), len(variants)
+    pairs = number * kinds
+    width = _FEW if pairs <= _MANY else _MANY
+    rows = jax.device_get((candidates.designs, (candidates.capacity, candidates.fanout)))
+    rows = jax.tree.map(np.asarray, rows)
+    variants = jax.tree.map(np.asarray, jax.device_get(variants))
+    parts = []
+    with in_precision(candidates.dtype):
+        for first in range(0, pairs, width):
+            pair = np.minimum(np.arange(first, first + width), pairs - 1)
+            designs, sizes = jax.tree.map(lambda leaf, at=pair % number: leaf[at], rows)
+            own = jax.tree.map(lambda leaf, at=pair // number: leaf[at], variants)
+            parts.append(_block(designs, sizes, own, candidates.evaluation, resized=resized))
+            if progress is not None:
+                whole = max(len(parts) - 1, 1)  # the last block goes on while its turn is awaited
+                jax.block_until_ready(parts[whole - 1])
+                progress(min(whole * width, pairs), pairs)
+        found = np.concatenate(jax.device_get(parts))[:pairs]
+    if progress is not None:
+        progress(pairs, pairs)
+    return found.reshape(kinds, number, 3)
