@@ -40,7 +40,7 @@ def cpu(who=resource.RUSAGE_SELF) -> float:
 
 
 @dataclasses.dataclass
-class ResolvedRequirements:
+class Sample:
     """The problem, its mappings and designs in memory."""
 
     problem: mj.DesignProblem
@@ -52,7 +52,7 @@ class ResolvedRequirements:
         return jax.tree.map(lambda leaf: np.resize(leaf, (count, *leaf.shape[1:])), self.designs)
 
 
-def prepare(scenario: str, mappings: int, count: int) -> ResolvedRequirements:
+def prepare(scenario: str, mappings: int, count: int) -> Sample:
     problem = mj.DesignProblem(mj.load_scenario(scenario))
     tables = mj.sample_mappings(problem, mappings, seed=0)
     space = problem.arrays(tables)
@@ -61,12 +61,12 @@ def prepare(scenario: str, mappings: int, count: int) -> ResolvedRequirements:
         for key in jax.random.split(jax.random.key(0), -(-count // AT_ONCE))
     ]
     designs = jax.tree.map(lambda *leaves: np.concatenate(leaves)[:count], *parts)
-    return ResolvedRequirements(problem, tables, space, designs)
+    return Sample(problem, tables, space, designs)
 
 
-def write_lines(path: pathlib.Path, resolved: ResolvedRequirements, count: int) -> None:
+def write_lines(path: pathlib.Path, drawn: Sample, count: int) -> None:
     """Designs as JSON lines: the problem with its loop nests, then one design a line."""
-    problem, tables = resolved.problem, resolved.tables
+    problem, tables = drawn.problem, drawn.tables
     templates = problem.resolved.templates
     number = {(u, t, m): i for i, (u, t, m) in enumerate(np.argwhere(np.isfinite(tables.objectives[..., 0])).tolist())}
     head = problem_document(problem.setup)
@@ -84,7 +84,7 @@ def write_lines(path: pathlib.Path, resolved: ResolvedRequirements, count: int) 
         stream.write(dump_json(head))
         for k in range(count):
             template, tile, mapping = (
-                x[k].tolist() for x in (resolved.designs.template, resolved.designs.assignment, resolved.designs.mapping)
+                x[k].tolist() for x in (drawn.designs.template, drawn.designs.assignment, drawn.designs.mapping)
             )
             chips = [t for t, kind in enumerate(template) if kind >= 0]
             steps = [
@@ -93,18 +93,18 @@ def write_lines(path: pathlib.Path, resolved: ResolvedRequirements, count: int) 
                     "chiplet": chips.index(tile[layer]),
                     "mapping": number[unique[layer], template[tile[layer]], mapping[layer]],
                 }
-                for layer in resolved.designs.order[k].tolist()
+                for layer in drawn.designs.order[k].tolist()
                 if layer < len(unique)
             ]
             names = [{"template": templates[template[t]].name} for t in chips]
             stream.write(dump_json({"chiplets": names, "schedule": steps}))
 
 
-def interleaved(resolved: ResolvedRequirements, path: pathlib.Path, out: pathlib.Path, every: int, float32: bool) -> dict[str, float]:
+def interleaved(drawn: Sample, path: pathlib.Path, out: pathlib.Path, every: int, float32: bool) -> dict[str, float]:
     """CPU seconds before the first block, rows per CPU second after it, and those of designs in memory meanwhile."""
     inside = jax.jit(jax.vmap(mj.evaluate, (0, None)))
-    some = resolved.some(AT_ONCE)
-    inside(some, resolved.space).block_until_ready()
+    some = drawn.some(AT_ONCE)
+    inside(some, drawn.space).block_until_ready()
     state = {"begun": cpu(), "first": None, "memory": [], "rows": 0, "last": 0.0, "blocks": 0}
 
     def listen(progress) -> None:
@@ -118,7 +118,7 @@ def interleaved(resolved: ResolvedRequirements, path: pathlib.Path, out: pathlib
         state["blocks"] += 1
         if state["blocks"] % every == 0:
             began = cpu()
-            inside(some, resolved.space).block_until_ready()
+            inside(some, drawn.space).block_until_ready()
             state["memory"].append(AT_ONCE / (cpu() - began))
         state["last"] = cpu()
 
@@ -173,29 +173,29 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.front:
         arguments.front = arguments.front.resolve()  # the other checkout is where its command runs
-    resolved = prepare(arguments.scenario, arguments.mappings, max(arguments.bulk, arguments.lines, arguments.designs))
+    drawn = prepare(arguments.scenario, arguments.mappings, max(arguments.bulk, arguments.lines, arguments.designs))
     report = Report()
     report.say(f"# Imported schedules of `{arguments.scenario}` per CPU second")
     report.say(
         f"\n`python experiments/batch_schedules.py --bulk {arguments.bulk} --lines {arguments.lines} --designs "
         f"{arguments.designs}`, {when_and_where()}. "
-        f"{len(resolved.problem.application.layers)} layers, random schedules over up to {arguments.mappings} random "
+        f"{len(drawn.problem.application.layers)} layers, random schedules over up to {arguments.mappings} random "
         f"mappings of a set. Ratios are to designs in memory (single precision, "
         f"{AT_ONCE} at a time), measured between the blocks of the file.\n"
     )
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         bulk, few, lines = root / "bulk.npz", root / "few.npz", root / "lines.jsonl"
-        mj.write_designs(bulk, resolved.problem, resolved.tables, resolved.some(arguments.bulk))
-        mj.write_designs(few, resolved.problem, resolved.tables, resolved.some(arguments.bulk // 10))
-        write_lines(lines, resolved, arguments.lines)
+        mj.write_designs(bulk, drawn.problem, drawn.tables, drawn.some(arguments.bulk))
+        mj.write_designs(few, drawn.problem, drawn.tables, drawn.some(arguments.bulk // 10))
+        write_lines(lines, drawn, arguments.lines)
         report.head("what", "MB", "CPU s before the first block", "rows/CPU s", "in memory", "ratio")
         for name, path, every, single in (
             (f"{arguments.bulk:,} in bulk", bulk, 12, False),
             (f"{arguments.bulk:,} in bulk, `--float32`", bulk, 12, True),
             (f"{arguments.lines:,} JSON lines", lines, 1, False),
         ):
-            found = interleaved(resolved, path, root / "out.csv", every, single)
+            found = interleaved(drawn, path, root / "out.csv", every, single)
             size = path.stat().st_size / 1e6
             ratio = found["rate"] / found["memory"]
             rates = f"{found['rate']:,.0f}", f"{found['memory']:,.0f}"
@@ -205,9 +205,9 @@ def main() -> None:
             f"{arguments.repeats} runs, those of several checkouts in turns.\n"
         )
         report.head("command", "s", "CPU s", "peak memory, MB")
-        own = resolved.problem
-        designs = jax.tree.map(lambda leaf: leaf[: arguments.designs], resolved.designs)
-        evaluated = reevaluate(own.setup, resolved.tables.mapping, resolved.tables.count, designs)
+        own = drawn.problem
+        designs = jax.tree.map(lambda leaf: leaf[: arguments.designs], drawn.designs)
+        evaluated = reevaluate(own.setup, drawn.tables.mapping, drawn.tables.count, designs)
         stored = root / "designs.json"
         stored.write_text(dump_json(designs_document(evaluated, arguments.scenario)))
         for name, path in (

@@ -37,7 +37,7 @@ def measure(scenario: str, population: int, genes: str, parts: bool) -> dict[str
     import mohamjax as mj
     from mohamjax.hardware import load_technology, load_templates
     from mohamjax.mapper import map_layers
-    from mohamjax.search import BUDGETS, Settings, run
+    from mohamjax.search import BUDGETS, Generations, Settings
     from mohamjax.workload import load_scenario
 
     application = load_scenario(scenario)
@@ -51,7 +51,7 @@ def measure(scenario: str, population: int, genes: str, parts: bool) -> dict[str
     config = dataclasses.replace(settings.moham, **sizes)
     space = mj.DesignProblem(application, templates).arrays(tables)  # which other checkouts have, too
     speeds, told, compile_s, state = [], 0, 0.0, None
-    for state, progress in run(key, space, config):  # noqa: B007
+    for state, progress in Generations(key, space, config):  # noqa: B007
         speeds.append((progress.evaluations - told) / progress.step_s)
         told, compile_s = progress.evaluations, progress.compile_s
         if len(speeds) == calls:
@@ -65,12 +65,12 @@ def shares(state, space, config, settings) -> dict[str, float]:
     """Percent of a generation's time by part, each a program of its own."""
     from mohamjax.emo import ArchivedState
     from mohamjax.emo.loop import generations
-    from mohamjax.search import design_problem, run
+    from mohamjax.search import Generations, genetic_problem
 
-    problem = design_problem(config)
+    problem = genetic_problem(config)
     rates = jax.tree.map(jnp.float32, settings.plan_rates if config.genes == "plans" else settings.rates)
     # Another key, other rates and other designs: the same program.
-    next(run(jax.random.key(1), space, config, rates=jax.tree.map(lambda rate: rate / 2, rates)))
+    next(iter(Generations(jax.random.key(1), space, config, rates=jax.tree.map(lambda rate: rate / 2, rates))))
     assert generations._cache_size() == 1, "a generation was compiled again"
     search = problem.search(
         population=config.population, immigrants=config.immigrant_count, archive=config.archive, objectives=3,

@@ -61,10 +61,9 @@ from search_problem import (
 )
 
 from mohamjax.emo.loop import SearchState
-from mohamjax.problem import design_space
+from mohamjax.problem import search_keys
 from mohamjax.problem.plan_tables import WEIGHTS
 from mohamjax.schedule import Design
-from mohamjax.schedule.setup import Setup
 from mohamjax.search import (
     BUDGETS,
     MohamConfig,
@@ -74,6 +73,7 @@ from mohamjax.search import (
     archive_of,
     list_designs,
     plain_problem,
+    preset_package,
     random_search,
 )
 from mohamjax.workload import SCENARIOS
@@ -159,9 +159,8 @@ def measure(scenario: str, arguments: argparse.Namespace) -> tuple[dict[str, lis
         return again(designs, np.tile(np.asarray(state.archive.valid), (1, 1 + len(WEIGHTS))))
 
     def contended() -> list[float]:
-        key = jax.random.split(jax.random.key(0), 3)[1]
-        setup = Setup(case.application, case.templates, case.technology, paper.package)
-        own = design_space(key, setup, case.tables, paper.moham, case.resolved)
+        problem = case.problem.replace(package=preset_package("paper"))
+        own = problem.space(search_keys(0)[1], case.tables, paper.goals, orders=paper.moham.orders)
         state = searched(case, paper, space=own)
         count("paper preset", spent(paper.moham))
         return again(state.archive.genes, state.archive.valid)
@@ -172,7 +171,7 @@ def measure(scenario: str, arguments: argparse.Namespace) -> tuple[dict[str, lis
         return [merit(island, space) for island in np.asarray(archive.objectives)]
 
     def lists(name: str, priority: str) -> list[float]:
-        designs = list_designs(case, case.tables, case.resolved, space.evaluation.unique.shape[0], priorities=[priority])
+        designs = list_designs(case.problem, case.tables, space.evaluation.unique.shape[0], priorities=[priority])
         assert designs is not None
         count(name, len(designs.template))
         return [merit(archive_of(designs, space, plain.moham)[0].objectives[0], space)]

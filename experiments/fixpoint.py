@@ -25,7 +25,7 @@ import numpy as np
 from report import Report, when_and_where
 from search_problem import TUNED, Clock, arguments_of, command, merit, paragraphs, read_rows
 
-from mohamjax.hardware import PackageParameters, load_technology, load_templates
+from mohamjax.hardware import PackageParameters
 from mohamjax.io import mapping_cache
 from mohamjax.io.files import csv_text, write_text
 from mohamjax.mapper import MapperConfig
@@ -34,7 +34,8 @@ from mohamjax.problem.plan_tables import WEIGHTS, mapping_scores
 from mohamjax.runtime.struct import cast
 from mohamjax.schedule import Design, Evaluated, isolated_cycles, reevaluate
 from mohamjax.schedule.setup import Setup
-from mohamjax.search import BUDGETS, SearchResult, Settings, co_optimise
+from mohamjax.problem import DesignProblem
+from mohamjax.search import BUDGETS, Search, SearchResult, Settings
 from mohamjax.search.remap import ChipletSample, map_again, with_room
 from mohamjax.workload import SCENARIOS, load_scenario
 
@@ -178,7 +179,7 @@ def measured(result: SearchResult, settings: Settings, number: int) -> dict[str,
     return {
         **refitting(front, tables, box),
         **mapping_again(key, front, result.tables, settings.mapper, number),
-        **ends(front, settings.moham.max_chiplets),
+        **ends(front, front.package.max_tiles),
     }
 
 
@@ -202,7 +203,7 @@ def main() -> None:
     parser.add_argument("--out", type=pathlib.Path, help="write the table as Markdown")
     parser.add_argument("--csv", type=pathlib.Path, help="figures of every seed; those there are kept")
     arguments = parser.parse_args()
-    templates, technology, clock = load_templates(), load_technology(), Clock()
+    clock = Clock()
     given = {name: getattr(arguments, name) for name in ("population", "generations")}
     changes = {name: value for name, value in given.items() if value is not None}
     made_by = {
@@ -213,11 +214,11 @@ def main() -> None:
     rows = kept(arguments.csv, made_by)
     there = {(row["scenario"], int(row["seed"])) for row in rows}
     for scenario in arguments.scenarios.split(","):
-        application = load_scenario(scenario)
+        problem = DesignProblem(load_scenario(scenario))
         for seed in (seed for seed in range(arguments.seeds) if (scenario, seed) not in there):
-            settings = Settings.preset(arguments.budget, seed=seed, technology=technology)
+            settings = Settings.preset(arguments.budget, seed=seed)
             settings = dataclasses.replace(settings, moham=dataclasses.replace(settings.moham, **changes))
-            result = co_optimise(application, templates, settings, cache=mapping_cache())
+            result = Search(problem, settings, cache=mapping_cache()).run()
             clock.say(f"{scenario}, seed {seed}: searched")
             found = measured(result, settings, arguments.designs)
             figures = {name: round(float(value), 5) for name, value in found.items()}

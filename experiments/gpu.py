@@ -48,11 +48,10 @@ from mohamjax.mapper import map_layers
 from mohamjax.mapper.mapping_operators import MapperRates
 from mohamjax.mapping import evaluate_batch
 from mohamjax.mapping.children import MAX_CHILDREN
-from mohamjax.problem import design_space
+from mohamjax.problem import DesignProblem
 from mohamjax.runtime import platforms
 from mohamjax.runtime.struct import cast
-from mohamjax.schedule.setup import Setup
-from mohamjax.search import BUDGETS, Rates, Settings, design_problem
+from mohamjax.search import BUDGETS, Rates, Settings, genetic_problem
 from mohamjax.search.plan_operators import PlanRates
 from mohamjax.search.precompile import made_up_tables
 from mohamjax.workload import load_scenario
@@ -104,15 +103,14 @@ def problem(scenario: str, genes: str, population: int, real: bool) -> tuple[Any
     else:
         tables = made_up_tables(application.unique_layers, templates, technology, settings.mapper.entries)
     few = dataclasses.replace(config, population=min(population, 250))
-    setup = Setup(application, tuple(templates), technology, settings.package)
-    space = design_space(jax.random.key(0), setup, tables, few)
+    space = DesignProblem(application).space(jax.random.key(0), tables, orders=few.orders)
     return (space if real else jax.device_get(space)), config
 
 
 def co_optimiser(real: bool, genes: str, population: int, islands: int = 1) -> list[Part]:
     """A generation: breeding, evaluation, survival."""
     space, config = problem("ar-vr", genes, population, real)
-    searched = design_problem(config)
+    searched = genetic_problem(config)
     sizes = {"population": population, "immigrants": config.immigrant_count, "archive": config.archive}
     rates = jax.tree.map(jnp.float32, PlanRates() if genes == "plans" else Rates())
 

@@ -65,7 +65,7 @@ def main() -> None:
 
         def fronts(share: float, seed: int, case=case) -> Fronts:
             found = network_choices(
-                jax.random.key(seed), case, case.tables,
+                jax.random.key(seed), case.problem.setup, case.tables,
                 dataclasses.replace(config, refit=share),
             )  # fmt: skip
             return {

@@ -18,7 +18,6 @@ little).
 
 import argparse
 import dataclasses
-import functools
 import itertools
 import math
 import pathlib
@@ -41,7 +40,7 @@ from mohamjax.problem.design_problem import DesignProblem
 from mohamjax.runtime.blocks import in_blocks
 from mohamjax.runtime.struct import cast, take
 from mohamjax.schedule import Design
-from mohamjax.search import SearchResult, Settings, co_optimise
+from mohamjax.search import Search, SearchResult, Settings
 from mohamjax.workload import SCENARIOS, load_scenario
 
 WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -192,13 +191,14 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             kept = (arguments.keep or pathlib.Path(folder)) / f"{scenario}-{arguments.budget}-{arguments.seed}.npz"
             kept.parent.mkdir(parents=True, exist_ok=True)
-            search = functools.partial(
-                co_optimise, application, cache=mapping_cache(), checkpoint=CheckpointFile(kept), resume=True
-            )
+            problem, rounds = DesignProblem(application), dataclasses.replace
             plain, closed = (
-                search(settings=dataclasses.replace(settings, moham=dataclasses.replace(settings.moham, end_rounds=n)))
+                Search(
+                    problem, rounds(settings, moham=rounds(settings.moham, end_rounds=n)), cache=mapping_cache(),
+                    checkpoint=CheckpointFile(kept), resume=True,
+                ).run()
                 for n in (0, 100)
-            )
+            )  # fmt: skip
         seconds = f"{plain.history[-1]['seconds']:.0f}"
         for name, result in (("no", plain), ("yes", closed)):
             done = result.config.get("closing", {})

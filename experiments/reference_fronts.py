@@ -86,7 +86,7 @@ def archived(
     if precision == "single":
         return np.asarray(state.archive.objectives[0], np.float64)[valid], done
     designs = jax.tree.map(lambda leaf: np.asarray(leaf)[0][valid], designs_of(state.archive.genes))
-    found = reevaluate(case, case.tables.mapping, np.asarray(case.tables.count), designs)
+    found = reevaluate(case.problem.setup, case.tables.mapping, np.asarray(case.tables.count), designs)
     return np.asarray(found.reports.objectives), done
 
 

@@ -31,9 +31,10 @@ from mohamjax.hardware import load_technology, load_templates, packaged_template
 from mohamjax.io.files import csv_text, write_text
 from mohamjax.mapper import map_layers
 from mohamjax.mapping import MappingTables
-from mohamjax.robust import Packages, RobustResult, robust_search
+from mohamjax.problem import DesignProblem
+from mohamjax.robust import Packages, RobustResult, RobustSearch
 from mohamjax.schedule.ensemble import own_tables
-from mohamjax.search import SearchResult, Settings, co_optimise
+from mohamjax.search import Search, SearchResult, Settings
 from mohamjax.workload import ApplicationModel, Ensemble, Member, load_scenario
 
 WAYS = {"plan": "scheduled by plans", "all": "46 schedules each"}
@@ -108,11 +109,11 @@ def dominated(rows: np.ndarray, by: np.ndarray) -> int:
 def one_seed(models: Ensemble, settings: Settings, tables: MappingTables, every: bool) -> dict[str, float]:
     """Three searches, and what is told of them."""
     began = time.process_time()
-    result = robust_search(models, None, settings, tables=tables)
+    result = RobustSearch(models, DesignProblem(models.joined), settings, tables=tables).run()
     nominal = result.nominal
     assert nominal is not None
     other = models.models[1].application
-    detect = co_optimise(other, None, settings, tables=own_tables(other, models.everyone, tables))
+    detect = Search(DesignProblem(other), settings, tables=own_tables(other, models.everyone, tables)).run()
     robust = result.front.objectives
     row: dict[str, float] = {
         "seed": settings.seed,

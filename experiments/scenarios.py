@@ -11,15 +11,16 @@ import json
 import subprocess
 import sys
 
-from mohamjax.search import Settings, co_optimise
+from mohamjax.problem import DesignProblem
+from mohamjax.search import Search, Settings
 from mohamjax.workload import SCENARIOS, load_scenario
 
 
 def measure(scenario: str, budget: str) -> dict[str, float]:
     application = load_scenario(scenario)
     settings = Settings.preset(budget)
-    first = co_optimise(application, settings=settings).timings
-    again = co_optimise(application, settings=settings)
+    search = Search(DesignProblem(application), settings)
+    first, again = search.run().timings, search.run()
     second = again.timings
     return {
         "layers": len(application.layers),

@@ -1,7 +1,7 @@
 """What the experiments on the search share: a scenario as arrays, methods by name, hypervolumes, reference fronts.
 
-The box of a scenario is that of `design_space`: it depends on the tables and the package alone. Tables are those of
-`mohamjax search` with the same budget and `--seed 0`. Rates and designs of the default search (plans) were chosen on
+The box of a scenario is that of `DesignProblem.space`: it depends on the tables and the package alone. Tables are those
+of `mohamjax search` with the same budget and `--seed 0`. Rates and designs of the default search (plans) were chosen on
 `TUNED_ON` with three seeds; all other scenarios only judge it.
 """
 
@@ -22,16 +22,23 @@ import numpy as np
 
 from mohamjax.emo import hypervolume
 from mohamjax.emo.loop import Problem, SearchState
-from mohamjax.hardware import PackageParameters, load_technology, load_templates
+from mohamjax.hardware import PackageParameters
 from mohamjax.io import mapping_cache
 from mohamjax.mapper import map_layers
 from mohamjax.mapping import MappingTables
-from mohamjax.problem import DesignSpace, anywhere, design_space
+from mohamjax.problem import DesignProblem, DesignSpace, search_keys
 from mohamjax.problem.plan_tables import WEIGHTS, plan_tables
-from mohamjax.problem.resolved import ResolvedRequirements
 from mohamjax.schedule import Design, isolated_cycles
-from mohamjax.schedule.setup import Setup
-from mohamjax.search import BUDGETS, MohamConfig, PlanRates, Settings, design_problem, operators, run, seed_designs
+from mohamjax.search import (
+    BUDGETS,
+    Generations,
+    MohamConfig,
+    PlanRates,
+    Settings,
+    genetic_problem,
+    operators,
+    seed_designs,
+)
 from mohamjax.search.plan_operators import adjustment
 from mohamjax.search.plans import Planned, plan_of, refit
 from mohamjax.workload import ApplicationModel, load_scenario
@@ -46,18 +53,18 @@ RESULTS = pathlib.Path(__file__).resolve().parent / "results"
 
 
 @dataclasses.dataclass(frozen=True)
-class Case(Setup):
+class Case:
     """A scenario over its mapping tables.
 
     Attributes:
+        problem: the problem, without requirements.
         tables: mapping tables, seed 0.
-        resolved: no requirements.
         space: the problem as arrays.
         search_key: of searches.
     """
 
+    problem: DesignProblem
     tables: MappingTables
-    resolved: ResolvedRequirements
     space: DesignSpace
     search_key: jax.Array
 
@@ -74,22 +81,14 @@ def prepared(
     package: PackageParameters | None = None,
     templates: tuple[str, ...] | None = None,
 ) -> Case:
-    """A scenario over tables of a budget, seed 0, as `co_optimise` makes it from `Settings(seed=0)`."""
+    """A scenario over tables of a budget, seed 0, as `Search` makes it with `Settings(seed=0)`."""
     application = load_scenario(scenario) if isinstance(scenario, str) else scenario
-    kinds, technology = load_templates(*([templates] if templates else [])), load_technology()
-    package = PackageParameters() if package is None else package
-    map_key, context_key, search_key = jax.random.split(jax.random.key(0), 3)
-    tables = map_layers(
-        map_key, application.unique_layers, kinds, technology, BUDGETS[budget].mapper, cache=mapping_cache()
-    )
-    config = BUDGETS[budget].moham
-    resolved = anywhere(application, kinds, config)
-    setup = Setup(application, kinds, technology, package)
-    space = design_space(context_key, setup, tables, config, resolved)
-    return Case(
-        application=application, templates=kinds, technology=technology, package=package, tables=tables, resolved=resolved,
-        space=space, search_key=search_key,
-    )  # fmt: skip
+    problem = DesignProblem(application, templates, package)
+    map_key, space_key, search_key = search_keys(0)
+    layers, kinds = application.unique_layers, problem.resolved.templates
+    tables = map_layers(map_key, layers, kinds, problem.technology, BUDGETS[budget].mapper, cache=mapping_cache())
+    space = problem.space(space_key, tables, orders=BUDGETS[budget].moham.orders)
+    return Case(problem=problem, tables=tables, space=space, search_key=search_key)
 
 
 def merit(objectives: jax.typing.ArrayLike, space: DesignSpace) -> float:
@@ -126,7 +125,8 @@ def spent(config: MohamConfig, batches: int = 1) -> int:
     return (config.generations + batches) * (config.population + config.immigrant_count)
 
 
-def _direct_sample(key: jax.Array, space: DesignSpace, *, tiles: int) -> Planned:
+def _direct_sample(key: jax.Array, space: DesignSpace) -> Planned:
+    tiles = space.genetics.on_tile.shape[0]
     return plan_of(operators.sample(key, space.genetics, tiles), space.genetics, space.plans)
 
 
@@ -144,8 +144,7 @@ def _direct_vary(
 @functools.cache
 def direct_problem(config: MohamConfig) -> Problem:
     """Single layers are adjusted as beside plans, and nothing else: random designs at first, and as immigrants."""
-    sample = functools.partial(_direct_sample, tiles=config.tiles)
-    return dataclasses.replace(design_problem(config), sample=sample, vary=_direct_vary, grow=None)
+    return dataclasses.replace(genetic_problem(config), sample=_direct_sample, vary=_direct_vary, grow=None)
 
 
 def under_caps(case: Case) -> DesignSpace:
@@ -155,12 +154,14 @@ def under_caps(case: Case) -> DesignSpace:
     """
     area = np.asarray(case.tables.objectives)[..., 2]
     capped = dataclasses.replace(case.tables, capacity=area[..., None], fanout=np.ones((*area.shape, 1, 2)))
-    return dataclasses.replace(case.space, plans=plan_tables(capped, isolated_cycles(case.tables, case.package)))
+    return dataclasses.replace(
+        case.space, plans=plan_tables(capped, isolated_cycles(case.tables, case.problem.package))
+    )
 
 
 def schedules(case: Case, settings: Settings) -> Design | None:
     """List schedules that a search of layers starts from."""
-    return seed_designs(case, case.tables, settings.moham, case.space.evaluation.unique.shape[0], case.resolved)
+    return seed_designs(case.problem, case.tables, settings.moham, case.space.evaluation.unique.shape[0])
 
 
 def searched(
@@ -174,7 +175,7 @@ def searched(
 ) -> SearchState:
     """The state after a whole search over fixed tables."""
     rates = settings.plan_rates if settings.moham.genes == "plans" else settings.rates
-    (*_, (state, _)) = run(
+    (*_, (state, _)) = Generations(
         case.search_key if key is None else key, case.space if space is None else space, settings.moham,
         rates=rates, seeds=seeds, problem=problem,
     )  # fmt: skip

@@ -23,7 +23,7 @@ from search_problem import LAYERS, TUNED, Case, Clock, arguments_of, command, pa
 
 from mohamjax.problem.plan_tables import plan_tables
 from mohamjax.schedule import Design, isolated_cycles
-from mohamjax.search import BUDGETS, Settings, run
+from mohamjax.search import BUDGETS, Generations, Settings
 from mohamjax.workload import SCENARIOS
 
 MARKS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
@@ -38,7 +38,7 @@ def curve(
     rows: list[tuple[float, int, float]] = []
     key = jax.random.fold_in(case.search_key, seed)
     compile_s = 0.0
-    for _, progress in run(key, case.space, settings.moham, rates=rates, seeds=seeds):
+    for _, progress in Generations(key, case.space, settings.moham, rates=rates, seeds=seeds):
         rows.append((progress.seconds, progress.evaluations, progress.hypervolume[-1]))
         compile_s = progress.compile_s
         if progress.seconds > limit:
@@ -92,7 +92,9 @@ def main() -> None:
             began = time.perf_counter()
             seeds[name] = schedules(case, settings[name]) if preset == "layers" else None
             if preset == "default":
-                plan_tables(case.tables, isolated_cycles(case.tables, case.package))  # as the space holds them already
+                plan_tables(
+                    case.tables, isolated_cycles(case.tables, case.problem.package)
+                )  # as the space holds them already
             prepare_s[name] = time.perf_counter() - began
             began = time.perf_counter()
             curve(case, settings[name], seeds[name], 0, 0.0)

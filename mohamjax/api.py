@@ -1,4 +1,4 @@
-"""Roads of the door that join rooms, as the command line does: files, single mappings, searches, job scheduling."""
+"""Functions that join packages, as the command line does: files, single mappings, searches, job scheduling."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ import numpy as np
 
 from mohamjax.hardware import PackageParameters, load_technology, load_templates, resize, template_arrays
 from mohamjax.mapping import Mapping, MappingTables, Wires, area, hop_columns, wires
-from mohamjax.schedule import Design, Setup, report, evaluation_arrays
+from mohamjax.problem import DesignProblem
+from mohamjax.schedule import Design, Setup, evaluation_arrays, report
 from mohamjax.workload import DIMS, ApplicationModel, Layer, Network, WorkloadShape
 
 TEMPLATES = tuple(load_templates(["eyeriss", "simba", "shidiannao"]))
@@ -131,8 +132,15 @@ def recast(made: MappingTables, dtype) -> MappingTables:
     return dataclasses.replace(cast, count=made.count)
 
 
+def space_of(layers, made, *, key=0, goals=None, orders=512, ensemble=None, **parts):
+    """The space of designs in single precision; `parts` are those of a `DesignProblem` beside the networks."""
+    parts = {"templates": TEMPLATES, "technology": TECHNOLOGY, **parts}
+    problem = DesignProblem(layers, **parts).cast(jnp.float32)
+    return problem.space(jax.random.key(key), made, goals, orders=orders, ensemble=ensemble)
+
+
 def evaluation(problem, made, package=None, templates=TEMPLATES, padded_layers=32):
-    """The evaluation_arrays in the float dtype of the tables."""
+    """What the evaluation reads, in the float dtype of the tables."""
     package = PackageParameters() if package is None else package
     return evaluation_arrays(Setup(problem, templates, TECHNOLOGY, package), made, padded_layers=padded_layers)
 

@@ -39,8 +39,8 @@ from mohamjax.mapper import MapperConfig  # noqa: E402
 from mohamjax.mapper.layer_mapper import map_layers  # noqa: E402
 from mohamjax.runtime.devices import chosen_devices, join  # noqa: E402
 from mohamjax.runtime.struct import take  # noqa: E402
-from mohamjax.search import batches, co_optimise, moham  # noqa: E402
-from mohamjax.search.codesign import Silent  # noqa: E402
+from mohamjax.search import Search, batches, generations, genetic_problem  # noqa: E402
+from mohamjax.search.listener import Silent  # noqa: E402
 from mohamjax.search.plan_operators import PlanRates  # noqa: E402
 from mohamjax.search.settings import Settings, changed  # noqa: E402
 from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape  # noqa: E402
@@ -59,9 +59,9 @@ def problem():
     )
 
 
-def settings(own, islands=8):
+def settings(islands=8):
     sizes = {"population": 8, "generations": GENERATIONS, "chunk": CHUNK, "archive": 16, "migration": 2}
-    settings = changed(own.settings(Settings.preset("tiny")), {**sizes, "islands": islands, "max_chiplets": 2})
+    settings = changed(Settings.preset("tiny"), {**sizes, "islands": islands})
     return dataclasses.replace(settings, remap=dataclasses.replace(settings.remap, every=0))
 
 
@@ -76,10 +76,10 @@ class Dies(Silent):
 def searched(devices, islands=8, *, checkpoint=None, **options):
     own = problem()
     store = None if checkpoint is None else CheckpointFile(checkpoint)
-    return co_optimise(
-        own.application, own.templates, settings(own, islands), tables=mj.sample_mappings(own, count=8),
+    return Search(
+        own, settings(islands), tables=mj.sample_mappings(own, count=8),
         checkpoint=store, checkpoint_every_s=0, devices=devices, **options,
-    )  # fmt: skip
+    ).run()  # fmt: skip
 
 
 def collectives(text):
@@ -94,12 +94,12 @@ def lowered_generations(islands):
     Under `jax.shard_map` that adds no collectives.
     """
     own = problem()
-    space, config = own.arrays(mj.sample_mappings(own, count=8)), settings(own, islands).moham
+    space, config = own.arrays(mj.sample_mappings(own, count=8)), settings(islands).moham
     devices = chosen_devices(8)
     program = batches.generations_of(config, devices)._program
-    state = moham.state_like(space, config)
+    state = generations.state_like(space, config)
     rates = jax.tree.map(jnp.float32, PlanRates())
-    static = {"problem": moham.design_problem(config), "chunk": config.chunk, "migration": config.migration}
+    static = {"problem": genetic_problem(config), "chunk": config.chunk, "migration": config.migration}
     return program.lower(state, space, rates, jnp.int32(0), jnp.bool_(True), **static).as_text()
 
 

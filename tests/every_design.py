@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from mohamjax.schedule import Design, evaluate
-from mohamjax.search.moham import run
+from mohamjax.search.generations import Generations
 
 PADDED, BATCH = 32, 8192
 
@@ -101,7 +101,7 @@ def search_for(front, context, config):
         The archives, and what the search tells last. No archive has a design that no enumerated one reaches.
     """
     kept, progress = [], None
-    for state, progress in run(jax.random.key(0), context, dataclasses.replace(config, islands=10)):  # noqa: B007
+    for state, progress in Generations(jax.random.key(0), context, dataclasses.replace(config, islands=10)):  # noqa: B007
         kept = archives(state)
         ends = [np.allclose(archive.min(axis=0), front.min(axis=0), rtol=1e-6, atol=0) for archive in kept]
         if all(ends) and not any(missed(archive, front) for archive in kept):

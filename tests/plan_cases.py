@@ -90,19 +90,19 @@ def case(seed: int, layers: int = 13, chips: int = S, blocked: bool = True, dema
     rng = np.random.default_rng(seed)
     count = np.where(np.asarray(g.count) > 0, rng.integers(1, ENTRIES + 1, (U, T)), 0).astype(np.int32)
     tables, duration = sets(seed, count)
-    resolved, pin = np.full(S, FREE, np.int32), np.full(L, -1, np.int32)
+    on_tile, pin = np.full(S, FREE, np.int32), np.full(L, -1, np.int32)
     tile = rng.permutation(S)
     if "f" in demands:
-        resolved[tile[0]] = 1
+        on_tile[tile[0]] = 1
     if "c" in demands:
-        resolved[tile[1]] = CLOSED
+        on_tile[tile[1]] = CLOSED
     if "p" in demands:
         pin[:layers] = np.where(rng.random(layers) < 0.3, tile[0], -1)
-    cover = np.where(resolved == 1, 1, -1).astype(np.int32)
+    cover = np.where(on_tile == 1, 1, -1).astype(np.int32)
     if "f" not in demands:
-        cover[np.flatnonzero(resolved == FREE)[0]] = 1
+        cover[np.flatnonzero(on_tile == FREE)[0]] = 1
     g = dataclasses.replace(
-        g, count=jnp.asarray(count), resolved=jnp.asarray(resolved), pin=jnp.asarray(pin), cover=jnp.asarray(cover),
+        g, count=jnp.asarray(count), on_tile=jnp.asarray(on_tile), pin=jnp.asarray(pin), cover=jnp.asarray(cover),
         homogeneous=jnp.int32(1 if "h" in demands else -1), kinds=kinds(layers, g.unique, g.able, pin),
     )  # fmt: skip
     return Case(g, plan_tables(tables, duration), tables, duration)
@@ -110,7 +110,7 @@ def case(seed: int, layers: int = 13, chips: int = S, blocked: bool = True, dema
 
 @jax.jit
 def _random_plans(key, g, tables):
-    tiles, room = g.resolved.shape[0], tables.library.shape[2]
+    tiles, room = g.on_tile.shape[0], tables.library.shape[2]
 
     def wild(key):
         keys = jax.random.split(key, 4)
@@ -144,8 +144,8 @@ def each(tree):
 
 def broken(design, g) -> list[str]:
     """Every broken invariant of DESIGN section 7 and every demand that a design does not keep, by plain Python."""
-    resolved, pin, template = (np.asarray(x) for x in (g.resolved, g.pin, design.template))
-    idle = {f"chiplet {s} stands empty" for s in np.flatnonzero(resolved >= 0)}
+    on_tile, pin, template = (np.asarray(x) for x in (g.on_tile, g.pin, design.template))
+    idle = {f"chiplet {s} stands empty" for s in np.flatnonzero(on_tile >= 0)}
     found = [p for p in problems(design, g) if p not in idle]
     found += [f"pinned layer {i} has moved" for i in np.flatnonzero((pin >= 0) & (design.assignment != pin))]
     return found + _of_package(template, g)
@@ -170,9 +170,9 @@ def unfit(plan: Plan, c: Case) -> list[str]:
 
 
 def _of_package(template: np.ndarray, g) -> list[str]:
-    resolved = np.asarray(g.resolved)
-    found = [f"the fixed chiplet {s} has gone" for s in np.flatnonzero((resolved >= 0) & (template != resolved))]
-    found += [f"a chiplet stands on the closed tile {s}" for s in np.flatnonzero((resolved == CLOSED) & (template >= 0))]
+    on_tile = np.asarray(g.on_tile)
+    found = [f"the fixed chiplet {s} has gone" for s in np.flatnonzero((on_tile >= 0) & (template != on_tile))]
+    found += [f"a chiplet stands on the closed tile {s}" for s in np.flatnonzero((on_tile == CLOSED) & (template >= 0))]
     if int(g.homogeneous) >= 0 and len(set(template[template >= 0])) > 1:
         found.append("the package is of several templates")
     if not ((template >= -1) & (template < T)).all():

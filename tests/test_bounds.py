@@ -6,7 +6,17 @@ import itertools
 import jax
 import numpy as np
 import pytest
-from design_cases import TECHNOLOGY, TEMPLATES, application, evaluation, chains, random_designs, reports, tables, wires_of
+from design_cases import (
+    TECHNOLOGY,
+    TEMPLATES,
+    application,
+    chains,
+    evaluation,
+    random_designs,
+    reports,
+    tables,
+    wires_of,
+)
 
 from mohamjax.hardware import PackageParameters
 from mohamjax.schedule import Design, Setup

@@ -76,15 +76,24 @@ def test_pages_build_without_a_warning(tmp_path):
     missing = [name for name in ("mkdocs", "material", "mkdocstrings") if importlib.util.find_spec(name) is None]
     if missing:
         pytest.skip(f"{', '.join(missing)} is not installed (pip install '.[docs]')")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--resolved-dir", str(tmp_path / "resolved")]
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--quiet",
+        "--site-dir",
+        str(tmp_path / "site"),
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    door = (tmp_path / "resolved" / "api" / "door" / "index.html").read_text(encoding="utf-8")
-    found = re.findall(r'<div class="doc-signature highlight">.*?</div>', door, re.S)
+    page = (tmp_path / "site" / "api" / "python" / "index.html").read_text(encoding="utf-8")
+    found = re.findall(r'<div class="doc-signature highlight">.*?</div>', page, re.S)
     lines = [html.unescape(re.sub("<[^>]+>", "", signature)).splitlines() for signature in found]
     search = next(one for one in lines if one[0].startswith("search("))
     assert len(search) > 10 and max(map(len, search)) < 80, "a signature is one endless line"
-    assert "<blockquote>" not in door, "an example is not shown as code"
+    assert "<blockquote>" not in page, "an example is not shown as code"
 
 
 def test_the_table_of_settings_has_the_values_of_the_budgets():

@@ -23,8 +23,8 @@ from mohamjax.io import write_designs
 from mohamjax.problem import Requirements
 from mohamjax.runtime import kept_programs as exported
 from mohamjax.runtime.struct import Rows, stack, take
-from mohamjax.search import Settings, co_optimise
-from mohamjax.search.codesign import Silent
+from mohamjax.search import Search, Settings
+from mohamjax.search.listener import Silent
 from mohamjax.search.settings import changed
 from mohamjax.unico.space import named_space
 from mohamjax.workload import ApplicationModel, Layer, Network, WorkloadShape
@@ -188,7 +188,7 @@ assert "search(problem" in told and inspect.getdoc(mj.search).splitlines()[0] in
 assert len(told) < 6000, len(told)
 print("good")
 """
-    imports = ("import mohamjax.search", "from mohamjax.search import co_optimise", "import mohamjax.search.moham")
+    imports = ("import mohamjax.search", "from mohamjax.search import Search", "import mohamjax.search.moham")
     for first in ("", *imports):
         assert run(code.replace("FIRST", first)) == ["good"]
 
@@ -196,7 +196,8 @@ print("good")
 def test_what_one_prints_fits_on_a_screen(problem, tables, space, designs, result, files):
     file, technology = mj.read_designs(files / "designs.json"), load_technology()
     shown = [
-        problem, problem.application, problem.templates[0], problem.resolved, tables, space, designs, designs[0], result,
+        problem, problem.application, problem.templates[0], problem.resolved, tables, space, designs, designs[0],
+        result,
         result.front, result.tables, file, file.space, technology, named_space("unico-ci"), named_space("unico-edge"),
         mj.what_if(designs, space, problem, {"clock": [1, 2]}), mj.read_schedules(files / "table.json"),
         mj.schedule_jobs(files / "table.json", method="LPT-EFT"), jax.jit(mj.report)(designs[0], space),
@@ -569,10 +570,10 @@ def same(one, two):
 
 
 @pytest.mark.slow
-def test_search_is_co_optimise_of_the_same_seed(problem):
+def test_search_is_a_search_of_the_same_seed(problem):
     base = Settings.preset("tiny", seed=3)
     settings = dataclasses.replace(base, moham=dataclasses.replace(base.moham, **TINY))
-    expected = co_optimise(toy(), problem.templates, settings)
+    expected = Search(problem.replace(application=toy()), settings).run()
     same(expected, mj.search(problem, budget="tiny", seed=3, cache=False, **TINY))
     tables = mj.map_layers(problem, "tiny", seed=3)
     same(expected, mj.search(problem, tables, "tiny", seed=3, **TINY))
@@ -582,7 +583,7 @@ def test_search_takes_the_tables_as_they_are(problem, tables, space, result, mon
     def never(*args, **kwargs):
         raise AssertionError("layers were mapped")
 
-    monkeypatch.setattr("mohamjax.search.codesign.map_layers", never)
+    monkeypatch.setattr("mohamjax.search.search.map_layers", never)
     again = mj.search(problem, tables, budget="tiny", seed=0, **TINY)
     same(result, again)
     objectives = jax.jit(jax.vmap(mj.evaluate, (0, None)))(again.front.designs, space)
@@ -651,8 +652,8 @@ def test_settings_that_cannot_be_are_refused(problem, settings, complaint):
         mj.search(problem, **settings)
 
 
-def test_settings_reach_their_parts(problem):
-    base = problem.settings(Settings.preset("small"))
+def test_settings_reach_their_parts():
+    base = Settings.preset("small")
     chosen = changed(base, {"population": 8, "crossover": 0.5, "every": 7, "seed": 5, "generations": 3})
     assert (chosen.moham.population, chosen.moham.generations, chosen.remap.every) == (8, 3, 7)
     assert chosen.plan_rates.crossover == 0.5 and chosen.seed == 5

@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 
 from mohamjax import emo
 from mohamjax.emo import exclusive
-from mohamjax.search import MohamConfig, Settings, design_problem
+from mohamjax.search import MohamConfig, Settings, genetic_problem
 
 BOX = (np.zeros(3, np.float32), np.ones(3, np.float32))
 GRID = st.sampled_from([0.0, 0.125, 0.25, 0.5, 0.75, 0.875, 1.0])
@@ -166,7 +166,7 @@ def test_a_search_survives_and_archives_in_its_box():
 
 def test_the_box_decides_where_the_front_is_searched():
     default = Settings.preset("tiny").moham
-    assert default.survival == "hypervolume" and design_problem(default).box is not None
-    assert design_problem(MohamConfig(objective="product")).box is None
-    assert design_problem(Settings.preset("tiny", preset="layers").moham).box is None
-    assert design_problem(Settings.preset("tiny", preset="paper").moham).box is None
+    assert default.survival == "hypervolume" and genetic_problem(default).box is not None
+    assert genetic_problem(MohamConfig(objective="product")).box is None
+    assert genetic_problem(Settings.preset("tiny", preset="layers").moham).box is None
+    assert genetic_problem(Settings.preset("tiny", preset="paper").moham).box is None

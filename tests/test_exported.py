@@ -312,11 +312,11 @@ NAMES = """
 from mohamjax.runtime.kept_programs import _name
 from mohamjax.search.config import MapperConfig, MohamConfig
 from mohamjax.mapper.layer_mapper import mapping_search
-from mohamjax.search.moham import design_problem
+from mohamjax.search.moham import genetic_problem
 import numpy as np
 
-named = [design_problem(MohamConfig()), design_problem(MohamConfig(genes="layers")),
-         design_problem(MohamConfig(objectives=("period", "energy"))),
+named = [genetic_problem(MohamConfig()), genetic_problem(MohamConfig(genes="layers")),
+         genetic_problem(MohamConfig(objectives=("period", "energy"))),
          mapping_search(8, 2, 16, True, np.float32), mapping_search(8, 2, 16, False, np.float32)]
 names = [repr(_name(value)) for value in named]
 """

@@ -7,18 +7,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from design_cases import TECHNOLOGY, TEMPLATES, application, recast, tables
+from design_cases import TEMPLATES, application, recast, space_of, tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mohamjax.hardware import PackageParameters
+from mohamjax.problem import Goals
 from mohamjax.problem.plan_tables import WEIGHTS
-from mohamjax.problem.space import design_space
-from mohamjax.schedule import Setup
 from mohamjax.search import finish
 from mohamjax.search.config import MohamConfig
 from mohamjax.search.finish import finished, finishing
-from mohamjax.search.moham import run
+from mohamjax.search.generations import Generations
 from mohamjax.search.settings import Settings, changed
 
 CONFIG = MohamConfig(population=16, generations=4, archive=512, islands=2, chunk=2)
@@ -28,18 +26,16 @@ CONFIG = MohamConfig(population=16, generations=4, archive=512, islands=2, chunk
 def problem():
     layers = application([[], [0], [0], [1, 2], [3]], [[], [0], [1], [1]])
     made = recast(tables(layers, 3, entries=12, templates=TEMPLATES[:2], blocked=False, least=2), np.float32)
-    technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
 
     def space(config):
-        return design_space(
-            jax.random.key(0), Setup(layers, TEMPLATES[:2], technology, PackageParameters()), made, config
-        )
+        goals = Goals(config.objectives, config.periods, config.objective)
+        return space_of(layers, made, templates=TEMPLATES[:2], goals=goals)
 
     return space
 
 
 def searched(space, config):
-    *_, (state, _) = run(jax.random.key(1), space, config)
+    *_, (state, _) = Generations(jax.random.key(1), space, config)
     return state
 
 

@@ -6,7 +6,17 @@ import json
 import jax
 import numpy as np
 import pytest
-from design_cases import TECHNOLOGY, TEMPLATES, application, evaluation, chains, random_designs, reports, tables, wires_of
+from design_cases import (
+    TECHNOLOGY,
+    TEMPLATES,
+    application,
+    chains,
+    evaluation,
+    random_designs,
+    reports,
+    tables,
+    wires_of,
+)
 from every_design import every_design, objectives, plain_front
 
 from mohamjax import emo
@@ -118,7 +128,9 @@ def small():
     made = tables(problem, 1, entries=2, templates=TEMPLATES[:2], blocked=False, least=2)
     package = PackageParameters(max_tiles=2)
     with jax.enable_x64(True):
-        values = objectives(every_design(problem, np.asarray(made.count)), evaluation(problem, made, package, TEMPLATES[:2]))
+        values = objectives(
+            every_design(problem, np.asarray(made.count)), evaluation(problem, made, package, TEMPLATES[:2])
+        )
     return problem, made, package, values
 
 

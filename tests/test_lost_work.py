@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,8 +18,9 @@ from mohamjax.cli.terminal import Terminal
 from mohamjax.errors import InputError
 from mohamjax.io import checkpoint as checkpoints
 from mohamjax.io import locked_folder, write_together
-from mohamjax.search import Settings, codesign
+from mohamjax.search import search as searching
 from mohamjax.search.finish import finishing
+from mohamjax.search.listener import Silent
 from mohamjax.search.resumed import check_state, history_of
 
 FULL = InputError("cannot be written (No space left on device)", file="a file", remedy="name another")
@@ -163,7 +165,7 @@ def test_ctrl_c_among_the_last_renames_says_that_results_are_there(networks, don
 
 def test_ctrl_c_after_the_last_generation_names_the_checkpoint(networks, done, monkeypatch, capsys):
     before = contents(done)
-    monkeypatch.setattr("mohamjax.search.codesign.reevaluate", raising(KeyboardInterrupt()))
+    monkeypatch.setattr("mohamjax.search.search.reevaluate", raising(KeyboardInterrupt()))
     assert resumed(networks, done) == 130
     said = capsys.readouterr().err.splitlines()[-1]
     assert said == f"stopped by hand; no results are written, --resume goes on from {done / 'checkpoint.npz'}"
@@ -184,7 +186,7 @@ def test_ctrl_c_while_the_front_is_finished_writes_it(networks, done, tmp_path, 
     """As far as it came; going on from the checkpoint gives the whole front."""
     out = tmp_path / "stopped"
     with monkeypatch.context() as patched:
-        patched.setattr("mohamjax.search.codesign.finishing", interrupted_after(2))
+        patched.setattr("mohamjax.search.search.finishing", interrupted_after(2))
         assert search(networks, out, "--no-figures") == 130
     said = capsys.readouterr().err
     assert "refitting the front" in said and "stopped by hand; writing what was found" in said
@@ -196,7 +198,7 @@ def test_ctrl_c_while_the_front_is_finished_writes_it(networks, done, tmp_path, 
 
 def test_ctrl_c_while_a_front_that_is_there_is_finished_again_leaves_it(networks, done, monkeypatch, capsys):
     before = contents(done)
-    monkeypatch.setattr("mohamjax.search.codesign.finishing", interrupted_after(2))
+    monkeypatch.setattr("mohamjax.search.search.finishing", interrupted_after(2))
     assert resumed(networks, done) == 130
     assert capsys.readouterr().err.splitlines()[-1].endswith(f"--resume goes on from {done / 'checkpoint.npz'}")
     after = contents(done)
@@ -232,15 +234,18 @@ def test_an_interrupt_keeps_the_batches_until_then(monkeypatch, where, processes
             yield Slow()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(codesign, "finishing", hasty)
-    devices = Processes(processes) if processes else None
-    what = (np.arange(3.0), None, Settings(), codesign.Silent(), devices)
+    monkeypatch.setattr(searching, "finishing", hasty)
+    stopped = searching.Search(None)
+    stopped._spread, stopped._several = Processes(processes) if processes else None, processes == 2
+    stopped._listener, stopped._remapper, stopped._interrupted = Silent(), None, False
+    stopped._generations = SimpleNamespace(space=None)
+    stopped._state, stopped._last = np.arange(3.0), "generations" if searched else None
     if processes == 2 or not searched:
         with pytest.raises(KeyboardInterrupt):
-            codesign._finish(*what, searched=searched)
+            stopped.finish()
         return
-    state, interrupted, _ = codesign._finish(*what, searched=searched)
-    assert interrupted and np.array_equal(state, np.arange(3.0) + 2)
+    stopped.finish()
+    assert stopped._interrupted and np.array_equal(stopped._state, np.arange(3.0) + 2)
 
 
 def test_ctrl_c_between_generations_writes_what_there_is_and_says_so_to_scripts(
@@ -262,7 +267,7 @@ def test_ctrl_c_twice_names_the_checkpoint(networks, tmp_path, monkeypatch, caps
             raise KeyboardInterrupt
 
     monkeypatch.setattr(Terminal, "progress", progress)
-    monkeypatch.setattr("mohamjax.search.codesign.reevaluate", raising(KeyboardInterrupt()))
+    monkeypatch.setattr("mohamjax.search.search.reevaluate", raising(KeyboardInterrupt()))
     assert search(networks, tmp_path, "--no-figures") == 130
     said = capsys.readouterr().err
     assert "stopped by hand; writing what was found" in said and "nothing to write" not in said
@@ -271,7 +276,7 @@ def test_ctrl_c_twice_names_the_checkpoint(networks, tmp_path, monkeypatch, caps
 
 
 def test_ctrl_c_before_a_checkpoint_does_not_name_one_of_another_search(networks, done, monkeypatch, capsys):
-    monkeypatch.setattr("mohamjax.search.codesign.map_layers", raising(KeyboardInterrupt()))
+    monkeypatch.setattr("mohamjax.search.search.map_layers", raising(KeyboardInterrupt()))
     assert search(networks, done) == 130
     said = capsys.readouterr().err.splitlines()[-1]
     assert said == "stopped by hand before there was a checkpoint; nothing to write"
@@ -307,7 +312,7 @@ def test_an_edited_checkpoint_is_refused(networks, done, monkeypatch, capsys):
         seen.update(state=state, context=context)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mohamjax.search.codesign.check_state", look)
+    monkeypatch.setattr("mohamjax.search.search.check_state", look)
     assert resumed(networks, done) == 130
     monkeypatch.undo()
     path = done / "checkpoint.npz"

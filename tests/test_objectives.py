@@ -11,7 +11,17 @@ import numpy as np
 import plain_fluid
 import pytest
 import yaml
-from design_cases import TECHNOLOGY, TEMPLATES, application, evaluation, random_designs, recast, tables, wires_of
+from design_cases import (
+    TECHNOLOGY,
+    TEMPLATES,
+    application,
+    evaluation,
+    random_designs,
+    recast,
+    space_of,
+    tables,
+    wires_of,
+)
 from every_design import every_design, in_batches, plain_front, search_for
 from test_periods import PACKAGE, RATES, networks
 from test_search_exact import CONFIG, ENTRIES, INSTANCES, TWO
@@ -25,12 +35,12 @@ from mohamjax.io.results_reader import read_results
 from mohamjax.mapper.config import MapperConfig
 from mohamjax.page.charts import charts
 from mohamjax.page.data import Result, contents
-from mohamjax.problem.space import anywhere, design_space
-from mohamjax.schedule import Evaluated, Setup, landmarks, network_latencies, non_dominated, report
+from mohamjax.problem import DesignProblem, Goals
+from mohamjax.schedule import Evaluated, landmarks, network_latencies, non_dominated, report
 from mohamjax.schedule.explain import shared_resources
 from mohamjax.schedule.measures import DEFAULT, box_share, check_measures, kinds_of, measured, offsets
 from mohamjax.schedule.periods import frame_jobs
-from mohamjax.search.codesign import Settings, prepare
+from mohamjax.search import Settings
 from mohamjax.search.config import MohamConfig, RemapConfig
 from mohamjax.search.remap import Remapper
 from mohamjax.search.resumed import fingerprint
@@ -149,16 +159,16 @@ def test_what_cannot_run_has_no_measure():
 def test_objectives_that_networks_have_not_are_refused(names, wanted):
     problem = application([[], [0]], [[]])
     with pytest.raises(InputError, match="argument `objectives`.*" + wanted):
-        prepare(problem, TEMPLATES, Settings(moham=MohamConfig(objectives=names)))
+        Goals(names).check(problem)
 
 
 def test_exponents_fit_the_objectives():
     problem = networks(RATES, deadline_s=3e-4)
-    config = MohamConfig(objectives=("lateness", "energy"), objective="product")
+    goals = Goals(("lateness", "energy"), objective="product")
     for weights, wanted in (((1, 1, 1), "are 3, there are 2"), ((1, 1), "lateness an exponent")):
         with pytest.raises(InputError, match=wanted):
-            prepare(problem, TEMPLATES, Settings(moham=config, weights=weights))
-    prepare(problem, TEMPLATES, Settings(moham=config, weights=(0, 1)))
+            dataclasses.replace(goals, weights=weights).check(problem)
+    dataclasses.replace(goals, weights=(0, 1)).check(problem)
     with pytest.raises(InputError, match="objective is 'latency'; use front, product, lateness, energy"):
         MohamConfig(objectives=("lateness", "energy"), objective="latency")
     with pytest.raises(InputError, match="periods is 1"):
@@ -168,7 +178,7 @@ def test_exponents_fit_the_objectives():
 def test_checkpoints_of_the_usual_objectives_do_not_depend_on_periods():
     problem = networks(RATES, deadline_s=3e-4)
     marks = [
-        fingerprint(Setup(problem, TEMPLATES, TECHNOLOGY, PACKAGE), Settings(moham=MohamConfig(**changes)), None)
+        fingerprint(DesignProblem(problem, TEMPLATES, PACKAGE, TECHNOLOGY), Settings(moham=MohamConfig(**changes)))
         for changes in ({}, {"periods": 6}, {"objectives": ("period", "energy")}, {"objectives": ("energy", "period")})
     ]
     assert marks[0] == marks[1] and len(set(marks)) == 3
@@ -178,7 +188,7 @@ def test_checkpoints_of_other_demands_are_of_another_search():
     """Layers are the same; deadlines and rates decide objectives and limits."""
     asked = ((RATES, 3e-4), (RATES, 2e-4), (RATES[::-1], 3e-4), ((0.0,) * len(RATES), math.inf))
     marks = [
-        fingerprint(Setup(networks(rates, deadline_s=deadline), TEMPLATES, TECHNOLOGY, PACKAGE), Settings(), None)
+        fingerprint(DesignProblem(networks(rates, deadline_s=deadline), TEMPLATES, PACKAGE, TECHNOLOGY), Settings())
         for rates, deadline in asked
     ]
     assert len(set(marks)) == len(asked)
@@ -187,18 +197,11 @@ def test_checkpoints_of_other_demands_are_of_another_search():
 def test_mapping_again_keeps_the_frames_in_flight(dated):
     """The problem after a round has the arrays of the one before: the same program searches on."""
     problem, package, made, _ = dated
-    config = dataclasses.replace(CONFIG, objectives=("period", "energy"))
-    setup = Setup(problem, TWO, TECHNOLOGY, package)
-    remapper = Remapper(
-        jax.random.key(0),
-        setup,
-        MapperConfig(entries=6),
-        RemapConfig(every=2),
-        4,
-        made,
-    )
-    resolved = anywhere(problem, TWO, config)
-    before = design_space(jax.random.key(1), setup, remapper.tables, config, resolved)
+    config = dataclasses.replace(CONFIG, generations=4)
+    settings = Settings(mapper=MapperConfig(entries=6), remap=RemapConfig(every=2), moham=config)
+    whole = DesignProblem(problem, TWO, package, TECHNOLOGY)
+    remapper = Remapper(jax.random.key(0), whole.setup, settings, made)
+    before = whole.space(jax.random.key(1), remapper.tables, Goals(("period", "energy")))
     assert before.evaluation.frames is not None
     remapper.rounds = 1
     after = remapper.space(before)
@@ -241,8 +244,7 @@ def test_the_search_finds_the_front_over_any_objectives_from_ten_seeds(dated, na
     problem, package, made, designs = dated
     config = dataclasses.replace(CONFIG, objectives=names, genes=genes, generations=generations)
     assert (config.generations + 1) * (config.population + config.immigrant_count) < len(designs.template)
-    technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
-    space = design_space(jax.random.key(0), Setup(problem, TWO, technology, package), made, config)
+    space = space_of(problem, made, templates=TWO, package=package, goals=Goals(names))
     network, offset = space.measures.network, np.asarray(space.measures.offset, np.float64)
 
     def one(design):

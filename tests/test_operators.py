@@ -66,7 +66,7 @@ def unrestricted(count, unique, layers, tiles=S):
     return {
         "able": jnp.asarray(able),
         "kinds": kinds(layers, unique, able, pin),
-        "resolved": jnp.full(tiles, FREE),
+        "on_tile": jnp.full(tiles, FREE),
         "pin": jnp.asarray(pin),
         "homogeneous": jnp.int32(-1),
     }

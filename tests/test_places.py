@@ -8,23 +8,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from design_cases import TECHNOLOGY, TEMPLATES, application, recast, tables
+from design_cases import TECHNOLOGY, TEMPLATES, application, recast, space_of, tables
 
 from mohamjax import emo
 from mohamjax.hardware import PackageParameters
-from mohamjax.problem.space import design_space
 from mohamjax.runtime.struct import take
 from mohamjax.schedule import Setup, evaluation_arrays
 from mohamjax.search.config import MohamConfig
 from mohamjax.search.finish import finished, finishing
-from mohamjax.search.moham import design_problem, run
+from mohamjax.search.generations import Generations
+from mohamjax.search.moham import genetic_problem
 from mohamjax.search.places import Closing, arrangements, closing
 from mohamjax.search.representatives import representatives
 from mohamjax.search.settings import Settings
 from mohamjax.workload import Ensemble, Member
 
 CHIPS = 5
-CONFIG = MohamConfig(population=32, generations=6, archive=128, chunk=2, max_chiplets=CHIPS)
+CONFIG = MohamConfig(population=32, generations=6, archive=128, chunk=2)
 CLOSED = dataclasses.replace(CONFIG, end_rounds=50)
 NARROW = PackageParameters(interface_bandwidth=0.25, hop_energy=20.0)
 
@@ -32,10 +32,7 @@ NARROW = PackageParameters(interface_bandwidth=0.25, hop_energy=20.0)
 def problem_of(layers, package=NARROW, ensemble=None):
     """Arrays of a problem with made-up tables."""
     made = recast(tables(layers, 3, entries=12, templates=TEMPLATES[:2], blocked=False, least=2), np.float32)
-    technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
-    return design_space(
-        jax.random.key(0), Setup(layers, TEMPLATES[:2], technology, package), made, CONFIG, ensemble=ensemble
-    )
+    return space_of(layers, made, templates=TEMPLATES[:2], package=package, max_chiplets=CHIPS, ensemble=ensemble)
 
 
 @pytest.fixture(scope="module")
@@ -45,13 +42,13 @@ def space():
 
 @pytest.fixture(scope="module")
 def state(space):
-    *_, (state, _) = run(jax.random.key(1), space, CONFIG)
+    *_, (state, _) = Generations(jax.random.key(1), space, CONFIG)
     return state
 
 
 @pytest.fixture(scope="module")
 def closed(state, space):
-    *_, last = closing(state, space, CLOSED, design_problem(CLOSED))
+    *_, last = closing(state, space, CLOSED, genetic_problem(CLOSED))
     return last
 
 
@@ -109,7 +106,7 @@ def _ends(fits, t, u, space):
 
 def evaluated(designs, space):
     """`[n, M]`, in blocks of one size."""
-    problem = design_problem(CONFIG)
+    problem = genetic_problem(CONFIG)
     program = jax.jit(lambda designs: problem.evaluate(designs, space))
     stacked = jax.tree.map(lambda *x: np.stack(x), *designs)
     parts = []
@@ -153,7 +150,7 @@ def test_only_what_stands_for_the_front_is_closed(state, closed, space):
     before = standing_for(state, space, few)
     assert len(archived(before)[0]) == 12 < len(archived(state)[0])
     assert dominated(before, space, lambda design: permuted(design, layers)) > 0, "nothing to close"
-    *_, (after, done) = closing(state, space, few, design_problem(few))
+    *_, (after, done) = closing(state, space, few, genetic_problem(few))
     assert 0 < done.evaluations < closed[1].evaluations / 2
     left = standing_for(after, space, few)
     assert len(archived(left)[0]) == 12
@@ -182,8 +179,8 @@ def test_fronts_of_meshes_and_of_several_models_are_closed_too(kind):
     else:
         ensemble = models(kind)
         own = problem_of(ensemble.joined, ensemble=ensemble)
-    *_, (searched, _) = run(jax.random.key(1), own, CONFIG)
-    *_, (after, done) = closing(searched, own, CLOSED, design_problem(CLOSED))
+    *_, (searched, _) = Generations(jax.random.key(1), own, CONFIG)
+    *_, (after, done) = closing(searched, own, CLOSED, genetic_problem(CLOSED))
     layers = int(own.genetics.layers)
     assert done.replaced > 0
     assert dominated(searched, own, lambda design: permuted(design, layers)) > 0
@@ -205,7 +202,7 @@ def test_no_chiplet_of_a_closed_front_is_idle_weight(closed, space):
 def test_a_spacer_goes_and_the_others_take_its_place(state, space):
     """A design with a chiplet more than it needs, whose layer another one runs at no cost: it loses it."""
     designs, _ = archived(state)
-    problem = design_problem(CLOSED)
+    problem = genetic_problem(CLOSED)
     found = 0
     for s, done in closing(state, space, CLOSED, problem):
         number = [(design.template >= 0).sum() for design in archived(s)[0]]
@@ -223,13 +220,13 @@ def test_it_loses_nothing_counts_and_repeats_itself(state, closed, space):
     _, new = archived(after)
     assert (new[None] <= old[:, None] * (1 + 1e-5)).all(axis=-1).any(axis=1).all()
     assert done.evaluations > done.replaced > 0 and 1 < done.rounds < CLOSED.end_rounds
-    steps = list(closing(state, space, CLOSED, design_problem(CLOSED)))
+    steps = list(closing(state, space, CLOSED, genetic_problem(CLOSED)))
     again, twice = steps[-1]
     assert twice.counts == done.counts and np.array_equal(archived(again)[1], new)
     evaluations = [step.evaluations for _, step in steps]
     assert evaluations == sorted(evaluations) and str(twice).startswith(f"round {done.rounds}: ")
     # What is closed stays as it is.
-    *_, (still, nothing) = closing(after, space, CLOSED, design_problem(CLOSED))
+    *_, (still, nothing) = closing(after, space, CLOSED, genetic_problem(CLOSED))
     assert nothing.rounds == 1 and nothing.replaced == 0
     assert np.array_equal(archived(still)[1], new)
 
@@ -252,16 +249,16 @@ def test_fixed_chiplets_stay_where_they_are(state, space):
         (s, int(design.template[s])) for design in designs for s in np.flatnonzero(design.template >= 0)
         if (design.template >= 0).sum() > 2
     ).most_common(1)[0]  # fmt: skip
-    resolved = np.asarray(space.genetics.on_tile).copy()
-    resolved[tile] = kind
-    own = dataclasses.replace(space, genetics=dataclasses.replace(space.genetics, resolved=jnp.asarray(resolved)))
+    on_tile = np.asarray(space.genetics.on_tile).copy()
+    on_tile[tile] = kind
+    own = dataclasses.replace(space, genetics=dataclasses.replace(space.genetics, on_tile=jnp.asarray(on_tile)))
     archive = state.archive
     held = archive.valid & (archive.genes.design.template[..., tile] == kind)
     archive = dataclasses.replace(
         archive, valid=held, objectives=jnp.where(held[..., None], archive.objectives, jnp.inf)
     )
     some = dataclasses.replace(state, archive=archive)
-    *_, (after, done) = closing(some, own, CLOSED, design_problem(CLOSED))
+    *_, (after, done) = closing(some, own, CLOSED, genetic_problem(CLOSED))
     assert done.replaced
     layers = int(space.genetics.layers)
     unique, count = np.asarray(space.genetics.unique), np.asarray(space.genetics.count)
@@ -280,7 +277,7 @@ def test_an_archive_without_designs_is_no_trouble(state, space):
         objectives=jnp.full_like(state.archive.objectives, jnp.inf),
     )
     empty = dataclasses.replace(state, archive=archive)
-    assert list(closing(empty, space, CLOSED, design_problem(CLOSED))) == []
+    assert list(closing(empty, space, CLOSED, genetic_problem(CLOSED))) == []
 
 
 # ---------------------------------------------------------------- arrangements

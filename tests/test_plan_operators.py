@@ -102,12 +102,12 @@ def test_completion_changes_as_little_as_it_must(seed, demands):
     rng = np.random.default_rng(seed)
     plans = jax.device_get(random_plans(seed, c))
     wild = dataclasses.replace(plans, template=rng.integers(-1, T, plans.template.shape).astype(np.int32))
-    resolved = np.asarray(c.genetics.on_tile)
+    on_tile = np.asarray(c.genetics.on_tile)
     for before, after in zip(each(wild), each(completed_all(wild, c.genetics)), strict=True):
         assert unfit(after, c) == []
         assert equal([before.size, before.weight, before.thrift], [after.size, after.weight, after.thrift])
-        if "h" not in demands and (before.template[resolved == -2] >= 0).any():
-            np.testing.assert_array_equal(after.template, np.where(resolved == -2, before.template, resolved))
+        if "h" not in demands and (before.template[on_tile == -2] >= 0).any():
+            np.testing.assert_array_equal(after.template, np.where(on_tile == -2, before.template, on_tile))
 
 
 @settings(max_examples=10, deadline=None)
@@ -375,7 +375,7 @@ def test_two_chiplets_change_places_with_all_that_is_theirs(seed, layers, chips,
 @given(seed=seeds, layers=st.integers(1, L), chips=chiplets, demands=demanded)
 def test_a_chiplet_gives_all_its_layers_to_another(seed, layers, chips, demands):
     c = case(seed, layers, chips, demands=demands)
-    resolved, pin, able = (np.asarray(x) for x in (c.genetics.on_tile, c.genetics.pin, c.genetics.able))
+    on_tile, pin, able = (np.asarray(x) for x in (c.genetics.on_tile, c.genetics.pin, c.genetics.able))
     unique = np.asarray(c.genetics.unique)
     for before, after in adjusted(seed, c, merging=1.0):
         a, b = before.design, after.design
@@ -383,7 +383,7 @@ def test_a_chiplet_gives_all_its_layers_to_another(seed, layers, chips, demands)
         assert unfit(after.plan, c) == []
         possible = [
             (s, t)
-            for s in np.flatnonzero((a.template >= 0) & (resolved < 0))
+            for s in np.flatnonzero((a.template >= 0) & (on_tile < 0))
             for t in np.flatnonzero(a.template >= 0)
             if s != t
             and all(able[i, a.template[t]] and pin[i] in (-1, t) for i in np.flatnonzero(a.assignment[:layers] == s))

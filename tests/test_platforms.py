@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import plain_emo
 import pytest
-from design_cases import TECHNOLOGY, TEMPLATES, chains, recast, tables
+from design_cases import TECHNOLOGY, chains, recast, space_of, tables
 from jax import export
 from mapping_cases import ARRAYS, random_shape, space
 from test_gsharp import random_table
@@ -27,13 +27,11 @@ from mohamjax.mapper.config import MapperConfig
 from mohamjax.mapper.mapping_operators import MapperRates
 from mohamjax.mapping import evaluate_batch
 from mohamjax.mapping.space import decode, sample, stack_spaces
-from mohamjax.problem.space import design_space
 from mohamjax.runtime.blocks import in_fitting_blocks
 from mohamjax.runtime.platforms import accelerated, by_platform, compiler_options, short_scan, traced
-from mohamjax.schedule import Setup
 from mohamjax.schedule.fluid import _link, _link_at_once, completion, predecessor_bits
 from mohamjax.search.config import MohamConfig, Rates
-from mohamjax.search.moham import design_problem
+from mohamjax.search.moham import genetic_problem
 from mohamjax.search.plan_operators import PlanRates
 
 FORMS = ("cpu", "wide")
@@ -193,16 +191,14 @@ def context(genes):
     """A small problem of the co-optimiser over made-up tables."""
     problem = chains(3)
     made = recast(tables(problem, 3), np.float32)
-    config = MohamConfig(population=16, archive=16, tiles=4, max_chiplets=4, genes=genes, seeded=False, chunk=2)
-    single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
-    package = PackageParameters(max_tiles=4)
-    return design_space(jax.random.key(0), Setup(problem, TEMPLATES, single, package), made, config), config
+    config = MohamConfig(population=16, archive=16, genes=genes, seeded=False, chunk=2)
+    return space_of(problem, made, package=PackageParameters(max_tiles=4)), config
 
 
 @functools.cache
 def generation(genes):
     own, config = context(genes)
-    problem = design_problem(config)
+    problem = genetic_problem(config)
     sizes = {"population": 16, "immigrants": config.immigrant_count, "archive": 16, "islands": 2}
     first = jax.jit(functools.partial(start, problem=problem, **sizes))
     state = jax.eval_shape(first, jax.random.key(0), own)
@@ -215,7 +211,7 @@ def evaluation(genes):
     own, config = context(genes)
     waiting = generation(genes)[2][0].candidates
     one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), waiting)
-    return jax.jit(design_problem(config).evaluate), (one, own)
+    return jax.jit(genetic_problem(config).evaluate), (one, own)
 
 
 SPACES = 4

@@ -4,14 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from design_cases import TECHNOLOGY, TEMPLATES, application, recast, tables
+from design_cases import TEMPLATES, application, recast, space_of, tables
 
 from mohamjax.hardware import PackageParameters
 from mohamjax.problem.plan_tables import WEIGHTS, mapping_scores
-from mohamjax.problem.space import design_space
-from mohamjax.schedule import Setup, isolated_cycles
+from mohamjax.schedule import isolated_cycles
 from mohamjax.search import operators
-from mohamjax.search.config import MohamConfig
 from mohamjax.search.plan_operators import sample_plan
 from mohamjax.search.plans import decode, refit, used_sizes
 
@@ -22,11 +20,9 @@ NUMBER = 64
 def case():
     problem, package = application([[], [0], [0], [1, 2]], [[], [0], [1]]), PackageParameters()
     made = recast(tables(problem, 3, entries=12, templates=TEMPLATES[:2], blocked=False, least=2), np.float32)
-    technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
-    config = MohamConfig(population=8)
-    space = design_space(jax.random.key(0), Setup(problem, TEMPLATES[:2], technology, package), made, config)
+    space = space_of(problem, made, templates=TEMPLATES[:2], package=package)
     keys = jax.random.split(jax.random.key(1), NUMBER)
-    designs = jax.jit(jax.vmap(lambda key: operators.sample(key, space.genetics, config.tiles)))(keys)
+    designs = jax.jit(jax.vmap(lambda key: operators.sample(key, space.genetics, package.max_tiles)))(keys)
     return space, made, package, designs
 
 

@@ -18,11 +18,13 @@ from mohamjax.hardware import PackageParameters, load_technology, load_templates
 from mohamjax.io import CheckpointFile, mapping_cache
 from mohamjax.mapper.layer_mapper import map_layers
 from mohamjax.mapping import MappingTables, stacked_layers, tabulate
+from mohamjax.problem import DesignProblem
 from mohamjax.problem.plan_tables import WEIGHTS, mapping_scores
 from mohamjax.runtime.programs import PROGRAMS
-from mohamjax.schedule import Setup, isolated_cycles, evaluation_arrays
-from mohamjax.search import BUDGETS, Settings, co_optimise, codesign, moham, remap
+from mohamjax.schedule import Setup, evaluation_arrays, isolated_cycles
+from mohamjax.search import BUDGETS, Settings, generations, remap, search
 from mohamjax.search.config import RemapConfig
+from mohamjax.search.listener import Silent
 from mohamjax.search.remap import ChipletSample, Remapper, chiplets_of, map_again, with_room
 from mohamjax.workload import ApplicationModel, read_network
 
@@ -346,17 +348,17 @@ def test_the_first_that_join_help_most():
 @pytest.fixture
 def small_tables(monkeypatch):
     """Searches begin with smaller sets, so that their shapes with room are those of searches in other files."""
-    whole = codesign.map_layers
-    monkeypatch.setattr(codesign, "map_layers", lambda *a, **k: cut(whole(*a, **k), KEPT))
+    whole = search.map_layers
+    monkeypatch.setattr(search, "map_layers", lambda *a, **k: cut(whole(*a, **k), KEPT))
 
 
 def searched(application, folder, *, resume=False, listener=None):
     tiny = BUDGETS["tiny"]
     moham = dataclasses.replace(tiny.moham, population=32, generations=7)
-    result = co_optimise(
-        application, TEMPLATES, Settings.preset("tiny", moham=moham, remap=REMAP), cache=mapping_cache(),
+    result = search.Search(
+        DesignProblem(application, TEMPLATES), Settings.preset("tiny", moham=moham, remap=REMAP), cache=mapping_cache(),
         checkpoint=CheckpointFile(folder / "checkpoint.npz"), resume=resume, checkpoint_every_s=0.0, listener=listener,
-    )  # fmt: skip
+    ).run()  # fmt: skip
     with np.load(folder / "checkpoint.npz") as data:
         arrays = {name: data[name] for name in data.files if name not in ("meta", "digest")}
     rows = [{k: v for k, v in row.items() if k != "seconds"} for row in result.history]
@@ -369,7 +371,7 @@ def test_a_search_with_rounds_can_be_interrupted_anywhere(application, small_tab
         (tmp_path / name).mkdir()
     said = []
 
-    class Told(codesign.Silent):
+    class Told(Silent):
         def announce(self, text):
             said.append(text)
 
@@ -387,7 +389,7 @@ def test_a_search_with_rounds_can_be_interrupted_anywhere(application, small_tab
         assert same(result.tables, again.tables) and rows == same_rows
         assert same(result.front.designs, again.front.designs)
 
-    class Hasty(codesign.Silent):
+    class Hasty(Silent):
         def progress(self, progress, generations):
             if progress.generation == 5:
                 raise KeyboardInterrupt
@@ -405,8 +407,8 @@ def test_a_search_with_rounds_can_be_interrupted_anywhere(application, small_tab
             raise KeyboardInterrupt
         return decoded_again(*arguments)
 
-    decoded_again = moham._decoded_again
-    monkeypatch.setattr(moham, "_decoded_again", impatient)
+    decoded_again = generations.archived
+    monkeypatch.setattr(generations, "archived", impatient)
     stopped, _, _ = searched(application, tmp_path / "within")
     assert stopped.interrupted and len(stopped.history) == 7
     equal(searched(application, tmp_path / "within", resume=True))
@@ -435,13 +437,13 @@ def test_mapping_again_does_not_count_as_generations(monkeypatch):
             return space
 
     one = np.zeros((8, 1), np.float32)
-    metrics = moham.Metrics(stability=one, front_size=one, best=one[..., None], merit=one)
-    monkeypatch.setattr(moham, "program_of", lambda *_: lambda state, *_: (state, metrics))
-    monkeypatch.setattr(moham, "random_candidates", lambda *_: None)
-    monkeypatch.setattr(moham, "archived", lambda _: [])
+    metrics = generations.Metrics(stability=one, front_size=one, best=one[..., None], merit=one)
+    monkeypatch.setattr(generations, "program_of", lambda *_: lambda state, *_: (state, metrics))
+    monkeypatch.setattr(generations, "random_candidates", lambda *_: None)
+    monkeypatch.setattr(generations, "archived", lambda _: [])
     population = SimpleNamespace(generation=np.zeros(1, int), key=np.zeros(1))
     config = dataclasses.replace(BUDGETS["tiny"].moham, generations=8, chunk=2)
-    steps = moham.run(
+    steps = generations.Generations(
         jax.random.key(0), SimpleNamespace(measures=None), config, resume=SimpleNamespace(population=population),
         problem=SimpleNamespace(), remapper=Rounds(),
     )  # fmt: skip
@@ -452,9 +454,9 @@ def test_mapping_again_does_not_count_as_generations(monkeypatch):
 
 def remapper(application, mapped, config=REMAP, generations=12):
     tables = cut(mapped, KEPT)
-    return Remapper(
-        jax.random.key(1), Setup(application, TEMPLATES, TECHNOLOGY, PACKAGE), MAPPER, config, generations, tables
-    )
+    moham = dataclasses.replace(BUDGETS["tiny"].moham, generations=generations)
+    settings = Settings(mapper=MAPPER, moham=moham, remap=config)
+    return Remapper(jax.random.key(1), Setup(application, TEMPLATES, TECHNOLOGY, PACKAGE), settings, tables)
 
 
 def test_polishing_goes_on_until_a_round_gains_next_to_nothing(application, mapped):

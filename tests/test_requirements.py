@@ -20,16 +20,15 @@ from test_operators import CROSSOVERS, MUTATIONS, L, S, T, apply, genetics, popu
 from mohamjax import emo
 from mohamjax.cli import main
 from mohamjax.errors import InputError
-from mohamjax.hardware import PackageParameters, load_technology, load_templates, template_arrays
+from mohamjax.hardware import load_technology, load_templates, template_arrays
 from mohamjax.io import read_designs
 from mohamjax.io.schemas import schema
 from mohamjax.mapping import stacked_layers, tabulate
-from mohamjax.problem import Requirements, load_requirements, resolve
+from mohamjax.problem import DesignProblem, Requirements, load_requirements, resolve
 from mohamjax.problem import requirements as demands
 from mohamjax.problem import resolved as requirements
 from mohamjax.problem.requirements import FixedChiplet, Pin, requirements_from_dict
 from mohamjax.problem.resolved import CLOSED, FREE
-from mohamjax.schedule import Setup
 from mohamjax.search import operators
 from mohamjax.search.injection import inject
 from mohamjax.search.seeding import list_packages
@@ -71,7 +70,7 @@ def demanding(seed):
     resolved = np.full(S, FREE, np.int32)
     resolved[tiles[0]], resolved[tiles[1]] = 1, CLOSED
     cover = np.where(resolved == 1, 1, -1).astype(np.int32)
-    return dataclasses.replace(g, resolved=jnp.asarray(resolved), cover=jnp.asarray(cover)), int(tiles[0]), int(tiles[1])
+    return dataclasses.replace(g, on_tile=jnp.asarray(resolved), cover=jnp.asarray(cover)), int(tiles[0]), int(tiles[1])
 
 
 def broken(design, g, fixed, closed):
@@ -190,7 +189,7 @@ def test_a_limit_below_the_bound_is_told_before_the_search(networks, results, tm
     def never(*_, **__):
         raise AssertionError("searched before the complaint")
 
-    monkeypatch.setattr("mohamjax.search.codesign.run", never)
+    monkeypatch.setattr("mohamjax.search.search.Generations", never)
     limits = {"latency_s": 1e-12, "energy_J": 1.0, "area_mm2": 1e-6}
     assert search(networks, tmp_path / "out", *demand(tmp_path, limits=limits)) == 2
     said = capsys.readouterr().err.strip().splitlines()[-1]
@@ -344,7 +343,8 @@ def test_injected_loop_nests_join_the_tables(networks, results):
     application = load_scenario(networks)
     technology = load_technology()
     file = read_designs(results / "designs.json", technology=technology)
-    resolved = resolve(Requirements(), application, load_templates(), 16, 16)
+    problem = DesignProblem(application, technology=technology)
+    resolved = problem.resolved
     # Tables that know a single nest of each set, the last one of the file's.
     known = jax.tree.map(lambda leaf: np.take_along_axis(
         leaf, np.maximum(file.count - 1, 0).reshape(*file.count.shape, *[1] * (leaf.ndim - 2)), axis=2
@@ -353,7 +353,7 @@ def test_injected_loop_nests_join_the_tables(networks, results):
     layers = stacked_layers(u.shape for u in application.unique_layers)
     arrays = template_arrays(resolved.templates, single)
     few = tabulate(layers, arrays, single, known, np.minimum(file.count, 1))
-    tables, own = inject(file, Setup(application, resolved.templates, single, PackageParameters()), few, resolved, 16)
+    tables, own = inject(file, problem.cast(jnp.float32), few)
     assert (np.asarray(tables.count) == file.count).all(), "each nest once, the known ones not again"
     unique = np.asarray(application.unique_of_layer)
     for i in range(len(own.template)):

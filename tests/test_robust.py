@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from design_cases import TECHNOLOGY, TEMPLATES, application, evaluation, random_designs, recast, tables
+from design_cases import TEMPLATES, application, evaluation, random_designs, recast, space_of, tables
 from small_search import small_network
 
 import mohamjax as mj
@@ -22,16 +22,15 @@ from mohamjax.figures import plot_results
 from mohamjax.hardware import PackageParameters, load_templates
 from mohamjax.io import CheckpointFile, evaluate_designs, read_comparisons, write_robust_results
 from mohamjax.io.results_reader import read_results
-from mohamjax.problem import design_space
 from mohamjax.problem.plan_tables import WEIGHTS
 from mohamjax.problem.requirements import requirements_from_dict
-from mohamjax.robust import Packages, prepare_robust, robust_search
+from mohamjax.robust import Packages, RobustSearch, check_robust
 from mohamjax.robust.price import price, staircase
-from mohamjax.schedule import Setup, isolated_cycles, chiplets, report
+from mohamjax.schedule import chiplets, isolated_cycles, report
 from mohamjax.schedule.ensemble import model_reports, models_of, over_models, own_tables
-from mohamjax.search import Settings, codesign
-from mohamjax.search.codesign import Silent
-from mohamjax.search.config import MohamConfig
+from mohamjax.search import Settings
+from mohamjax.search import search as searching
+from mohamjax.search.listener import Silent
 from mohamjax.search.plan_operators import sample_plan
 from mohamjax.search.plans import THRIFT, decode
 from mohamjax.workload import ApplicationModel, Ensemble, Member, load_ensemble, load_scenario
@@ -143,8 +142,10 @@ def test_requirements_hold_in_every_model(folder, scenario):
     """Pins reach each model that has the layer, limits on users are refused, and so is a pin that no model has."""
     found = read(folder, scenario, "models: [{name: a, networks: [one]}, {name: b}]\nheld_out: [{name: c}]")
     pins = {"pin": [{"layers": "two/*", "templates": ["simba"]}]}
-    settings = Settings.preset("tiny", requirements=requirements_from_dict(pins))
-    resolved = prepare_robust(found, TEMPLATES, settings)
+    settings = Settings.preset("tiny")
+    problem = mj.DesignProblem(found.joined, TEMPLATES, requirements=requirements_from_dict(pins))
+    check_robust(found, problem, settings)
+    resolved = problem.resolved
     names = [t.name for t in resolved.templates]
     assert resolved.allowed[:8].all() and (resolved.allowed[8:].sum(axis=1) == 1).all()
     assert resolved.allowed[8:, names.index("simba")].all()
@@ -153,9 +154,7 @@ def test_requirements_hold_in_every_model(folder, scenario):
         ({"limits": {"missed_deadlines": 0}}, "not limited over several"),
     ):
         with pytest.raises(InputError, match=words):
-            prepare_robust(
-                found, TEMPLATES, dataclasses.replace(settings, requirements=requirements_from_dict(demands))
-            )
+            check_robust(found, problem.replace(requirements=requirements_from_dict(demands)), settings)
 
 
 # ---------------------------------------------------------------- the price
@@ -263,10 +262,7 @@ def test_models_have_what_separate_evaluations_give():
 def test_plans_place_every_model_on_an_idle_package():
     """A plan's schedule of each model is the one that it gives this model alone on the same chiplets."""
     ensemble, made = case()
-    whole = design_space(
-        jax.random.key(0), Setup(ensemble.joined, TEMPLATES, TECHNOLOGY, PackageParameters()),
-        recast(made, np.float32), MohamConfig(orders=8), ensemble=ensemble,
-    )  # fmt: skip
+    whole = space_of(ensemble.joined, recast(made, np.float32), orders=8, ensemble=ensemble)
     genetics = whole.genetics
     plans = jax.vmap(lambda key: sample_plan(key, genetics, whole.plans))(jax.random.split(jax.random.key(1), 32))
     # All thresholds open: every chiplet may have any mapping, so that sizes do not join the models.
@@ -303,12 +299,14 @@ def test_plans_place_every_model_on_an_idle_package():
 SETTINGS = Settings.preset("tiny")
 SETTINGS = dataclasses.replace(
     SETTINGS,
-    moham=dataclasses.replace(
-        SETTINGS.moham, population=24, generations=6, chunk=3, archive=48, tiles=6, max_chiplets=6
-    ),
-    package=dataclasses.replace(SETTINGS.package, max_tiles=6),
+    moham=dataclasses.replace(SETTINGS.moham, population=24, generations=6, chunk=3, archive=48),
 )
+ROOM = PackageParameters(max_tiles=6)
 KINDS = tuple(load_templates(["simba", "shidiannao"]))
+
+
+def robust(ensemble, settings, **options):
+    return RobustSearch(ensemble, mj.DesignProblem(ensemble.joined, KINDS, ROOM), settings, **options).run()
 
 
 @pytest.fixture(scope="module")
@@ -319,14 +317,14 @@ def small():
         return Member(ApplicationModel(name, tuple(n for app in networks for n in app.networks)))
 
     ensemble = Ensemble((model("a", A), model("ab", A, B)), held_out=(model("b", B),), name="small")
-    problem = mj.DesignProblem(ensemble.everyone, templates=KINDS, package=SETTINGS.package)
+    problem = mj.DesignProblem(ensemble.everyone, templates=KINDS, package=ROOM)
     return ensemble, mj.sample_mappings(problem, count=24, seed=0)
 
 
 @pytest.fixture(scope="module")
 def result(small):
     ensemble, made = small
-    return robust_search(ensemble, KINDS, SETTINGS, tables=made, price=False)
+    return robust(ensemble, SETTINGS, tables=made, price=False)
 
 
 @pytest.fixture(scope="module")
@@ -416,15 +414,15 @@ def test_a_search_goes_on_where_it_was(small, result, tmp_path):
     ensemble, made = small
     half = dataclasses.replace(SETTINGS, moham=dataclasses.replace(SETTINGS.moham, generations=3))
     keep = CheckpointFile(tmp_path / "checkpoint.npz")
-    robust_search(ensemble, KINDS, half, tables=made, price=False, checkpoint=keep)
-    again = robust_search(ensemble, KINDS, SETTINGS, tables=made, price=False, checkpoint=keep, resume=True)
+    robust(ensemble, half, tables=made, price=False, checkpoint=keep)
+    again = robust(ensemble, SETTINGS, tables=made, price=False, checkpoint=keep, resume=True)
     assert again.nominal is None
     assert again.front.objectives.tobytes() == result.front.objectives.tobytes()
     for one, other in zip(again.front.models, result.front.models, strict=True):
         jax.tree.map(np.testing.assert_array_equal, one.designs, other.designs)
     worst = dataclasses.replace(ensemble, over="worst")
     with pytest.raises(InputError, match="other"):
-        robust_search(worst, KINDS, SETTINGS, tables=made, price=False, checkpoint=keep, resume=True)
+        robust(worst, SETTINGS, tables=made, price=False, checkpoint=keep, resume=True)
 
 
 @pytest.mark.slow
@@ -440,7 +438,7 @@ def test_packages_come_under_all_weights(result):
 def test_the_price_of_robustness(small, result, tmp_path):
     """Packages found for one model, with as many evaluations, reach less than half of the robust front over both."""
     ensemble, made = small
-    priced = robust_search(ensemble, KINDS, SETTINGS, tables=made)
+    priced = robust(ensemble, SETTINGS, tables=made)
     assert priced.front.objectives.tobytes() == result.front.objectives.tobytes()
     nominal, front = priced.nominal, priced.front.objectives
     assert nominal.search.history[-1]["evaluations"] == priced.history[-1]["evaluations"]
@@ -482,7 +480,7 @@ class Stopping(Silent):
 def test_a_search_that_is_stopped_has_its_packages_alone(small, tmp_path):
     """No layer of held-out models is mapped then, and nothing is searched for the nominal model."""
     ensemble, made = small
-    stopped = robust_search(ensemble, KINDS, SETTINGS, tables=made, listener=Stopping())
+    stopped = robust(ensemble, SETTINGS, tables=made, listener=Stopping())
     assert stopped.interrupted and stopped.nominal is None and len(stopped.front) > 0
     assert stopped.timings["reevaluation_s"] > 0
     assert stopped.front.held_out == () and stopped.rescheduler.apart is None
@@ -501,19 +499,19 @@ def test_a_front_of_several_models_is_finished_whole_or_as_far_as_it_came(small,
         yield state
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(codesign, "finishing", interrupted)
-    stopped = robust_search(ensemble, KINDS, SETTINGS, tables=made, checkpoint=joint)
+    monkeypatch.setattr(searching, "finishing", interrupted)
+    stopped = robust(ensemble, SETTINGS, tables=made, checkpoint=joint)
     assert stopped.interrupted and stopped.nominal is None and len(stopped.front) > 0
     assert stopped.history[-1]["generation"] == SETTINGS.moham.generations
     with pytest.raises(KeyboardInterrupt):
-        robust_search(ensemble, KINDS, SETTINGS, tables=made, checkpoint=joint, resume=True)
+        robust(ensemble, SETTINGS, tables=made, checkpoint=joint, resume=True)
 
 
 @pytest.mark.slow
 def test_where_the_front_of_the_nominal_model_is_cut_short_there_is_a_price(small, monkeypatch):
     """The front of packages, finished before, stays whole."""
     ensemble, made = small
-    whole, asked = codesign.finishing, []
+    whole, asked = searching.finishing, []
 
     def interrupted(*arguments, **settings):
         asked.append(arguments)
@@ -521,8 +519,8 @@ def test_where_the_front_of_the_nominal_model_is_cut_short_there_is_a_price(smal
         if len(asked) > 1:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(codesign, "finishing", interrupted)
-    stopped = robust_search(ensemble, KINDS, SETTINGS, tables=made)
+    monkeypatch.setattr(searching, "finishing", interrupted)
+    stopped = robust(ensemble, SETTINGS, tables=made)
     assert len(asked) == 2 and stopped.interrupted and stopped.nominal is not None
     assert [(row.model, row.role) for row in stopped.comparisons()] == [
         ("all models", "all"), ("a", "nominal"), ("ab", "searched"), ("b", "held out"),

@@ -6,18 +6,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from design_cases import TECHNOLOGY, TEMPLATES, application, recast, tables
+from design_cases import TEMPLATES, application, recast, space_of, tables
 from every_design import every_design, in_batches, objectives, plain_front, search_for
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters
+from mohamjax.problem import DesignProblem
 from mohamjax.problem.requirements import requirements_from_dict
-from mohamjax.problem.resolved import resolve
-from mohamjax.problem.space import design_space
-from mohamjax.schedule import Setup, report
-from mohamjax.search.codesign import Settings, prepare
+from mohamjax.schedule import report
 from mohamjax.search.config import MohamConfig, Rates
-from mohamjax.search.moham import design_problem, run
+from mohamjax.search.generations import Generations
+from mohamjax.search.moham import genetic_problem
 
 TWO = TEMPLATES[:2]
 INSTANCES = {
@@ -28,15 +27,14 @@ INSTANCES = {
     ),
 }
 # Some seeds in a hundred need more than 200 generations.
-CONFIG = MohamConfig(population=128, generations=275, tiles=2, max_chiplets=2, seeded=False, chunk=25)
+CONFIG = MohamConfig(population=128, generations=275, seeded=False, chunk=25)
 ENTRIES = 2
 
 
 def prepared(problem, package):
     """The space of a search, every design, and the true front."""
     made = recast(tables(problem, 1, entries=ENTRIES, templates=TWO, blocked=False, least=ENTRIES), np.float32)
-    technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
-    space = design_space(jax.random.key(0), Setup(problem, TWO, technology, package), made, CONFIG)
+    space = space_of(problem, made, templates=TWO, package=package)
     designs = every_design(problem, np.asarray(made.count))
     return space, designs, plain_front(objectives(designs, space.evaluation))
 
@@ -85,9 +83,8 @@ def test_the_search_finds_the_front_that_keeps_deadlines_from_ten_seeds(instance
     ]
     problem = dataclasses.replace(problem, networks=tuple(networks))
     made = recast(tables(problem, 1, entries=ENTRIES, templates=TWO, blocked=False, least=ENTRIES), np.float32)
-    technology = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), TECHNOLOGY)
-    resolved = resolve(requirements_from_dict({"limits": {"missed_deadlines": 0}}), problem, TWO, 2, 2)
-    space = design_space(jax.random.key(0), Setup(problem, TWO, technology, package), made, CONFIG, resolved)
+    limits = requirements_from_dict({"limits": {"missed_deadlines": 0}})
+    space = space_of(problem, made, templates=TWO, package=package, requirements=limits)
     missed = in_batches(lambda one: report(one, space.evaluation).tenants.missed, designs)
     keeps = missed == 0
     assert 0.01 < keeps.mean() < 0.9
@@ -104,17 +101,17 @@ def test_the_stability_rule_stops_at_the_first_generation_that_it_names(instance
     while not ends:  # a search whose later windows are the calmest
         seed += 1
         key = jax.random.key(seed)
-        whole = list(run(key, space, config))
+        whole = list(Generations(key, space, config))
         history = [value for _, progress in whole for value in progress.stability][1:]  # generation 0 is no step
         spread = [np.std(history[end - window : end]) for end in range(window, len(history) + 1)]
         # The first window that is calmer than all before it, and ends within a call.
         ends = [i for i in range(20, len(spread)) if spread[i] < min(spread[:i]) and (i + window) % CONFIG.chunk]
     expected = ends[0] + window
     settled = dataclasses.replace(config, stop="stability", window=window, delta=float(min(spread[: ends[0]])))
-    *_, (state, progress) = run(key, space, settled)
+    *_, (state, progress) = Generations(key, space, settled)
     assert progress.generation == expected and progress.stability[-1] == history[expected - 1]
     exactly = dataclasses.replace(config, generations=expected)
-    *_, (same, _) = run(key, space, exactly)
+    *_, (same, _) = Generations(key, space, exactly)
     for a, b in zip(*map(jax.tree.leaves, (state.archive, same.archive)), strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -122,7 +119,7 @@ def test_the_stability_rule_stops_at_the_first_generation_that_it_names(instance
 def test_rates_per_layer_change_some_layers_of_a_small_design_at_least(instance):
     """0.001 per layer is next to nothing on five layers: `least_layers` raises it, and 0 takes it as it is."""
     space, designs, _ = instance
-    vary = design_problem(dataclasses.replace(CONFIG, genes="layers")).vary
+    vary = genetic_problem(dataclasses.replace(CONFIG, genes="layers")).vary
     design = jax.tree.map(lambda leaf: jnp.asarray(leaf[len(leaf) // 2]), designs)
     off = Rates(**{field.name: 0.0 for field in dataclasses.fields(Rates)})
 
@@ -138,14 +135,12 @@ def test_rates_per_layer_change_some_layers_of_a_small_design_at_least(instance)
     assert 0.2 < changed(mapping_mutation=1e-6, least_layers=0.5) < changed(mapping_mutation=1e-6, least_layers=1.0)
 
 
-def test_a_search_has_the_tiles_of_its_package():
-    """Of a smaller package, rows beyond its tables would be read."""
+def test_a_design_has_no_more_chiplets_than_the_package_has_tiles():
     problem, package = application([[]]), PackageParameters(max_tiles=4)
-    with pytest.raises(InputError, match=r"package.max_tiles: is 4, the search has 16 tiles; make"):
-        prepare(problem, TWO, Settings(package=package))
-    with pytest.raises(InputError, match="is 4, the search has 2 tiles"):
-        design_space(
-            jax.random.key(0), Setup(problem, TWO, TECHNOLOGY, package), tables(problem, 1, templates=TWO), CONFIG
-        )
-    resolved = prepare(problem, TWO, Settings(package=package, moham=MohamConfig(tiles=4, max_chiplets=4)))
-    assert len(resolved.tiles) == 4
+    with pytest.raises(InputError, match=r"argument `max_chiplets`: 5 exceeds the 4 tiles of the package; lower it"):
+        DesignProblem(problem, TWO, package, max_chiplets=5)
+    with pytest.raises(InputError, match="argument `max_chiplets`: is 0; use 1 or more"):
+        DesignProblem(problem, TWO, package, max_chiplets=0)
+    whole = DesignProblem(problem, TWO, package)
+    assert len(whole.resolved.tiles) == 4 == whole.max_chiplets
+    assert whole.replace(max_chiplets=3).most_chiplets == 3

@@ -1,4 +1,4 @@
-"""The start of a search: precompiled programs, what goes wrong in a precompilation, the cache of programs, and `evaluation`."""
+"""The start of a search: programs compiled beside the mapper, what goes wrong there, their cache, and `bench`."""
 
 import json
 import os
@@ -16,25 +16,22 @@ import pytest
 import mohamjax as mj
 from mohamjax import benchmark
 from mohamjax.cli import main
-from mohamjax.cli.evaluation import _lines
+from mohamjax.cli.bench import _lines
 from mohamjax.emo.loop import light_generations
 from mohamjax.errors import InputError
-from mohamjax.hardware import fits, load_technology, load_templates
+from mohamjax.hardware import fits
 from mohamjax.mapper import MapperProgress, map_layers
 from mohamjax.runtime.programs import PROGRAMS, use_cache
 from mohamjax.runtime.struct import cast
-from mohamjax.schedule import Setup
-from mohamjax.search import Settings, batches, co_optimise, compile_search, finish, moham
-from mohamjax.search import precompile as precompilation
-from mohamjax.search.codesign import prepare
-from mohamjax.search.moham import design_problem
+from mohamjax.search import Search, Settings, batches, compile_search, finish, generations
+from mohamjax.search.moham import genetic_problem
 from mohamjax.search.precompile import Precompilation, made_up_designs, made_up_tables
 from mohamjax.workload import load_scenario
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LARGE = {
     "light_generations": [batches],
-    "opening": [batches, moham],
+    "opening": [batches, generations],
     "decode_all": [finish],
     "_neighbours": [finish],
     "_refit_all": [finish],
@@ -58,8 +55,8 @@ def settings():
 
 
 @pytest.fixture(scope="module")
-def templates():
-    return load_templates()
+def problem(application):
+    return mj.DesignProblem(application)
 
 
 def with_archive(settings, archive):
@@ -89,52 +86,56 @@ def calls(monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_searchs_own_thread_compiles_nothing_large(application, settings, templates, calls):
+def test_the_searchs_own_thread_compiles_nothing_large(problem, settings, calls):
     """The search's programs are called in the precompilation first; after it nothing is compiled anew."""
-    co_optimise(application, templates, settings)
-    assert {name for name, thread, _ in calls if thread == "precompilation"} == {name for name, _, _ in calls} == set(LARGE)
+    Search(problem, settings).run()
+    assert (
+        {name for name, thread, _ in calls if thread == "precompilation"}
+        == {name for name, _, _ in calls}
+        == set(LARGE)
+    )
     assert [call for call in calls if call[1] != "precompilation" and call[2]] == []
 
 
-def test_to_warm_makes_the_programs_of_a_search_and_no_others(application, settings, templates, calls):
+def test_to_warm_makes_the_programs_of_a_search_and_no_others(problem, settings, calls):
     """A search has made them before: what warming calls is there already, and all of it is called."""
-    co_optimise(application, templates, settings)
+    Search(problem, settings).run()
     precompiled = [key for key in PROGRAMS if "precompilation" in key]
     programs = set(PROGRAMS) - set(precompiled)
     calls.clear()
     for key in precompiled:
         del PROGRAMS[key]
-    compile_search(application, templates, settings)
+    compile_search(problem, settings)
     assert {name for name, _, _ in calls} == set(LARGE)
     assert [call for call in calls if call[2]] == []
     assert {key for key in PROGRAMS if "precompilation" not in key} == programs
 
 
-def test_a_rehearsal_changes_no_result(application, settings, templates, monkeypatch):
+def test_a_rehearsal_changes_no_result(problem, settings, monkeypatch):
     class Nothing:
         def __init__(self, *_):
             pass
 
         searched = reported = end = lambda self: None
 
-    with_one = co_optimise(application, templates, settings)
-    monkeypatch.setattr("mohamjax.search.codesign.Precompilation", Nothing)
-    without = co_optimise(application, templates, settings)
+    with_one = Search(problem, settings).run()
+    monkeypatch.setattr("mohamjax.search.search.Precompilation", Nothing)
+    without = Search(problem, settings).run()
     assert np.array_equal(with_one.front.objectives, without.front.objectives)
 
 
-def test_what_goes_wrong_in_a_rehearsal_is_told(application, settings, templates, monkeypatch):
+def test_what_goes_wrong_in_a_rehearsal_is_told(problem, settings, monkeypatch):
     def broken(*_, **__):
         raise RuntimeError("no compiler today")
 
-    monkeypatch.setattr(precompilation, "design_space", broken)
+    monkeypatch.setattr(mj.DesignProblem, "space", broken)
     other = with_archive(settings, 17)
     with pytest.raises(RuntimeError, match="no compiler today"):
-        co_optimise(application, templates, other)
+        Search(problem, other).run()
     assert not [key for key in PROGRAMS if "precompilation" in key and other.moham in key]
 
 
-def test_a_stop_by_hand_ends_a_rehearsal(application, settings, templates, monkeypatch):
+def test_a_stop_by_hand_ends_a_rehearsal(problem, settings, monkeypatch):
     """Ctrl-C while layers are mapped: what has not begun never does."""
     reported = []
     monkeypatch.setattr(Precompilation, "_search", lambda self: None)
@@ -144,19 +145,19 @@ def test_a_stop_by_hand_ends_a_rehearsal(application, settings, templates, monke
         progress(MapperProgress(problems=2, cached=0, done=0, evaluations=0, total=1, seconds=0.0))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mohamjax.search.codesign.map_layers", stopped)
+    monkeypatch.setattr("mohamjax.search.search.map_layers", stopped)
     ended = []
     end = Precompilation.end
     monkeypatch.setattr(Precompilation, "end", lambda self: (ended.append(self), end(self)))
     with pytest.raises(KeyboardInterrupt):
-        co_optimise(application, templates, with_archive(settings, 18))
+        Search(problem, with_archive(settings, 18)).run()
     assert len(ended) == 1
     ended[0]._pool.shutdown(wait=True)
     assert not reported
 
 
 @pytest.fixture
-def begun(application, settings, templates, monkeypatch):
+def begun(problem, settings, monkeypatch):
     """Begins a precompilation whose parts are given as functions; ends all of them in the end."""
     made = []
 
@@ -164,10 +165,7 @@ def begun(application, settings, templates, monkeypatch):
         monkeypatch.setattr(Precompilation, "_search", lambda self: search())
         monkeypatch.setattr(Precompilation, "_report", lambda self: report())
         own = with_archive(settings, archive)
-        resolved = prepare(application, templates, own)
-        made.append(
-            Precompilation(Setup(application, resolved.templates, load_technology(), own.package), resolved, own, own.plan_rates)
-        )
+        made.append(Precompilation(problem, own))
         return made[-1]
 
     yield begin
@@ -222,9 +220,9 @@ def test_after_a_search_that_failed_no_report_is_rehearsed(begun):
     assert reported == []
 
 
-def test_made_up_tables_have_the_shapes_of_real_ones(application, settings, templates):
-    technology = load_technology()
-    layers = application.unique_layers
+def test_made_up_tables_have_the_shapes_of_real_ones(problem, settings):
+    technology, templates = problem.technology, problem.resolved.templates
+    layers = problem.application.unique_layers
     real = map_layers(jax.random.key(0), layers, templates, technology, settings.mapper)
     made = made_up_tables(layers, templates, cast(technology, jnp.float32), settings.mapper.entries)
     assert jax.tree.structure(made) == jax.tree.structure(real)
@@ -233,10 +231,11 @@ def test_made_up_tables_have_the_shapes_of_real_ones(application, settings, temp
     assert np.array_equal(made.count > 0, real.count > 0)
 
 
-def test_made_up_designs_have_the_shapes_of_real_ones(application, settings, templates):
+def test_made_up_designs_have_the_shapes_of_real_ones(problem, settings):
     """Shapes alone would do; that each layer runs where it stands spares the evaluation numbers that are none."""
-    real = co_optimise(application, templates, settings).front.designs
-    made = made_up_designs(application, templates, settings.moham.tiles, 5)
+    real = Search(problem, settings).run().front.designs
+    application, templates = problem.application, problem.resolved.templates
+    made = made_up_designs(application, templates, problem.tiles, 5)
     for a, b in zip(jax.tree.leaves(made), jax.tree.leaves(real), strict=True):
         assert a.shape == (5, *b.shape[1:]) and a.dtype == b.dtype
     for layer, u in enumerate(application.unique_of_layer):
@@ -245,11 +244,11 @@ def test_made_up_designs_have_the_shapes_of_real_ones(application, settings, tem
     assert sorted(made.order[0]) == list(range(made.order.shape[1]))
 
 
-def test_individuals_grown_together_are_those_grown_one_by_one(application, settings, templates):
+def test_individuals_grown_together_are_those_grown_one_by_one(problem, settings):
     """Immigrants and children are completed and decoded in one batch; each depends on its own draft alone."""
-    problem = mj.DesignProblem(application, templates)
-    space = problem.arrays(made_up_tables(application.unique_layers, templates, load_technology(), 6))
-    search = design_problem(settings.moham)
+    layers, templates = problem.application.unique_layers, problem.resolved.templates
+    space = problem.arrays(made_up_tables(layers, templates, problem.technology, 6))
+    search = genetic_problem(settings.moham)
     drawn = jax.jit(search.random)
     keys = jax.random.split(jax.random.key(3), 12)
     together = drawn(keys, space)
@@ -289,11 +288,11 @@ def test_a_cache_that_cannot_be_made_is_refused(tmp_path):
 @pytest.mark.slow
 def test_bench_measures_every_population(networks, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(benchmark, "generations", light_generations)  # the program of the other tests
-    out = tmp_path / "evaluation.json"
-    command = ["evaluation", networks[0], "--populations", "32", "--repeats", "1", "--out", str(out)]
+    out = tmp_path / "bench.json"
+    command = ["bench", networks[0], "--populations", "32", "--repeats", "1", "--out", str(out)]
     assert main([*command, "--json"]) == 0
     found = json.loads(out.read_text())
-    assert found["format"] == "evaluation/1" and found["cores"] >= 1 and found["versions"]["jax"] == jax.__version__
+    assert found["format"] == "bench/1" and found["cores"] >= 1 and found["versions"]["jax"] == jax.__version__
     assert found["mapper"]["mappings_per_s"] > 0
     (row,) = found["populations"]
     assert row["population"] == 32 and row["designs_per_s"] > 0 and row["generation_designs_per_s"] > 0
@@ -313,8 +312,8 @@ def test_bench_says_of_what_the_figures_beside_it_are(monkeypatch, capsys):
             row | {"population": 4096, "committed": None},
         ],
     }  # fmt: skip
-    monkeypatch.setattr(benchmark, "evaluation", lambda *_, **__: found)
-    assert main(["evaluation"]) == 0
+    monkeypatch.setattr(benchmark, "bench", lambda *_, **__: found)
+    assert main(["bench"]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert shown[-1] == f"elsewhere (1): {measured}" and "commit" in measured and "cores of" in measured
     beside = [line for line in shown if line.endswith("(1)")]
@@ -330,7 +329,7 @@ def test_the_figures_beside_are_those_of_the_table():
 
 def test_bench_refuses_sizes_that_are_none():
     with pytest.raises(InputError, match="is 2"):
-        benchmark.evaluation(populations=[2])
+        benchmark.bench(populations=[2])
 
 
 def test_warm_refuses_to_keep_nothing(capsys):

@@ -5,7 +5,7 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
-from design_cases import TECHNOLOGY, TEMPLATES, evaluation, chains, random_designs, reports, tables
+from design_cases import TECHNOLOGY, TEMPLATES, chains, evaluation, random_designs, reports, tables
 
 from mohamjax.hardware import COMPONENT_CLASSES, Mac, component_leakage, mac_leakage, resize, template_arrays
 

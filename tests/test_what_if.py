@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from design_cases import LEVELS, TECHNOLOGY, TEMPLATES, evaluation, chains, random_designs, reports, tables
+from design_cases import LEVELS, TECHNOLOGY, TEMPLATES, chains, evaluation, random_designs, reports, tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -116,7 +116,7 @@ SEPARATE = {
 
 
 def test_variants_equal_evaluations_of_their_own(nominal):
-    """Every parameter, each against a evaluation that was made with the other number."""
+    """Every parameter, each against an evaluation that was made with the other number."""
     now = nominal_variant(nominal.evaluation)
     known = known_parameters(nominal)
     variants = []

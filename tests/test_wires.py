@@ -9,7 +9,7 @@ import numpy as np
 import plain_timeloop
 import pytest
 from design_cases import LEVELS as DESIGN_LEVELS
-from design_cases import TECHNOLOGY, TEMPLATES, evaluation, chains, random_designs, reports, tables, wires_of
+from design_cases import TECHNOLOGY, TEMPLATES, chains, evaluation, random_designs, reports, tables, wires_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_nests import LEVELS, random_layer_and_mapping, random_machine, stack
@@ -17,7 +17,7 @@ from random_nests import LEVELS, random_layer_and_mapping, random_machine, stack
 from mohamjax.hardware import PackageParameters
 from mohamjax.mapping import count_accesses, hop_columns, least_hops, wires
 from mohamjax.mapping.wires import _axis_sizes
-from mohamjax.schedule import Setup, report, evaluation_arrays
+from mohamjax.schedule import Setup, evaluation_arrays, report
 
 BATCH = 8
 
@@ -155,7 +155,7 @@ def test_stated_sizes_are_counted():
 
 
 def test_a_size_that_was_not_counted_has_infinite_energy():
-    """Not that of the next larger array: a long axis, a chiplet of stated size, and a evaluation that was not told of it."""
+    """Not that of the next larger array: a long axis, a chiplet of stated size, an evaluation not told of it."""
     level = TEMPLATES[0].level_names.index("shared_glb")
     levels = list(TEMPLATES[0].levels)
     levels[level] = dataclasses.replace(levels[level], fanout=(64, 2))
