@@ -30,11 +30,11 @@ from mohamjax.io import mapping_cache
 from mohamjax.io.files import csv_text, write_text
 from mohamjax.mapper import MapperConfig
 from mohamjax.mapping import MappingTables
+from mohamjax.problem import DesignProblem
 from mohamjax.problem.plan_tables import WEIGHTS, mapping_scores
 from mohamjax.runtime.struct import cast
 from mohamjax.schedule import Design, Evaluated, isolated_cycles, reevaluate
 from mohamjax.schedule.setup import Setup
-from mohamjax.problem import DesignProblem
 from mohamjax.search import BUDGETS, Search, SearchResult, Settings
 from mohamjax.search.remap import ChipletSample, map_again, with_room
 from mohamjax.workload import SCENARIOS, load_scenario

@@ -17,7 +17,7 @@ BASE = {"dims", "errors", "folders", "forms", "reader", "runtime", "text", "vers
 
 MODEL = {"mapping", "hardware", "workload", "emo"}
 BELOW_SEARCH = {"mapper", "problem", "schedule", *MODEL}
-BESIDE = {"jobs", "robust", "unico", "whatif"}
+BESIDE = ("jobs", "robust", "unico", "whatif")
 
 ARROWS = {
     "runtime": set(),
@@ -29,7 +29,7 @@ ARROWS = {
     "problem": {"schedule", *MODEL},
     "mapper": {"problem", "schedule", *MODEL},
     "search": BELOW_SEARCH,
-    **dict.fromkeys(BESIDE, {"search", *BELOW_SEARCH}),
+    **{room: {"search", *BELOW_SEARCH} for room in BESIDE},
     "plot": {"schedule", "robust", "whatif", *MODEL},
     "page": {"schedule", *MODEL},
     "io": {"search", *BESIDE, *BELOW_SEARCH},
