@@ -21,8 +21,8 @@ import tempfile
 import time
 
 import numpy as np
-from report import Report, when_and_where
-from search_problem import LAYERS, arguments_of, command, paragraphs
+from report import Report, header
+from search_problem import LAYERS, arguments_of, paragraphs
 
 from mohamjax.workload import SCENARIOS
 
@@ -58,7 +58,7 @@ def main() -> None:
     parser.add_argument("--out", type=pathlib.Path, help="write the table as Markdown")
     arguments = parser.parse_args()
     report = Report()
-    report.say(f"{when_and_where()}; {command()}: medians of {arguments.seeds} seeds.", "")
+    report.say(f"{header()}: medians of {arguments.seeds} seeds.", "")
     report.say(paragraphs(__doc__)[1], "")
     report.head("scenario", "method", "hypervolume", "least", "most", "asked", "evaluations", "seconds")
     for scenario in arguments.scenarios.split(","):

@@ -24,7 +24,7 @@ import time
 
 import jax
 import numpy as np
-from report import Report, when_and_where
+from report import Report, header
 
 import mohamjax as mj
 from mohamjax.io import designs_document, dump_json, problem_document
@@ -177,8 +177,7 @@ def main() -> None:
     report = Report()
     report.say(f"# Imported schedules of `{arguments.scenario}` per CPU second")
     report.say(
-        f"\n`python experiments/batch_schedules.py --bulk {arguments.bulk} --lines {arguments.lines} --designs "
-        f"{arguments.designs}`, {when_and_where()}. "
+        f"\n{header()}. "
         f"{len(drawn.problem.application.layers)} layers, random schedules over up to {arguments.mappings} random "
         f"mappings of a set. Ratios are to designs in memory (single precision, "
         f"{AT_ONCE} at a time), measured between the blocks of the file.\n"

@@ -27,7 +27,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from report import when_and_where
+from report import header
 
 from mohamjax.hardware import load_technology, load_templates, template_arrays
 from mohamjax.mapping import constraints, evaluate_batch, map_space
@@ -110,7 +110,7 @@ def report(options: argparse.Namespace, rows: list[tuple[str, ...]], pairs: int)
     lines = [
         "# Speed of the loop-nest cost model",
         "",
-        f"`experiments/bench_cost_model.py`, {when_and_where()}, {precision} precision, blocks of "
+        f"{header()}, {precision} precision, blocks of "
         f"{options.block} mappings. "
         f"Scenario {options.scenario}, {options.layers} layers on every packaged template that runs them: {pairs} "
         "pairs, mixed in each batch; one compilation per batch size serves them all.",

@@ -23,6 +23,7 @@ import time
 import jax
 import jax.numpy as jnp
 import numpy as np
+from report import header
 
 from mohamjax import emo
 from mohamjax.emo import evolve
@@ -235,7 +236,7 @@ def main() -> None:
     print(text, end="")
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(f"{text}\n{(__doc__ or '').strip()}\n" if options.what == "quality" else text)
+        options.out.write_text(f"{header()}.\n\n{text}")
 
 
 if __name__ == "__main__":

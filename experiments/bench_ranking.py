@@ -16,7 +16,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from report import Report, when_and_where
+from report import Report, header
 
 from mohamjax import emo
 
@@ -75,7 +75,7 @@ def main() -> None:
     arguments = parser.parse_args()
 
     report = Report()
-    report.say(f"{when_and_where()}.", "", (__doc__ or "").split("\n\n")[2].strip(), "")
+    report.say(f"{header()}.", "", (__doc__ or "").split("\n\n")[2].strip(), "")
     columns = ("population", "rows", "fronts", "peel_ms", "blocked_ms", "wide_ms", "crowding_ms", "survive_ms")
     report.head(*columns)
     for kind in arguments.populations:

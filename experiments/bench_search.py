@@ -26,7 +26,7 @@ import time
 
 import jax
 import jax.numpy as jnp
-from report import Report, when_and_where
+from report import Report, header
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
 PARTS = ("breeding", "evaluation", "survival")
@@ -125,7 +125,7 @@ def main() -> None:
         print(json.dumps(measure(scenarios[0], sizes[0], arguments.genes, arguments.parts)))
         return
     report = Report()
-    report.say(f"{when_and_where()}; {arguments.genes}.", "", (__doc__ or "").split("\n\n")[1].strip(), "")
+    report.say(f"{header()}; {arguments.genes}.", "", (__doc__ or "").split("\n\n")[1].strip(), "")
     heads = [
         "scenario",
         "population",

@@ -17,12 +17,9 @@ import argparse
 import collections
 import csv
 import pathlib
-import shlex
-import subprocess
-import sys
 
 import numpy as np
-from report import Report, when_and_where
+from report import Report, header
 
 from mohamjax import emo
 
@@ -57,11 +54,6 @@ def counts(rows: list[dict[str, str]]) -> str:
     return ", ".join(f"{name} {n / max(total.total(), 1):.0%}" for name, n in total.items() if n)
 
 
-def commit() -> str:
-    told = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    return told.stdout.strip() or "unknown"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sides", nargs="+", metavar="NAME=FOLDER")
@@ -70,7 +62,7 @@ def main() -> None:
     sides = {name: fronts(pathlib.Path(folder)) for name, folder in (side.split("=", 1) for side in options.sides)}
     report = Report()
     report.say(f"# Fronts of {' and '.join(sides)} in one box", "")
-    report.say(f"{when_and_where()}; commit {commit()}; `python {' '.join(map(shlex.quote, sys.argv))}`.", "")
+    report.say(f"{header()}.", "")
     fastest = [f"latency at {a} mm^2 [ms]" for a in AREAS]
     report.head("scenario", "side", "seeds", "designs", "hypervolume", "fastest [ms]", *fastest, "chiplets")
     for scenario in dict.fromkeys(s for side in sides.values() for s in side):

@@ -39,14 +39,13 @@ import time
 
 import jax
 import numpy as np
-from report import Report, when_and_where
+from report import Report, header
 from scipy.stats import mannwhitneyu, wilcoxon
 from search_problem import (
     LAYERS,
     TUNED,
     Case,
     arguments_of,
-    command,
     direct_problem,
     merit,
     paragraphs,
@@ -281,7 +280,7 @@ def main() -> None:
     report = Report()
     said = paragraphs(__doc__)
     report.say(
-        f"{when_and_where()}; {command()}: {arguments.seeds} seeds, populations of {arguments.population}, archives of "
+        f"{header()}: {arguments.seeds} seeds, populations of {arguments.population}, archives of "
         f"{arguments.archive}, mapping tables of the budget `{arguments.budget}`. {TUNED}",
         "",
         said[1],

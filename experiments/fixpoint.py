@@ -22,8 +22,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from report import Report, when_and_where
-from search_problem import TUNED, Clock, arguments_of, command, merit, paragraphs, read_rows
+from report import Report, header
+from search_problem import TUNED, Clock, arguments_of, merit, paragraphs, read_rows
 
 from mohamjax.hardware import PackageParameters
 from mohamjax.io import mapping_cache
@@ -229,8 +229,7 @@ def main() -> None:
     report = Report()
     sizes = "".join(f", {name} {value}" for name, value in changes.items())
     report.say(
-        f"{when_and_where()}; {command()}: medians of {arguments.seeds} seeds, budget `{arguments.budget}`{sizes}. "
-        f"{TUNED}",
+        f"{header()}: medians of {arguments.seeds} seeds, budget `{arguments.budget}`{sizes}. {TUNED}",
         "",
         paragraphs(__doc__)[1],
         "",

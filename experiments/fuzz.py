@@ -24,6 +24,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 import fuzz_documents  # noqa: E402
 import fuzzing  # noqa: E402
 import numpy as np  # noqa: E402
+from report import header  # noqa: E402
 
 PATIENCE = 15 * fuzzing.SECONDS  # of a worker that says nothing: what Python cannot stop, or a machine that is busy
 MOST_BYTES = 1 << 16  # of a finding that is kept
@@ -141,7 +142,7 @@ def table(counts: collections.Counter, longest: float, minutes: float, seed: int
     failed = total - sum(n for (_, _, kind), n in counts.items() if kind in ("result", "refused"))
     lines = [
         "# Fuzzing of every reader", "",
-        f"`experiments/fuzz.py --minutes {minutes:g} --seed {seed} --workers {workers}`: {total:,} inputs, {failed}"
+        f"{header()}: {total:,} inputs, {failed}"
         f" that gave neither a result nor one clear line within {fuzzing.SECONDS} s of processor time and"
         f" {fuzzing.MEGABYTES} MB. The longest took {longest:.1f} s.", "",
         f"| reader | inputs made by | {' | '.join(kinds)} |", f"| --- | --- |{' --- |' * len(kinds)}",

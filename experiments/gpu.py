@@ -34,7 +34,7 @@ import gpu_model
 import jax
 import jax.numpy as jnp
 import numpy as np
-from report import Report, when_and_where
+from report import Report, header
 
 from mohamjax.emo.loop import generations, start
 from mohamjax.hardware import fits, load_technology, load_templates, template_arrays
@@ -442,7 +442,7 @@ def main() -> None:
         return
     real = jax.default_backend() != "cpu"
     report = Report()
-    report.say(f"{when_and_where()}.", "")
+    report.say(f"{header()}.", "")
     wanted = chosen(real, options.only, options.without)
     if real:
         report.say(

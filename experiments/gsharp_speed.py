@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from gsharp_cases import case_table
-from report import Report, when_and_where
+from report import Report, header
 
 from mohamjax.jobs import (
     DEFAULT_RATES,
@@ -78,9 +78,7 @@ def main() -> None:
     parser.add_argument("--out", type=pathlib.Path, help="also write the tables to this file")
     arguments = parser.parse_args()
     report = Report()
-    report.say(
-        "# Speed of G#'s evaluation", "", f"`experiments/gsharp_speed.py`, {when_and_where()}. 100 jobs on S4 at 1"
-    )
+    report.say("# Speed of G#'s evaluation", "", f"{header()}. 100 jobs on S4 at 1")
     report.say("byte/cycle, single precision; the smallest of several times, compile time apart.", "")
     problem = job_problem(case_table("mix0", "S4", 1))
     jobs = problem.mask.shape[0]

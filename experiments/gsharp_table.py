@@ -26,6 +26,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from gsharp_cases import CASES, PUBLIC, TUNED, case_table, public_results
+from report import header
 
 from mohamjax.jobs import (
     HEURISTICS,
@@ -217,7 +218,7 @@ def report(arguments) -> None:
     lines = [
         "# G# and its baselines on the reference batches",
         "",
-        f"Made by `experiments/gsharp_table.py report` from {sources}. Every search spends {EVALUATIONS:,}",
+        f"{header()}, from {sources}. Every search spends {EVALUATIONS:,}",
         "evaluations (the seeding heuristics of `gsharp` count among them). LB cores are `LB_rs`, bandwidth demand is",
         "`as-released`. Numbers are makespans over the lower bound of the case (1.000 is optimal): the median over",
         "seeds and, where they differ, the quartiles. The bound is `search/jobs/bounds.py`'s; the one without stalls",

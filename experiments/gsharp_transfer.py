@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from gsharp_cases import case_table, fresh_table
-from report import Report, when_and_where
+from report import Report, header
 
 from mohamjax.jobs import (
     DEFAULT_RATES,
@@ -184,7 +184,7 @@ def main() -> None:
     report.say(
         "# Transfer and ablation of G#",
         "",
-        f"`experiments/gsharp_transfer.py`, {when_and_where()}.",
+        f"{header()}.",
         "LB cores are `LB_rs`, bandwidth demand is `as-released`.",
         "",
     )

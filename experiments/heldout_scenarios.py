@@ -19,8 +19,8 @@ import pathlib
 import jax
 import numpy as np
 from compare_search import holm, p_value
-from report import Report, when_and_where
-from search_problem import LAYERS, Clock, arguments_of, command, merit, paragraphs, prepared, schedules, searched, sized
+from report import Report, header
+from search_problem import LAYERS, Clock, arguments_of, merit, paragraphs, prepared, schedules, searched, sized
 from search_problem import spent as evaluations_of
 
 from mohamjax.hardware import PackageParameters
@@ -133,7 +133,7 @@ def main() -> None:
             lines.append(((*row, f"{max(values):.4f}", share), test))
     corrected, report = holm(tests), Report()
     report.say(
-        f"{when_and_where()}; {command()}: {arguments.seeds} seeds, populations of {arguments.population}, archives of "
+        f"{header()}: {arguments.seeds} seeds, populations of {arguments.population}, archives of "
         f"{arguments.archive}, mapping tables of the budget `{arguments.budget}`. Nothing was tuned on these "
         "scenarios.",
         "",

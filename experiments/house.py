@@ -12,7 +12,7 @@ import pathlib
 import re
 import subprocess
 
-from report import Report, when_and_where
+from report import Report, header
 
 CARGO = {"application", "templates", "technology", "package", "tables", "wires", "site", "resolved"}
 """Names of what a design problem consists of: a function that takes three or more of them takes the problem apart.
@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--out", type=pathlib.Path, help="write the table as Markdown")
     options = parser.parse_args()
     report = Report()
-    report.say(f"`python experiments/house.py`, {when_and_where()}.", "")
+    report.say(f"{header()}.", "")
     report.head(
         "commit", "files", "lines", "functions", f"carry {MOST_CARGO} or more of 7",
         f"more than {MOST_PARAMETERS} parameters", f"more than {MOST_LINES} lines", "`Any`",

@@ -11,11 +11,11 @@ scheduler, which is thinned where it is larger; `thinned` is the true front thin
 
 import argparse
 import dataclasses
-import datetime
 import pathlib
 
 import jax
 import numpy as np
+from report import header
 
 from mohamjax import emo
 from mohamjax.hardware import load_technology, load_templates
@@ -101,7 +101,7 @@ def main() -> None:
     true = true_fronts()
     runs = [searched(seed, config) for seed in range(options.seeds)]
     lines = [
-        f"{datetime.date.today()}, JAX {jax.__version__}, {options.seeds} seeds, {config}.",
+        f"{header()}: {options.seeds} seeds, {config}.",
         "",
         (__doc__ or "").split("\n\n")[-1].strip(),
         "",

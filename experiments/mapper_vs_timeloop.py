@@ -20,7 +20,6 @@ searches and those of our one.
 
 import argparse
 import csv
-import datetime
 import pathlib
 import time
 from collections.abc import Sequence
@@ -28,6 +27,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from report import header
 
 from mohamjax.hardware import Dataflow, LevelRule, Template, load_technology
 from mohamjax.io.samples import read_architectures, read_samples
@@ -136,8 +136,7 @@ def main() -> None:
                 ratios[name, layer][metric].append(float(theirs / ours[metric].min()))
 
     lines = [
-        f"{datetime.date.today()}, JAX {jax.__version__}, --seeds {options.seeds}"
-        f"{', --one-axis' if options.one_axis else ''}, {config}.",
+        f"{header()}: {config}.",
         "",
         (__doc__ or "").split("\n\n", 2)[-1].strip(),
         "",

@@ -14,9 +14,9 @@ import dataclasses
 import pathlib
 
 import numpy as np
-from report import Report, when_and_where
+from report import Report, header
 from scipy.stats import mannwhitneyu
-from search_problem import arguments_of, command, merit, paragraphs, prepared, searched, sized
+from search_problem import arguments_of, merit, paragraphs, prepared, searched, sized
 
 from mohamjax.hardware import PackageParameters
 from mohamjax.hardware.package import CONTENTION
@@ -60,7 +60,7 @@ def main() -> None:
 
     report = Report()
     report.say("# Position mutation under contention of the mesh", "", *paragraphs(__doc__)[1:2], "")
-    report.say(f"{command()}, {when_and_where()}. {arguments.seeds} seeds.", "")
+    report.say(f"{header()}. {arguments.seeds} seeds.", "")
     report.head("measure", *(f"{name}: median (least to most)" for name in found), "p")
     for measure in ("hypervolume", "latency [s]"):
         values = [np.asarray(rows[measure], np.float64) for rows in found.values()]

@@ -16,9 +16,9 @@ import pathlib
 
 import jax
 import numpy as np
-from report import Report, when_and_where
+from report import Report, header
 from scipy.stats import wilcoxon
-from search_problem import Clock, arguments_of, command, paragraphs, prepared
+from search_problem import Clock, arguments_of, paragraphs, prepared
 
 from mohamjax.emo import hypervolume
 from mohamjax.mapper import network_choices
@@ -58,7 +58,7 @@ def main() -> None:
     config = NetworkConfig()
     spent = config.generations * (config.population + config.immigrants)
     head = f"{arguments.seeds} seeds, {spent:,} evaluations each, mapping tables of the budget `{arguments.budget}`."
-    report.say(f"{when_and_where()}; {command()}: {head}", "", paragraphs(__doc__)[1], "")
+    report.say(f"{header()}: {head}", "", paragraphs(__doc__)[1], "")
     report.head("scenario", "cases", "refitted", "median", "least", "better", "p")
     for scenario in arguments.scenarios.split(","):
         case = prepared(scenario, arguments.budget)

@@ -21,7 +21,6 @@ import dataclasses
 import itertools
 import math
 import pathlib
-import subprocess
 import tempfile
 import time
 from typing import Any
@@ -29,8 +28,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from report import Report, when_and_where
-from search_problem import command, paragraphs
+from report import Report, header
+from search_problem import paragraphs
 
 import mohamjax as mj
 from mohamjax.hardware import template_arrays
@@ -177,10 +176,9 @@ def main() -> None:
     parser.add_argument("--keep", type=pathlib.Path, help="folder of the searches' checkpoints, to judge them again")
     parser.add_argument("--out", type=pathlib.Path)
     arguments = parser.parse_args()
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     report = Report()
     report.say("# Fronts closed over places", "", *[line for text in paragraphs(__doc__)[1:4] for line in (text, "")])
-    report.say(f"{command()}, commit {commit}, {when_and_where()}.", "")
+    report.say(f"{header()}.", "")
     report.head(
         "scenario", "closed", "designs", "with a chiplet below 1 %", "dominated by places", "by dropping", "by both",
         "closing: rounds", "evaluations", "replaced", "seconds", "search [s]", "hypervolume",

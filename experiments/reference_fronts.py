@@ -21,7 +21,7 @@ import pathlib
 
 import jax
 import numpy as np
-from report import Report, when_and_where
+from report import Report, header
 from search_problem import (
     REFERENCE,
     RESULTS,
@@ -29,7 +29,6 @@ from search_problem import (
     Case,
     Clock,
     arguments_of,
-    command,
     direct_problem,
     merit,
     paragraphs,
@@ -162,7 +161,7 @@ def main() -> None:
 
     report = Report()
     report.say(
-        f"{when_and_where()}; last: {command()}. Tables of the budget `{arguments.budget}`, seed 0. {TUNED}", "",
+        f"{header()} (the last run). Tables of the budget `{arguments.budget}`, seed 0. {TUNED}", "",
         paragraphs(__doc__)[1], "",
     )  # fmt: skip
     for scenario in fronts:

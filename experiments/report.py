@@ -1,10 +1,15 @@
-"""Tables of the experiments: printed as they come, and written as Markdown with their date and machine."""
+"""Tables of the experiments: printed as they come, and written as Markdown below what made them."""
 
 import datetime
 import os
 import pathlib
+import shlex
+import subprocess
+import sys
 
 import jax
+
+import mohamjax
 
 
 class Report:
@@ -30,8 +35,27 @@ class Report:
             out.write_text("\n".join(self.lines) + "\n")
 
 
-def when_and_where() -> str:
-    """Date and machine, for the head of a table."""
+def command() -> str:
+    """The command line of this run."""
+    script = pathlib.Path(sys.argv[0])
+    return shlex.join(["python", f"experiments/{script.name}", *sys.argv[1:]])
+
+
+def commit() -> str:
+    """The commit of the package that runs, and whether files have changed since."""
+    folder = pathlib.Path(mohamjax.__file__).parent
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=False)
+        return done.stdout.strip()
+
+    short = git("rev-parse", "--short", "HEAD") or "unknown"
+    return f"{short}, with changes" if git("status", "--porcelain", "--", ".") else short
+
+
+def header() -> str:
+    """What made a table: command, commit, date and machine."""
     device = jax.devices()[0]
     what = f"{os.cpu_count()} cores of a shared server" if device.platform == "cpu" else device.device_kind
-    return f"{datetime.date.today().isoformat()}: {what}, load {os.getloadavg()[0]:.1f}, JAX {jax.__version__}"
+    machine = f"{what}, load {os.getloadavg()[0]:.1f}, JAX {jax.__version__}"
+    return f"`{command()}` at commit {commit()}, {datetime.date.today().isoformat()}: {machine}"

@@ -22,9 +22,9 @@ import time
 
 import jax
 import numpy as np
-from report import Report, when_and_where
+from report import Report, header
 from scipy.stats import binomtest
-from search_problem import command, paragraphs
+from search_problem import paragraphs
 
 from mohamjax import emo
 from mohamjax.hardware import load_technology, load_templates, packaged_templates
@@ -187,7 +187,7 @@ def main() -> None:
     report = Report()
     report.say("# Robust fronts", "", *paragraphs(__doc__)[1:2], "")
     report.say(
-        f"`{command().strip('`')}`, {when_and_where()}. {len(rows)} seeds of {int(rows[0]['evaluations']):,} "
+        f"{header()}. {len(rows)} seeds of {int(rows[0]['evaluations']):,} "
         f"evaluations each search, {column('cpu_s').sum() / 60:.1f} CPU minutes without the mapper. Median (least to "
         "most); p: exact two-sided sign test over the seeds.",
         "",

@@ -12,7 +12,6 @@ import functools
 import gzip
 import io
 import pathlib
-import shlex
 import sys
 import time
 
@@ -240,12 +239,6 @@ def write_fronts(fronts: dict[str, tuple[np.ndarray, list[tuple[str, str]]]], fi
 def arguments_of(text: str | None) -> argparse.ArgumentParser:
     """A parser with the module's docstring."""
     return argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
-
-
-def command() -> str:
-    """The command line of this run, for a table."""
-    script = pathlib.Path(sys.argv[0])
-    return f"`python experiments/{script.name} {shlex.join(sys.argv[1:])}`"
 
 
 def paragraphs(text: str | None) -> list[str]:

@@ -18,8 +18,8 @@ import time
 
 import jax
 import numpy as np
-from report import Report, when_and_where
-from search_problem import LAYERS, TUNED, Case, Clock, arguments_of, command, paragraphs, prepared, schedules
+from report import Report, header
+from search_problem import LAYERS, TUNED, Case, Clock, arguments_of, paragraphs, prepared, schedules
 
 from mohamjax.problem.plan_tables import plan_tables
 from mohamjax.schedule import Design, isolated_cycles
@@ -66,7 +66,7 @@ def main() -> None:
     arguments = parser.parse_args()
     report, clock = Report(), Clock()
     report.say(
-        f"{when_and_where()}; {command()}: {arguments.seeds} seeds, populations of {arguments.population} (new) and "
+        f"{header()}: {arguments.seeds} seeds, populations of {arguments.population} (new) and "
         f"{arguments.old_population or arguments.population} (old), archives of {arguments.archive}, mapping tables of "
         f"the budget `{arguments.budget}`. {TUNED}",
         "",

@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 
-from report import Report, when_and_where
+from report import Report, header
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
 _DONE = re.compile(
@@ -80,7 +80,7 @@ def main() -> None:
     arguments = parser.parse_args()
     checkouts = {"here": HERE} | ({"there": arguments.against.resolve()} if arguments.against else {})
     report = Report()
-    report.say(f"{when_and_where()}; {arguments.scenario}, medians of {arguments.repeats}.", "")
+    report.say(f"{header()}; {arguments.scenario}, medians of {arguments.repeats}.", "")
     report.say((__doc__ or "").split("\n\n")[1].strip(), "")
     report.head("budget", "caches", "checkout", "seconds", "of the processor", "share of the other's seconds")
     for budget in arguments.budgets.split(","):

@@ -18,7 +18,7 @@ import pathlib
 
 import jax
 import numpy as np
-from report import when_and_where
+from report import header
 
 from mohamjax.hardware.sram import sram_curves, sram_lookup
 from mohamjax.hardware.technology import SRAM_COLUMNS, packaged_sram_rows, packaged_technologies
@@ -128,7 +128,7 @@ def chiplets() -> str:
 
 
 def main() -> None:
-    print(f"{when_and_where()}; `python experiments/technology_error.py`.\n")
+    print(f"{header()}.\n")
     print("Absolute relative errors in percent: median / 90 % / largest.\n")
     print("## Sizes drawn between rows and widths, asked of CACTI\n\n" + table(drawn()) + "\n")
     print("## All sizes of chiplets of the packaged templates, asked of CACTI\n\n" + chiplets() + "\n")

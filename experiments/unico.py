@@ -30,6 +30,7 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 import unico_tables as tables
+from report import header
 from unico_runs import (
     ABLATED,
     MEASURED_COLUMNS,
@@ -426,7 +427,7 @@ def main() -> None:
     text = PIECES[options.piece](runs, TIERS[options.tier], options)
     if runs.left:
         text += f"\n{runs.left} searches are still to be done: start the piece again.\n"
-    heading = f"# UNICO: {options.piece}, tier {options.tier}\n\n"
+    heading = f"# UNICO: {options.piece}, tier {options.tier}\n\n{header()}.\n\n"
     write_text(options.out / f"unico_{options.piece}_{options.tier}.md", heading + text)
     print(text)
 

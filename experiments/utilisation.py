@@ -10,13 +10,10 @@ own.
 
 import argparse
 import pathlib
-import shlex
-import sys
 
 import jax
 import numpy as np
-from compare_fronts import commit
-from report import Report, when_and_where
+from report import Report, header
 
 from mohamjax.io import evaluate_designs
 from mohamjax.schedule import LOW, LayerUse, by_type, layer_use, layers_of_little_use
@@ -29,7 +26,7 @@ def main() -> None:
     options = parser.parse_args()
     report = Report()
     report.say("# What layers make of their chiplets", "")
-    report.say(f"{when_and_where()}; commit {commit()}; `python {' '.join(map(shlex.quote, sys.argv))}`.", "")
+    report.say(f"{header()}.", "")
     report.head(
         "front", "designs", "type", "layers", "share of busy time", "MACs/cycle", "utilisation", "largest", "compute",
         "buffers", "off-chip",

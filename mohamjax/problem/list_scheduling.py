@@ -269,7 +269,7 @@ def padded_rows(rows: Sequence[Sequence[int]], length: int, filler: int) -> np.n
 
 
 def list_scheduler(setup: Setup, tables: MappingTables, resolved: ResolvedRequirements) -> ListScheduler:
-    """List scheduling over the application and its tables, under the requirements of a resolved."""
+    """List scheduling over the application and its tables, under the requirements."""
     application = setup.application
     unique = np.asarray(application.unique_of_layer)
     able = np.asarray(tables.count)[unique] > 0

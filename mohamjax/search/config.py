@@ -21,8 +21,7 @@ class Rates:
     Crossovers apply once per pair and the other operators once per individual, except that with
     `MohamConfig.rate_unit = "layer"` scheduling, mapping and assignment mutation apply with their probability to
     every layer, and on average to `least_layers` of a design at least unless it is 0: on five layers 0.001 each would
-    change next to nothing. What each operator is worth on `ar-vr`, and rates per individual beside rates per layer:
-    experiments/results/search_operators.md.
+    change next to nothing.
     """
 
     scheduling_crossover: jax.typing.ArrayLike = 0.3

@@ -29,8 +29,8 @@ class ExpectedCost:
     memory_MB: float
 
 
-# Two cores of a shared server (experiments/scenarios.py, bench_mapper.py): 58,000 to 86,000 mappings/s, 12,000
-# designs/s of 176 layers. Compiling takes much the same for every scenario.
+# Two cores of a shared server (`mohamjax search --json`, experiments/bench_mapper.py): 58,000 to 86,000 mappings/s,
+# 12,000 designs/s of 176 layers. Compiling takes much the same for every scenario.
 _MAPPINGS_PER_S = 7e4
 
 

@@ -129,18 +129,18 @@ def completed(plan: Plan, genetics: Genetics) -> Plan:
     has no chiplet that may run it, the template that runs most of those layers is added on an empty tile, or put in
     the place of a free chiplet; where that does not help, the package that `Genetics.cover` knows is taken.
     """
-    resolved, kinds = genetics.on_tile, genetics.kinds
-    free = resolved == FREE
+    on_tile, kinds = genetics.on_tile, genetics.kinds
+    free = on_tile == FREE
     there = kinds.number > 0
     runs_all = jnp.all(kinds.able | ~there[:, None], axis=0)
-    template = jnp.where(free, plan.template, resolved)
+    template = jnp.where(free, plan.template, on_tile)
     template = jnp.where(template >= 0, template, -1)
     leads = (template >= 0) & runs_all[jnp.maximum(template, 0)]
     leader = jnp.where(jnp.any(leads), template[jnp.argmax(leads)], genetics.homogeneous)
     template = jnp.where((genetics.homogeneous >= 0) & free & (template >= 0), leader, template)
-    room = genetics.max_chiplets - jnp.sum(resolved >= 0)
+    room = genetics.max_chiplets - jnp.sum(on_tile >= 0)
     template = jnp.where(free & (jnp.cumsum(free & (template >= 0)) > room), -1, template)
-    tiles = jnp.arange(resolved.shape[0])
+    tiles = jnp.arange(on_tile.shape[0])
 
     def lonely(template: jax.Array) -> jax.Array:
         standing = jnp.where(template >= 0, kinds.able[:, jnp.maximum(template, 0)], False)
@@ -148,7 +148,7 @@ def completed(plan: Plan, genetics: Genetics) -> Plan:
 
     number = jnp.where(kinds.able, kinds.number[:, None], 0)
     common = jnp.sum(number, axis=0)
-    for k in range(min(kinds.able.shape[1], resolved.shape[0])):
+    for k in range(min(kinds.able.shape[1], on_tile.shape[0])):
         alone = lonely(template)
         useful = jnp.sum(jnp.where(alone[:, None], number, 0), axis=0) * (genetics.able.shape[0] + 1) + common
         vacant, standing = free & (template < 0), free & (template >= 0)
