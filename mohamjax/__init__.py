@@ -94,7 +94,7 @@ _HOMES = {
     "decode_design": "search.unit_cube",
     "design_dimensions": "search.unit_cube",
     "evaluate": "problem.evaluation",
-    "evaluate_files": "api",
+    "evaluate_files": "io.batch",
     "evaluate_mappings": "api",
     "load_onnx": "api",
     "load_scenario": "workload",

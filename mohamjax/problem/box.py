@@ -15,7 +15,7 @@ from mohamjax.hardware import leakage, nop_energy
 from mohamjax.mapping import MappingTables, area
 from mohamjax.problem.goals import Goals
 from mohamjax.schedule import EvaluationArrays, isolated_cycles
-from mohamjax.schedule.measures import DEFAULT, frames_per_period, kinds_of, offsets, owners
+from mohamjax.schedule.measures import DEFAULT, Extremes, frames_per_period, measure_named, offsets, owners
 from mohamjax.schedule.setup import Setup
 from mohamjax.workload import ApplicationModel
 
@@ -43,9 +43,13 @@ def search_box(
     dtype = np.asarray(tables.cycles).dtype
     ideal, reference = _of_designs(setup, tables, evaluation, chiplets)
     if goals.objectives != DEFAULT:
-        found = _of_users(setup, tables, goals, chiplets, reference[0])
+        extremes = _extremes(setup, tables, goals, chiplets, (ideal, reference))
         plain = {name: pair for name, *pair in zip(DEFAULT, ideal, reference, strict=True)}
-        pairs = [plain[name] if name in DEFAULT else pair for name, pair in zip(goals.objectives, found, strict=True)]
+        names, application = goals.objectives, setup.application
+        pairs = []
+        for name, network, offset in zip(names, owners(names, application), offsets(names, application), strict=True):
+            best, worst = plain[name] if name in DEFAULT else measure_named(name).extent(extremes, network)
+            pairs.append((best, worst) if name in DEFAULT else (float(best + offset), float(worst + offset)))
         ideal, reference = [best for best, _ in pairs], [worst for _, worst in pairs]
     # What may cost nothing still needs a logarithm; a problem with a single design has no span of its own.
     ideal = [max(best, float(np.finfo(dtype).tiny)) for best in ideal]
@@ -97,13 +101,10 @@ def _of_designs(
     return ideal, reference
 
 
-def _of_users(
-    setup: Setup, tables: MappingTables, goals: Goals, chiplets: int, longest: Any
-) -> list[tuple[float, float]]:
-    """Best and worst of every measure, with its offset; zeros for latency, energy and area.
-
-    `longest` is the latency of all layers one after the other, s.
-    """
+def _extremes(
+    setup: Setup, tables: MappingTables, goals: Goals, chiplets: int, ends: tuple[list[float], list[float]]
+) -> Extremes:
+    """What networks take at best and at worst; `ends` are those of latency, energy and area."""
     application = setup.application
     networks = application.networks
     owner = np.asarray(application.network_of_layer)
@@ -112,32 +113,17 @@ def _of_users(
         own = _of_layers(application, tables, values, worst)
         return np.bincount(owner, own, minlength=len(networks)) * 1e-9
 
-    least = by_network(np.asarray(tables.cycles, np.float64), False) / chiplets
-    most = by_network(np.asarray(isolated_cycles(tables, setup.package), np.float64), True)
+    ideal, reference = ends
     frames = frames_per_period(application)
-    recurs = frames > 0
-    # A period measured over some of the periods is at worst all work, shared among these.
-    measured = goals.periods - 1 - (goals.periods - 1) // 2
-    all_frames = np.where(recurs, np.ceil(frames * goals.periods), 1.0)
-    deadline = np.asarray([network.deadline_s for network in networks])
-    asked = np.isfinite(deadline)
-    weight = np.asarray([network.weight for network in networks])
-    found = []
-    rows = kinds_of(goals.objectives), owners(goals.objectives, application), offsets(goals.objectives, application)
-    for kind, network, offset in zip(*rows, strict=True):
-        match kind:
-            case "latency:":
-                found.append((least[network], longest))
-            case "lateness":
-                found.append((np.max((least - deadline)[asked]) + offset, longest - deadline.min() + offset))
-            case "missed":
-                found.append((offset, np.count_nonzero(asked) + 1 + offset))
-            case "weighted-latency":
-                found.append((least @ weight / weight.sum(), longest))
-            case "period":
-                found.append((frames @ least, all_frames @ most / measured))
-            case "idle":
-                found.append((offset, 1 + offset))
-            case _:
-                found.append((0.0, 0.0))
-    return [(float(best), float(worst)) for best, worst in found]
+    return Extremes(
+        least=by_network(np.asarray(tables.cycles, np.float64), False) / chiplets,
+        most=by_network(np.asarray(isolated_cycles(tables, setup.package), np.float64), True),
+        longest=reference[0],
+        energy=(ideal[1], reference[1]),
+        area=(ideal[2], reference[2]),
+        deadline=np.asarray([network.deadline_s for network in networks]),
+        weight=np.asarray([network.weight for network in networks]),
+        frames=frames,
+        all_frames=np.where(frames > 0, np.ceil(frames * goals.periods), 1.0),
+        measured=goals.periods - 1 - (goals.periods - 1) // 2,
+    )

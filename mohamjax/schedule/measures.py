@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -20,13 +20,46 @@ from mohamjax import emo
 from mohamjax.errors import InputError
 from mohamjax.reader import choice
 from mohamjax.schedule.design import CYCLE_S, DesignReport
+from mohamjax.schedule.in_flight import SteadyState
 from mohamjax.schedule.periods import rates_of
+from mohamjax.schedule.tenants import TenantReport
 from mohamjax.workload import ApplicationModel
 
 
 @dataclasses.dataclass(frozen=True)
+class Extremes:
+    """What all layers of each network take at best and at worst: the box of a hypervolume follows from it.
+
+    Axes: n networks.
+
+    Attributes:
+        least: `[n]` float, s of all its layers on their fastest mappings, spread over all chiplets.
+        most: `[n]` float, s of all its layers on their slowest mappings, one after the other.
+        longest: s of all layers of all networks, one after the other.
+        energy: J at best and at worst.
+        area: mm^2 at best and at worst.
+        deadline: `[n]` float, s; inf where there is none.
+        weight: `[n]` float.
+        frames: `[n]` float, frames in a period of the slowest network; 0 for those that run once.
+        all_frames: `[n]` float, frames in all periods that are scheduled.
+        measured: periods that are measured.
+    """
+
+    least: np.ndarray
+    most: np.ndarray
+    longest: float
+    energy: tuple[float, float]
+    area: tuple[float, float]
+    deadline: np.ndarray
+    weight: np.ndarray
+    frames: np.ndarray
+    all_frames: np.ndarray
+    measured: int
+
+
+@dataclasses.dataclass(frozen=True)
 class Measure:
-    """A number that is minimised.
+    """A number that is minimised: all that a search, its files and its figures know of it.
 
     Attributes:
         name: as users write it.
@@ -34,7 +67,14 @@ class Measure:
         label: in figures.
         unit: empty for counts and shares.
         role: what the design of a front is called that has the least of it.
+        value: `[...]` of a report with leading axes `[...]`, pure and traceable: called with the report, the network of
+            the measure, the network of each layer `[L]`, and `jax.numpy` or `numpy`.
+        extent: the least that any design can have, and the most that is worth looking at: called with `Extremes` and
+            the network of the measure.
+        offset: what is added before a logarithm is taken, of an application; 0 where the measure is above zero.
+        asks: what the networks lack for it, None where nothing: a complaint and its remedy.
         log: above zero, so that it has a logarithm without an offset.
+        frames: it is of several frames in flight.
     """
 
     name: str
@@ -42,7 +82,12 @@ class Measure:
     label: str
     unit: str
     role: str
+    value: Callable[[DesignReport, Any, Any, Any], Any]
+    extent: Callable[[Extremes, int], tuple[float, float]]
+    offset: Callable[[ApplicationModel], float] = lambda _: 0.0
+    asks: Callable[[ApplicationModel], tuple[str, str] | None] = lambda _: None
     log: bool = True
+    frames: bool = False
 
     @property
     def key(self) -> str:
@@ -50,22 +95,112 @@ class Measure:
         return re.sub(r"\W+", "_", {"most frugal": "frugal"}.get(self.role, self.role))
 
 
+def _latest_deadline(application: ApplicationModel) -> float:
+    """s; 0 where no network has a deadline."""
+    return max((n.deadline_s for n in application.networks if math.isfinite(n.deadline_s)), default=0.0)
+
+
+def _asks_deadlines(name: str) -> Callable[[ApplicationModel], tuple[str, str] | None]:
+    def asks(application: ApplicationModel) -> tuple[str, str] | None:
+        if any(math.isfinite(n.deadline_s) for n in application.networks):
+            return None
+        remedy = f"give `deadline_s` or `frames_per_second` in the scenario, or leave {name} out"
+        return f"names {name}, and no network has a deadline", remedy
+
+    return asks
+
+
+def _asks_weights(application: ApplicationModel) -> tuple[str, str] | None:
+    if any(n.asked for n in application.networks):
+        return None
+    remedy = "give `weight` in the scenario, or name latency"
+    return "names weighted-latency, and no network has a weight", remedy
+
+
+def _of_network(report: DesignReport, network: Any, owner: Any, xp: Any) -> Any:
+    """Latency of one network, s."""
+    own = xp.where(owner == network, report.timeline.end, 0.0)
+    return xp.max(own, axis=-1) * CYCLE_S
+
+
+def _tenants(report: DesignReport) -> TenantReport:
+    assert report.tenants is not None, "the evaluation has no tenants"
+    return report.tenants
+
+
+def _in_flight(report: DesignReport) -> SteadyState:
+    assert report.in_flight is not None, "the evaluation has no frames in flight"
+    return report.in_flight
+
+
 _OF_A_NETWORK = "latency:"
 
 MEASURES = {
     measure.name: measure
     for measure in (
-        Measure("latency", "latency_s", "latency", "s", "fastest"),
-        Measure("energy", "energy_J", "energy", "J", "most frugal"),
-        Measure("area", "area_mm2", "area", "mm²", "smallest"),
-        Measure("lateness", "worst_lateness_s", "worst lateness", "s", "most punctual", False),
-        Measure("missed", "missed_deadlines", "missed deadlines", "", "fewest missed", False),
-        Measure("weighted-latency", "weighted_latency_s", "weighted latency", "s", "soonest by weight"),
-        Measure("period", "period_s", "period", "s", "highest throughput"),
-        Measure("idle", "idle_share", "idle share", "", "best used", False),
+        Measure(
+            "latency", "latency_s", "latency", "s", "fastest",
+            value=lambda report, *_: report.objectives[..., 0],
+            extent=lambda extremes, _: (float(extremes.least.sum()), extremes.longest),
+        ),
+        Measure(
+            "energy", "energy_J", "energy", "J", "most frugal",
+            value=lambda report, *_: report.objectives[..., 1],
+            extent=lambda extremes, _: extremes.energy,
+        ),
+        Measure(
+            "area", "area_mm2", "area", "mm²", "smallest",
+            value=lambda report, *_: report.objectives[..., 2],
+            extent=lambda extremes, _: extremes.area,
+        ),
+        Measure(
+            "lateness", "worst_lateness_s", "worst lateness", "s", "most punctual",
+            value=lambda report, *_: _tenants(report).worst_lateness,
+            extent=lambda extremes, _: (
+                float(np.max((extremes.least - extremes.deadline)[np.isfinite(extremes.deadline)])),
+                float(extremes.longest - extremes.deadline.min()),
+            ),
+            offset=_latest_deadline,
+            asks=_asks_deadlines("lateness"),
+            log=False,
+        ),
+        Measure(
+            "missed", "missed_deadlines", "missed deadlines", "", "fewest missed",
+            value=lambda report, *_: _tenants(report).missed,
+            extent=lambda extremes, _: (0.0, 1.0 + np.count_nonzero(np.isfinite(extremes.deadline))),
+            offset=lambda _: 1.0,
+            asks=_asks_deadlines("missed"),
+            log=False,
+        ),
+        Measure(
+            "weighted-latency", "weighted_latency_s", "weighted latency", "s", "soonest by weight",
+            value=lambda report, *_: _tenants(report).weighted_latency,
+            extent=lambda extremes, _: (
+                float(extremes.least @ extremes.weight / extremes.weight.sum()),
+                extremes.longest,
+            ),
+            asks=_asks_weights,
+        ),
+        Measure(
+            "period", "period_s", "period", "s", "highest throughput",
+            value=lambda report, *_: _in_flight(report).period,
+            # A period measured over some of the periods is at worst all work, shared among these.
+            extent=lambda extremes, _: (
+                float(extremes.frames @ extremes.least), float(extremes.all_frames @ extremes.most / extremes.measured)
+            ),
+            frames=True,
+        ),
+        Measure(
+            "idle", "idle_share", "idle share", "", "best used",
+            value=lambda report, *_: _in_flight(report).idle,
+            extent=lambda _extremes, _: (0.0, 1.0),
+            offset=lambda _: 1.0,
+            log=False,
+            frames=True,
+        ),
     )
-}
-"""By name; beside them `latency:NETWORK` is the latency of one network."""
+}  # fmt: skip
+"""By name; beside them `latency:NETWORK` is the latency of one network. A measure of your own is one entry more."""
 
 DEFAULT = ("latency", "energy", "area")
 """What a search minimises unless it is told otherwise; the objectives of every report, in this order."""
@@ -79,7 +214,11 @@ def measure_named(name: str) -> Measure:
     """
     network = name.removeprefix(_OF_A_NETWORK)
     if network != name and network:
-        return Measure(name, f"latency_s_{network}", f"latency of {network}", "s", f"fastest for {network}")
+        return Measure(
+            name, f"latency_s_{network}", f"latency of {network}", "s", f"fastest for {network}",
+            value=_of_network,
+            extent=lambda extremes, network: (float(extremes.least[network]), extremes.longest),
+        )  # fmt: skip
     return MEASURES[choice(name, (*MEASURES, f"{_OF_A_NETWORK}NETWORK"), what="objective", file=None, item=_ITEM)]
 
 
@@ -111,12 +250,9 @@ def check_measures(names: Sequence[str], application: ApplicationModel) -> tuple
         network = name.removeprefix(_OF_A_NETWORK)
         if network != name:
             choice(network, [n.name for n in networks], what="network", file=None, item=_ITEM)
-        if name in ("lateness", "missed") and all(math.isinf(n.deadline_s) for n in networks):
-            remedy = f"give `deadline_s` or `frames_per_second` in the scenario, or leave {name} out"
-            raise InputError(f"names {name}, and no network has a deadline", item=_ITEM, remedy=remedy)
-        if name == "weighted-latency" and not any(n.asked for n in networks):
-            remedy = "give `weight` in the scenario, or name latency"
-            raise InputError(f"names {name}, and no network has a weight", item=_ITEM, remedy=remedy)
+    for measure in found:
+        if complaint := measure.asks(application):
+            raise InputError(complaint[0], item=_ITEM, remedy=complaint[1])
     return found
 
 
@@ -134,14 +270,12 @@ def owners(names: Sequence[str], application: ApplicationModel) -> np.ndarray:
 
 def of_frames(names: Sequence[str]) -> bool:
     """Whether some measure is of several frames in flight."""
-    return not {"period", "idle"}.isdisjoint(names)
+    return any(measure_named(name).frames for name in names)
 
 
 def offsets(names: Sequence[str], application: ApplicationModel) -> np.ndarray:
     """`[M]` float64, what is added to each measure before its logarithm is taken; 0 for those above zero."""
-    deadlines = [n.deadline_s for n in application.networks if math.isfinite(n.deadline_s)]
-    longest = {"lateness": max(deadlines, default=0.0), "missed": 1.0, "idle": 1.0}
-    return np.asarray([longest.get(name, 0.0) for name in names])
+    return np.asarray([measure_named(name).offset(application) for name in names])
 
 
 def measured(report: DesignReport, kinds: Sequence[str], network: Any, owner: Any, xp: Any = jnp) -> Any:
@@ -163,17 +297,10 @@ def measured(report: DesignReport, kinds: Sequence[str], network: Any, owner: An
     runs = xp.isfinite(objectives[..., 0])
     columns = []
     for m, kind in enumerate(kinds):
-        if kind in DEFAULT:
-            columns.append(objectives[..., DEFAULT.index(kind)])
-            continue
-        if kind == _OF_A_NETWORK:
-            own = xp.where(owner == network[m], report.timeline.end, 0.0)
-            value = xp.max(own, axis=-1) * CYCLE_S
-        else:
-            of_tenants = {"lateness": "worst_lateness", "missed": "missed", "weighted-latency": "weighted_latency"}
-            holder = report.tenants if kind in of_tenants else report.in_flight
-            value = getattr(holder, of_tenants.get(kind, kind))
-        columns.append(xp.where(runs, value, xp.inf).astype(objectives.dtype))
+        value = (_of_network if kind == _OF_A_NETWORK else MEASURES[kind].value)(report, network[m], owner, xp)
+        if kind not in DEFAULT:
+            value = xp.where(runs, value, xp.inf).astype(objectives.dtype)
+        columns.append(value)
     return xp.stack(columns, axis=-1)
 
 
