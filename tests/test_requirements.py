@@ -185,6 +185,28 @@ def test_limits_that_nothing_keeps_end_with_one_line(networks, results, tmp_path
     assert re.search(r"requirements.yaml: limits.*: no design keeps the requirements", said) and "loosen" in said
 
 
+@pytest.mark.slow
+def test_every_chiplet_keeps_its_limits(networks, results, tmp_path, capsys):
+    """As a reticle asks for: designs of the search without it break the limit."""
+
+    def largest(folder):
+        designs = json.loads((folder / "designs.json").read_text())["designs"]
+        return np.asarray([max(chiplet["area_mm2"] for chiplet in design["chiplets"]) for design in designs])
+
+    limit = float(np.median(largest(results)))
+    out = tmp_path / "out"
+    assert search(networks, out, *demand(tmp_path, limits={"chiplet": {"area_mm2": limit}})) == 0
+    assert largest(out).max() <= limit * (1 + 1e-6) < largest(results).max()
+    assert "chiplet:" in (out / "config.yaml").read_text()
+    assert search(networks, tmp_path / "none", *demand(tmp_path, limits={"chiplet": {"area_mm2": 1e-9}})) == 2
+    assert "limits.chiplet.area_mm2" in capsys.readouterr().err
+
+
+def test_measures_of_chiplets_that_are_not_known_are_refused():
+    with pytest.raises(InputError, match="unknown measure of a chiplet 'edge_mm'"):
+        requirements_from_dict({"limits": {"chiplet": {"edge_mm": 1}}})
+
+
 def test_a_limit_below_the_bound_is_told_before_the_search(networks, results, tmp_path, capsys, monkeypatch):
     def never(*_, **__):
         raise AssertionError("searched before the complaint")

@@ -323,6 +323,7 @@ class DesignProblem:
             least=put(resolved.least),
             most=put(resolved.most),
             tenant_limits=None if evaluation.tenants is None else put(resolved.tenant_limits, reference.dtype),
+            chiplet_limits=put(resolved.chiplet_limits, reference.dtype) if resolved.chiplet_limits else None,
             models=models,
             measures=measures,
         )

@@ -49,8 +49,9 @@ from msgspec import Meta
 
 from mohamjax.errors import InputError
 from mohamjax.forms import Amount, Form, Index, Positive, Text, Whole, read_form
-from mohamjax.reader import read_yaml
+from mohamjax.reader import choice, read_yaml
 from mohamjax.runtime.struct import plain
+from mohamjax.schedule.chiplet_measures import CHIPLET_MEASURES
 
 LIMITS = ("latency_s", "energy_J", "area_mm2", "power_W")
 """What may be limited: the objectives in their order, and energy over latency."""
@@ -105,6 +106,8 @@ class Requirements:
         open: the search may add others.
         pins: layers that must run in certain places.
         file: where it was read, for complaints.
+        tenant_limits: upper bounds in the order of `TENANT_LIMITS`.
+        chiplet_limits: upper bounds on every chiplet by key, of `schedule.chiplet_measures.CHIPLET_MEASURES`.
 
     Raises:
         InputError: something is demanded that a `requirements/1` file could not demand, such as a limit below 0.
@@ -121,6 +124,7 @@ class Requirements:
     pins: tuple[Pin, ...] = ()
     file: str = ""
     tenant_limits: tuple[float, float, float] = (math.inf, math.inf, math.inf)
+    chiplet_limits: abc.Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Checks everything as a file is checked that says the same."""
@@ -150,7 +154,9 @@ class Requirements:
         """Plain data that `requirements_from_dict` reads."""
         out: dict[str, Any] = {"format": "requirements/1"}
         stated = zip((*LIMITS, *TENANT_LIMITS), (*self.limits, *self.tenant_limits), strict=True)
-        limits = {k: v for k, v in stated if v != math.inf}
+        limits: dict[str, Any] = {k: v for k, v in stated if v != math.inf}
+        if self.chiplet_limits:
+            limits["chiplet"] = dict(self.chiplet_limits)
         if limits:
             out["limits"] = limits
         counts: dict[str, Any] = {} if self.least == 1 else {"least": self.least}
@@ -182,7 +188,7 @@ class Requirements:
 
 
 class LimitsForm(Form):
-    """Upper bounds on what a design reaches; in the order of `LIMITS`, then of `TENANT_LIMITS`."""
+    """Upper bounds on what a design reaches, in the order of `LIMITS`, then of `TENANT_LIMITS`; and on each chiplet."""
 
     latency_s: Positive | None = None
     energy_J: Positive | None = None
@@ -191,6 +197,7 @@ class LimitsForm(Form):
     worst_lateness_s: Amount | None = None
     missed_deadlines: Index | None = None
     weighted_latency_s: Positive | None = None
+    chiplet: dict[str, Positive] | None = None
 
 
 class TemplateCountsForm(Form):
@@ -276,7 +283,10 @@ def requirements_from_dict(data: abc.Mapping[str, Any], *, file: str = "") -> Re
     """
     form = read_form(data, RequirementsForm, file=file or None)
     limits, counts, package = form.limits or LimitsForm(), form.chiplets or CountsForm(), form.package
-    bounds = [math.inf if bound is None else bound for bound in msgspec.structs.astuple(limits)]
+    *plain_limits, _ = msgspec.structs.astuple(limits)
+    bounds = [math.inf if bound is None else bound for bound in plain_limits]
+    for key in limits.chiplet or {}:
+        choice(key, list(CHIPLET_MEASURES), what="measure of a chiplet", file=file or None, item="limits.chiplet")
     rows = package.chiplets if package else []
     of_template = {name: entry or TemplateCountsForm() for name, entry in (counts.templates or {}).items()}
     return Requirements(
@@ -294,6 +304,7 @@ def requirements_from_dict(data: abc.Mapping[str, Any], *, file: str = "") -> Re
         ),
         file=file,
         tenant_limits=(bounds[4], bounds[5], bounds[6]),
+        chiplet_limits=limits.chiplet or {},
     )
 
 

@@ -17,7 +17,8 @@ from mohamjax.hardware import Template, template_from_dict, template_to_dict
 from mohamjax.problem.requirements import LIMITS, TENANT_LIMITS, FixedChiplet, Requirements
 from mohamjax.reader import choice
 from mohamjax.runtime.struct import shown_briefly
-from mohamjax.schedule import TenantReport
+from mohamjax.schedule import Chiplets, TenantReport
+from mohamjax.schedule.chiplet_measures import CHIPLET_MEASURES, largest
 from mohamjax.text import plural
 from mohamjax.workload import ApplicationModel
 
@@ -46,6 +47,7 @@ class ResolvedRequirements:
         homogeneous: all chiplets of a design have one template.
         file: where the requirements were read, for complaints.
         tenant_limits: upper bounds in the order of `TENANT_LIMITS`.
+        chiplet_limits: upper bounds on every chiplet, in the order of `CHIPLET_MEASURES`; empty where none is limited.
     """
 
     templates: tuple[Template, ...]
@@ -58,6 +60,7 @@ class ResolvedRequirements:
     homogeneous: bool
     file: str
     tenant_limits: tuple[float, float, float] = (math.inf, math.inf, math.inf)
+    chiplet_limits: tuple[float, ...] = ()
 
     @property
     def projects(self) -> bool:
@@ -141,7 +144,13 @@ def resolve(
         homogeneous=r.homogeneous,
         file=r.file,
         tenant_limits=_tenant_limits(r, application),
+        chiplet_limits=_chiplet_limits(r),
     )
+
+
+def _chiplet_limits(r: Requirements) -> tuple[float, ...]:
+    """Limits on every chiplet by measure; empty where there are none."""
+    return tuple(r.chiplet_limits.get(key, math.inf) for key in CHIPLET_MEASURES) if r.chiplet_limits else ()
 
 
 def _tenant_limits(r: Requirements, application: ApplicationModel) -> tuple[float, float, float]:
@@ -342,7 +351,11 @@ _ROUNDING = 1e-9  # relative excess over a limit that double precision leaves op
 
 
 def demands(
-    resolved: ResolvedRequirements, objectives: np.ndarray, template: np.ndarray, users: TenantReport | None = None
+    resolved: ResolvedRequirements,
+    objectives: np.ndarray,
+    template: np.ndarray,
+    users: TenantReport | None = None,
+    chiplets: Chiplets | None = None,
 ) -> list[Demand]:
     """What designs reach of every limit and every number of chiplets.
 
@@ -351,6 +364,7 @@ def demands(
         objectives: `[N, 3]` float, latency [s], energy [J], area [mm^2]; inf where a design has no result.
         template: `[N, S]` int, template on each tile, -1 where empty.
         users: what the users of the networks get, leading axis `[N]`; needed where that is limited.
+        chiplets: of the designs, leading axis `[N]`; needed where they are limited.
     """
     with np.errstate(invalid="ignore"):
         power = objectives[:, 1] / objectives[:, 0]
@@ -366,6 +380,13 @@ def demands(
             for key, values, limit in zip(_TENANT_KEYS, got, resolved.tenant_limits, strict=True)
             if math.isfinite(limit)
         ]
+    if resolved.chiplet_limits and chiplets is not None:
+        most = np.asarray(largest(chiplets), np.float64)
+        found += [
+            Demand(f"limits.chiplet.{key}", most[:, k], limit, True)
+            for k, (key, limit) in enumerate(zip(CHIPLET_MEASURES, resolved.chiplet_limits, strict=True))
+            if math.isfinite(limit)
+        ]
     kinds = [(template == t).sum(axis=1) for t in range(len(resolved.templates))]
     keys = [*(f"chiplets.templates.{t.name}" for t in resolved.templates), "chiplets"]
     for key, count, least, most in zip(
@@ -376,10 +397,14 @@ def demands(
 
 
 def keeps(
-    resolved: ResolvedRequirements, objectives: np.ndarray, template: np.ndarray, users: TenantReport | None = None
+    resolved: ResolvedRequirements,
+    objectives: np.ndarray,
+    template: np.ndarray,
+    users: TenantReport | None = None,
+    chiplets: Chiplets | None = None,
 ) -> np.ndarray:
     """Which designs have a result and keep every limit and number of chiplets, `[N]` bool; arguments as `demands`."""
-    kept = [demand.excess == 0 for demand in demands(resolved, objectives, template, users)]
+    kept = [demand.excess == 0 for demand in demands(resolved, objectives, template, users, chiplets)]
     return np.all([np.isfinite(objectives).all(axis=1), *kept], axis=0)
 
 
@@ -416,6 +441,7 @@ def unmet(
     objectives: np.ndarray,
     template: np.ndarray,
     users: TenantReport | None = None,
+    chiplets: Chiplets | None = None,
     *,
     kept: bool = False,
 ) -> InputError:
@@ -424,11 +450,13 @@ def unmet(
     Args:
         resolved: the requirements.
         objectives: of the designs that come nearest, as for `demands`.
-        template: likewise.
-        users: likewise.
+        template: as for `demands`.
+        users: as for `demands`.
+        chiplets: as for `demands`.
         kept: there is a checkpoint to go on from.
     """
-    found = [d for d in demands(resolved, objectives, template, users) if d.key.startswith("limits") or d.excess.any()]
+    every = demands(resolved, objectives, template, users, chiplets)
+    found = [d for d in every if d.key.startswith("limits") or d.excess.any()]
     never = [demand for demand in found if demand.excess.all()]
     parts = [demand.told((np.nanmin if demand.upper else np.nanmax)(demand.reached)) for demand in never]
     told = f"at best {'; '.join(parts)}" if parts else "each is kept by some of them, but not all by one"

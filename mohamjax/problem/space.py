@@ -46,6 +46,8 @@ class DesignSpace:
         most: `[T + 1]` int32, likewise.
         tenant_limits: `[3]` float, upper bounds in the order of `TENANT_LIMITS`; None where nobody has a deadline or a
             weight.
+        chiplet_limits: `[K]` float, upper bounds on every chiplet, in the order of `CHIPLET_MEASURES`; None where none
+            is limited.
         models: the application models whose layers these are; None where there is one only.
         measures: what the objectives are measured with; None where they are latency, energy and area.
     """
@@ -60,6 +62,7 @@ class DesignSpace:
     least: jax.Array
     most: jax.Array
     tenant_limits: jax.Array | None = None
+    chiplet_limits: jax.Array | None = None
     models: Models | None = None
     measures: MeasureArrays | None = None
 

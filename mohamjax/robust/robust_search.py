@@ -354,12 +354,15 @@ def _front(
     """
     each = np.stack([own.objectives for own in evaluated])
     template = np.asarray(evaluated[0].designs.template)
-    within = np.all([keeps(resolved, own, template) for own in each], axis=0)
+    chips = evaluated[0].reports.chiplets
+    within = np.all([keeps(resolved, own, template, None, chips) for own in each], axis=0)
     if not within.any():
         # Of every design the model in which it breaks most.
-        excess = [np.sum([demand.excess for demand in demands(resolved, own, template)], axis=0) for own in each]
+        excess = [
+            np.sum([demand.excess for demand in demands(resolved, own, template, None, chips)], axis=0) for own in each
+        ]
         worst = np.argmax(excess, axis=0)
-        raise unmet(resolved, each[worst, np.arange(len(worst))], template, kept=kept)
+        raise unmet(resolved, each[worst, np.arange(len(worst))], template, None, chips, kept=kept)
     rows = np.flatnonzero(within)
     joint = ensemble.aggregate(each[:, rows])
     front = front_index(joint)

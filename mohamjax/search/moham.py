@@ -18,7 +18,9 @@ from mohamjax.problem.genetics import Genetics
 from mohamjax.problem.resolved import LIMIT_TOLERANCE
 from mohamjax.problem.space import DesignSpace
 from mohamjax.runtime.blocks import DESIGNS, in_fitting_blocks
-from mohamjax.schedule import Design, TenantReport, report
+from mohamjax.runtime.struct import take
+from mohamjax.schedule import Chiplets, Design, TenantReport, report
+from mohamjax.schedule.chiplet_measures import largest
 from mohamjax.schedule.ensemble import model_reports, over_models
 from mohamjax.schedule.measures import DEFAULT, kinds_of, measured
 from mohamjax.schedule.tenants import tenant_excess
@@ -128,14 +130,23 @@ def log_hypervolume(objectives: jax.Array, space: DesignSpace) -> jax.Array:
 
 
 def violation(
-    objectives: jax.Array, design: Design, space: DesignSpace, users: TenantReport | None = None
+    objectives: jax.Array,
+    design: Design,
+    space: DesignSpace,
+    users: TenantReport | None = None,
+    chiplets: Chiplets | None = None,
 ) -> jax.Array:
     """By how much a design breaks the user's limits, `[]` float, 0 where it keeps them all.
 
     Sum of the logarithms of the factors by which limits are exceeded, and of the chiplets too few or too many. What
-    single precision cannot tell from the limit (a hundred-thousandth) is not beyond it. `users` is what the users of
-    the networks get, for limits on that (`schedule.tenants.tenant_excess`). Where `objectives` are those of several
-    application models, `[A, 3]`, every one has to keep the limits.
+    single precision cannot tell from the limit (a hundred-thousandth) is not beyond it.
+
+    Args:
+        objectives: `[3]` float; of several application models `[A, 3]`, and every one has to keep the limits.
+        design: the design.
+        space: the problem.
+        users: what the users of the networks get, for limits on that (`schedule.tenants.tenant_excess`).
+        chiplets: of the design, for limits on each (`schedule.chiplet_measures`).
     """
     reached = jnp.append(objectives, objectives[..., 1:2] / objectives[..., :1], axis=-1)
     reached = reached if reached.ndim == 1 else jnp.max(reached, axis=0)
@@ -144,6 +155,10 @@ def violation(
     counts = counts.at[-1].set(jnp.sum(design.template >= 0))
     wrong = jnp.maximum(counts - space.most, 0) + jnp.maximum(space.least - counts, 0)
     excess = jnp.sum(over) + jnp.sum(wrong).astype(over.dtype)
+    if chiplets is not None and space.chiplet_limits is not None:
+        excess += jnp.sum(
+            jnp.maximum(jnp.log(jnp.asarray(largest(chiplets)) / space.chiplet_limits) - LIMIT_TOLERANCE, 0.0)
+        )
     if users is None or space.tenant_limits is None or space.evaluation.tenants is None:
         return excess
     return excess + jnp.sum(tenant_excess(users, space.evaluation.tenants, space.tenant_limits, LIMIT_TOLERANCE))
@@ -188,14 +203,15 @@ def _problem(
     def evaluate_one(individual: Design | Planned, space: DesignSpace) -> jax.Array:
         design = designs_of(individual)
         if space.models is not None:
-            each = model_reports(design, space.evaluation, space.models).objectives
-            return emo.constrained(over_models(each, space.models), violation(each, design, space))
+            reports = model_reports(design, space.evaluation, space.models)
+            each, chips = reports.objectives, take(reports.chiplets, 0)
+            return emo.constrained(over_models(each, space.models), violation(each, design, space, None, chips))
         found = report(design, space.evaluation)
         values = found.objectives
         if kinds != DEFAULT:
             assert space.measures is not None
             values = measured(found, kinds, space.measures.network, space.evaluation.network) + space.measures.offset
-        return emo.constrained(values, violation(found.objectives, design, space, found.tenants))
+        return emo.constrained(values, violation(found.objectives, design, space, found.tenants, found.chiplets))
 
     def evaluate(individuals: Design | Planned, space: DesignSpace) -> jax.Array:
         return in_fitting_blocks(jax.vmap(lambda one: evaluate_one(one, space)), individuals, DESIGNS)

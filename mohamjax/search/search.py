@@ -459,7 +459,8 @@ class Search:
             measures=goals.objectives, periods=goals.periods,
         )  # fmt: skip
         reports = evaluated.reports
-        reached = np.asarray(reports.objectives), np.asarray(evaluated.designs.template), reports.tenants
+        template = np.asarray(evaluated.designs.template)
+        reached = np.asarray(reports.objectives), template, reports.tenants, reports.chiplets
         within = np.flatnonzero(keeps(resolved, *reached))
         if not within.size:
             raise unmet(resolved, *reached, kept=self.checkpoint is not None)
