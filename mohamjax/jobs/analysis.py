@@ -23,7 +23,7 @@ elements hold runs in several rounds, and no core does more multiply-accumulates
 
 There are no energies here: what MAESTRO prints leaves out multiply-accumulates and the off-chip memory, and its counts
 of buffer accesses follow rules at the edges of tiles for which no closed form is known to us. The loop-nest model has
-energies (`jobs.nest_analyses`).
+energies (`jobs.core_mappings`).
 
 Axes: N jobs.
 """
