@@ -6,7 +6,6 @@ import dataclasses
 import math
 from collections import abc
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -202,7 +201,7 @@ def front_projections(front: Front, *, title: str, certificate: Certificate | No
         scale_axis(axes, "y", scaled[y], labels[y], floors.get(y))
         if curve is not None:
             _certified(axes, curve, swapped=first != x)
-        dots: dict[str, Any] = {"s": sizes[above], "linewidths": 0.3, "edgecolors": "0.25", "zorder": 2}
+        dots = {"s": sizes[above], "linewidths": 0.3, "edgecolors": "0.25", "zorder": 2}
         if colour is None:
             axes.scatter(scaled[x][above], scaled[y][above], color=_HYPERVOLUME, **dots)
         else:

@@ -7,7 +7,7 @@ import io
 import math
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import matplotlib
 import numpy as np
@@ -18,6 +18,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
+from matplotlib.ft2font import FT2Font
 from matplotlib.legend import Legend
 from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
@@ -140,7 +141,7 @@ def objectives_text(objectives: Sequence[float], measures: Sequence[str] = DEFAU
 
 
 @functools.cache
-def _font_file() -> Any:
+def _font_file() -> FT2Font:
     return font_manager.get_font(font_manager.findfont(_FONT))
 
 
