@@ -126,8 +126,8 @@ def core_mappings(
         cores: distinct ones; a flexible one takes the best array for each job.
         technology: energy and area tables.
         config: sizes of the mapper.
-        progress: as for `map_layers`.
-        cache: as for `map_layers`.
+        progress: called after every generation of a block, see `map_layers`.
+        cache: where finished sets are kept between runs, see `map_layers`.
 
     Raises:
         InputError: no core runs some layer.

@@ -141,7 +141,7 @@ def search_islands(
     seeds: JobGenes | None = None,
     problem: Problem | None = None,
 ) -> tuple[emo.Archive, jax.Array]:
-    """Searches I problems side by side; compiles once per sizes, whatever the problems.
+    """Searches I problems side by side; compiles once for all problems of the same sizes.
 
     Args:
         key: typed key, consumed.
@@ -157,7 +157,7 @@ def search_islands(
     """
     chosen = gsharp_problem(config.objectives) if problem is None else problem
     archive = 2 if len(config.objectives) == 1 else config.archive
-    # Rates of one type whatever was passed: others would compile anew.
+    # Rates are always of one type: another one would compile anew.
     traced = jax.tree.map(lambda rate: jnp.asarray(rate, jnp.float32), rates)
     return _searched(
         island_keys(key, context.mask.shape[0]), context, seeds, traced,

@@ -207,7 +207,7 @@ def evaluate_jobs(order: jax.Array, accelerator: jax.Array, arrays: JobArrays) -
 
 
 def job_timeline(order: jax.Array, accelerator: jax.Array, arrays: JobArrays) -> Timeline:
-    """Start and end of every job of one schedule; arguments as for `evaluate_jobs`."""
+    """Start and end of every job of one schedule; the arguments are those of `evaluate_jobs`."""
     return timeline_of(*_scheduled(order, accelerator, arrays))
 
 

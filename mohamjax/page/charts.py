@@ -421,7 +421,7 @@ def charts(objectives: Sequence[Objective] = _DEFAULT) -> dict[str, Spec]:
     """All charts by name, as the page fills them in.
 
     Args:
-        objectives: two or three of the front, as in `contents`: `column`, `label` and `log`, the axis.
+        objectives: two or three of the front.
     """
     return {
         "front": _front(objectives),

@@ -41,7 +41,7 @@ _ROOM = 3.0
 
 
 Part = dict[str, object]
-"""JSON-able, as `page.js` reads it."""
+"""JSON-able data that `page.js` reads."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,8 +52,8 @@ class Result:
         name: what tells it from the others, unique.
         title: scenario, budget and seed.
         kind: `search` or `codesign`.
-        front: a row per design: `design_id` as text, latency, energy, area, what `measures` name, and whatever else is
-            to be in the table.
+        front: a row per design: `design_id` as text, latency, energy, area, what `measures` name, and other
+            columns of the table.
         history: rows of the convergence with `evaluations` and `hypervolume`.
         config: the settings that it was made with; plain data.
         facts: (what, value) about it beside its settings, such as when it was written.
@@ -149,7 +149,7 @@ def spread(
         objectives: `[N, M]` float.
         count: how many rows, at most N.
         measures: names of the objectives.
-        offset: as of `landmarks`.
+        offset: `[M]` float, added to the objectives, which then have a logarithm.
     """
     if count >= len(objectives):
         return list(range(len(objectives)))

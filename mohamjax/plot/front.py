@@ -35,7 +35,7 @@ class Front:
     Attributes:
         latency_s: `[N]` float, positive and finite [s].
         energy_J: `[N]` float, finite and not negative [J].
-        area_mm2: `[N]` float, likewise [mm^2].
+        area_mm2: `[N]` float, finite and not negative [mm^2].
         chiplets: `[N]` int, chiplets of each design, or None.
         design_ids: names of the designs; default their numbers.
         measures: names of the objectives that the front is over.
@@ -255,7 +255,7 @@ def convergence(history: Sequence[abc.Mapping[str, float]], *, title: str) -> Fi
     """Draws hypervolume and front size against the evaluations so far.
 
     Args:
-        history: a row per generation, as in `history.csv`: generation, evaluations, seconds, hypervolume, front_size.
+        history: a row per generation with the columns of `history.csv`.
         title: scenario and budget.
     """
     names = ("generation", "evaluations", "seconds", "hypervolume", "front_size")

@@ -61,7 +61,7 @@ _R = TypeVar("_R")
 
 
 def styled(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Runs `function` under the house style, whatever the user's matplotlib settings are, and restores those."""
+    """Runs `function` in the style of this package, and restores the user's matplotlib settings after it."""
 
     @functools.wraps(function)
     def wrapper(*args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -239,7 +239,7 @@ def rendered(figure: Figure, kind: str) -> bytes:
     buffer = io.BytesIO()
     if known_format(kind) == "png" and isinstance(figure.canvas, FigureCanvasAgg) and figure.dpi == _DPI:
         # What `savefig` does, but for a first drawing that is thrown away: it would find the room that layouts take,
-        # which drawing does by itself.
+        # and so does drawing.
         figure.canvas.print_png(buffer, metadata=undated[kind])
     else:
         figure.savefig(buffer, format=kind, dpi=_DPI, metadata=undated[kind])

@@ -292,7 +292,7 @@ class _Entries:
         reads: `[E, V]`, block reads.
         writes: `[E, V]`, block writes.
         sizes: what chiplets' columns in `hops` are found with.
-        hops: `[E, K]`, words times hops on the networks, as in `Wires`.
+        hops: `[E, K]`, words times hops on the networks (`Wires.hops`).
         macs: `[E]`, multiply-accumulates.
     """
 

@@ -104,7 +104,7 @@ class Chiplets:
     Attributes:
         occupied: `[S]` bool, a chiplet stands on the tile.
         capacity: `[S, V]` float, words per buffer instance: the most that any of its layers needs.
-        fanout: `[S, V, 2]` float, likewise.
+        fanout: `[S, V, 2]` float, children along X and Y: the most that any of its layers uses.
         machine: `Machine` with a leading `[S]` axis, costs at these sizes.
         area: `[S]` float, um^2, 0 where empty.
         interface: `[S]` int32, memory interface that the chiplet uses.
@@ -219,7 +219,7 @@ def adequate(
     Args:
         design: the chromosome.
         evaluation: everything else.
-        sizes: as in `chiplets`.
+        sizes: capacities and fanouts that are given, see `chiplets`.
     """
     fit = jnp.all(jnp.isfinite(evaluation.tables.objectives[_rows(design, evaluation)][:, 2]) | ~evaluation.layer_mask)
     if sizes is not None:
@@ -334,7 +334,11 @@ def energy_and_area(
 
     Leakage over the makespan, where the technology counts it, is not in it. Pure, and smooth in the technology's
     figures and in those of the package, so that `jax.jvp` gives their derivatives.
-    Arguments as of `report`.
+
+    Args:
+        design: the chromosome.
+        evaluation: everything else.
+        sizes: capacities and fanouts that are given, see `report`.
     """
     chips = chiplets(design, evaluation, sizes)
     _, traffic = _demand(design, evaluation)
@@ -363,9 +367,10 @@ def report(
     Args:
         design: the chromosome.
         evaluation: everything else.
-        sizes: as in `chiplets`. Wires are known on arrays that were counted: all of up to 16 children along an axis;
-            beyond, those that some mapping uses, the template's largest, and what `evaluation_arrays(given=)` was told.
-            A layer on a chiplet with another fanout has infinite energy, and so has the design.
+        sizes: capacities and fanouts that are given, see `chiplets`. Wires are known on arrays that were counted: all
+            of up to 16 children along an axis; beyond, those that some mapping uses, the template's largest, and what
+            `evaluation_arrays(given=)` was told. A layer on a chiplet with another fanout has infinite energy, and so
+            has the design.
     """
     return report_on(chiplets(design, evaluation, sizes), design, evaluation)
 

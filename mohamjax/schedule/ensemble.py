@@ -200,7 +200,8 @@ def reevaluate_models(
         mappings: loop nests of the joined application's unique layers, leading axes `[U, T, M]`.
         count: `[U, T]` int, entries that exist.
         designs: of the joined application, leading axis `[N]`, N >= 1.
-        sizes: as in `reevaluate`; chiplets of no stated size are large enough for all models.
+        sizes: capacities and fanouts that are given, see `reevaluate`; chiplets of no stated size are large
+            enough for all models.
 
     Returns:
         For every model the designs `[N]` with its schedules, on the same chiplets.

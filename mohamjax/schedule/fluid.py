@@ -4,8 +4,8 @@ Accelerators run their jobs one at a time in priority order, each as soon as the
 predecessors of the job have ended. A running job asks `bytes / duration` of every resource of its accelerator.
 Where the running jobs together ask a resource for more than its bandwidth, it grants each the same fraction of
 its wish; a job's rate is the smallest of its grants (1 at most) and rates change only when a job starts or ends.
-The grant binds a job whatever it asks: one without traffic is slowed by a resource that others fill (so the
-reference cases have it). This is the temporal dilation of MOHaM taken exactly; with one resource it is the
+The grant binds also a job that asks for little: one without traffic is slowed by a resource that others fill (this is
+so in the reference cases). This is the temporal dilation of MOHaM taken exactly; with one resource it is the
 bandwidth allocator of G# (Algorithm 1).
 
 The evaluation exploits that exactly one job ends per step: a loop of J steps, J static, whose state is one waiting
@@ -161,7 +161,7 @@ def split_resources(
     accelerators: int | None = None,
     resources: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Tells resources that accelerators share from those that one has for itself.
+    """Separates the resources that accelerators share from those that belong to one accelerator alone.
 
     Args:
         resources_of_accelerator: per accelerator the indices of its resources.

@@ -29,7 +29,7 @@ have room (Lagrange's relaxation; any prices give a bound):
 
     E + (sum of x + v n + y A + z B) T >= sum over layers of min over c of (e + x d [l on its path] + v d + y d s + z b)
 
-and likewise without E and e, which bounds T alone. The bounds fall where A or T rise, since then a right side grows and
+and the same without E and e, which bounds T alone. The bounds fall where A or T rise, since then a right side grows and
 a minimum is over more mappings; values at the upper end of a cell therefore hold in all of it.
 
 Axes: U unique layers, C mappings of a layer on all templates by rising room, L layers, W networks, X prices, J cells of

@@ -164,7 +164,7 @@ def uncertainty(
         spread: standard deviation of the logarithm of the factors: of all energies, areas and bandwidths, or by
             parameter of those that are named.
         samples: K.
-        seed: of the draws; the same seed gives the same factors, whatever the designs.
+        seed: of the draws; the same seed gives the same factors for any designs.
         progress: told how far the evaluations are.
 
     Raises:

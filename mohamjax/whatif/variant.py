@@ -303,7 +303,7 @@ def evaluate_variants(
 ) -> np.ndarray:
     """Evaluates every design on every variant.
 
-    Blocks of 1,024 pairs (of 64 where there are no more than 1,024): one program, whatever the numbers of designs and
+    Blocks of 1,024 pairs (of 64 where there are no more than 1,024): one program for any numbers of designs and
     variants; memory for one block and the result.
 
     Args:
