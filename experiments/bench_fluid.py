@@ -20,6 +20,7 @@ import argparse
 import os
 import statistics
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -71,19 +72,29 @@ def with_mesh(arguments: list[jax.Array]) -> list[jax.Array]:
     return [duration, traffic, bits, accelerator, order, uses, shared, private, mask]
 
 
-def _with_axis(arguments: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-    return tuple(x[None] if axis is None else x for x, axis in zip(arguments, AXES, strict=True))
+def _records(arguments: Iterable[jax.Array]) -> tuple[fluid.Jobs, fluid.Resources]:
+    duration, traffic, bits, accelerator, order, uses, shared, private, mask = arguments
+    return fluid.Jobs(duration, traffic, bits, accelerator, order, mask), fluid.Resources(uses, shared, private)
+
+
+def _completion(*arguments: jax.Array) -> fluid.Completion:
+    return fluid.completion(*_records(arguments))
+
+
+def _one_block(*arguments: jax.Array) -> jax.Array:
+    whole = _records(x[None] if axis is None else x for x, axis in zip(arguments, AXES, strict=True))
+    return fluid._block(*whole).makespan
 
 
 def _one_schedule(*arguments: jax.Array) -> jax.Array:
-    return fluid._block(tuple(x[None] for x in arguments)).makespan[0]
+    return fluid._block(*_records(x[None] for x in arguments)).makespan[0]
 
 
 VARIANTS: dict[str, Any] = {
-    "search": lambda *a: jax.vmap(fluid.completion, in_axes=AXES)(*a).makespan,
-    "mesh": lambda *a: jax.vmap(fluid.completion, in_axes=AXES)(*a).makespan,
+    "search": lambda *a: jax.vmap(_completion, in_axes=AXES)(*a).makespan,
+    "mesh": lambda *a: jax.vmap(_completion, in_axes=AXES)(*a).makespan,
     "timeline": lambda *a: jax.vmap(fluid.simulate, in_axes=AXES)(*a),
-    "one block": lambda *a: fluid._block(_with_axis(a)).makespan,
+    "one block": _one_block,
     "XLA batching": lambda *a: jax.vmap(_one_schedule, in_axes=AXES)(*a),
 }
 

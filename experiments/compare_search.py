@@ -39,6 +39,7 @@ import time
 
 import jax
 import numpy as np
+from baselines import archive_of, plain_problem, random_search
 from report import Report, header
 from scipy.stats import mannwhitneyu, wilcoxon
 from search_problem import (
@@ -69,11 +70,8 @@ from mohamjax.search import (
     PlanRates,
     Rates,
     Settings,
-    archive_of,
     list_designs,
-    plain_problem,
     preset_package,
-    random_search,
 )
 from mohamjax.workload import SCENARIOS
 

@@ -29,7 +29,7 @@ from mohamjax.jobs import (
     search_islands,
 )
 from mohamjax.jobs.shared_link import _sorted, priority_order
-from mohamjax.schedule.fluid import completion, predecessor_bits
+from mohamjax.schedule.fluid import Jobs, Resources, completion, predecessor_bits
 
 POPULATIONS = (1, 10, 100, 1_000, 10_000, 100_000)
 
@@ -57,17 +57,9 @@ def simulated(genes: JobGenes, problem):
     def one(accelerator, order):
         at = (jnp.arange(jobs), accelerator)
         duration = problem.duration[at]
-        return completion(
-            duration,
-            problem.demand[at] * duration,
-            bits,
-            accelerator,
-            order,
-            jnp.ones((cores, 1), bool),
-            problem.bandwidth[None],
-            jnp.full(cores, jnp.inf),
-            problem.mask,
-        ).makespan
+        scheduled = Jobs(duration, problem.demand[at] * duration, bits, accelerator, order, problem.mask)
+        resources = Resources(jnp.ones((cores, 1), bool), problem.bandwidth[None], jnp.full(cores, jnp.inf))
+        return completion(scheduled, resources).makespan
 
     return jax.vmap(one)(genes.accelerator, priority_order(genes.priority))
 

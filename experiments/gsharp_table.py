@@ -133,14 +133,14 @@ def island_rows(method: str, cases, seeds):
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *[tree for tree in trees for _ in seeds])
 
     context = stack([job_problem(table, accelerators=ACCELERATORS) for table in tables])
-    first = stack([genes_of(p, jobs) for p in plans]) if options["seeded"] else None
+    first = stack([genes_of(p, jobs) for p in plans]) if options.seeded else None
     archive, _ = search_islands(
         jax.random.key(len(seeds)),
         context,
         config,
-        rates=options["rates"],
+        rates=options.rates,
         seeds=first,
-        problem=options["make"](config.objectives),
+        problem=options.make(config.objectives),
     )
     best = np.asarray(jnp.argmin(archive.objectives[..., 0], axis=1))
     where = np.asarray(archive.genes.accelerator)
@@ -153,7 +153,7 @@ def island_rows(method: str, cases, seeds):
             slot = best[island]
             order = np.asarray(priority_order(priority[island, slot]))
             found.append(Plan(where[island, slot], order))
-        seeded = plans[c] if options["seeded"] else []
+        seeded = plans[c] if options.seeded else []
         values = [v["makespan"] for v in evaluate_plans(table, found + seeded)]
         least = min(values[len(found) :], default=np.inf)
         rows += [(*case, method, s, min(v, least), config.evaluations) for s, v in zip(seeds, values, strict=False)]

@@ -11,7 +11,7 @@ import pytest
 from mohamjax.cli import main
 from mohamjax.hardware import load_technology, load_template, template_from_dict, template_to_dict, template_to_yaml
 from mohamjax.io.jobs import read_jobs
-from mohamjax.jobs import nest_analyses
+from mohamjax.jobs import core_mappings
 from mohamjax.jobs.analysis import NEST_DEMANDS, STYLES, bandwidth_demand, job_layer
 from mohamjax.jobs.platform import Core, JobBatch, Platform, analysis_table
 from mohamjax.jobs.templates import core_template
@@ -33,15 +33,18 @@ LAYERS = [
 ]
 
 
-def analyses(choice):
-    return nest_analyses(
-        jax.random.key(0), LAYERS, CORES, load_technology(), BUDGETS["tiny"].mapper, choice=choice
-    )  # fmt: skip
+def mapped(cores):
+    return core_mappings(jax.random.key(0), LAYERS, cores, load_technology(), BUDGETS["tiny"].mapper)
 
 
 @pytest.fixture(scope="module")
-def fastest():
-    return analyses("latency")
+def mappings():
+    return mapped(CORES)
+
+
+@pytest.fixture(scope="module")
+def fastest(mappings):
+    return mappings.analyses()
 
 
 def test_templates_are_sound_and_as_large_as_the_core():
@@ -84,8 +87,8 @@ def test_the_fastest_mapping_fills_the_array_along_the_loops_of_its_style(fastes
         assert fastest[core].latency[:3].tolist() == cycles
 
 
-def test_tables_obey_what_must_hold(fastest):
-    frugal, balanced = analyses("energy"), analyses("edp")
+def test_tables_obey_what_must_hold(mappings, fastest):
+    frugal, balanced = mappings.analyses("energy"), mappings.analyses("edp")
     macs = np.asarray([layer.shape.macs for layer in LAYERS])
     for core in CORES:
         one = fastest[core]
@@ -109,7 +112,7 @@ def test_tables_obey_what_must_hold(fastest):
 
 def test_a_flexible_core_takes_the_best_array_for_each_job(fastest):
     arrays = [Core("HB", h, 16 // h) for h in (1, 2, 4, 8, 16)]
-    found = nest_analyses(jax.random.key(0), LAYERS, arrays, load_technology(), BUDGETS["tiny"].mapper)
+    found = mapped(arrays).analyses()
     best = np.min([found[core].latency for core in arrays], axis=0)
     assert fastest[CORES[3]].latency.tolist() == best.tolist()
 

@@ -29,7 +29,7 @@ from mohamjax.mapping import evaluate_batch
 from mohamjax.mapping.space import decode, sample, stack_spaces
 from mohamjax.runtime.blocks import in_fitting_blocks
 from mohamjax.runtime.platforms import accelerated, by_platform, compiler_options, short_scan, traced
-from mohamjax.schedule.fluid import _link, _link_at_once, completion, predecessor_bits
+from mohamjax.schedule.fluid import Jobs, Resources, _link, _link_at_once, completion, predecessor_bits
 from mohamjax.search.config import MohamConfig, Rates
 from mohamjax.search.moham import genetic_problem
 from mohamjax.search.plan_operators import PlanRates
@@ -327,10 +327,11 @@ def test_a_search_of_jobs_says_the_same_in_either_form():
 def test_timelines_are_the_same_in_either_form():
     rng, jobs, cores = np.random.default_rng(2), 40, 4
     before = [[p for p in range(j) if rng.random() < 0.05] for j in range(jobs)]
-    shared = (jnp.ones((cores, 1)), jnp.asarray([2.0]), jnp.full(cores, jnp.inf), jnp.arange(jobs) < 37)
+    shared = Resources(jnp.ones((cores, 1)), jnp.asarray([2.0]), jnp.full(cores, jnp.inf))
 
     def run(duration, traffic, accelerator):
-        return completion(duration, traffic, predecessor_bits(before), accelerator, jnp.arange(jobs), *shared)
+        bits, mask = predecessor_bits(before), jnp.arange(jobs) < 37
+        return completion(Jobs(duration, traffic, bits, accelerator, jnp.arange(jobs), mask), shared)
 
     drawn = rng.random((2, 5, jobs)).astype(np.float32)
     one, other = in_both(jax.jit(jax.vmap(run)), *drawn, rng.integers(0, cores, (5, jobs), np.int32))

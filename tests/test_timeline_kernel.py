@@ -15,7 +15,7 @@ import pytest
 from jax import export
 from jax.sharding import AbstractDevice, AbstractMesh
 from jax.sharding import PartitionSpec as P
-from test_fluid import _arguments, _cases, _random_population
+from test_fluid import _arguments, _cases, _completion, _random_population, _records
 
 from mohamjax.runtime import platforms
 from mohamjax.schedule import fluid, timeline_kernel
@@ -35,7 +35,7 @@ _in_registers = jax.jit(
 
 def columns(cases, jobs, accelerators, resources):
     rows = [_arguments(case, jobs, accelerators, resources, np.float32) for case in cases]
-    return tuple(jnp.asarray(np.stack(column)) for column in zip(*rows, strict=True))
+    return _records([jnp.asarray(np.stack(column)) for column in zip(*rows, strict=True)])
 
 
 def drawn(*sizes):
@@ -45,9 +45,9 @@ def drawn(*sizes):
 
 
 def drawn_block(*sizes):
-    """As `fluid._block` takes them: with an axis of one where all schedules share something."""
+    """What `fluid._block` takes: with an axis of one where all schedules share something."""
     arguments, axes = drawn(*sizes)
-    return tuple(x if axis == 0 else x[None] for x, axis in zip(arguments, axes, strict=True))
+    return _records([x if axis == 0 else x[None] for x, axis in zip(arguments, axes, strict=True)])
 
 
 @pytest.fixture
@@ -58,9 +58,9 @@ def kernels():
     platforms.use_kernels(before)
 
 
-def same(arguments):
+def same(records):
     """Outcomes of both, which must agree; that of the kernel."""
-    one, other = (jax.device_get(run(arguments)) for run in (_scanned, _in_registers))
+    one, other = (jax.device_get(run(*records)) for run in (_scanned, _in_registers))
     for name, a, b in zip(one._fields, one, other, strict=True):
         if a.dtype.kind != "f":
             np.testing.assert_array_equal(a, b, err_msg=name)
@@ -92,7 +92,7 @@ def test_the_kernel_takes_no_larger_number_by_what_passes_over_nan():
                     if hasattr(inner, "eqns"):
                         yield from calls(inner)
 
-    traced = jax.make_jaxpr(functools.partial(fluid._block, steps=timeline_kernel.run))(drawn_block(0, 3, 7, 3, 1))
+    traced = jax.make_jaxpr(functools.partial(fluid._block, steps=timeline_kernel.run))(*drawn_block(0, 3, 7, 3, 1))
     (kernel,) = [equation for equation in calls(traced.jaxpr) if equation.primitive.name == "pallas_call"]
     inside = list(calls(kernel.params["jaxpr"]))
     assert any(equation.primitive.name == "argmin" for equation in inside)
@@ -163,7 +163,7 @@ def test_a_kernel_is_taken_on_nvidia_gpus_alone_and_where_it_is_asked_for(kernel
     arguments, axes = drawn(0, 3)
 
     def text(platform):
-        program = jax.jit(jax.vmap(fluid.completion, in_axes=axes))
+        program = jax.jit(jax.vmap(_completion, in_axes=axes))
         checks = [export.DisabledSafetyCheck.custom_call("__gpu$xla.gpu.triton")]
         with described_gpu():
             return export.export(program, platforms=[platform], disabled_checks=checks)(*arguments).mlir_module()
@@ -182,7 +182,7 @@ def test_what_the_kernel_writes_is_marked_for_the_check_of_shard_map(kernels):
     arguments, axes = drawn(0, 4)
     mesh = jax.make_mesh((1,), ("designs",), axis_types=(jax.sharding.AxisType.Auto,))
     specs = tuple(P("designs") if axis == 0 else P() for axis in axes)
-    program = jax.vmap(fluid.completion, in_axes=axes)
+    program = jax.vmap(_completion, in_axes=axes)
     spread = jax.jit(jax.shard_map(program, mesh=mesh, in_specs=specs, out_specs=P("designs")))
     kernels(True)
     assert "pallas_call" in str(jax.make_jaxpr(spread)(*arguments))

@@ -184,7 +184,7 @@ def _table(
 
     from mohamjax.hardware import load_technology
     from mohamjax.io import mapping_cache
-    from mohamjax.jobs import MAPPING_CHOICES, nest_analyses
+    from mohamjax.jobs import MAPPING_CHOICES, core_mappings
     from mohamjax.jobs.analysis import DEMANDS, NEST_DEMANDS
     from mohamjax.jobs.platform import analysis_table, platform_table
     from mohamjax.search import Settings
@@ -198,16 +198,16 @@ def _table(
     arguments.demand = _chosen(arguments.demand or NEST_DEMANDS[0], "--demand", NEST_DEMANDS)
     arguments.mapping = _chosen(arguments.mapping or MAPPING_CHOICES[0], "--mapping", MAPPING_CHOICES)
     arguments.budget = arguments.budget or "small"
-    analyses = nest_analyses(
+    mappings = core_mappings(
         jax.random.key(arguments.seed),
         batch.layers,
         list(dict.fromkeys(platform.cores)),
         load_technology(arguments.technology),
         Settings.preset(arguments.budget).mapper,
-        choice=arguments.mapping,
         progress=mapping,
         cache=None if arguments.no_mapping_cache else mapping_cache(),
     )
+    analyses = mappings.analyses(arguments.mapping)
     return analysis_table(batch.names, platform, analyses, arguments.bandwidth, demand=arguments.demand)
 
 

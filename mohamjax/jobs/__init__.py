@@ -14,7 +14,7 @@ from mohamjax.jobs.job_problem import (
     job_problem,
     objective_names,
 )
-from mohamjax.jobs.loop_nest import MAPPING_CHOICES, nest_analyses
+from mohamjax.jobs.loop_nest import MAPPING_CHOICES, CoreMappings, core_mappings
 from mohamjax.jobs.scheduler import (
     METHODS,
     SEEDS,
@@ -50,6 +50,7 @@ __all__ = [
     "SEEDS",
     "STANDARD_RATES",
     "STARTED",
+    "CoreMappings",
     "JobBound",
     "JobFront",
     "JobGenes",
@@ -67,6 +68,7 @@ __all__ = [
     "check_problem",
     "check_size",
     "check_transfer",
+    "core_mappings",
     "decode",
     "direct_transfer",
     "evaluate",
@@ -75,7 +77,6 @@ __all__ = [
     "gsharp_problem",
     "job_bound",
     "job_problem",
-    "nest_analyses",
     "objective_names",
     "ranked_schedule",
     "run_heuristic",

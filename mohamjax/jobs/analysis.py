@@ -9,7 +9,7 @@ processing elements and T = R S + 1:
 | --- | --- | --- | --- |
 | `HB` (NVDLA-like) | K over rows, C inside a row | `1 + ceil(K/h) ceil(C/w) P Q T` | `k c R S + c R S + k` |
 | `LB_rs` (Eyeriss-like) | output rows, w per cluster | `1 + K C ceil(P/(w h)) ceil(Q/S) T` | `R S + y (x+S-1) + P x` |
-| `LB_os` (ShiDianNao-like) | R output rows per row | `1 + K C ceil(P/(R h)) ceil(Q/w) (R R S + 1)` | likewise |
+| `LB_os` (ShiDianNao-like) | R output rows per row | `1 + K C ceil(P/(R h)) ceil(Q/w) (R R S + 1)` | that of `LB_rs` |
 | depthwise, any | 64 channels per element | `1 + min(C, 64) P Q R S` | `C (2 R S + 1)` |
 
 MAESTRO counts one output less in HB's tile where 1 < K < h, and 64 words less in the depthwise one where C is a
@@ -23,7 +23,7 @@ elements hold runs in several rounds, and no core does more multiply-accumulates
 
 There are no energies here: what MAESTRO prints leaves out multiply-accumulates and the off-chip memory, and its counts
 of buffer accesses follow rules at the edges of tiles for which no closed form is known to us. The loop-nest model has
-energies (`jobs.nest_analyses`).
+energies (`jobs.core_mappings`).
 
 Axes: N jobs.
 """
@@ -141,11 +141,12 @@ def job_layer(
     """A job as a layer of the loop-nest model.
 
     Args:
-        kind: `conv`, `gconv`, `tconv`, `dwconv`, `fc`, `bmm`, `rnn` of our importer, or `gemm`, whatever the case.
+        kind: `conv`, `gconv`, `tconv`, `dwconv`, `fc`, `bmm`, `rnn` of our importer, or `gemm`; small or capital
+            letters.
         bounds: of the loops, in the letters of `workload.DIMS`; 1 where a letter is missing. A depthwise layer has its
             channels in G (ours) or in C (the reference data), a matrix product its rows in N (ours) or in P.
         stride: along the first and second axis.
-        dilation: likewise.
+        dilation: along the first and second axis.
 
     Raises:
         ValueError: the kind is not known.
@@ -163,7 +164,7 @@ def job_layer(
 
 
 def layer_shape(kind: str, bounds: abc.Mapping[str, int]) -> dict[str, int | bool]:
-    """A layer as MAESTRO takes it: a row of `JobShapes`; arguments and errors as for `job_layer`."""
+    """A layer in the form that MAESTRO takes: a row of `JobShapes`; arguments and errors are those of `job_layer`."""
     layer = job_layer(kind, bounds)
     size = layer.shape
     row: dict[str, int | bool] = {d: getattr(size, d) for d in "KCPQRS"} | {"depthwise": layer.type == "dwconv"}

@@ -7,7 +7,6 @@ evaluated in one call.
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -54,7 +53,7 @@ def library_search(
     import nevergrad  # pyright: ignore[reportMissingImports]
 
     size = 2 * problem.mask.shape[0]
-    space: Any = nevergrad.p.Array(init=np.full(size, 0.5), lower=0.0, upper=1.0)
+    space = nevergrad.p.Array(init=np.full(size, 0.5), lower=0.0, upper=1.0)
     space.random_state = np.random.RandomState(config.seed)
     optimiser = nevergrad.optimizers.registry[_NEVERGRAD[method]](
         parametrization=space, budget=config.evaluations, num_workers=config.population

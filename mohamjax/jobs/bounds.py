@@ -17,7 +17,7 @@ V >= sum_a x duration for every job. The last three without stalls are the usual
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -71,12 +71,13 @@ def _relaxed(work: np.ndarray, carried: np.ndarray, count: np.ndarray, with_stal
     stall = np.maximum(bytes_time - length, 0.0) * with_stalls
     parts = np.arange(len(job))
     # Columns: the parts, V, T. Rows: the kinds' work, the jobs' durations, V + stalls, bytes.
-    rows: list[Any] = [sparse.csr_array((length / count[kind], (kind, parts)), shape=(kinds, len(job)))]
+    rows = [sparse.csr_array((length / count[kind], (kind, parts)), shape=(kinds, len(job)))]
     if with_stalls:
         rows.append(sparse.csr_array((length, (job, parts)), shape=(jobs, len(job))))
     rows += [sparse.csr_array(stall[None, :]), sparse.csr_array(bytes_time[None, :])]
-    under: Any = sparse.vstack(rows).tocsr()
-    above = np.zeros((under.shape[0], 2))
+    under = sparse.vstack(rows).tocsr()
+    lines = kinds + jobs * with_stalls + 2
+    above = np.zeros((lines, 2))
     above[:-2, 0] = -1.0
     above[-2] = 1.0, -1.0
     above[-1] = 0.0, -1.0
@@ -86,7 +87,7 @@ def _relaxed(work: np.ndarray, carried: np.ndarray, count: np.ndarray, with_stal
     found = optimize.linprog(
         cost,
         A_ub=sparse.hstack([under, sparse.csr_array(above)]).tocsr(),
-        b_ub=np.zeros(under.shape[0]),
+        b_ub=np.zeros(lines),
         A_eq=whole,
         b_eq=np.ones(jobs),
         method="highs",

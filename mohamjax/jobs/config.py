@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+
+import jax
+import jax.numpy as jnp
 
 from mohamjax.emo.loop import MAX_POPULATION
 from mohamjax.errors import InputError
@@ -62,10 +64,31 @@ class JobGoals:
     deadline: tuple[float, ...] | None = None
     target: tuple[int, ...] | None = None
 
-    def problem(self, table: JobTable, **sizes: Any) -> JobProblem:
-        """The problem of a table with these goals; keywords as for `problem.job_problem`."""
-        whole = self.of(table)
-        return job_problem(table, weight=whole.weight, deadline=whole.deadline, target=whole.target, **sizes)
+    def problem(
+        self,
+        table: JobTable,
+        jobs: int | None = None,
+        accelerators: int | None = None,
+        dtype: jax.typing.DTypeLike = jnp.float32,
+    ) -> JobProblem:
+        """The problem of a table with these goals.
+
+        Args:
+            table: the jobs.
+            jobs: J after padding; default their number.
+            accelerators: A after padding; default their number.
+            dtype: float dtype.
+        """
+        own = self.of(table)
+        return job_problem(
+            table,
+            jobs=jobs,
+            accelerators=accelerators,
+            weight=own.weight,
+            deadline=own.deadline,
+            target=own.target,
+            dtype=dtype,
+        )
 
     def of(self, table: JobTable) -> JobGoals:
         """These goals, completed by those of a table."""

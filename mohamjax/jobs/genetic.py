@@ -233,7 +233,7 @@ def standard_vary(
 ) -> tuple[JobGenes, JobGenes]:
     """Children of the standard genetic algorithm: one pivot through both genomes written one after the other.
 
-    Arguments as for `vary`; only `mutation` and `crossover_gen` count.
+    The arguments are those of `vary`; of the rates only `mutation` and `crossover_gen` count.
     """
     jobs = problem.mask.shape[0]
     draw_key, one, two = jax.random.split(key, 3)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import abc
 from collections.abc import Callable, Sequence
 
 import jax
@@ -20,6 +21,7 @@ from mohamjax.jobs.templates import core_template
 from mohamjax.mapper.config import MapperConfig, MapperProgress
 from mohamjax.mapper.layer_mapper import map_layers
 from mohamjax.mapper.stores import TableStore
+from mohamjax.mapping import MappingTables
 from mohamjax.mapping.nest import covered
 from mohamjax.workload import DIMS, UniqueLayer, WorkloadShape
 
@@ -30,7 +32,7 @@ _PACKAGED_LEVELS = 6  # as deep as the packaged templates, so that the mapper's 
 
 
 def _templates_of(core: Core | TemplateCore) -> list[Template]:
-    """The template of a core; those of every array that it can be if it is flexible."""
+    """The template of a core; a flexible one has one for every array that it can be."""
     if isinstance(core, TemplateCore):
         return [dataclasses.replace(core.template, sizes="fixed")]
     if not core.flexible:
@@ -45,21 +47,78 @@ def _best(latency: np.ndarray, energy: np.ndarray, choice: str) -> tuple[int, ..
     return tuple(int(i) for i in np.unravel_index(np.lexsort([key.ravel() for key in keys])[0], latency.shape))
 
 
-def nest_analyses(
+@dataclasses.dataclass(frozen=True)
+class CoreMappings:
+    """The mappings of jobs on cores, from which `analyses` takes one for each.
+
+    Attributes:
+        layers: of N jobs.
+        unique: the U different ones.
+        templates: T templates that the cores may be.
+        places: by core, the indices of the templates that it may be.
+        tables: Pareto tables `[U, T, M, ...]`, NumPy arrays.
+    """
+
+    layers: tuple[UniqueLayer, ...]
+    unique: tuple[UniqueLayer, ...]
+    templates: tuple[Template, ...]
+    places: abc.Mapping[Core | TemplateCore, list[int]]
+    tables: MappingTables
+
+    def analyses(self, choice: str = "latency") -> dict[Core | TemplateCore, JobAnalysis]:
+        """Analyses the jobs on every core by the best mapping of each.
+
+        A tile set is what one step of the off-chip memory's loops works on. Energies count everything from the MACs to
+        the off-chip memory.
+
+        Args:
+            choice: of `MAPPING_CHOICES`: which mapping of its Pareto set over latency and energy a job has on a core.
+
+        Returns:
+            The analysis of the N jobs on each core; the latency is +inf where a template does not run the layer.
+        """
+        covers = covered(self.tables.mapping)
+        place = {layer: u for u, layer in enumerate(self.unique)}
+        at = [place[layer] for layer in self.layers]
+        found = {}
+        for core, which in self.places.items():
+            rows = np.asarray([self._row(which, u, choice, covers) for u in range(len(self.unique))], float)
+            found[core] = JobAnalysis(*rows[at].T)
+        return found
+
+    def _row(self, which: list[int], u: int, choice: str, covers: np.ndarray) -> tuple[float, ...]:
+        """The fields of `JobAnalysis` of a unique layer on a core that may be `which` of the templates."""
+        shape = self.unique[u].shape
+        objectives = np.asarray(self.tables.objectives[u, which], float)  # cycles, pJ, um^2; +inf beyond a set
+        t, m = _best(objectives[..., 0], objectives[..., 1], choice)
+        latency, energy, _ = objectives[t, m]
+        at = (u, which[t], m)
+        levels = self.templates[which[t]].levels
+        memory = len(levels) - 1
+        width = levels[memory].word_bits / 8
+        if not np.isfinite(latency):
+            return np.inf, 0.0, 1.0, width * sum(shape.tensor_words), 0.0, 0.0
+        outer = np.asarray(self.tables.mapping.temporal)[(*at, memory)]  # loops of the off-chip memory
+        inside = dict(zip(DIMS, (covers[at] // outer).tolist(), strict=True))
+        tile = WorkloadShape(**inside, stride=shape.stride, dilation=shape.dilation)
+        words = np.asarray([sum(tile.tensor_words), sum(shape.tensor_words)]) * width
+        traffic = float(self.tables.offchip_bytes[at])
+        return latency, words[0], math.prod(outer.tolist()), words[1], traffic, energy * 1e-12
+
+
+def core_mappings(
     key: jax.Array,
     layers: Sequence[UniqueLayer],
     cores: Sequence[Core | TemplateCore],
     technology: Technology,
     config: MapperConfig | None = None,
     *,
-    choice: str = "latency",
     progress: Callable[[MapperProgress], None] | None = None,
     cache: TableStore | None = None,
-) -> dict[Core | TemplateCore, JobAnalysis]:
-    """Analyses jobs on cores by searching their mappings (`map_layers`) on templates of fixed sizes.
+) -> CoreMappings:
+    """Searches the mappings of jobs on cores (`map_layers`), on templates of fixed sizes.
 
-    A core of a style is `job_templates.core_template`. A tile set is what one step of the off-chip memory's loops works
-    on. Energies count everything from the MACs to the off-chip memory.
+    A core of a style is the template `core_template`.
 
     Args:
         key: typed key of the mapper.
@@ -67,12 +126,8 @@ def nest_analyses(
         cores: distinct ones; a flexible one takes the best array for each job.
         technology: energy and area tables.
         config: sizes of the mapper.
-        choice: of `MAPPING_CHOICES`: which mapping of its Pareto set over latency and energy a job has on a core.
-        progress: as for `map_layers`.
-        cache: as for `map_layers`.
-
-    Returns:
-        The analysis of the N jobs on each core; the latency is +inf where a template does not run the layer.
+        progress: called after every generation of a block, see `map_layers`.
+        cache: where finished sets are kept between runs, see `map_layers`.
 
     Raises:
         InputError: no core runs some layer.
@@ -95,27 +150,5 @@ def nest_analyses(
             item="platform",
             remedy="raise the argument `budget`, or add a core with larger buffers",
         )
-    objectives = np.asarray(tables.objectives, float)  # [U, T, M, 3]: cycles, pJ, um^2; +inf beyond a set
-    traffic = np.asarray(tables.offchip_bytes, float)
-    temporal, covers = np.asarray(tables.mapping.temporal), covered(tables.mapping)
-
-    def one(core: Core | TemplateCore, u: int) -> tuple[float, ...]:
-        shape = unique[u].shape
-        which = [templates.index(template) for template in each[core]]
-        t, m = _best(objectives[u, which, :, 0], objectives[u, which, :, 1], choice)
-        at = (u, which[t], m)
-        latency, energy, _ = objectives[at]
-        memory = len(templates[which[t]].levels) - 1
-        width = templates[which[t]].levels[memory].word_bits / 8
-        if not np.isfinite(latency):
-            return np.inf, 0.0, 1.0, width * sum(shape.tensor_words), 0.0, 0.0
-        outer = temporal[(*at, memory)]  # loops of the off-chip memory
-        inside = dict(zip(DIMS, (covers[at] // outer).tolist(), strict=True))
-        tile = WorkloadShape(**inside, stride=shape.stride, dilation=shape.dilation)
-        words = np.asarray([sum(tile.tensor_words), sum(shape.tensor_words)]) * width
-        return latency, words[0], math.prod(outer.tolist()), words[1], traffic[at], energy * 1e-12
-
-    found = {core: np.asarray([one(core, u) for u in range(len(unique))], float) for core in cores}
-    place = {layer: u for u, layer in enumerate(unique)}
-    at = [place[layer] for layer in layers]
-    return {core: JobAnalysis(*rows[at].T) for core, rows in found.items()}
+    places = {core: [templates.index(template) for template in own] for core, own in each.items()}
+    return CoreMappings(tuple(layers), tuple(unique), tuple(templates), places, tables)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,9 @@ import numpy as np
 from mohamjax.jobs.config import JobSearchConfig
 from mohamjax.jobs.job_problem import JobGenes, JobProblem, evaluate
 from mohamjax.runtime.platforms import product
+
+if TYPE_CHECKING:
+    import optax
 
 _HIDDEN = (128, 128, 128)
 _PRIORITIES = 16
@@ -89,8 +92,16 @@ class _Steps(NamedTuple):
     able: jax.Array
 
 
-def _network(key: jax.Array, sizes: tuple[int, ...], last_scale: float) -> list[tuple[jax.Array, jax.Array]]:
-    """Weights and biases of a multilayer perceptron, orthogonal."""
+Network = list[tuple[jax.Array, jax.Array]]
+"""Weights `[m, n]` and biases `[n]` of every layer of a multilayer perceptron."""
+
+
+Agent = dict[str, Network]
+"""What learns: the `policy`, and the `critic` that tells the value of a state."""
+
+
+def _network(key: jax.Array, sizes: tuple[int, ...], last_scale: float) -> Network:
+    """A multilayer perceptron with orthogonal weights."""
     keys = jax.random.split(key, len(sizes) - 1)
     scales = [2**0.5] * (len(sizes) - 2) + [last_scale]
     return [
@@ -99,7 +110,7 @@ def _network(key: jax.Array, sizes: tuple[int, ...], last_scale: float) -> list[
     ]
 
 
-def _forward(network: list[tuple[jax.Array, jax.Array]], x: jax.Array) -> jax.Array:
+def _forward(network: Network, x: jax.Array) -> jax.Array:
     *hidden, (weights, bias) = network
     for w, b in hidden:
         x = jnp.tanh(product(x, w) + b)
@@ -118,7 +129,7 @@ def _features(problem: JobProblem) -> tuple[jax.Array, jax.Array]:
     return jnp.concatenate([jnp.clip(slower, 0, 16) / 4, asked, share, place[:, None]], axis=1), unit
 
 
-def _choices(agent: Any, seen: jax.Array, able: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _choices(agent: Agent, seen: jax.Array, able: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Logarithms of the probabilities of accelerators `[..., A]` (very low where not able) and priorities."""
     logits = _forward(agent["policy"], seen)
     cores = able.shape[-1]
@@ -129,7 +140,7 @@ def _of(table: jax.Array, index: jax.Array) -> jax.Array:
     return jnp.take_along_axis(table, index[..., None], axis=-1)[..., 0]
 
 
-def _episodes(key: jax.Array, agent: Any, problem: JobProblem, episodes: int) -> _Steps:
+def _episodes(key: jax.Array, agent: Agent, problem: JobProblem, episodes: int) -> _Steps:
     """Steps `[J, E, ...]` of a batch of episodes; the key is consumed."""
     jobs, cores = problem.duration.shape
     features, unit = _features(problem)
@@ -178,7 +189,7 @@ def advantages(reward: jax.Array, value: jax.Array, mask: jax.Array, settings: L
 
 
 def _loss(
-    agent: Any, steps: _Steps, advantage: jax.Array, target: jax.Array, weight: jax.Array, settings: Learning
+    agent: Agent, steps: _Steps, advantage: jax.Array, target: jax.Array, weight: jax.Array, settings: Learning
 ) -> jax.Array:
     """Loss of steps `[N]` that count by their weight: 1 or 0."""
 
@@ -197,6 +208,24 @@ def _loss(
     return mean(settings.value_weight * miss - gain - settings.entropy_weight * entropy)
 
 
+class _Learnt(NamedTuple):
+    """The state after a batch of episodes.
+
+    Attributes:
+        agent: policy and critic.
+        memory: of the optimiser.
+        scale: `[]` float, mean objective of the first batch; rewards are relative to it.
+        best: `[J]`, the best schedule so far.
+        least: `[]` float, its objective.
+    """
+
+    agent: Agent
+    memory: optax.OptState
+    scale: jax.Array
+    best: JobGenes
+    least: jax.Array
+
+
 @functools.partial(jax.jit, static_argnames=("settings", "config"))
 def _learn(
     key: jax.Array, problem: JobProblem, *, settings: Learning, config: JobSearchConfig
@@ -212,19 +241,21 @@ def _learn(
     )
     start_key, policy_key, critic_key = jax.random.split(key, 3)
     width = 3 * cores + 2
-    agent = {
+    agent: Agent = {
         "policy": _network(policy_key, (width, *_HIDDEN, cores + _PRIORITIES), 0.01),
         "critic": _network(critic_key, (width, *_HIDDEN, 1), 1.0),
     }
     weight = jnp.broadcast_to(problem.mask[:, None], (jobs, episodes)).reshape(count)
 
-    def update(state: tuple[Any, Any], batch: Any) -> tuple[tuple[Any, Any], None]:
+    def update(
+        state: tuple[Agent, optax.OptState], batch: tuple[_Steps, jax.Array, jax.Array, jax.Array]
+    ) -> tuple[tuple[Agent, optax.OptState], None]:
         agent, memory = state
         gradient = jax.grad(_loss)(agent, *batch, settings)
         change, memory = optimiser.update(gradient, memory, agent)
-        return (optax.apply_updates(agent, change), memory), None
+        return (cast(Agent, optax.apply_updates(agent, change)), memory), None
 
-    def generation(state: Any, key: jax.Array) -> tuple[Any, jax.Array]:
+    def generation(state: _Learnt, key: jax.Array) -> tuple[_Learnt, jax.Array]:
         agent, memory, scale, best, least = state
         run_key, shuffle_key = jax.random.split(key)
         steps = _episodes(run_key, agent, problem, episodes)
@@ -239,18 +270,18 @@ def _learn(
         advantage, target = advantages(reward, steps.value, problem.mask, settings)
         flat = jax.tree.map(lambda x: x.reshape(count, *x.shape[2:]), (steps, advantage, target))
 
-        def epoch(state: tuple[Any, Any], key: jax.Array) -> tuple[tuple[Any, Any], None]:
+        def epoch(state: tuple[Agent, optax.OptState], key: jax.Array) -> tuple[tuple[Agent, optax.OptState], None]:
             place = jax.random.permutation(key, count).reshape(settings.minibatches, -1)
             return jax.lax.scan(update, state, jax.tree.map(lambda x: x[place], (*flat, weight)))
 
         passes = jax.random.split(shuffle_key, settings.epochs)
         (agent, memory), _ = jax.lax.scan(epoch, (agent, memory), passes)
-        return (agent, memory, scale, best, least), least
+        return _Learnt(agent, memory, scale, best, least), least
 
     blank = JobGenes(accelerator=problem.choices[:, 0], priority=jnp.zeros(jobs))
-    state = (agent, optimiser.init(agent), jnp.float32(0), blank, jnp.float32(jnp.inf))
+    state = _Learnt(agent, optimiser.init(agent), jnp.float32(0), blank, jnp.float32(jnp.inf))
     state, history = jax.lax.scan(generation, state, jax.random.split(start_key, config.generations + 1))
-    return state[3], history
+    return state.best, history
 
 
 def learning_search(

@@ -7,7 +7,7 @@ import functools
 import importlib.util
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -78,7 +78,7 @@ class JobFront:
 def genes_of(plans: Sequence[Plan], jobs: int) -> JobGenes:
     """Genes `[K, J]` of plans, padded to J jobs."""
 
-    def pad(rows: list[np.ndarray], dtype: Any) -> jax.Array:
+    def pad(rows: list[np.ndarray], dtype: jax.typing.DTypeLike) -> jax.Array:
         return jnp.asarray(np.stack([np.pad(row, (0, jobs - len(row))) for row in rows]), dtype)
 
     return JobGenes(
@@ -121,12 +121,12 @@ def _evaluated(genes: JobGenes, problem: JobProblem) -> jax.Array:
 
 @functools.partial(jax.jit, static_argnames=("problem", "population", "archive", "generations"))
 def _searched(
-    keys: jax.Array, context: JobProblem, seeds: JobGenes | None, rates: JobRates, **sizes: Any
+    keys: jax.Array, context: JobProblem, seeds: JobGenes | None, rates: JobRates, *, problem: Problem, **sizes: int
 ) -> tuple[emo.Archive, jax.Array]:
     """What `search_islands` returns, of islands with a key each."""
 
     def one(key: jax.Array, context: JobProblem, seeds: JobGenes | None) -> tuple[emo.Archive, jax.Array]:
-        state, best = evolved(key, context, seeds, rates, immigrants=0, **sizes)
+        state, best = evolved(key, context, seeds, rates, problem=problem, immigrants=0, **sizes)
         return state.archive, best
 
     return jax.vmap(one, out_axes=(0, 1))(keys, context, seeds)
@@ -141,7 +141,7 @@ def search_islands(
     seeds: JobGenes | None = None,
     problem: Problem | None = None,
 ) -> tuple[emo.Archive, jax.Array]:
-    """Searches I problems side by side; compiles once per sizes, whatever the problems.
+    """Searches I problems side by side; compiles once for all problems of the same sizes.
 
     Args:
         key: typed key, consumed.
@@ -157,7 +157,7 @@ def search_islands(
     """
     chosen = gsharp_problem(config.objectives) if problem is None else problem
     archive = 2 if len(config.objectives) == 1 else config.archive
-    # Rates of one type whatever was passed: others would compile anew.
+    # Rates are always of one type: another one would compile anew.
     traced = jax.tree.map(lambda rate: jnp.asarray(rate, jnp.float32), rates)
     return _searched(
         island_keys(key, context.mask.shape[0]), context, seeds, traced,
@@ -165,23 +165,39 @@ def search_islands(
     )  # fmt: skip
 
 
+class GeneticMethod(NamedTuple):
+    """A method on the shared loop.
+
+    Attributes:
+        rates: probabilities of the operators.
+        make: the problem of the loop for some objectives.
+        seeded: whether heuristics seed it.
+    """
+
+    rates: JobRates
+    make: Callable[[tuple[str, ...]], Problem]
+    seeded: bool = False
+
+
 def _genetic(
     table: JobTable,
     goals: JobGoals,
     config: JobSearchConfig,
-    *,
-    rates: JobRates,
-    make: Callable[[tuple[str, ...]], Problem],
-    seeded: bool,
+    method: GeneticMethod,
     given: Sequence[Plan] = (),
 ) -> tuple[list[Plan], list[tuple[int, float]]]:
     """Non-dominated plans of one search, seeds among them, and its history."""
     jobs = padded_jobs(len(table.jobs))
     context = jax.tree.map(lambda leaf: leaf[None], goals.problem(table, jobs=jobs))
-    plans = [*given, *(seed_plans(table) if seeded else ())][: config.population]
+    plans = [*given, *(seed_plans(table) if method.seeded else ())][: config.population]
     seeds = jax.tree.map(lambda leaf: leaf[None], genes_of(plans, jobs)) if plans else None
     archive, best = search_islands(
-        jax.random.key(config.seed), context, config, rates=rates, seeds=seeds, problem=make(config.objectives)
+        jax.random.key(config.seed),
+        context,
+        config,
+        rates=method.rates,
+        seeds=seeds,
+        problem=method.make(config.objectives),
     )
     valid = np.asarray(archive.valid[0])
     found = _plans(take(archive.genes, (0, valid)), len(table.jobs))
@@ -189,19 +205,14 @@ def _genetic(
     return found + plans, steps
 
 
-GENETIC: dict[str, dict[str, Any]] = {
-    "gsharp": {"rates": DEFAULT_RATES, "make": gsharp_problem, "seeded": True},
-    "gsharp-unseeded": {"rates": DEFAULT_RATES, "make": gsharp_problem, "seeded": False},
-    "gsharp-paper": {
-        "rates": PAPER_RATES,
-        "make": functools.partial(gsharp_problem, informed=False),
-        "seeded": False,
-    },
-    "standard-ga": {"rates": STANDARD_RATES, "make": standard_problem, "seeded": False},
-    "random": {"rates": PAPER_RATES, "make": random_problem, "seeded": False},
+GENETIC = {
+    "gsharp": GeneticMethod(DEFAULT_RATES, gsharp_problem, seeded=True),
+    "gsharp-unseeded": GeneticMethod(DEFAULT_RATES, gsharp_problem),
+    "gsharp-paper": GeneticMethod(PAPER_RATES, functools.partial(gsharp_problem, informed=False)),
+    "standard-ga": GeneticMethod(STANDARD_RATES, standard_problem),
+    "random": GeneticMethod(PAPER_RATES, random_problem),
 }
-
-"""Methods on the shared loop: rates, the problem of the loop for some objectives, whether heuristics seed it."""
+"""Methods on the shared loop, by name."""
 
 STARTED = tuple(name for name in GENETIC if name != "random")
 """Methods that start from schedules that are given, before those of heuristics. Random search draws all anew."""
@@ -289,7 +300,7 @@ def run_method(
     history: list[tuple[int, float]] = []
     evaluations = config.evaluations
     if method in GENETIC:
-        plans, history = _genetic(table, goals, config, **GENETIC[method], given=given if method in STARTED else ())
+        plans, history = _genetic(table, goals, config, GENETIC[method], given if method in STARTED else ())
     elif method in HEURISTICS:
         plans, evaluations = [run_heuristic(method, table, config.seed)], 1
     elif method in LEARNING_METHODS:

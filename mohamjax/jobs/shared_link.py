@@ -42,7 +42,7 @@ def link_fits(jobs: int, accelerators: int) -> bool:
 
 
 def priority_order(priority: jax.typing.ArrayLike) -> jax.Array:
-    """Jobs by rising priority value, as `link_makespan` compares them: `[..., J]` int32, a permutation."""
+    """Jobs by rising priority value, in the order of `link_makespan`: `[..., J]` int32, a permutation."""
     return jnp.argsort(_level(jnp.asarray(priority)), axis=-1, stable=True).astype(jnp.int32)
 
 

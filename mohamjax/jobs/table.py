@@ -18,7 +18,16 @@ import numpy as np
 
 from mohamjax.runtime.devices import Devices
 from mohamjax.runtime.struct import record, shown_briefly
-from mohamjax.schedule.fluid import Timeline, completion, padded_jobs, predecessor_bits, simulate, split_resources
+from mohamjax.schedule.fluid import (
+    Jobs,
+    Resources,
+    Timeline,
+    completion,
+    padded_jobs,
+    predecessor_bits,
+    split_resources,
+    timeline_of,
+)
 
 
 @shown_briefly
@@ -165,18 +174,17 @@ def _on(values: jax.Array, accelerator: jax.Array) -> jax.Array:
     return jnp.take_along_axis(values, accelerator[:, None], axis=1)[:, 0]
 
 
-def _arguments(order: jax.Array, accelerator: jax.Array, arrays: JobArrays) -> tuple[jax.Array, ...]:
-    return (
-        _on(arrays.duration, accelerator),
-        _on(arrays.bytes, accelerator),
-        arrays.predecessor_bits,
-        accelerator,
-        order,
-        arrays.shared_uses,
-        arrays.shared_bandwidth,
-        arrays.private_bandwidth,
-        arrays.job_mask,
+def _scheduled(order: jax.Array, accelerator: jax.Array, arrays: JobArrays) -> tuple[Jobs, Resources]:
+    """A schedule as the fluid model takes it."""
+    jobs = Jobs(
+        duration=_on(arrays.duration, accelerator),
+        bytes=_on(arrays.bytes, accelerator),
+        predecessor_bits=arrays.predecessor_bits,
+        accelerator=accelerator,
+        order=order,
+        job_mask=arrays.job_mask,
     )
+    return jobs, Resources(arrays.shared_uses, arrays.shared_bandwidth, arrays.private_bandwidth)
 
 
 def _energy(accelerator: jax.Array, arrays: JobArrays) -> jax.Array:
@@ -194,13 +202,13 @@ def evaluate_jobs(order: jax.Array, accelerator: jax.Array, arrays: JobArrays) -
     Returns:
         The objectives; a job where it cannot run makes the makespan infinite.
     """
-    done = completion(*_arguments(order, accelerator, arrays))
+    done = completion(*_scheduled(order, accelerator, arrays))
     return JobObjectives(done.makespan, _energy(accelerator, arrays), done.reason)
 
 
 def job_timeline(order: jax.Array, accelerator: jax.Array, arrays: JobArrays) -> Timeline:
-    """Start and end of every job of one schedule; arguments as for `evaluate_jobs`."""
-    return simulate(*_arguments(order, accelerator, arrays))
+    """Start and end of every job of one schedule; the arguments are those of `evaluate_jobs`."""
+    return timeline_of(*_scheduled(order, accelerator, arrays))
 
 
 @functools.cache

@@ -9,9 +9,26 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import abc
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict
+
+Spec = dict[str, object]
+"""A part of a chart in Vega-Lite; plain data."""
+
+
+class Objective(TypedDict):
+    """An objective of the front.
+
+    Attributes:
+        column: of the table of designs.
+        label: name and unit, for people.
+        log: whether its axis is logarithmic.
+    """
+
+    column: str
+    label: str
+    log: bool
+
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 
@@ -28,7 +45,7 @@ _SECONDS = "format(datum.value, '.5~s') + 's'"
 
 
 def _signal(name: str) -> str:
-    """A name as Vega's signals may have it; `page.js` makes it likewise."""
+    """A name in the letters that Vega allows in signals; `page.js` does the same."""
     return re.sub(r"\W", "_", name)
 
 
@@ -37,10 +54,10 @@ def _field(name: str) -> str:
     return re.sub(r"([.\[\]\\])", r"\\\1", name)
 
 
-_DEFAULT = tuple({"column": name, "label": title, "log": True} for name, (title, _, _) in _AXES.items())
+_DEFAULT = tuple(Objective(column=name, label=title, log=True) for name, (title, _, _) in _AXES.items())
 
 
-def _objective(objective: abc.Mapping[str, Any]) -> dict[str, Any]:
+def _objective(objective: Objective) -> Spec:
     """An axis of an objective, whose limits and labels the page sets."""
     name = objective["column"]
     seconds = "format(datum.value, '.3~s')" + (" + 's'" if name.endswith("_s") else "")
@@ -63,7 +80,7 @@ def _objective(objective: abc.Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _told(*fields: tuple[str, str, str | None]) -> list[dict[str, Any]]:
+def _told(*fields: tuple[str, str, str | None]) -> list[Spec]:
     """A tooltip of fields: (name, title, format of numbers or None for texts)."""
     return [
         {"field": name, "title": title, "type": "nominal"}
@@ -73,9 +90,9 @@ def _told(*fields: tuple[str, str, str | None]) -> list[dict[str, Any]]:
     ]
 
 
-def _result(kind: str) -> dict[str, Any]:
+def _result(kind: str) -> Spec:
     """Colour or shape by results folder; the page's table of results is the legend."""
-    scale: dict[str, Any] = {"domain": "$results"}
+    scale: Spec = {"domain": "$results"}
     if kind == "shape":
         scale["range"] = list(SHAPES)
     else:
@@ -83,9 +100,7 @@ def _result(kind: str) -> dict[str, Any]:
     return {"field": "result", "type": "nominal", "title": "results", "scale": scale, "legend": None}
 
 
-def _projection(
-    number: int, x: abc.Mapping[str, Any], y: abc.Mapping[str, Any], others: Sequence[abc.Mapping[str, Any]]
-) -> dict[str, Any]:
+def _projection(number: int, x: Objective, y: Objective, others: Sequence[Objective]) -> Spec:
     """One projection of the front: bounds, designs, and a ring around the current design."""
     place = {"x": _objective(x), "y": _objective(y)}
     tooltip = _told(
@@ -148,7 +163,7 @@ def _projection(
     }
 
 
-def _front(objectives: Sequence[abc.Mapping[str, Any]]) -> dict[str, Any]:
+def _front(objectives: Sequence[Objective]) -> Spec:
     pairs = list(itertools.combinations(objectives, 2))
     others = [objective for objective in objectives if objective["column"] not in _AXES]
     names = [_signal(objective["column"]) for objective in objectives]
@@ -167,7 +182,7 @@ def _front(objectives: Sequence[abc.Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _convergence() -> dict[str, Any]:
+def _convergence() -> Spec:
     return {
         "$schema": SCHEMA,
         "data": {"name": "history"},
@@ -191,7 +206,7 @@ def _convergence() -> dict[str, Any]:
     }
 
 
-def _time() -> dict[str, Any]:
+def _time() -> Spec:
     return {
         "field": "start",
         "type": "quantitative",
@@ -201,23 +216,19 @@ def _time() -> dict[str, Any]:
     }
 
 
-def _schedule() -> dict[str, Any]:
-    """Gantt chart over what flows through the shared resources, with one zoom."""
-    lane = {
+def _lane() -> Spec:
+    """The chiplet of a bar, as a row of the chart."""
+    return {
         "field": "lane",
         "type": "ordinal",
         "title": None,
         "scale": {"domain": "$lanes", "paddingInner": 0.16},
         "axis": {"labelLimit": 150},
     }
-    network = {
-        "field": "network",
-        "type": "nominal",
-        "title": "network",
-        "scale": {"domain": "$networks", "scheme": "tableau10"},
-        "legend": {"orient": "top", "labelLimit": 260, "columns": 4},
-    }
-    bar = _told(
+
+
+def _told_of_layer() -> list[Spec]:
+    return _told(
         ("layer", "layer", None),
         ("network", "network", None),
         ("lane", "chiplet", None),
@@ -228,66 +239,85 @@ def _schedule() -> dict[str, Any]:
         ("energy", "energy [J]", ".4~s"),
         ("bytes", "off-chip bytes", ".4~s"),
     )
+
+
+def _bars() -> Spec:
+    """A bar for each layer; the picked one has an outline."""
     chosen = {"test": "datum.number === picked", "value": "$ink"}
-    # Names that do not fit are empty, not transparent: those would lie over the bars beside them and take their clicks.
+    network = {
+        "field": "network",
+        "type": "nominal",
+        "title": "network",
+        "scale": {"domain": "$networks", "scheme": "tableau10"},
+        "legend": {"orient": "top", "labelLimit": 260, "columns": 4},
+    }
+    return {
+        "name": "gantt",
+        "data": {"name": "bars"},
+        "mark": {"type": "bar", "clip": True, "cursor": "pointer", "height": {"band": 1}},
+        "encoding": {
+            "x": _time(),
+            "x2": {"field": "end"},
+            "y": _lane(),
+            "color": network,
+            "stroke": {"condition": chosen, "value": "$paper"},
+            "strokeWidth": {"condition": {**chosen, "value": 3}, "value": 0.6},
+            "tooltip": _told_of_layer(),
+        },
+    }
+
+
+def _slowed() -> Spec:
+    """When bandwidth slows a layer: a strip at the foot of its bar."""
+    return {
+        "data": {"name": "slowed"},
+        "mark": {"type": "bar", "clip": True, "height": {"band": 0.2}, "yOffset": "$foot", "color": "$ink"},
+        "encoding": {
+            "x": _time(),
+            "x2": {"field": "end"},
+            "y": _lane(),
+            "opacity": {
+                "field": "lost",
+                "type": "quantitative",
+                "scale": {"domain": [0, 1], "range": [0.25, 1]},
+                "legend": None,
+            },
+            "tooltip": _told(
+                ("layer", "layer", None),
+                ("cause", "slowed by", None),
+                ("lost", "speed lost", ".1%"),
+                ("start", "start [s]", ".6~s"),
+                ("end", "end [s]", ".6~s"),
+            ),
+        },
+    }
+
+
+def _names() -> Spec:
+    """Names of layers on their bars.
+
+    Those that do not fit are empty, not transparent: these would lie over the bars beside them and take their clicks.
+    """
     wide = "scale('concat_0_x', datum.end) - scale('concat_0_x', datum.start)"
     name = f"{wide} > 5.4 * length(datum.layer) + 4 ? datum.layer : ''"
-    gantt = {
-        "width": "$width",
-        "height": "$gantt",
-        "layer": [
-            {
-                "name": "gantt",
-                "data": {"name": "bars"},
-                "mark": {"type": "bar", "clip": True, "cursor": "pointer", "height": {"band": 1}},
-                "encoding": {
-                    "x": _time(),
-                    "x2": {"field": "end"},
-                    "y": lane,
-                    "color": network,
-                    "stroke": {"condition": chosen, "value": "$paper"},
-                    "strokeWidth": {"condition": {**chosen, "value": 3}, "value": 0.6},
-                    "tooltip": bar,
-                },
-            },
-            {
-                "data": {"name": "slowed"},
-                "mark": {"type": "bar", "clip": True, "height": {"band": 0.2}, "yOffset": "$foot", "color": "$ink"},
-                "encoding": {
-                    "x": _time(),
-                    "x2": {"field": "end"},
-                    "y": lane,
-                    "opacity": {
-                        "field": "lost",
-                        "type": "quantitative",
-                        "scale": {"domain": [0, 1], "range": [0.25, 1]},
-                        "legend": None,
-                    },
-                    "tooltip": _told(
-                        ("layer", "layer", None),
-                        ("cause", "slowed by", None),
-                        ("lost", "speed lost", ".1%"),
-                        ("start", "start [s]", ".6~s"),
-                        ("end", "end [s]", ".6~s"),
-                    ),
-                },
-            },
-            {
-                "data": {"name": "bars"},
-                "mark": {
-                    "type": "text",
-                    "clip": True,
-                    "fontSize": 9,
-                    "color": "black",
-                    "align": "left",
-                    "dx": 3,
-                    "text": {"expr": name},
-                },
-                "encoding": {"x": _time(), "y": lane, "tooltip": bar},
-            },
-        ],
+    return {
+        "data": {"name": "bars"},
+        "mark": {
+            "type": "text",
+            "clip": True,
+            "fontSize": 9,
+            "color": "black",
+            "align": "left",
+            "dx": 3,
+            "text": {"expr": name},
+        },
+        "encoding": {"x": _time(), "y": _lane(), "tooltip": _told_of_layer()},
     }
-    traffic = {
+
+
+def _traffic() -> Spec:
+    """What flows through the shared resources: a row for each, in the colour of the share of its bandwidth."""
+    return {
         "name": "traffic",
         "data": {"name": "traffic"},
         "width": "$width",
@@ -327,6 +357,11 @@ def _schedule() -> dict[str, Any]:
             ),
         },
     }
+
+
+def _schedule() -> Spec:
+    """Gantt chart over what flows through the shared resources, with one zoom."""
+    gantt = {"width": "$width", "height": "$gantt", "layer": [_bars(), _slowed(), _names()]}
     return {
         "$schema": SCHEMA,
         "params": [
@@ -345,12 +380,12 @@ def _schedule() -> dict[str, Any]:
             },
         ],
         "spacing": 8,
-        "vconcat": [gantt, traffic],
+        "vconcat": [gantt, _traffic()],
         "resolve": {"scale": {"color": "independent"}},
     }
 
 
-def _shares(data: str, title: str, text: str, unit: str) -> dict[str, Any]:
+def _shares(data: str, title: str, text: str, unit: str) -> Spec:
     """Stacked bars per chiplet."""
     return {
         "$schema": SCHEMA,
@@ -382,11 +417,11 @@ def _shares(data: str, title: str, text: str, unit: str) -> dict[str, Any]:
     }
 
 
-def charts(objectives: Sequence[abc.Mapping[str, Any]] = _DEFAULT) -> dict[str, dict[str, Any]]:
+def charts(objectives: Sequence[Objective] = _DEFAULT) -> dict[str, Spec]:
     """All charts by name, as the page fills them in.
 
     Args:
-        objectives: two or three of the front, as in `contents`: `column`, `label` and `log`, the axis.
+        objectives: two or three of the front.
     """
     return {
         "front": _front(objectives),

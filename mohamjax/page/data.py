@@ -8,13 +8,14 @@ from __future__ import annotations
 import dataclasses
 from collections import abc
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TypedDict
 
 import jax
 import numpy as np
 import yaml
 
 from mohamjax.mapping import loop_nest
+from mohamjax.page.charts import Objective
 from mohamjax.schedule import Certificate, Evaluated, Staircase, by_type, landmarks, layer_use
 from mohamjax.schedule.measures import DEFAULT, measure_named
 from mohamjax.schedule.view import ENERGY_PARTS, DesignView, design_view
@@ -39,6 +40,10 @@ _ROOM = 3.0
 """Bounds are drawn this factor beyond the front."""
 
 
+Part = dict[str, object]
+"""JSON-able data that `page.js` reads."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Result:
     """What one search found, in memory.
@@ -47,8 +52,8 @@ class Result:
         name: what tells it from the others, unique.
         title: scenario, budget and seed.
         kind: `search` or `codesign`.
-        front: a row per design: `design_id` as text, latency, energy, area, what `measures` name, and whatever else is
-            to be in the table.
+        front: a row per design: `design_id` as text, latency, energy, area, what `measures` name, and other
+            columns of the table.
         history: rows of the convergence with `evaluations` and `hypervolume`.
         config: the settings that it was made with; plain data.
         facts: (what, value) about it beside its settings, such as when it was written.
@@ -63,9 +68,9 @@ class Result:
     name: str
     title: str
     kind: str
-    front: Sequence[abc.Mapping[str, Any]]
+    front: Sequence[abc.Mapping[str, object]]
     history: Sequence[abc.Mapping[str, float]] = ()
-    config: abc.Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    config: abc.Mapping[str, object] = dataclasses.field(default_factory=dict)
     facts: Sequence[tuple[str, str]] = ()
     certificate: Certificate | None = None
     evaluated: Evaluated | None = None
@@ -85,7 +90,23 @@ class Result:
         return np.asarray([[row[column] for column in columns] for row in self.front], float)
 
 
-def contents(results: Sequence[Result], *, most: int, always: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
+class Contents(TypedDict):
+    """What the page shows, JSON-able in the format `report/1`.
+
+    Attributes:
+        format: the format.
+        mohamjax: version that made it.
+        objectives: of the fronts.
+        results: one part for each result.
+    """
+
+    format: str
+    mohamjax: str
+    objectives: list[Objective]
+    results: list[Part]
+
+
+def contents(results: Sequence[Result], *, most: int, always: Iterable[tuple[str, str]] = ()) -> Contents:
     """All that the page shows.
 
     Args:
@@ -93,9 +114,6 @@ def contents(results: Sequence[Result], *, most: int, always: Iterable[tuple[str
         most: designs that are shown whole (schedule, shares, mappings), over all results; the others are on the front
             and in the table. Every result has its share of them: its landmarks, then those that are farthest apart.
         always: (name of the result, `design_id`) of designs that are shown whole in any case.
-
-    Returns:
-        JSON-able data in the format `report/1`.
     """
     wanted = {(name, design) for name, design in always}
     # Fronts over other objectives than each other's are compared by those that all have.
@@ -115,11 +133,11 @@ def contents(results: Sequence[Result], *, most: int, always: Iterable[tuple[str
         rows.append(_result(result, sorted({*chosen, *named}), measures) | {"roles": roles})
     least = np.concatenate([result.over(measures) for result in results]).min(axis=0)
     told = [
-        {"column": kind.column, "label": kind.label, "log": kind.log or bool(low > 0)}
+        Objective(column=kind.column, label=kind.label, log=kind.log or bool(low > 0))
         for kind, low in zip(map(measure_named, measures), least, strict=True)
     ]
-    head = {"format": REPORT_FORMAT, "mohamjax": __version__, "objectives": told}
-    return {**head, "results": _jointly(results, rows, measures)}
+    parts = _jointly(results, rows, measures)
+    return {"format": REPORT_FORMAT, "mohamjax": __version__, "objectives": told, "results": parts}
 
 
 def spread(
@@ -131,7 +149,7 @@ def spread(
         objectives: `[N, M]` float.
         count: how many rows, at most N.
         measures: names of the objectives.
-        offset: as of `landmarks`.
+        offset: `[M]` float, added to the objectives, which then have a logarithm.
     """
     if count >= len(objectives):
         return list(range(len(objectives)))
@@ -150,7 +168,7 @@ def spread(
     return chosen
 
 
-def _jointly(results: Sequence[Result], rows: list[dict[str, Any]], measures: Sequence[str]) -> list[dict[str, Any]]:
+def _jointly(results: Sequence[Result], rows: list[Part], measures: Sequence[str]) -> list[Part]:
     """Adds how many designs of each result no design of another one with the same workload dominates."""
     values = [result.over(measures) for result in results]
     for k, row in enumerate(rows):
@@ -164,12 +182,12 @@ def _dominated(own: np.ndarray, others: np.ndarray) -> np.ndarray:
     return np.asarray([bool(((others <= row).all(axis=1) & (others < row).any(axis=1)).any()) for row in own], bool)
 
 
-def _digits(values: Any, digits: int = 6) -> list[float]:
-    """As short as they are told."""
+def _digits(values: Iterable[float] | np.ndarray, digits: int = 6) -> list[float]:
+    """Numbers of so many digits."""
     return [float(f"{float(value):.{digits}g}") for value in values]
 
 
-def _result(result: Result, chosen: Sequence[int], measures: Sequence[str]) -> dict[str, Any]:
+def _result(result: Result, chosen: Sequence[int], measures: Sequence[str]) -> Part:
     columns = list(dict.fromkeys(key for row in result.front for key in row if key != "design_id"))
     designs = _Details(result)
     whole = {}
@@ -207,14 +225,15 @@ def _certified(certificate: Certificate | None) -> list[tuple[str, str]]:
     ]
 
 
-def _column(values: Sequence[Any]) -> list[Any]:
+def _column(values: Sequence[object]) -> list[object]:
     """A column of the table: numbers where all are numbers, else texts."""
-    if all(isinstance(value, int | float) for value in values):
-        return [int(v) if float(v).is_integer() and abs(v) < 2**53 else v for v in _digits(values, 7)]
+    numbers = [value for value in values if isinstance(value, int | float)]
+    if len(numbers) == len(values):
+        return [int(v) if float(v).is_integer() and abs(v) < 2**53 else v for v in _digits(numbers, 7)]
     return ["" if value is None else str(value) for value in values]
 
 
-def _bounds(certificate: Certificate, objectives: np.ndarray) -> list[dict[str, Any]]:
+def _bounds(certificate: Certificate, objectives: np.ndarray) -> list[Part]:
     """The three curves as corners of staircases, as far as the front's surroundings reach."""
     low, high = objectives.min(axis=0) / _ROOM, objectives.max(axis=0) * _ROOM
     curves = []
@@ -243,7 +262,7 @@ class _Details:
         self.nests: dict[tuple[int, int, int], int] = {}
         self.moved: list[tuple[float, float]] = []
 
-    def add(self, index: int, design: str) -> dict[str, Any]:
+    def add(self, index: int, design: str) -> Part:
         """One design; notes the loop nests that it uses."""
         evaluated = self.evaluated
         assert evaluated is not None
@@ -256,7 +275,7 @@ class _Details:
             "types": [[row["type"], row["layers"], *_digits(row[key] for key in _OF_TYPES)] for row in types],
         }
 
-    def _told(self, view: DesignView) -> dict[str, Any]:
+    def _told(self, view: DesignView) -> Part:
         start, end = (np.rint([getattr(bar, key) * 1e9 for bar in view.bars]) for key in ("start_s", "end_s"))
         kinds = {name: k for k, name in enumerate(view.templates)}
         nests = []
@@ -298,7 +317,7 @@ class _Details:
             ],
         }
 
-    def shared(self) -> dict[str, Any]:
+    def shared(self) -> Part:
         """What the designs have in common."""
         if self.evaluated is None:
             return {"networks": [], "templates": [], "parts": list(ENERGY_PARTS), "layers": [], "nests": []}

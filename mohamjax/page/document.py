@@ -14,11 +14,10 @@ import html
 import importlib.resources
 import json
 import re
-from collections import abc
-from typing import Any
 
 from mohamjax.errors import InputError
 from mohamjax.page.charts import charts
+from mohamjax.page.data import Contents
 
 _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
@@ -44,7 +43,7 @@ def plotting_library() -> str:
     return script
 
 
-def page(contents: abc.Mapping[str, Any], title: str) -> str:
+def page(contents: Contents, title: str) -> str:
     """The report.
 
     Args:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from matplotlib.typing import ColorType
 
 from mohamjax.plot.style import (
     PALETTE,
@@ -51,9 +51,11 @@ def _rows(axes: Axes, view: DesignView, *, interfaces: bool) -> None:
     axes.tick_params(axis="y", length=0)
 
 
-def _note(axes: Axes, text: str, spot: tuple[float, float], coordinates: Any, **style: Any) -> None:
+def _note(
+    axes: Axes, text: str, spot: tuple[float, float], coordinates: str | tuple[str, str], *, size: float, color: str
+) -> None:
     """Text just right of a spot."""
-    axes.annotate(text, spot, (5, 0), coordinates, textcoords="offset points", va="center", **style)
+    axes.annotate(text, spot, (5, 0), coordinates, textcoords="offset points", va="center", size=size, color=color)
 
 
 def _box(start: float, end: float, row: int, share: float = 1.0) -> list[tuple[float, float]]:
@@ -62,9 +64,28 @@ def _box(start: float, end: float, row: int, share: float = 1.0) -> list[tuple[f
     return [(start, top), (end, top), (end, bottom), (start, bottom)]
 
 
-def _boxes(axes: Axes, corners: Sequence[Sequence[tuple[float, float]]], name: str, **style: Any) -> None:
-    """Adds boxes as one collection, without touching the limits of the axes."""
-    boxes = PolyCollection(corners, linewidths=0, antialiaseds=False, gid=name, label=name, **style)
+def _boxes(
+    axes: Axes,
+    corners: Sequence[Sequence[tuple[float, float]]],
+    name: str,
+    *,
+    colour: ColorType,
+    edges: ColorType | None = None,
+    hatch: str | None = None,
+    zorder: float,
+) -> None:
+    """Adds boxes as one collection, without touching the limits of the axes; a hatch has the colour of the edges."""
+    boxes = PolyCollection(
+        corners,
+        linewidths=0,
+        antialiaseds=False,
+        gid=name,
+        label=name,
+        facecolors=colour,
+        edgecolors=edges,
+        hatch=hatch,
+        zorder=zorder,
+    )
     axes.add_collection(boxes, autolim=False)
 
 
@@ -120,7 +141,7 @@ def gantt(view: DesignView, *, title: str) -> Figure:
             _box(bar.start_s * factor, max(bar.end_s * factor, bar.start_s * factor + pixel), bar.chiplet)
             for bar in own
         ]
-        _boxes(axes, boxes, f"network-{n}", facecolors=colour, edgecolors="white", hatch=hatch, zorder=2)
+        _boxes(axes, boxes, f"network-{n}", colour=colour, edges="white", hatch=hatch, zorder=2)
     wide = [b for b in view.bars if (b.end_s - b.start_s) * factor * points > 3]
     axes.vlines(
         [b.start_s * factor for b in wide],
@@ -136,7 +157,7 @@ def gantt(view: DesignView, *, title: str) -> Figure:
         for s in bar.slowed
     ]
     if black:
-        _boxes(axes, black, "slowed", facecolors="black", zorder=4)
+        _boxes(axes, black, "slowed", colour="black", zorder=4)
     for bar in view.bars:
         name = clean(bar.name, 60)
         if text_width(name, _NAME_SIZE) + 4 < (bar.end_s - bar.start_s) * factor * points and height > 2 * _NAME_SIZE:
@@ -154,7 +175,7 @@ def gantt(view: DesignView, *, title: str) -> Figure:
     return figure
 
 
-def _stack(axes: Axes, rows: Sequence[Sequence[tuple[float, Any]]], unit: str) -> None:
+def _stack(axes: Axes, rows: Sequence[Sequence[tuple[float, ColorType]]], unit: str) -> None:
     """Stacked horizontal bars of (value, colour), with the total and its share at the end of each."""
     totals = [sum(value for value, _ in row) for row in rows]
     whole = sum(totals)

@@ -6,7 +6,6 @@ import dataclasses
 import math
 from collections import abc
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -36,7 +35,7 @@ class Front:
     Attributes:
         latency_s: `[N]` float, positive and finite [s].
         energy_J: `[N]` float, finite and not negative [J].
-        area_mm2: `[N]` float, likewise [mm^2].
+        area_mm2: `[N]` float, finite and not negative [mm^2].
         chiplets: `[N]` int, chiplets of each design, or None.
         design_ids: names of the designs; default their numbers.
         measures: names of the objectives that the front is over.
@@ -202,7 +201,7 @@ def front_projections(front: Front, *, title: str, certificate: Certificate | No
         scale_axis(axes, "y", scaled[y], labels[y], floors.get(y))
         if curve is not None:
             _certified(axes, curve, swapped=first != x)
-        dots: dict[str, Any] = {"s": sizes[above], "linewidths": 0.3, "edgecolors": "0.25", "zorder": 2}
+        dots = {"s": sizes[above], "linewidths": 0.3, "edgecolors": "0.25", "zorder": 2}
         if colour is None:
             axes.scatter(scaled[x][above], scaled[y][above], color=_HYPERVOLUME, **dots)
         else:
@@ -256,7 +255,7 @@ def convergence(history: Sequence[abc.Mapping[str, float]], *, title: str) -> Fi
     """Draws hypervolume and front size against the evaluations so far.
 
     Args:
-        history: a row per generation, as in `history.csv`: generation, evaluations, seconds, hypervolume, front_size.
+        history: a row per generation with the columns of `history.csv`.
         title: scenario and budget.
     """
     names = ("generation", "evaluations", "seconds", "hypervolume", "front_size")

@@ -29,8 +29,8 @@ class JobView:
         accelerators: A names.
         tenants: N names; one colour each.
         start: `[N]` float [time units].
-        end: `[N]` float, likewise.
-        duration: `[N]` float, likewise: without stalls.
+        end: `[N]` float [time units].
+        duration: `[N]` float, without stalls [time units].
         bytes: `[N]` float.
         accelerator: `[N]` int.
         bandwidth: what all share [bytes per time unit].

@@ -43,7 +43,7 @@ def result_figures(
         front: the front, at least one design.
         view: what is drawn of a design, by its row.
         title: scenario and budget.
-        history: rows as in `history.csv`.
+        history: rows with the columns of `history.csv`.
         certificate: bounds to draw beside the front; or what gives them, asked when all else is drawn.
 
     Yields:

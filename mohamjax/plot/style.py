@@ -7,7 +7,7 @@ import io
 import math
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import matplotlib
 import numpy as np
@@ -18,6 +18,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
+from matplotlib.ft2font import FT2Font
 from matplotlib.legend import Legend
 from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
@@ -60,7 +61,7 @@ _R = TypeVar("_R")
 
 
 def styled(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Runs `function` under the house style, whatever the user's matplotlib settings are, and restores those."""
+    """Runs `function` in the style of this package, and restores the user's matplotlib settings after it."""
 
     @functools.wraps(function)
     def wrapper(*args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -140,7 +141,7 @@ def objectives_text(objectives: Sequence[float], measures: Sequence[str] = DEFAU
 
 
 @functools.cache
-def _font_file() -> Any:
+def _font_file() -> FT2Font:
     return font_manager.get_font(font_manager.findfont(_FONT))
 
 
@@ -238,7 +239,7 @@ def rendered(figure: Figure, kind: str) -> bytes:
     buffer = io.BytesIO()
     if known_format(kind) == "png" and isinstance(figure.canvas, FigureCanvasAgg) and figure.dpi == _DPI:
         # What `savefig` does, but for a first drawing that is thrown away: it would find the room that layouts take,
-        # which drawing does by itself.
+        # and so does drawing.
         figure.canvas.print_png(buffer, metadata=undated[kind])
     else:
         figure.savefig(buffer, format=kind, dpi=_DPI, metadata=undated[kind])

@@ -24,7 +24,7 @@ class Comparison:
         model: its name.
         role: `nominal`, `searched`, `held out`, or `all` for the objectives over all searched models.
         robust: `[N, 3]` float, latency [s], energy [J], area [mm^2]; inf where the model does not run.
-        nominal: `[K, 3]` float, likewise; K is 0 where there is no nominal front.
+        nominal: `[K, 3]` float, the same objectives of nominal packages; K is 0 where there is no nominal front.
     """
 
     model: str

@@ -22,14 +22,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 
 from mohamjax import emo
-from mohamjax.hardware import PackageParameters, nop_energy, package_tables, resize
+from mohamjax.hardware import (
+    Machine,
+    PackageParameters,
+    Technology,
+    TemplateArrays,
+    nop_energy,
+    package_tables,
+    resize,
+)
 from mohamjax.mapping import ArraySizes, MappingTables, Wires, hop_columns, least_hops
 from mohamjax.runtime.kept_programs import exported_jit
 from mohamjax.runtime.struct import cast
@@ -74,8 +82,8 @@ class Bounds:
         """`[3]` float, latency [s], energy [J], area [mm^2]."""
         return np.asarray([self.latency_s, self.energy_J, self.area_mm2])
 
-    def to_dict(self) -> dict[str, Any]:
-        """As `designs.json` writes them."""
+    def to_dict(self) -> dict[str, object]:
+        """What `designs.json` holds of them."""
         parts = {name: getattr(self, f"{name}_s") for name in ("path", "work", "traffic", "balance")}
         out = {"latency_s": self.latency_s, "energy_J": self.energy_J, "area_mm2": self.area_mm2}
         return {**out, "latency_parts_s": parts}
@@ -129,7 +137,7 @@ def layer_copies(application: ApplicationModel) -> np.ndarray:
 
 
 @exported_jit
-def _machines(templates: Any, technology: Any, capacity: jax.Array, fanout: jax.Array) -> Any:
+def _machines(templates: TemplateArrays, technology: Technology, capacity: jax.Array, fanout: jax.Array) -> Machine:
     """Machines of every mapping's own sizes: `[T, E, V]` capacities, `[T, E, V, 2]` fanouts -> `[T, E, ...]`."""
     sizes = jax.vmap(resize, in_axes=(None, None, 0, 0))
     return jax.vmap(sizes, in_axes=(0, None, 0, 0))(templates, technology, capacity, fanout)
@@ -161,18 +169,18 @@ def least_costs(setup: Setup, tables: MappingTables, wires: Wires, hops: float) 
     shape = np.shape(tables.cycles)
     levels = np.shape(tables.capacity)[3]
 
-    def by_template(leaf: Any) -> np.ndarray:
-        leaf = np.asarray(leaf, np.float64)
-        return np.moveaxis(leaf, 1, 0).reshape(shape[1], shape[0] * shape[2], *leaf.shape[3:])
+    def by_template(leaf: npt.ArrayLike) -> np.ndarray:
+        values = np.asarray(leaf, np.float64)
+        return np.moveaxis(values, 1, 0).reshape(shape[1], shape[0] * shape[2], *values.shape[3:])
 
     with jax.enable_x64(True):
         arrays = setup.machines(levels, jnp.float64)
         table = cast(setup.technology, jnp.float64)
         capacity, fanout = by_template(tables.capacity), by_template(tables.fanout)
-        machine: Any = jax.device_get(_machines(arrays, table, jnp.asarray(capacity), jnp.asarray(fanout)))
+        machine: Machine = jax.device_get(_machines(arrays, table, jnp.asarray(capacity), jnp.asarray(fanout)))
     valid = by_template(valid_mappings(tables)) > 0
-    area = _not_below(machine.area, capacity, valid)
-    read, write = (_not_below(machine.access_energy[..., i], capacity, valid) for i in range(2))
+    area = _not_below(np.asarray(machine.area), capacity, valid)
+    read, write = (_not_below(np.asarray(machine.access_energy)[..., i], capacity, valid) for i in range(2))
     # A wire is as long as the tile below it is wide: the square root of an area.
     shrunk = np.min(np.where(machine.area > 0, area / np.where(machine.area > 0, machine.area, 1), 1), axis=2)
     hop = machine.hop_energy * np.sqrt(shrunk)[..., None]
@@ -284,7 +292,7 @@ class _Entries:
         reads: `[E, V]`, block reads.
         writes: `[E, V]`, block writes.
         sizes: what chiplets' columns in `hops` are found with.
-        hops: `[E, K]`, words times hops on the networks, as in `Wires`.
+        hops: `[E, K]`, words times hops on the networks (`Wires.hops`).
         macs: `[E]`, multiply-accumulates.
     """
 
@@ -305,7 +313,7 @@ def _entries(setup: Setup, tables: MappingTables, wires: Wires, template: int) -
     unique, mapping = np.nonzero(valid_mappings(tables)[:, template])
     layers, starts = np.unique(unique, return_index=True)
 
-    def at(leaf: Any) -> np.ndarray:
+    def at(leaf: npt.ArrayLike) -> np.ndarray:
         return np.asarray(leaf, np.float64)[unique, template, mapping]
 
     return _Entries(
@@ -323,7 +331,7 @@ def _entries(setup: Setup, tables: MappingTables, wires: Wires, template: int) -
     )
 
 
-def _on_chiplet(entries: _Entries, chips: Any, tile: int, hop_energy: float) -> tuple[np.ndarray, ...]:
+def _on_chiplet(entries: _Entries, chips: Chiplets, tile: int, hop_energy: float) -> tuple[np.ndarray, ...]:
     """Least duration [cycles], traffic [bytes] and energy [pJ] of each of `entries.layers` on one chiplet.
 
     Infinite where no mapping fits the chiplet.
@@ -347,7 +355,7 @@ def _balance(
 
     Args:
         duration: `[N, U, S]` cycles of each unique layer on each chiplet, inf where it cannot run.
-        load: `[N, U, S]` bytes likewise.
+        load: `[N, U, S]` bytes of each unique layer on each chiplet, inf where it cannot run.
         copies: `[U]` layers of each kind.
         uses: `[N, S, R]` bool, which of R shared resources each chiplet uses.
         capacity: `[R]` their bytes per cycle.
@@ -408,7 +416,8 @@ def design_bounds(
     of_design, of_tile = np.nonzero(standing)
     place = (np.cumsum(standing, axis=1) - 1)[of_design, of_tile]
     entries: dict[int, _Entries] = {}
-    known: dict[Any, tuple[np.ndarray, ...]] = {}  # designs of a front share many of their chiplets
+    # Designs of a front share many of their chiplets.
+    known: dict[tuple[int, bytes, bytes, float], tuple[np.ndarray, ...]] = {}
     least = np.full((3, count, len(copies), int(number.max())), np.inf)
     for n, tile, k in zip(of_design, of_tile, place, strict=True):
         kind = int(designs.template[n, tile])

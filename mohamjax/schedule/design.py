@@ -13,7 +13,7 @@ from mohamjax.hardware import Machine, PackageTables, Technology, TemplateArrays
 from mohamjax.mapping import MappingTables, Wires, hop_columns
 from mohamjax.runtime.blocks import not_negative, steady_sum
 from mohamjax.runtime.struct import Rows, record
-from mohamjax.schedule.fluid import Timeline, simulate
+from mohamjax.schedule.fluid import Jobs, Resources, Timeline, timeline_of
 from mohamjax.schedule.in_flight import FrameJobs, SteadyState, job_order, steady_state
 from mohamjax.schedule.tenants import TenantReport, Tenants, tenant_report
 
@@ -104,7 +104,7 @@ class Chiplets:
     Attributes:
         occupied: `[S]` bool, a chiplet stands on the tile.
         capacity: `[S, V]` float, words per buffer instance: the most that any of its layers needs.
-        fanout: `[S, V, 2]` float, likewise.
+        fanout: `[S, V, 2]` float, children along X and Y: the most that any of its layers uses.
         machine: `Machine` with a leading `[S]` axis, costs at these sizes.
         area: `[S]` float, um^2, 0 where empty.
         interface: `[S]` int32, memory interface that the chiplet uses.
@@ -219,7 +219,7 @@ def adequate(
     Args:
         design: the chromosome.
         evaluation: everything else.
-        sizes: as in `chiplets`.
+        sizes: capacities and fanouts that are given, see `chiplets`.
     """
     fit = jnp.all(jnp.isfinite(evaluation.tables.objectives[_rows(design, evaluation)][:, 2]) | ~evaluation.layer_mask)
     if sizes is not None:
@@ -236,8 +236,8 @@ def _demand(design: Design, evaluation: EvaluationArrays) -> tuple[jax.Array, ja
     return duration, jnp.where(evaluation.layer_mask, evaluation.tables.offchip_bytes[rows], 0.0)
 
 
-def _resources(design: Design, evaluation: EvaluationArrays, chips: Chiplets) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Shared resources that each tile uses `[S, R]`, their bandwidths `[R]`, and of the tiles' own links `[S]`."""
+def _resources(design: Design, evaluation: EvaluationArrays, chips: Chiplets) -> Resources:
+    """Interfaces, the DRAM behind them and links of the mesh, which tiles share; and the own link of each tile."""
     package = evaluation.package
     on_interface = chips.interface[:, None] == jnp.arange(package.interface_bandwidth.shape[0])
     uses = jnp.concatenate([on_interface, jnp.ones_like(on_interface[:, :1])], axis=1)
@@ -246,16 +246,23 @@ def _resources(design: Design, evaluation: EvaluationArrays, chips: Chiplets) ->
     if trunks is not None:
         uses = jnp.concatenate([uses, trunks[_places(chips.occupied)]], axis=1)
         bandwidth = jnp.append(bandwidth, jnp.full(trunks.shape[-1], package.link_bandwidth))
-    return uses & chips.occupied[:, None], bandwidth, jnp.full(design.template.shape[0], package.link_bandwidth)
+    links = jnp.full(design.template.shape[0], package.link_bandwidth)
+    return Resources(shared_uses=uses & chips.occupied[:, None], shared_bandwidth=bandwidth, private_bandwidth=links)
 
 
 def _schedule(
     design: Design, evaluation: EvaluationArrays, chips: Chiplets, duration: jax.Array, traffic: jax.Array
 ) -> Timeline:
     """The fluid timeline of the design's layers [cycles]."""
-    resources = _resources(design, evaluation, chips)
-    bits = evaluation.predecessor_bits
-    return simulate(duration, traffic, bits, design.assignment, design.order, *resources, evaluation.layer_mask)
+    jobs = Jobs(
+        duration=duration,
+        bytes=traffic,
+        predecessor_bits=evaluation.predecessor_bits,
+        accelerator=design.assignment,
+        order=design.order,
+        job_mask=evaluation.layer_mask,
+    )
+    return timeline_of(jobs, _resources(design, evaluation, chips))
 
 
 def _in_flight(
@@ -267,15 +274,15 @@ def _in_flight(
     traffic: jax.Array,
 ) -> SteadyState:
     """The steady state of the design with several frames in flight."""
-    timeline = simulate(
-        jnp.where(jobs.mask, duration[jobs.layer], 0.0),
-        jnp.where(jobs.mask, traffic[jobs.layer], 0.0),
-        jobs.predecessor_bits,
-        design.assignment[jobs.layer],
-        job_order(design.order, jobs),
-        *_resources(design, evaluation, chips),
-        jobs.mask,
+    scheduled = Jobs(
+        duration=jnp.where(jobs.mask, duration[jobs.layer], 0.0),
+        bytes=jnp.where(jobs.mask, traffic[jobs.layer], 0.0),
+        predecessor_bits=jobs.predecessor_bits,
+        accelerator=design.assignment[jobs.layer],
+        order=job_order(design.order, jobs),
+        job_mask=jobs.mask,
     )
+    timeline = timeline_of(scheduled, _resources(design, evaluation, chips))
     start, end = timeline.start * CYCLE_S, timeline.end * CYCLE_S
     return steady_state(start, end, jobs, jnp.sum(chips.occupied), timeline.ok)
 
@@ -327,7 +334,11 @@ def energy_and_area(
 
     Leakage over the makespan, where the technology counts it, is not in it. Pure, and smooth in the technology's
     figures and in those of the package, so that `jax.jvp` gives their derivatives.
-    Arguments as of `report`.
+
+    Args:
+        design: the chromosome.
+        evaluation: everything else.
+        sizes: capacities and fanouts that are given, see `report`.
     """
     chips = chiplets(design, evaluation, sizes)
     _, traffic = _demand(design, evaluation)
@@ -356,9 +367,10 @@ def report(
     Args:
         design: the chromosome.
         evaluation: everything else.
-        sizes: as in `chiplets`. Wires are known on arrays that were counted: all of up to 16 children along an axis;
-            beyond, those that some mapping uses, the template's largest, and what `evaluation_arrays(given=)` was told.
-            A layer on a chiplet with another fanout has infinite energy, and so has the design.
+        sizes: capacities and fanouts that are given, see `chiplets`. Wires are known on arrays that were counted: all
+            of up to 16 children along an axis; beyond, those that some mapping uses, the template's largest, and what
+            `evaluation_arrays(given=)` was told. A layer on a chiplet with another fanout has infinite energy, and so
+            has the design.
     """
     return report_on(chiplets(design, evaluation, sizes), design, evaluation)
 

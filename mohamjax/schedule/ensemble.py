@@ -14,7 +14,6 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -52,7 +51,9 @@ class Models:
 
 
 def models_of(
-    applications: Sequence[ApplicationModel], ensemble: Ensemble | None = None, dtype: Any = jnp.float32
+    applications: Sequence[ApplicationModel],
+    ensemble: Ensemble | None = None,
+    dtype: jax.typing.DTypeLike = jnp.float32,
 ) -> Models:
     """The arrays of application models.
 
@@ -159,9 +160,8 @@ def own_tables(application: ApplicationModel, everyone: ApplicationModel, tables
 
 
 def own_wires(application: ApplicationModel, everyone: ApplicationModel, wires: Wires) -> Wires:
-    """The wires of those mappings; arguments as of `own_tables`."""
-    hops: Any = np.asarray(wires.hops)[_places(application, everyone)]
-    return Wires(sizes=wires.sizes, hops=hops)
+    """The wires of those mappings, chosen by the arguments of `own_tables`."""
+    return dataclasses.replace(wires, hops=np.asarray(wires.hops)[_places(application, everyone)])
 
 
 def _places(application: ApplicationModel, everyone: ApplicationModel) -> np.ndarray:
@@ -200,7 +200,8 @@ def reevaluate_models(
         mappings: loop nests of the joined application's unique layers, leading axes `[U, T, M]`.
         count: `[U, T]` int, entries that exist.
         designs: of the joined application, leading axis `[N]`, N >= 1.
-        sizes: as in `reevaluate`; chiplets of no stated size are large enough for all models.
+        sizes: capacities and fanouts that are given, see `reevaluate`; chiplets of no stated size are large
+            enough for all models.
 
     Returns:
         For every model the designs `[N]` with its schedules, on the same chiplets.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +18,7 @@ from mohamjax.schedule.setup import Setup
 from mohamjax.schedule.tenants import tenants_of
 
 
-def package_arrays(parameters: PackageParameters, dtype: Any = jnp.float32) -> Package:
+def package_arrays(parameters: PackageParameters, dtype: jax.typing.DTypeLike = jnp.float32) -> Package:
     """The package parameters as the arrays that the evaluation reads (bytes per cycle, pJ per bit, um^2)."""
     contends = parameters.links_contend
     figures = {
@@ -40,7 +39,7 @@ def evaluation_arrays(
     tables: MappingTables,
     *,
     padded_layers: int | None = None,
-    given: tuple[Any, Any] | None = None,
+    given: tuple[np.ndarray, np.ndarray] | None = None,
     arrays: TemplateArrays | None = None,
     periods: int | None = None,
 ) -> EvaluationArrays:

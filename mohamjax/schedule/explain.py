@@ -7,24 +7,131 @@ chiplet, whose time is computing, on-chip limits, stalls, waiting for predecesso
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import NotRequired, TypedDict
 
 import jax
 import numpy as np
 
 from mohamjax.hardware import PackageParameters, Template, mesh_routes
-from mohamjax.mapping import MappingTables
+from mohamjax.mapping import Mapping, MappingTables
 from mohamjax.mapping.nest import padded, padded_names
-from mohamjax.schedule.design import CYCLE_S
-from mohamjax.schedule.segments import flow
+from mohamjax.schedule.design import CYCLE_S, Chiplets, Design, DesignReport
+from mohamjax.schedule.fluid import Timeline
+from mohamjax.schedule.segments import Flow, flow
 from mohamjax.schedule.setup import Setup
-from mohamjax.schedule.utilisation import by_type, layer_use
+from mohamjax.schedule.utilisation import LayerUse, TypeUse, by_type, layer_use
 from mohamjax.text import table
 from mohamjax.workload import ApplicationModel
 
 
-def shared_resources(package: PackageParameters, chips: Any) -> tuple[list[str], list[list[int]], list[float]]:
+class Busy(TypedDict):
+    """Time in which layers run, by cause [s]; `stalled_s` by the resource that limits them."""
+
+    compute_s: float
+    onchip_limits_s: float
+    stalled_s: dict[str, float]
+
+
+class ChipletTime(Busy):
+    """The time of a chiplet [s], which adds up to the latency: its layers run, wait for predecessors, or have ended."""
+
+    waiting_s: float
+    idle_s: float
+
+
+class NetworkPart(TypedDict):
+    """What a network takes: its last end [s], energy [J], number of layers, and the time in which they run."""
+
+    name: str
+    latency_s: float
+    energy_J: float
+    layers: int
+    busy_s: Busy
+
+
+class ChainLayer(TypedDict):
+    """A layer of the critical chain, by index and name, the index of its chiplet, start and end [s]."""
+
+    layer: int
+    name: str
+    chiplet: int
+    start_s: float
+    end_s: float
+
+
+class CriticalChain(Busy):
+    """Layers that, one after the other without a gap, make up the latency."""
+
+    layers: list[ChainLayer]
+
+
+class LayerPart(TypedDict):
+    """A layer: index, name, type, index of its chiplet, the time in which it runs [s], and its use of the chiplet then.
+
+    `padded` are the bounds that its mapping covers beyond the layer's own, by dimension, where there are any.
+    """
+
+    layer: int
+    name: str
+    type: str
+    chiplet: int
+    busy_s: float
+    macs_per_cycle: float
+    utilisation: float
+    padded: NotRequired[dict[str, int]]
+
+
+class ChipletPart(TypedDict):
+    """A chiplet: template, memory interface, hops to it, number of layers, and time, energy and area by part."""
+
+    template: str
+    interface: int
+    hops: int
+    layers: int
+    time: ChipletTime
+    energy_J: dict[str, float]
+    area_mm2: dict[str, float]
+
+
+class ResourcePart(TypedDict):
+    """A shared resource: bandwidth (None: unlimited), bytes, and the share of the latency in which it is full."""
+
+    name: str
+    bytes_per_cycle: float | None
+    bytes: float
+    full: float
+
+
+class Explanation(TypedDict):
+    """What `explain_design` says; JSON-able.
+
+    Attributes:
+        latency_s: [s].
+        energy_J: [J].
+        area_mm2: [mm^2].
+        networks: in the order of the application.
+        critical_chain: its times add up to the latency.
+        layer_types: those that take longest first.
+        layers: in the order of the application.
+        chiplets: in the order of the mesh.
+        resources: memory interfaces, the DRAM, and links of the mesh where these contend.
+    """
+
+    latency_s: float
+    energy_J: float
+    area_mm2: float
+    networks: list[NetworkPart]
+    critical_chain: CriticalChain
+    layer_types: list[TypeUse]
+    layers: list[LayerPart]
+    chiplets: list[ChipletPart]
+    resources: list[ResourcePart]
+
+
+def shared_resources(package: PackageParameters, chips: Chiplets) -> tuple[list[str], list[list[int]], list[float]]:
     """What off-chip traffic passes: memory interfaces, the DRAM behind them, a link per tile, links of the mesh.
 
     Args:
@@ -53,8 +160,10 @@ def shared_resources(package: PackageParameters, chips: Any) -> tuple[list[str],
     return names, uses, bandwidth
 
 
-def energy_parts(design: Any, report: Any, tables: MappingTables, unique: np.ndarray) -> dict[str, np.ndarray]:
-    """Energy of every layer by part, pJ, as `schedule.design` adds it up.
+def energy_parts(
+    design: Design, report: DesignReport, tables: MappingTables, unique: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Energy of every layer by part, pJ, the way `schedule.design` adds it up.
 
     Args:
         design: one design, NumPy leaves.
@@ -79,7 +188,7 @@ def energy_parts(design: Any, report: Any, tables: MappingTables, unique: np.nda
     }
 
 
-def area_parts(report: Any, template: Template, package: PackageParameters, tile: int) -> dict[str, float]:
+def area_parts(report: DesignReport, template: Template, package: PackageParameters, tile: int) -> dict[str, float]:
     """Area of one chiplet by part, um^2: MACs, every level from the innermost on, its share of the package.
 
     Args:
@@ -96,15 +205,17 @@ def area_parts(report: Any, template: Template, package: PackageParameters, tile
     return parts
 
 
-def _critical_chain(order: np.ndarray, tile: np.ndarray, timeline: Any, application: ApplicationModel) -> list[int]:
+def _critical_chain(
+    order: Sequence[int], tile: np.ndarray, timeline: Timeline, application: ApplicationModel
+) -> list[int]:
     """Layers from the start to the latest end, each beginning when the one before it ends."""
     end, start = np.asarray(timeline.end), np.asarray(timeline.start)
     before: dict[int, int] = {}
     last: dict[int, int] = {}
     for layer in order:
         if int(tile[layer]) in last:
-            before[int(layer)] = last[int(tile[layer])]
-        last[int(tile[layer])] = int(layer)
+            before[layer] = last[int(tile[layer])]
+        last[int(tile[layer])] = layer
     chain = [int(np.argmax(end[: len(tile)]))]
     while True:
         layer = chain[-1]
@@ -114,161 +225,214 @@ def _critical_chain(order: np.ndarray, tile: np.ndarray, timeline: Any, applicat
         chain.append(max(waited, key=lambda p: end[p]))
 
 
-def explain_design(
-    design: Any,
-    report: Any,
-    tables: MappingTables,
-    setup: Setup,
-) -> dict[str, Any]:
+@dataclasses.dataclass(frozen=True)
+class _Parts:
+    """One design taken apart; n layers exist.
+
+    Attributes:
+        setup: networks and hardware.
+        design: the chromosome, NumPy leaves.
+        report: its report, NumPy leaves.
+        tile: `[n]` int, where each layer runs.
+        start: `[n]` float [cycles].
+        end: `[n]` float [cycles].
+        use: how each layer uses its chiplet.
+        stalled: by resource `[n]` float, cycles that layers lose to it.
+        energy: from `energy_parts`.
+    """
+
+    setup: Setup
+    design: Design
+    report: DesignReport
+    tile: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    use: LayerUse
+    stalled: dict[str, np.ndarray]
+    energy: dict[str, np.ndarray]
+
+    @functools.cached_property
+    def standing(self) -> list[int]:
+        """Tiles with a chiplet, in the order of the mesh."""
+        return np.flatnonzero(np.asarray(self.design.template) >= 0).tolist()
+
+    @functools.cached_property
+    def names(self) -> list[str]:
+        """Every layer as network/layer."""
+        application = self.setup.application
+        owners = [application.networks[n].name for n in application.network_of_layer]
+        return [f"{owner}/{layer.name}" for owner, layer in zip(owners, application.layers, strict=True)]
+
+    def chiplet(self, layer: int) -> int:
+        """Index of the chiplet of a layer among those that stand."""
+        return self.standing.index(int(self.tile[layer]))
+
+    def busy(self, members: np.ndarray) -> Busy:
+        """Time in which some layers run, by cause."""
+        alone, compute = self.use.alone, self.use.compute
+        return {
+            "compute_s": float(compute[members].sum()) * CYCLE_S,
+            "onchip_limits_s": float((alone - compute)[members].sum()) * CYCLE_S,
+            "stalled_s": {
+                name: float(row[members].sum()) * CYCLE_S for name, row in self.stalled.items() if row[members].any()
+            },
+        }
+
+    def networks(self) -> list[NetworkPart]:
+        """What every network takes."""
+        energy = self.energy
+        per_layer = energy["mac"] + energy["levels"].sum(1) + energy["networks"].sum(1) + energy["package"]
+        owner = np.asarray(self.setup.application.network_of_layer)
+        return [
+            {
+                "name": network.name,
+                "latency_s": float(self.end[owner == n].max()) * CYCLE_S,
+                "energy_J": float(per_layer[owner == n].sum()) * 1e-12,
+                "layers": len(network.layers),
+                "busy_s": self.busy(owner == n),
+            }
+            for n, network in enumerate(self.setup.application.networks)
+        ]
+
+    def critical_chain(self) -> CriticalChain:
+        """The layers that make up the latency."""
+        order = [int(i) for i in self.design.order if i < len(self.tile)]
+        chain = _critical_chain(order, self.tile, self.report.timeline, self.setup.application)
+        return {
+            "layers": [
+                {
+                    "layer": i,
+                    "name": self.names[i],
+                    "chiplet": self.chiplet(i),
+                    "start_s": float(self.start[i]) * CYCLE_S,
+                    "end_s": float(self.end[i]) * CYCLE_S,
+                }
+                for i in chain
+            ],
+            **self.busy(np.asarray(chain)),
+        }
+
+    def layers(self, nests: Mapping) -> list[LayerPart]:
+        """Every layer; `nests` are their loop nests, with a leading axis of n."""
+        kinds = self.setup.application.layers
+        bounds = np.array([layer.shape.bounds for layer in kinds])
+        rows: list[LayerPart] = []
+        for i, covers in enumerate(padded(nests, bounds)):
+            row: LayerPart = {
+                "layer": i,
+                "name": self.names[i],
+                "type": kinds[i].type,
+                "chiplet": self.chiplet(i),
+                "busy_s": float(self.use.busy[i]) * CYCLE_S,
+                "macs_per_cycle": float(self.use.macs_per_cycle[i]),
+                "utilisation": float(self.use.utilisation[i]),
+            }
+            if beyond := padded_names(covers):
+                row["padded"] = beyond
+            rows.append(row)
+        return rows
+
+    def chiplets(self) -> list[ChipletPart]:
+        """Every chiplet."""
+        return [self._chiplet(tile) for tile in self.standing]
+
+    def _chiplet(self, tile: int) -> ChipletPart:
+        mine = self.tile == tile
+        template = self.setup.templates[int(self.design.template[tile])]
+        static = float(self.report.static_energy[tile])
+        spent = {"MACs": float(self.energy["mac"][mine].sum()) * 1e-12}
+        for v, level in enumerate(template.levels):
+            spent[level.name] = float(self.energy["levels"][mine, v].sum()) * 1e-12
+        spent["networks"] = float(self.energy["networks"][mine].sum()) * 1e-12
+        spent["package"] = float(self.energy["package"][mine].sum()) * 1e-12
+        if static:
+            spent["static"] = static * 1e-12
+        final = float(self.end[mine].max(initial=0.0))  # a fixed chiplet may run nothing
+        areas = area_parts(self.report, template, self.setup.package, tile)
+        return {
+            "template": template.name,
+            "interface": int(self.report.chiplets.interface[tile]),
+            "hops": int(self.report.chiplets.hops[tile]),
+            "layers": int(mine.sum()),
+            "time": {
+                **self.busy(mine),
+                "waiting_s": (final - float((self.end - self.start)[mine].sum())) * CYCLE_S,
+                "idle_s": (float(self.end.max()) - final) * CYCLE_S,
+            },
+            "energy_J": spent,
+            "area_mm2": {name: area * 1e-6 for name, area in areas.items()},
+        }
+
+
+def _stalled(seen: Flow, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Cycles `[n]` that layers lose to each resource; those of one name are one."""
+    lost = (1 - seen.rate) * np.diff(seen.time)[:, None]
+    stalled = {name: np.zeros(seen.rate.shape[1]) for name in names}
+    for r, name in enumerate(names):
+        stalled[name] += np.where(seen.limit == r, lost, 0).sum(axis=0)
+    return stalled
+
+
+def explain_design(design: Design, report: DesignReport, tables: MappingTables, setup: Setup) -> Explanation:
     """Explains one valid design.
 
     Args:
         design: the chromosome, NumPy leaves without a leading axis.
-        report: its report, likewise.
+        report: its report, NumPy leaves without a leading axis.
         tables: the Pareto tables that it was evaluated with, NumPy leaves.
         setup: networks and hardware.
-
-    Returns:
-        JSON-able:
-
-        - `latency_s`, `energy_J`, `area_mm2`;
-        - `networks`: name, `latency_s` (its last end), `energy_J`, `layers`, and `busy_s` over all its layers by
-          `compute_s`, `onchip_limits_s` and `stalled_s` (by resource);
-        - `critical_chain`: `layers` (index, name, chiplet, start and end), and parts as in `busy_s` that add up to
-          the latency;
-        - `layer_types`: as `utilisation.by_type`;
-        - `layers`: per layer its index, name, type, chiplet, `busy_s`, `macs_per_cycle` and `utilisation` of its
-          chiplet over that time, and `padded`, the bounds that its mapping covers beyond its own, if any;
-        - `chiplets`: each with template, interface, hops, `layers`, `time` (the parts of `busy_s`, `waiting_s` for
-          predecessors, `idle_s` after its last layer: together the latency), `energy_J` and `area_mm2` by part;
-        - `resources`: per interface, the DRAM, and link of the mesh where it contends, its bandwidth (None: unlimited),
-          bytes, and the share of the latency in which it is full.
     """
-    application, templates, package = setup.application, setup.templates, setup.package
+    application = setup.application
     layers = len(application.layers)
     unique = np.asarray(application.unique_of_layer)
     tile = np.asarray(design.assignment[:layers])
-    at = unique, np.asarray(design.template)[tile], np.asarray(design.mapping[:layers])
-    timeline = report.timeline
-    start, end = np.asarray(timeline.start[:layers], float), np.asarray(timeline.end[:layers], float)
-    duration, traffic = (np.asarray(x[:layers], float) for x in (report.duration, report.offchip_bytes))
+    start, end = (np.asarray(x[:layers], float) for x in (report.timeline.start, report.timeline.end))
+    traffic = np.asarray(report.offchip_bytes[:layers], float)
+    names, uses, bandwidth = shared_resources(setup.package, report.chiplets)
     use = layer_use(application, tables, design, report)
-    compute = use.compute
-
-    names, uses, bandwidth = shared_resources(package, report.chiplets)
-    seen = flow(start, end, duration, traffic, tile, uses, bandwidth)
-    kinds = list(dict.fromkeys(names))
-    stalled = np.zeros((len(kinds), layers))
-    lost = (1 - seen.rate) * np.diff(seen.time)[:, None]
-    for r, name in enumerate(names):
-        stalled[kinds.index(name)] += np.where(seen.limit == r, lost, 0).sum(axis=0)
-
-    def seconds(members: np.ndarray) -> dict[str, Any]:
-        """Busy time of some layers by cause."""
-        return {
-            "compute_s": float(compute[members].sum()) * CYCLE_S,
-            "onchip_limits_s": float((duration - compute)[members].sum()) * CYCLE_S,
-            "stalled_s": {
-                kind: float(row[members].sum()) * CYCLE_S
-                for kind, row in zip(kinds, stalled, strict=True)
-                if row[members].any()
-            },
-        }
-
+    seen = flow(start, end, use.alone, traffic, tile, uses, bandwidth)
+    parts = _Parts(
+        setup=setup,
+        design=design,
+        report=report,
+        tile=tile,
+        start=start,
+        end=end,
+        use=use,
+        stalled=_stalled(seen, names),
+        energy=energy_parts(design, report, tables, unique),
+    )
+    at = unique, np.asarray(design.template)[tile], np.asarray(design.mapping[:layers])
     latency, energy, area = (float(x) for x in report.objectives)
-    parts = energy_parts(design, report, tables, unique)
-    per_layer = parts["mac"] + parts["levels"].sum(1) + parts["networks"].sum(1) + parts["package"]
-    static = np.asarray(report.static_energy)
-    standing = np.flatnonzero(np.asarray(design.template) >= 0)
-    number = {int(t): k for k, t in enumerate(standing)}
-    order = [int(i) for i in design.order if i < layers]
-    chain = _critical_chain(np.asarray(order), tile, timeline, application)
-
-    chiplets = []
-    for t in standing:
-        mine = tile == t
-        template = templates[int(design.template[t])]
-        spent = {"MACs": float(parts["mac"][mine].sum()) * 1e-12}
-        for v, level in enumerate(template.levels):
-            spent[level.name] = float(parts["levels"][mine, v].sum()) * 1e-12
-        spent["networks"] = float(parts["networks"][mine].sum()) * 1e-12
-        spent["package"] = float(parts["package"][mine].sum()) * 1e-12
-        if static[t]:
-            spent["static"] = float(static[t]) * 1e-12
-        final = float(end[mine].max(initial=0.0))  # a fixed chiplet may run nothing
-        chiplets.append(
-            {
-                "template": template.name,
-                "interface": int(report.chiplets.interface[t]),
-                "hops": int(report.chiplets.hops[t]),
-                "layers": int(mine.sum()),
-                "time": {
-                    **seconds(mine),
-                    "waiting_s": (final - float((end - start)[mine].sum())) * CYCLE_S,
-                    "idle_s": (float(end.max()) - final) * CYCLE_S,
-                },
-                "energy_J": spent,
-                "area_mm2": {k: x * 1e-6 for k, x in area_parts(report, template, package, int(t)).items()},
-            }
-        )
-    owner = np.asarray(application.network_of_layer)
-    called = [f"{application.networks[n].name}/{x.name}" for n, x in zip(owner, application.layers, strict=True)]
-    bounds = np.array([layer.shape.bounds for layer in application.layers])
-    nests = jax.tree.map(lambda leaf: np.asarray(leaf)[at], tables.mapping)
     return {
         "latency_s": latency,
         "energy_J": energy,
         "area_mm2": area,
-        "networks": [
-            {
-                "name": network.name,
-                "latency_s": float(end[owner == n].max()) * CYCLE_S,
-                "energy_J": float(per_layer[owner == n].sum()) * 1e-12,
-                "layers": len(network.layers),
-                "busy_s": seconds(owner == n),
-            }
-            for n, network in enumerate(application.networks)
-        ],
-        "critical_chain": {
-            "layers": [
-                {
-                    "layer": i,
-                    "name": called[i],
-                    "chiplet": number[int(tile[i])],
-                    "start_s": float(start[i]) * CYCLE_S,
-                    "end_s": float(end[i]) * CYCLE_S,
-                }
-                for i in chain
-            ],
-            **seconds(np.asarray(chain)),
-        },
+        "networks": parts.networks(),
+        "critical_chain": parts.critical_chain(),
         "layer_types": by_type(application, use),
-        "layers": [
-            {
-                "layer": i,
-                "name": called[i],
-                "type": application.layers[i].type,
-                "chiplet": number[int(tile[i])],
-                "busy_s": float(use.busy[i]) * CYCLE_S,
-                "macs_per_cycle": float(use.macs_per_cycle[i]),
-                "utilisation": float(use.utilisation[i]),
-                **({"padded": told} if (told := padded_names(row)) else {}),
-            }
-            for i, row in enumerate(padded(nests, bounds))
-        ],
-        "chiplets": chiplets,
-        "resources": _resources(seen, names, bandwidth, traffic, tile, uses),
+        "layers": parts.layers(jax.tree.map(lambda leaf: np.asarray(leaf)[at], tables.mapping)),
+        "chiplets": parts.chiplets(),
+        "resources": _resources(seen, names, bandwidth, traffic, [uses[t] for t in tile]),
     }
 
 
 def _resources(
-    seen: Any, names: Sequence[str], bandwidth: Sequence[float], traffic: np.ndarray, tile: np.ndarray, uses: Any
-) -> list[dict[str, Any]]:
-    """How much passes each interface, the DRAM and each link of the mesh, and how long it is full."""
+    seen: Flow, names: Sequence[str], bandwidth: Sequence[float], traffic: np.ndarray, uses: Sequence[Sequence[int]]
+) -> list[ResourcePart]:
+    """How much passes each interface, the DRAM and each link of the mesh, and how long it is full.
+
+    Args:
+        seen: what flows when.
+        names: of the resources.
+        bandwidth: of the resources [bytes per cycle].
+        traffic: `[n]` bytes of each layer.
+        uses: by layer the resources that it uses.
+    """
     total = max(float(seen.time[-1] - seen.time[0]), np.finfo(float).tiny) if seen.time.size else 1.0
-    rows = []
+    rows: list[ResourcePart] = []
     for r, name in enumerate(names):
-        passing = np.asarray([r in uses[t] for t in tile])
+        passing = np.asarray([r in mine for mine in uses])
         if name == "link" or not passing.any():
             continue
         full = seen.through[:, r] >= bandwidth[r] * (1 - 1e-9)
@@ -283,7 +447,7 @@ def _resources(
     return rows
 
 
-def explanation_text(explanation: dict[str, Any], title: str) -> str:
+def explanation_text(explanation: Explanation, title: str) -> str:
     """An explanation for people: tables in a fixed-width font.
 
     Args:
@@ -295,7 +459,7 @@ def explanation_text(explanation: dict[str, Any], title: str) -> str:
     def percent(value: float, whole: float) -> str:
         return f"{100 * value / whole:.1f}" if whole else "0.0"
 
-    def times(row: dict[str, Any], causes: Sequence[str]) -> list[str]:
+    def times(row: Busy, causes: Sequence[str]) -> list[str]:
         stalls = [percent(row["stalled_s"].get(cause, 0.0), latency) for cause in causes]
         return [percent(row["compute_s"], latency), percent(row["onchip_limits_s"], latency), *stalls]
 

@@ -4,8 +4,8 @@ Accelerators run their jobs one at a time in priority order, each as soon as the
 predecessors of the job have ended. A running job asks `bytes / duration` of every resource of its accelerator.
 Where the running jobs together ask a resource for more than its bandwidth, it grants each the same fraction of
 its wish; a job's rate is the smallest of its grants (1 at most) and rates change only when a job starts or ends.
-The grant binds a job whatever it asks: one without traffic is slowed by a resource that others fill (so the
-reference cases have it). This is the temporal dilation of MOHaM taken exactly; with one resource it is the
+The grant binds also a job that asks for little: one without traffic is slowed by a resource that others fill (this is
+so in the reference cases). This is the temporal dilation of MOHaM taken exactly; with one resource it is the
 bandwidth allocator of G# (Algorithm 1).
 
 The evaluation exploits that exactly one job ends per step: a loop of J steps, J static, whose state is one waiting
@@ -18,7 +18,7 @@ Any time unit, the same for durations and bandwidths (bytes per time unit).
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -40,6 +40,43 @@ REASONS = (
     "a job never ends: its bandwidth is zero or its duration not finite",
 )
 """What the reason codes DONE, UNPLACED, DEADLOCK and ENDLESS mean, by code."""
+
+
+class Jobs(NamedTuple):
+    """The jobs of one schedule, where each runs and in which order; inside this module with an axis of schedules first.
+
+    Attributes:
+        duration: `[J]` float >= 0, time of each job when nothing slows it; sets the dtype of the result.
+        bytes: `[J]` float >= 0, off-chip traffic of each job, spread evenly over its duration (a job without
+            duration has none).
+        predecessor_bits: `[J, W]` uint32, see `predecessor_bits`. Predecessors are real jobs.
+        accelerator: `[J]` int32, where each job runs.
+        order: `[J]` int32, all jobs by priority, padded ones anywhere: a permutation of 0..J-1.
+        job_mask: `[J]` bool, false for padded jobs, which take no time on no accelerator.
+    """
+
+    duration: jax.Array
+    bytes: jax.Array
+    predecessor_bits: jax.Array
+    accelerator: jax.Array
+    order: jax.Array
+    job_mask: jax.Array
+
+
+class Resources(NamedTuple):
+    """What the accelerators of one schedule share; inside this module with an axis of schedules first.
+
+    Attributes:
+        shared_uses: `[A, R]` bool or 0/1 float, which accelerator uses which shared resource.
+        shared_bandwidth: `[R]` float, +inf for a resource that never limits (or is padding), 0 for one that
+            lets nothing pass.
+        private_bandwidth: `[A]` float, the least bandwidth among the resources that the accelerator has for
+            itself; +inf where there is none (or the accelerator is padding).
+    """
+
+    shared_uses: jax.Array
+    shared_bandwidth: jax.Array
+    private_bandwidth: jax.Array
 
 
 @record
@@ -124,7 +161,7 @@ def split_resources(
     accelerators: int | None = None,
     resources: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Tells resources that accelerators share from those that one has for itself.
+    """Separates the resources that accelerators share from those that belong to one accelerator alone.
 
     Args:
         resources_of_accelerator: per accelerator the indices of its resources.
@@ -196,7 +233,7 @@ def _link(accelerator_at: jax.Array, accelerators: int) -> tuple[jax.Array, jax.
 
 
 def _link_at_once(accelerator_at: jax.Array, accelerators: int) -> tuple[jax.Array, jax.Array]:
-    """As `_link`, in a few wide steps: places of a run are compared with each other, runs by their first places."""
+    """What `_link` returns, in a few wide steps: compares the places of a run with each other, runs by first places."""
     places, lanes = accelerator_at.shape
     at = jnp.pad(accelerator_at, ((0, -places % _RUN), (0, 0)), constant_values=-1).reshape(-1, _RUN, lanes)
     runs = at.shape[0]
@@ -215,27 +252,34 @@ def _link_at_once(accelerator_at: jax.Array, accelerators: int) -> tuple[jax.Arr
     return jnp.min(first, axis=0), following.reshape(-1, lanes)[:places]
 
 
+def _schedules(jobs: Jobs, resources: Resources) -> int:
+    """B: arrays have a leading axis of B schedules, or of 1 where all share something."""
+    return max(x.shape[0] for x in (*jobs, *resources))
+
+
 def _block(
-    arguments: tuple[jax.Array, ...],
-    link: Callable[..., Any] = _link,
+    jobs: Jobs,
+    resources: Resources,
+    link: Callable[[jax.Array, int], tuple[jax.Array, jax.Array]] = _link,
     steps: Callable[[jax.Array, Fixed], Steps] = scan,
     compact: bool = False,
 ) -> _Outcome:
-    """Simulates B schedules side by side; the arguments of `simulate` with a leading axis of B or 1 each.
+    """Simulates B schedules side by side; every array has a leading axis of B or 1.
 
     What accelerators use is kept as bytes where it must be `compact`: a processor multiplies by numbers faster.
     """
-    duration, traffic, bits, accelerator, order, uses, shared, private, mask = arguments
+    duration, traffic, bits, accelerator, order, mask = jobs
+    uses, shared, private = resources
     dtype = duration.dtype
     uses = uses.astype(bool)
-    lanes = max(x.shape[0] for x in arguments)
+    lanes = _schedules(jobs, resources)
     words = bits.shape[2]
-    accelerators, jobs = uses.shape[1], order.shape[1]
+    accelerators, places = uses.shape[1], order.shape[1]
 
-    def whole(x):
+    def whole(x: jax.Array) -> jax.Array:
         return jnp.broadcast_to(x, (lanes, *x.shape[1:]))
 
-    def ordered(x):
+    def ordered(x: jax.Array) -> jax.Array:
         return jnp.take_along_axis(whole(x), whole(order), axis=1, mode="promise_in_bounds")
 
     first, following = link(ordered(jnp.where(mask, accelerator, -1)).T, accelerators)
@@ -247,13 +291,13 @@ def _block(
     has_all = (private > 0) & jnp.all(~uses | (shared > 0)[:, None, :], axis=2)
     fixed = Fixed(
         records=records.reshape(-1),
-        base=lane * jobs,
+        base=lane * places,
         bits=bits.reshape(-1),
-        bits_base=lane * (jobs * words) if bits.shape[0] > 1 else jnp.zeros_like(lane),
+        bits_base=lane * (places * words) if bits.shape[0] > 1 else jnp.zeros_like(lane),
         uses=jnp.moveaxis(whole(uses if compact else uses.astype(dtype)), 0, -1),
         shared=whole(jnp.where(shared > 0, shared, jnp.inf)).T.astype(dtype),
         inverse_private=whole(jnp.where(has_all, 1.0 / private, jnp.inf)).T.astype(dtype),
-        jobs=jobs,
+        jobs=places,
         words=words,
     )
     state, ended, starts, ends = steps(first, fixed)
@@ -261,11 +305,11 @@ def _block(
     never = whole(jnp.where(mask, jnp.inf, 0.0).astype(dtype))
     end = never.at[lane[None, :], ended].set(ends, mode="drop")
     running = state.pending == 0
-    start = never.at[lane[None, :], jnp.where(running, state.job, jobs)].set(state.started, mode="drop")
+    start = never.at[lane[None, :], jnp.where(running, state.job, places)].set(state.started, mode="drop")
     start = start.at[lane[None, :], ended].set(starts, mode="drop")
     all_ended = set_bits(state.done) == jnp.sum(mask, axis=1, dtype=jnp.int32)
     placed = jnp.all(~mask | ((accelerator >= 0) & (accelerator < accelerators)), axis=1)
-    waiting = jnp.any(state.pending <= jobs, axis=0)
+    waiting = jnp.any(state.pending <= places, axis=0)
     stuck = jnp.where(jnp.any(running, axis=0), ENDLESS, jnp.where(placed & waiting, DEADLOCK, UNPLACED))
     return _Outcome(
         start=start,
@@ -275,22 +319,25 @@ def _block(
     )
 
 
-def _blocks(arguments: tuple[jax.Array, ...]) -> _Outcome:
+def _blocks(jobs: Jobs, resources: Resources) -> _Outcome:
     """Simulates B schedules in blocks whose state stays in the processor's cache."""
-    lanes = max(x.shape[0] for x in arguments)
+    lanes = _schedules(jobs, resources)
     # Arrays of 8 KiB: larger ones leave the first cache, and XLA splits the work on them among threads, which
     # costs more than it saves (measured by experiments/bench_fluid.py).
-    most = max(32, 8192 // (arguments[0].dtype.itemsize * arguments[5].shape[1]))
+    most = max(32, 8192 // (jobs.duration.dtype.itemsize * resources.shared_uses.shape[1]))
+    if lanes <= most:
+        return _block(jobs, resources)
+    leaves, structure = jax.tree.flatten((jobs, resources))
 
     def one(varying: list[jax.Array]) -> _Outcome:
         rest = iter(varying)
-        return _block(tuple(next(rest) if x.shape[0] > 1 else x for x in arguments))
+        return _block(*structure.unflatten(next(rest) if x.shape[0] > 1 else x for x in leaves))
 
-    return in_blocks(one, [x for x in arguments if x.shape[0] > 1], most) if lanes > most else _block(arguments)
+    return in_blocks(one, [x for x in leaves if x.shape[0] > 1], most)
 
 
 @custom_batching.custom_vmap
-def _population(*arguments: jax.Array) -> _Outcome:
+def _population(jobs: Jobs, resources: Resources) -> _Outcome:
     """Simulates B schedules; vmapping it makes a longer population, not a deeper array.
 
     One schedule is a population of one. That way a caller's `jax.vmap(simulate)` meets code whose trailing axis
@@ -298,8 +345,8 @@ def _population(*arguments: jax.Array) -> _Outcome:
     """
     at_once = functools.partial(_block, link=_link_at_once, compact=True)
     wide = functools.partial(at_once, steps=functools.partial(scan, unroll=_UNROLL))
-    kernel = functools.partial(at_once, steps=_in_registers) if arguments[0].dtype == jnp.float32 else None
-    return by_platform(arguments, cpu=_blocks, wide=wide, kernel=kernel, both=True)
+    kernel = functools.partial(at_once, steps=_in_registers) if jobs.duration.dtype == jnp.float32 else None
+    return by_platform(jobs, resources, cpu=_blocks, wide=wide, kernel=kernel, both=True)
 
 
 def _in_registers(first: jax.Array, fixed: Fixed) -> Steps:
@@ -309,44 +356,48 @@ def _in_registers(first: jax.Array, fixed: Fixed) -> Steps:
 
 
 @_population.def_vmap
-def _(axis_size, in_batched, *arguments):
-    lanes = max(x.shape[1 if batched else 0] for x, batched in zip(arguments, in_batched, strict=True))
+def _(
+    axis_size: int, in_batched: tuple[Jobs, Resources], jobs: Jobs, resources: Resources
+) -> tuple[_Outcome, _Outcome]:
+    axes = jax.tree.map(lambda x, batched: x.shape[1 if batched else 0], (jobs, resources), tuple(in_batched))
+    lanes = max(jax.tree.leaves(axes))
 
-    def flat(x, batched):
+    def flat(x: jax.Array, batched: bool) -> jax.Array:
         if not batched and x.shape[0] == 1:
             return x  # shared by all
         x = x if batched else x[None]
         return jnp.broadcast_to(x, (axis_size, lanes, *x.shape[2:])).reshape(axis_size * lanes, *x.shape[2:])
 
-    outcome = _population(*map(flat, arguments, in_batched))
+    outcome = _population(*jax.tree.map(flat, (jobs, resources), tuple(in_batched)))
     unflat = jax.tree.map(lambda x: x.reshape(axis_size, lanes, *x.shape[1:]), outcome)
     return unflat, jax.tree.map(lambda _: True, outcome)
 
 
-def _run(*arguments: jax.Array) -> _Outcome:
-    dtype = jnp.asarray(arguments[0]).dtype
+def _run(jobs: Jobs, resources: Resources) -> _Outcome:
+    dtype = jnp.asarray(jobs.duration).dtype
     if dtype not in (jnp.float32, jnp.float64):  # records hold indices as floats, and times need the digits
         raise ValueError(f"duration is {dtype}, expected float32 or float64")
-    return jax.tree.map(lambda x: x[0], _population(*(jnp.asarray(x)[None] for x in arguments)))
+    outcome = _population(*jax.tree.map(lambda x: jnp.asarray(x)[None], (jobs, resources)))
+    return jax.tree.map(lambda x: x[0], outcome)
 
 
-def _check_arguments(**given: ArrayLike) -> None:
+def _check(jobs: Jobs, resources: Resources) -> None:
     """Complains about arguments of `simulate` that do not fit each other."""
-    if np.ndim(given["duration"]) != 1:
-        shape = np.shape(given["duration"])
+    given = jobs._asdict() | resources._asdict()
+    shape = np.shape(jobs.duration)
+    if len(shape) != 1:
         remedy = "; this takes one schedule: jax.vmap(simulate) takes many" if len(shape) > 1 else ""
         raise ValueError(f"duration: expected shape [J], got {shape}{remedy}")
-    jobs = np.shape(given["duration"])[0]
-    accelerators, resources = (np.shape(given[name]) for name in ("private_bandwidth", "shared_bandwidth"))
+    accelerators, shared = np.shape(resources.private_bandwidth), np.shape(resources.shared_bandwidth)
     expected = {
-        "bytes": (jobs,),
-        "predecessor_bits": (jobs, max(1, -(-jobs // 32))),
-        "accelerator": (jobs,),
-        "order": (jobs,),
-        "shared_uses": (*accelerators[:1], *resources[:1]),
-        "shared_bandwidth": resources[:1],
+        "bytes": shape,
+        "predecessor_bits": (*shape, max(1, -(-shape[0] // 32))),
+        "accelerator": shape,
+        "order": shape,
+        "shared_uses": (*accelerators[:1], *shared[:1]),
+        "shared_bandwidth": shared[:1],
         "private_bandwidth": accelerators[:1],
-        "job_mask": (jobs,),
+        "job_mask": shape,
     }
     for name, shape in expected.items():
         if np.shape(given[name]) != shape:
@@ -416,56 +467,19 @@ def simulate(
         >>> print(f"{timeline.makespan:.3f}")
         5.333
     """
-    _check_arguments(
-        duration=duration,
-        bytes=bytes,
-        predecessor_bits=predecessor_bits,
-        accelerator=accelerator,
-        order=order,
-        shared_uses=shared_uses,
-        shared_bandwidth=shared_bandwidth,
-        private_bandwidth=private_bandwidth,
-        job_mask=job_mask,
-    )
-    start, end, makespan, reason = _run(
-        duration,
-        bytes,
-        predecessor_bits,
-        accelerator,
-        order,
-        shared_uses,
-        shared_bandwidth,
-        private_bandwidth,
-        job_mask,
-    )
-    lost = jnp.maximum(end - start - jnp.where(job_mask, duration, 0.0), 0.0)
+    jobs = Jobs(duration, bytes, predecessor_bits, accelerator, order, job_mask)
+    return timeline_of(jobs, Resources(shared_uses, shared_bandwidth, private_bandwidth))
+
+
+def timeline_of(jobs: Jobs, resources: Resources) -> Timeline:
+    """Start and end of every job of one schedule: `simulate`, whose arguments are two records here."""
+    _check(jobs, resources)
+    start, end, makespan, reason = _run(jobs, resources)
+    lost = jnp.maximum(end - start - jnp.where(jobs.job_mask, jobs.duration, 0.0), 0.0)
     return Timeline(start=start, end=end, stall=jnp.where(end < jnp.inf, lost, end), makespan=makespan, reason=reason)
 
 
-def completion(
-    duration: jax.Array,
-    bytes: jax.Array,
-    predecessor_bits: jax.Array,
-    accelerator: jax.Array,
-    order: jax.Array,
-    shared_uses: jax.Array,
-    shared_bandwidth: jax.Array,
-    private_bandwidth: jax.Array,
-    job_mask: jax.Array,
-) -> Completion:
-    """End of every job of one schedule: `simulate` without the starts, for a search that needs no more.
-
-    Arguments as for `simulate`.
-    """
-    _, end, makespan, reason = _run(
-        duration,
-        bytes,
-        predecessor_bits,
-        accelerator,
-        order,
-        shared_uses,
-        shared_bandwidth,
-        private_bandwidth,
-        job_mask,
-    )
+def completion(jobs: Jobs, resources: Resources) -> Completion:
+    """End of every job of one schedule: `timeline_of` without the starts, for a search that needs no more."""
+    _, end, makespan, reason = _run(jobs, resources)
     return Completion(end=end, makespan=makespan, reason=reason)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from mohamjax import emo
 from mohamjax.schedule.evaluated import Evaluated
@@ -15,7 +15,9 @@ ROLES = ("fastest", "most frugal", "smallest", "knee")
 """Designs of a front over latency, energy and area that one looks at first."""
 
 
-def landmarks(objectives: Any, measures: Sequence[str] = DEFAULT, offset: Any = 0.0) -> dict[str, int]:
+def landmarks(
+    objectives: npt.ArrayLike, measures: Sequence[str] = DEFAULT, offset: npt.ArrayLike = 0.0
+) -> dict[str, int]:
     """Rows of the designs that have least of each objective, and of the knee (nearest to ideal on log axes).
 
     Args:
@@ -26,7 +28,7 @@ def landmarks(objectives: Any, measures: Sequence[str] = DEFAULT, offset: Any = 
     Returns:
         Row of each role (`ROLES`, or those of the measures and `knee`); one row may have several.
     """
-    rows = emo.landmark_rows(np.asarray(objectives, float) + offset)
+    rows = emo.landmark_rows(np.asarray(objectives, float) + np.asarray(offset))
     return dict(zip([*(measure_named(name).role for name in measures), ROLES[-1]], rows, strict=True))
 
 

@@ -29,7 +29,7 @@ have room (Lagrange's relaxation; any prices give a bound):
 
     E + (sum of x + v n + y A + z B) T >= sum over layers of min over c of (e + x d [l on its path] + v d + y d s + z b)
 
-and likewise without E and e, which bounds T alone. The bounds fall where A or T rise, since then a right side grows and
+and the same without E and e, which bounds T alone. The bounds fall where A or T rise, since then a right side grows and
 a minimum is over more mappings; values at the upper end of a cell therefore hold in all of it.
 
 Axes: U unique layers, C mappings of a layer on all templates by rising room, L layers, W networks, X prices, J cells of
@@ -42,10 +42,10 @@ import dataclasses
 import sys
 from collections import abc
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import jax
 import numpy as np
+import numpy.typing as npt
 
 from mohamjax.hardware import PackageParameters, package_tables
 from mohamjax.mapping import MappingTables, Wires
@@ -86,12 +86,12 @@ class Staircase:
     at: np.ndarray
     least: np.ndarray
 
-    def __call__(self, first: Any) -> np.ndarray:
+    def __call__(self, first: npt.ArrayLike) -> np.ndarray:
         """Least second objective of designs with these first ones, inf where there are none."""
         k = np.searchsorted(self.at, np.asarray(first, float), side="right") - 1
         return np.where(k < 0, np.inf, self.least[np.maximum(k, 0)])
 
-    def inverse(self, second: Any) -> np.ndarray:
+    def inverse(self, second: npt.ArrayLike) -> np.ndarray:
         """Least first objective of designs with these second ones, inf where there are none.
 
         A design with second objective y is in no cell k with `least[k]` > y, and these are the first ones.
@@ -144,15 +144,15 @@ class FrontCurves:
     energy_of_area: Staircase
     energy_of_latency: Staircase
 
-    def to_dict(self) -> dict[str, Any]:
-        """As files hold it: the names of both columns, and the steps."""
+    def to_dict(self) -> dict[str, object]:
+        """What files hold: the names of both columns, and the steps."""
         return {
             name: {"columns": list(columns), "steps": getattr(self, name).to_list()}
             for name, columns in _CURVES.items()
         }
 
     @classmethod
-    def from_dict(cls, data: abc.Mapping[str, Any]) -> FrontCurves:
+    def from_dict(cls, data: abc.Mapping[str, object]) -> FrontCurves:
         """What `to_dict` gave.
 
         Raises:
@@ -177,7 +177,7 @@ class FrontBounds:
 
     Attributes:
         area_mm2: `[J]` float, where cells begin, rising [mm^2].
-        latency_s: `[K]` float, likewise [s].
+        latency_s: `[K]` float, where cells begin, rising [s].
         least_latency_s: `[J]` float, falling [s].
         least_energy_J: `[J, K]` float, falling along both axes [J].
     """
@@ -187,7 +187,7 @@ class FrontBounds:
     least_latency_s: np.ndarray
     least_energy_J: np.ndarray
 
-    def excludes(self, objectives: Any) -> np.ndarray:
+    def excludes(self, objectives: npt.ArrayLike) -> np.ndarray:
         """Which points `[..., 3]` (latency [s], energy [J], area [mm^2]) no design reaches, `[...]` bool."""
         latency, energy, area = np.moveaxis(np.asarray(objectives, float), -1, 0)
         j = np.searchsorted(self.area_mm2, area, side="right") - 1
@@ -197,7 +197,7 @@ class FrontBounds:
         return outside | (latency < self.least_latency_s[j]) | (energy < self.least_energy_J[j, k])
 
     @classmethod
-    def reached(cls, objectives: Any) -> FrontBounds:
+    def reached(cls, objectives: npt.ArrayLike) -> FrontBounds:
         """The surface that designs reach: the same of these designs alone, so that bounds and fronts compare.
 
         Args:
@@ -226,7 +226,7 @@ class FrontBounds:
             energy_of_latency=_staircase(self.latency_s[feasible], self.least_energy_J[-1, feasible]),
         )
 
-    def hypervolume(self, ideal: Any, reference: Any) -> float:
+    def hypervolume(self, ideal: npt.ArrayLike, reference: npt.ArrayLike) -> float:
         """Upper bound of the hypervolume of every front, as the search measures it: in a box, on log axes.
 
         A point is dominated only if a design is at or below it in all three objectives. That design's area and latency
@@ -264,7 +264,7 @@ class Certificate:
     Attributes:
         curves: what no design is below.
         hypervolume: share of the box that the front dominates, on log axes.
-        most: what no front dominates more than, likewise.
+        most: share of the box, on log axes, that no front dominates more than.
         ideal: lower corner of the box: latency [s], energy [J], area [mm^2].
         reference: its upper corner.
     """
@@ -280,8 +280,8 @@ class Certificate:
         """Hypervolume of the front divided by its bound, 1 where there is nothing to dominate."""
         return self.hypervolume / self.most if self.most > 0 else 1.0
 
-    def to_dict(self) -> dict[str, Any]:
-        """As `bounds.json` holds it."""
+    def to_dict(self) -> dict[str, object]:
+        """What `bounds.json` holds."""
         return {
             "hypervolume": self.hypervolume,
             "hypervolume_bound": self.most,
@@ -291,7 +291,7 @@ class Certificate:
         }
 
     @classmethod
-    def from_dict(cls, data: abc.Mapping[str, Any]) -> Certificate:
+    def from_dict(cls, data: abc.Mapping[str, object]) -> Certificate:
         """What `to_dict` gave.
 
         Raises:
@@ -301,11 +301,12 @@ class Certificate:
         if not isinstance(box, abc.Mapping) or not isinstance(curves, abc.Mapping):
             raise ValueError("box or curves are missing")
 
-        def numbers(count: int, *values: Any) -> list[float]:
+        def numbers(count: int, *values: object) -> list[float]:
             # NumPy knows no whole numbers beyond 64 bits.
-            if len(values) != count or not all(isinstance(x, int | float) and abs(x) <= _LARGEST for x in values):
+            found = [float(x) for x in values if isinstance(x, int | float) and abs(x) <= _LARGEST]
+            if len(values) != count or len(found) != count:
                 raise ValueError("box or hypervolumes are no numbers")
-            return [float(x) for x in values]
+            return found
 
         found, most = numbers(2, data.get("hypervolume"), data.get("hypervolume_bound"))
         a, b, c = numbers(3, *(box.get("ideal") or ()))
@@ -313,14 +314,16 @@ class Certificate:
         return cls(FrontCurves.from_dict(curves), found, most, ideal=(a, b, c), reference=(x, y, z))
 
 
-def certify(bounds: FrontBounds, objectives: Any, ideal: Any, reference: Any) -> Certificate:
+def certify(
+    bounds: FrontBounds, objectives: npt.ArrayLike, ideal: Sequence[float], reference: Sequence[float]
+) -> Certificate:
     """Compares a front with its bounds.
 
     Args:
         bounds: of its tables.
         objectives: `[N, 3]` float, N >= 1 designs: latency [s], energy [J], area [mm^2].
-        ideal: `[3]` float, as in `FrontBounds.hypervolume`.
-        reference: `[3]` float, likewise.
+        ideal: `[3]` float, lower corner of the box (`FrontBounds.hypervolume`).
+        reference: `[3]` float, its upper corner.
     """
     a, b = ((float(x), float(y), float(z)) for x, y, z in (ideal, reference))
     return Certificate(

@@ -11,10 +11,12 @@ import dataclasses
 import math
 import re
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from types import ModuleType
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 
 from mohamjax import emo
 from mohamjax.errors import InputError
@@ -24,6 +26,9 @@ from mohamjax.schedule.in_flight import SteadyState
 from mohamjax.schedule.periods import rates_of
 from mohamjax.schedule.tenants import TenantReport
 from mohamjax.workload import ApplicationModel
+
+
+Array = jax.Array | np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +87,7 @@ class Measure:
     label: str
     unit: str
     role: str
-    value: Callable[[DesignReport, Any, Any, Any], Any]
+    value: Callable[[DesignReport, Array, Array, ModuleType], jax.Array]
     extent: Callable[[Extremes, int], tuple[float, float]]
     offset: Callable[[ApplicationModel], float] = lambda _: 0.0
     asks: Callable[[ApplicationModel], tuple[str, str] | None] = lambda _: None
@@ -117,7 +122,7 @@ def _asks_weights(application: ApplicationModel) -> tuple[str, str] | None:
     return "names weighted-latency, and no network has a weight", remedy
 
 
-def _of_network(report: DesignReport, network: Any, owner: Any, xp: Any) -> Any:
+def _of_network(report: DesignReport, network: Array, owner: Array, xp: ModuleType) -> jax.Array:
     """Latency of one network, s."""
     own = xp.where(owner == network, report.timeline.end, 0.0)
     return xp.max(own, axis=-1) * CYCLE_S
@@ -278,7 +283,13 @@ def offsets(names: Sequence[str], application: ApplicationModel) -> np.ndarray:
     return np.asarray([measure_named(name).offset(application) for name in names])
 
 
-def measured(report: DesignReport, kinds: Sequence[str], network: Any, owner: Any, xp: Any = jnp) -> Any:
+def measured(
+    report: DesignReport,
+    kinds: Sequence[str],
+    network: Array,
+    owner: Array,
+    xp: ModuleType = jnp,
+) -> jax.Array:
     """The measures of a report, or of many; pure and traceable.
 
     Args:
@@ -289,7 +300,7 @@ def measured(report: DesignReport, kinds: Sequence[str], network: Any, owner: An
         xp: `jax.numpy`, or `numpy` for reports on the host.
 
     Returns:
-        `[..., M]` float; all but latency, energy and area infinite where the schedule cannot run.
+        `[..., M]` float, an array of `xp`; all but latency, energy and area infinite where the schedule cannot run.
     """
     objectives = report.objectives
     if tuple(kinds) == DEFAULT:
@@ -304,19 +315,21 @@ def measured(report: DesignReport, kinds: Sequence[str], network: Any, owner: An
     return xp.stack(columns, axis=-1)
 
 
-def box_share(values: np.ndarray, ideal: Any, reference: Any) -> float:
+def box_share(values: np.ndarray, ideal: npt.ArrayLike, reference: npt.ArrayLike) -> float:
     """Share of a box that a front dominates, on log axes, in double precision on the host.
 
     Args:
         values: `[N, M]` float above zero: measures with their offsets.
-        ideal: `[M]` float, likewise.
-        reference: `[M]` float, likewise.
+        ideal: `[M]` float above zero, lower corner of the box.
+        reference: `[M]` float above zero, its upper corner.
     """
     scaled = _in_box(values, ideal, reference)
     return float(emo.hypervolume(emo.with_spare_rows(scaled), np.ones(scaled.shape[1])))
 
 
-def box_subset(values: np.ndarray, ideal: Any, reference: Any, most: int, keep: Collection[int]) -> np.ndarray:
+def box_subset(
+    values: np.ndarray, ideal: npt.ArrayLike, reference: npt.ArrayLike, most: int, keep: Collection[int]
+) -> np.ndarray:
     """Rows of a front, at most so many and some in any case, that hold nearly all of its `box_share`; rising.
 
     See `emo.volume_subset`.
@@ -325,7 +338,7 @@ def box_subset(values: np.ndarray, ideal: Any, reference: Any, most: int, keep: 
     return emo.volume_subset(scaled, np.ones(scaled.shape[1]), most, keep)
 
 
-def _in_box(values: np.ndarray, ideal: Any, reference: Any) -> np.ndarray:
+def _in_box(values: np.ndarray, ideal: npt.ArrayLike, reference: npt.ArrayLike) -> np.ndarray:
     """Values on log axes on which the ideal point is 0 and the reference point 1; nothing is below 0."""
     low, high = np.log(np.asarray(ideal, float)), np.log(np.asarray(reference, float))
     return np.maximum((np.log(values) - low) / (high - low), 0.0)

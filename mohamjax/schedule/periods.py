@@ -11,16 +11,18 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
+import numpy.typing as npt
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters
-from mohamjax.schedule.design import CYCLE_S
+from mohamjax.schedule.design import CYCLE_S, Design, DesignReport
 from mohamjax.schedule.explain import shared_resources
-from mohamjax.schedule.fluid import REASONS, padded_jobs, predecessor_bits, simulate, split_resources
+from mohamjax.schedule.fluid import REASONS, Timeline, padded_jobs, predecessor_bits, simulate, split_resources
 from mohamjax.schedule.in_flight import FrameJobs
 from mohamjax.schedule.segments import flow
 from mohamjax.workload import ApplicationModel
@@ -171,18 +173,18 @@ def _too_many(told: str) -> InputError:
 
 
 @functools.cache
-def _simulated() -> Any:
+def _simulated() -> Callable[..., Timeline]:
     return jax.jit(simulate)
 
 
 def run_periods(
-    design: Any, report: Any, application: ApplicationModel, package: PackageParameters, periods: int
+    design: Design, report: DesignReport, application: ApplicationModel, package: PackageParameters, periods: int
 ) -> PeriodicSchedule:
     """Runs one design for several periods, in double precision; on the host, one compiled call.
 
     Args:
         design: the chromosome, NumPy leaves without a leading axis.
-        report: its report, likewise: durations, traffic and chiplets.
+        report: its report, NumPy leaves without a leading axis: durations, traffic and chiplets.
         application: networks, at least one of them with a frame rate.
         package: package parameters.
         periods: of the slowest network, at least 1; the steady state takes some.
@@ -213,7 +215,7 @@ def run_periods(
     padded = padded_jobs(total)
     room = padded - total
 
-    def column(of_layer: Any, of_tick: Any, dtype: Any, rest: Any = 0) -> np.ndarray:
+    def column(of_layer: npt.ArrayLike, of_tick: npt.ArrayLike, dtype: npt.DTypeLike, rest: float = 0) -> np.ndarray:
         values = np.concatenate([np.asarray(of_layer)[layer], np.broadcast_to(of_tick, len(ticks))])
         return np.pad(values.astype(dtype), (0, room), constant_values=rest)
 

@@ -56,7 +56,7 @@ def flow(
 
     Args:
         start: `[J]`, from the timeline of the schedule.
-        end: `[J]`, likewise.
+        end: `[J]`, from the timeline of the schedule.
         duration: `[J]`, as simulated.
         bytes: `[J]`, as simulated.
         accelerator: `[J]`, as simulated.
@@ -116,10 +116,13 @@ def segments(
 
 
 def slowed(seen: Flow) -> list[list[Segment]]:
-    """The slowed segments of every job, as `segments` gives them.
+    """The slowed segments of every job of one finished schedule, for a Gantt chart.
 
     Args:
         seen: from `flow`.
+
+    Returns:
+        Per job its slowed segments in time order; adjacent ones of equal rate and resource are joined.
     """
     result: list[list[Segment]] = [[] for _ in range(seen.rate.shape[1])]
     for span, job in np.argwhere(seen.limit >= 0):

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TypedDict
+
+import jax
 
 from mohamjax.hardware import PackageParameters, Technology, Template, TemplateArrays, template_arrays
 from mohamjax.workload import ApplicationModel
+
+
+class SetupParts(TypedDict):
+    """The fields of a `Setup`."""
+
+    application: ApplicationModel
+    templates: tuple[Template, ...]
+    technology: Technology
+    package: PackageParameters
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,11 +42,16 @@ class Setup:
         return Setup(application, self.templates, self.technology, self.package)
 
     @property
-    def parts(self) -> dict[str, Any]:
+    def parts(self) -> SetupParts:
         """The four by name, for what is a setup as well: `Evaluated(**setup.parts, tables=...)`."""
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(Setup)}
+        return {
+            "application": self.application,
+            "templates": self.templates,
+            "technology": self.technology,
+            "package": self.package,
+        }
 
-    def machines(self, levels: int, dtype: Any) -> TemplateArrays:
+    def machines(self, levels: int, dtype: jax.typing.DTypeLike) -> TemplateArrays:
         """The templates as arrays `[T, ...]`.
 
         Args:

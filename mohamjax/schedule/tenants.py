@@ -6,8 +6,6 @@ late. Axes: L layers (padded), N networks.
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -47,7 +45,7 @@ class TenantReport:
     weighted_latency: jax.Array
 
 
-def tenants_of(application: ApplicationModel, dtype: Any = jnp.float32) -> Tenants | None:
+def tenants_of(application: ApplicationModel, dtype: jax.typing.DTypeLike = jnp.float32) -> Tenants | None:
     """The demands of an application model's users; None where none says anything."""
     networks = application.networks
     if not any(network.asked for network in networks):

@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from mohamjax.runtime.blocks import varying
+
+Stored: TypeAlias = Any
+"""An array; in a kernel a reference to one, whose class differs between versions of JAX, or a tuple of its rows."""
 
 
 class Fixed(NamedTuple):
@@ -27,12 +30,12 @@ class Fixed(NamedTuple):
     In a kernel `records` and `bits` are references, and `uses` and `shared` tuples of R arrays.
     """
 
-    records: Any  # [B * J * 4] following place, job, duration, demand for each place of the order
+    records: Stored  # [B * J * 4] following place, job, duration, demand for each place of the order
     base: jax.Array  # [B] i32, where the records of a schedule begin
-    bits: Any  # [J * W] or [B * J * W] u32, the predecessor bits
+    bits: Stored  # [J * W] or [B * J * W] u32, the predecessor bits
     bits_base: jax.Array  # [B] i32, where the bits of a schedule begin
-    uses: Any  # [A, R, B] 0 or 1, or bool
-    shared: Any  # [R, B] bandwidth; +inf where there is none (see inverse_private)
+    uses: Stored  # [A, R, B] 0 or 1, or bool
+    shared: Stored  # [R, B] bandwidth; +inf where there is none (see inverse_private)
     inverse_private: jax.Array  # [A, B] 1 / bandwidth; +inf where some resource of the accelerator has none
     jobs: int
     words: int
@@ -63,9 +66,9 @@ class Steps(NamedTuple):
 class Means(NamedTuple):
     """What a step is written with, where array operations and a kernel differ."""
 
-    larger: Callable[[Any, Any], jax.Array]
+    larger: Callable[[jax.Array, jax.typing.ArrayLike], jax.Array]
     """Of two numbers the larger; NaN where one of them is no number, so that what has no end never ends."""
-    take: Callable[[Any, jax.Array], jax.Array]
+    take: Callable[[Stored, jax.Array], jax.Array]
     """Elements of a flat array at indices within it."""
     count: Callable[[jax.Array], jax.Array]
     """Number of bits set, over the leading axis."""

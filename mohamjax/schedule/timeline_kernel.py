@@ -11,7 +11,6 @@ The kernel is written in Pallas and compiled by Triton, for NVIDIA GPUs from com
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,18 +18,18 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
-from mohamjax.schedule.timeline import Fixed, Means, State, Steps, initial, step
+from mohamjax.schedule.timeline import Fixed, Means, State, Steps, Stored, initial, step
 
 LANES = 16
 """Schedules of a warp; of twice as many the state does not fit its registers."""
 
 
-def _larger(one: Any, other: Any) -> jax.Array:
+def _larger(one: jax.Array, other: jax.typing.ArrayLike) -> jax.Array:
     # Not `jnp.maximum`, by which Triton passes over what is no number.
     return jnp.where((one >= other) | (one != one), one, other)
 
 
-def _take(flat: Any, index: jax.Array) -> jax.Array:
+def _take(flat: Stored, index: jax.Array) -> jax.Array:
     return triton.load(flat.at[index])
 
 
@@ -66,7 +65,7 @@ def _first(
 _REGISTERS = Means(larger=_larger, take=_take, count=_count, contended=_contended, first=_first)
 
 
-def _kernel(*refs: Any, jobs: int, words: int, resources: int, shared_bits: bool) -> None:
+def _kernel(*refs: Stored, jobs: int, words: int, resources: int, shared_bits: bool) -> None:
     """All steps of the `LANES` schedules of a program."""
     fields = len(State._fields)
     records, bits, uses, shared, inverse_private, *given = refs[: 5 + fields]
@@ -97,7 +96,7 @@ def _kernel(*refs: Any, jobs: int, words: int, resources: int, shared_bits: bool
 
 
 def run(first: jax.Array, fixed: Fixed, *, interpret: bool = False) -> Steps:
-    """All steps of B schedules, as `timeline.scan`.
+    """All steps of B schedules, in the place of `timeline.scan`.
 
     Args:
         first: `[A, B]` i32, first place of every accelerator, J where there is none.
@@ -115,7 +114,7 @@ def run(first: jax.Array, fixed: Fixed, *, interpret: bool = False) -> Steps:
     if not shared_bits:
         bits = jnp.pad(bits, (0, columns * jobs * (words + wide)))
 
-    def padded(value: jax.Array, fill: Any = 0, by: int = 0) -> jax.Array:
+    def padded(value: jax.Array, fill: float = 0, by: int = 0) -> jax.Array:
         """With `by` more rows, and columns up to whole warps."""
         more = ((0, by), *[(0, 0)] * (value.ndim - 2), (0, columns))[-value.ndim :]
         return jnp.pad(value, more, constant_values=fill)
@@ -157,7 +156,7 @@ def run(first: jax.Array, fixed: Fixed, *, interpret: bool = False) -> Steps:
     return Steps(state=state, ended=ended[:, :lanes], starts=starts[:, :lanes], ends=ends[:, :lanes])
 
 
-def _shaped(shape: tuple[int, ...], dtype: Any, like: jax.Array) -> jax.ShapeDtypeStruct:
+def _shaped(shape: tuple[int, ...], dtype: jax.typing.DTypeLike, like: jax.Array) -> jax.ShapeDtypeStruct:
     """Of what a kernel writes: inside `jax.shard_map` it is told that this differs from device to device."""
     kind = jax.typeof(like)
     mark = "manual_axis_type" if hasattr(kind, "manual_axis_type") else "vma"  # older JAX has the latter

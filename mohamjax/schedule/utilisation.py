@@ -7,11 +7,12 @@ lowers the utilisation.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 
-from mohamjax.schedule.design import CYCLE_S
+from mohamjax.mapping import MappingTables
+from mohamjax.schedule.design import CYCLE_S, Design, DesignReport
 from mohamjax.workload import ApplicationModel
 
 LOW = 0.05
@@ -46,14 +47,38 @@ class LayerUse(NamedTuple):
         return self.macs_per_cycle / self.units
 
 
-def layer_use(application: ApplicationModel, tables: Any, design: Any, report: Any) -> LayerUse:
-    """What each layer of designs makes of its chiplet.
+class TypeUse(TypedDict):
+    """The layers of a type: `busy_s` over all of them, and what becomes of that time.
+
+    Attributes:
+        type: the type.
+        layers: their number.
+        busy_s: from start to end, summed [s].
+        macs_per_cycle: over that time.
+        utilisation: of their chiplets' MACs over that time, 0 to 1.
+        compute: share of it that goes to computing.
+        buffers: share that goes to ports of buffers.
+        offchip: share that goes to what lies off the chiplet.
+    """
+
+    type: str
+    layers: int
+    busy_s: float
+    macs_per_cycle: float
+    utilisation: float
+    compute: float
+    buffers: float
+    offchip: float
+
+
+def layer_use(application: ApplicationModel, tables: MappingTables, design: Design, report: DesignReport) -> LayerUse:
+    """How each layer of designs uses its chiplet.
 
     Args:
         application: networks, L layers.
         tables: the Pareto tables that the designs were evaluated with, NumPy leaves.
         design: chromosomes, leading axes `[...]`, NumPy leaves.
-        report: their reports, likewise.
+        report: their reports, of the same leading axes, NumPy leaves.
     """
     real = len(application.layers)
     unique = np.asarray(application.unique_of_layer)
@@ -73,19 +98,15 @@ def layer_use(application: ApplicationModel, tables: Any, design: Any, report: A
     )
 
 
-def by_type(application: ApplicationModel, use: LayerUse) -> list[dict[str, Any]]:
+def by_type(application: ApplicationModel, use: LayerUse) -> list[TypeUse]:
     """Layers of one or several designs summed by type, the types that take longest first; JSON-able.
 
     Args:
         application: their networks.
         use: their layers, `[..., L]`.
-
-    Returns:
-        Rows of `type`, `layers`, `busy_s`, `macs_per_cycle` and `utilisation` over that time, and the shares of it
-        that go to computing (`compute`), to ports of buffers (`buffers`) and to what lies off the chiplet (`offchip`).
     """
     kinds = np.array([layer.type for layer in application.layers])
-    rows = []
+    rows: list[TypeUse] = []
     for kind in dict.fromkeys(kinds.tolist()):
         own = LayerUse(*(field[..., kinds == kind] for field in use))
         busy = max(float(own.busy.sum()), np.finfo(float).tiny)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import numpy as np
 
-from mohamjax.schedule.design import CYCLE_S
+from mohamjax.schedule.design import CYCLE_S, Design, DesignReport
 from mohamjax.schedule.evaluated import Evaluated
 from mohamjax.schedule.explain import area_parts, energy_parts, shared_resources
 from mohamjax.schedule.segments import Flow, flow, slowed
@@ -129,7 +128,9 @@ class DesignView:
 # `report` is the `DesignReport` of one design with NumPy leaves.
 
 
-def _flow(evaluated: Evaluated, report: Any, tile: np.ndarray) -> tuple[Flow, list[str], list[list[int]], np.ndarray]:
+def _flow(
+    evaluated: Evaluated, report: DesignReport, tile: np.ndarray
+) -> tuple[Flow, list[str], list[list[int]], np.ndarray]:
     """What flows when; names of the resources, the resources of each tile, and bandwidths [bytes per cycle]."""
     names, uses, bandwidth = shared_resources(evaluated.package, report.chiplets)
     timeline, real = report.timeline, slice(len(tile))
@@ -172,13 +173,13 @@ def _traffic(
     return tuple(found)
 
 
-def _area_parts(evaluated: Evaluated, report: Any, tile: np.intp, template: int) -> list[tuple[str, float]]:
+def _area_parts(evaluated: Evaluated, report: DesignReport, tile: np.intp, template: int) -> list[tuple[str, float]]:
     parts = area_parts(report, evaluated.templates[template], evaluated.package, int(tile))
     return [(name, um2 * 1e-6) for name, um2 in parts.items() if um2 > 0]
 
 
 def _levels(
-    evaluated: Evaluated, report: Any, tile: np.intp, template: int
+    evaluated: Evaluated, report: DesignReport, tile: np.intp, template: int
 ) -> tuple[tuple[str, int | None, tuple[int, int]], ...]:
     chips = report.chiplets
     return tuple(
@@ -191,7 +192,7 @@ def _levels(
     )
 
 
-def _energy_parts(evaluated: Evaluated, design: Any, report: Any, unique: np.ndarray) -> np.ndarray:
+def _energy_parts(evaluated: Evaluated, design: Design, report: DesignReport, unique: np.ndarray) -> np.ndarray:
     """`[L, parts]` float, J of every layer by part."""
     parts = energy_parts(design, report, evaluated.tables, unique)
     real = np.arange(len(unique))

@@ -3,7 +3,6 @@
 The room bears the name of its main function: `mohamjax.search(problem, ...)` is `mohamjax.api.search`.
 """
 
-from mohamjax.search.baselines import archive_of, plain_problem, random_search
 from mohamjax.search.config import PAPER_RATES, MohamConfig, Rates, RemapConfig
 from mohamjax.search.expected import ExpectedCost, expected_cost
 from mohamjax.search.generations import Generations, Progress
@@ -33,16 +32,13 @@ __all__ = [
     "Search",
     "SearchResult",
     "Settings",
-    "archive_of",
     "check_islands",
     "compile_search",
     "expected_cost",
     "genetic_problem",
     "list_designs",
     "log_hypervolume",
-    "plain_problem",
     "preset_package",
-    "random_search",
     "sample_designs",
     "seed_designs",
 ]

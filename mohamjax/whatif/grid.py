@@ -8,7 +8,6 @@ import itertools
 import math
 from collections import abc
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -70,7 +69,7 @@ class WhatIf:
 
     axes: tuple[Axis, ...]
     settings: np.ndarray
-    names: tuple[Any, ...]
+    names: tuple[object, ...]
     objectives: np.ndarray
     nominal: np.ndarray
 
@@ -173,14 +172,14 @@ def what_if(candidates: Candidates, vary: abc.Mapping[str, Values], progress: To
 
     Args:
         candidates: N designs.
-        vary: as of `read_axes`.
+        vary: see `read_axes`.
         progress: told how far the evaluations are.
 
     Returns:
         The objectives of all designs on all variants, and on the hardware as it is.
 
     Raises:
-        InputError: as of `read_axes`.
+        InputError: an argument that `read_axes` refuses.
     """
     axes = read_axes(candidates, vary)
     check_count(math.prod(len(axis.values) for axis in axes), "argument `vary`")

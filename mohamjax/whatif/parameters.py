@@ -9,19 +9,23 @@ import dataclasses
 import difflib
 import math
 from collections import abc
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from types import EllipsisType
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 from jax import core as jax_core
 
 from mohamjax.errors import InputError
-from mohamjax.hardware import PackageParameters, package_tables
-from mohamjax.whatif.variant import Candidates, Variant, in_precision, nominal_variant
+from mohamjax.hardware import PackageParameters, PackageTables, package_tables
+from mohamjax.whatif.variant import Candidates, Leaf, Variant, in_precision, nominal_variant
 
-Scale = Callable[[Variant, Any], Variant]
+Number = float | jax.Array
+"""A factor or a value: traced where it is derived by."""
+
+Scale = Callable[[Variant, Number], Variant]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,26 +40,29 @@ class Parameter:
         touches: the numbers that it changes; two parameters of a grid must not touch the same.
         scale: the variant with this times a factor; traceable but for counts.
         assign: the variant with this value; None where it takes factors alone.
-        least: values must not be below; bandwidths and clock must be above.
-        whole: values are whole numbers.
+        whole: values are whole numbers, at least 1.
     """
 
     name: str
     kind: str
     unit: str
     value: float | None
-    touches: frozenset[Any]
+    touches: frozenset[object]
     scale: Scale
     assign: Scale | None = None
-    least: float = 0.0
     whole: bool = False
+
+    @property
+    def least(self) -> float:
+        """Values must not be below; those of bandwidths and of the clock must be above."""
+        return 1.0 if self.whole else 0.0
 
     def column(self, factor: bool) -> str:
         """Name of its column in a table."""
         return f"{self.name}_factor" if factor else f"{self.name}_{self.unit}" if self.unit else self.name
 
 
-def _like(leaf: Any, value: Any) -> Any:
+def _like(leaf: Leaf, value: Number) -> Leaf:
     """The value in the shape and dtype of a leaf."""
     if isinstance(value, jax_core.Tracer):
         return jnp.broadcast_to(value, np.shape(leaf)).astype(leaf.dtype)
@@ -65,15 +72,15 @@ def _like(leaf: Any, value: Any) -> Any:
 def _in(part: str, name: str) -> tuple[Scale, Scale]:
     """Scales and assigns a leaf of `Variant.package` or `.technology`, or of the variant itself where `part` is ""."""
 
-    def edited(variant: Variant, change: Callable[[Any], Any]) -> Variant:
+    def edited(variant: Variant, change: Callable[[Leaf], Leaf]) -> Variant:
         inner = getattr(variant, part) if part else variant
-        changed: Any = dataclasses.replace(inner, **{name: change(getattr(inner, name))})
+        changed = dataclasses.replace(inner, **{name: change(getattr(inner, name))})
         return dataclasses.replace(variant, **{part: changed}) if part else changed
 
-    def scale(variant: Variant, factor: Any) -> Variant:
+    def scale(variant: Variant, factor: Number) -> Variant:
         return edited(variant, lambda leaf: leaf * factor)
 
-    def assign(variant: Variant, value: Any) -> Variant:
+    def assign(variant: Variant, value: Number) -> Variant:
         return edited(variant, lambda leaf: _like(leaf, value))
 
     return scale, assign
@@ -86,22 +93,22 @@ _COSTS = {"energy": np.array([1.0, 1.0, 0.0]), "area": np.array([0.0, 0.0, 1.0])
 def _component(names: tuple[str, ...], which: str) -> tuple[Scale, Scale]:
     """Scales and assigns the energies or the area of components of the technology."""
 
-    def edited(variant: Variant, change: Callable[[Any, Any], Any]) -> Variant:
+    def edited(variant: Variant, change: Callable[[Leaf, np.ndarray], Leaf]) -> Variant:
         own = variant.technology
         changed = {name: change(getattr(own, name), _COSTS[which].astype(own.register.dtype)) for name in names}
         return dataclasses.replace(variant, technology=dataclasses.replace(own, **changed))
 
-    def scale(variant: Variant, factor: Any) -> Variant:
+    def scale(variant: Variant, factor: Number) -> Variant:
         return edited(variant, lambda leaf, mask: leaf * (mask * factor + (1 - mask)))
 
-    def assign(variant: Variant, value: Any) -> Variant:
+    def assign(variant: Variant, value: Number) -> Variant:
         return edited(variant, lambda leaf, mask: mask * value + (1 - mask) * leaf)
 
     return scale, assign
 
 
 def _sram(which: str) -> Scale:
-    def scale(variant: Variant, factor: Any) -> Variant:
+    def scale(variant: Variant, factor: Number) -> Variant:
         own = variant.technology
         log2 = jnp.log2 if isinstance(factor, jax_core.Tracer) else np.log2
         more = _COSTS[which].astype(own.register.dtype) * log2(factor)
@@ -113,7 +120,7 @@ def _sram(which: str) -> Scale:
 def _stated(which: str, memory: bool) -> Scale:
     """Scales what templates state themselves, with the energies of their off-chip levels or without."""
 
-    def scale(variant: Variant, factor: Any) -> Variant:
+    def scale(variant: Variant, factor: Number) -> Variant:
         mask = np.array([which == "energy", which == "area"], variant.stated.dtype)
         stated = variant.stated * (mask * factor + (1 - mask))
         more = {"memory": variant.memory * factor} if memory and which == "energy" else {}
@@ -125,24 +132,24 @@ def _stated(which: str, memory: bool) -> Scale:
 def _memory(energy: float) -> tuple[Scale, Scale]:
     """Scales and assigns the energy that a package states for its memory, `energy` pJ per bit now."""
 
-    def scale(variant: Variant, factor: Any) -> Variant:
+    def scale(variant: Variant, factor: Number) -> Variant:
         return dataclasses.replace(variant, memory=variant.memory * factor)
 
-    def assign(variant: Variant, value: Any) -> Variant:
+    def assign(variant: Variant, value: Number) -> Variant:
         return dataclasses.replace(variant, memory=_like(variant.memory, value / energy))
 
     return scale, assign
 
 
-def _size(at: tuple[Any, ...]) -> tuple[Scale, Scale]:
+def _size(at: tuple[int | EllipsisType, ...]) -> tuple[Scale, Scale]:
     """Scales and assigns sizes at an index of `[T, V, 3]`."""
 
-    def scale(variant: Variant, factor: Any) -> Variant:
+    def scale(variant: Variant, factor: Number) -> Variant:
         sizes = np.array(variant.size_factor)
         sizes[at] *= factor
         return dataclasses.replace(variant, size_factor=sizes)
 
-    def assign(variant: Variant, value: Any) -> Variant:
+    def assign(variant: Variant, value: Number) -> Variant:
         sizes = np.array(variant.size)
         sizes[at] = value
         return dataclasses.replace(variant, size=sizes)
@@ -151,7 +158,7 @@ def _size(at: tuple[Any, ...]) -> tuple[Scale, Scale]:
 
 
 def _interfaces(candidates: Candidates) -> tuple[Scale, Scale]:
-    """Scales and assigns the number of memory interfaces, at most two per row of the mesh as ever."""
+    """Scales and assigns the number of memory interfaces, of which a row of the mesh has at most two."""
 
     def placed(variant: Variant, counts: tuple[tuple[int | None, int], ...]) -> Variant:
         own = dataclasses.replace(candidates.package, interface_counts=counts)
@@ -160,17 +167,17 @@ def _interfaces(candidates: Candidates) -> tuple[Scale, Scale]:
         package = dataclasses.replace(variant.package, tables=tables, interface_bandwidth=bandwidth)
         return dataclasses.replace(variant, package=package)
 
-    def scale(variant: Variant, factor: Any) -> Variant:
+    def scale(variant: Variant, factor: Number) -> Variant:
         counts = candidates.package.interface_counts
-        return placed(variant, tuple((most, max(1, round(number * factor))) for most, number in counts))
+        return placed(variant, tuple((most, max(1, round(number * float(factor)))) for most, number in counts))
 
-    def assign(variant: Variant, value: Any) -> Variant:
+    def assign(variant: Variant, value: Number) -> Variant:
         return placed(variant, ((None, int(value)),))
 
     return scale, assign
 
 
-def _tables_of(package: Any, dtype: Any) -> Any:
+def _tables_of(package: PackageParameters, dtype: npt.DTypeLike) -> PackageTables:
     """The placement tables with NumPy leaves."""
     with in_precision(dtype):
         return jax.device_get(package_tables(package, dtype))
@@ -185,26 +192,34 @@ def known_parameters(candidates: Candidates) -> dict[str, Parameter]:
     package, templates, now = candidates.package, candidates.templates, nominal_variant(candidates.evaluation)
     found: list[Parameter] = []
 
-    def add(name: str, kind: str, unit: str, value: float | None, scale: Scale, assign: Any, **more: Any) -> None:
-        touches = frozenset(more.pop("touches", (name,)))
-        found.append(Parameter(name, kind, unit, value, touches, scale, assign, **more))
+    def add(
+        name: str,
+        kind: str,
+        unit: str,
+        value: float | None,
+        change: tuple[Scale, Scale | None],
+        touches: Iterable[object] = (),
+        whole: bool = False,
+    ) -> None:
+        scale, assign = change
+        found.append(Parameter(name, kind, unit, value, frozenset(touches or (name,)), scale, assign, whole))
 
-    add("clock", "clock", "GHz", 1.0, *_in("", "clock"))
+    add("clock", "clock", "GHz", 1.0, _in("", "clock"))
     bandwidths = [
         "interface_bandwidth",
         *(["link_bandwidth", "dram_bandwidth"] if package.contention != "interface" else []),
     ]
     for name in bandwidths:
-        add(f"nop.{name}", "bandwidth", "GB_per_s", getattr(package, name), *_in("package", name))
-    add("nop.interfaces", "count", "", None, *_interfaces(candidates), least=1, whole=True)
-    add("nop.hop_energy", "energy", "pJ_per_bit", package.hop_energy, *_in("package", "hop_energy"))
+        add(f"nop.{name}", "bandwidth", "GB_per_s", getattr(package, name), _in("package", name))
+    add("nop.interfaces", "count", "", None, _interfaces(candidates), whole=True)
+    add("nop.hop_energy", "energy", "pJ_per_bit", package.hop_energy, _in("package", "hop_energy"))
     if energy := _memory_energy(package):
-        add("nop.memory_energy", "energy", "pJ_per_bit", energy, *_memory(energy))
+        add("nop.memory_energy", "energy", "pJ_per_bit", energy, _memory(energy))
     tile_area = package.router_area + package.transceiver_area
-    add("nop.tile_area", "area", "um2", tile_area, *_in("package", "tile_area"))
+    add("nop.tile_area", "area", "um2", tile_area, _in("package", "tile_area"))
 
     for which, unit in (("energy", "pJ"), ("area", "um2")):
-        add(f"technology.sram_{which}", which, "", None, _sram(which), None)
+        add(f"technology.sram_{which}", which, "", None, (_sram(which), None))
         for name, parts in _NAMED.items():
             scale, assign = _component(parts, which)
             values = getattr(now.technology, parts[0])[_COSTS[which] > 0]
@@ -213,12 +228,12 @@ def known_parameters(candidates: Candidates) -> dict[str, Parameter]:
             one_number = single and (which == "area" or name in _ONE[3:] or np.ptp(values) == 0)
             value = float(values[0]) if one_number else None
             touches = [f"technology.{part}_{which}" for part in parts]
-            add(f"technology.{name}_{which}", which, unit if single else "", value, scale, assign if single else None,
-                touches=touches)  # fmt: skip
+            add(f"technology.{name}_{which}", which, unit if single else "", value,
+                (scale, assign if single else None), touches)  # fmt: skip
     add("technology.wire_energy", "energy", "pJ_per_bit_and_mm", float(now.technology.wire[0]),
-        *_component(("wire",), "energy"))  # fmt: skip
+        _component(("wire",), "energy"))  # fmt: skip
     if _memory_energy(package) is None:
-        add("technology.dram_energy", "energy", "pJ_per_bit", None, *_in("technology", "dram"))
+        add("technology.dram_energy", "energy", "pJ_per_bit", None, _in("technology", "dram"))
 
     stated = {
         "energy": [x for t in templates for x in (t.mac.energy_pJ, *(level.hop_energy_pJ for level in t.levels))],
@@ -229,18 +244,18 @@ def known_parameters(candidates: Candidates) -> dict[str, Parameter]:
     fixed = any(level.component.cls == "fixed" for level in own)
     for which, numbers in stated.items():
         if fixed or any(number is not None for number in numbers):
-            add(f"templates.stated_{which}", which, "", None, _stated(which, of_templates), None)
+            add(f"templates.stated_{which}", which, "", None, (_stated(which, of_templates), None))
 
     places = [(t, v) for t, one in enumerate(templates) for v, level in enumerate(one.levels)
               if level.capacity_words is not None and level.kind != "dummy"]  # fmt: skip
-    add("chiplet.capacity", "size", "", None, _size((..., 0))[0], None, touches=[("size", *at, 0) for at in places])
+    add("chiplet.capacity", "size", "", None, (_size((..., 0))[0], None), touches=[("size", *at, 0) for at in places])
     for t, one in enumerate(templates):
         for v, level in enumerate(one.levels):
             for axis, (size, unit) in enumerate((("capacity", "words"), ("fanout_x", ""), ("fanout_y", ""))):
                 if (t, v) not in places if axis == 0 else level.fanout[axis - 1] == 1:
                     continue
-                add(f"chiplet.{one.name}.{level.name}.{size}", "size", unit, None, *_size((t, v, axis)),
-                    touches=[("size", t, v, axis)], least=1, whole=True)  # fmt: skip
+                add(f"chiplet.{one.name}.{level.name}.{size}", "size", unit, None, _size((t, v, axis)),
+                    touches=[("size", t, v, axis)], whole=True)  # fmt: skip
     return {one.name: one for one in found}
 
 

@@ -14,7 +14,6 @@ import dataclasses
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -61,7 +60,7 @@ class Sensitivities:
             the parameter grows by one; NaN where there is none.
     """
 
-    names: tuple[Any, ...]
+    names: tuple[object, ...]
     parameters: tuple[Parameter, ...]
     methods: tuple[str, ...]
     objectives: np.ndarray
@@ -79,7 +78,7 @@ class Sensitivities:
         names = np.empty(number, object)
         names[:] = self.names
 
-        def of_parameters(values: Sequence[Any]) -> np.ndarray:
+        def of_parameters(values: Sequence[object]) -> np.ndarray:
             return np.tile(np.repeat(np.asarray(values, object), 3), number)
 
         valued = [one.value is not None for one in self.parameters]

@@ -1,10 +1,9 @@
-"""Roads of what-if questions: designs of a space on other hardware, their sensitivities, how sure their front is."""
+"""What-if questions from Python: designs of a space on other hardware, their sensitivities, how sure their front is."""
 
 from __future__ import annotations
 
 from collections import abc
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import numpy as np
@@ -28,7 +27,7 @@ def _runs(designs: Design | SizedDesign, space: DesignSpace) -> jax.Array:
 
 
 def _candidates(
-    designs: Design | SizedDesign, space: DesignSpace, problem: DesignProblem, names: Sequence[Any] | None
+    designs: Design | SizedDesign, space: DesignSpace, problem: DesignProblem, names: Sequence[object] | None
 ) -> Candidates:
     """The designs on the evaluation of their space, once it is sure that they belong together."""
     if not isinstance(space, DesignSpace):
@@ -78,7 +77,7 @@ def what_if(
     problem: DesignProblem,
     vary: abc.Mapping[str, Values],
     *,
-    names: Sequence[Any] | None = None,
+    names: Sequence[object] | None = None,
 ) -> WhatIf:
     """Evaluates every design on every combination of some hardware parameters' values, in one compiled program.
 
@@ -113,16 +112,16 @@ def sensitivities(
     problem: DesignProblem,
     parameters: Sequence[str] | None = None,
     *,
-    names: Sequence[Any] | None = None,
+    names: Sequence[object] | None = None,
 ) -> Sensitivities:
     """Derivatives and elasticities of latency, energy and area in the numbers of the hardware.
 
     Exact derivatives for energies and areas, differences for clock, bandwidths, sizes and memory interfaces.
 
     Args:
-        designs: as of `what_if`.
-        space: likewise.
-        problem: likewise.
+        designs: leading axis `[N]`, see `what_if`.
+        space: what they are evaluated in.
+        problem: whose `arrays` made the space.
         parameters: names; default all but single fanouts.
         names: identifier of each design; default their numbers.
 
@@ -130,7 +129,7 @@ def sensitivities(
         `.elasticity` and `.derivative` `[N, P, 3]` over `.parameters`, `.table()` as tidy columns.
 
     Raises:
-        InputError: as of `what_if`.
+        InputError: an argument that `what_if` refuses too.
 
     Examples:
         >>> found = mj.sensitivities(designs, space, problem, ["technology.dram_energy", "nop.hop_energy"])
@@ -148,16 +147,16 @@ def uncertainty(
     samples: int = 1000,
     seed: int = 0,
     *,
-    names: Sequence[Any] | None = None,
+    names: Sequence[object] | None = None,
 ) -> Uncertainty:
     """How sure a front is: draws energies, areas and bandwidths, and evaluates all designs on every draw.
 
     One factor for each component kind and draw, log-normal with median 1, the same for all designs.
 
     Args:
-        designs: as of `what_if`; they compete with each other.
-        space: likewise.
-        problem: likewise.
+        designs: leading axis `[N]`, see `what_if`; they compete with each other.
+        space: what they are evaluated in.
+        problem: whose `arrays` made the space.
         spread: standard deviation of the logarithm of the factors, of all or by parameter.
         samples: draws.
         seed: of the draws.
@@ -168,7 +167,7 @@ def uncertainty(
         of the nominal front that almost never are, `.table()`.
 
     Raises:
-        InputError: as of `what_if`, or a spread below 0.
+        InputError: an argument that `what_if` refuses too, or a spread below 0.
 
     Examples:
         >>> found = mj.uncertainty(designs, space, problem, spread=0.2, samples=10, seed=0)

@@ -11,10 +11,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections import abc
-from typing import Any
 
 import jax
 import numpy as np
+import numpy.typing as npt
 
 from mohamjax import emo
 from mohamjax.errors import InputError
@@ -59,7 +59,7 @@ class Uncertainty:
         probability: `[N]` float, share of the samples in which no design dominates it.
     """
 
-    names: tuple[Any, ...]
+    names: tuple[object, ...]
     parameters: tuple[Parameter, ...]
     spread: np.ndarray
     factors: np.ndarray
@@ -70,7 +70,7 @@ class Uncertainty:
     probability: np.ndarray
 
     @property
-    def fragile(self) -> tuple[Any, ...]:
+    def fragile(self) -> tuple[object, ...]:
         """Designs of the nominal front that almost never survive: on less than 5 % of the fronts."""
         rows = np.flatnonzero(self.in_front & (self.probability < ALMOST_NEVER))
         return tuple(self.names[i] for i in rows)
@@ -98,14 +98,14 @@ def _on_fronts(objectives: jax.Array) -> jax.Array:
     return jax.lax.map(lambda sample: emo.non_dominated_rank(sample) == 0, objectives)
 
 
-def _fronts(objectives: Any) -> np.ndarray:
+def _fronts(objectives: npt.ArrayLike) -> np.ndarray:
     """`[K, N]` bool, the design runs in the sample and none dominates it."""
     values = np.asarray(objectives)
     with in_precision(values.dtype):
         return np.asarray(_on_fronts(values)) & np.isfinite(values).all(axis=2)
 
 
-def survival(objectives: Any) -> np.ndarray:
+def survival(objectives: npt.ArrayLike) -> np.ndarray:
     """Share of the samples in which no other design dominates each design.
 
     Args:
@@ -164,7 +164,7 @@ def uncertainty(
         spread: standard deviation of the logarithm of the factors: of all energies, areas and bandwidths, or by
             parameter of those that are named.
         samples: K.
-        seed: of the draws; the same seed gives the same factors, whatever the designs.
+        seed: of the draws; the same seed gives the same factors for any designs.
         progress: told how far the evaluations are.
 
     Raises:

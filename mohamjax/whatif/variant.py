@@ -12,11 +12,11 @@ import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 
 from mohamjax.errors import InputError
 from mohamjax.hardware import PackageParameters, Template
@@ -26,6 +26,9 @@ from mohamjax.schedule.design import Chiplets, Design, EvaluationArrays, Package
 from mohamjax.schedule.evaluated import Evaluated
 from mohamjax.schedule.evaluation_arrays import evaluation_arrays
 
+Leaf = jax.Array | np.ndarray
+"""Variants have NumPy leaves on the host, and JAX arrays inside programs."""
+
 
 @record
 class Components:
@@ -33,23 +36,23 @@ class Components:
 
     Attributes:
         sram: `[3]` float, added to the base-2 logarithms of the SRAM table: read and write energy, area.
-        register: `[3]` float, as of a `Technology`; so are the others.
-        comparator: likewise.
-        address_generator: likewise.
-        multiplier: likewise.
-        adder: likewise.
-        wire: likewise.
-        dram: `[T]` float, likewise.
+        register: `[3]` float, the field of `Technology` of this name.
+        comparator: `[3]` float, the field of this name.
+        address_generator: `[3]` float, the field of this name.
+        multiplier: `[3]` float, the field of this name.
+        adder: `[3]` float, the field of this name.
+        wire: `[3]` float, the field of this name.
+        dram: `[T]` float, the field of this name.
     """
 
-    sram: Any
-    register: Any
-    comparator: Any
-    address_generator: Any
-    multiplier: Any
-    adder: Any
-    wire: Any
-    dram: Any
+    sram: Leaf
+    register: Leaf
+    comparator: Leaf
+    address_generator: Leaf
+    multiplier: Leaf
+    adder: Leaf
+    wire: Leaf
+    dram: Leaf
 
 
 @record
@@ -58,7 +61,7 @@ class Variant(Rows):
 
     Attributes:
         clock: `[]` float, GHz.
-        package: as of a `EvaluationArrays`, bandwidths in GB/s (bytes per cycle at 1 GHz).
+        package: that of `EvaluationArrays`, bandwidths in GB/s (bytes per cycle at 1 GHz).
         technology: what the components cost.
         stated: `[2]` float, factors on the energies and on the areas that templates state themselves.
         memory: `[]` float, factor on the energy of an off-chip memory that is stated and not of a type.
@@ -66,17 +69,17 @@ class Variant(Rows):
         size: `[T, V, 3]` float, these sizes themselves [words, children, children]; -1 where they follow the factor.
     """
 
-    clock: Any
+    clock: Leaf
     package: Package
     technology: Components
-    stated: Any
-    memory: Any
-    size_factor: Any
-    size: Any
+    stated: Leaf
+    memory: Leaf
+    size_factor: Leaf
+    size: Leaf
 
     _axes = 0
 
-    def _first(self) -> Any:
+    def _first(self) -> Leaf:
         return self.clock
 
 
@@ -89,16 +92,16 @@ class Candidates:
         names: identifier of each design.
         designs: `Design`, leading axis `[N]`.
         capacity: `[N, S, V]` float, words per buffer of the chiplets, -1 where they are just large enough.
-        fanout: `[N, S, V, 2]` float, likewise.
+        fanout: `[N, S, V, 2]` float, children of their levels along X and Y, -1 where they are just large enough.
         evaluation: everything else; its float dtype is that of all results.
         package: the parameters that the evaluation's package was made of.
         templates: T templates, in the order of the evaluation.
     """
 
-    names: tuple[Any, ...]
+    names: tuple[object, ...]
     designs: Design
-    capacity: Any
-    fanout: Any
+    capacity: np.ndarray
+    fanout: np.ndarray
     evaluation: EvaluationArrays
     package: PackageParameters
     templates: tuple[Template, ...]
@@ -108,17 +111,17 @@ class Candidates:
         return len(self.names)
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype:
         """Float dtype of the evaluation."""
         return np.dtype(self.evaluation.tables.cycles.dtype)
 
 
-def in_precision(dtype: Any) -> contextlib.AbstractContextManager[Any]:
+def in_precision(dtype: npt.DTypeLike) -> contextlib.AbstractContextManager[object]:
     """Where arrays of this float dtype may be computed with."""
     return jax.enable_x64(True) if np.dtype(dtype) == np.float64 else contextlib.nullcontext()
 
 
-def candidates_of(evaluated: Evaluated, names: Sequence[Any] | None = None) -> Candidates:
+def candidates_of(evaluated: Evaluated, names: Sequence[object] | None = None) -> Candidates:
     """Evaluated designs as they stand, at the sizes that their chiplets have.
 
     Args:
@@ -232,7 +235,7 @@ def variant_sizes(
     granule = jnp.maximum(arrays.granularity, 1) * jnp.where(arrays.granularity > 0, arrays.machine.block_words, 1)
     granule = granule[template]
 
-    def changed(now: jax.Array, factor: jax.Array, stated: jax.Array, rounded: Any) -> jax.Array:
+    def changed(now: jax.Array, factor: Leaf, stated: Leaf, rounded: Callable[[jax.Array], jax.Array]) -> jax.Array:
         scaled = jnp.where(factor == 1, now, rounded(now * factor))
         return jnp.where(stated >= 0, stated, scaled)
 
@@ -300,7 +303,7 @@ def evaluate_variants(
 ) -> np.ndarray:
     """Evaluates every design on every variant.
 
-    Blocks of 1,024 pairs (of 64 where there are no more than 1,024): one program, whatever the numbers of designs and
+    Blocks of 1,024 pairs (of 64 where there are no more than 1,024): one program for any numbers of designs and
     variants; memory for one block and the result.
 
     Args:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -54,7 +53,7 @@ def random_search(
 def archive_of(
     designs: Design, space: DesignSpace, config: MohamConfig, valid: jax.Array | None = None
 ) -> tuple[emo.Archive, jax.Array]:
-    """The archive of given designs, and its hypervolume: what list schedules are worth by themselves.
+    """The archive of given designs, and its hypervolume: what list schedules alone are worth.
 
     Compiles anew on every call.
 
@@ -79,7 +78,7 @@ def archive_of(
     return entered(designs, space, everything if valid is None else valid)
 
 
-def _empty(config: MohamConfig, example: Any) -> emo.Archive:
+def _empty(config: MohamConfig, example: Design) -> emo.Archive:
     """Empty archives `[I, A, ...]`."""
     blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), example)
     archive = emo.archive_init(config.archive, blank, len(config.objectives))
