@@ -9,13 +9,12 @@ from __future__ import annotations
 import dataclasses
 from collections import abc
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from mohamjax.workload.onnx_file import MAX_FOLDED_INTEGERS
 from mohamjax.workload.plan import GraphPlan, NodePlan
-from mohamjax.workload.tensor import BOOL, INT64, Shape, Tensor, count, is_known
+from mohamjax.workload.tensor import BOOL, INT64, MisfitError, Shape, Tensor, count, is_known
 from mohamjax.workload.walk import Scope, Walk, control, prefix
 
 MAX_UNROLLED = 100_000
@@ -27,12 +26,31 @@ MAX_TRIPS = 10_000
 MAX_TRIAL = 1_000
 """Iterations after which a loop without a trip count is taken for endless."""
 
+_Value = float | int | bool | None
+"""A single value, None where it is not known."""
 
-def _body(walk: Walk, node: NodePlan, scope: Scope, attributes: abc.Mapping[str, Any], key: str) -> GraphPlan:
+
+def _body(walk: Walk, node: NodePlan, scope: Scope, attributes: abc.Mapping[str, object], key: str) -> GraphPlan:
     plan = attributes.get(key)
     if not isinstance(plan, GraphPlan):
         raise walk.error(node, scope, f"its graph {key!r} is missing", "correct the model and export it again")
     return plan
+
+
+def _single_of(attributes: abc.Mapping[str, object], key: str) -> int:
+    """An attribute that is an integer, 0 where it is missing."""
+    value = attributes.get(key, 0)
+    if not isinstance(value, int):
+        raise MisfitError(f"attribute {key!r} is no integer")
+    return value
+
+
+def _list_of(attributes: abc.Mapping[str, object], key: str) -> list[int]:
+    """An attribute that is a list of integers, empty where it is missing."""
+    value = attributes.get(key) or []
+    if not isinstance(value, list) or not all(isinstance(v, int) for v in value):
+        raise MisfitError(f"attribute {key!r} is no list of integers")
+    return value
 
 
 def _refused(
@@ -73,7 +91,7 @@ def _refused(
 
 @control("If")
 def _if(
-    walk: Walk, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: abc.Mapping[str, Any]
+    walk: Walk, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: abc.Mapping[str, object]
 ) -> list[Tensor]:
     then = _body(walk, node, scope, attributes, "then_branch")
     other = _body(walk, node, scope, attributes, "else_branch")
@@ -105,7 +123,7 @@ def _if(
 
 @control("Loop")
 def _loop(
-    walk: Walk, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: abc.Mapping[str, Any]
+    walk: Walk, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: abc.Mapping[str, object]
 ) -> list[Tensor]:
     body = _body(walk, node, scope, attributes, "body")
     limit, condition = [*inputs, None, None][:2]
@@ -155,14 +173,14 @@ def _unroll(
     body: GraphPlan,
     inputs: list[Tensor | None],
     trips: int | None,
-    proceed: Any,
+    proceed: _Value,
 ) -> list[Tensor] | None:
     """Runs a loop iteration by iteration; None where it turns out that its end is not known."""
     carried = list(inputs[2:])
     condition = inputs[1] if len(inputs) > 1 else None
     gathered: list[list[Tensor]] = [[] for _ in range(len(body.outputs) - 1 - len(carried))]
     mark = walk.mark()
-    going: Any = True if condition is None else proceed
+    going: _Value = True if condition is None else proceed
     control = walk.union([condition]) if going is None else frozenset()
     # A trial takes half of what is left at most: many of them end nothing.
     floors = walk.budget.halves()
@@ -228,13 +246,13 @@ def _abstract_loop(
 
 @control("Scan")
 def _scan(
-    walk: Walk, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: abc.Mapping[str, Any]
+    walk: Walk, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: abc.Mapping[str, object]
 ) -> list[Tensor]:
     """Unrolls a Scan; that of operator set 8 runs anew for every entry of a batch, axis 0 of all its operands."""
     body = _body(walk, node, scope, attributes, "body")
     batched = scope.opsets.get("", 1) < 9
     operands = inputs[1:] if batched else inputs
-    scanned = int(attributes.get("num_scan_inputs", 0))
+    scanned = _single_of(attributes, "num_scan_inputs")
     states = len(operands) - scanned
     if scanned < 1 or states < 0 or len(body.inputs) < len(operands) or len(body.outputs) < states:
         raise walk.error(node, scope, "its body does not fit its inputs", "correct the model and export it again")
@@ -245,7 +263,7 @@ def _scan(
             walk.warn(f"{walk.label(node, scope)}: its sequences are counted at their full length")
         operands, batch = _slices(walk, operands, [0] * len(operands))
     else:
-        axes = attributes.get("scan_input_axes") or axes
+        axes = _list_of(attributes, "scan_input_axes") or axes
     slices, length = _slices(walk, operands[states:], axes)
     steps = None if length is None or batch is None else length * batch
     runs = (batch or 1, length or 0)
@@ -255,7 +273,7 @@ def _scan(
             message = f"its length ({many}) does not unroll and there are layers in its body"
             return _refused(walk, node, scope, inputs, message)
         runs = (1, 1)
-    out_axes = attributes.get("scan_output_axes") or [0] * (len(body.outputs) - states)
+    out_axes = _list_of(attributes, "scan_output_axes") or [0] * (len(body.outputs) - states)
     label = walk.label(node, scope)
     parts: list[list[Tensor]] = []
     for b in range(runs[0]):
@@ -284,7 +302,7 @@ def _scan(
 
 @control("SequenceMap")
 def _sequence_map(
-    walk: Walk, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: abc.Mapping[str, Any]
+    walk: Walk, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: abc.Mapping[str, object]
 ) -> list[Tensor]:
     body = _body(walk, node, scope, attributes, "body")
     first = inputs[0] if inputs else None
@@ -359,14 +377,14 @@ def _stacked(
     )
 
 
-def _single(tensor: Tensor | None) -> Any:
+def _single(tensor: Tensor | None) -> _Value:
     """The one value of a known tensor, None where it is not known."""
     if tensor is None or not tensor.values_known or tensor.data is None or tensor.data.size != 1:
         return None
     return tensor.data.reshape(-1).tolist()[0]
 
 
-def _constant(value: Any, dtype: int = INT64) -> Tensor:
+def _constant(value: int | bool, dtype: int = INT64) -> Tensor:
     return Tensor((), dtype, data=np.asarray(value), const=True, producers=frozenset())
 
 

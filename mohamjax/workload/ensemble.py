@@ -33,10 +33,11 @@ import functools
 import os
 import pathlib
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from msgspec import Meta
+from numpy.typing import ArrayLike
 
 from mohamjax.errors import InputError
 from mohamjax.forms import Form, Name, Positive, Text, read_form
@@ -181,7 +182,7 @@ class Ensemble:
         """The application model of all layers, those of held-out models last."""
         return joined([member.application for member in (*self.models, *self.held_out)], self.name)
 
-    def aggregate(self, objectives: Any) -> np.ndarray:
+    def aggregate(self, objectives: ArrayLike) -> np.ndarray:
         """Objectives over the models, `[..., 3]` float64, from those of every model, `[A, ..., 3]`.
 
         Latency and energy are the mean by weight or the worst; the area is the package's.
@@ -194,12 +195,12 @@ class Ensemble:
         mean[..., 2] = values[..., 2].max(axis=0)  # they are equal
         return mean
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, object]:
         """The ensemble as plain data, for `config.yaml` and hashes."""
 
-        def told(member: Member) -> dict[str, Any]:
+        def told(member: Member) -> dict[str, object]:
             networks = [network.name for network in member.application.networks]
-            out: dict[str, Any] = {"name": member.name, "networks": networks, "batch": member.batch}
+            out: dict[str, object] = {"name": member.name, "networks": networks, "batch": member.batch}
             return out | ({"scenario": member.scenario} if member.scenario else {})
 
         return {

@@ -10,7 +10,7 @@ import dataclasses
 import heapq
 from collections import abc
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeGuard
 
 from mohamjax.errors import InputError
 from mohamjax.workload.budget import MAX_AXES, Budget
@@ -49,7 +49,7 @@ class NodePlan:
     name: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    attributes: dict[str, Any]
+    attributes: dict[str, object]
     references: dict[str, str]
     needs: frozenset[str]
     entries: int
@@ -105,23 +105,20 @@ def plan_graph(graph: onnx.GraphProto | onnx.FunctionProto, budget: Budget) -> G
     """
     file = budget.file
     constants: dict[str, Tensor] = {}
-    hints: dict[str, Any] = {info.name: info for info in graph.value_info}
-    inputs: list[str] = []
-    outputs: list[str] = []
-    where = f"graph {graph.name!r}"
-    if not hasattr(graph, "initializer"):  # a function: its inputs and outputs are mere names
-        where = f"function {graph.name!r}"
-        inputs, outputs = [str(name) for name in graph.input], [str(name) for name in graph.output]
-    else:
-        body: Any = graph
-        for name, tensor in _constants(body, budget):
+    hints: dict[str, onnx.ValueInfoProto] = {info.name: info for info in graph.value_info}
+    if _is_graph(graph):
+        where = f"graph {graph.name!r}"
+        for name, tensor in _constants(graph, budget):
             if name in constants:
                 raise _defined_twice(name, file, where)
             constants[name] = tensor
-        hints.update((info.name, info) for part in (body.output, body.input) for info in part)
+        hints.update((info.name, info) for part in (graph.output, graph.input) for info in part)
         # Before IR version 4 an initialiser stands among the inputs too.
-        inputs = [info.name for info in body.input if info.name not in constants]
-        outputs = [info.name for info in body.output]
+        inputs = [info.name for info in graph.input if info.name not in constants]
+        outputs = [info.name for info in graph.output]
+    else:  # its inputs and outputs are mere names
+        where = f"function {graph.name!r}"
+        inputs, outputs = [str(name) for name in graph.input], [str(name) for name in graph.output]
     for info in hints.values():
         _check_stated(info, file)
     for name, times in collections.Counter(inputs).items():
@@ -140,6 +137,11 @@ def plan_graph(graph: onnx.GraphProto | onnx.FunctionProto, budget: Budget) -> G
     needed = set(outputs).union(*(node.needs for node in nodes)) if nodes else set(outputs)
     ordered = _ordered(nodes, makers, file)
     return GraphPlan(ordered, inputs, outputs, constants, hints, frozenset(needed - defined - makers.keys()))
+
+
+def _is_graph(graph: onnx.GraphProto | onnx.FunctionProto) -> TypeGuard[onnx.GraphProto]:
+    """Whether it is a graph, and not the body of a function."""
+    return hasattr(graph, "initializer")
 
 
 def _defined_twice(name: str, file: object, item: str) -> InputError:
@@ -181,14 +183,14 @@ def shortened(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[: longest // 2]}...{text[-longest // 2 :]}"
 
 
-def entries(values: Iterable[Any]) -> int:
+def entries(values: Iterable[object]) -> int:
     """How much there is to read in the values of attributes."""
     return sum(len(v) if isinstance(v, list) else len(v) >> 6 if isinstance(v, bytes) else 1 for v in values)
 
 
 def _plan_node(node: onnx.NodeProto, index: int, budget: Budget) -> NodePlan:
     name = _printable(node.name) or f"{_printable(node.op_type) or 'node'}_{index}"
-    attributes: dict[str, Any] = {}
+    attributes: dict[str, object] = {}
     references: dict[str, str] = {}
     needs = {x for x in node.input if x}
     for attribute in node.attribute:
@@ -215,7 +217,7 @@ def _plan_node(node: onnx.NodeProto, index: int, budget: Budget) -> NodePlan:
     )
 
 
-def decode(attribute: onnx.AttributeProto, budget: Budget) -> Any:
+def decode(attribute: onnx.AttributeProto, budget: Budget) -> object:
     """Value of an attribute; a missing type (old exporters) is told from the field that is set."""
     kind = attribute.type
     if kind == 0:

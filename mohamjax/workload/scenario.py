@@ -9,7 +9,7 @@ import os
 import pathlib
 from collections import abc
 from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import yaml
 from msgspec import Meta
@@ -285,7 +285,7 @@ def _from_yaml(path: pathlib.Path) -> tuple[str, list[_Entry]]:
     return network_name(form.name or path.stem), [_entry(entry, i, path) for i, entry in enumerate(entries)]
 
 
-def _refuse_other_formats(document: abc.Mapping[Any, Any], path: pathlib.Path) -> None:
+def _refuse_other_formats(document: abc.Mapping[object, object], path: pathlib.Path) -> None:
     """Says where a file belongs that is not a scenario but something else that a search reads."""
     stated = document.get("format")
     if stated is None and "networks" not in document and not _OF_REQUIREMENTS.isdisjoint(document):

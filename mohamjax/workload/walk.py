@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import itertools
 from collections import abc
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -60,7 +61,7 @@ class Scope:
     tensors: dict[str, Tensor | None]
     hints: abc.Mapping[str, onnx.ValueInfoProto]
     opsets: abc.Mapping[str, int]
-    attributes: abc.Mapping[str, Any]
+    attributes: abc.Mapping[str, object]
     prefix: str = ""
     parent: Scope | None = None
     depth: int = 0
@@ -80,7 +81,7 @@ class Scope:
         return Scope({}, hints, self.opsets, self.attributes, prefix, self, self.depth + 1)
 
 
-Control = Callable[["Walk", NodePlan, Scope, list[Tensor | None], abc.Mapping[str, Any]], list[Tensor]]
+Control = Callable[["Walk", NodePlan, Scope, list[Tensor | None], abc.Mapping[str, object]], list[Tensor]]
 
 CONTROL: dict[str, Control] = {}
 """What walks the graphs inside a node, by operator name; `control_flow` fills it."""
@@ -128,7 +129,7 @@ class Walk:
         self._names: dict[str, int] = {}
         self._renamed: list[tuple[str, int | None]] = []
         self._functions = {(f.domain if f.domain != "ai.onnx" else "", f.name, f.overload): f for f in model.functions}
-        self._function_plans: dict[tuple[str, str, str], tuple[GraphPlan, dict[str, Any]]] = {}
+        self._function_plans: dict[tuple[str, str, str], tuple[GraphPlan, dict[str, object]]] = {}
         self.endless: set[int] = set()
         self._computes: dict[int, bool] = {}
         self.opsets = self._versions(model.opset_import)
@@ -264,7 +265,7 @@ class Walk:
         return union(tensors, self.budget)
 
     def _apply(
-        self, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: abc.Mapping[str, Any]
+        self, node: NodePlan, scope: Scope, inputs: list[Tensor | None], attributes: abc.Mapping[str, object]
     ) -> list[Tensor]:
         key = (node.domain, node.op, node.overload)
         if key in self._functions:
@@ -287,9 +288,7 @@ class Walk:
             outputs=len(node.outputs),
             file=self.file,
             warn=self.warn,
-            emit=lambda suffix, kind, bounds, bits, producers: self._emit(
-                node, scope, suffix, kind, bounds, bits, producers
-            ),
+            emit=functools.partial(self._emit, node, scope),
             fold_product=self._fold_product,
             budget=self.budget,
         )
@@ -362,7 +361,9 @@ class Walk:
             merged = tuple(b if a is None else a for a, b in zip(tensor.shape, shape, strict=True))
         else:
             merged = tensor.shape
-        return tensor.revised(shape=merged, dtype=tensor.dtype or dtype, sequence=tensor.sequence or sequence)
+        return tensor.revised(
+            dataclasses.replace(tensor, shape=merged, dtype=tensor.dtype or dtype, sequence=tensor.sequence or sequence)
+        )
 
     def _overridden(self, name: str, tensor: Tensor, scope: Scope) -> Tensor:
         if not scope.main or name not in self.shapes:
@@ -383,12 +384,11 @@ class Walk:
         scope: Scope,
         suffix: str,
         kind: str,
-        bounds: abc.Mapping[str, Any],
+        shape: WorkloadShape,
         word_bits: int,
         producers: frozenset[int],
     ) -> int:
-        shape = WorkloadShape(**bounds)
-        for dim, bound in bounds.items():
+        for dim, bound in vars(shape).items():
             for size in bound if isinstance(bound, tuple) else (bound,):
                 if not 1 <= size <= MAX_BOUND:
                     raise self.error(
@@ -437,7 +437,7 @@ class Walk:
 
     # ---------------------------------------------------------------------------------- functions, unknown ones
 
-    def _function_plan(self, key: tuple[str, str, str]) -> tuple[GraphPlan, dict[str, Any]]:
+    def _function_plan(self, key: tuple[str, str, str]) -> tuple[GraphPlan, dict[str, object]]:
         """The body of a function and the defaults of its attributes, decoded once."""
         known = self._function_plans.get(key)
         if known is None:
@@ -455,7 +455,7 @@ class Walk:
         node: NodePlan,
         scope: Scope,
         inputs: list[Tensor | None],
-        attributes: abc.Mapping[str, Any],
+        attributes: abc.Mapping[str, object],
     ) -> list[Tensor]:
         function = self._functions[key]
         plan, defaults = self._function_plan(key)
@@ -526,10 +526,10 @@ def prefix(scope: Scope, node: NodePlan, suffix: str) -> str:
     return shortened(scope.prefix + node.name, _LONGEST_PREFIX) + suffix
 
 
-def _given(inputs: Iterable[Tensor | None], attributes: abc.Mapping[str, Any]) -> str:
+def _given(inputs: Iterable[Tensor | None], attributes: abc.Mapping[str, object]) -> str:
     """What a node got, briefly: shapes and small values of its inputs, and its attributes."""
 
-    def values(entries: list[Any]) -> str:
+    def values(entries: Iterable[object]) -> str:
         return ", ".join(str(v) if isinstance(v, bool | int | float) else "?" for v in entries)
 
     def operand(tensor: Tensor | None) -> str:
@@ -541,7 +541,7 @@ def _given(inputs: Iterable[Tensor | None], attributes: abc.Mapping[str, Any]) -
         few = tensor.data is not None and tensor.data.size <= _FEW
         return f"{text} [{values(tensor.data.reshape(-1).tolist())}]" if few and tensor.data is not None else text
 
-    def attribute(value: Any) -> str:
+    def attribute(value: object) -> str:
         if isinstance(value, list):
             return f"[{values(value[:_FEW])}{', ...' if len(value) > _FEW else ''}]"
         if isinstance(value, bytes):
@@ -558,4 +558,4 @@ def _without_large(tensor: Tensor) -> Tensor:
     """The tensor, without its values unless they are few."""
     if tensor.data is None or tensor.data.size <= _SMALL:
         return tensor
-    return tensor.revised(data=None)
+    return tensor.revised(dataclasses.replace(tensor, data=None))
