@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from mohamjax.workload.onnx_file import MAX_FOLDED_INTEGERS
+from mohamjax.workload.budget import MAX_FOLDED_INTEGERS
 from mohamjax.workload.plan import GraphPlan, NodePlan
 from mohamjax.workload.tensor import BOOL, INT64, MisfitError, Shape, Tensor, count, is_known
 from mohamjax.workload.walk import Scope, Walk, control, prefix
@@ -182,12 +182,10 @@ def _unroll(
     mark = walk.mark()
     going: _Value = True if condition is None else proceed
     control = walk.union([condition]) if going is None else frozenset()
-    # A trial takes half of what is left at most: many of them end nothing.
-    floors = walk.budget.halves()
-    most = min(MAX_TRIAL, walk.budget.left("calls") // 2 // (len(body.nodes) + 1))
+    most = min(MAX_TRIAL, MAX_UNROLLED // (len(body.nodes) + 1))
     i = 0
     while (trips is None or i < trips) and (going is None or going):
-        if trips is None and (i >= most or walk.budget.below(floors)):
+        if trips is None and i >= most:
             walk.endless.add(id(body))  # other loops may run it over and over
             walk.drop_layers(mark)
             return None
@@ -205,7 +203,7 @@ def _unroll(
             if walk.has_layers(body):
                 walk.warn(f"{walk.label(node, scope)}: its end depends on data; all {trips} iterations are counted")
         carried = list(made[1 : 1 + len(carried)])
-        walk.budget.spend("members", len(gathered))
+        walk.budget.gather(len(gathered))
         for bucket, value in zip(gathered, made[1 + len(carried) :], strict=True):
             bucket.append(value)
         i += 1
@@ -288,7 +286,7 @@ def _scan(
                 inner.tensors[name] = value
             made = walk.run_graph(body, inner)
             state = list(made[:states])
-            walk.budget.spend("members", len(gathered))
+            walk.budget.gather(len(gathered))
             for bucket, value in zip(gathered, made[states:], strict=True):
                 bucket.append(value)
         out = [t if t is not None else Tensor(None, 0, producers=frozenset()) for t in state]
@@ -320,7 +318,7 @@ def _sequence_map(
             if value is not None and value.sequence and value.elements is not None:
                 value = dataclasses.replace(value.elements[i])  # its neighbours may be alike, and are not the same
             inner.tensors[name] = value
-        walk.budget.spend("members", len(gathered))
+        walk.budget.gather(len(gathered))
         for bucket, value in zip(gathered, walk.run_graph(body, inner), strict=True):
             bucket.append(value)
     return [Tensor(None, b[0].dtype if b else 0, producers=walk.union(b), elements=b, sequence=True) for b in gathered]

@@ -15,7 +15,7 @@ import numpy as np
 
 from mohamjax.errors import InputError
 from mohamjax.reader import open_file
-from mohamjax.workload.budget import MAX_AXES, MAX_SIZE, Budget
+from mohamjax.workload.budget import MAX_AXES, MAX_FOLDED_FLOATS, MAX_FOLDED_INTEGERS, MAX_SIZE, Budget
 from mohamjax.workload.tensor import NUMPY_TYPES, Tensor
 from mohamjax.workload.wire import MalformedError, TooLargeError, skim
 
@@ -25,12 +25,7 @@ if TYPE_CHECKING:
 MAX_BYTES = (1 << 31) - 1
 """Bytes of an ONNX file: those that a protobuf may have."""
 
-MAX_FOLDED_INTEGERS = 1 << 17
-"""Integer constants up to this many elements are kept, because shapes may be computed from them."""
-
-MAX_FOLDED_FLOATS = 1 << 12
-"""The same for floating-point constants (scales of a Resize, limits of a Range)."""
-
+_COST_OF_OPENING = 1 << 10  # values of eight bytes that could be read while a file is opened
 _MAX_FOLDERS = 64  # in the path of external data
 
 _EXPORT = "export the model to ONNX again"
@@ -279,7 +274,7 @@ def _values(tensor: onnx.TensorProto, numpy_type: np.dtype, count: int, budget: 
 def _external_bytes(tensor: onnx.TensorProto, length: int, budget: Budget) -> bytes | None:
     fields = _external_fields(tensor)
     folder = os.path.dirname(os.path.realpath(str(budget.file)))
-    if not budget.decode(length):
+    if not budget.fold(length // 8 + _COST_OF_OPENING):
         return None
     try:
         offset = int(fields.get("offset") or 0)

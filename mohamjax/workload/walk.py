@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mohamjax.errors import InputError
-from mohamjax.workload.budget import Budget
+from mohamjax.workload.budget import MAX_FOLDED_INTEGERS, Budget
 from mohamjax.workload.layer import Layer, WorkloadShape
-from mohamjax.workload.onnx_file import MAX_FOLDED_INTEGERS, check_sizes
+from mohamjax.workload.onnx_file import check_sizes
 from mohamjax.workload.operators import CONTRIB, PURE_RANDOM, QUANTISED_THROUGH, RULES, STANDARD, find_rule, is_layer
 from mohamjax.workload.plan import GraphPlan, NodePlan, decode, entries, plan_graph, shortened, static_shape
 from mohamjax.workload.tensor import BOOL, TYPE_BITS, Call, MisfitError, Tensor, is_known, show, union
@@ -333,7 +333,7 @@ class Walk:
                 elif const:
                     out.bits = next((t.bits for t in operands if t.bits), None)
             if out.elements is not None and not any(out.elements is t.elements for t in operands):
-                self.budget.spend("members", len(out.elements))
+                self.budget.gather(len(out.elements))
             if out.data is not None and not self.kept(out.data):
                 out.data = None
             if not is_known(out.shape) and not out.sequence and not out.why:

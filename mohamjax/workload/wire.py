@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from mohamjax.workload.budget import MAX_FOLDED_FLOATS, MAX_FOLDED_INTEGERS
+
 MAX_FIELDS = 4_000_000
 """Fields of all messages of a file, and entries of packed lists."""
 
@@ -52,8 +54,8 @@ _MODEL: _Schema = {
 _PAYLOADS = {4: 1, 5: 8, 6: 1, 7: 8, 9: 1, 10: 1, 11: 8}
 _TENSOR_FLOATS = frozenset({1, 10, 11})
 _TENSOR_INTEGERS = frozenset({2, 3, 4, 5, 6, 7, 9, 12, 13})
-_LONGEST_FLOATS = (1 << 12) * 8
-_LONGEST_INTEGERS = (1 << 17) * 10  # as many as `onnx_file` folds, as long as one may be
+_LONGEST_FLOATS = MAX_FOLDED_FLOATS * 8
+_LONGEST_INTEGERS = MAX_FOLDED_INTEGERS * 10  # as long as one may be
 
 
 class MalformedError(ValueError):

@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 
-from mohamjax.workload.budget import MAX_AXES, MAX_SIZE
-from mohamjax.workload.onnx_file import MAX_FOLDED_INTEGERS
+from mohamjax.workload.budget import MAX_AXES, MAX_FOLDED_INTEGERS, MAX_SIZE
 from mohamjax.workload.operators.folding import is_small, same, tidy
 from mohamjax.workload.operators.registry import rule
 from mohamjax.workload.tensor import FLOAT, INT32, INT64, NUMPY_TYPES, STRING, Call, Shape, Tensor, count

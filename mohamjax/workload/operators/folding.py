@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from mohamjax.workload.budget import MAX_AXES
-from mohamjax.workload.onnx_file import MAX_FOLDED_INTEGERS
+from mohamjax.workload.budget import MAX_AXES, MAX_FOLDED_INTEGERS
 from mohamjax.workload.tensor import NUMPY_TYPES, Call, Shape, Tensor, count
 
 
