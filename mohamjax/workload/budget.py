@@ -1,8 +1,8 @@
-"""What one import may take: counted as it goes, and never handed back.
+"""Limits of the work and memory that one import may take. They are counted during the import and never handed back.
 
 A file of a few hundred bytes can ask for any amount of work: loops in loops, sequences of sequences, growing sizes.
-Every part of the importer that does work in proportion to something in the file says so here first, trials that are
-given up later included; so an answer comes in seconds and in bounded memory for every file.
+Every part of the importer that does work in proportion to something in the file counts it here first, including the
+work of trials that are given up later. So every file gets an answer within seconds and in bounded memory.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 from mohamjax.errors import InputError
 
 MAX_AXES = 32
-"""Axes of a tensor: as many as every NumPy has."""
+"""Most axes of a tensor: as many as every version of NumPy allows."""
 
 MAX_SIZE = 2**63 - 1
-"""Entries along an axis: as many as ONNX can state."""
+"""Most entries along an axis: as many as ONNX can state."""
 
 MAX_FOLDED_INTEGERS = 1 << 17
 """Integers of an array whose values are kept, because shapes may be computed from them."""
@@ -47,7 +47,7 @@ _LIMITS: dict[str, tuple[int, str, str]] = {
 
 
 class Budget:
-    """Counts what an import takes, by kind, and ends it where that is too much.
+    """Counts the work of an import by kind, and ends the import where it is too much.
 
     `calls` are operator calls and walks through a graph inside a node, `entries` all that a call reads or makes
     (operands, axes, entries of attributes, members of sequences, small values; large ones at a discount),
@@ -60,7 +60,7 @@ class Budget:
     def __init__(self, file: object) -> None:
         self.file = file
         self.item: str | None = None
-        """What is at work, for errors."""
+        """The node at work, for errors."""
         self._spent = dict.fromkeys(_LIMITS, 0)
         self._folded = 0
         self._places = 0

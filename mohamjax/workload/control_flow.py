@@ -1,7 +1,8 @@
 """Control flow: branches with a constant condition are taken, loops with a constant trip count are unrolled.
 
-What depends on data is walked for the shapes alone where it holds no layer, and refused where it does. A trial that is
-given up drops its layers; what it took of the import's budget stays taken.
+Control flow that depends on data is walked for the shapes alone where it holds no layer, and refused where it does. A
+loop without a trip count is tried iteration by iteration. A trial that is given up drops its layers; the budget that it
+used is not handed back.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from mohamjax.workload.tensor import BOOL, INT64, MisfitError, Shape, Tensor, co
 from mohamjax.workload.walk import Scope, Walk, control, prefix
 
 MAX_UNROLLED = 100_000
-"""Operator calls that one loop may make."""
+"""Operator calls that one loop may make; a loop that would make more is not unrolled."""
 
 MAX_TRIPS = 10_000
-"""Unrolled iterations of a loop with a trip count."""
+"""Iterations of a loop with a trip count; a loop of more is not unrolled."""
 
 MAX_TRIAL = 1_000
-"""Iterations after which a loop without a trip count is taken for endless."""
+"""Iterations after which a loop without a trip count is taken to be endless."""
 
 _Value = float | int | bool | None
 """A single value, None where it is not known."""
@@ -61,7 +62,7 @@ def _refused(
     message: str,
     shapes: Callable[[], list[Tensor]] | None = None,
 ) -> list[Tensor]:
-    """Control flow that cannot be unrolled: an error, or passed over if the user wants that.
+    """Refuses control flow that cannot be unrolled, or passes over it if the user wants that.
 
     Args:
         node: The node.
@@ -327,7 +328,7 @@ def _sequence_map(
 def _slices(
     walk: Walk, tensors: Sequence[Tensor | None], axes: Sequence[int]
 ) -> tuple[list[Tensor | None], int | None]:
-    """What one step along an axis of each tensor sees of them, and the length that they share, None if unknown."""
+    """The part of each tensor that one step along its axis sees, and the length that all share, None if unknown."""
     lengths: set[int | None] = set()
     slices: list[Tensor | None] = []
     for tensor, axis in zip(tensors, axes, strict=True):

@@ -92,8 +92,8 @@ class Member:
     Attributes:
         application: its networks; its name is the model's.
         weight: how much it counts in a mean.
-        batch: by what the samples of its networks were multiplied, for the record.
-        scenario: what it was made from, likewise; empty for the scenario at hand.
+        batch: factor by which the samples of its networks were multiplied, for the record.
+        scenario: name or file of the scenario that it was made from, for the record; empty for the one at hand.
     """
 
     application: ApplicationModel
@@ -114,10 +114,11 @@ class Ensemble:
 
     Attributes:
         models: those that the search sees.
-        over: `mean` by weight, or `worst`: what of the models' latencies and energies is minimised.
+        over: `mean` or `worst`: which of the weighted mean and the maximum of the models' latencies and energies is
+            minimised.
         nominal: number of the model that a package would be designed for otherwise.
         held_out: models that are reported alone.
-        name: of the whole, for people; that of the scenario.
+        name: name of the whole, for people; that of the scenario.
         file: where it was read, for complaints; empty otherwise.
     """
 
@@ -215,7 +216,7 @@ class Ensemble:
 def joined(applications: Sequence[ApplicationModel], name: str = "joined") -> ApplicationModel:
     """All layers of several application models in one; networks keep their names, which several may share.
 
-    What users ask for is left out: it is that of every model by itself.
+    Deadlines, frame rates and weights are left out: they hold for each model separately.
     """
     silent = {"deadline_s": float("inf"), "frames_per_second": 0.0, "weight": 1.0}
     networks = (dataclasses.replace(n, **silent) for application in applications for n in application.networks)

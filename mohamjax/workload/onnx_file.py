@@ -1,4 +1,4 @@
-"""Reading an ONNX file: the bytes, the protobuf, external data, and what is wrong with them.
+"""Reads an ONNX file (its bytes, the protobuf message and small external data), and says what is wrong with it.
 
 Weights are never read: a tensor's dimensions stand in the file itself, so external data may be missing.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import onnx
 
 MAX_BYTES = (1 << 31) - 1
-"""Bytes of an ONNX file: those that a protobuf may have."""
+"""Most bytes of an ONNX file: as many as a protobuf message may have."""
 
 _COST_OF_OPENING = 1 << 10  # values of eight bytes that could be read while a file is opened
 _MAX_FOLDERS = 64  # in the path of external data
@@ -195,7 +195,7 @@ def _check_location(tensor: onnx.TensorProto, folder: pathlib.Path, path: object
 
 
 def check_sizes(sizes: Sequence[object], item: str, file: object) -> None:
-    """Refuses what can be no shape: too many axes, or a size that is negative or too large.
+    """Refuses sizes that can be no shape: too many axes, or a size that is negative or too large.
 
     Args:
         sizes: Sizes; what is no integer stands for an unknown one.

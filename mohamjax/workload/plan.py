@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import onnx
 
 _LONGEST_NAME = 300
-"""Characters of a node's name; a longer one loses its middle, for it stands everywhere."""
+"""Characters of a node's name. A longer one loses its middle, because it precedes the names of all its layers."""
 
 _COST_OF_OUTPUT = 8  # entries: what a tensor takes of memory beside its sizes and values
 
@@ -94,7 +94,7 @@ def plan_graph(graph: onnx.GraphProto | onnx.FunctionProto, budget: Budget) -> G
 
     Args:
         graph: The graph.
-        budget: Of the import; names the model file.
+        budget: The budget of the import; names the model file.
 
     Returns:
         The plan.
@@ -184,7 +184,7 @@ def shortened(text: str, longest: int) -> str:
 
 
 def entries(values: Iterable[object]) -> int:
-    """How much there is to read in the values of attributes."""
+    """How many entries the values of attributes have; bytes count by blocks of 64."""
     return sum(len(v) if isinstance(v, list) else len(v) >> 6 if isinstance(v, bytes) else 1 for v in values)
 
 
@@ -218,7 +218,7 @@ def _plan_node(node: onnx.NodeProto, index: int, budget: Budget) -> NodePlan:
 
 
 def decode(attribute: onnx.AttributeProto, budget: Budget) -> object:
-    """Value of an attribute; a missing type (old exporters) is told from the field that is set."""
+    """The value of an attribute. A missing type (old exporters) is recognised by the field that is set."""
     kind = attribute.type
     if kind == 0:
         single = ((4, "t"), (5, "g"), (3, "s"), (1, "f"), (2, "i"))

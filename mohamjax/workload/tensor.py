@@ -1,4 +1,4 @@
-"""What the importer knows of a tensor, and the operator call as the per-operator rules see it.
+"""What the importer knows of a tensor, and the operator call that the rules of operators receive.
 
 A size that depends on data is None; a tensor of unknown rank has shape None.
 """
@@ -36,7 +36,7 @@ NUMPY_TYPES: dict[int, type] = {
 
 
 class MisfitError(ValueError):
-    """Operands that do not fit together, in words for the user; the walk adds the file and the node."""
+    """Says in words for the user that operands do not fit together; the walk adds the file and the node."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -167,7 +167,7 @@ def union(tensors: Iterable[Tensor | None], budget: Budget) -> frozenset[int]:
 
 @dataclasses.dataclass
 class Call:
-    """One operator call: what the rules of `operators` get.
+    """One operator call, which the rules of `operators` receive.
 
     Attributes:
         op: Operator name.
@@ -181,7 +181,7 @@ class Call:
         warn: Takes one line.
         emit: `emit(suffix, type, shape, word_bits, producers)` adds a layer and returns its index.
         fold_product: Called where a product of constants is left out.
-        budget: Of the import.
+        budget: The budget of the import.
     """
 
     op: str
@@ -233,7 +233,7 @@ class Call:
         return [None if v is None else int(v) for v in values]
 
     def members(self, i: int) -> list[Tensor] | None:
-        """Members of the sequence that is input i, where they are known, to look at each."""
+        """Members of the sequence that is input i, where they are known; counts that each is looked at."""
         elements = self.get(i).elements
         self.budget.spend("entries", len(elements or ()))
         return elements

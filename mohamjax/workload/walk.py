@@ -34,18 +34,18 @@ _SMALL = 1 << 8
 """Elements of a tensor that counts as small."""
 
 _MOST_UNKNOWN = 1 << 10
-"""Elements of an array of which some are unknown: shapes are short, and such arrays are slow."""
+"""Elements of a kept array of which some are unknown. Shapes are short, and arrays of Python objects are slow."""
 
 _LONGEST_PREFIX = 1000
-"""Characters of the names around a node; longer ones lose their middle, for they stand everywhere."""
+"""Characters of the names around a node. Longer ones lose their middle, because they precede every name inside."""
 
 _FEW = 8
-"""Operands, attributes or values of each that an error shows."""
+"""How many operands, how many attributes and how many values of each an error shows."""
 
 _LONGEST_GIVEN = 240
 
 MAX_DEPTH = 64
-"""Functions and control flow inside each other."""
+"""How deep functions and control flow may lie inside each other."""
 
 MAX_BOUND = 2**31 - 1
 MAX_MACS = 2**62
@@ -56,7 +56,7 @@ _BLOCKED = "com.microsoft.nchwc"
 
 @dataclasses.dataclass
 class Scope:
-    """Tensors in reach: a graph's own, then those of the graphs around it."""
+    """The tensors that a graph can name: its own, then those of the graphs around it."""
 
     tensors: dict[str, Tensor | None]
     hints: abc.Mapping[str, onnx.ValueInfoProto]
@@ -240,8 +240,8 @@ class Walk:
             ValueError,
             MemoryError,
         ) as error:
-            # Rules trust their operands' form; whatever a malformed node makes of that ends here, as the user's error:
-            # told by what the node got, not by what Python or NumPy say of it.
+            # Rules trust the form of their operands. Every exception that a malformed node causes ends here and becomes
+            # an error for the user, which says what the node got and not what Python or NumPy say of it.
             reason = str(error) if isinstance(error, MisfitError) else _given(inputs, attributes)
             raise self.error(
                 node,
@@ -297,7 +297,7 @@ class Walk:
         return outputs
 
     def _read(self, tensors: Iterable[Tensor | None]) -> None:
-        """Counts the values that a rule gets: singly where Python looks at each, otherwise as NumPy takes them."""
+        """Counts the values that a rule gets: each one where Python looks at it, every 64th where NumPy does."""
         self.budget.spend(
             "entries",
             sum(
@@ -311,7 +311,7 @@ class Walk:
         self.folded_products += 1
 
     def _finish(self, call: Call, outputs: list[Tensor]) -> None:
-        """Adds what holds for every operator: constants, producers, quantised widths, who lost a shape."""
+        """Completes results with what holds for every operator: constness, producers, width, who lost a shape."""
         operands = [t for t in call.inputs if t is not None]
         const = all(t.const for t in operands) and call.op not in PURE_RANDOM
         producers: frozenset[int] | None = None
@@ -351,7 +351,7 @@ class Walk:
         return True
 
     def _hinted(self, name: str, tensor: Tensor, scope: Scope) -> Tensor:
-        """Fills sizes that the rules could not know from what the file states of the tensor."""
+        """The tensor, its unknown sizes taken from what the file states of it."""
         if (is_known(tensor.shape) and tensor.dtype) or name not in scope.hints:
             return tensor
         shape, dtype, sequence = static_shape(scope.hints[name], self.symbols if scope.main else {})
@@ -416,16 +416,16 @@ class Walk:
         return len(self.layers) - 1
 
     def _name(self, name: str, number: int) -> None:
-        """Notes that a layer has the name, or how often it was asked for, and what was noted before."""
+        """Notes how often a name was asked for, and in a log what was noted before, so that a trial can be undone."""
         self._renamed.append((name, self._names.get(name)))
         self._names[name] = number
 
     def mark(self) -> tuple[int, int, int]:
-        """A place to come back to with `_drop_layers`."""
+        """The present state of layers and names, to which `drop_layers` can return."""
         return len(self.layers), len(self._renamed), self.folded_products
 
     def drop_layers(self, mark: tuple[int, int, int]) -> None:
-        """Drops the layers of a trial that is given up. What it took of the budget stays taken."""
+        """Drops the layers of a trial that is given up. The budget that it used is not handed back."""
         del self.layers[mark[0] :]
         while len(self._renamed) > mark[1]:
             name, number = self._renamed.pop()
@@ -527,7 +527,7 @@ def prefix(scope: Scope, node: NodePlan, suffix: str) -> str:
 
 
 def _given(inputs: Iterable[Tensor | None], attributes: abc.Mapping[str, object]) -> str:
-    """What a node got, briefly: shapes and small values of its inputs, and its attributes."""
+    """A short text of what a node got: shapes and small values of its inputs, and its attributes."""
 
     def values(entries: Iterable[object]) -> str:
         return ", ".join(str(v) if isinstance(v, bool | int | float) else "?" for v in entries)

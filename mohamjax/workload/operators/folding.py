@@ -1,4 +1,4 @@
-"""Values computed ahead of time: which are worth it, and how."""
+"""Computes values ahead of time, where they are few enough and may decide a shape."""
 
 from __future__ import annotations
 
